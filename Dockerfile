@@ -14,7 +14,7 @@ FROM python:3.11-slim-trixie@sha256:90744cff8f32887f075c47d747a173ff333e9e988016
 WORKDIR /src
 COPY requirements.txt ./
 RUN python -m venv /opt/headgate && /opt/headgate/bin/pip install --no-cache-dir --require-hashes -r requirements.txt
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml setup.py README.md LICENSE ./
 COPY tools/build_backend.py tools/
 COPY gateway/ gateway/
 COPY --from=web /src/gateway/headgate/static/ gateway/headgate/static/

@@ -6,6 +6,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 STEP := tools/step.sh
+PART := tools/part.sh
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
 PIP_COMPILE := CUSTOM_COMPILE_COMMAND="make requirements" $(BIN)/pip-compile --quiet --strip-extras --allow-unsafe --generate-hashes \
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links $(if $(UPGRADE),--upgrade)
@@ -18,29 +19,35 @@ WEB := web/dist/.headgate-built
 SBOM := build/sbom.cdx.json
 # pip-audit has dependencies of its own, which must not decide what the product is tested with.
 AUDIT := build/audit/.headgate-audit
+# So has what makes the documentation site.
+DOCS := build/docs-tools/.headgate-docs
+SITE_BUILD := NO_MKDOCS_2_WARNING=1 build/docs-tools/bin/mkdocs
 WEB_SOURCES := $(shell find web \( -name node_modules -o -name dist -o -name test \) -prune -o -type f -print 2>/dev/null)
 
 # The load generator is C: its tests run where there is a compiler.
 BENCH_TESTS := $(shell command -v cc >/dev/null 2>&1 && echo bench/tests)
 
 # Node's test runner takes one file at a time where there are two processors; most of a file is waiting. Node 20.10 and later can
-# be told, and print the results in the order of the files all the same.
-NODE_JOBS = $(shell node --test-concurrency=4 --version >/dev/null 2>&1 && echo --test-concurrency=4)
+# be told, and print the results in the order of the files all the same. No test may wait for ever, where Node can be told that too.
+NODE_TEST = --test-reporter=$(CURDIR)/tools/node_report.mjs $(foreach option,--test-concurrency=4 --test-timeout=300000,$(shell \
+	node $(option) --version >/dev/null 2>&1 && echo $(option)))
 
 # The tests start hundreds of processes: they are not to compile the same modules again and again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-# What builds goes one step after the other. Checks that only read stand beside each other where make can keep their outputs apart
-# (4.0 and newer): most of them use one processor, or wait.
+# By default one step goes after the other. The checks of the test command, and what sets it up, go beside each other where make can keep
+# their outputs apart (4.0 and newer): most of them use one processor, or wait.
 ifndef BESIDE
 .NOTPARALLEL:
 endif
 BESIDE_EACH_OTHER := $(if $(filter output-sync,$(.FEATURES)),BESIDE=1 -j 2 --output-sync=target)
-.PHONY: help run build dist floors test lint checks style types imports docs-check web-check web-test client-test py-test py-test-unit \
-	py-test-together py-test-alone unit e2e chromium format settings requirements screenshot bench bench-quick examples faults soak fuzz \
-	sbom audit clean
+# Commands of the tests may call make themselves, which is not to take part in this one.
+ALONE := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u BESIDE
+.PHONY: help run build dist floors test test-setup lint style types imports docs-check web-check web-test client-test py-test py-test-unit site-check \
+	py-test-together py-test-alone compiled unit e2e chromium format settings requirements screenshot console-pictures bench bench-quick examples http-api monitoring tracing compose faults soak fuzz socketio-suites \
+	deployments sbom audit docs release clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -50,57 +57,83 @@ run: build ## Set up everything and start the gateway with the demo (HEADGATE_* 
 
 build: $(RUNTIME) $(WEB) $(SBOM) ## Install pinned dependencies, build the browser client and the demo, list what is in them
 
-dist: build ## Make dist/headgate-*.whl for pip and dist/headgate-*.tgz for npm
+dist: build $(if $(filter compiled,$(BUILD)),$(DEV)) ## Make dist/headgate-*.whl for pip and dist/headgate-*.tgz for npm (BUILD=compiled: the wheel for this platform)
 	@rm -rf dist && mkdir -p dist
 	@$(STEP) "making the wheel" wheel $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
-		--wheel-dir dist .
+		--wheel-dir dist $(if $(filter compiled,$(BUILD)),--config-settings compiled=yes) .
 	@$(STEP) "making the npm package" npm-pack npm pack --silent --ignore-scripts --workspace web --pack-destination dist
 	@ls dist/*
 
-test: $(DEV) build ## Run everything: lint, types, import rules, docs, JavaScript and Python tests, end to end
-	@$(MAKE) --no-print-directory --keep-going checks py-test
+# The Python tests run one part after the other: each keeps two processors busy, and with less to share a part waits for more.
+CHECKS := web-test types site-check web-check client-test docs-check imports style
+PY_TESTS := py-test-unit py-test-together py-test-alone
+test: ## Run everything: lint, types, import rules, docs, JavaScript and Python tests, end to end
+	@rm -rf build/parts
+	@$(MAKE) --no-print-directory $(BESIDE_EACH_OTHER) test-setup
+	@$(MAKE) --no-print-directory --keep-going $(BESIDE_EACH_OTHER) $(CHECKS) || true
+	@$(MAKE) --no-print-directory --keep-going $(PY_TESTS) || true
+	@$(PART) summary $(CHECKS) $(PY_TESTS)
 
-checks:
-	@$(MAKE) --no-print-directory --keep-going $(BESIDE_EACH_OTHER) style imports docs-check web-test types web-check client-test
+test-setup: $(DEV) build $(DOCS)
 
 lint: $(DEV) ## ruff, mypy --strict, import rules, generated docs
 	@$(MAKE) --no-print-directory --keep-going style types imports docs-check
 
 style: $(DEV)
-	@printf '\n== ruff ==\n'
+	@$(PART) begin $@ "ruff"
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+	@$(PART) passed $@
 
 types: $(DEV)
-	@printf '\n== mypy --strict ==\n'
+	@$(PART) begin $@ "mypy --strict"
 	@$(BIN)/mypy
+	@$(PART) passed $@
 
 imports: $(DEV)
-	@printf '\n== import rules ==\n'
+	@$(PART) begin $@ "import rules"
 	@$(BIN)/lint-imports --no-logo
+	@$(PART) passed $@
 
 docs-check: $(DEV)
-	@printf '\n== generated docs ==\n'
+	@$(PART) begin $@ "generated docs"
 	@$(BIN)/python -m tools.settings_page --check
 	@$(BIN)/python -m tools.consumers_page --check
+	@$(BIN)/python -m tools.logs_page --check
+	@$(BIN)/python -m tools.http_api_page --check
 	@$(BIN)/python -m bench.page --check
+	@$(BIN)/python -m bench.scale.page --check
+	@$(BIN)/python -m tools.reference_pages --check
+	@$(PART) passed $@
+
+site-check: $(DOCS)
+	@$(PART) begin $@ "documentation site"
+	@$(SITE_BUILD) build --quiet --strict --config-file site/mkdocs.yml
+	@build/docs-tools/bin/python site/links.py build/site
+	@$(PART) passed $@
+
+docs: $(DOCS) ## Build the documentation site into build/site, and check its links (ARGS=serve: show it, on port 8100, while you write)
+	@if [ "$(ARGS)" = serve ]; then exec $(SITE_BUILD) serve --config-file site/mkdocs.yml --dev-addr 127.0.0.1:8100; \
+	else $(MAKE) --no-print-directory site-check; fi
 
 web-check: $(NODE) ## Types and lint of the JavaScript
-	@printf '\n== JavaScript: types and lint ==\n'
+	@$(PART) begin $@ "JavaScript: types and lint"
 	@npm run --silent check
+	@$(PART) passed $@
 
 web-test: build ## JavaScript tests, on the built package and on the sources
-	@printf '\n== JavaScript: tests ==\n'
-	@NODE_JOBS=$(NODE_JOBS) npm --silent test --ignore-scripts
+	@$(PART) begin $@ "JavaScript: tests"
+	@NODE_TEST="$(NODE_TEST)" FAILED_TESTS=$$($(PART) failed-tests $@) npm --silent test --ignore-scripts
+	@$(PART) passed $@
 
 client-test: build ## The browser client, from Node, against a real gateway
-	@printf '\n== JavaScript: the client against a real gateway ==\n'
-	@node --test $(NODE_JOBS) --test-reporter=spec tests/integration/client/*.test.mjs
+	@$(PART) begin $@ "JavaScript: the client against a real gateway"
+	@FAILED_TESTS=$$($(PART) failed-tests $@) $(ALONE) node --test $(NODE_TEST) tests/integration/client/*.test.mjs
+	@$(PART) passed $@
 
 # Without a browser the end-to-end tests fail and say so; that must not keep the others from running.
-py-test: $(DEV) build ## All Python tests, end to end included
-	@$(BIN)/python -m tools.chromium || true
-	@$(MAKE) --no-print-directory --keep-going py-test-unit py-test-together py-test-alone
+py-test: ## All Python tests, end to end included
+	@$(MAKE) --no-print-directory --keep-going $(PY_TESTS)
 
 # Branch coverage is measured here, where it costs little: tools/coverage_floors.py holds each package to its floor. A million steps
 # of random histories, and random bytes, would take minutes when each line is counted, so they run with the tests below, as do those
@@ -109,25 +142,45 @@ py-test: $(DEV) build ## All Python tests, end to end included
 HISTORIES := tests/unit/bus/test_feed.py tests/unit/delivery/test_delivery_histories.py tests/unit/delivery/test_state.py \
 	tests/unit/redis/test_lineage_model.py tests/unit/transport/test_fuzz.py tests/unit/node/test_garbage.py
 py-test-unit: $(DEV) build
-	@printf '\n== Python: unit and contract tests, with branch coverage ==\n'
-	@mkdir -p build
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --cov --cov-report=json:build/coverage.json \
+	@$(PART) begin $@ "Python: unit and contract tests, with branch coverage"
+	@FAILED_TESTS=$$($(PART) failed-tests $@) $(ALONE) $(BIN)/python -m pytest -n 2 --dist loadfile --cov --cov-report=json:build/coverage.json \
 		$(HISTORIES:%=--ignore=%) tests/contract tests/unit $(ARGS)
 	@$(BIN)/python -m tools.coverage_floors build/coverage.json
+	@$(PART) passed $@
 
 # Most tests wait most of the time, so four at a time; a file's tests stay together. tests/conftest.py has the order.
 py-test-together: $(DEV) build
-	@printf '\n== Python: integration, end to end ==\n'
+	@$(PART) begin $@ "Python: integration, end to end"
+	@$(BIN)/python -m tools.chromium || true
 	@$(if $(BENCH_TESTS),,echo "headgate: no C compiler here: the tests of the load generator (bench/tests) are left out")
-	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder tests/e2e tests/integration $(BENCH_TESTS) \
-		$(HISTORIES) $(ARGS)
+	@FAILED_TESTS=$$($(PART) failed-tests $@) $(ALONE) $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder \
+		tests/e2e tests/integration $(BENCH_TESTS) $(HISTORIES) $(ARGS)
+	@$(PART) passed $@
 
 # Faults are tried with nothing else beside them, but in their short form three files at a time, of which most wait: their figures
 # are measured by `make faults`, one after the other. The longest begin, or one would run alone at the end.
 LONG_FAULTS := tests/fault/test_f31_slow_http.py tests/fault/test_f03_failover.py
 py-test-alone: $(DEV) build
-	@printf '\n== Python: faults ==\n'
-	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(LONG_FAULTS) tests/fault $(ARGS)
+	@$(PART) begin $@ "Python: faults"
+	@FAILED_TESTS=$$($(PART) failed-tests $@) $(ALONE) $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder \
+		$(LONG_FAULTS) tests/fault $(ARGS)
+	@$(PART) passed $@
+
+# The tests that meet compiled modules; those that replace parts of a module are left out where it is compiled (tests/support/builds.py).
+COMPILED := build/compiled
+COMPILED_UNIT := tests/unit/bus tests/unit/delivery tests/unit/protocol tests/unit/node tests/unit/transport tests/unit/test_event.py \
+	tests/unit/test_compiled.py
+COMPILED_TESTS := $(COMPILED_UNIT) tests/contract tests/integration/bus tests/integration/delivery tests/integration/transport
+compiled: $(DEV) build ## Compile the hot modules (needs a C compiler) into build/compiled, and test both builds of them (some minutes)
+	@rm -rf $(COMPILED)
+	@$(STEP) "compiling the hot modules" compiled $(PIP_INSTALL) --no-deps --no-build-isolation --target $(COMPILED) \
+		--config-settings compiled=yes .
+	@printf '\n== the compiled modules ==\n'
+	@PYTHONPATH=$(CURDIR)/$(COMPILED) $(BIN)/python -m tools.build_in_use compiled
+	@PYTHONPATH=$(CURDIR)/$(COMPILED) $(BIN)/python -m pytest -n 2 --dist loadfile $(COMPILED_TESTS) $(ARGS)
+	@printf '\n== their sources, beside them ==\n'
+	@HEADGATE_PURE=1 PYTHONPATH=$(CURDIR)/$(COMPILED) $(BIN)/python -m tools.build_in_use python
+	@HEADGATE_PURE=1 PYTHONPATH=$(CURDIR)/$(COMPILED) $(BIN)/python -m pytest -n 2 --dist loadfile $(COMPILED_UNIT) $(ARGS)
 
 unit: $(DEV) ## Unit and contract tests only (seconds)
 	@$(BIN)/python -m pytest tests/unit tests/contract $(ARGS)
@@ -142,14 +195,21 @@ format: $(DEV) ## Format the Python code and sort its imports
 	@$(BIN)/ruff check --quiet --fix-only --select I .
 	@$(BIN)/ruff format .
 
-settings: $(DEV) ## Write docs/settings.md, and the tables of docs/consumers.md, from the code
+settings: $(DEV) ## Write docs/settings.md, docs/reference, and the tables of docs/consumers.md, docs/logs.md and docs/http-api.md, from the code
 	@$(BIN)/python -m tools.settings_page
 	@$(BIN)/python -m tools.consumers_page
+	@$(BIN)/python -m tools.logs_page
+	@$(BIN)/python -m tools.http_api_page
+	@$(BIN)/python -m tools.reference_pages
 
 requirements: $(DEV) ## Pin requirements*.txt anew after a change of dependencies (UPGRADE=1: to the newest versions)
 	@$(STEP) "pinning requirements.txt" requirements sh -c '$(PIP_COMPILE) --extra server --extra consumers --extra embedded --extra schemas --extra gunicorn -o requirements.txt pyproject.toml requirements.in'
 	@$(STEP) "pinning requirements-dev.txt" requirements-dev sh -c '$(PIP_COMPILE) -o requirements-dev.txt requirements-dev.in'
 	@$(STEP) "pinning requirements-audit.txt" requirements-audit sh -c '$(PIP_COMPILE) -o requirements-audit.txt requirements-audit.in'
+	@$(STEP) "pinning requirements-docs.txt" requirements-docs sh -c '$(PIP_COMPILE) -o requirements-docs.txt requirements-docs.in'
+
+release: $(RUNTIME) ## Write VERSION=1.2.3 everywhere, date the changelog, commit and tag (nothing is pushed)
+	@$(BIN)/python -m tools.release $(VERSION)
 
 sbom: $(SBOM) ## The software bill of materials (CycloneDX) from the lock files, in build/
 
@@ -158,6 +218,10 @@ audit: $(AUDIT) $(NODE) ## Ask for known vulnerabilities in what the lock files 
 
 screenshot: $(DEV) build chromium ## Make docs/screenshot.png with the tests' own browser
 	@$(BIN)/python -m tests.e2e.screenshot
+
+console-pictures: $(DEV) build chromium ## Make the pictures of docs/console.md, and look at every view at every width with axe (minutes)
+	@$(BIN)/python -m tests.e2e.console_pictures
+	@$(BIN)/python -m pytest -m nightly tests/e2e/test_console.py $(ARGS)
 
 bench: $(DEV) build ## Install the peers and measure against them (bench/README.md), short version (ARGS: more for the bench)
 	@$(BIN)/python -m bench --quick --install $(ARGS)
@@ -169,17 +233,51 @@ examples: $(DEV) build chromium ## Build every example with the packed client, a
 	@node tools/examples.mjs
 	@$(BIN)/python -m pytest -m nightly tests/examples $(ARGS)
 
-faults: $(DEV) build ## The whole fault suite at full load, and its figures into docs/faults.md (an hour)
-	@$(BIN)/python -m pytest -m nightly tests/fault tests/e2e $(ARGS)
+monitoring: $(DEV) build ## The real Prometheus and Grafana's own types read examples/monitoring (needs apt and the npm registry)
+	@$(BIN)/python -m tools.prometheus
+	@mkdir -p build/grafana && $(STEP) "installing Grafana's types" grafana npm install --prefix build/grafana --no-save --ignore-scripts \
+		--no-audit --no-fund --loglevel=error @grafana/schema@11.6.0
+	@$(BIN)/python -m pytest -m nightly tests/monitoring $(ARGS)
 
-soak: $(DEV) build ## A gateway under churn for an hour, and what it keeps of clients that are gone
+compose: $(DEV) build ## Start what examples/deploy/compose composes, without containers, and end a gateway under load (needs nginx and apt)
+	@$(BIN)/python -m tools.prometheus
+	@$(BIN)/python -m pytest -m nightly tests/compose $(ARGS)
+
+tracing: $(DEV) build ## The real OpenTelemetry Collector takes the spans of an event (needs otelcol, or Go and its module proxy: some minutes)
+	@$(STEP) "building the OpenTelemetry Collector" otelcol $(BIN)/python -m tools.collector
+	@$(BIN)/python -m pytest -m nightly tests/integration/test_opentelemetry.py $(ARGS)
+
+faults: $(DEV) build ## The whole fault suite at full load, and its figures into docs/faults.md (an hour)
+	@$(BIN)/python -m pytest -m nightly tests/fault tests/e2e tests/integration/presence $(ARGS)
+
+http-api: $(DEV) build ## schemathesis sends /api/v1 hundreds of requests of each kind, by its OpenAPI document (minutes)
+	@$(BIN)/python -m pytest -m nightly tests/integration/server/test_api_v1_served.py $(ARGS)
+
+socketio-suites: $(DEV) ## python-socketio's and Flask-SocketIO's own test suites on headgate.socketio (a minute, needs the package index)
+	@$(BIN)/python -m tools.socketio_suites
+
+# The servers are none of the product's dependencies: they go into an environment of their own that has the product's packages too.
+DEPLOYMENTS := build/deployments
+deployments: $(DEV) ## headgate.socketio under the servers that people use, on a Redis that restarts (a minute, needs the package index)
+	@test -x $(DEPLOYMENTS)/bin/python || $(BIN)/python -m venv $(DEPLOYMENTS)
+	@$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+		> $$($(DEPLOYMENTS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/product.pth
+	@$(STEP) "installing the servers" deployments $(DEPLOYMENTS)/bin/python -m pip install --quiet --disable-pip-version-check --no-input \
+		--requirement tests/integration/transport/deployments.txt
+	@PYTHONPATH=$(CURDIR)/gateway:$(CURDIR)/server DEPLOYMENTS_PYTHON=$(CURDIR)/$(DEPLOYMENTS)/bin/python $(BIN)/python -m pytest -m nightly $(ARGS) \
+		tests/integration/transport/test_deployments.py tests/integration/transport/test_redis_manager.py
+
+soak: $(DEV) build ## A gateway under churn for an hour, and what it keeps of clients that are gone; then a million joins
 	@HEADGATE_SOAK_S=$${HEADGATE_SOAK_S:-3600} $(BIN)/python -m pytest -m nightly -s tests/fault/test_f24_soak.py $(ARGS)
+	@$(BIN)/python -m pytest -m nightly tests/unit/node/test_garbage.py $(ARGS)
 
 fuzz: $(DEV) $(NODE) ## Fuzzed frames and packets, a hundred times as many as in the test command (an hour), and new examples for the rest
 	@HEADGATE_FUZZ=nightly $(BIN)/python -m pytest --timeout=7200 tests/integration/transport/test_fuzz.py tests/unit $(ARGS)
 	@HEADGATE_HISTORIES=100000 $(BIN)/python -m pytest --timeout=7200 -s tests/unit/bus/test_feed.py
 	@HEADGATE_HISTORIES=100000 $(BIN)/python -m pytest --timeout=7200 -s tests/unit/delivery/test_delivery_histories.py
 	@HEADGATE_HISTORIES=1000000 $(BIN)/python -m pytest --timeout=7200 tests/unit/redis/test_lineage_model.py
+	@HEADGATE_HISTORIES=20000 $(BIN)/python -m pytest --timeout=7200 tests/unit/presence/test_rooms_world.py
+	@HEADGATE_HISTORIES=5000 $(BIN)/python -m pytest --timeout=7200 tests/unit/socketio/test_histories.py
 	@HEADGATE_HISTORIES=100000 node --test web/test/no-silent-loss.test.js
 	@HEADGATE_TABS_HISTORIES=3000 node --conditions=source --test web/test/tabs-no-silent-loss.test.js
 
@@ -207,6 +305,11 @@ $(SBOM): tools/sbom.py requirements.txt requirements-dev.txt package-lock.json g
 $(AUDIT): requirements-audit.txt | $(RUNTIME)
 	@$(STEP) "installing the pinned audit tools" audit sh -c '$(BIN)/python -m venv build/audit && build/audit/bin/python -m pip install \
 		--quiet --disable-pip-version-check --no-input --require-hashes -r requirements-audit.txt'
+	@touch $@
+
+$(DOCS): requirements-docs.txt | $(RUNTIME)
+	@$(STEP) "installing what makes the documentation site" docs-tools sh -c '$(BIN)/python -m venv build/docs-tools && build/docs-tools/bin/python \
+		-m pip install --quiet --disable-pip-version-check --no-input --require-hashes -r requirements-docs.txt'
 	@touch $@
 
 $(NODE): package.json package-lock.json web/package.json

@@ -6,6 +6,7 @@ from itertools import groupby
 from pathlib import Path
 
 import pytest
+from coverage import Coverage
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
@@ -15,6 +16,7 @@ pytest_plugins = [
     "tests.support.redis_server",
     "tests.support.bus_here",
     "tests.support.gateway_here",
+    "tests.support.people_here",
     "tests.support.smtp_server",
     "tests.support.mailer",
     "tests.support.consume_process",
@@ -30,7 +32,7 @@ pytest_plugins = [
 # The tests do not use a developer's own settings: above all they must not write to that Redis.
 _FOR_TESTS = (
     *("HEADGATE_BATCHES", "HEADGATE_CHROMIUM", "HEADGATE_FUZZ", "HEADGATE_HISTORIES", "HEADGATE_PIECES"),
-    *("HEADGATE_REDIS_SERVER", "HEADGATE_SEED", "HEADGATE_SOAK_S"),
+    *("HEADGATE_PURE", "HEADGATE_REDIS_SERVER", "HEADGATE_RELOAD_CLIENTS", "HEADGATE_SEED", "HEADGATE_SOAK_S"),
 )
 for _name in [name for name in os.environ if name.startswith("HEADGATE_")]:
     if _name not in _FOR_TESTS:
@@ -61,12 +63,36 @@ if "HEADGATE_FUZZ" not in os.environ:
     pytest.MonkeyPatch().setattr(providers, "_get_local_constants", lambda: providers._local_constants)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Stop the first of the two measurements that pytest-cov begins in a process of xdist.
+
+    It reads only the second, and the first would go on in tests marked `no_cover`.
+    """
+    first = Coverage.current()
+    if first is not None and hasattr(session.config, "workerinput"):
+        first.stop()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Tell tools/part.sh, at the end of a part of the test command, which tests failed: it names them again in its last lines."""
+    failed = [report.nodeid for word in ("failed", "error") for report in terminalreporter.stats.get(word, [])]
+    if failed and "FAILED_TESTS" in os.environ:
+        with Path(os.environ["FAILED_TESTS"]).open("a", encoding="utf-8") as notes:
+            notes.writelines(f"{name}\n" for name in failed)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Start the long files first, every other one short: a long one that starts last would run alone at the end.
 
     A file is long that needs a browser, that builds packages, or that runs random histories (the unit tests of this run). Those
     with a browser are spread evenly among the long ones: several at once would leave none of them a processor.
     """
+    # Hypothesis's own steps are traced, too, which makes such a test four times as long; examples written by hand run the same
+    # lines, but for those of delivery.
+    for item in items:
+        if item.path.parent.name != "delivery" and getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            item.add_marker("no_cover")
     files = [list(tests) for _, tests in groupby(items, lambda item: item.path)]
     with_browser = [tests for tests in files if "e2e" in tests[0].path.parts]
     if not with_browser:

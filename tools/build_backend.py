@@ -1,5 +1,7 @@
 """The build backend: setuptools, with the page's files built first. `pip install`, `pip wheel` and `python -m build` call it.
 
+With `--config-settings compiled=yes` a wheel also has the hot modules compiled (setup.py), and is for one platform.
+
 In: the folder of the project, a checkout or an unpacked sdist. Out: a wheel or sdist that holds everything that browsers load,
 or one line that says what to do. A checkout builds them with npm when they are missing or older than web/; an sdist brings them.
 An editable install builds nothing: make installs that first, and builds the page after it.
@@ -10,6 +12,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,17 +22,20 @@ from setuptools.build_meta import (  # noqa: F401  (the hooks that are setuptool
     build_editable,
     get_requires_for_build_editable,
     get_requires_for_build_sdist,
-    get_requires_for_build_wheel,
     prepare_metadata_for_build_editable,
     prepare_metadata_for_build_wheel,
 )
 
 WEB = Path("web")
-# Written by web/build.mjs and web/demo/build.mjs, and touched when they are done, here and by make.
-CLIENT, DEMO = Path("gateway", "headgate", "static"), Path("server", "headgate_server", "static")
+# Written by web/build.mjs, web/demo/build.mjs and web/console/build.mjs, and touched when they are done, here and by make.
+CLIENT, PAGES = Path("gateway", "headgate", "static"), Path("server", "headgate_server", "static")
 BUILT = [
     *(CLIENT / name for name in ("headgate.js", "headgate.js.gz", "headgate.socket.io.js", "headgate.socket.io.js.gz")),
-    *(DEMO / name for name in ("demo.js", "demo.css", "demo-icon.svg")),
+    *(
+        PAGES / f"{name}{gz}"
+        for name in ("demo.js", "demo.css", "demo-icon.svg", "console.js", "console.css", "console.svg")
+        for gz in ("", ".gz")
+    ),
 ]
 STAMP = WEB / "dist" / ".headgate-built"
 SOURCES = [Path(name) for name in ("package.json", "package-lock.json", "tsconfig.json")]
@@ -40,11 +46,27 @@ INSTALL = ("npm", "ci", "--no-audit", "--no-fund", "--loglevel=error")
 BUILD = ("npm", "run", "--silent", "build")
 
 
+# Whether the build that is under way is a compiled one; setup.py, which setuptools runs in this process, looks here.
+is_compiled = False
+
+
+def get_requires_for_build_wheel(config_settings: Any = None) -> list[str]:
+    """Return what a wheel needs beside setuptools: for a compiled one, mypyc and the packages whose types it must know."""
+    is_wanted = _wants_compiled(config_settings)
+    needed: list[str] = build_meta.get_requires_for_build_wheel(config_settings)
+    if is_wanted:
+        needed += tomllib.loads(Path("pyproject.toml").read_text())["tool"]["headgate"]["compiled"]["requires"]
+    return needed
+
+
 def build_wheel(wheel_directory: str, config_settings: Any = None, metadata_directory: str | None = None) -> str:
     """Build a wheel with the page's files in it."""
+    global is_compiled
+    is_compiled = _wants_compiled(config_settings)
     _have_page()
     # This build would take in the files of an earlier one, those of deleted modules included.
-    shutil.rmtree("build/lib", ignore_errors=True)
+    for folder in Path("build").glob("lib*"):
+        shutil.rmtree(folder, ignore_errors=True)
     return str(build_meta.build_wheel(wheel_directory, config_settings, metadata_directory))
 
 
@@ -52,6 +74,13 @@ def build_sdist(sdist_directory: str, config_settings: Any = None) -> str:
     """Build an sdist that needs no Node."""
     _have_page()
     return str(build_meta.build_sdist(sdist_directory, config_settings))
+
+
+def _wants_compiled(config_settings: Any) -> bool:
+    value = (config_settings or {}).get("compiled", "no")
+    if value not in ("yes", "no"):
+        sys.exit(f"headgate: --config-settings compiled={value}: expected yes or no.")
+    return bool(value == "yes")
 
 
 def _have_page() -> None:

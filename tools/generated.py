@@ -7,6 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+
 
 def row(cells: Sequence[str]) -> str:
     """Return one row of a Markdown table. Text that looks like HTML outside of code is shown as it is."""
@@ -17,22 +19,24 @@ def _shown(found: re.Match[str]) -> str:
     return "&lt;" if found[0] == "<" else found[0]
 
 
-def write_or_check(arguments: list[str], page: Path, wanted: str, source: str) -> int:
+def write_or_check(arguments: list[str], page: Path, wanted: str, source: str, module: str = "") -> int:
     """Write the page, or with `--check` compare it. Return the exit status.
 
     Args:
         arguments: of the command line.
         page, wanted: the file, and what is to be in it.
         source: what it is written from, for whoever finds it stale.
+        module: of tools/, which writes it; by default the one that is named after the page.
     """
     if arguments not in ([], ["--check"]):
-        print(f"usage: python -m tools.{page.stem}_page [--check]", file=sys.stderr)
+        print(f"usage: python -m tools.{module or f'{page.stem}_page'} [--check]", file=sys.stderr)
         return 2
+    name = page.relative_to(DOCS.parent) if page.is_relative_to(DOCS) else page.name
     if not arguments:
         page.write_text(wanted, encoding="utf-8")
         return 0
     if page.exists() and page.read_text(encoding="utf-8") == wanted:
-        print(f"docs/{page.name} is up to date.")
+        print(f"{name} is up to date.")
         return 0
-    print(f"docs/{page.name} is not what {source} says: run `make settings`.", file=sys.stderr)
+    print(f"{name} is not what {source} says: run `make settings`.", file=sys.stderr)
     return 1

@@ -20,10 +20,11 @@ HEAD = """\
 
 <!-- Generated from gateway/headgate/settings.py by `make settings`; `make lint` checks that it is up to date. -->
 
-A setting is a key of the Flask application's `app.config`, an environment variable, or an option of `headgate serve`;
-the later of these wins. The gateway reads all settings once, at start, and reports all wrong ones together. An
-empty value counts as not set. Lists are comma-separated. The [configuration file](consumers.md#the-file) holds the same settings
-under `[settings]`, in lower case without `HEADGATE_`; an environment variable wins over the file.
+A setting is a key of the Flask application's `app.config`, a line of the [configuration file](consumers.md#the-file), an
+environment variable, or an option of `headgate serve`; the later of these wins. The file has them under `[settings]`, in lower
+case without `HEADGATE_`. The gateway reads all settings at start, and reports all wrong ones together;
+[SIGHUP](operations.md#settings-and-reload) reads the file again. An empty value counts as not set. Lists are comma-separated.
+`headgate config show` prints each with its origin.
 
 | name | default | expected | description |
 |---|---|---|---|
@@ -40,6 +41,11 @@ OTHERS = (
         "HEADGATE_CONFIG",
         "`headgate serve`, `headgate consume`",
         "Path of the configuration file. Not set: `headgate.toml` in the current folder, if there is one.",
+    ),
+    (
+        "HEADGATE_PURE",
+        "every process, as it imports `headgate`",
+        "Set to 1: run the sources of the hot modules where they are installed compiled too. No configuration file can set it.",
     ),
     ("HEADGATE_CHROMIUM", "`make test`", "Path of the Chromium or Chrome that the end-to-end tests drive."),
     ("HEADGATE_BENCH_CENTRIFUGO", "`headgate bench`", "Path of the Centrifugo to measure beside. Not set: `centrifugo` in PATH."),

@@ -3,7 +3,7 @@
  *
  * In: src/ and types/. Out: dist/ (ESM and CommonJS with socket.io-client, the transport by it, and Backbone outside; a script-tag file that takes
  * Backbone from the page, and beside it socket.io-client and the transport, which that file loads when it needs them), the two script-tag files where the Flask extension
- * serves them from (gateway/headgate/static, compressed too), and the demo that demo/build.mjs makes of dist.
+ * serves them from (gateway/headgate/static, compressed too), and the pages that demo/build.mjs and console/build.mjs make of dist.
  *
  * Statements labelled STRICT throw at a fault of this package that a page can live with; they are left out.
  *
@@ -15,6 +15,7 @@ import { dirname, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
+import { buildConsole } from "./console/build.mjs";
 import { buildDemo } from "./demo/build.mjs";
 
 const WEB = dirname(fileURLToPath(import.meta.url));
@@ -24,9 +25,11 @@ const STATIC = resolve(WEB, "../gateway/headgate/static");
 const SERVED = { "headgate.js": "headgate.global.min.js", "headgate.socket.io.js": "headgate.socket.io.js" };
 
 /** The most bytes, gzip, that pages may load (docs/decisions/0025-the-weight-of-a-page.md). */
-const MOST = { connect: 12_160, backbone: 16_416, script: 17_984 };
+const MOST = { connect: 12_512, backbone: 16_824, script: 18_432 };
+/** The most bytes, gzip, of the console's script and style sheet; its charts are half of them. */
+const MOST_CONSOLE = 62_000;
 /** The most that an entry point adds to a page with `connect`, the framework's own apart. */
-const MOST_MORE = { store: 3_520, react: 896, vue: 704, svelte: 480, offline: 3_392, tabs: 7_968 };
+const MOST_MORE = { store: 3_520, react: 896, vue: 704, svelte: 480, offline: 3_872, presence: 1_536, tabs: 8_448 };
 
 const { version } = JSON.parse(await readFile(resolve(WEB, "package.json"), "utf8"));
 const banner = { js: `/*! headgate ${version} | MIT */` };
@@ -77,6 +80,7 @@ const PARTS = {
   vue: {},
   svelte: {},
   offline: {},
+  presence: {},
   tabs: {},
 };
 
@@ -147,7 +151,7 @@ for (const [name, made] of Object.entries(SERVED)) {
   await writeFile(resolve(STATIC, name), contents);
   await writeFile(resolve(STATIC, `${name}.gz`), gzipSync(contents, { level: 9 }));
 }
-await buildDemo();
+const [, consoleSize] = await Promise.all([buildDemo(), buildConsole()]);
 
 /** @type {Record<string, [size: number, most: number]>} */
 const sizes = {
@@ -158,12 +162,13 @@ const sizes = {
   ],
   "script tag": [gzip(await readFile(resolve(DIST, "headgate.global.min.js"))), MOST.script],
   "socket.io-client and the transport by it, where no WebSocket gets through": [gzip(await readFile(resolve(DIST, "headgate.socket.io.js"))), Infinity],
+  "the console": [consoleSize, MOST_CONSOLE],
 };
 const page = (/** @type {string[]} */ ...parts) =>
   pageSize(["index", ...parts].map((part, nth) => `import * as part${nth} from "./dist/headgate${part === "index" ? "" : `.${part}`}.js"; window.part${nth} = part${nth};`).join(""));
 const [plain, stores] = [await page(), await page("store")];
 sizes["all of headgate/store, beside the client"] = [stores - plain, MOST_MORE.store];
-for (const name of /** @type {const} */ (["offline", "tabs"])) sizes[`all of headgate/${name}, beside the client`] = [(await page(name)) - plain, MOST_MORE[name]];
+for (const name of /** @type {const} */ (["offline", "presence", "tabs"])) sizes[`all of headgate/${name}, beside the client`] = [(await page(name)) - plain, MOST_MORE[name]];
 for (const name of /** @type {const} */ (["react", "vue", "svelte"])) sizes[`headgate/${name}, beside headgate/store`] = [(await page("store", name)) - stores, MOST_MORE[name]];
 for (const [name, [size]] of Object.entries(sizes)) console.log(`${name}: ${size} bytes gzip`);
 const heavy = Object.entries(sizes).filter(([, [size, most]]) => size > most);

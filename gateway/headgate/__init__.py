@@ -9,6 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .compiled import obey
 from .errors import (
     BusRefused,
     BusUnavailable,
@@ -37,15 +38,24 @@ from .topic import own_topics, pattern
 
 if TYPE_CHECKING:
     from .auth.identity import Handshake, Identity
+    from .clients import Clients, ClientsPage, ConnectedClient, Reached
     from .flask_extension import Headgate
-    from .publisher import Publisher, Receipt
+    from .publisher import PresentUser, Publisher, Receipt
+
+# What has been imported up to here is never compiled.
+obey()
 
 __version__ = "0.1.0"
 
 _LAZY = {
+    "Clients": "clients",
+    "ClientsPage": "clients",
+    "ConnectedClient": "clients",
+    "Reached": "clients",
     "Headgate": "flask_extension",
     "Handshake": "auth.identity",
     "Identity": "auth.identity",
+    "PresentUser": "publisher",
     "Publisher": "publisher",
     "Receipt": "publisher",
 }
@@ -53,6 +63,9 @@ _LAZY = {
 __all__ = [
     "BusRefused",
     "BusUnavailable",
+    "Clients",
+    "ClientsPage",
+    "ConnectedClient",
     "Forbidden",
     "Handshake",
     "Headgate",
@@ -70,7 +83,9 @@ __all__ = [
     "Overloaded",
     "Paused",
     "PayloadTooLarge",
+    "PresentUser",
     "Publisher",
+    "Reached",
     "Receipt",
     "SchemaViolation",
     "SettingsError",

@@ -143,10 +143,10 @@ class UnknownNamespace(HeadgateError):
     code = "unknown_namespace"
 
     def __init__(self, namespace: object, known: Sequence[str]) -> None:
+        """`known`: those that are served; none: no gateway could serve it, by its name."""
         shown = _printable(namespace)
-        super().__init__(
-            f"unknown namespace {shown!r}; this gateway serves {', '.join(known) or 'none'}", namespace=shown, known=list(known)
-        )
+        expected = f"this gateway serves {', '.join(known)}" if known else "expected 1 to 64 letters, digits, _ and -"
+        super().__init__(f"unknown namespace {shown!r}; {expected}", namespace=shown, known=list(known))
 
 
 class NamespaceNotServed(HeadgateError):

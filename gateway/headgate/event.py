@@ -3,8 +3,8 @@
 In: what the function library publishes (log.lua writes the same header), or the plain JSON of an outside
 publisher. Out: an `Event` whose payload bytes are exactly those that the publisher sent; nobody re-encodes them.
 
-A message on a channel is `hg1 <epoch> <offset> <time_ms> <id>\n<payload>`. A message that does not start with `hg1 `
-(no JSON text does) is a plain PUBLISH: the whole message is the payload, without offset, live only, at most once.
+A message on a channel is `hg1 <epoch> <offset> <time_ms> <id>[ <traceparent>]\n<payload>`. A message that does not start with
+`hg1 ` (no JSON text does) is a plain PUBLISH: the whole message is the payload, without offset, live only, at most once.
 
 Everything here is checked in the order size, header, UTF-8, JSON, so that a hostile message costs what its size check
 costs. A bad one raises; the bus counts it and sets it aside.
@@ -18,18 +18,24 @@ from typing import Any
 import msgspec
 
 from .errors import InvalidEvent, NotSerializable, PayloadTooLarge
+from .json_text import JsonText
+from .traceparent import LENGTH as TRACEPARENT_LENGTH
+from .traceparent import read_traceparent
 
 HEADER_TAG = b"hg1 "
-# epoch 16 + offset 16 + time 16 + id 128 and separators: no honest header is longer.
-MAX_HEADER_BYTES = 200
+# epoch 16 + offset 16 + time 16 + id 128 + traceparent 55 and separators: no honest header is longer.
+MAX_HEADER_BYTES = 256
 MAX_ID_LENGTH = 128
 # JSON nesting that every consumer of ours and every browser can walk; msgspec itself stops at the interpreter's limit.
 MAX_DEPTH = 64
 
 _ID = re.compile(r"[A-Za-z0-9_.:~-]{1,128}", re.ASCII)
 _HEADER = re.compile(rb"hg1 ([0-9a-f]{16}) ([1-9][0-9]{0,15}) ([0-9]{1,16}) ([A-Za-z0-9_.:~-]{1,128})")
-# The characters of an id, which are all that a header holds beside its spaces.
-_HEADER_CHARACTERS = b" ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.:~-"
+_ID_BYTES = re.compile(rb"[A-Za-z0-9_.:~-]{1,128}")
+_TAG_BYTES, _ZERO = len(HEADER_TAG), ord("0")
+# Epochs that are known to be valid. A log is in one, and in another now and then.
+_MAX_EPOCHS = 64
+_epochs: dict[bytes, str] = {}
 _decode_json = msgspec.json.Decoder().decode
 _encode_json = msgspec.json.Encoder().encode
 
@@ -39,6 +45,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     """One published event. `data` is JSON text as bytes; `offset` and `epoch` are None for a plain PUBLISH.
 
     `time_ms` is the time at which Redis appended it (milliseconds since 1970), or the gateway's own for a plain one.
+    `traceparent`: of the span that published it; None for most.
     """
 
     topic: str
@@ -47,6 +54,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     time_ms: int
     epoch: str | None = None
     offset: int | None = None
+    traceparent: str | None = None
 
     def value(self) -> Any:
         """Return the data decoded into Python objects (not used on the hot path)."""
@@ -64,51 +72,60 @@ def check_event_id(event_id: object) -> str:
     return event_id
 
 
-def decode_message(topic: str, message: bytes, max_payload_bytes: int, now_ms: int, start: int = 0) -> Event:
+def decode_message(topic: str, message: bytes, max_payload_bytes: int, now_ms: int) -> Event:
     """Return the event in a channel message.
 
     Args:
         topic: from the channel's name, or from the line before the message, already checked.
-        message: the whole channel message.
-        max_payload_bytes: the limit on the payload, compared before anything is parsed.
+        message: the channel message, header and payload.
+        max_payload_bytes: the limit on the payload, compared before it is parsed.
         now_ms: the time given to a plain PUBLISH, which carries none.
-        start: the index in `message` at which header or payload begins.
 
     Raises:
         PayloadTooLarge: above the limit, where = `bus`.
         InvalidEvent: truncated or malformed header.
         NotSerializable: not UTF-8, not JSON, or nested deeper than MAX_DEPTH.
     """
-    if not message.startswith(HEADER_TAG, start):
-        if len(message) - start > max_payload_bytes:
-            raise PayloadTooLarge(len(message) - start, max_payload_bytes, "bus")
-        data = message[start:]
-        check_json(data)
-        return Event(topic, data, None, now_ms)
-    end = message.find(b"\n", start, start + MAX_HEADER_BYTES)
-    header = message[start:end] if end > 0 else b""
-    parts = () if header.translate(None, _HEADER_CHARACTERS) else header.decode().split(" ")
-    # By hand, part by part: half the time of a regular expression with four groups.
+    if message[:_TAG_BYTES] != HEADER_TAG:
+        if len(message) > max_payload_bytes:
+            raise PayloadTooLarge(len(message), max_payload_bytes, "bus")
+        check_json(message)
+        return Event(topic, message, None, now_ms)
+    header, newline, data = message.partition(b"\n")
+    # By hand, part by part: two thirds of the time of a regular expression with four groups.
+    parts = header.split(b" ") if newline and len(header) < MAX_HEADER_BYTES else []
+    traceparent = None
     if len(parts) != 5:
-        raise _malformed_header()
+        if len(parts) != 6 or len(parts[5]) != TRACEPARENT_LENGTH:
+            raise _malformed_header()
+        traceparent = read_traceparent(parts.pop().decode("ascii", "replace"), "bus")
     _, epoch, offset, time_ms, event_id = parts
     if (
-        len(epoch) != 16
-        or epoch.strip("0123456789abcdef")
-        or not offset.isdigit()
+        not offset.isdigit()
         or len(offset) > 16
-        or offset[0] == "0"
+        or offset[0] == _ZERO
         or not time_ms.isdigit()
         or len(time_ms) > 16
-        or not 0 < len(event_id) <= MAX_ID_LENGTH
+        or len(event_id) > MAX_ID_LENGTH
+        # Redis's own ids, and most others, have letters, digits and `-` alone: a third of the time of looking at each character.
+        or not (event_id.replace(b"-", b"0").isalnum() or _ID_BYTES.fullmatch(event_id))
     ):
         raise _malformed_header()
-    size = len(message) - end - 1
-    if size > max_payload_bytes:
-        raise PayloadTooLarge(size, max_payload_bytes, "bus")
-    data = message[end + 1 :]
+    text = _epochs.get(epoch) or _learn_epoch(epoch)
+    if len(data) > max_payload_bytes:
+        raise PayloadTooLarge(len(data), max_payload_bytes, "bus")
     check_json(data)
-    return Event(topic, data, event_id, int(time_ms), epoch, int(offset))
+    return Event(topic, data, event_id.decode(), int(time_ms), text, int(offset), traceparent)
+
+
+def _learn_epoch(epoch: bytes) -> str:
+    """Check an epoch that is not known, and remember it: all events of an epoch share one text."""
+    if len(epoch) != 16 or epoch.strip(b"0123456789abcdef"):
+        raise _malformed_header()
+    if len(_epochs) >= _MAX_EPOCHS:
+        del _epochs[next(iter(_epochs))]
+    text = _epochs[epoch] = epoch.decode()
+    return text
 
 
 def _malformed_header() -> InvalidEvent:
@@ -137,13 +154,9 @@ def check_json(data: bytes) -> None:
         raise NotSerializable(f"nested deeper than {MAX_DEPTH} levels") from error
     except msgspec.DecodeError as error:
         raise NotSerializable(str(error)) from error
-    _check_depth(data)
-
-
-class JsonText(bytes):
-    """JSON text that `compact_json` has made; nobody needs to check it again."""
-
-    __slots__ = ()
+    # Without a bracket behind the first one it is not deep at all: to look for that takes a third of the time of counting.
+    if data.rpartition(b"{")[0] or data.rpartition(b"[")[0]:
+        _check_depth(data)
 
 
 def compact_json(text: bytes | bytearray | memoryview | msgspec.Raw) -> JsonText:

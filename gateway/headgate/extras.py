@@ -18,6 +18,7 @@ EXTRAS = {
     "gunicorn": ("gunicorn",),
     "apprise": ("apprise",),
     "schemas": ("click", "jsonschema_rs", "yaml"),
+    "otel": ("opentelemetry",),
 }  # fmt: skip
 
 

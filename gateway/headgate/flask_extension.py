@@ -15,19 +15,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 from flask import Flask
 
-from .auth.identity import Authenticator, Handshake, Identity
+from .auth.identity import Authenticator, Authorizer, Handshake, Identity
+from .auth.regrants import DEFAULT_REGRANTED_S
 from .auth.revocation import DEFAULT_REVOKED_S
+from .clients import Clients, ClientsPage, ConnectedClient, Reached, Sort
 from .errors import HeadgateError, leaving
 from .event import Event
 from .extras import needing
 from .page_files import add_page_files
 from .protocol.requests import MAX_OFFSET, Replay
-from .publisher import Durable, Prepared, Publisher, Receipt, find_redis_url
+from .publisher import Durable, NonePublished, Prepared, PresencePage, PresentUser, Publisher, Receipt, find_redis_url
 from .runtime.patching import NOT_PATCHED, is_patched
 from .runtime.servers import instead
 from .settings import Settings, environment
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
     from .node.gateway import Gateway
     from .node.health import Health
+    from .runtime.shared_rates import SharedRates
     from .transport.http_answers import Answer
     from .transport.http_routes import Route, RoutedRequest, Routes
 
@@ -58,10 +61,12 @@ class Headgate:
         self, app: Flask | None = None, *, authenticator: Authenticator | None = None, settings: Settings | None = None
     ) -> None:
         self._authenticator = authenticator
+        self._authorizer: Authorizer | None = None
         self._given = settings
         self._settings: Settings | None = None
         self._gateway: Gateway | None = None
         self._publisher: Publisher | None = None
+        self._clients: Clients | None = None
         self._making = Lock()
         self._told = self._started = False
         self._front: WSGIApplication | None = None
@@ -103,7 +108,27 @@ class Headgate:
 
             with self._making:
                 self._gateway = self._gateway or Gateway(settings, self._authenticator)
+                self._gateway.authorizing.authorizer = self._authorizer
         return self._gateway
+
+    @property
+    def settings(self) -> Settings:
+        """What this application runs with: of its configuration and the environment.
+
+        Raises:
+            RuntimeError: `init_app` has not been called.
+        """
+        return self._attached()
+
+    @property
+    def has_authenticator(self) -> bool:
+        """Whether the application says itself whose a handshake is."""
+        return self._authenticator is not None
+
+    def admit_console(self, admit: Authenticator) -> None:
+        """Let pages of the console in as whom `admit` says, in a process that serves browsers."""
+        if self._gateway is not None:
+            self._gateway.admit_console(admit)
 
     def authenticate(self, authenticator: Authenticator) -> Authenticator:
         """Set the authenticator; a decorator."""
@@ -111,6 +136,30 @@ class Headgate:
         if self._gateway is not None:
             self._gateway.authenticator = authenticator
         return authenticator
+
+    def authorize(self, authorizer: Authorizer) -> Authorizer:
+        """Set the function that is asked about each pattern, behind the grants; a decorator.
+
+        It gets the identity, the pattern, and the action `subscribe`, `replay` or `presence`, and returns True to allow it.
+        Anything else, an exception, or more than 5 s for all patterns of a request, refuses: `forbidden`. It may wait. A yes is
+        remembered for the connection until its grants change.
+        """
+        self._authorizer = authorizer
+        if self._gateway is not None:
+            self._gateway.authorizing.authorizer = authorizer
+        return authorizer
+
+    def check_authorized(self, identity: Identity, pattern: str, action: str) -> None:
+        """Ask what `authorize` has set about a caller over HTTP whose grants cover a pattern. May wait.
+
+        It is asked about users. An API key is the operator's own word.
+
+        Raises:
+            Forbidden.
+            RuntimeError: as `gateway`.
+        """
+        if identity.scopes is None:
+            self.gateway.authorizing.check_caller(identity, pattern, action)
 
     def publish(
         self,
@@ -122,6 +171,7 @@ class Headgate:
         user: str | None = None,
         by: str | None = None,
         durable: Durable = None,
+        traceparent: str | None = None,
     ) -> Receipt:
         """Publish an event, to everyone or to one `user`; return its receipt. See `Publisher.publish`. May switch greenlets.
 
@@ -132,35 +182,61 @@ class Headgate:
             HeadgateError: as `Publisher.publish`.
         """
         served = self._attached().served(namespace)
-        return self._find_publisher().publish(topic, data, id=id, namespace=served, user=user, by=by, durable=durable)
+        return self._find_publisher().publish(
+            topic, data, id=id, namespace=served, user=user, by=by, durable=durable, traceparent=traceparent
+        )
 
     def publish_each(
-        self, events: Sequence[tuple[str, object, str | None]], namespace: str | None = None, *, by: str | None = None
+        self,
+        events: Sequence[tuple[str, object, str | None]],
+        namespace: str | None = None,
+        *,
+        by: str | None = None,
+        traceparent: str | None = None,
     ) -> list[Receipt | HeadgateError]:
         """Publish events (topic, data, id), each for itself; return a receipt or an error for each. May switch greenlets.
 
-        In a gateway they go to Redis with what others publish at the same moment (node/publish_queue.py). `by`: as
-        `Publisher.publish`.
+        In a gateway they go to Redis with what others publish at the same moment (node/publish_queue.py). `by` and
+        `traceparent`: as `Publisher.publish`.
 
         Raises:
             UnknownNamespace: this gateway does not serve it.
             LimitReached: too much waits to be published; nothing was.
             Paused: an operator has paused it; nothing was published.
         """
+        return self.begin_publish(events, namespace, by=by, traceparent=traceparent).wait()
+
+    def begin_publish(
+        self,
+        events: Sequence[tuple[str, object, str | None]],
+        namespace: str | None = None,
+        *,
+        by: str | None = None,
+        all_or_none: bool = False,
+        traceparent: str | None = None,
+    ) -> Publishing:
+        """Begin `publish_each`; return what to wait for. In a gateway this never waits. Raises as `publish_each`.
+
+        `all_or_none`: publish nothing if any of the events cannot be. What Redis itself refuses of them is not known before.
+
+        Raises:
+            NonePublished: all or none, and one cannot be.
+        """
         served = self._attached().served(namespace)
-        if self._gateway is not None:
-            self._gateway.pauses.check_publish(served)
-        publisher = self._find_publisher()
-        prepared = publisher.prepare_each(events, served, by=by)
+        gateway = self._gateway
+        if gateway is not None:
+            gateway.pauses.check_publish(served)
+        publisher = self._find_publisher() if gateway is None else gateway.publisher
+        prepared = publisher.prepare_each(events, served, by=by, traceparent=traceparent)
         right = [event for event in prepared if isinstance(event, Prepared)]
-        if self._gateway is not None:
-            published = self._gateway.publish_queues[served].publish(right)
+        if all_or_none and len(right) != len(prepared):
+            raise NonePublished({at: each for at, each in enumerate(prepared) if isinstance(each, HeadgateError)})
+        begun: Publishing
+        if gateway is not None:
+            begun = gateway.publish_queues[served].begin(right)
         else:
-            published = _published(publisher, right)
-        if len(right) == len(prepared):
-            return published
-        outcomes = iter(published)
-        return [next(outcomes) if isinstance(event, Prepared) else event for event in prepared]
+            begun = _Published(_published(publisher, right))
+        return begun if len(right) == len(prepared) else _WithErrors(prepared, begun)
 
     def revoke(self, *, user: str | None = None, token_id: str | None = None, for_s: int = DEFAULT_REVOKED_S) -> None:
         """Refuse a user, or one token, for `for_s` seconds, on every gateway; 0 lifts it. May switch greenlets.
@@ -171,6 +247,71 @@ class Headgate:
             HeadgateError: as `Publisher.revoke`.
         """
         self._find_publisher().revoke(user=user, token_id=token_id, for_s=for_s)
+
+    def clients(
+        self,
+        namespace: str | None = None,
+        user: str | None = None,
+        sort: str = Sort.TROUBLE,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> ClientsPage:
+        """Return a page of the clients of all gateways, those with trouble first. See `Clients.page`. May switch greenlets.
+
+        Works in every process that imports the application, as `client` and `disconnect` do.
+
+        Raises:
+            InvalidRequest, UnknownNamespace, BusUnavailable, BusRefused: as `Clients.page`.
+        """
+        return self._find_clients().page(namespace, user, sort, limit, after)
+
+    def client(self, session: str) -> ConnectedClient | None:
+        """Return the client of a session, wherever it is connected; None: nowhere. See `Clients.client`. May switch greenlets.
+
+        Raises:
+            InvalidRequest, BusUnavailable, BusRefused: as `Clients.client`.
+        """
+        return self._find_clients().client(session)
+
+    def disconnect(
+        self, *, session: str | None = None, user: str | None = None, reason: str = "disconnected by an operator", by: str = ""
+    ) -> Reached:
+        """Disconnect the client of a session, or all of a user, wherever they are; they may come back. May switch greenlets.
+
+        Returns how many it was done to. See `Clients.disconnect`.
+
+        Raises:
+            InvalidRequest, BusUnavailable, BusRefused: as `Clients.disconnect`.
+        """
+        return self._find_clients().disconnect(session=session, user=user, reason=reason, by=by)
+
+    def send(self, session: str, topic: str, data: object, id: str | None = None) -> bool:
+        """Send an event to the one client of a session, wherever it is connected; it is in no log. See `Clients.send`.
+
+        Returns whether it is in the client's queue. May switch greenlets. Works in every process that imports the application.
+
+        Raises:
+            HeadgateError: as `Clients.send`.
+        """
+        return self._find_clients().send(session, topic, data, id)
+
+    def regrant(
+        self,
+        user: str,
+        *,
+        subscribe: Sequence[str] | None = None,
+        publish: Sequence[str] | None = None,
+        for_s: int = DEFAULT_REGRANTED_S,
+        by: str = "",
+    ) -> Reached:
+        """Give the live clients of a user their grants anew, or these grants. See `Clients.regrant`. May switch greenlets.
+
+        Works in every process that imports the application.
+
+        Raises:
+            InvalidRequest, InvalidPattern, LimitReached, BusUnavailable, BusRefused: as `Clients.regrant`.
+        """
+        return self._find_clients().regrant(user, subscribe=subscribe, publish=publish, for_s=for_s, by=by)
 
     def identify(self, handshake: Handshake) -> Identity:
         """Return who a handshake is from, by the same authenticator, revocations and expiry as a connection's.
@@ -197,6 +338,23 @@ class Headgate:
         events, next_ = found.page(Replay(check_pattern(pattern), first, MAX_OFFSET if last is None else last, epoch))
         return epoch or "", events, next_
 
+    def presence(self, topic: str, namespace: str | None = None) -> list[PresentUser]:
+        """Return who is in a topic now, by name, over all gateways. See `Publisher.presence`. May switch greenlets.
+
+        Works in every process that imports the application.
+
+        Raises:
+            UnknownNamespace: this gateway does not serve it.
+            InvalidTopic, BusUnavailable, BusRefused.
+        """
+        return self._find_publisher().presence(topic, self._attached().served(namespace))
+
+    def presence_page(
+        self, topic: str, after: str | None = None, limit: int = 1000, namespace: str | None = None
+    ) -> PresencePage:
+        """Return a part of those who are in a topic, behind the user `after`; as `presence`. See `Publisher.presence_page`."""
+        return self._find_publisher().presence_page(topic, after, limit, self._attached().served(namespace))
+
     def ready(self) -> Health:
         """Return `{ready, bus, namespaces}`: whether events flow. Never waits. Not ready where no browser can be served."""
         if self._gateway is None and not is_patched():
@@ -206,6 +364,12 @@ class Headgate:
     def add_route(self, method: str, path: str, route: Route, untouched: Callable[[Flask], bool]) -> None:
         """Answer requests below WSGI; `untouched` tells later whether the application has nothing of its own in front of them."""
         self._routes[method, path] = (route, untouched)
+
+    def share_rates(self, *rates: SharedRates) -> None:
+        """Let rates hold over all gateways of this Redis, in a process that serves browsers."""
+        if self._gateway is not None:
+            for each in rates:
+                self._gateway.rates_watch.share(each)
 
     def routes(self, app: Flask) -> Routes:
         """Return what the HTTP server answers below WSGI, for an application that is about to be served.
@@ -237,7 +401,7 @@ class Headgate:
 
     def close(self) -> None:
         """End every session, stop listening, and close the connections to Redis. Idempotent."""
-        for part in (self._gateway, self._publisher):
+        for part in (self._gateway, self._publisher, self._clients):
             if part is not None:
                 part.close()
 
@@ -260,6 +424,13 @@ class Headgate:
                     schema_check=settings.schema_check_in_force(),
                 )
         return self._publisher
+
+    def _find_clients(self) -> Clients:
+        settings = self._attached()
+        with self._making:
+            if self._clients is None:
+                self._clients = Clients(find_redis_url(settings))
+        return self._clients
 
     def _in_front_of(self, app: Flask) -> WSGIApplication:
         """Return what answers in the place of `app`: the gateway on Socket.IO's path, `app` everywhere else."""
@@ -299,6 +470,34 @@ class Headgate:
         ]
         start_response("501 Not Implemented", headers)
         return [body]
+
+
+class Publishing(Protocol):
+    """Events that are on their way."""
+
+    def wait(self) -> list[Receipt | HeadgateError]:
+        """Return a receipt or an error for each. May switch greenlets."""
+
+
+class _Published:
+    """Events that have arrived, or not."""
+
+    def __init__(self, outcomes: list[Receipt | HeadgateError]) -> None:
+        self._outcomes = outcomes
+
+    def wait(self) -> list[Receipt | HeadgateError]:
+        return self._outcomes
+
+
+class _WithErrors:
+    """Events of which some were not right, and the others are on their way."""
+
+    def __init__(self, prepared: Sequence[Prepared | HeadgateError], others: Publishing) -> None:
+        self._prepared, self._others = prepared, others
+
+    def wait(self) -> list[Receipt | HeadgateError]:
+        outcomes = iter(self._others.wait())
+        return [next(outcomes) if isinstance(event, Prepared) else event for event in self._prepared]
 
 
 def _published(publisher: Publisher, events: Sequence[Prepared]) -> list[Receipt | HeadgateError]:

@@ -37,15 +37,19 @@ with needing("gunicorn", "several workers"):
     from gunicorn.workers.base import Worker as BaseWorker
 
 from .errors import HeadgateError
+from .relay.owners import Owner, new_gateway
 from .runtime.operator_lines import complain, say
+from .runtime.patching import plugins_found_once
 from .settings import Settings, environment
 from .workers.board import Board, State
 from .workers.gunicorn_settings import refused, without_meaning
+from .workers.settings_file import SettingsFile
 
 if TYPE_CHECKING:
     from flask import Flask
 
     from .flask_extension import Headgate
+    from .relay.relay import Relay
     from .transport.http_handler import HttpHandler
     from .transport.http_server import HTTPServer
     from .workers.siblings import Siblings
@@ -53,9 +57,9 @@ if TYPE_CHECKING:
 _DEFAULTS = Config().settings
 # gunicorn kills a worker at the end of graceful_timeout. So much of it is for what comes after the drain.
 END_S = 2.0
-# What the arbiter imports for its workers: a worker that replaces another one begins sooner. Only libraries that are the same
-# whether gevent patches the process before or after; redis and python-socketio are not (each binds `sleep`, or brings one that
-# does).
+# The arbiter imports these for its workers, so that a worker that replaces another one begins sooner. Only libraries that are the
+# same whether gevent patches the process before or after; redis and python-socketio are not (each binds `sleep`, or brings one
+# that does).
 _IMPORTED_BEFORE = ("flask", "prometheus_client", "structlog", "msgspec", "cryptography", "gevent.monkey", "gevent.pywsgi")
 # A worker that was asked to end waits for a younger one that boots.
 SUCCESSOR_S = 10.0
@@ -67,16 +71,44 @@ APP_LOAD_ERROR: int = gunicorn.arbiter.Arbiter.APP_LOAD_ERROR
 
 
 class Premises:
-    """What the workers of one arbiter share: the board, and a private folder. Made by the arbiter before its first fork."""
+    """The board, the private folder and the name that the workers of one arbiter share. The arbiter makes them before its first
+    fork."""
 
     _of_process: tuple[int, Premises] | None = None
 
     def __init__(self, owner: tuple[int, int] | None) -> None:
         self.board = Board()
+        self.gateway = new_gateway()
         self.folder = Path(tempfile.mkdtemp(prefix="headgate-"))
         if owner is not None:
             os.chown(self.folder, *owner)
+        self._cfg: object = None
+        self._file: SettingsFile | None = None
+        self.fault: HeadgateError | None = None
         atexit.register(self._remove, os.getpid())
+
+    def follow(self, cfg: object, file: SettingsFile | None) -> None:
+        """Read the configuration file at the start, and again when the arbiter has loaded its own configuration anew (SIGHUP).
+
+        A file that is wrong later changes nothing: the new workers have the settings of the old ones.
+        """
+        if cfg is self._cfg:
+            return  # a worker that replaces one that has ended
+        is_first, self._cfg = self._file is None, cfg
+        if self._file is None:
+            self._file = file or SettingsFile.found(None)
+        try:
+            self._file.put(self._file.read(environment()), environment())
+            self.fault = None
+        except HeadgateError as error:
+            if is_first:
+                self.fault = error  # the first worker tells it, and ends the arbiter
+            else:
+                faults = getattr(error, "faults", error.lines())
+                complain(f"settings not reloaded, those before stay in force: {'; '.join(faults)}")
+            return
+        if not is_first and self._file.path is not None:
+            say(f"settings reloaded from {self._file.path}")
 
     @classmethod
     def here(cls, owner: tuple[int, int] | None = None) -> Premises:
@@ -97,9 +129,11 @@ class Worker(BaseWorker):  # type: ignore[misc]
         super().__init__(age, ppid, sockets, app, timeout, cfg, log)
         foreign = (cfg.uid, cfg.gid) if (cfg.uid, cfg.gid) != (os.geteuid(), os.getegid()) else None
         self._premises = Premises.here(foreign)
+        self._premises.follow(cfg, getattr(app, "settings_file", None))
         self._row = self._premises.board.take(age)
         self._requests = 0
         self._siblings: Siblings | None = None
+        self._relay: Relay | None = None
         self._servers: list[HTTPServer] = []
 
     @classmethod
@@ -126,7 +160,8 @@ class Worker(BaseWorker):  # type: ignore[misc]
         self._premises.board.begin(self._row.slot, os.getpid())
         if self.cfg.preload_app:  # set by a reload: the arbiter has checked the first configuration only
             raise RuntimeError("preload_app: the application is loaded after the fork")
-        monkey.patch_all()
+        with plugins_found_once():
+            monkey.patch_all()
         super().init_process()
 
     def init_signals(self) -> None:
@@ -152,7 +187,10 @@ class Worker(BaseWorker):  # type: ignore[misc]
         from .workers.application import made_ready
 
         try:
-            logs.configure(environment().get("HEADGATE_LOG_LEVEL", "info"), worker=self._row.number)
+            if self._premises.fault is not None:
+                raise self._premises.fault
+            written = Settings.from_environment("HEADGATE_LOG_")
+            logs.configure(written.log_level, self._row.number, written.log_format)
             super().load_wsgi()
             loaded: object = self.app.wsgi()
             config: Mapping[str, Any] = getattr(loaded, "config", {})
@@ -167,17 +205,20 @@ class Worker(BaseWorker):  # type: ignore[misc]
         from .metrics import HTTP_CONNECTIONS
         from .runtime.heap import Heap
         from .runtime.loop import repeat
-        from .workers.siblings import Siblings, owner_letters
+        from .workers.siblings import Siblings
 
         heartbeat = repeat(min(HEARTBEAT_S, self.timeout or HEARTBEAT_S), self._beat)
         app: Flask = self.wsgi
         gate: Headgate = app.extensions["headgate"]
         self._gateway = gateway = gate.gateway
-        gateway.own(owner_letters(self._row.slot))
+        relays = gateway.settings.internal_address is not None
+        owner = Owner(self._premises.gateway if relays else "", self._row.slot)
+        gateway.own(owner.letters)
+        self._relay = self._make_relay(gateway.settings, owner) if relays else None
         self._siblings = siblings = Siblings(
             self._premises.board,
             self._premises.folder,
-            self._row.slot,
+            owner,
             gate.ready,
             lambda *handed: self._servers[0].adopt(*handed),
         )
@@ -190,6 +231,8 @@ class Worker(BaseWorker):  # type: ignore[misc]
         gateway.registration.tried.wait(timeout=BUS_S)
         heap = Heap(lambda: sum(len(namespace.clients) for namespace in gateway.namespaces.values()))
         heap.start()
+        if self._relay is not None:
+            self._relay.start()
         for server in self._servers:
             server.start()
         self._move(State.SERVING)
@@ -205,6 +248,8 @@ class Worker(BaseWorker):  # type: ignore[misc]
         gate.close()
         for server in self._servers:
             server.stop(timeout=1)
+        if self._relay is not None:  # it carries the last words of relayed sessions
+            self._relay.close()
         heartbeat.stop()
         if self._premises.board.row(self._row.slot).state is not State.ALONE:
             self._move(State.FREE)
@@ -252,10 +297,23 @@ class Worker(BaseWorker):  # type: ignore[misc]
 
         server.max_accept = 1  # and then the others are looked at again
         server.leave_s = leave_s
-        server.to_owner = lambda received, descriptor: (
-            self._siblings is not None and self._siblings.hand_over(received, descriptor)
-        )
+        server.to_owner = self._hand_over
         return server
+
+    def _make_relay(self, settings: Settings, owner: Owner) -> Relay:
+        from .relay.relay import Relay
+
+        try:
+            return Relay(settings, owner, lambda *handed: self._servers[0].adopt(*handed))
+        except HeadgateError as error:
+            for line in error.lines():
+                complain(line)
+            sys.exit(APP_LOAD_ERROR)
+
+    def _hand_over(self, received: bytes, descriptor: int) -> bool:
+        if self._siblings is not None and self._siblings.hand_over(received, descriptor):
+            return True
+        return self._relay is not None and self._relay.hand_over(received, descriptor)
 
     def _connections(self) -> int:
         return sum(len(server.connections) for server in self._servers) + self._gateway.sessions
@@ -392,8 +450,9 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
 class _Application(BaseApplication):  # type: ignore[misc]
     """An application for the arbiter: gunicorn's settings, and a function that loads it in each worker."""
 
-    def __init__(self, options: Mapping[str, object], load: Callable[[], Flask]) -> None:
+    def __init__(self, options: Mapping[str, object], load: Callable[[], Flask], settings_file: SettingsFile | None) -> None:
         self._options, self._load = options, load
+        self.settings_file = settings_file
         super().__init__()
 
     def load_config(self) -> None:
@@ -409,6 +468,7 @@ def run_arbiter(
     load: Callable[[], Flask],
     on_ready: Callable[[Any], None],
     look: Callable[[], None] | None = None,
+    settings_file: SettingsFile | None = None,
 ) -> int:
     """Run gunicorn's process manager with these settings until it is asked to stop; return its exit status.
 
@@ -419,8 +479,9 @@ def run_arbiter(
         load: returns the application, in each worker.
         on_ready: called once all workers serve, with the first listener.
         look: called once a second, but not by a process manager that is about to replace another.
+        settings_file: read again on SIGHUP; None: the one that HEADGATE_CONFIG names, else ./headgate.toml.
     """
-    arbiter = Arbiter(_Application({**options, "worker_class": Worker}, load))
+    arbiter = Arbiter(_Application({**options, "worker_class": Worker}, load, settings_file))
     arbiter.on_ready, arbiter.look = on_ready, look
     me = os.getpid()
     try:

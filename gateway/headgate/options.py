@@ -151,6 +151,9 @@ def tables(declared: type[Any], most: int) -> Kind:
     return Kind(read, f"a list of at most {most} tables")
 
 
+STATSD_PREFIX = matching(re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+){0,7}", re.ASCII), "a name such as shop.headgate")
+
+
 def host_and_port(expected: str = "HOST:PORT, such as 127.0.0.1:8125 or [::1]:8125") -> Kind:
     """A host name or address and a port, read into (host, port)."""
     return Kind(_host_and_port, expected)

@@ -11,6 +11,7 @@ import hashlib
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 
 from flask import Flask, Response, abort, request
 
@@ -21,10 +22,13 @@ YEAR_S = 365 * 86400
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class PageFile:
+    """A file for pages, compressed once, with the hash that stands for it."""
+
     plain: bytes
     gzipped: bytes
     version: str
+    kind: str
 
 
 def add_page_files(app: Flask) -> None:
@@ -43,8 +47,13 @@ def _serve(name: str) -> Response:
     if found is None:
         built = "" if MAIN in _files() else " (the browser client is not built: run `make build` in the checkout)"
         abort(404, f"Headgate has no file {name[:80]!r}{built}")
+    return serve_page_file(found)
+
+
+def serve_page_file(found: PageFile) -> Response:
+    """Return the answer to a request for a file: compressed where the browser takes that, kept for a year if it is versioned."""
     is_gzipped = request.accept_encodings.quality("gzip") > 0
-    response = Response(found.gzipped if is_gzipped else found.plain, content_type="text/javascript; charset=utf-8")
+    response = Response(found.gzipped if is_gzipped else found.plain, content_type=found.kind)
     if is_gzipped:
         response.headers["Content-Encoding"] = "gzip"
     response.headers["Vary"] = "Accept-Encoding"
@@ -62,13 +71,14 @@ def _serve(name: str) -> Response:
 
 
 @cache
-def _files() -> dict[str, _File]:
+def _files() -> dict[str, PageFile]:
     """Return the files by name, read once."""
     folder = files(__package__).joinpath("static")
-    found: dict[str, _File] = {}
-    for path in folder.iterdir() if folder.is_dir() else ():
-        if path.name.endswith(".js"):
-            plain = path.read_bytes()
-            version = hashlib.sha256(plain).hexdigest()[:16]
-            found[path.name] = _File(plain, folder.joinpath(f"{path.name}.gz").read_bytes(), version)
-    return found
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    return {name: read_page_file(folder, name, "text/javascript; charset=utf-8") for name in names if name.endswith(".js")}
+
+
+def read_page_file(folder: Traversable, name: str, kind: str) -> PageFile:
+    """Return a file of a folder with its .gz, which the build has put beside it."""
+    plain = folder.joinpath(name).read_bytes()
+    return PageFile(plain, folder.joinpath(f"{name}.gz").read_bytes(), hashlib.sha256(plain).hexdigest()[:16], kind)

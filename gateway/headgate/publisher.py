@@ -3,24 +3,20 @@
 In: a topic and data from the application. Out: one FCALL to Redis, and the receipt that it answers, or an error. It never
 pretends: whatever is not known to be in the log raises.
 
-It imports redis/client.py and modules without I/O, never gevent, Flask or Socket.IO. Threads and greenlets may share one.
+It imports redis/ and modules without I/O, never gevent, Flask or Socket.IO. Threads and greenlets may share one.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from decimal import Decimal
-from enum import Enum, StrEnum
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from enum import StrEnum
 from functools import lru_cache
-from os import urandom
-from time import monotonic, sleep
 from types import TracebackType
-from typing import Any, Final, Literal, TypeAlias, TypeVar
-from weakref import WeakSet
+from typing import Any, Final, Literal, TypeAlias
+from urllib.parse import quote
 
 import msgspec
 
@@ -32,24 +28,27 @@ from .errors import (
     LimitReached,
     NamespaceNotServed,
     NotDurable,
-    NotSerializable,
     PayloadTooLarge,
     SettingsError,
 )
-from .event import MAX_DEPTH, JsonText, check_event_id, check_json
-from .redis import batches
-from .redis.batches import in_batches
-from .redis.client import Client, at, call_many, drop_idle, is_forbidden, open_client
+from .event import check_event_id
+from .json_data import encode_data
+from .new_ids import endless_ids, new_ids, spare_id
+from .redis.appending import TRUSTED, Appending
+from .redis.client import Client, open_client
 from .redis.connections import Command
 from .redis.durability import Durability, not_waited, read_durable
-from .redis.functions import call_function, ensure_loaded, is_missing
 from .redis.keys import log_key, namespace_of
 from .redis.lineage import alone
 from .redis.log import EventLog
+from .redis.presence import read_members, read_page
+from .redis.presence_entries import Member
 from .redis.registry import has_been_served, remembered
 from .schemas.check import OnViolation, open_check
 from .settings import HARD_MAX_PAYLOAD_BYTES, Settings
+from .spans import current_traceparent, publishing
 from .topic import DEFAULT_NAMESPACE, check_namespace, check_topic, user_topic
+from .traceparent import read_traceparent
 
 # One batch is one round trip, held in memory on both ends.
 MAX_BATCH_EVENTS = 10_000
@@ -57,33 +56,39 @@ MAX_BATCH_BYTES = 64 * 1024 * 1024
 
 # One FCALL: the command, the function, the number of keys, the key, topic, payload and id; the places of three of them.
 _Call = tuple[str, str, int, str, str, bytes, str]
-# The function for those who have checked the payload, as `_command` has; and the one that checks it once more, in Redis.
-_TRUSTED, _STRICT = "headgate_append", "headgate_publish"
-_KEY: Final = 3
+_TOPIC: Final = 4
 _PAYLOAD: Final = 5
 _ID: Final = 6
 # Hexadecimal digits of a publisher's name: 128 bits, so that nobody finds a second name for another's.
 _BY_LENGTH = 32
-_ID_BYTES = 16
-# Ids that are made at once.
-NEW_IDS = 64
+_SHOWN_LENGTH = 128
 # Of `timeout_s`, how long a command may wait for replicas or the disk: Redis' answer must come before the attempt is given up.
 _SHARE_OF_WAITING = 0.8
-# Answers of a server from which another one is taking over, or has: nothing has run, and it passes by itself.
-_TAKEN_OVER = frozenset({"READONLY", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN"})
-FIRST_PAUSE_S, LAST_PAUSE_S = 0.01, 0.25
 Durable: TypeAlias = Literal["replica", "disk"] | int | None
-_encode = msgspec.json.Encoder().encode
 
 # The standard library's: whoever publishes has set that up, or finds warnings on standard error.
 log = logging.getLogger("headgate.publisher")
 
-C = TypeVar("C")
-R = TypeVar("R")
+
+class PresentUser(msgspec.Struct, frozen=True, gc=False):
+    """A user who is in a topic: with so many connections, since a time (ms since 1970), and what the page has said about it."""
+
+    user: str
+    connections: int
+    since_ms: int
+    meta: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
+class PresencePage(msgspec.Struct, frozen=True):
+    """A part of a topic's members by name. `count` is of all; `after` asks for the next part, None: this was the last."""
+
+    count: int
+    members: list[PresentUser]
+    after: str | None
+
+
+# A Struct is made in a tenth of the time of a frozen dataclass.
+class Receipt(msgspec.Struct, frozen=True, gc=False):
     """Proof that an event is in the log: its position, and its id.
 
     `duplicate` says that an event with this id was already there (from the last 300 s) and that nothing was added; the
@@ -99,7 +104,6 @@ class Receipt:
     fsynced: bool | None = None
 
 
-# A Struct is made in a tenth of the time of a frozen dataclass.
 class Prepared(msgspec.Struct, frozen=True, gc=False):
     """An event that is ready to be sent: the command, and the id that it carries (`has_new_id`: nobody has used it before)."""
 
@@ -109,22 +113,6 @@ class Prepared(msgspec.Struct, frozen=True, gc=False):
     id: str
     size_bytes: int
     """The length of the payload."""
-
-
-class _Entry(Enum):
-    """The entry to the log that this Redis user may take, by the function that is called for several events."""
-
-    BATCH = batches.FUNCTION
-    EACH = _TRUSTED
-    CHECKED = _STRICT
-
-
-# The next entry to try where Redis forbids one.
-_NEXT_ENTRY = {_Entry.BATCH: _Entry.EACH, _Entry.EACH: _Entry.CHECKED}
-_COST = {
-    _Entry.EACH: "so each event is a call of its own",
-    _Entry.CHECKED: "so Redis checks every payload again",
-}
 
 
 class Fate(StrEnum):
@@ -150,6 +138,20 @@ class PublishManyError(HeadgateError):
             refused=len(refused),
             published=len(self.outcomes) - len(refused),
             first=first.to_wire(),
+        )
+
+
+class NonePublished(HeadgateError):
+    """Some events of a batch cannot be published, and it was to be all or none: none was. `errors` has theirs, by number."""
+
+    code = "batch_refused"
+
+    def __init__(self, errors: dict[int, HeadgateError]) -> None:
+        self.errors = errors
+        index, first = next(iter(errors.items()))
+        super().__init__(
+            f"{len(errors)} events cannot be published, so none was; the first is number {index}: {first.message}",
+            refused=len(errors),
         )
 
 
@@ -199,14 +201,12 @@ class Publisher:
         self._namespace = check_namespace(namespace)
         self._max_payload_bytes = max_payload_bytes
         self._client: Client = open_client(redis_url or find_redis_url(), timeout_s=timeout_s)
-        self._checked: WeakSet[object] = WeakSet()  # the servers whose function library was looked at: in a Cluster several
-        self._checked_last: object = None
+        self._appending = Appending(self._client, timeout_s)
         self._strict_namespace = strict_namespace
         self._remembered = remembered(self._client)
-        self._entry = _Entry.BATCH
         self._durable = read_durable(durable)
-        self._timeout_s = timeout_s
         self._wait_ms = round(1000 * timeout_s * _SHARE_OF_WAITING)
+        self._on_schema_violation = on_schema_violation
         self._schemas = open_check(self._client, schemas, schema_check, on_schema_violation)
 
     def publish(
@@ -219,6 +219,7 @@ class Publisher:
         user: str | None = None,
         by: str | None = None,
         durable: Durable = None,
+        traceparent: str | None = None,
     ) -> Receipt:
         """Append one event to the log and publish it; return its receipt. One round trip; waits for Redis.
 
@@ -231,8 +232,10 @@ class Publisher:
             namespace: None: the publisher's.
             user: publish to this user's own topic, `users.<user>.<topic>`; one word of `[A-Za-z0-9_-]`.
             by: the user on whose behalf it is published, where users choose ids: the ids of different users never meet, nor do
-                they meet those of publishers without `by`. The event itself does not carry it.
+                they meet those of publishers without `by`. No client sees it; `headgate trace` tells it.
             durable: as the publisher's; None: the publisher's.
+            traceparent: of the trace that the event belongs to (W3C Trace Context); one that is malformed is dropped. None: that
+                of the current span of OpenTelemetry, if the process uses it: then the publish is a span of its own.
 
         Raises:
             InvalidTopic, InvalidEvent (the id), UnknownNamespace, NotSerializable, PayloadTooLarge: nothing was sent, or
@@ -248,16 +251,17 @@ class Publisher:
         """
         wish = self._durable if durable is None else read_durable(durable)
         namespace = self._named(namespace)
-        event_id = _new_ids(1)[0] if id is None else check_event_id(id)
+        event_id = new_ids(1)[0] if id is None else check_event_id(id)
         command = self._call(log_key(namespace), topic if user is None else user_topic(user, topic), data, event_id)
-        words = command if by is None else (*command, _name_of(by))
         self._refuse_unserved(namespace)
-        if wish is None:
-            appended, waited = self._retried(self._fcall, words), None
-        else:
-            (appended, waited) = self._retried(self._fcall_many, [words, wish.command(self._wait_ms)])
-            if isinstance(appended, HeadgateError):
-                raise appended
+        with _traced(traceparent, namespace, command[_TOPIC]) as parent:
+            words = command if by is None and parent is None else (*command, _origin(by, parent))
+            if wish is None:
+                appended, waited = self._appending.append(words), None
+            else:
+                (appended, waited) = self._appending.append_many([words, wish.command(self._wait_ms)])
+                if isinstance(appended, HeadgateError):
+                    raise appended
         self._warn_unserved(namespace)
         receipt = _receipt(appended, command[_ID], new_id=id is None)
         return receipt if wish is None else self._confirmed([receipt], wish, waited)[0]
@@ -268,10 +272,12 @@ class Publisher:
         namespace: str | None = None,
         *,
         durable: Durable = None,
+        traceparent: str | None = None,
     ) -> list[Receipt]:
         """Publish events (topic, data) or (topic, data, id) in order and in one round trip; return their receipts.
 
         Every event is checked before the first is sent. It is no transaction: other publishers' events may come between.
+        `traceparent`: of all of them, as of `publish`.
 
         Raises:
             LimitReached: more than MAX_BATCH_EVENTS events or MAX_BATCH_BYTES of payload.
@@ -287,14 +293,14 @@ class Publisher:
         key = log_key(namespace)
         batch: list[_Call] = []
         generated: list[bool] = []
-        new_ids = _endless_ids()
+        fresh_ids = endless_ids()
         size = 0
         for event in events:
             topic, data, event_id = event if len(event) == 3 else (*event, None)
             if len(batch) >= MAX_BATCH_EVENTS:
                 raise LimitReached("batch_events", MAX_BATCH_EVENTS)
             try:
-                command = self._call(key, topic, data, next(new_ids) if event_id is None else check_event_id(event_id))
+                command = self._call(key, topic, data, next(fresh_ids) if event_id is None else check_event_id(event_id))
             except HeadgateError as error:
                 error.add_note(f"event number {len(batch)} of the batch")
                 raise
@@ -306,7 +312,9 @@ class Publisher:
         if not batch:
             return []
         self._refuse_unserved(namespace)
-        replies = self._retried(self._fcall_many, batch if wish is None else [*batch, wish.command(self._wait_ms)])
+        with _traced(traceparent, namespace, batch[0][_TOPIC], len(batch)) as parent:
+            calls: list[Command] = [*batch] if parent is None else [(*each, _origin(None, parent)) for each in batch]
+            replies = self._appending.append_many(calls if wish is None else [*calls, wish.command(self._wait_ms)])
         waited = None if wish is None else replies.pop()
         self._warn_unserved(namespace)
         outcomes = [
@@ -319,16 +327,28 @@ class Publisher:
         return receipts if wish is None else self._confirmed(receipts, wish, waited)
 
     def prepare(
-        self, topic: str, data: object, id: str | None = None, namespace: str | None = None, *, by: str | None = None
+        self,
+        topic: str,
+        data: object,
+        id: str | None = None,
+        namespace: str | None = None,
+        *,
+        by: str | None = None,
+        traceparent: str | None = None,
     ) -> Prepared:
         """Return an event that is checked and encoded, for `publish_prepared`. Arguments and errors as `publish`; never waits."""
-        (prepared,) = self.prepare_each([(topic, data, id)], namespace, by=by)
+        (prepared,) = self.prepare_each([(topic, data, id)], namespace, by=by, traceparent=traceparent)
         if isinstance(prepared, HeadgateError):
             raise prepared
         return prepared
 
     def prepare_each(
-        self, events: Sequence[tuple[str, object, str | None]], namespace: str | None = None, *, by: str | None = None
+        self,
+        events: Sequence[tuple[str, object, str | None]],
+        namespace: str | None = None,
+        *,
+        by: str | None = None,
+        traceparent: str | None = None,
     ) -> list[Prepared | HeadgateError]:
         """Return each of some events (topic, data, id) as `prepare` does, or its error.
 
@@ -336,15 +356,19 @@ class Publisher:
             UnknownNamespace: as `prepare`.
         """
         namespace = self._named(namespace)
-        key, name = log_key(namespace), None if by is None else _name_of(by)
+        key, parent = (
+            log_key(namespace),
+            current_traceparent() if traceparent is None else read_traceparent(traceparent, "publisher"),
+        )
+        origin = None if by is None and parent is None else _origin(by, parent)
         prepared: list[Prepared | HeadgateError] = []
-        for (topic, data, event_id), new_id in zip(events, _new_ids(len(events)), strict=True):
+        for topic, data, event_id in events:
             try:
-                call = self._call(key, topic, data, new_id if event_id is None else check_event_id(event_id))
+                call = self._call(key, topic, data, spare_id() if event_id is None else check_event_id(event_id))
             except HeadgateError as error:
                 prepared.append(error)
                 continue
-            command = call if name is None else (*call, name)
+            command = call if origin is None else (*call, origin)
             prepared.append(Prepared(command, namespace, event_id is None, call[_ID], len(call[_PAYLOAD])))
         return prepared
 
@@ -361,7 +385,7 @@ class Publisher:
             return []
         namespace = events[0].namespace
         self._refuse_unserved(namespace)
-        replies = self._retried(self._fcall_many, [event.command for event in events])
+        replies = self._appending.append_many([event.command for event in events])
         self._warn_unserved(namespace)
         return [
             reply if isinstance(reply, HeadgateError) else _receipt(reply, event.id, new_id=event.has_new_id)
@@ -379,7 +403,7 @@ class Publisher:
             BusUnavailable, BusRefused: as `redis.client.call`.
         """
         namespace = self._namespace if namespace is None else check_namespace(namespace)
-        self._check_library(log_key(namespace))
+        self._appending.check_library(log_key(namespace))
         log = EventLog(namespace, self._client, self._max_payload_bytes)
         head = log.head(receipt.epoch)
         line = head.lineage or alone(head.epoch)
@@ -390,6 +414,32 @@ class Publisher:
             return Fate.ROLLED_BACK
         return Fate.IN_LOG if log.page(receipt.offset - 1, receipt.offset) else Fate.TRIMMED
 
+    def presence(self, topic: str, namespace: str | None = None) -> list[PresentUser]:
+        """Return who is in a topic now, by name, over all gateways (docs/presence.md). Three round trips; waits for Redis.
+
+        Raises:
+            InvalidTopic, UnknownNamespace.
+            BusUnavailable, BusRefused: as `publish`.
+        """
+        name = self._namespace if namespace is None else check_namespace(namespace)
+        return _present(read_members(self._client, name, check_topic(topic)))
+
+    def presence_page(
+        self, topic: str, after: str | None = None, limit: int = 1000, namespace: str | None = None
+    ) -> PresencePage:
+        """Return a part of those who are in a topic, for one that may have thousands: only this part is decoded. Waits for Redis.
+
+        Args:
+            after: users behind this one by name, `after` of the part before; None: from the first on.
+            limit: users at most.
+
+        Raises:
+            As `presence`.
+        """
+        name = self._namespace if namespace is None else check_namespace(namespace)
+        count, members, next_ = read_page(self._client, name, check_topic(topic), after, limit)
+        return PresencePage(count, _present(members), next_)
+
     def revoke(self, *, user: str | None = None, token_id: str | None = None, for_s: int = DEFAULT_REVOKED_S) -> None:
         """Refuse a user, or one token (its `jti`), for `for_s` seconds; 0 lifts it. See `revocation.revoke`.
 
@@ -399,6 +449,19 @@ class Publisher:
             InvalidRequest, LimitReached, BusUnavailable, BusRefused: as `revocation.revoke`.
         """
         revoke(self._client, user=user, token_id=token_id, for_s=for_s)
+
+    def prepare_schemas(self, schemas: str | None, schema_check: Literal["off", "warn", "refuse"] | None) -> Callable[[], None]:
+        """Read schemas anew, as the arguments of these names say; return what puts them into force.
+
+        Raises:
+            SettingsError, InvalidSchema, MissingExtra: as the constructor; those before stay in force.
+        """
+        found = open_check(self._client, schemas, schema_check, self._on_schema_violation)
+
+        def use() -> None:
+            self._schemas = found
+
+        return use
 
     def close(self) -> None:
         """Close the connections to Redis; idempotent. A later `publish` opens new ones."""
@@ -424,99 +487,17 @@ class Publisher:
             raise PayloadTooLarge(len(payload), self._max_payload_bytes, "publisher")
         if self._schemas is not None:
             self._schemas.check(namespace_of(key), topic, payload)
-        return "FCALL", _TRUSTED, 1, key, topic, payload, event_id
+        return "FCALL", TRUSTED, 1, key, topic, payload, event_id
 
     def _confirmed(self, receipts: list[Receipt], wish: Durability, waited: Any) -> list[Receipt]:
         """Return the receipts with what is known of the writes, or raise NotDurable."""
         if isinstance(waited, HeadgateError):
             raise NotDurable(receipts[-1], not_waited(waited))
         replicas, fsynced = wish.confirmed(waited)
-        receipts = [replace(receipt, replicas=replicas, fsynced=fsynced) for receipt in receipts]
+        receipts = [msgspec.structs.replace(receipt, replicas=replicas, fsynced=fsynced) for receipt in receipts]
         if not wish.met(replicas, fsynced):
             raise NotDurable(receipts[-1], wish.shortfall(replicas, self._wait_ms))
         return receipts
-
-    def _retried(self, send: Callable[[C], R], commands: C) -> R:
-        """Send, and once more if Redis did not answer: each command has an id, so one that arrived is found, not doubled.
-
-        While Redis answers that another server is about to take over, send again and again, for `timeout_s` in all. Each time
-        over new connections: after a failover the old ones lead to a server that is the primary no more.
-        """
-        give_up_s = monotonic() + self._timeout_s
-        pause_s, once_more = 0.0, True
-        while True:
-            try:
-                return send(commands)
-            except BusUnavailable as error:
-                if error.redis_code not in _TAKEN_OVER:
-                    if not once_more:
-                        raise
-                    once_more = False
-                elif monotonic() + pause_s > give_up_s:
-                    raise
-            # Outside the handler, so that a traceback does not hold every attempt.
-            drop_idle(self._client)
-            if pause_s:
-                sleep(pause_s)
-            pause_s = min(max(2 * pause_s, FIRST_PAUSE_S), LAST_PAUSE_S)
-
-    def _fcall(self, command: Command) -> Any:
-        self._check_library(str(command[_KEY]))
-        if self._entry is not _Entry.CHECKED:
-            try:
-                return call_function(self._client, *command)
-            except BusRefused as error:
-                if not is_forbidden(error):
-                    raise
-        reply = call_function(self._client, *_strict(command))
-        self._stay_with(_Entry.CHECKED)
-        return reply
-
-    def _fcall_many(self, commands: Sequence[Command]) -> list[Any]:
-        """Send events, and perhaps a command that waits for them; return a reply for each."""
-        key = str(commands[0][_KEY])
-        self._check_library(key)
-        count = len(commands) - _waits(commands)
-        events, waits = commands[:count], commands[count:]
-        entry = began = _Entry.EACH if self._entry is _Entry.BATCH and count == 1 else self._entry
-        replies = self._exchange(key, entry, events, waits)
-        while entry in _NEXT_ENTRY and all(_is_no_right(reply) for reply in replies[:count]):
-            entry = _NEXT_ENTRY[entry]
-            replies = self._exchange(key, entry, events, waits)
-        if entry is not began and not any(_is_no_right(reply) for reply in replies[:count]):
-            self._stay_with(entry)
-        # A server that cannot write now has refused all, or all from one on: sent again, each event keeps its place.
-        answers = replies[:count]
-        first = next((index for index, reply in enumerate(answers) if isinstance(reply, BusUnavailable)), None)
-        if first is not None and all(isinstance(reply, BusUnavailable) for reply in answers[first:]):
-            raise answers[first]
-        return replies
-
-    def _exchange(self, key: str, entry: _Entry, events: Sequence[Command], waits: Sequence[Command]) -> list[Any]:
-        """Send events by an entry, in one round trip; return a reply for each, and those of `waits`."""
-        gathered = in_batches(events) if entry is _Entry.BATCH else []
-        calls: Sequence[Command] = [batch.command for batch in gathered] or events
-        if entry is _Entry.CHECKED:
-            calls = [_strict(call) for call in events]
-        calls = [*calls, *waits]
-        replies = call_many(self._client, calls)
-        if any(is_missing(reply) for reply in replies):
-            ensure_loaded(self._client, key)
-            replies = call_many(self._client, calls)
-        if not gathered:
-            return replies
-        each = [reply for batch, said in zip(gathered, replies, strict=False) for reply in batch.replies(said)]
-        return each + replies[len(gathered) :]
-
-    def _stay_with(self, entry: _Entry) -> None:
-        """Go on by this entry: this user may take it, and not the one before."""
-        if self._entry is not entry:
-            self._entry = entry
-            wanted = _Entry.BATCH if entry is _Entry.EACH else _Entry.EACH
-            log.warning(
-                "this Redis user may not call %s, %s (%s): allow +fcall|%s for less work there",
-                *(wanted.value, _COST[entry], entry.value, wanted.value),
-            )
 
     def _refuse_unserved(self, namespace: str) -> None:
         """Of a strict publisher: raise NamespaceNotServed, before anything is sent; again each time, as a gateway may come."""
@@ -547,25 +528,6 @@ class Publisher:
         else:
             log.warning("%s", NamespaceNotServed(namespace, known).message)
 
-    def _check_library(self, key: str) -> None:
-        """Load the function library, or replace an older one, before this publisher's first call to a server."""
-        server = at(self._client, key)
-        if server is self._checked_last:
-            return
-        if server not in self._checked:
-            ensure_loaded(self._client, key)
-            self._checked.add(server)
-        self._checked_last = server
-
-
-def _strict(command: Command) -> Command:
-    """Return the call of the strict function for one of the trusted one."""
-    return (command[0], _STRICT, *command[2:])
-
-
-def _is_no_right(reply: Any) -> bool:
-    return isinstance(reply, BusRefused) and is_forbidden(reply)
-
 
 def _receipt(reply: Any, event_id: str, *, new_id: bool) -> Receipt:
     """Return the receipt that a function answers: the trusted one with a text, the others with its parts."""
@@ -573,50 +535,26 @@ def _receipt(reply: Any, event_id: str, *, new_id: bool) -> Receipt:
     return Receipt(epoch.decode(), int(offset), bool(int(duplicate)) and not new_id, event_id)
 
 
-def _waits(batch: Sequence[Command]) -> int:
-    """Return how many commands at the end of a batch wait for others: none or one."""
-    return int(batch[-1][0] != "FCALL")
+def _traced(traceparent: str | None, namespace: str, topic: str, events: int = 1) -> AbstractContextManager[str | None]:
+    """Return the traceparent that events carry: the one given, or that of the span of their publish."""
+    if traceparent is not None:
+        return nullcontext(read_traceparent(traceparent, "publisher"))
+    return publishing(namespace, topic, events)
 
 
-def _new_ids(count: int) -> Sequence[str]:
-    """Return ids that nobody has used: 128 random bits each, asked for at once."""
-    digits = urandom(_ID_BYTES * count).hex()  # what `secrets` does, without its layers
-    return [digits[at : at + 2 * _ID_BYTES] for at in range(0, len(digits), 2 * _ID_BYTES)]
-
-
-def _endless_ids() -> Iterator[str]:
-    """Yield new ids, for a batch whose number of events is not known before its last."""
-    while True:
-        yield from _new_ids(NEW_IDS)
+def _origin(by: str | None, traceparent: str | None) -> str:
+    """Return what is told of a publish beside its event: `<by> <traceparent> <publisher>`, as log.lua reads it."""
+    name, shown = ("", "") if by is None else _names_of(by)
+    return f"{name} {traceparent or '-'} {shown}"
 
 
 @lru_cache(maxsize=1024)  # a service that publishes is one user
-def _name_of(by: str) -> str:
-    """Return a publisher's name as Redis keeps it beside ids: the user's may have any characters, and any length."""
-    return hashlib.sha256(by.encode()).hexdigest()[:_BY_LENGTH]
+def _names_of(by: str) -> tuple[str, str]:
+    """Return a publisher's name as Redis keeps it beside ids, and as the log's entry has it: in ASCII, and cut.
 
-
-def encode_data(data: object) -> bytes:
-    """Return `data` as compact, strict JSON text; `msgspec.Raw` is checked and returned as it is, `JsonText` returned.
-
-    Raises:
-        NotSerializable: an unknown type, NaN or infinity, a key that is not a string, nesting deeper than MAX_DEPTH, a lone
-            surrogate.
+    The user's may have any characters, and any length.
     """
-    if type(data) is JsonText:
-        return data
-    if type(data) is msgspec.Raw:
-        payload = bytes(data)
-        check_json(payload)
-        return payload
-    try:
-        # msgspec would write NaN as null and the key 1 as "1": data that changes on its way is refused instead.
-        _check_value(data, MAX_DEPTH)
-        return _encode(data)
-    except UnicodeEncodeError as error:
-        raise NotSerializable("a lone surrogate in a string") from error
-    except (TypeError, ValueError, RecursionError, OverflowError) as error:
-        raise NotSerializable(str(error)) from error
+    return hashlib.sha256(by.encode()).hexdigest()[:_BY_LENGTH], quote(by, safe="@")[:_SHOWN_LENGTH]
 
 
 def find_redis_url(settings: Settings | None = None) -> str:
@@ -642,48 +580,8 @@ def find_redis_url(settings: Settings | None = None) -> str:
     return url
 
 
-_LEAVES = frozenset((str, int, bool, type(None)))
-_SEQUENCES = (list, tuple, set, frozenset)
-
-
-def _check_value(value: object, depth: int) -> None:
-    """Check what msgspec would silently change. Depth counts lists and dicts, as event.check_json does."""
-    kind = type(value)
-    if kind in _LEAVES:
-        return
-    if type(value) is float:
-        if not math.isfinite(value):
-            raise NotSerializable(f"{value} is not a JSON number")
-    elif isinstance(value, dict):
-        _check_depth(depth)
-        for key in value:
-            if not isinstance(key, str):
-                raise NotSerializable(f"a key is of type {type(key).__name__}, only strings are JSON")
-        _check_items(value.values(), depth - 1)
-    elif isinstance(value, _SEQUENCES):
-        _check_depth(depth)
-        _check_items(value, depth - 1)
-    elif isinstance(value, Decimal):
-        if not value.is_finite():
-            raise NotSerializable(f"{value} is not a number in JSON")
-    elif kind is msgspec.Raw:
-        raise NotSerializable("msgspec.Raw inside other data; it may only be the whole")
-    else:
-        # Dataclasses, structs, dates and the like: look at what msgspec makes of them. Raises TypeError for what it cannot.
-        plain = msgspec.to_builtins(value, builtin_types=(Decimal,))
-        if type(plain) is not kind:
-            _check_value(plain, depth)
-
-
-def _check_items(items: Iterable[object], depth: int) -> None:
-    """Check each of the items that needs it: most need no more than a look at their type."""
-    for item in items:
-        kind = type(item)
-        if kind in _LEAVES or (kind is float and math.isfinite(item)):  # type: ignore[arg-type]
-            continue
-        _check_value(item, depth)
-
-
-def _check_depth(depth: int) -> None:
-    if depth <= 0:
-        raise NotSerializable(f"nested deeper than {MAX_DEPTH} levels")
+def _present(members: Iterable[Member]) -> list[PresentUser]:
+    return [
+        PresentUser(user, connections, since_ms, None if meta is None else msgspec.json.decode(meta))
+        for user, connections, since_ms, meta in members
+    ]

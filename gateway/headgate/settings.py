@@ -14,8 +14,23 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from .compiled import PURE
 from .errors import SettingsError, UnknownNamespace
-from .options import Kind, describe_options, integer, number, one_of, option, patterns, read_options, read_words, switch, text
+from .options import (
+    STATSD_PREFIX,
+    Kind,
+    describe_options,
+    host_and_port,
+    integer,
+    number,
+    one_of,
+    option,
+    patterns,
+    read_options,
+    read_words,
+    switch,
+    text,
+)
 from .topic import DEFAULT_NAMESPACE, MAX_TOPIC_BYTES, MAX_TOPIC_WORDS, check_namespace
 
 PREFIX = "HEADGATE_"
@@ -23,6 +38,8 @@ PREFIX = "HEADGATE_"
 REGISTRY = "redis"
 HARD_MAX_PAYLOAD_BYTES = 1024 * 1024
 MAX_WORKERS = 256
+# Hosts to listen on that mean every address of the machine.
+EVERYWHERE = ("0.0.0.0", "::", "")
 # RFC 7518, section 3.2: a secret is at least as long as the hash of HS256.
 MIN_SECRET_BYTES = 32
 # Of random bytes in hexadecimal all but one in a million have more than 8; a word that fills up the length has fewer, or repeats.
@@ -33,7 +50,7 @@ STRONG_SECRET = (
 )
 _REDIS_PROGRAM, _CONFIGURATION_FILE = "HEADGATE_REDIS_SERVER", "HEADGATE_CONFIG"
 # Names with our prefix that belong to tools around the gateway (Makefile, tests, publishers), not to it.
-_FOREIGN = {_REDIS_PROGRAM, _CONFIGURATION_FILE, "HEADGATE_CHROMIUM"}
+_FOREIGN = {_REDIS_PROGRAM, _CONFIGURATION_FILE, PURE, "HEADGATE_CHROMIUM"}
 
 
 def environment() -> MutableMapping[str, str]:
@@ -44,6 +61,11 @@ def environment() -> MutableMapping[str, str]:
 def redis_program() -> str | None:
     """Return the path of the server program for a private Redis, where HEADGATE_REDIS_SERVER names one."""
     return os.environ.get(_REDIS_PROGRAM) or None
+
+
+def wants_no_colour() -> bool:
+    """Return whether NO_COLOR asks programs for text without colours."""
+    return bool(os.environ.get("NO_COLOR"))
 
 
 def configuration_file() -> str | None:
@@ -82,6 +104,15 @@ def _redis_url(raw: Any) -> str:
     return str(raw).strip()
 
 
+def _internal_address(raw: Any) -> tuple[str, int]:
+    given = str(raw).strip()
+    place = urlsplit(f"//{given}")
+    host, port = place.hostname, place.port
+    if place.netloc != given or re.search(r"[\s@]", given) or not host or port is None or host in EVERYWHERE:
+        raise ValueError
+    return host, port
+
+
 def _log_bytes(raw: Any) -> int:
     size = int(str(raw).strip())
     if size and not 2**20 <= size <= 10**14:
@@ -110,6 +141,14 @@ def _secret(raw: Any) -> str:
     if not isinstance(raw, str) or is_weak_secret(raw.encode(errors="surrogateescape")):
         raise ValueError
     return raw
+
+
+def _admin_key(raw: Any) -> str:
+    """Read a secret that travels in a header."""
+    key = _secret(raw)
+    if not key.isascii() or not key.isprintable() or " " in key:
+        raise ValueError
+    return key
 
 
 def _jwks_url(raw: Any) -> str:
@@ -150,6 +189,23 @@ class Settings:
         "Redis or Valkey to use. Not set: the gateway starts a private server, and ends it with itself.",
         secret=True,
     )
+    internal_address: tuple[str, int] | None = option(
+        None,
+        Kind(
+            _internal_address,
+            "HOST:PORT that the other gateways reach, such as 10.0.0.5:8100 (port 0: any free one)",
+        ),
+        "Where this gateway listens for the others, which relay requests of its sessions to it, so that no proxy needs sticky "
+        "sessions. Each worker takes the first free port from this one on. Only other gateways may reach it. Not set: nothing is "
+        "relayed.",
+    )
+    relay_key: str | None = option(
+        None,
+        Kind(_secret, STRONG_SECRET),
+        "Secret by which gateways know each other on HEADGATE_INTERNAL_ADDRESS. Not set: a key derived from "
+        "HEADGATE_TOKEN_SECRET.",
+        secret=True,
+    )
     data_dir: str = option(
         ".headgate", text("a folder"), "Folder of the private Redis server (socket, data, log) and of the demo's secret."
     )
@@ -168,7 +224,23 @@ class Settings:
         switch(),
         "Serve the demo on other addresses than loopback too, to anyone who reaches it: in a container, for example.",
     )
+    trace_every: int = option(
+        100, integer(0, 1_000_000), "Count what becomes of every so many events, for `headgate trace`; 1: of each, 0: of none."
+    )
+    otel: bool = option(
+        False, switch(), "Make OpenTelemetry spans of sampled events, and send them where the OTEL_ variables say (extra `otel`)."
+    )
+    console_actions: bool = option(
+        False,
+        switch(),
+        "Those who sign in with HEADGATE_ADMIN_KEY may act in the console: publish, disconnect, retry dead letters. Otherwise "
+        "they only look.",
+    )
     metrics_open: bool = option(False, switch(), "Serve /metrics to every address, not only to loopback.")
+    statsd: tuple[str, int] | None = option(
+        None, host_and_port(), "StatsD server (UDP) that gets what each process counts, every 10 s."
+    )
+    statsd_prefix: str = option("headgate", STATSD_PREFIX, "Prefix of names in StatsD; a dot follows it.")
     namespaces: tuple[str, ...] = option(
         (DEFAULT_NAMESPACE,),
         Kind(_namespaces, "names of [A-Za-z0-9_-], comma-separated, each once"),
@@ -206,6 +278,13 @@ class Settings:
     token_leeway_s: float = option(
         5.0, number(0, 30, "seconds"), "Largest difference between the clock of the token's issuer and the gateway's."
     )
+    admin_key: str | None = option(
+        None,
+        Kind(_admin_key, STRONG_SECRET + ", of printable ASCII without spaces"),
+        "Key of the operator: a caller of the HTTP API with it may do everything, and it signs in to the console at /console. "
+        "Not set: only API keys (`headgate keys`) may, and the console is off unless an authenticator lets someone in.",
+        secret=True,
+    )
     anonymous_subscribe: tuple[str, ...] = option(
         (),
         patterns(),
@@ -225,8 +304,9 @@ class Settings:
     max_clients_per_address: int = option(
         1000,
         integer(0, 1_000_000, "clients (0 for no limit)"),
-        "Clients from one network address (of IPv6: one /64), on one gateway, and as many pending sessions beside them. "
-        "Behind a proxy, set HEADGATE_PROXIES too. Does not limit anonymous clients in development.",
+        "Clients from one network address (of IPv6: one /64), on all gateways of one Redis (docs/decisions/0034), and as many "
+        "pending sessions beside them on each. Behind a proxy, set HEADGATE_PROXIES too. Does not limit anonymous clients in "
+        "development.",
     )
     max_clients: int = option(
         0,
@@ -239,14 +319,20 @@ class Settings:
         "Lag of the event loop at which a gateway refuses newcomers: three beats in a row that are so late. It lets them in "
         "again after five seconds with less than half of that.",
     )
+    client_addresses: Literal["full", "network", "none"] = option(
+        "network",
+        one_of("full", "network", "none"),
+        "Part of a client's network address that the list of clients shows to operators: all of it, its network (IPv4: the /24, "
+        "IPv6: the /48), or nothing.",
+    )
     failed_logins_burst: int = option(
         100,
         integer(0, 1_000_000, "logins (0 for no limit)"),
-        "Failed logins of one network address after which the gateway refuses more of them unread for a while. Not in "
-        "development.",
+        "Failed logins of one network address, at all gateways of one Redis, after which they refuse more of them unread for "
+        "a while. Not in development.",
     )
     failed_logins_per_s: float = option(
-        2.0, number(0.01, 100000, "logins per second"), "Failed logins of an address that the gateway forgets per second."
+        2.0, number(0.01, 100000, "logins per second"), "Failed logins of an address that are forgotten per second."
     )
     proxies: int = option(
         0,
@@ -300,6 +386,12 @@ class Settings:
         "Before `headgate serve` stops, it tells its clients to move and disconnects them over this time. At once with 0, or "
         "when no other gateway serves them.",
     )
+    rebalance_per_s: float = option(
+        10.0,
+        number(0, 1000, "clients per second (0 for never)"),
+        "Clients per second that each gateway process takes from those that have more, after a deploy, until all have as many. "
+        "`headgate rebalance` asks for it at any time.",
+    )
     ping_interval_s: float = option(25.0, number(0.05, 600, "seconds"), "Time between pings to a client.")
     ping_timeout_s: float = option(
         20.0, number(0.05, 600, "seconds"), "The gateway disconnects a client that does not answer a ping for this long."
@@ -312,18 +404,38 @@ class Settings:
     )
     inbound_burst: int = option(100, integer(1, 100000, "messages"), "Messages that one client may send at once.")
     publish_per_s: float = option(
-        200.0, number(0.1, 100000, "events per second"), "Events that one user may publish over HTTP per second, on each gateway."
+        200.0,
+        number(0.1, 100000, "events per second"),
+        "Events that one user may publish over HTTP per second, over all gateways of one "
+        "Redis (docs/decisions/0038 says how exactly).",
     )
     publish_burst: int = option(400, integer(1, 100000, "events"), "Events that one user may publish over HTTP at once.")
     read_per_s: float = option(
         50.0,
         number(0.1, 100000, "pages per second"),
-        "Pages of the log that one user (or, without a token, one address) may read per second, on each gateway: as many over "
-        "HTTP, and as many with `replay` and `since` in each namespace.",
+        "Pages of the log that one user (or, without a token, one address) may read per second, over all gateways of one "
+        "Redis: as many over HTTP, and as many with `replay` and `since` in each namespace.",
     )
     read_burst: int = option(200, integer(1, 100000, "pages"), "Pages of the log that one user may read at once.")
     max_subscriptions: int = option(128, integer(1, 65536, "patterns"), "Subscriptions of one client.")
     max_wildcards: int = option(32, integer(0, 65536, "patterns"), "Subscriptions of one client that hold a wildcard.")
+    max_presence_topics: int = option(
+        16, integer(0, 65536, "topics (0 for no presence)"), "Topics whose members one client may watch, or be a member of."
+    )
+    max_presence_members: int = option(
+        10_000,
+        integer(1, 1_000_000, "users"),
+        "Users that may be members of one topic, over all gateways. It may be exceeded by those who enter at one moment.",
+    )
+    max_presence_meta_bytes: int = option(
+        1024, integer(0, 16384, "bytes"), "What a page may say about its user as a member of a topic, in bytes of JSON text."
+    )
+    presence_events: tuple[str, ...] = option(
+        (),
+        patterns(),
+        "Topics of which an event `<topic>.occupied` tells the first member, and `<topic>.vacated` that the last one has left. "
+        "Not set: none.",
+    )
     max_refusals: int = option(
         256,
         integer(1, 1_000_000, "requests"),
@@ -351,6 +463,11 @@ class Settings:
         "An event that breaks a schema of its topic (HEADGATE_SCHEMAS) is published unchecked, published and logged, or refused.",
     )
     log_level: str = option("info", one_of("debug", "info", "warning", "error"), "Least severe log line to write.")
+    log_format: Literal["auto", "console", "logfmt", "json"] = option(
+        "auto",
+        one_of("auto", "console", "logfmt", "json"),
+        "Form of log lines (docs/logs.md): auto is console on a terminal, and logfmt elsewhere.",
+    )
 
     @classmethod
     def read(cls, *sources: Mapping[str, Any]) -> Settings:
@@ -418,6 +535,9 @@ _TOLD_LIMITS = (
     "queue_bytes",
     "max_subscriptions",
     "max_wildcards",
+    "max_presence_topics",
+    "max_presence_members",
+    "max_presence_meta_bytes",
     "max_refusals",
     "inbound_per_s",
     "inbound_burst",
@@ -458,6 +578,11 @@ def _cross_faults(settings: Settings) -> list[str]:
         faults.append(
             f"HEADGATE_MAX_REFUSALS={settings.max_refusals}: expected more than HEADGATE_MAX_SUBSCRIPTIONS "
             f"({settings.max_subscriptions}), or a client whose subscriptions are all refused would be ended as soon as it joins"
+        )
+    if settings.internal_address is not None and not (settings.relay_key or settings.token_secret):
+        faults.append(
+            "HEADGATE_INTERNAL_ADDRESS: expected HEADGATE_RELAY_KEY or HEADGATE_TOKEN_SECRET beside it, by which gateways know "
+            "each other"
         )
     if "*" in settings.allowed_origins and not settings.dev:
         faults.append("HEADGATE_ALLOWED_ORIGINS=*: expected exact origins; * is only accepted together with HEADGATE_DEV=1")

@@ -23,6 +23,8 @@ MAX_TOPIC_WORDS = 8
 MAX_KNOWN_TOPICS = 4096
 # The first word of topics that belong to one user (`users.<user>.…`).
 USERS = "users"
+# The event by which `headgate doctor` tries the way has this topic, or a user's own of this name. Consumers leave it alone.
+PROBE = "headgate-probe"
 
 _WORD = "[A-Za-z0-9_-]+"
 _ONE_WORD = re.compile(_WORD, re.ASCII)
@@ -95,6 +97,22 @@ def user_topic(user: object, topic: object) -> str:
         InvalidTopic: `user` is not one word, or the whole is no topic.
     """
     return check_topic(f"{USERS}.{check_word(user)}.{check_topic(topic)}")
+
+
+def user_of(topic: str) -> str | None:
+    """Return the user whose topic this is; None: it is not under `users.<user>.`."""
+    words = topic.split(".", 2)
+    return words[1] if len(words) == 3 and words[0] == USERS else None
+
+
+def probe_topic(user: str | None) -> str:
+    """Return the topic of a probe: the user's own, so that no other page sees it; that of all where there is no user."""
+    return PROBE if user is None else user_topic(user, PROBE)
+
+
+def is_probe(topic: str) -> bool:
+    """Return whether an event of this topic is a probe, on which nobody works."""
+    return topic == PROBE or (topic.endswith(f".{PROBE}") and user_of(topic) is not None and topic.count(".") == 2)
 
 
 def own_topics(user: object) -> str:

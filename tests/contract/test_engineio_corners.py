@@ -27,7 +27,7 @@ from packaging.requirements import Requirement
 from socketio import packet as socket_packet
 from socketio.manager import Manager
 
-from headgate.transport.socketio_face import _Members
+from headgate.transport.members import Members
 
 
 def parameters(function: Callable[..., Any]) -> list[str]:
@@ -510,7 +510,7 @@ class TestSocketIO:
         assert Ours(socket_packet.EVENT, data=["y"]).encode() == '2["written"]'
         assert used == ['["x"]', ["y"]]
 
-    @pytest.mark.parametrize("members", [Manager, _Members], ids=["python-socketio's", "ours"])
+    @pytest.mark.parametrize("members", [Manager, Members], ids=["python-socketio's", "ours"])
     @given(steps=st.lists(st.tuples(st.sampled_from(["pre_connect", "connect", "leave"]), st.integers(0, 3)), max_size=30))
     def test_a_client_that_comes_and_goes_is_known_by_the_same_rules(
         self, members: type[Any], steps: list[tuple[str, int]]

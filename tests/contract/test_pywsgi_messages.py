@@ -23,7 +23,7 @@ def test_pywsgi_reads_through_the_reader_that_it_is_given() -> None:
 
 
 def test_pywsgi_writes_answers_through_one_method() -> None:
-    """All but 100 Continue and the answer to a bad request, which are short."""
+    """All but 100 Continue, whose method is ours, and the answer to a bad request, which is short."""
     assert "self._sendall(" in source(pywsgi.WSGIHandler._write)
     for method in ("_write", "_write_with_headers", "process_result", "write"):
         assert "socket.send" not in source(getattr(pywsgi.WSGIHandler, method))

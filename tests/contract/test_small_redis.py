@@ -25,15 +25,48 @@ COMMANDS: list[tuple[Any, ...]] = [
     ("ZREM", "set", "a"),
     ("ZCARD", "set"),
     ("ZRANGE", "none", 0, 9),
+    ("ZADD", "times", 5, "a"),
+    ("ZADD", "times", 6, "b"),
+    ("ZADD", "times", 7, "c"),
+    ("ZRANGE", "times", 0, 1, "REV"),
+    ("ZRANGE", "times", 6, "+inf", "BYSCORE", "LIMIT", 0, 10),
+    ("ZRANGE", "times", 5, "+inf", "BYSCORE", "LIMIT", 0, 2),
+    ("PUBLISH", "nobody listens", b"a"),
+    ("RPUSH", "list", b"a"),
+    ("RPUSH", "list", b"b"),
+    ("BLPOP", "list", "1.000"),
+    ("EXPIRE", "list", 15),
+    ("BLPOP", "list", "1.000"),
+    ("EXPIRE", "list", 15),
+    ("BLPOP", "list", "0.010"),
     ("HSET", "hash", "x", 1, "y", 2),
     ("HSET", "hash", "x", 3, "w", 4),
     ("HMGET", "hash", "x", "none", "y"),
+    ("HGET", "hash", "y"),
+    ("HGET", "hash", "none"),
+    ("HGET", "none", "y"),
+    ("HLEN", "hash"),
+    ("HLEN", "none"),
+    ("HVALS", "hash"),
+    ("HVALS", "none"),
+    ("HGETALL", "hash"),
+    ("HLEN", "hash"),
+    ("HGETALL", "none"),
+    ("HLEN", "none"),
     ("HDEL", "hash", "x", "none"),
     ("HMGET", "none", "x"),
+    ("HGETALL", "hash"),
+    ("HGETALL", "none"),
     ("EXPIRE", "hash", 15),
     ("EXPIRE", "none", 15),
     ("UNLINK", "hash"),
     ("UNLINK", "hash"),
+    ("HSET", "packed", "x", b"\x00\xff"),
+    ("HGETALL", "packed"),
+    ("EXISTS", "packed"),
+    ("EXISTS", "string"),
+    ("SET", "string", "1", "EX", 5),
+    ("EXISTS", "string"),
 ]
 
 
@@ -48,5 +81,5 @@ def test_it_refuses_what_a_real_one_refuses_and_runs_the_rest(command: str) -> N
 
 
 def test_it_answers_as_a_real_one(redis_client: Client) -> None:
-    """Every command that places and pauses send, and those that name nothing."""
+    """Every command that places, pauses and API keys send, and those that name nothing."""
     assert call_many(SmallRedis().client(), COMMANDS) == call_many(redis_client, COMMANDS)

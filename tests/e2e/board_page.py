@@ -93,6 +93,28 @@ class BoardPage:
     def undo_button(self, number: str) -> Locator:
         return self.view.get_by_role("button", name=f"Undo: restore order {number}", exact=True)
 
+    def go_to(self, target: Locator) -> None:
+        """Go to a card, or to something in it, as a person without a mouse would: Tab to the board, arrows, Enter, Tab."""
+        card = target.locator("xpath=ancestor-or-self::article")
+        self._press("Tab", "document.activeElement.classList.contains('card')")
+        place = "[...document.querySelectorAll('.column')].indexOf({}.closest('.column'))"
+        wanted = card.evaluate("card => [...document.querySelectorAll('.column')].indexOf(card.closest('.column'))")
+        at = self.view.evaluate(place.format("document.activeElement"))
+        self._press("ArrowRight" if at < wanted else "ArrowLeft", f"{place.format('document.activeElement')} === {wanted}")
+        number = card.get_attribute("data-id")
+        above = self.view.evaluate(f"Number(document.activeElement.dataset.id) > {number}")  # the highest number is the first
+        self._press("ArrowDown" if above else "ArrowUp", f"document.activeElement.dataset.id === '{number}'")
+        if not target.evaluate("element => element === document.activeElement"):
+            self.page.keyboard.press("Enter")
+            self.tab_to(target)
+
+    def _press(self, key: str, until: str) -> None:
+        for _ in range(MAX_TABS):
+            if self.view.evaluate(until):
+                return
+            self.page.keyboard.press(key)
+        raise AssertionError(f"{key} never got there: {until}")
+
     def tab_to(self, target: Locator) -> None:
         """Press Tab until `target` has the focus, as a person without a mouse would."""
         for _ in range(MAX_TABS):

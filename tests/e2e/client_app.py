@@ -1,9 +1,9 @@
 """An application around the browser client, served by test_client_*.py as `headgate serve tests.e2e.client_app:app`.
 
-`/client` is a page with the script-tag build, Backbone and client_page.js under a strict Content-Security-Policy; `/tabs` one of
-modules with tabs_page.js, whose gates share a connection; `/outbox` one with outbox_page.js, which a service worker loads while
-there is no network; `/elsewhere` a page without; `POST /token?life=<seconds>` gives what an application's sign-in gives. Tokens
-decide who may see what.
+`/client` is a page with the script-tag build, Backbone and client_page.js under a strict Content-Security-Policy; `/tabs` one
+of modules with tabs_page.js, whose gates share a connection; `/outbox` one with outbox_page.js, which a service worker loads
+while there is no network; `/presence` one with presence_page.js; `/elsewhere` a page without; `POST /token?life=<seconds>`
+gives what an application's sign-in gives. Tokens decide who may see what.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ ASSETS = {
 MODULES = {
     "headgate.js": ROOT / "web/dist/headgate.js",
     "headgate.offline.js": ROOT / "web/dist/headgate.offline.js",
+    "headgate.presence.js": ROOT / "web/dist/headgate.presence.js",
     "headgate.tabs.js": ROOT / "web/dist/headgate.tabs.js",
+    "presence_page.js": ROOT / "tests/e2e/presence_page.js",
     "tabs_page.js": ROOT / "tests/e2e/tabs_page.js",
     "outbox_page.js": ROOT / "tests/e2e/outbox_page.js",
     "outbox_worker.js": ROOT / "tests/e2e/outbox_worker.js",
@@ -68,6 +70,16 @@ def tabs() -> Response:
     page = (
         '<!doctype html><html lang="en"><title>tabs</title><link rel="icon" href="data:,">'
         '<script type="module" src="/modules/tabs_page.js"></script></html>'
+    )
+    return Response(page, headers={"Content-Security-Policy": POLICY})
+
+
+@app.get("/presence")
+def presence() -> Response:
+    """A page with `headgate/presence`, as modules."""
+    page = (
+        '<!doctype html><html lang="en"><title>presence</title><link rel="icon" href="data:,">'
+        '<script type="module" src="/modules/presence_page.js"></script></html>'
     )
     return Response(page, headers={"Content-Security-Policy": POLICY})
 

@@ -20,7 +20,7 @@ from tests.support.chromium import BROWSER_SWITCHES
 from tests.support.gateway_process import GatewayProcess
 from tools import chromium
 
-VIEWPORT: ViewportSize = {"width": 1760, "height": 1330}
+VIEWPORT: ViewportSize = {"width": 1760, "height": 978}
 PICTURES = {"light": "screenshot.png", "dark": "screenshot-dark.png"}
 
 

@@ -36,13 +36,15 @@ def test_a_chosen_event_is_told_and_can_be_dismissed(open_board: OpenBoard, shop
     expect(toast).to_have_count(0)
 
 
-def test_a_type_that_is_switched_off_is_unsubscribed_and_not_told(open_board: OpenBoard, shop: Shop) -> None:
+def test_a_type_that_is_switched_off_is_unsubscribed_and_not_told(
+    open_board: OpenBoard, shop: Shop, gateway: GatewayProcess
+) -> None:
     """The request goes out, the panel drops the pattern, and of two later events only the chosen one is told."""
     number, other = shop.create(), shop.create()
     ana, ben = open_board("ana"), open_board("ben")
     ana.choose("shipped", False)
     assert ana.asked("unsubscribe") == ["orders.*.shipped"]
-    shop.change(number, status="shipped")
+    publish(gateway, f"orders.{number}.shipped", {"carrier": "UPS"})
     shop.change(other, status="failed")
     # Events come in order: when the later one is told, the earlier one would have been.
     expect(ana.toast(f"Order {other} failed")).to_be_visible()

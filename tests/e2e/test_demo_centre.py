@@ -25,7 +25,9 @@ def test_a_notification_is_kept_until_it_is_read(open_board: OpenBoard, shop: Sh
     expect(ana.bell()).to_have_accessible_name("Notifications, 2 unread")
     ana.bell().click()
     expect(ana.notification(f"Order {number} failed")).to_contain_text("Nobody home")
-    ana.view.get_by_role("button", name=f"Mark as read: Order {number} failed", exact=True).click()
+    mark = ana.view.get_by_role("button", name=f"Mark as read: Order {number} failed", exact=True)
+    mark.click()
+    expect(mark).to_have_count(0)  # hidden: it is read
     expect(ana.bell()).to_have_accessible_name("Notifications, 1 unread")
     expect(ana.centre()).to_contain_text("1 unread")
     # The focus goes on to what is still to be read.
@@ -61,7 +63,7 @@ def test_all_is_read_at_once(open_board: OpenBoard, shop: Shop) -> None:
     ana.view.get_by_role("button", name="Mark all as read").click()
     expect(ana.bell()).to_have_accessible_name("Notifications")
     expect(ana.centre()).to_contain_text("All read")
-    expect(ana.view.locator(".notification")).to_have_count(3)
+    expect(ana.view.locator(".notification", has_text=f"Order {number} ")).to_have_count(4)  # and that it came in
     expect(ana.view.get_by_role("button", name="Mark as read")).to_have_count(0)
 
 
@@ -145,7 +147,7 @@ def test_the_list_is_bounded(open_board: OpenBoard, shop: Shop) -> None:
     """After a burst of five hundred events the list keeps and counts the newest hundred."""
     ana = open_board("ana")
     ana.prefer("everything", "centre")
-    ana.burst(500)
+    shop.burst(500, 2.0)
     expect(ana.verdict()).to_contain_text("500 published, 500 shown")
     expect(ana.view.locator(".notification")).to_have_count(100)
     expect(ana.bell()).to_have_accessible_name("Notifications, 100 unread")
@@ -160,3 +162,54 @@ def test_markup_in_a_notification_stays_text(open_board: OpenBoard, gateway: Gat
     expect(ana.notification("users.ana.hello")).to_contain_text(text)
     assert ana.page.evaluate("window.pwned") is None
     assert ana.view.locator(".notification img").count() == 0
+
+
+def test_nobody_is_told_of_what_they_have_done(open_board: OpenBoard, shop: Shop) -> None:
+    """Ana ships an order: Ben has a notification, and Ana none; the title counts what is not read."""
+    number, other = shop.create(), shop.create()
+    ana, ben = open_board("ana"), open_board("ben")
+    ana.view.get_by_role("button", name=f"Fail order {number}", exact=True).click()
+    shop.change(other, status="failed")
+    expect(ben.toast(f"Order {number} failed")).to_be_visible()
+    expect(ana.toast(f"Order {other} failed")).to_be_visible()
+    expect(ana.toast(f"Order {number} failed")).to_have_count(0)
+    expect(ana.bell()).to_have_accessible_name("Notifications, 1 unread")
+    expect(ana.page).to_have_title("(1) Orders · Headgate demo")
+    expect(ben.bell()).to_have_accessible_name("Notifications, 1 unread")
+
+
+def test_an_open_centre_takes_the_place_of_toasts(open_board: OpenBoard, shop: Shop) -> None:
+    """Opening it clears them, and what comes while it is open is in the list only."""
+    number = shop.create()
+    ana = open_board("ana")
+    shop.change(number, status="failed")
+    expect(ana.toast(f"Order {number} failed")).to_be_visible()
+    ana.bell().click()
+    expect(ana.view.locator(".toast")).to_have_count(0)
+    shop.change(number, status="shipped")
+    expect(ana.notification(f"Order {number} shipped")).to_be_visible()
+    expect(ana.view.locator(".toast")).to_have_count(0)
+
+
+def test_the_centre_is_there_after_a_reload_and_leads_to_the_order(open_board: OpenBoard, shop: Shop) -> None:
+    """Filled from the log: what was read stays read, what was not is counted; no toast repeats. A title goes to its card."""
+    number = shop.create()
+    ana = open_board("ana")
+    shop.change(number, status="failed")
+    shop.change(number, status="shipped")
+    expect(ana.bell()).to_have_accessible_name("Notifications, 2 unread")
+    ana.bell().click()
+    mark = ana.view.get_by_role("button", name=f"Mark as read: Order {number} failed", exact=True)
+    mark.click()
+    expect(mark).to_have_count(0)
+
+    ana.page.reload()
+    ana.wait_until_live()
+    expect(ana.bell()).to_have_accessible_name("Notifications, 1 unread")
+    expect(ana.view.locator(".toast")).to_have_count(0)
+    ana.bell().click()
+    expect(ana.notification(f"Order {number} failed")).to_have_class(re.compile("is-read"))
+    ana.view.get_by_role("button", name=f"Order {number} shipped", exact=True).click()
+    expect(ana.centre()).to_be_hidden()
+    expect(ana.card_in("shipped", number)).to_be_focused()
+    expect(ana.bell()).to_have_accessible_name("Notifications")

@@ -87,7 +87,7 @@ def test_changes_published_while_the_gateway_is_dead_show_when_it_is_back(
     redis = start_redis()
     settings = {"HEADGATE_PORT": port, "HEADGATE_REDIS_URL": redis.url, "HEADGATE_DATA_DIR": str(tmp_path / folder)}
     gateway = start_gateway(settings, "--demo")
-    assert ("demo_secret_not_kept" in gateway.output) == (folder == "nowhere")
+    assert ("demo secret not kept" in gateway.output) == (folder == "nowhere")
     with browser.new_context(viewport=VIEWPORT) as context:
         ana = BoardPage(context.new_page(), gateway.url, "ana")
         ana.open()

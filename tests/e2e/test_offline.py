@@ -181,3 +181,19 @@ def test_entries_of_one_user_are_never_sent_as_another(
     again = open_page()
     wait_until(again, "page.receipts.length === 3")
     assert logged() == [1, 2, 3]
+
+
+def test_a_page_whose_storage_is_cleared_keeps_its_next_publishes(
+    open_page: OpenPage, context: BrowserContext, site: GatewayProcess, logged: Callable[[], list[int]]
+) -> None:
+    """As when the user deletes the site's data: the browser closes the database under the page."""
+    page = open_page()
+    wait_until(page, "page.gate.status === 'live'")
+    page.evaluate("page.publish(1, 2)")
+    wait_until(page, "page.fates.length === 2")
+    devtools = context.new_cdp_session(page)
+    devtools.send("Storage.clearDataForOrigin", {"origin": site.url, "storageTypes": "indexeddb"})
+    page.evaluate("page.publish(3, 4)")
+    wait_until(page, "page.fates.length === 4")
+    assert page.evaluate("page.fates") == ["published"] * 4
+    assert logged() == [1, 2, 3, 4]

@@ -50,7 +50,8 @@ class BrowserClient(asyncio.BufferedProtocol):
         self.offset = 0
         self.discarded = 0
         self.since: dict[str, Any] = {}  # asked for with the next handshake that succeeds, by pattern
-        self.elsewhere: list[tuple[str, int]] = []  # where else to connect, in turn; it moves when it is told to
+        self.roams = False  # it moves when it is told to
+        self.elsewhere: list[tuple[str, int]] = []  # where else to connect, in turn
         self.resume_point: Any = None  # sent instead of its own position
         self.token: str | None = None  # shown with each handshake
         self._namespace = f"/{namespace},".encode()
@@ -66,6 +67,7 @@ class BrowserClient(asyncio.BufferedProtocol):
         self._acks: dict[int, Callable[[Any], None]] = {}
         self._retry_s = RETRY_S[0]
         self._attempt = 0
+        self._moves = False  # it was asked to, and comes back at once
 
     # -- what a test asks for ---------------------------------------------------------------------------------------
 
@@ -277,7 +279,8 @@ class BrowserClient(asyncio.BufferedProtocol):
             entries.append(Noted(now_s, f"backpressure {body['state']}"))
         elif name == "status":
             entries.append(Noted(now_s, f"bus {body['bus']}" if "bus" in body else "moving"))
-            if self.elsewhere and "moving" in body and self._transport is not None:
+            if self.roams and "moving" in body and self._transport is not None:
+                self._moves = True
                 leave = self._transport.close
                 asyncio.get_running_loop().call_later(random.uniform(0, body["moving"]["within_s"]), leave)
 
@@ -309,7 +312,10 @@ class BrowserClient(asyncio.BufferedProtocol):
     def _try_again(self) -> None:
         if self._wanted:
             delay_s, self._retry_s = self._retry_s, min(self._retry_s * 2, RETRY_S[1])
-            if self.elsewhere:
+            moves, self._moves = self._moves, False
+            if moves:
+                delay_s = 0.0
+            elif self.roams:
                 self._attempt += 1
                 low_s, high_s = ROAMING_RETRY_S
                 delay_s = random.uniform(low_s, min(high_s, low_s * 2**self._attempt))
@@ -368,6 +374,7 @@ class Swarm:
         """From now on connect to all gateways in turn, with the browser client's back-off, and move when told to."""
         addresses = list(dict.fromkeys(client.address for client in self.clients))
         for client in self.clients:
+            client.roams = True
             client.elsewhere = [address for address in addresses if address != client.address]
 
     def reopen(self) -> None:

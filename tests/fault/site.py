@@ -254,12 +254,14 @@ class Publishing:
         receipts: when the others were acknowledged.
     """
 
-    def __init__(self, url: str, load: Load, *, history: History | None = None, timeout_s: float = 0.5) -> None:
+    def __init__(
+        self, url: str, load: Load, *, history: History | None = None, timeout_s: float = 0.5, topics: int = TOPICS
+    ) -> None:
         self.history = history or History()
         self.refused: list[float] = []
         self.denied: dict[str, float] = {}
         self.receipts: list[float] = []
-        self._url, self._load, self._timeout_s = url, load, timeout_s
+        self._url, self._load, self._timeout_s, self._topics = url, load, timeout_s, topics
         self._name = uuid.uuid4().hex[:12]  # Redis remembers ids for minutes
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -298,7 +300,7 @@ class Publishing:
             self._failure = failure
 
     def _publish(self, publisher: Publisher, number: int) -> None:
-        topic, event_id = f"load.t{number % TOPICS}.changed", f"e{number}-{self._name}"
+        topic, event_id = f"load.t{number % self._topics}.changed", f"e{number}-{self._name}"
         data = {"id": event_id, "at_s": time.monotonic(), "pad": "x" * (self._load.payload_bytes - 60)}
         try:
             receipt = publisher.publish(topic, data, id=event_id)

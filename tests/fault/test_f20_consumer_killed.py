@@ -63,7 +63,10 @@ class Instances:
         assert self._process.stdout is not None
         self._process.stdin.write(f"{line}\n")
         self._process.stdin.flush()
-        return int(self._process.stdout.readline())
+        while said := self._process.stdout.readline():
+            if said.strip().lstrip("-").isdigit():  # else a line of its log: Redis may be away
+                return int(said)
+        raise AssertionError("it has ended")
 
 
 class Fleet:

@@ -27,7 +27,7 @@ from tests.support.redis_server import wait_until
 
 BACKLOG, PAYLOAD_BYTES = 1000, 4096
 # For connections and a few events: less than the log has, or the tasks.
-ROOM_BYTES = 3 * 1024 * 1024
+ROOM_BYTES = 4 * 1024 * 1024
 NAMESPACE, NAME = "notifications", "mail"
 DEADLINE_S = 120.0
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from headgate import InvalidRequest, NotDurable, Publisher
-from headgate import publisher as publisher_module
 from headgate.publisher import Fate, PublishManyError
+from headgate.redis import appending
 from headgate.redis.client import Client, call, drop_idle, open_client
 from headgate.redis.embedded import EmbeddedRedis
 from headgate.redis.functions import SOURCE
@@ -133,7 +133,7 @@ def test_the_first_publish_after_a_failover_is_retried(
             promoted.append(True)
             drop_idle(client)
 
-        monkeypatch.setattr(publisher_module, "drop_idle", promote_in_between)
+        monkeypatch.setattr(appending, "drop_idle", promote_in_between)
         receipt = publisher.publish("a", 2)
         many = publisher.publish_many([("a", 3)])
 

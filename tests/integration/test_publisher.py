@@ -55,6 +55,21 @@ def test_a_receipt_is_the_position_in_the_log(publisher: Publisher, redis_client
     assert not any(receipt.duplicate for receipt in receipts)
 
 
+def test_an_event_carries_its_trace_and_the_name_of_its_user(publisher: Publisher, redis_client: Client) -> None:
+    """However it is published. Neither counts for an id, and a malformed trace is dropped."""
+    parent = f"00-{'a' * 32}-{'b' * 16}-01"
+    publisher.publish("a", 0, by="Ana \xe9", traceparent=parent)
+    publisher.publish("a", 1, id="x", traceparent=parent.upper())
+    assert publisher.publish("a", 1, id="x", traceparent=parent).duplicate
+    publisher.publish_many([("a", 2), ("a", 3)], traceparent=parent)
+    publisher.publish_prepared(
+        [publisher.prepare("a", 4, by="Bob"), publisher.prepare("a", 5, traceparent=parent), publisher.prepare("a", 6)]
+    )
+    found = [(fields.get(b"traceparent"), fields.get(b"publisher")) for _, fields in call(redis_client, "XRANGE", KEY, "-", "+")]
+    traced = (parent.encode(), None)
+    assert found == [(parent.encode(), b"Ana%20%C3%A9"), (None, None), traced, traced, (None, b"Bob"), traced, (None, None)]
+
+
 def test_prepared_events_stand_each_for_itself(publisher: Publisher, redis_client: Client) -> None:
     """One round trip: receipts in order, with the ids of their users; an error where Redis refused one."""
     publisher.publish("a", 0, id="known", by="ana")

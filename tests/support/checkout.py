@@ -11,7 +11,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES = ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "package.json", "package-lock.json", "tsconfig.json")
+FILES = (
+    "pyproject.toml",
+    "setup.py",
+    "MANIFEST.in",
+    "README.md",
+    "LICENSE",
+    "package.json",
+    "package-lock.json",
+    "tsconfig.json",
+)
 STAMP = Path("web", "dist", ".headgate-built")
 DEADLINE_S = 240
 # No npm and no node; what builds the package needs no program at all.
@@ -22,7 +31,7 @@ def copy_checkout(folder: Path, *, built: bool) -> Path:
     """Copy what packages are built from into a folder, with or without what `npm run build` makes. Node's packages are a link."""
     leave = ["node_modules", "dist", "test", "__pycache__", "*.egg-info"]
     if not built:
-        leave += ["headgate.js*", "headgate.socket.io.js*", "demo.js", "demo.css", "demo-icon.svg"]
+        leave += ["headgate.js*", "headgate.socket.io.js*", "demo.js*", "demo.css*", "demo-icon.svg*"]
     copy = folder / ("built" if built else "unbuilt")
     for name in ("gateway", "server"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns(*leave))

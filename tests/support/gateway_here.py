@@ -206,6 +206,10 @@ class ModelPublisher:
         offset = self._redis.publish(topic, json.dumps(data).encode())
         return SimpleNamespace(id=id or f"id{offset}", epoch=self._redis.epoch, offset=offset, duplicate=False)
 
+    def prepare_schemas(self, schemas: str | None, schema_check: str | None) -> Callable[[], None]:
+        """It checks nothing."""
+        return lambda: None
+
     def close(self) -> None:
         """There is nothing to close."""
 

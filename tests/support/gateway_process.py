@@ -47,6 +47,7 @@ class GatewayProcess:
     """
 
     subcommand = "serve"
+    pass_fds: tuple[int, ...] = ()
 
     def __init__(self, folder: Path, settings: Mapping[str, str] | None = None, arguments: tuple[str, ...] = ()) -> None:
         self.folder = folder
@@ -175,6 +176,7 @@ class GatewayProcess:
                 errors="replace",
                 bufsize=1,
                 start_new_session=True,
+                pass_fds=self.pass_fds,
             )
         threading.Thread(target=self._collect, args=(self._process,), name="gateway output", daemon=True).start()
 

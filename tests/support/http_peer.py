@@ -75,11 +75,13 @@ class Peer:
         monkeypatch: pytest.MonkeyPatch,
         address: tuple[str, int] = ("192.0.2.1", 5),
         routes: Routes | None = None,
+        to_owner: Callable[[bytes, int], bool] | None = None,
     ) -> HTTPServer:
         """Serve the connection until it is over; return the server."""
         clock = SimpleNamespace(monotonic=lambda: self.now_s, time=lambda: self.now_s)
         monkeypatch.setattr(http_handler, "time", clock)
         server = HTTPServer(("127.0.0.1", 0), application, limits=limits, routes=routes)
+        server.to_owner = to_owner
         server.connections.open(self, address[0])
         HttpHandler(self, address, server).handle()
         return server

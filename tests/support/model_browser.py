@@ -12,6 +12,8 @@ import msgspec
 
 from headgate.topic import matches
 
+# Another namespace over the same connection.
+NEIGHBOUR = b"42/neighbour,"
 _decode = msgspec.json.Decoder().decode
 
 
@@ -64,6 +66,7 @@ class Browser:
         plain_left_out: topics of plain publishes that a full queue left out; one may have replaced a logged value before, and is
             then told without an offset.
         overflowed: the sum of the counts in overflow gaps.
+        neighbours: the number of the newest event of another namespace.
     """
 
     def __init__(self, name: str, lines: Lines) -> None:
@@ -79,7 +82,7 @@ class Browser:
         self.latest: set[str] = set()
         self.ended: set[str] = set()
         self.plain_left_out: set[str] = set()
-        self.overflowed = 0
+        self.overflowed = self.neighbours = 0
         self.states: list[str] = []
         self.received: list[str] = []
         self.last = 0
@@ -88,6 +91,7 @@ class Browser:
         self._expects_rollback: tuple[str, int] | None = None
         self._welcomed = False
         self._again: set[int] = set()  # asked for a second time
+        self._ahead: list[tuple[str, str, int, bool, str]] = []  # (epoch, …) of subscriptions on a line that is still to be told
         self._plain_topics: set[str] = set()  # whose newest event is a plain one
 
     # -- sessions -------------------------------------------------------------------------------------------------
@@ -96,6 +100,7 @@ class Browser:
         """Connect: nothing of the session before comes any more."""
         self._welcomed = self._expects_cursor = self._expects_loss = False
         self._expects_rollback = None
+        self._ahead = []
         self.overflowed = 0
         self.states = []
         self.latest, self.ended, self.plain_left_out = set(), set(), set()
@@ -108,6 +113,11 @@ class Browser:
 
     def receive(self, packet: bytes) -> None:
         """Read one packet."""
+        if packet.startswith(NEIGHBOUR):
+            _, _, [number], _ = _decode(packet[packet.index(b",") + 1 :])
+            assert number > self.neighbours, "the events of another namespace come in order"
+            self.neighbours = number
+            return
         name, *rest = _decode(packet[packet.index(b",") + 1 :])
         self.received.append(name if name != "event" else f"event {rest[2].get('offset')}")
         assert self._welcomed or name in ("welcome", "backpressure"), f"{name} ahead of the welcome"
@@ -147,6 +157,7 @@ class Browser:
             assert not lost, f"{lost} are not in {epoch}, and that was not told"
             self._forget_above(end)
             self.epoch = epoch
+            self._owe_ahead()
 
     def _forget_above(self, end: int) -> None:
         self.had = {offset for offset in self.had if offset <= end}
@@ -157,7 +168,18 @@ class Browser:
         self.patterns = {pattern: (min(start, end), policy) for pattern, (start, policy) in self.patterns.items()}
 
     def _subscribed(self, body: dict[str, Any]) -> None:
-        self._owe(*body["words"])
+        *words, epoch = body["words"]
+        pattern, _, past, _ = words
+        if epoch == self.epoch or (pattern in self.patterns and not past):
+            self._owe(*words)
+        else:  # the gateway is there already, and its word of that comes behind this
+            self._ahead.append((epoch, *words))
+
+    def _owe_ahead(self) -> None:
+        """Begin what was subscribed to on this line, ahead of the word of it."""
+        ahead, self._ahead = self._ahead, []
+        for epoch, pattern, start, past, policy in ahead:
+            self._owe(pattern, min(start, self._lines.shared(epoch, self.epoch)), past, policy)
 
     def _owe(self, pattern: str, start: int, past: bool, policy: str) -> None:
         if pattern in self.patterns and not past:
@@ -173,6 +195,7 @@ class Browser:
 
     def _unsubscribed(self, body: dict[str, Any]) -> None:
         self.patterns.pop(body["words"][0], None)
+        self._ahead = [ahead for ahead in self._ahead if ahead[1] != body["words"][0]]
 
     # -- events and notices ---------------------------------------------------------------------------------------
 
@@ -207,7 +230,8 @@ class Browser:
             return
         elif body["reason"] == "overflow":
             self.overflowed += body["count"]
-        assert self._expects_rollback is None, "a gap ahead of the word that the log has lost its end"
+        # One of plain publishes has no place in the log.
+        assert self._expects_rollback is None or body["from"] is None, "a gap ahead of the word that the log has lost its end"
         if body["from"] is not None:
             self.told.append((body["from"], body["to"]))
         if body["reason"] == "trimmed":  # an event below its end is a duplicate from now on
@@ -232,12 +256,15 @@ class Browser:
         if announced:
             self.patterns = patterns  # of the new line already
         self.epoch = epoch
+        self._owe_ahead()
 
     def _cursor(self, body: dict[str, Any]) -> None:
         if self._expects_cursor:
             self._expects_cursor = False
             self._begin_log(body["epoch"], body["offset"])
             self.position = body["offset"]
+            self._ahead = [ahead for ahead in self._ahead if ahead[0] == self.epoch]
+            self._owe_ahead()
             return
         assert not self._expects_loss
         assert self._expects_rollback is None, "a cursor ahead of the word that the log has lost its end"

@@ -12,20 +12,26 @@ from typing import Any
 from headgate.delivery.client import Client
 from headgate.protocol.frames import Frame
 from headgate.transport.send_queue import LOW_WATER, ClientQueue
+from tests.support.socket_record import SocketRecord
 
 # One write's worth of what waits; a few frames here.
 JOIN_BYTES = 400
 
 
 class ModelConnection:
-    """See the module. `room` bytes go through before the socket blocks; a polling session has no socket at all."""
+    """See the module. `room` bytes go through before the socket blocks; a polling session has no socket at all.
 
-    def __init__(self, browser: Callable[[bytes], None], frames: int, size: int, *, polling: bool) -> None:
+    Once it `breaks`, the next write finds the socket broken. `record` has what the socket got.
+    """
+
+    def __init__(self, browser: Callable[[bytes], None], frames: int, size: int, record: SocketRecord, *, polling: bool) -> None:
         self.queue = ClientQueue(frames, size)
         self.owners: list[Client] = []
         self.wire: Any = None if polling else self
         self.ready = self.awaits_drain = self.closed = False
         self.room = 0
+        self.breaks = False
+        self._record = record
         self.holds = self.corks = 0
         self._browser = browser
         self._unparsed = b""
@@ -52,17 +58,25 @@ class ModelConnection:
             self.flush()
 
     def stream(self, frames: Sequence[Frame], owner: Client) -> int:
+        if self.closed:
+            return len(frames)
         accepted = 0
         if self.wire is not None and not self.writing and not self.queue and not self.corks:
             data = b"".join([frame.wire for frame in frames])
-            sent = self._send(data)
+            try:
+                sent = self._send(data)
+            except OSError as error:
+                self.lost(error)
+                return len(frames)
             accepted = len(frames) if sent == len(data) else self.written_in_part(frames, sent)
             owner.direct += accepted
+            self._record.streamed(frames[:accepted], to_socket=True)
         for frame in frames[accepted:]:
             if not self.queue.offer(frame, owner):
                 break
             accepted += 1
             owner.offered += 1
+            self._record.streamed((frame,), to_socket=False)
         if self.queue:
             self.flush()
         return accepted
@@ -92,7 +106,8 @@ class ModelConnection:
             self.flush()
 
     def lost(self, error: OSError) -> None:
-        raise AssertionError("this socket blocks, and never breaks")
+        assert self.breaks, "this socket blocks, and is not broken"
+        self.close()
 
     def end(self, reason: str) -> None:
         self.close()
@@ -101,9 +116,11 @@ class ModelConnection:
 
     def send(self, data: bytes) -> int:
         assert self.ready, "written past a queue, a cork or a hold"
-        if not self.room:
+        if not self.room and not self.breaks:
             raise BlockingIOError
-        return self._send(data)
+        sent = self._send(data)
+        self._record.wrote(data, sent)
+        return sent
 
     # -- what happens to it ---------------------------------------------------------------------------------------
 
@@ -129,14 +146,19 @@ class ModelConnection:
     def close(self) -> None:
         """The socket is gone, with everything on its way."""
         self.closed = True
-        self.ready = False
+        self.ready = self.writing = False
+        self._rest = b""
         self.queue.clear()
 
     def _pump(self) -> None:
         self._pumping = True
         try:
             while data := self._rest or self._next_chunk():
-                sent = self._send(data)
+                try:
+                    sent = self._send(data)
+                except OSError as error:
+                    self.lost(error)
+                    return
                 self._rest = data[sent:]
                 self.writing = bool(self._rest)
                 if self.writing:
@@ -149,6 +171,7 @@ class ModelConnection:
     def _next_chunk(self) -> bytes:
         self.ready = False
         frames = self.queue.take(JOIN_BYTES, data=not self.corks)
+        self._record.took(frames)
         if self.awaits_drain and self.queue.level <= LOW_WATER:
             self.awaits_drain = False
             for owner in tuple(self.owners):
@@ -156,6 +179,8 @@ class ModelConnection:
         return b"".join([frame.wire for frame in frames])
 
     def _send(self, data: bytes) -> int:
+        if self.breaks:
+            raise ConnectionResetError
         sent = min(self.room, len(data))
         self.room -= sent
         if sent:

@@ -9,28 +9,37 @@ from __future__ import annotations
 
 import json
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from itertools import chain
 from random import Random
+from types import SimpleNamespace
+from typing import Any
 
 from headgate.auth.identity import Identity
 from headgate.delivery import client as client_module
 from headgate.delivery import fanout, live_feed, page_cache
 from headgate.delivery.client import Client
+from headgate.delivery.fanout import Matched
+from headgate.delivery.ledger import Balance, Ledger
 from headgate.delivery.live_feed import LiveFeed
 from headgate.delivery.log_readers import LogReaders
 from headgate.delivery.matcher import SubscriptionMatcher
 from headgate.delivery.page_cache import LogPages
 from headgate.delivery.router import Router
 from headgate.delivery.state import Phase, State, Step
+from headgate.delivery.tally import Tallies
 from headgate.errors import BusUnavailable, InvalidEvent
 from headgate.event import Event
 from headgate.node.line import Line
-from headgate.protocol.frames import Frame, message_frame
+from headgate.protocol.frames import Frame, event_frame, message_frame
 from headgate.protocol.packets import GapReason, Overflow, notice_packet
 from headgate.redis.lineage import Lineage, alone, read_lineage
 from headgate.redis.log import Entry, Head
+from headgate.topic import matches
 from tests.support.model_browser import Browser, Lines
 from tests.support.model_connection import ModelConnection
+from tests.support.socket_record import SocketRecord
 
 NAMESPACE = "n"
 TOPICS = ("a.1", "a.2", "b.1", "b.2")
@@ -47,7 +56,10 @@ SMALL = (
     (page_cache, "PAGE_OFFSETS", 4),
     (page_cache, "CHUNK_BYTES", 250),
     (client_module, "MAX_NOTICES", 12),
+    (fanout, "_hand", fanout._hand),
 )
+_HAND = fanout._hand
+_matches = cache(matches)
 
 
 class ModelLog:
@@ -167,6 +179,7 @@ class Slot:
         self.handshake: dict[str, tuple[int, bool]] = {}
         self.point: tuple[str, int] | None = None
         self.waits = False
+        self.neighbour: Any = SimpleNamespace(sent=0)
 
 
 class World:
@@ -174,6 +187,11 @@ class World:
 
     def __init__(self, seed: int, clients: int = 3) -> None:
         self._random = Random(seed)
+        self._of_sockets = Random(f"sockets of {seed}")
+        self.record = SocketRecord(NAMESPACE)
+        self.neighbours = 0
+        self._wanted: dict[tuple[str, int | None], set[Client]] = {}
+        fanout._hand = self._hand  # SMALL puts it back
         self._budget_s = -1.0
         self.lines = Lines()
         self.trail: list[str] = []
@@ -185,9 +203,12 @@ class World:
         self.bus.epoch, self.bus.lineage = self.log.epoch, self.log.lineage
         self.matcher: SubscriptionMatcher[Client] = SubscriptionMatcher()
         self.pages = LogPages(NAMESPACE, self.log, 3000)  # type: ignore[arg-type]
-        self.readers = LogReaders(self.pages, lambda: None)
+        self.tallies = Tallies(1, lambda: self.bus.epoch)
+        self.readers = LogReaders(self.pages, lambda: None, self.tallies)
         self.clients: dict[str, Client] = {}
-        router = Router(NAMESPACE, self.matcher)
+        router = Router(NAMESPACE, self.matcher, self.tallies)
+        self.ledger = Ledger(self.clients, router, self.readers)
+        self.before = Balance()
         self.feed = LiveFeed(NAMESPACE, self.bus, self.clients, router, self.readers, lambda entry: None, self._budget_s)
         self.teller: Iterator[None] | None = None
         self.line = Line(self.bus, self.feed, Search(self))  # type: ignore[arg-type]
@@ -272,6 +293,7 @@ class World:
 
     def publish(self) -> None:
         """An event, appended and sent in one step; some are unreadable."""
+        self._neighbour()
         topic = self._random.choice(TOPICS)
         offset = self.log.append(topic)
         size = self._random.choice((1, 1, 1, 120, 900))
@@ -282,6 +304,14 @@ class World:
         else:
             self.log.entries[offset] = Entry(offset, event)
             self.bus.arrived.append(event)
+
+    def _neighbour(self) -> None:
+        """Another namespace over the same connection has an event, now and then."""
+        slot = self._of_sockets.choice(self.slots)
+        if slot.connection is not None and self._of_sockets.random() < 0.2:
+            self.neighbours += 1
+            event = Event(self._of_sockets.choice(TOPICS), b"[%d]" % self.neighbours, "neighbour", 1, None, None)
+            slot.connection.offer(event_frame(b"neighbour", event), slot.neighbour)
 
     def burst(self) -> None:
         """More than a queue holds, or nearly."""
@@ -350,7 +380,22 @@ class World:
                 self.bus.reached = event.offset
             events.append(event)
             self.bus.arrived.popleft()
+            self._wanted[event.topic, event.offset] = self._wanting(event.topic)
         return events
+
+    def _wanting(self, topic: str) -> set[Client]:
+        """Return the clients that want a topic, by their subscriptions."""
+        return {client for client in self.clients.values() if any(_matches(pattern, topic) for pattern in client.subscriptions)}
+
+    def _hand(self, slice_: Sequence[Matched]) -> int:
+        """A pass takes events: check, and record, for whom; then do what it does."""
+        for matched in slice_:
+            topic, clients = matched.frame.topic or "", matched.audience.clients
+            now = self._wanting(topic)
+            # A client that has subscribed since the event came may have it, or not: it was told a place above.
+            assert self._wanted[topic, matched.frame.offset] & now <= set(clients) <= now, topic
+            self.record.came(matched.frame, len(clients))
+        return _HAND(slice_)
 
     def reconnect(self) -> None:
         """The connection of the bus was lost: it configures the log, and brings its position to the head."""
@@ -467,7 +512,7 @@ class World:
                     self.subscribe(slot, pattern)
 
     def _join(self, slot: Slot, *, polling: bool) -> None:
-        connection = ModelConnection(slot.browser.receive, QUEUE_FRAMES, QUEUE_BYTES, polling=polling)
+        connection = ModelConnection(slot.browser.receive, QUEUE_FRAMES, QUEUE_BYTES, self.record, polling=polling)
         connection.cork()
         if slot is self.witness:
             connection.room = 1 << 60
@@ -518,7 +563,7 @@ class World:
                 if fresh or past is not None:
                     slot.handshake[pattern] = (start, past is not None)
             else:
-                self._mark(slot, "subscribed", pattern, start, past is not None, policy)
+                self._mark(slot, "subscribed", pattern, start, past is not None, policy, self.bus.epoch)
 
         if past is None:
             activate()
@@ -589,9 +634,12 @@ class World:
             slot.connection.make_room(5000)
 
     def drop_connection(self, slot: Slot) -> None:
-        """The socket is gone."""
+        """The socket is gone; the gateway is told, or finds out when it writes."""
         if slot.connection is not None and self.chance(3):
-            slot.connection.close()
+            if slot.connection.wire is not None and self._of_sockets.random() < 0.5:
+                slot.connection.breaks = True
+            else:
+                slot.connection.close()
 
     def leave(self, slot: Slot) -> None:
         """The gateway notices that a client has left."""
@@ -630,6 +678,7 @@ class World:
         slot.connection.owners = []
         del self.clients[client.session]
         client.leave()
+        self.ledger.depart(client)
         for pattern in client.subscriptions:
             self.matcher.remove(pattern, client)
 
@@ -656,16 +705,33 @@ class World:
             marks = [frame for frame, _ in connection.queue._data or () if b'subscribed"' in frame.packet]
             assert connection.queue.frames - len(marks) <= QUEUE_FRAMES + NOTICES + client_module.MAX_NOTICES
             assert not client.state.full or connection.awaits_drain, "a full queue says when it has drained"
+        self._check_ledger()
         witness = self.witness.client
         assert witness is not None
         assert witness.state.phase is Phase.LIVE, "a client that keeps up is never slowed by others"
         assert witness.offered == 0
 
+    def _check_ledger(self) -> None:
+        """Over all clients, also those that left, each event for a client is in one place, and no count goes back."""
+        walk = self.ledger.walk()
+        try:
+            while True:
+                next(walk)
+        except StopIteration as ended:
+            balance: Balance = ended.value
+        if self.bus.task is None:
+            assert balance.open == 0, balance
+            self.record.check_ledger(balance)
+        for name in ("routed", "from_log", "sent", "discarded", "conflated", "left_to_log", "gone"):
+            assert getattr(balance, name) >= getattr(self.before, name), f"{name} went back"
+        self.before = balance
+
     def settle(self) -> None:
         """No more faults: every browser reads, and must have everything."""
         self._depth = 1  # nothing happens meanwhile
         for slot in self.slots:
-            if slot.connection is not None and slot.connection.closed:
+            if slot.connection is not None and (slot.connection.closed or slot.connection.breaks):
+                slot.connection.close()
                 self._unseat(slot)
                 slot.connection = None
         for _ in range(SETTLE_STEPS):
@@ -702,6 +768,9 @@ class World:
             if slot.connection is not None:
                 slot.connection.make_room(1 << 40)
         self.check()
+        tallies = chain.from_iterable(self.tallies.changed())
+        writers = self.lines.writers
+        self.record.check_tallies([((writers[tally.epoch][tally.offset], tally.offset), tally) for tally in tallies], self.before)
         for slot in (self.witness, *self.slots):
             client, connection, browser = slot.client, slot.connection, slot.browser
             if client is None or connection is None:

@@ -13,7 +13,7 @@ from headgate.errors import BusRefused, BusUnavailable, HeadgateError
 from headgate.redis.entries import Entry, Head
 from headgate.redis.keys import log_key
 from headgate.redis.log import DEFAULT_MAX_BYTES, PAGE_EVENTS
-from headgate.runtime.loop import Signal
+from headgate.runtime.loop import Signal, sleep
 from tests.support.model_redis import NAMESPACE, TIME_MS, ModelRedis
 
 Command = Sequence[str | bytes | int]
@@ -66,9 +66,11 @@ class ModelServer:
         self._waiting: list[tuple[bytes, ...]] = []
         self.redis.on_sent = self.stir
 
-    def link(self, url: str = "", connect_timeout_s: float = 5.0, *, key: str | None = None) -> ModelLink:
+    def link(
+        self, url: str = "", connect_timeout_s: float = 5.0, *, key: str | None = None, arrivals: object = None
+    ) -> ModelLink:
         """Return a subscriber connection, not connected yet. The signature of `SubscriberLink`."""
-        return ModelLink(self)
+        return ModelLink(self, turns=arrivals is not None)
 
     def log(self, timeout_s: float = 30.0) -> ModelLog:
         """Return the log of the one namespace, over a connection of its own."""
@@ -146,10 +148,10 @@ class ModelServer:
 
 
 class ModelLink:
-    """`SubscriberLink` on a `ModelServer`."""
+    """`SubscriberLink` on a `ModelServer`. `turns`: without a timeout, a turn of the loop goes by in each read."""
 
-    def __init__(self, server: ModelServer) -> None:
-        self._server = server
+    def __init__(self, server: ModelServer, *, turns: bool = False) -> None:
+        self._server, self._turns = server, turns
         self._timeout_s: float | None = None
         self._open = self._closed = False
         self.lost: HeadgateError | None = None
@@ -173,6 +175,8 @@ class ModelLink:
 
     def read(self) -> list[Any]:
         """Wait for a reply; return all that have come."""
+        if self._turns and self._timeout_s is None:
+            sleep()
         while not (replies := self.read_ready()):
             self._wait()
         return replies

@@ -1,10 +1,12 @@
-"""A Redis with sorted sets and hashes in this process, on a clock of the test's own, as far as places and pauses need it.
+"""A Redis of sorted sets, hashes, lists, strings and channels in this process, on a clock of the test's own, as far as places,
+pauses, questions and vitals need it.
 
 tests/contract/test_small_redis.py has a real server answer the same commands.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import redis
@@ -14,13 +16,20 @@ from headgate.redis.client import Client
 
 
 class SmallRedis:
-    """`refuses` names a command that is refused; while it is not `up`, nobody is answered."""
+    """`refuses` names a command that is refused; while it is not `up`, nobody is answered.
+
+    `hearers` get the messages of their channel at once; `idle` runs when somebody waits for a list that is empty.
+    """
 
     def __init__(self, now_s: int = 1000) -> None:
         self.now_s, self.refuses, self.up = now_s, "", True
         self._sets: dict[str, dict[str, float]] = {}
         self._hashes: dict[str, dict[str, bytes]] = {}
+        self._strings: dict[str, bytes] = {}
+        self._lists: dict[str, list[bytes]] = {}
         self._ends_s: dict[str, int] = {}
+        self.hearers: dict[str, list[Callable[[bytes], object]]] = {}
+        self.idle: Callable[[], object] = lambda: None
         self.asked: list[str] = []
 
     def client(self) -> Client:
@@ -29,12 +38,12 @@ class SmallRedis:
 
     def flush(self) -> None:
         """Forget everything."""
-        self._sets, self._hashes, self._ends_s = {}, {}, {}
+        self._sets, self._hashes, self._lists, self._strings, self._ends_s = {}, {}, {}, {}, {}
 
     def present(self) -> set[str]:
         """Return the keys that there are."""
         self._expire()
-        return {*self._sets, *self._hashes}
+        return {*self._sets, *self._hashes, *self._lists, *self._strings}
 
     # -- as redis-py's client -----------------------------------------------------------------------------------------
 
@@ -51,7 +60,7 @@ class SmallRedis:
     def pipeline(self, transaction: bool) -> Pipeline:
         """Return an empty pipeline."""
         assert not transaction
-        return Pipeline(self)
+        return Pipeline(self.execute_command)
 
     def close(self) -> None:
         """Close the connections: there are none."""
@@ -63,6 +72,7 @@ class SmallRedis:
             self._unlink(key)
         self._sets = {key: members for key, members in self._sets.items() if members}
         self._hashes = {key: fields for key, fields in self._hashes.items() if fields}
+        self._lists = {key: values for key, values in self._lists.items() if values}
 
     def _time(self) -> list[int]:
         return [self.now_s, 5]
@@ -81,9 +91,15 @@ class SmallRedis:
             del members[member]
         return len(gone)
 
-    def _zrange(self, key: str, first: int, last: int, with_scores: str = "") -> list[Any]:
-        pairs = sorted(self._sets.get(key, {}).items(), key=lambda pair: (pair[1], pair[0]))[first : last + 1]
-        return [(member.encode(), score) if with_scores else member.encode() for member, score in pairs]
+    def _zrange(self, key: str, first: Any, last: Any, *how: Any) -> list[Any]:
+        pairs = sorted(self._sets.get(key, {}).items(), key=lambda pair: (pair[1], pair[0]), reverse="REV" in how)
+        if "BYSCORE" in how:
+            assert last == "+inf"
+            assert how[1:3] == ("LIMIT", 0)
+            pairs = [pair for pair in pairs if pair[1] >= first][: how[3]]
+        else:
+            pairs = pairs[first : last + 1]
+        return [(member.encode(), score) if "WITHSCORES" in how else member.encode() for member, score in pairs]
 
     def _zcard(self, key: str) -> int:
         return len(self._sets.get(key, {}))
@@ -96,7 +112,10 @@ class SmallRedis:
 
     def _hset(self, key: str, *parts: Any) -> int:
         fields = self._hashes.setdefault(key, {})
-        given = {field: str(value).encode() for field, value in zip(parts[::2], parts[1::2], strict=True)}
+        given = {
+            field: value if isinstance(value, bytes) else str(value).encode()
+            for field, value in zip(parts[::2], parts[1::2], strict=True)
+        }
         fresh = len(given.keys() - fields.keys())
         fields.update(given)
         return fresh
@@ -105,27 +124,68 @@ class SmallRedis:
         fields = self._hashes.get(key, {})
         return sum(fields.pop(name, None) is not None for name in names)
 
+    def _hget(self, key: str, name: str) -> bytes | None:
+        return self._hashes.get(key, {}).get(name)
+
+    def _hlen(self, key: str) -> int:
+        return len(self._hashes.get(key, {}))
+
+    def _hvals(self, key: str) -> list[bytes]:
+        return list(self._hashes.get(key, {}).values())
+
     def _hmget(self, key: str, *names: str) -> list[bytes | None]:
         fields = self._hashes.get(key, {})
         return [fields.get(name) for name in names]
 
+    def _hgetall(self, key: str) -> dict[bytes, bytes]:
+        return {name.encode(): value for name, value in self._hashes.get(key, {}).items()}
+
+    def _set(self, key: str, value: str, ex: str, seconds: int) -> bool:
+        assert ex == "EX"
+        self._strings[key] = value.encode()
+        self._ends_s[key] = self.now_s + seconds
+        return True
+
+    def _exists(self, key: str) -> int:
+        return int(any(key in kind for kind in (self._strings, self._sets, self._hashes, self._lists)))
+
+    def _publish(self, channel: str, message: bytes) -> int:
+        hearers = self.hearers.get(channel, [])
+        for hear in hearers:
+            hear(message)
+        return len(hearers)
+
+    def _rpush(self, key: str, *values: bytes) -> int:
+        self._lists.setdefault(key, []).extend(values)
+        return len(self._lists[key])
+
+    def _blpop(self, key: str, timeout_s: str) -> tuple[bytes, bytes] | None:
+        if not self._lists.get(key):
+            self.idle()  # everything happens that needs no time
+        if self._lists.get(key):
+            return key.encode(), self._lists[key].pop(0)
+        self.now_s += round(float(timeout_s))
+        return None
+
     def _expire_in(self, key: str, seconds: int) -> int:
-        known = key in self._sets or key in self._hashes
+        known = key in self._sets or key in self._hashes or key in self._lists
         if known:
             self._ends_s[key] = self.now_s + seconds
         return int(known)
 
     def _unlink(self, key: str) -> int:
-        known = self._sets.pop(key, None) is not None or self._hashes.pop(key, None) is not None
+        known = self._exists(key)
+        for kind in (self._sets, self._hashes, self._lists, self._strings):
+            kind.pop(key, None)
         self._ends_s.pop(key, None)
-        return int(known)
+        return known
 
 
 class Pipeline:
     """Commands in one round trip; one that is refused does not keep the others from running."""
 
-    def __init__(self, server: SmallRedis) -> None:
-        self._server = server
+    def __init__(self, answer: Callable[..., Any]) -> None:
+        self._answer = answer
         self._commands: list[tuple[Any, ...]] = []
 
     def execute_command(self, *command: Any) -> None:
@@ -139,6 +199,6 @@ class Pipeline:
 
     def _reply(self, command: tuple[Any, ...]) -> Any:
         try:
-            return self._server.execute_command(*command)
+            return self._answer(*command)
         except redis.ResponseError as error:
             return error

@@ -18,11 +18,10 @@ import pytest
 from gevent.event import Event
 
 from headgate.protocol.frames import Frame
+from headgate.socketio import Server, TransportLimits
 from headgate.transport import outbox
 from headgate.transport import server as server_module
-from headgate.transport.limits import TransportLimits
 from headgate.transport.peer_socket import NativeSocket
-from headgate.transport.server import Server
 from headgate.transport.session import Session
 from tests.support.session_clock import read_all, turn
 from tests.support.socketio_room import ROOM, Room
@@ -141,6 +140,30 @@ class Browser:
         self._unparsed = self._unparsed[at:]
         return messages
 
+    def begin_upgrade(self) -> bool:
+        """Reach the server over a WebSocket; until `finish_upgrade` the browser, which polls, takes nothing.
+
+        Returns False when the session has ended meanwhile.
+        """
+        ours, self._sock = socket.socketpair()
+        self.session.probe(NativeSocket(fileno=ours.detach()))
+        self._sock.sendall(masked(TEXT, "2probe"))
+        turn()
+        return read_all(self._sock) == b"\x81\x063probe"
+
+    def fail_upgrade(self) -> None:
+        """Lose that WebSocket: the browser polls on."""
+        assert self._sock is not None
+        self._sock.close()
+        self._sock = None
+        turn()
+
+    def finish_upgrade(self) -> None:
+        """Move to that WebSocket."""
+        assert self._sock is not None
+        self._sock.sendall(masked(TEXT, "5"))
+        turn()
+
     def answers(self, *messages: str | bytes) -> list[str | bytes]:
         """Send, and return what has come."""
         return self.send(*messages).received()
@@ -158,6 +181,11 @@ class Browser:
         (connected,) = self.answers("40/room," + json.dumps({"user": user, **auth}))
         assert str(connected).startswith('40/room,{"sid":')
         return self
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it has broken its connection off."""
+        return self._sock is not None and self._sock.fileno() < 0
 
     def go(self) -> None:
         """Break the connection off, as a closed tab does."""

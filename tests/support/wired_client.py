@@ -19,6 +19,7 @@ from headgate.delivery.client import Client
 from headgate.delivery.matcher import SubscriptionMatcher
 from headgate.delivery.router import Router
 from headgate.delivery.state import Phase
+from headgate.delivery.tally import Tallies
 from headgate.event import Event
 from headgate.protocol.packets import Overflow
 from headgate.runtime.loop import spawn
@@ -36,6 +37,8 @@ class RecordingReader:
 
     def __init__(self) -> None:
         self.added: list[Client] = []
+        self.late = 0
+        self.tallies = Tallies(0)
 
     def add(self, client: Client) -> None:
         self.added.append(client)

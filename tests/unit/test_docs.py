@@ -63,3 +63,22 @@ def test_every_test_that_is_named_exists(page: Path) -> None:
     """A promise that names its test must still have it."""
     for path in re.findall(r"`(tests/[\w/.-]+)`", page.read_text()):
         assert (ROOT / path).exists(), path
+
+
+EMBEDDED = {
+    (page, title): code
+    for page in (ROOT / "docs").rglob("*.md")
+    for title, code in re.findall(r'^```\w+ title="([^"]+)"\n(.*?)^```$', page.read_text(), re.MULTILINE | re.DOTALL)
+    if (ROOT / "examples" / title).exists()
+}
+
+
+@pytest.mark.parametrize(("page", "title"), EMBEDDED, ids=str)
+def test_a_page_shows_an_example_as_it_is(page: Path, title: str) -> None:
+    """Examples are run by a test; what a page shows of them must be the same."""
+    assert EMBEDDED[page, title] == (ROOT / "examples" / title).read_text()
+
+
+def test_pages_show_examples() -> None:
+    """The rule above has cases."""
+    assert len(EMBEDDED) >= 5

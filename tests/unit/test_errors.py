@@ -189,9 +189,9 @@ def test_a_part_made_of_a_hostile_name_is_printable_and_short() -> None:
 
 
 def test_an_unknown_namespace_names_those_that_are_served() -> None:
-    """The caller sees what would have worked."""
+    """The caller sees what would have worked; of a name that no gateway could serve, what a name is."""
     assert str(UnknownNamespace("/x", ("a", "b"))).endswith("this gateway serves a, b")
-    assert str(UnknownNamespace("/x", ())).endswith("this gateway serves none")
+    assert str(UnknownNamespace("a b", ())).endswith("expected 1 to 64 letters, digits, _ and -")
 
 
 def test_wrong_settings_are_told_one_per_line_and_counted() -> None:

@@ -26,9 +26,10 @@ def test_each_extra_brings_the_packages_that_are_told_to_be_missing_without_it()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     distributions = packages_distributions()
     for extra, packages in EXTRAS.items():
-        told = {distributions[package][0].lower().replace("_", "-") for package in packages}
         brought = {name for requirement in project[extra] for name in named(requirement) if not name.startswith("headgate")}
-        assert told == brought
+        # Several distributions may share a package.
+        told = {name.lower().replace("_", "-") for package in packages for name in distributions[package]}
+        assert told == brought or (len(packages) == 1 and brought < told)
     assert set(project["all"]) == {f"headgate[{','.join(sorted(project.keys() - {'all'}))}]"}
 
 

@@ -7,12 +7,15 @@ from pathlib import Path
 import pytest
 from flask import Flask
 
-from headgate.errors import BusUnavailable, InvalidTopic, NotSerializable, SchemaViolation, UnknownNamespace
+from headgate.auth.identity import Identity
+from headgate.auth.regrants import read_regrants
+from headgate.errors import BusUnavailable, Forbidden, InvalidTopic, NotSerializable, SchemaViolation, UnknownNamespace
 from headgate.flask_extension import SOCKET_PATH, Headgate
 from headgate.settings import Settings
 from headgate.transport.http_answers import Answer
 from headgate.transport.http_routes import RoutedRequest
 from tests.support.schema_files import write
+from tests.support.small_redis import SmallRedis
 
 
 @pytest.fixture
@@ -92,4 +95,37 @@ def test_events_are_held_against_the_schemas_of_the_configuration(tmp_path: Path
         gate.publish("orders.1", "one")
     outcomes = gate.publish_each([("orders.1", "one", None), ("orders.1", 1, None)])
     assert [type(outcome) for outcome in outcomes] == [SchemaViolation, BusUnavailable]
+    gate.close()
+
+
+def test_clients_are_asked_about_in_any_process(gate: Headgate) -> None:
+    """Where no gateway lives there are none; explicit grants are kept for those that come."""
+    redis = SmallRedis()
+    gate._find_clients()._client = redis.client()
+    assert (gate.clients().total, gate.clients().clients, gate.clients().silent) == (0, (), ())
+    assert gate.client("s") is None
+    assert gate.disconnect(user="ana").count == 0
+    assert gate.send("s", "a.b", 1) is False
+    assert gate.regrant("ana", subscribe=["a.#"]).count == 0
+    assert set(read_regrants(redis.client())) == {"ana"}
+    gate.close()
+
+
+def test_authorize_counts_however_early_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before there is an application, or when the gateway is there already."""
+    for module in ("headgate.flask_extension", "headgate.transport.server"):
+        monkeypatch.setattr(f"{module}.is_patched", lambda: True)
+    gate = Headgate(settings=Settings(redis_url="redis://127.0.0.1:1"))
+
+    @gate.authorize
+    def nothing(identity: Identity, pattern: str, action: str) -> bool:
+        return False
+
+    gate.init_app(Flask("shop"))
+    with pytest.raises(Forbidden):
+        gate.check_authorized(Identity("ana"), "a", "replay")
+    gate.authorize(lambda identity, pattern, action: pattern == "a")
+    gate.check_authorized(Identity("ana"), "a", "replay")
+    with pytest.raises(Forbidden):
+        gate.check_authorized(Identity("ana"), "b", "replay")
     gate.close()

@@ -339,3 +339,23 @@ def test_the_environment_is_read_under_our_names_and_in_part_where_that_is_enoug
         Settings.from_environment()
     monkeypatch.setenv("HEADGATE_PORT", "7778")
     assert Settings.from_environment().port == 7778
+
+
+@pytest.mark.parametrize(
+    "address", ["0.0.0.0:8100", "[::]:8100", ":8100", "gate-1", "gate-1:99999", "user@gate-1:8100", "gate-1:8100/x"]
+)
+def test_an_internal_address_is_one_that_other_gateways_reach(address: str) -> None:
+    """Not every address of the machine, and nothing but a host and a port."""
+    with pytest.raises(SettingsError, match=r"HEADGATE_INTERNAL_ADDRESS=.*: expected HOST:PORT that the other gateways reach"):
+        Settings.read({"HEADGATE_INTERNAL_ADDRESS": address, "HEADGATE_RELAY_KEY": "a key that is long enough for a relay"})
+
+
+def test_gateways_relay_only_with_a_secret_by_which_they_know_each_other() -> None:
+    """One of their own, or that of tokens. It is in no text."""
+    given = {"HEADGATE_INTERNAL_ADDRESS": "[fd00::5]:8100"}
+    with pytest.raises(SettingsError, match="expected HEADGATE_RELAY_KEY or HEADGATE_TOKEN_SECRET"):
+        Settings.read(given)
+    for name in ("HEADGATE_RELAY_KEY", "HEADGATE_TOKEN_SECRET"):
+        found = Settings.read(given | {name: "a key that is long enough for a relay"})
+        assert found.internal_address == ("fd00::5", 8100)
+        assert "long enough" not in repr(found)

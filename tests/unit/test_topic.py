@@ -13,7 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.errors import InvalidPattern, InvalidTopic
-from headgate.topic import MAX_TOPIC_WORDS, check_pattern, check_topic, contains, is_wildcard, matches, normal_form, overlaps
+from headgate.topic import (
+    MAX_TOPIC_WORDS,
+    check_pattern,
+    check_topic,
+    contains,
+    is_probe,
+    is_wildcard,
+    matches,
+    normal_form,
+    overlaps,
+    probe_topic,
+)
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "topics.json").read_text(encoding="utf-8"))
 
@@ -192,3 +203,26 @@ def test_containment_is_an_order(outer: str, middle: str, inner: str) -> None:
     assert contains(outer, outer)
     if contains(outer, middle) and contains(middle, inner):
         assert contains(outer, inner)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [
+        ("headgate-probe", True),
+        ("users.ana.headgate-probe", True),
+        ("users.ana.headgate-probe.more", False),
+        ("users.ana.more.headgate-probe", False),
+        ("orders.headgate-probe", False),
+        ("orders.ana.headgate-probe", False),
+    ],
+)
+def test_a_probe_is_known_by_its_topic(name: str, is_one: bool) -> None:
+    """That of all, or a user's own."""
+    assert is_probe(name) is is_one
+
+
+def test_the_probe_of_a_user_is_the_users_own() -> None:
+    """No other page sees it."""
+    assert probe_topic("ana") == "users.ana.headgate-probe"
+    assert is_probe(probe_topic("ana"))
+    assert is_probe(probe_topic(None))

@@ -23,7 +23,7 @@ const TRANSPORTS = ["websocket", "socket.io"];
  * @param {string} [url] origin of the gateway, such as `https://example.com`, default the page's own
  * @param {ConnectOptions} [options]
  * @returns {Gate}
- * @throws {HeadgateError} `invalid_address`: not a URL
+ * @throws {HeadgateError} `invalid_address`: not a URL of http, https, ws or wss
  * @throws {TypeError} an option of the wrong type, or below its least value
  */
 export function connect(url, { namespace = "notifications", autoConnect = true, ...options } = {}) {
@@ -40,7 +40,10 @@ export function connect(url, { namespace = "notifications", autoConnect = true, 
 /** @param {string} url */
 function originOf(url) {
   try {
-    return new URL(url).origin;
+    const { origin, protocol } = new URL(url);
+    // A page that was opened as a file has no origin.
+    if (!/^(http|ws)s?:/.test(protocol)) throw TypeError(protocol);
+    return origin;
   } catch (error) {
     throw new HeadgateError("invalid_address", { url }, false, undefined, error);
   }

@@ -59,6 +59,10 @@ export function createConnection(address, options, owner) {
   let beganMs = 0;
   /** Why such a client has not come through in the time that a connection may take. @type {HeadgateError | undefined} */
   let stranded;
+  /** The application has been asked for the token of this attempt. */
+  let asking = false;
+  /** The gateway has asked us to move, one client after the other: we may come back at once. */
+  let inTurn = false;
   /** @type {ReturnType<typeof setTimeout> | undefined} next attempt, the deadline of the present one, or the time to move */
   let timer;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -95,7 +99,8 @@ export function createConnection(address, options, owner) {
     take("attempt");
     beganMs ||= performance.now();
     generation++;
-    after(() => lost("timeout"), connectTimeoutMs);
+    asking = false;
+    after(() => lost(asking ? "no token in time" : "timeout"), connectTimeoutMs);
     owner.changed();
     transport.connect();
   }
@@ -103,9 +108,11 @@ export function createConnection(address, options, owner) {
   /** @param {(auth: object) => void} send */
   async function greet(send) {
     const mine = generation;
+    asking = true;
     try {
       const token = await tokens.current();
       if (mine !== generation) return;
+      asking = false;
       shown = token;
       const greeting = owner.greeting();
       if (greeting.resume) offer("resume");
@@ -128,7 +135,7 @@ export function createConnection(address, options, owner) {
   /** The connection broke, or an attempt failed. @param {string} reason @param {number} [retryAfterS] */
   function lost(reason, retryAfterS) {
     if (life.is("connecting", "resuming")) refused(new HeadgateError("unreachable", { url: address, reason }, true), retryAfterS);
-    else leave("lose", reason);
+    else leave("lose", reason, life.is("moving") && inTurn ? 0 : undefined);
   }
 
   const notServed = () => new HeadgateError("unknown_namespace", { namespace: new URL(address).pathname.slice(1) });
@@ -217,14 +224,18 @@ export function createConnection(address, options, owner) {
    * @param {number | null} delayMs @param {number} [failures]
    */
   function refreshIn(delayMs, failures = 0) {
+    clearTimeout(refreshTimer);
+    if (delayMs) refreshTimer = setTimeout(renew, delayMs, failures);
+  }
+
+  /** Bring a fresh token now, also while another is on its way: that one may be older than the wish. */
+  function renew(failures = 0) {
     const mine = generation;
-    const failedToRefresh = (/** @type {HeadgateError} */ error) => {
+    owner.refresh().catch((/** @type {HeadgateError} */ error) => {
       if (mine !== generation) return;
       if (error.retry) refreshIn(reconnectDelayMs(failures, 1000, 60_000), failures + 1);
       owner.tell("delivery:error", { error });
-    };
-    clearTimeout(refreshTimer);
-    if (delayMs) refreshTimer = setTimeout(() => owner.refresh().catch(failedToRefresh), delayMs);
+    });
   }
 
   return {
@@ -277,7 +288,9 @@ export function createConnection(address, options, owner) {
      * @param {number} inMs how long to stay
      */
     move(reason, inMs) {
-      if (offer("move", reason)) after(() => leave("lose", reason, 0), inMs);
+      if (!offer("move", reason)) return;
+      inTurn = inMs > 0;
+      after(() => leave("lose", reason, 0), inMs);
     },
 
     /**
@@ -298,6 +311,9 @@ export function createConnection(address, options, owner) {
     stands: (isLive) => offer(isLive ? "follow" : "replay"),
 
     request,
+
+    /** The gateway asks for a fresh token. */
+    renew,
 
     /** Return the token that a refresh is to show. @returns {Promise<string | null | undefined>} rejected with `token_unavailable` */
     nextToken: tokens.next,

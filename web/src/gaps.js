@@ -7,7 +7,6 @@
  * An overflow gap does not move the position. If the connection breaks before anything later comes, the next one brings the events of
  * the gap as well: each of them reaches the handlers once, by the repair or in its turn, whichever is first.
  *
- * @import { Dispatcher } from "./dispatcher.js"
  * @import { Job } from "./repair.js"
  * @import { EventMeta, Gap } from "./protocol.js"
  *
@@ -15,7 +14,7 @@
  * @typedef {{ from: number, to: number, epoch?: string }} Range offsets, inclusive, and the epoch in which they are meant: now's unless given
  *
  * @typedef {object} GapsOwner
- * @property {Dispatcher} gate
+ * @property {ReturnType<typeof import("./delivery.js").createDelivery>["deliver"]} deliver
  * @property {{ gaps: number, missed: number }} counts how many there were, and how many of their events are missing, as far as they are numbered
  * @property {ReturnType<typeof import("./cursor.js").createCursor>} cursor
  * @property {ReturnType<typeof import("./subscriptions.js").createSubscriptions>} subscriptions
@@ -24,13 +23,12 @@
  * @property {(name: string, body: any) => void} tell a lifecycle event
  * @property {((gap: Gap & Fate) => void)} [resync] called when events will not come
  */
-import { deliver } from "./delivery.js";
 import * as wire from "./protocol.js";
 import { createRepair } from "./repair.js";
 import { matches } from "./topic.js";
 
 /** @param {GapsOwner} owner */
-export function createGaps({ gate, counts, cursor, subscriptions, connection, requests, tell, resync }) {
+export function createGaps({ deliver, counts, cursor, subscriptions, connection, requests, tell, resync }) {
   const repair = createRepair(fetch, requests.waitMs, repaired);
   /** Repairs, over or not, of gaps that no later event has passed. @type {Job[]} */
   let open = [];
@@ -95,7 +93,7 @@ export function createGaps({ gate, counts, cursor, subscriptions, connection, re
       const { offset } = /** @type {{ offset: number }} */ (meta);
       if (!dropped(job, topic) || had.has(offset) || patterns.slice(0, nth).some((each) => matches(each, topic))) return;
       had.add(offset);
-      deliver(gate, topic, data, meta, (each) => patterns.includes(each));
+      deliver(topic, data, meta, (each) => patterns.includes(each));
     });
   }
 
@@ -135,7 +133,7 @@ export function createGaps({ gate, counts, cursor, subscriptions, connection, re
       for (let next = /** @type {number | null} */ (from); next; ) {
         next = await page(pattern, next, to, epoch, (topic, data, meta) => {
           count++;
-          deliver(gate, topic, data, meta, (each) => each === pattern);
+          deliver(topic, data, meta, (each) => each === pattern);
         });
       }
       return count;

@@ -27,6 +27,7 @@
  * @property {number} time milliseconds since 1970, the time of the log
  * @property {number | null} offset null: a plain PUBLISH, live only
  * @property {boolean} replayed
+ * @property {string} [traceparent] of the span that published it (W3C Trace Context)
  * @property {string} pattern of the handler that gets it
  *
  * @typedef {{ overflow?: Overflow, repair?: boolean, since?: Since, signal?: AbortSignal }} SubscribeOptions
@@ -35,7 +36,7 @@
  */
 import { Dispatcher, isTopic, report } from "./dispatcher.js";
 import { checkPayload } from "./payload.js";
-import { PUBLISH, SEEN } from "./protocol.js";
+import { OVERFLOW, PUBLISH, SEEN } from "./protocol.js";
 import { createSession } from "./session.js";
 import { checkPattern, checkTopic } from "./topic.js";
 
@@ -84,6 +85,8 @@ export class Gate extends Dispatcher {
     if (typeof options === "function") return this.subscribe(pattern, {}, options);
     if (!handler) throw TypeError("no handler");
     const { signal, ...wanted } = options;
+    const { overflow = OVERFLOW[0] } = wanted;
+    if (!OVERFLOW.includes(overflow)) throw TypeError(`headgate: overflow must be ${OVERFLOW.join(" or ")}, not ${overflow}`);
     const gate = this;
     let open = !signal?.aborted;
     // Its own function, so that close() ends this subscription and no other of the same handler, and ends it at once: an
@@ -122,6 +125,11 @@ export class Gate extends Dispatcher {
     return this.#session.subscribed(pattern);
   }
 
+  /** Make a request of a part of this package. @param {string} name @param {object} body @returns {Promise<any>} rejected with HeadgateError */
+  _request(name, body) {
+    return this.#session.connection.request(name, body);
+  }
+
   /** Wait until a pattern will not be active any more by itself, and return why. @param {string} pattern */
   _ended(pattern) {
     return this.#session.ended(pattern);
@@ -136,7 +144,7 @@ export class Gate extends Dispatcher {
    */
   async publish(topic, data, { id } = {}) {
     const body = { topic: checkTopic(topic), data: checkPayload(data, this.state.limits.maxPayloadBytes), id };
-    return this.#session.connection.request(PUBLISH, body);
+    return this._request(PUBLISH, body);
   }
 
   /**
@@ -145,7 +153,7 @@ export class Gate extends Dispatcher {
    * @returns {Promise<{ seen: number }>} rejected with HeadgateError; `retry` says whether to try again
    */
   seen(ids) {
-    return this.#session.connection.request(SEEN, { ids });
+    return this._request(SEEN, { ids });
   }
 
   /**

@@ -15,16 +15,20 @@ import { createSeen } from "./seen.js";
 
 const DEFAULT_LIMIT = 100;
 
-/** @type {WeakMap<object, { gate: Gate, limit: number, chosen: Set<string>, unread: number, shown: WeakSet<object>, seen: ReturnType<typeof createSeen> }>} */
+/** @type {WeakMap<object, { gate: Gate, limit: number, accepts: (data: any, event: HeadgateEvent) => boolean, wasRead: (event: HeadgateEvent) => boolean, chosen: Set<string>, unread: number, shown: WeakSet<object>, seen: ReturnType<typeof createSeen> }>} */
 const lists = new WeakMap();
 
 export class NotificationList extends AnyIdCollection {
-  /** @param {any} models @param {{ gate: Gate, patterns?: string[], limit?: number, [option: string]: any }} options */
+  /**
+   * @param {any} models
+   * @param {{ gate: Gate, patterns?: string[], limit?: number, accepts?: (data: any, event: HeadgateEvent) => boolean, [option: string]: any }} options
+   *   `accepts` leaves events out for which it returns false, such as those that the user has caused
+   */
   constructor(models, options) {
     super(models, options);
-    const { gate, limit = DEFAULT_LIMIT } = options;
+    const { gate, limit = DEFAULT_LIMIT, accepts = () => true, wasRead = () => false } = options;
     const seen = createSeen(gate, (count, error) => this.trigger("untold", { count, error }));
-    lists.set(this, { gate, limit, chosen: new Set(), unread: this.unread, shown: new WeakSet(), seen });
+    lists.set(this, { gate, limit, accepts, wasRead, chosen: new Set(), unread: this.unread, shown: new WeakSet(), seen });
     this.on("add remove reset change:read", this.#recount, this);
     this.on("change:read", (/** @type {any} */ notification) => notification.get("read") && this.shown(notification));
     this.listenTo(gate, "connection:up", seen.again);
@@ -91,9 +95,13 @@ export class NotificationList extends AnyIdCollection {
   }
 
   /** @param {any} data @param {HeadgateEvent} event */
-  #take(data, { id, topic, time, pattern }) {
-    const attributes = { ...(id === null ? {} : { id }), topic, data, time, pattern, read: false };
-    this.unshift(/** @type {any} */ (attributes));
+  #take(data, event) {
+    if (!listOf(this).accepts(data, event)) return;
+    const { id, topic, time, pattern } = event;
+    const read = listOf(this).wasRead(event);
+    const attributes = { ...(id === null ? {} : { id }), topic, data, time, pattern, read };
+    const [notification] = [this.unshift(/** @type {any} */ (attributes))].flat();
+    if (read && notification) listOf(this).shown.add(notification);
     while (this.length > listOf(this).limit) this.pop();
   }
 

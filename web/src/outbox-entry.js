@@ -5,8 +5,8 @@
  * remembers the id (gateway/headgate/redis/log.lua: 300 s, or 65,536 events at least). Behind that nobody can tell whether
  * another try would publish it twice, so there is none, and the publisher is told.
  *
- * @typedef {"queued" | "sending" | "doubtful" | "resending" | "published" | "refused" | "expired" | "unknown"} EntryState
- * @typedef {"send" | "resend" | "confirm" | "refuse" | "hold" | "doubt" | "expire" | "forget"} EntryStep
+ * @typedef {"queued" | "sending" | "doubtful" | "resending" | "published" | "refused" | "expired" | "discarded" | "unknown"} EntryState
+ * @typedef {"send" | "resend" | "confirm" | "refuse" | "hold" | "doubt" | "expire" | "discard" | "forget"} EntryStep
  *
  * @typedef {object} Entry as it is kept
  * @property {number} key the order in the outbox, given by the store
@@ -29,6 +29,7 @@
  * @property {number} owner the present user of this page
  * @property {number} offset an offset that the log has reached
  * @property {boolean} isReady whether something can be sent now
+ * @property {boolean} [isUnwanted] whether the application has given it up
  */
 
 /** How long, and for how many events, an id counts on being remembered: well below what Redis keeps, as two clocks are compared. */
@@ -37,19 +38,21 @@ export const REMEMBERED_EVENTS = 32_768;
 
 /**
  * `send`, `resend`: the request is made · `confirm`: it has a receipt · `refuse`: it will not be published · `hold`: it was not
- * published, and may be later · `doubt`: no answer came · `expire`: its time is over · `forget`: it may be in the log, and cannot be sent again.
+ * published, and may be later · `doubt`: no answer came · `expire`: its time is over · `discard`: the application has given it up · `forget`: it may
+ * be in the log, and is not sent again.
  *
  * A refusal of a second try says nothing about the first.
  * @type {Record<EntryState, Partial<Record<EntryStep, EntryState>>>}
  */
 export const ENTRY = {
-  queued: { send: "sending", expire: "expired", refuse: "refused" },
+  queued: { send: "sending", expire: "expired", discard: "discarded", refuse: "refused" },
   sending: { confirm: "published", refuse: "refused", hold: "queued", doubt: "doubtful" },
   doubtful: { resend: "resending", forget: "unknown" },
   resending: { confirm: "published", refuse: "unknown", hold: "doubtful", doubt: "doubtful" },
   published: {},
   refused: {},
   expired: {},
+  discarded: {},
   unknown: {},
 };
 
@@ -77,9 +80,10 @@ export const isUnderWay = ({ state }) => state === "sending" || state === "resen
  * @returns {{ step: EntryStep, why?: string } | undefined}
  */
 export function due(entry, view) {
-  const { nowMs, owner, isReady } = view;
+  const { nowMs, owner, isReady, isUnwanted } = view;
   const isFirst = entry.state === "queued";
   if (entry.owner !== owner) return { step: isFirst ? "refuse" : "forget", why: "another_user" };
+  if (isUnwanted) return { step: isFirst ? "discard" : "forget", why: "discarded" };
   if (nowMs >= entry.expiresMs) return { step: isFirst ? "expire" : "forget", why: "expired" };
   if (isFirst) return isReady ? { step: "send" } : undefined;
   if (!isRemembered(entry, view)) return { step: "forget", why: "id_forgotten" };

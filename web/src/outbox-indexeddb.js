@@ -7,6 +7,7 @@
  * @import { Entry } from "./outbox-entry.js"
  * @import { Bounds, Store } from "./outbox-memory.js"
  */
+import { HeadgateError } from "./index.js";
 import { isUnderWay } from "./outbox-entry.js";
 import { checkRoom } from "./outbox-memory.js";
 
@@ -21,9 +22,9 @@ export function createIndexedDbStore(queue, bounds) {
   const tabs = `${name} tab `;
   const tab = crypto.getRandomValues(new Uint32Array(4)).join("-");
   const channel = new BroadcastChannel(name);
-  const opened = openDatabase();
-  // Each use of it says so again.
-  opened.catch(() => {});
+  /** @type {Promise<IDBDatabase> | undefined} */
+  let opened;
+  let isClosed = false;
   /** Give up the lock of a tab that lives. */
   let die = () => {};
   /** @type {Promise<void>} */
@@ -37,6 +38,21 @@ export function createIndexedDbStore(queue, bounds) {
     void navigator.locks.request(tabs + tab, hold);
   });
 
+  /** Return the database. It is opened again when the browser has closed it (the user has cleared the site's data), or could not open it. */
+  function database() {
+    if (isClosed) return Promise.reject(new HeadgateError("closed"));
+    if (opened) return opened;
+    const mine = openDatabase(() => forget(mine));
+    mine.catch(() => forget(mine));
+    opened = mine;
+    return mine;
+  }
+
+  /** @param {Promise<IDBDatabase>} gone */
+  function forget(gone) {
+    if (opened === gone) opened = undefined;
+  }
+
   /**
    * Run one transaction.
    * @param {IDBTransactionDurability} durability `strict`: when the promise is resolved, it survives a power failure too
@@ -45,7 +61,7 @@ export function createIndexedDbStore(queue, bounds) {
   async function change(durability, act) {
     // An entry of a tab that nobody knows to live would be told by another one.
     await lives;
-    const transaction = (await opened).transaction([ENTRIES, TOTALS], "readwrite", { durability });
+    const transaction = (await database()).transaction([ENTRIES, TOTALS], "readwrite", { durability });
     const ended = new Promise((resolve, reject) => {
       transaction.oncomplete = resolve;
       transaction.onabort = () => reject(transaction.error);
@@ -75,7 +91,7 @@ export function createIndexedDbStore(queue, bounds) {
     async entries() {
       // As long a way as that of `change`: what was added before is there.
       await lives;
-      const rows = (await opened).transaction(ENTRIES).objectStore(ENTRIES);
+      const rows = (await database()).transaction(ENTRIES).objectStore(ENTRIES);
       return result(rows.index(QUEUE).getAll(queue));
     },
 
@@ -109,19 +125,26 @@ export function createIndexedDbStore(queue, bounds) {
     close() {
       channel.close();
       void lives.then(() => die());
-      void opened.then((database) => database.close(), () => {});
+      isClosed = true;
+      opened?.then((database) => database.close(), () => {});
     },
   };
 }
 
-/** @returns {Promise<IDBDatabase>} */
-function openDatabase() {
+/** @param {() => void} gone it can no longer be used @returns {Promise<IDBDatabase>} */
+async function openDatabase(gone) {
   const request = indexedDB.open(DATABASE, 1);
   request.onupgradeneeded = () => {
     request.result.createObjectStore(ENTRIES, { keyPath: "key", autoIncrement: true }).createIndex(QUEUE, QUEUE);
     request.result.createObjectStore(TOTALS);
   };
-  return result(request);
+  const database = await result(request);
+  database.onclose = gone;
+  database.onversionchange = () => {
+    database.close();
+    gone();
+  };
+  return database;
 }
 
 /** @template T @param {IDBRequest<T>} request @returns {Promise<T>} */

@@ -68,10 +68,13 @@ export const CLOCK = {
  */
 export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
   const life = new Machine(PASSES, "resting");
-  /** Promises of this page. @type {Map<string, { resolve: (receipt: any) => void, reject: (error: unknown) => void }>} */
+  /** Promises of this page, by ticket. `isKept`: the store has said so.
+   * @type {Map<string, { resolve: (receipt: any) => void, reject: (error: unknown) => void, isKept: boolean, id: string, topic: string, data: any }>} */
   const waiting = new Map();
   /** Tickets of entries that were told, and are still kept. @type {Set<string>} */
   const told = new Set();
+  /** Entries that are to be given up, by key. @type {Map<number, { ended: Promise<void>, resolve: () => void, reject: (error: unknown) => void }>} */
+  const unwanted = new Map();
   let tickets = 0;
   /** Counts the users of a page without the option. */
   let owner = 0;
@@ -81,7 +84,9 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
   let head = 0;
   let waitMs = createBudget({});
   let heldUntilMs = -Infinity;
-  let giveUp = () => {};
+  let cancelLook = () => {};
+  /** The storage has failed, and this was reported. */
+  let isReported = false;
 
   const isUp = () => UP.includes(gate.status) && gate.state.user === present;
   const isAnother = () => user !== undefined && UP.includes(gate.status) && gate.state.user !== user;
@@ -115,29 +120,42 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
     do {
       try {
         nextMs = await store.alone(pass);
+        isReported = false;
       } catch (error) {
-        // The storage: what it has kept is tried again.
-        if (!life.is("closed")) report(error);
+        // The storage: what it has kept is tried again, every few seconds.
+        if (!life.is("closed") && !isReported) report(error);
+        isReported = true;
       }
       life.take("end");
     } while (life.is("passing"));
-    giveUp();
-    giveUp = () => {};
-    if (life.is("resting") && nextMs < Infinity) giveUp = clock.after(wake, Math.max(0, Math.min(nextMs, LOOK_MS)));
+    cancelLook();
+    cancelLook = () => {};
+    if (life.is("resting") && nextMs < Infinity) cancelLook = clock.after(wake, Math.max(0, Math.min(nextMs, LOOK_MS)));
   }
 
   /** Take every step that is due. Return the time to the next one; Infinity when nothing is left. */
   async function pass() {
-    const living = await store.living();
     let isFree = true;
     let nextMs = Infinity;
-    for (let entry of await store.entries()) {
+    const gone = new Set(unwanted.keys());
+    const lost = new Set([...waiting].flatMap(([ticket, { isKept }]) => (isKept ? [ticket] : [])));
+    const entries = await store.entries();
+    // In this order: a page that has added an entry lives, or has ended.
+    const living = await store.living();
+    for (const { key, tab, ticket } of entries) {
+      gone.delete(key);
+      if (tab === store.tab) lost.delete(ticket);
+    }
+    // They ended before this page was alone.
+    for (const key of gone) givenUp(key);
+    for (const ticket of lost) tellLost(ticket);
+    for (let entry of entries) {
       const isOurs = entry.tab === store.tab || !living.has(entry.tab);
       // Only a page that is alone sends, so the one that has begun this has ended.
       if (isUnderWay(entry)) entry = await keep(take(entry, "doubt"));
       while (!isSettled(entry)) {
         if (life.is("closed")) return Infinity;
-        const next = due(own(entry), view(isFree));
+        const next = due(own(entry), { ...view(isFree), isUnwanted: unwanted.has(entry.key) });
         if (!next) break;
         entry = await advance(entry, next);
         // Its answer was not waited for: what is kept stays as it is.
@@ -153,8 +171,26 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
       } else if (isOurs) await tell(entry);
       // Its page is to tell it, and may end before.
       else nextMs = Math.min(nextMs, LOOK_MS);
+      if (isSettled(entry)) givenUp(entry.key);
     }
     return Math.min(nextMs, nextMs < Infinity && isUp() ? Math.max(0, heldUntilMs - clock.nowMs()) : nextMs);
+  }
+
+  /** Give up an entry in the next pass. @param {number} key */
+  function giveUp(key) {
+    if (!unwanted.has(key)) {
+      let [resolve, reject] = [() => {}, (/** @type {unknown} */ _error) => {}];
+      /** @type {Promise<void>} */
+      const ended = new Promise((...ways) => ([resolve, reject] = ways));
+      unwanted.set(key, { ended, resolve, reject });
+    }
+    return unwanted.get(key)?.ended;
+  }
+
+  /** An entry that is to be given up has ended. @param {number} key */
+  function givenUp(key) {
+    unwanted.get(key)?.resolve();
+    unwanted.delete(key);
   }
 
   /** The users of another page are not counted here. @param {Entry} entry @returns {Entry} */
@@ -164,7 +200,7 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
   async function advance(entry, { step, why }) {
     if (step === "send" || step === "resend") return send(entry, step);
     const { id, topic } = entry;
-    const code = { refuse: "unauthorized", expire: "expired" }[/** @type {string} */ (step)] ?? "outcome_unknown";
+    const code = { refuse: "unauthorized", expire: "expired", discard: "discarded" }[/** @type {string} */ (step)] ?? "outcome_unknown";
     return take(entry, step, { error: plain(new HeadgateError(code, { id, topic, reason: why })) });
   }
 
@@ -205,8 +241,9 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
     const name = `${tab} ${ticket}`;
     if (!told.has(name)) {
       told.add(name);
-      const promise = tab === store.tab ? waiting.get(ticket) : undefined;
-      waiting.delete(ticket);
+      const isOurs = tab === store.tab;
+      const promise = isOurs ? waiting.get(ticket) : undefined;
+      if (isOurs) waiting.delete(ticket);
       const notice = { id, topic, data, restored: !promise };
       if (error) {
         const fault = new HeadgateError(error.code, error.parts, error.retry, error.message);
@@ -222,6 +259,17 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
     told.delete(name);
   }
 
+  /** The storage no longer has a publish of this page: the user has cleared it. Another page may have sent it. @param {string} ticket */
+  function tellLost(ticket) {
+    const publish = waiting.get(ticket);
+    if (!publish) return;
+    waiting.delete(ticket);
+    const { id, topic, data } = publish;
+    const error = unknownFor(publish, "storage_cleared");
+    publish.reject(error);
+    gate.trigger("publish:refused", { id, topic, data, restored: false, error });
+  }
+
   /** Tell what another tab has sent for this one. It may be alone for long. */
   async function tellOurs() {
     for (const entry of await store.entries()) if (isSettled(entry) && entry.tab === store.tab) await tell(entry);
@@ -230,7 +278,7 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
   function close() {
     if (life.is("closed")) return;
     life.take("close");
-    giveUp();
+    cancelLook();
     gate.off("connection:up", connected);
     gate.off("status:change", watched);
     void abandon();
@@ -245,6 +293,8 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
     }
     for (const { reject } of waiting.values()) reject(new HeadgateError("closed", { kept: store.outlives }));
     waiting.clear();
+    for (const { reject } of unwanted.values()) reject(new HeadgateError("closed", { kept: store.outlives }));
+    unwanted.clear();
     store.close();
   }
 
@@ -274,7 +324,7 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
       const ticket = String(tickets++);
       const { size: bytes } = new Blob([JSON.stringify(plainData)]);
       /** @type {Promise<import("./gate.js").Receipt>} */
-      const fate = new Promise((resolve, reject) => waiting.set(ticket, { resolve, reject }));
+      const fate = new Promise((resolve, reject) => waiting.set(ticket, { resolve, reject, isKept: false, id, topic, data: plainData }));
       // It may be rejected while it is being kept.
       fate.catch(() => {});
       try {
@@ -283,6 +333,8 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
         waiting.delete(ticket);
         throw fault instanceof HeadgateError ? fault : new HeadgateError("storage_failed", { topic, reason: String(fault) }, true, undefined, fault);
       }
+      const publish = waiting.get(ticket);
+      if (publish) publish.isKept = true;
       if (!life.is("closed")) {
         gate.trigger("publish:queued", { id, topic, data: plainData, restored: false });
         store.notify("added");
@@ -295,6 +347,20 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
     async pending() {
       const entries = (await store.entries()).filter((entry) => !isSettled(entry));
       return entries.map(({ id, topic, data, tab }) => ({ id, topic, data, restored: tab !== store.tab }));
+    },
+
+    /**
+     * Give up what waits now, of all pages that share the outbox: everything, or the publishes with these ids. Each publisher is told: `discarded`,
+     * or `outcome_unknown` of one that was sent and has no answer. Resolved when nothing of it is kept any more.
+     * @param {string[]} [ids]
+     * @returns {Promise<void>} rejected with HeadgateError `closed`: the outbox was closed before
+     */
+    async discard(ids) {
+      if (life.is("closed")) throw new HeadgateError("closed", { kept: store.outlives });
+      const entries = (await store.entries()).filter((entry) => !isSettled(entry) && (!ids || ids.includes(entry.id)));
+      const ends = entries.map(({ key }) => giveUp(key));
+      wake();
+      await Promise.all(ends);
     },
 
     /** Send nothing more. What is kept in IndexedDB is sent by the next page. */

@@ -53,6 +53,12 @@ export function createPasts() {
       }
     },
 
+    /** A pattern is acknowledged, with the newest offset of the log: what comes behind that is no past. @param {string} pattern @param {number} [to] none: it was given up */
+    acknowledge(pattern, to = Infinity) {
+      const past = pasts.get(pattern);
+      if (past) past.asked = past.asked.map((since) => ("offset" in since ? { ...since, offset: Math.min(since.offset, to) } : since));
+    },
+
     /** The pattern has no handlers any more. @param {string} pattern */
     forget: (pattern) => pasts.delete(pattern),
 

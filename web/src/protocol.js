@@ -22,7 +22,7 @@
  * @property {SubscribeResult[]} subscriptions
  * @property {number} [heartbeatS]
  *
- * @typedef {{ id?: string | null, time: number, offset?: number, replayed?: boolean }} EventMeta time in ms since 1970
+ * @typedef {{ id?: string | null, time: number, offset?: number, replayed?: boolean, traceparent?: string }} EventMeta time in ms since 1970
  *
  * @typedef {object} Gap events in offsets `from` to `to` (inclusive, null when unknown) that this client did not get
  * @property {string[]} patterns
@@ -35,8 +35,9 @@
  * @property {string} [epoch] of `rolled_back`: in which the log goes on behind `from - 1`
  *
  * @typedef {{ state: "warning" | "on" | "off", queued: number, queuedBytes: number, discarded: number, conflated?: number }} Backpressure
- * @typedef {{ bus?: "up" | "down", moving?: { reason: string, withinS: number }, ended?: { pattern: string, error: WireError }[],
- *   unauthorized?: WireError }} Status `ended`: subscriptions that a new token no longer grants; `unauthorized`: why the gateway disconnects this client
+ * @typedef {{ bus?: "up" | "down", moving?: { reason: string, withinS: number, detail?: string }, ended?: { pattern: string, error: WireError }[],
+ *   granted?: boolean, refresh?: { withinS: number }, unauthorized?: WireError }} Status `ended`: subscriptions that its grants no longer cover; `granted`: these are new;
+ *   `refresh`: the gateway asks for a fresh token; `unauthorized`: why it disconnects this client
  */
 
 // Server → client.
@@ -46,6 +47,8 @@ export const GAP = "gap";
 export const BACKPRESSURE = "backpressure";
 export const CURSOR = "cursor";
 export const STATUS = "status";
+export const PRESENCE = "presence"; // in both directions
+export const HANDLED = "handled"; // in both directions
 
 // Client → server, each acknowledged with {ok: true, …} or {ok: false, error: {code, message, …}}.
 export const SUBSCRIBE = "subscribe";

@@ -10,6 +10,7 @@
  *
  * @typedef {object} RequestsOwner
  * @property {ReturnType<typeof import("./subscriptions.js").createSubscriptions>} subscriptions
+ * @property {(pattern: string, offset?: number) => void} acknowledged with the newest offset of the log; none: the pattern was given up
  * @property {{ isUp: () => boolean, request: (name: string, body: object) => Promise<any> }} connection
  * @property {(name: string, body: any) => void} tell a lifecycle event
  * @property {() => void} changed
@@ -20,7 +21,7 @@ import { createBudget } from "./budget.js";
 const RETRY_MS = 2000;
 
 /** @param {RequestsOwner} owner */
-export function createRequests({ subscriptions, connection, tell, changed }) {
+export function createRequests({ subscriptions, connection, acknowledged, tell, changed }) {
   let waitMs = createBudget({});
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let timer;
@@ -42,7 +43,10 @@ export function createRequests({ subscriptions, connection, tell, changed }) {
       if (error?.retry && connection.isUp()) after(RETRY_MS * (0.5 + Math.random()));
       changed();
     };
-    connection.request(...request).then(() => answered(undefined), answered);
+    connection.request(...request).then((answer) => {
+      acknowledged(subscription.pattern, answer?.offset);
+      answered(undefined);
+    }, answered);
   }
 
   return {

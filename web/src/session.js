@@ -45,12 +45,13 @@ import { createChanges } from "./changes.js";
 import { coarseOf } from "./connection-state.js";
 import { createConnection } from "./connection.js";
 import { createCursor } from "./cursor.js";
-import { deliver } from "./delivery.js";
+import { createDelivery } from "./delivery.js";
 import { disconnected } from "./errors.js";
 import { createGaps } from "./gaps.js";
 import { createNotices } from "./notices.js";
 import { watchPage } from "./page.js";
 import { createPasts } from "./pasts.js";
+import { HANDLED } from "./protocol.js";
 import { createRequests } from "./requests.js";
 import { createStatus } from "./status.js";
 import { createSubscriptions } from "./subscriptions.js";
@@ -74,6 +75,7 @@ export function createSession(gate, address, options) {
     connection.stands(cursor.state() === "live");
     changed();
   });
+  const { deliver, handled } = createDelivery(gate, cursor);
   const subscriptions = createSubscriptions();
   const connection = createConnection(address, options, {
     busy: () => arrivals.depth() > 0,
@@ -91,25 +93,29 @@ export function createSession(gate, address, options) {
     },
     refresh: () => refresh(),
   });
-  const requests = createRequests({ subscriptions, connection, tell, changed });
+  const requests = createRequests({ subscriptions, connection, acknowledged: pasts.acknowledge, tell, changed });
   const welcome = createWelcome({ facts, cursor, subscriptions, requests, connection, tell });
   const status = createStatus({ facts, subscriptions, connection, tell, changed });
-  const { admit, clear, replay, take } = createGaps({ gate, counts, cursor, subscriptions, connection, requests, tell, resync: options.resync });
+  const { admit, clear, replay, take } = createGaps({ deliver, counts, cursor, subscriptions, connection, requests, tell, resync: options.resync });
   const takes = {
     /** The cursor moves on before the handlers are called: one that throws or disconnects cannot have the event come again. */
     event(/** @type {string} */ topic, /** @type {any} */ data, meta = /** @type {EventMeta} */ ({})) {
       const admits = admit(topic, meta);
-      if (admits && deliver(gate, topic, data, meta, admits)) counts.received++;
+      if (admits && deliver(topic, data, meta, admits)) counts.received++;
     },
     welcome(/** @type {Welcome} */ message) {
       // A gateway that welcomes has its link to Redis, or says otherwise next.
       status({ bus: "up" });
       welcome(message);
+      for (const { pattern } of message.subscriptions) pasts.acknowledge(pattern, message.offset);
     },
     cursor: cursor.follow,
     gap: take,
     backpressure: (/** @type {Backpressure} */ notice) => tell("delivery:backpressure", { ...notice, where: "gateway" }),
     status,
+    // Nobody is told if it does not arrive: the gateway asks for people, who see that there is no answer.
+    handled: (/** @type {{ ask: number, offset: number }} */ { ask, offset }) => connection.request(HANDLED, { ask, ...handled(offset) }).catch(() => {}),
+    presence: (/** @type {any} */ notice) => gate.trigger("presence:notice", notice),
   };
   const arrivals = createArrivals(gate, options.inboxLimit ?? 10_000, takes, connection, tell);
   /** @type {(() => void) | undefined} */

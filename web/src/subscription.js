@@ -113,9 +113,7 @@ export class Subscription extends Machine {
 
   /** The strongest policy counts: a handler that may lose events does not make another lose them. @param {Wishes} wishes @param {1 | -1} by */
   #count({ overflow = OVERFLOW[0], repair = true }, by) {
-    // A word that is no policy counts as the strongest, as at the gateway a missing one does.
-    const policy = OVERFLOW.includes(overflow) ? overflow : OVERFLOW[0];
-    this.#handlers[policy] += by;
+    this.#handlers[overflow] += by;
     if (repair) this.#repairing += by;
     this.overflow = OVERFLOW.find((each) => this.#handlers[each]);
     this.repair = this.#repairing > 0;

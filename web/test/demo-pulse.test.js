@@ -6,7 +6,7 @@ import { HISTORY_S, Pulse, runs, summary } from "../demo/src/pulse.js";
 test("a minute has sixty seconds, the present one last, also when nothing happened", () => {
   const entries = new Pulse().seconds(123_456);
   assert.equal(entries.length, HISTORY_S);
-  assert.deepEqual(entries.at(-1), { ago: 0, received: 0, slowestMs: null, conditions: [], notes: [] });
+  assert.deepEqual(entries.at(-1), { ago: 0, received: 0, takenBack: 0, slowestMs: null, conditions: [], notes: [] });
   assert.equal(entries[0].ago, HISTORY_S - 1);
 });
 
@@ -71,4 +71,22 @@ test("the summary says in words what the chart shows", () => {
     "2 events in the last minute, at most 2 in a second; the slowest shown 2.5 seconds after it was published; stalled during 2 of the seconds",
   );
   assert.equal(summary(new Pulse().seconds(0)), "0 events in the last minute, at most 0 in a second");
+});
+
+test("events that the log has lost are taken back where they were received, the newest first", () => {
+  const pulse = new Pulse();
+  for (let offset = 1; offset <= 10; offset++) pulse.received(100_000, offset);
+  for (let offset = 11; offset <= 20; offset++) pulse.received(101_000, offset);
+  pulse.takeBack(6);
+  assert.deepEqual(pulse.seconds(101_500).slice(-2).map(({ takenBack }) => takenBack), [5, 10]);
+  assert.match(summary(pulse.seconds(101_500)), /about 15 of them taken back/);
+});
+
+test("offsets that come again are other events", () => {
+  const pulse = new Pulse();
+  for (let offset = 1; offset <= 10; offset++) pulse.received(100_000, offset);
+  pulse.takeBack(6);
+  for (let offset = 6; offset <= 8; offset++) pulse.received(101_000, offset);
+  pulse.takeBack(8);
+  assert.deepEqual(pulse.seconds(101_500).slice(-2).map(({ takenBack }) => takenBack), [5, 1]);
 });

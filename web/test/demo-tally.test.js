@@ -96,3 +96,26 @@ test("a tab that came in the middle answers for what came after", () => {
 test("times are written for people", () => {
   assert.deepEqual([0, 12.4, 994, 995, 9_840].map(seconds), ["0 ms", "12 ms", "994 ms", "1.0 s", "9.8 s"]);
 });
+
+test("events that the log has lost are whole when this tab was told of each that it had shown", () => {
+  const tally = new Tally("a", 60);
+  see(tally, 1, 60);
+  tally.report = { published: 60, done: true, lost: 25 };
+  assert.equal(tally.verdict(ONLINE).outcome, "waiting");
+  assert.match(tally.verdict(ONLINE).text, /25 events that are shown here, and this page is not told yet/);
+  assert.equal(tally.verdict({ ...ONLINE, takenBack: 24 }).outcome, "waiting");
+  const { outcome, text } = tally.verdict({ ...ONLINE, takenBack: 25 });
+  assert.equal(outcome, "whole");
+  assert.match(text, /Redis lost its newest 25 events, and this page was told of each/);
+});
+
+test("a tab that was away while the log lost its end waits for the rest and for nothing else", () => {
+  const tally = new Tally("a", 60);
+  see(tally, 1, 10);
+  tally.report = { published: 60, done: true, lost: 25 };
+  assert.match(tally.verdict({ online: false, lost: 0 }).text, /Offline: 25 of 35 events are still to come/);
+  assert.match(tally.verdict(ONLINE).text, /Catching up: 25 of 35/);
+  see(tally, 11, 35);
+  assert.equal(tally.verdict(ONLINE).outcome, "whole");
+  assert.match(tally.verdict(ONLINE).text, /35 of 60 events are in the log and shown/);
+});

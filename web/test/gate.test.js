@@ -199,6 +199,34 @@ describe("subscribing", () => {
     await gate.subscribed("a");
   });
 
+  it("asks again for what was refused when the gateway gives it new grants, and not for what they no longer cover", async () => {
+    const errors = [];
+    const forbidden = { code: "forbidden", message: "no", retry: false };
+    open().on("delivery:error", ({ pattern, error }) => errors.push([pattern, error.code]));
+    for (const pattern of ["kept", "lost", "won"]) gate.on(pattern, () => {});
+    await gateway.welcome({
+      subscriptions: [{ pattern: "kept", ok: true }, { pattern: "lost", ok: true }, { pattern: "won", ok: false, error: forbidden }],
+    });
+    gateway.emit("status", { granted: true, ended: [{ pattern: "lost", error: forbidden }] });
+    assert.deepEqual(await gateway.answer("subscribe"), { pattern: "won" });
+    await gate.subscribed("won");
+    assert.deepEqual(errors, [["won", "forbidden"], ["lost", "forbidden"]]);
+    assert.deepEqual([gateway.requests, gate.state.subscriptions], [[], { kept: "active", lost: "refused", won: "active" }]);
+    gateway.emit("status", { granted: true });
+    assert.deepEqual(await gateway.answer("subscribe"), { pattern: "lost" });
+  });
+
+  it("brings a fresh token when the gateway asks for one, and tells when it cannot", async () => {
+    const tokens = ["first", "second"];
+    open({ token: () => tokens.shift() ?? Promise.reject(new Error("signed out")) });
+    const failure = new Promise((resolve) => gate.once("delivery:error", ({ error }) => resolve(error.code)));
+    await gateway.welcome();
+    gateway.emit("status", { refresh: { within_s: 30 } });
+    assert.deepEqual(await gateway.answer("refresh"), { token: "second" });
+    gateway.emit("status", { refresh: { within_s: 30 } });
+    assert.deepEqual([await failure, gate.state.connection], ["token_unavailable", "up"]);
+  });
+
   it("says why the gateway disconnects it, and comes back with another token", async () => {
     let token = "old";
     const told = [];
@@ -256,6 +284,16 @@ describe("dispatching", () => {
       pattern: "orders.*.shipped",
     };
     assert.deepEqual(seen, [[{ carrier: "UPS" }, event]]);
+  });
+
+  it("hands the trace of an event to its handlers", async () => {
+    const seen = [];
+    open().on("a", (_data, { traceparent }) => seen.push(traceparent));
+    await gateway.welcome();
+    const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    gateway.event("a", 1, 101, { traceparent });
+    gateway.event("a", 2, 102);
+    assert.deepEqual(seen, [traceparent, undefined]);
   });
 
   it("runs the handlers of every matching pattern in order of registration, each once", async () => {
@@ -403,6 +441,20 @@ describe("the past", () => {
     assert.deepEqual(await gateway.answer("subscribe"), { pattern: "a", since: { epoch: "e1", offset: 97 } });
     gateway.event("a", null, 98, { replayed: true });
     assert.deepEqual(calls, [["a", null, 97], ["a", null, 98]]);
+  });
+
+  it("begins at the end of the log where it asks for what is behind that, also on the next connection", async () => {
+    open().subscribe("a", { since: { offset: 500 } }, () => {});
+    await gateway.welcome();
+    gate.subscribe("b", { since: { offset: 600 } }, () => {});
+    await gateway.answer("subscribe", { ok: true, pattern: "b", epoch: "e1", offset: 100 });
+    await gate.subscribed("b");
+    gateway.cut();
+    await gateway.welcome({}, 2);
+    assert.deepEqual([await gateway.answer("subscribe"), await gateway.answer("subscribe")], [
+      { pattern: "a", since: { epoch: "e1", offset: 100 } },
+      { pattern: "b", since: { epoch: "e1", offset: 100 } },
+    ]);
   });
 
   it("is asked for once by two handlers of one pattern, the wider one", async () => {
@@ -698,6 +750,17 @@ describe("connection", () => {
     assert.deepEqual(gateway.connects[1].resume, { epoch: "e1", offset: 100 });
   });
 
+  it("comes back at once when a gateway that asked it to move does not wait for it", async () => {
+    const downs = [];
+    open({ reconnectDelayMinMs: 60_000, reconnectDelayMaxMs: 60_000 }).on("a", () => {});
+    gate.on("connection:down", ({ delayMs }) => downs.push(delayMs));
+    await gateway.welcome();
+    gateway.emit("status", { moving: { reason: "rebalance", within_s: 1000 } });
+    gateway.cut("io server disconnect");
+    await gateway.until(() => gateway.connects.length === 2);
+    assert.deepEqual(downs, [0]);
+  });
+
   it("tells bus and backpressure", async () => {
     const notices = [];
     open().on("delivery:backpressure", (notice) => notices.push(notice));
@@ -944,8 +1007,16 @@ describe("an error", () => {
     });
   }
 
+  it("refuses a policy that is none at once", async () => {
+    open();
+    const told = { name: "TypeError", message: "headgate: overflow must be catch_up or latest or drop, not latset" };
+    assert.throws(() => gate.subscribe("a", { overflow: "latset" }, () => {}), told);
+    await assert.rejects(events(gate, "a", { overflow: "latset" }).next(), told);
+    assert.deepEqual(gate.state.subscriptions, {});
+  });
+
   it("refuses a wrong address at once", () => {
-    for (const url of ["example.com", "http://", "//x"]) assert.throws(() => connect(url), { code: "invalid_address", parts: { url } }, url);
+    for (const url of ["example.com", "http://", "//x", "file:///home/ann/page.html", "about:blank", "ftp://example.com"]) assert.throws(() => connect(url), { code: "invalid_address", parts: { url } }, url);
   });
 });
 
@@ -1129,6 +1200,13 @@ describe("a busy page", () => {
     await gateway.until(() => gate.state.offset === 110);
     assert.deepEqual(calls.map(([, , offset]) => offset), [101, 102, 103, 104, 105, 106, 107, 108, 109, 110]);
     assert.equal(gate.state.connection, "up");
+  });
+
+  it("says so when it is the token that does not come in time", async () => {
+    const refused = [];
+    open({ token: () => new Promise(() => {}), connectTimeoutMs: 5 }).on("connection:refused", ({ code, parts }) => refused.push(`${code}: ${parts.reason}`));
+    await gateway.until(() => refused.length > 0);
+    assert.equal(refused[0], "unreachable: no token in time");
   });
 
   it("does not call a gateway unreachable whose welcome waits for the page", async () => {

@@ -589,6 +589,23 @@ describe("NotificationList", () => {
     assert.equal(list.length, 1);
   });
 
+  it("leaves out what the application does not accept", () => {
+    const list = new NotificationList(null, { gate: feed, patterns: ["a"], accepts: (data) => data.by !== "ana" });
+    feed.send("a", { by: "ana" });
+    feed.send("a", { by: "ben" });
+    assert.deepEqual(list.pluck("data"), [{ by: "ben" }]);
+  });
+
+  it("lists what was read before as read, and counts only the rest", () => {
+    const counts = [];
+    const list = new NotificationList(null, { gate: feed, patterns: ["a"], wasRead: ({ id }) => id === "old" });
+    list.on("unread", (count) => counts.push(count));
+    feed.send("a", 1, { id: "old" });
+    feed.send("a", 2, { id: "new" });
+    assert.deepEqual(list.map((each) => [each.id, each.get("read")]), [["new", false], ["old", true]]);
+    assert.deepEqual(counts, [1]);
+  });
+
   it("counts the unread notifications", () => {
     const counts = [];
     const list = new NotificationList(null, { gate: feed, patterns: ["a"] });

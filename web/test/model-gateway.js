@@ -158,6 +158,10 @@ class ModelGateway {
   acknowledged = {};
   /** Called with each position that a CONNECT resumes from, and the patterns that it carries. */
   resumes = () => {};
+  /** Called with each event of the log that the page says its handlers have had, as a trace tells it. */
+  handled = () => {};
+  #asks = new Map();
+  #welcomed = false;
   #listeners = new Map();
   #any = [];
   /** Messages under way: events and notices in order, acknowledgements that may overtake them, requests. */
@@ -175,6 +179,7 @@ class ModelGateway {
   /** What a full queue leaves out, while it is full. @type {object[] | null} */
   #dropped = null;
   #nth = 0;
+  #sent = 0;
 
   constructor(world) {
     this.world = world;
@@ -261,6 +266,7 @@ class ModelGateway {
       limits: { max_payload_bytes: 1000, inbound_per_s: 1000, inbound_burst: 1000 },
       subscriptions: subscriptions.map(({ pattern }) => ({ pattern, ok: true })),
     }, () => {
+      this.#welcomed = true;
       for (const { pattern, since } of subscriptions) this.acknowledged[pattern] ??= { ...base, ...since };
     });
     this.#reading = Boolean(from);
@@ -280,8 +286,13 @@ class ModelGateway {
     return nth < 0 ? null : nth === this.lineage.length - 1 ? this.head : this.lineage[nth + 1].first - 1;
   }
 
-  #answer(name, { pattern, overflow, since, from, to, epoch: of }) {
+  #answer(name, { pattern, overflow, since, from, to, epoch: of, ask, handled }) {
     const { epoch, head } = this;
+    if (name === "handled") {
+      const asked = this.#asks.get(ask);
+      if (handled && of === asked.epoch) this.handled(asked.entry);
+      return [{ ok: true }];
+    }
     if (name === "replay") {
       const last = Math.min(to, of === undefined ? head : (this.#endOf(of) ?? 0));
       const pageEnd = Math.min(last, from + this.world.below(3));
@@ -353,6 +364,24 @@ class ModelGateway {
     if (!this.#dropped) this.#event(entry, false);
     else if (policies.every((policy) => policy === "drop")) this.#dropped.push(entry);
     else this.#readFrom(entry.offset - 1);
+  }
+
+  /** An event for this client alone, which is in no log. @param {string} topic */
+  send(topic) {
+    if (!this.#connected) return;
+    const sent = ++this.#sent;
+    this.#send(() => this.#receive("event", topic, { sent }, { id: `s${sent}`, time: 0 }));
+  }
+
+  /** Ask the page whether handlers have had an event of the log, in its turn or ahead of what is under way. */
+  ask() {
+    const entry = this.log[this.world.below(this.head)];
+    if (!this.#connected || !entry) return;
+    const ask = this.#asks.size;
+    this.#asks.set(ask, { entry, epoch: this.epoch });
+    const act = () => this.#receive("handled", { ask, offset: entry.offset });
+    if (this.#welcomed && this.world.below(2)) this.#acks.push({ act });
+    else this.#send(act);
   }
 
   /** The client's queue is full for policy \`drop\`, or is not any more. */
@@ -479,7 +508,7 @@ class ModelGateway {
 
   #gone(reason) {
     const was = this.#connected;
-    this.#connected = this.#reading = false;
+    this.#connected = this.#reading = this.#welcomed = false;
     this.#nth++;
     const lost = [this.#lane, this.#acks, this.#requests].flatMap((way) => way.splice(0));
     if (was) this.#tell("disconnect", reason);
@@ -567,6 +596,11 @@ export class Oracle {
     }
     this.#seen.add(id);
     this.#show(entry);
+  }
+
+  /** Whether the handler saw an event. */
+  had(entry) {
+    return this.#seen.has(idOf(entry));
   }
 
   /** A CONNECT resumes from a position, and carries these patterns. */

@@ -106,6 +106,12 @@ export class OutboxWorld {
     return { receipt: { epoch: "e", offset: isRemembered ? known.offset : this.head, duplicate: Boolean(isRemembered) } };
   }
 
+  /** The user clears the storage of the site. */
+  clear() {
+    this.rows.clear();
+    this.totals = { events: 0, bytes: 0 };
+  }
+
   grant() {
     const { lock } = this;
     if (lock.holder || !lock.line.length) return;

@@ -7,7 +7,7 @@ import { describe, it } from "node:test";
 import { connect } from "#headgate";
 import { Oracle, World } from "./model-gateway.js";
 
-const HISTORIES = Number(process.env.HEADGATE_HISTORIES ?? 2000);
+const HISTORIES = Number(process.env.HEADGATE_HISTORIES ?? 700);
 const STEPS = 60;
 /** Steps after which a client that meets no more faults must have everything. */
 const SETTLE_STEPS = 5000;
@@ -15,9 +15,9 @@ const SETTLE_STEPS = 5000;
 const CALM_STEPS = 8;
 
 /** The greatest weight of each action. Each history draws its own below it, so that rare mixtures have their share. */
-const ORDINARY = { deliver: 20, turn: 4, timer: 4, publish: 4, burst: 4, slow: 2 };
+const ORDINARY = { deliver: 20, turn: 4, timer: 4, publish: 4, send: 3, burst: 4, slow: 2 };
 const FAULTS = {
-  cut: 3, lose: 2, trim: 2, moving: 2, refuse: 2, fail: 2, silence: 2, badToken: 2, heartbeat: 2, open: 2, join: 2, past: 2, drop: 2, full: 3, behind: 2, roll: 2, rollBack: 3,
+  cut: 3, lose: 2, trim: 2, ask: 8, moving: 2, refuse: 2, fail: 2, silence: 2, badToken: 2, heartbeat: 2, open: 2, join: 2, past: 2, drop: 2, full: 3, behind: 2, roll: 2, rollBack: 3,
 };
 
 /** Beside histories of everything: some of long pasts, and some of repairs. Topics that are published, and actions that come more often. */
@@ -26,6 +26,11 @@ const KINDS = [
   { topics: "abbcb", often: ["publish", "deliver", "cut", "rollBack"], past: true },
   { topics: "cccca", often: ["full", "full", "burst", "timer", "timer", "deliver", "deliver", "rollBack"], drop: true },
 ];
+
+/** Events for the client alone that handlers saw, in all histories. */
+let sends = 0;
+/** Events of which the page has said that its handlers had them, in all histories. */
+let answers = 0;
 
 async function history(seed) {
   const world = new World(seed);
@@ -47,6 +52,10 @@ async function history(seed) {
     for (const oracle of oracles.values()) attempt(() => act(oracle));
   };
   gateway.resumes = (...at) => all((oracle) => oracle.resumed(...at));
+  gateway.handled = (entry) => {
+    answers++;
+    if (![...oracles.values()].some((oracle) => oracle.had(entry))) faults.push(new Error(`says that it has handled ${entry.epoch}-${entry.offset}`));
+  };
   const gate = connect("http://gateway.test", {
     io: gateway.io,
     token: () => (badToken ? Promise.reject(undefined) : "t"),
@@ -59,8 +68,16 @@ async function history(seed) {
     if (oracles.has(pattern)) return;
     const oracle = new Oracle(gateway, pattern, !options.since && !options.overflow);
     oracles.set(pattern, oracle);
-    gate.subscribe(pattern, options, (data) => {
+    let lastSent = 0;
+    gate.subscribe(pattern, options, (data, { offset }) => {
       world.nowMs += costMs;
+      if (data.sent) {
+        // It has no place in the log: it comes once and in its order, and nothing else may be different for it.
+        if (offset !== null || data.sent <= lastSent) faults.push(new Error(`sent ${data.sent} with offset ${offset}, behind ${lastSent}`));
+        lastSent = data.sent;
+        sends++;
+        return;
+      }
       attempt(() => oracle.saw(data));
     });
   };
@@ -80,6 +97,8 @@ async function history(seed) {
     turn: () => world.turn(),
     timer: () => world.timer(),
     publish,
+    ask: () => gateway.ask(),
+    send: () => gateway.send(topics[world.below(topics.length)]),
     burst: () => {
       for (let n = world.below(12); n >= 0; n--) publish();
     },
@@ -150,5 +169,6 @@ describe("whatever happens, an event", () => {
       const { faults, world } = await history(seed);
       assert.equal(faults.length, 0, `seed ${seed}: ${faults[0]?.message}\n${world.trail.join(" ")}`);
     }
+    assert.ok(sends > 0 && answers > 0);
   });
 });

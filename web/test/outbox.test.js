@@ -25,9 +25,9 @@ describe("an entry of the outbox", () => {
   const entry = { key: 1, state: "queued", tab: "t", ticket: "0", owner: 0, id: "i", topic: "a.b", data: 1, bytes: 1, expiresMs: 1000 };
   const view = { nowMs: 0, owner: 0, offset: 0, isReady: true };
 
-  it("ends in one of four ways, and from there nowhere", () => {
+  it("ends in one of five ways, and from there nowhere", () => {
     const ends = Object.keys(ENTRY).filter((state) => isSettled({ state }));
-    assert.deepEqual(ends, ["published", "refused", "expired", "unknown"]);
+    assert.deepEqual(ends, ["published", "refused", "expired", "discarded", "unknown"]);
     assert.throws(() => take({ ...entry, state: "published" }, "send"), /no step "send" from "published"/);
   });
 
@@ -207,6 +207,56 @@ describe("an outbox", () => {
   });
 });
 
+describe("an outbox that discards", () => {
+  it("tells each publisher, sends nothing of it, and takes the next publish", async () => {
+    const { tab, outbox, run, told, ids } = page();
+    const gone = ["x", "y"].map((id) => assert.rejects(outbox.publish("a.b", 1, { id }), { code: "discarded", retry: false, parts: { id, topic: "a.b", reason: "discarded" } }));
+    await outbox.discard();
+    await Promise.all(gone);
+    assert.deepEqual(await outbox.pending(), []);
+    const kept = outbox.publish("a.b", 1, { id: "z" });
+    tab.connect("ana");
+    await run();
+    assert.equal((await kept).offset, 1);
+    assert.deepEqual([told.slice(2), ids()], [["publish:refused x discarded", "publish:refused y discarded", "publish:queued z", "publish:receipt z"], ["z"]]);
+  });
+
+  it("gives up the ids that it is given, and no other", async () => {
+    const { tab, outbox, run, ids } = page();
+    const [first, second] = ["x", "y"].map((id) => outbox.publish("a.b", 1, { id }));
+    const gone = assert.rejects(first, { code: "discarded" });
+    await outbox.discard(["x", "unknown"]);
+    await gone;
+    tab.connect("ana");
+    await run();
+    assert.equal((await second).offset, 1);
+    assert.deepEqual(ids(), ["y"]);
+  });
+
+  it("waits for the answer to what is under way, and says that it cannot know where none comes", async () => {
+    const { tab, outbox, run, told } = page();
+    tab.connect("ana");
+    const fate = assert.rejects(outbox.publish("a.b", 1, { id: "x" }), { code: "outcome_unknown", parts: { id: "x", topic: "a.b", reason: "discarded" } });
+    await settle();
+    const ended = outbox.discard();
+    await settle();
+    tab.end("timeout");
+    await run();
+    await ended;
+    await fate;
+    assert.deepEqual(told, ["publish:queued x", "publish:refused x outcome_unknown"]);
+  });
+
+  it("is refused when it is closed, also while it waits", async () => {
+    const { outbox } = page();
+    const fate = assert.rejects(outbox.publish("a.b", 1), { code: "closed" });
+    const ended = assert.rejects(outbox.discard(), { code: "closed" });
+    outbox.close();
+    await Promise.all([fate, ended]);
+    await assert.rejects(outbox.discard(), { code: "closed" });
+  });
+});
+
 describe("the entry point", () => {
   const require = createRequire(import.meta.url);
   const forms = { import: () => [headgate, offline], require: () => [require("headgate"), require("headgate/offline")] };
@@ -236,6 +286,8 @@ describe("the entry point", () => {
 class Oracle {
   /** id → the words that it was told. @type {Map<string, Set<string>>} */
   told = new Map();
+  /** id → the page that had published it when the storage was cleared. */
+  cleared = new Map();
   /** id → its place in the storage. */
   keys = new Map();
 
@@ -251,6 +303,8 @@ class Oracle {
     for (const id of this.keys.keys()) {
       const words = this.told.get(id) ?? new Set();
       const times = places.get(id)?.length ?? 0;
+      // The user has cleared the storage: only a page that lives can tell of it.
+      if (!words.size && this.cleared.has(id) && !this.cleared.get(id)?.isAlive) continue;
       assert.ok(words.size, `${id} was kept, and nobody was told`);
       if (words.has("published")) assert.equal(times, 1, `${id} was told as published, and is ${times} times in the log`);
       else assert.ok(times <= (words.has("outcome_unknown") ? 1 : 0), `${id} was told as ${[...words]}, and is ${times} times in the log`);
@@ -258,7 +312,7 @@ class Oracle {
       assert.ok(!(isSure.length && words.size > 1), `${id} was told as ${[...words]}`);
     }
     for (const id of this.told.keys()) if (!this.keys.has(id)) assert.ok(!places.has(id), `${id} was refused at once, and is in the log`);
-    const published = [...this.keys.keys()].filter((id) => this.told.get(id).has("published"));
+    const published = [...this.keys.keys()].filter((id) => this.told.get(id)?.has("published"));
     const byLog = [...published].sort((a, b) => places.get(a)[0] - places.get(b)[0]);
     assert.deepEqual(byLog, published.sort((a, b) => this.keys.get(a) - this.keys.get(b)), "the log has another order");
   }
@@ -297,9 +351,22 @@ async function history(seed) {
     wait: () => world.pass(1 + world.below(6000)),
     sleep: () => world.pass(world.below(200_000)),
     others: () => world.others(world.below(12)),
+    clear: () => {
+      for (const { id, tab } of world.rows.values()) oracle.cleared.set(id, world.tabs.find((each) => each.tab === tab));
+      world.clear();
+    },
+    discard: () => {
+      const before = [...world.rows.values()];
+      const ids = world.below(2) ? undefined : before.slice(-1).map(({ id }) => id);
+      const waits = ({ key, id }) => (!ids || ids.includes(id)) && world.rows.has(key) && !isSettled(world.rows.get(key));
+      outboxes.get(any())?.discard(ids).then(
+        () => before.some(waits) && world.faults.push("something waits that was discarded"),
+        ({ code }) => code === "closed" || world.faults.push(`discard was rejected with ${code}`),
+      );
+    },
   };
-  const weights = { publish: 6, step: 40, up: 8, another: 1, cut: 4, timeout: 2, kill: 2, open: 4, wait: 6, sleep: 1, others: 2 };
-  const bag = Object.entries(weights).flatMap(([name, most]) => Array(1 + world.below(most)).fill(name));
+  const weights = { publish: 6, step: 40, up: 8, another: 1, cut: 4, timeout: 2, kill: 2, open: 4, wait: 6, sleep: 1, others: 2, discard: 1, clear: world.below(8) ? 0 : 1 };
+  const bag = Object.entries(weights).flatMap(([name, most]) => Array(most && 1 + world.below(most)).fill(name));
   open();
   for (let step = 0; step < STEPS; step++) {
     await actions[bag[world.below(bag.length)]]();
@@ -308,7 +375,8 @@ async function history(seed) {
   // No more faults: everything must be told.
   open();
   for (const tab of world.tabs) tab.rules = false;
-  for (let step = 0; step < CALM_STEPS && (world.steps.length || world.rows.size); step++) {
+  const told = () => [...oracle.cleared].every(([id, tab]) => oracle.told.has(id) || !tab?.isAlive);
+  for (let step = 0; step < CALM_STEPS && (world.steps.length || world.rows.size || !told()); step++) {
     for (const tab of world.tabs) {
       if (tab.state.user === "bob") tab.cut();
       tab.connect("ana");
@@ -334,6 +402,6 @@ describe("outboxes of pages that are killed, cut off and reloaded at every step"
       }
     }
     // Otherwise the histories would prove nothing about that way to end.
-    if (!process.env.HEADGATE_SEED) for (const word of ["published", "forbidden", "expired", "outcome_unknown", "limit_reached"]) assert.ok(words.has(word), `no history has ${word}`);
+    if (!process.env.HEADGATE_SEED) for (const word of ["published", "forbidden", "expired", "discarded", "outcome_unknown", "limit_reached"]) assert.ok(words.has(word), `no history has ${word}`);
   });
 });

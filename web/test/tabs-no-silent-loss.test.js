@@ -1,6 +1,7 @@
 /**
  * Received or told, in every tab: tabs that share one connection, through random histories of crashes, frozen and slow tabs, stolen
- * locks, cuts, logs that are trimmed, rolled back or lost, and pasts. HEADGATE_TABS_HISTORIES sets how many (`make fuzz`: 3,000), HEADGATE_SEED tries one.
+ * locks, cuts, logs that are trimmed, rolled back or lost, and pasts. A tab that publishes is told so when the event was appended once, and else that
+ * it may not have been. HEADGATE_TABS_HISTORIES sets how many (`make fuzz`: 3,000), HEADGATE_SEED tries one.
  */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
@@ -14,9 +15,11 @@ const MOST_TABS = 4;
 /** Steps after which tabs that meet no more faults must have everything, and one connection. */
 const SETTLE_STEPS = 20_000;
 const CALM_STEPS = 8;
+/** The pattern that some tabs subscribe to with another policy than `catch_up`. */
+const OF_POLICY = "c.#";
 
 const ORDINARY = { deliver: 20, browser: 20, turn: 6, timer: 4, publish: 5, burst: 3, slow: 2 };
-const FAULTS = { cut: 2, trim: 1, moving: 1, heartbeat: 3, open: 2, join: 2, leave: 1, past: 2, kill: 2, freeze: 2, thaw: 3, rest: 1, roll: 1, rollBack: 1, lose: 1, close: 1 };
+const FAULTS = { cut: 2, trim: 1, moving: 1, heartbeat: 3, open: 2, join: 2, leave: 1, past: 2, policy: 1, kill: 2, freeze: 2, thaw: 3, rest: 1, roll: 1, rollBack: 1, lose: 1, close: 1, say: 4 };
 
 async function history(seed) {
   const world = new World(seed);
@@ -82,6 +85,8 @@ async function history(seed) {
     browser.kill(each.tab);
     for (const client of [...gateway.clients]) if (client.tab === each.tab) client.cut();
   };
+  /** What tabs have published, and been told of it. @type {Map<number, { tab: object, told: string }>} */
+  const said = new Map();
   const publish = () => gateway.publish("abc"[world.below(3)]);
   openTab();
   const actions = {
@@ -106,6 +111,12 @@ async function history(seed) {
       if (pattern) each.leave(pattern);
     },
     past: () => one()?.listen("*", { since: { offset: world.below(gateway.head + 1) } }),
+    policy: () => {
+      const each = one();
+      if (!each || each.oracles.has(OF_POLICY)) return;
+      each.hasPolicy = true;
+      each.listen(OF_POLICY, { overflow: world.below(2) ? "latest" : "drop" });
+    },
     kill: () => one() && end(one()),
     freeze: () => {
       const each = one();
@@ -126,6 +137,18 @@ async function history(seed) {
     roll: () => gateway.roll(0),
     rollBack: () => gateway.roll(1 + world.below(world.below(2) ? 4 : 16)),
     lose: () => gateway.lose(),
+    say: () => {
+      const each = one();
+      if (!each) return;
+      const n = said.size;
+      const fate = { tab: each.tab, told: "" };
+      said.set(n, fate);
+      const id = world.below(2) ? `said-${n}` : undefined;
+      each.gate.publish("abc"[world.below(3)], n, { id }).then(
+        () => (fate.told = "published"),
+        ({ code }) => (fate.told = code),
+      );
+    },
     close: () => {
       const each = one();
       if (!each) return;
@@ -144,6 +167,8 @@ async function history(seed) {
   // No more faults: everything must come to every tab, over one connection, in bounded time.
   if (!alive().length) openTab();
   for (const each of alive()) {
+    // It would keep a connection of its own.
+    if (each.hasPolicy && each.oracles.has(OF_POLICY)) each.leave(OF_POLICY);
     each.tab.frozen = false;
     browser.tell(each.tab, "pageshow");
     browser.tell(each.tab, "resume");
@@ -161,6 +186,16 @@ async function history(seed) {
     await world.settle();
   }
   if (!faults.length) for (const each of alive()) each.all((oracle) => oracle.end());
+  const settled = () => [...said.values()].every(({ tab, told }) => told || !tab.alive);
+  for (let step = 0; !settled() && step < SETTLE_STEPS; step++) {
+    if (!(gateway.deliver() || browser.step() || world.turn())) world.timer();
+    await world.settle();
+  }
+  for (const [n, { tab, told }] of said) {
+    const times = gateway.appended.get(n) ?? 0;
+    if (times > 1 || (told === "published" && !times)) faults.push(new Error(`publish ${n} was told as "${told}", and is ${times} times in the log`));
+    if (!told && tab.alive) faults.push(new Error(`nobody was told of publish ${n}`));
+  }
   for (const { gate } of tabs) gate.close();
   while (browser.step() || world.turn()) await world.settle();
   await world.settle();

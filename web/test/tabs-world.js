@@ -149,6 +149,13 @@ export class Gateway {
   first = 1;
   /** @type {Set<Client>} */
   clients = new Set();
+  /** Numbers that tabs have published: how often each was appended. @type {Map<number, number>} */
+  appended = new Map();
+  /** Ids that Redis remembers. @type {Map<string, object>} */
+  ids = new Map();
+  /** Clients that are present in the one topic that there is. All have one user. @type {Set<Client>} */
+  present = new Set();
+  versions = 0;
   /** How many CONNECTs there were. */
   nth = 0;
 
@@ -168,6 +175,42 @@ export class Gateway {
     this.log.push(entry);
     this.history.push(entry);
     for (const client of this.clients) client.published(entry);
+  }
+
+  /** A tab publishes a number. */
+  append({ topic, data, id }) {
+    const known = this.ids.get(id);
+    if (known) return { ok: true, ...known, duplicate: true };
+    this.appended.set(data, (this.appended.get(data) ?? 0) + 1);
+    this.publish(topic);
+    const place = { epoch: this.epoch, offset: this.head };
+    if (id) this.ids.set(id, place);
+    return { ok: true, ...place, duplicate: false };
+  }
+
+  /** A client enters or leaves, and the others are told. */
+  presence(client, { topic, act }) {
+    if (act === "leave") this.absent(client);
+    else if (act === "enter" && !this.present.has(client)) {
+      this.present.add(client);
+      this.#tellPresence(topic, client);
+    }
+    const members = this.#members();
+    return { ok: true, topic, copy: "c", version: this.versions, count: members.length, members, next: null };
+  }
+
+  absent(client) {
+    if (this.present.delete(client)) this.#tellPresence("rooms.7");
+  }
+
+  #members() {
+    return this.present.size ? [["ann", this.present.size, 1, null]] : [];
+  }
+
+  #tellPresence(topic, but) {
+    const members = this.#members();
+    const notice = { topic, copy: "c", base: this.versions, version: ++this.versions, members, left: members.length ? [] : ["ann"] };
+    for (const each of this.present) if (each !== but) each.tell("presence", notice);
   }
 
   trim() {
@@ -233,6 +276,9 @@ class Client {
   constructor(gateway, tab, options) {
     Object.assign(this, { gateway, tab, options });
   }
+
+  /** The policy of each pattern; `catch_up` is undefined. @type {Map<string, string | undefined>} */
+  policies = new Map();
 
   /** What the client has subscribed. */
   get patterns() {
@@ -301,6 +347,7 @@ class Client {
 
   #gone(reason) {
     const was = this.gateway.clients.delete(this);
+    this.gateway.absent(this);
     this.#reading = false;
     this.#nth++;
     const lost = [this.#lane, this.#acks, this.#requests].flatMap((way) => way.splice(0));
@@ -313,6 +360,7 @@ class Client {
     const { epoch, head } = gateway;
     gateway.clients.add(this);
     this.#subscribed = new Set(subscriptions.map(({ pattern }) => pattern));
+    this.policies = new Map(subscriptions.map(({ pattern, overflow }) => [pattern, overflow]));
     this.#starts.clear();
     const end = resume && gateway.endOf(resume.epoch);
     const from = end === null || !resume ? null : { epoch, offset: Math.min(resume.offset, end) };
@@ -331,13 +379,17 @@ class Client {
     else if (from.offset < resume.offset) this.#rolledBack(from.offset, resume.offset);
   }
 
-  #answer(name, { pattern, since, from, to, epoch: of }) {
+  #answer(name, body) {
+    const { pattern, since, from, to, epoch: of } = body;
     const { gateway } = this;
     const { epoch, head } = gateway;
     if (name === "unsubscribe") {
       this.#subscribed.delete(pattern);
+      this.policies.delete(pattern);
       return { ok: true, pattern };
     }
+    if (name === "publish") return gateway.append(body);
+    if (name === "presence") return gateway.presence(this, body);
     if (name === "replay") {
       const last = Math.min(to, of === undefined ? head : (gateway.endOf(of) ?? 0));
       const pageEnd = Math.min(last, from + this.gateway.world.below(3));
@@ -345,6 +397,7 @@ class Client {
       return { ok: true, events: events.map((entry) => [entry.topic, entry, metaOf(entry, true)]), next: pageEnd < last ? pageEnd + 1 : null, epoch };
     }
     this.#subscribed.add(pattern);
+    this.policies.set(pattern, body.overflow);
     if (since) this.#past(pattern, since);
     else if (this.#reading) this.#starts.set(pattern, head);
     return { ok: true, pattern, epoch, offset: head };
@@ -390,6 +443,10 @@ class Client {
   heartbeat() {
     const { epoch, head } = this.gateway;
     if (!this.#reading && !this.#lane.length) this.#emit("cursor", { epoch, offset: head });
+  }
+
+  tell(name, body) {
+    this.#emit(name, body);
   }
 
   moving() {

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, it, mock } from "node:test";
 import { connectOn } from "../src/tabs/connect.js";
 import { Hub } from "../src/tabs/hub.js";
+import { presence } from "../src/presence.js";
 import { FakeGateway } from "./fake-gateway.js";
 import { World } from "./model-gateway.js";
 import { Browser, Gateway } from "./tabs-world.js";
@@ -10,13 +11,14 @@ import { Browser, Gateway } from "./tabs-world.js";
 const jwt = (claims) => `e30.${btoa(JSON.stringify(claims))}.c2ln`;
 
 describe("tabs", () => {
-  let world, gateway, browser, gates;
+  let world, gateway, browser, gates, pages;
 
   beforeEach(() => {
     world = new World(1);
     gateway = new Gateway(world);
     browser = new Browser(world);
     gates = [];
+    pages = new Map();
   });
 
   afterEach(async () => {
@@ -29,6 +31,7 @@ describe("tabs", () => {
   function open(options) {
     const tab = browser.open();
     const gate = connectOn(tab.platform, "http://gateway.test", { io: gateway.io(tab), ...options });
+    pages.set(gate, tab);
     gate.on("a.#", () => {});
     gates.push(gate);
     return gate;
@@ -50,6 +53,116 @@ describe("tabs", () => {
     await until(live);
     assert.equal(gateway.clients.size, 1);
     assert.deepEqual(gates.map(({ tabs }) => tabs.role).sort(), ["following", "following", "leading"]);
+  });
+
+  it("have another leader and every event within a second after theirs hangs", async () => {
+    for (const jti of ["1", "2", "3"]) open({ token: jwt({ sub: "ann", subscribe: ["#"], jti }) });
+    const seen = new Map(gates.map((gate) => [gate, []]));
+    for (const [gate, offsets] of seen) gate.on("a.#", (_data, { offset }) => offsets.push(offset));
+    await until(live);
+    const leader = gates.find(({ tabs }) => tabs.role === "leading");
+    // Its page does nothing more, and says nothing.
+    pages.get(leader).frozen = true;
+    const beganMs = world.nowMs;
+    for (let n = 0; n < 3; n++) gateway.publish("a");
+    await until(() => gates.every((gate) => gate === leader || seen.get(gate).length === 3));
+    assert.ok(world.nowMs - beganMs <= 1000, `after ${world.nowMs - beganMs} ms`);
+  });
+
+  it("keep a leader whose page is busy for half a second", async () => {
+    for (const jti of ["1", "2"]) open({ token: jwt({ sub: "ann", subscribe: ["#"], jti }) });
+    await until(live);
+    const [leader] = gates.filter(({ tabs }) => tabs.role === "leading");
+    for (let times = 0; times < 5; times++) {
+      const endMs = world.nowMs + 500;
+      pages.get(leader).frozen = true;
+      await until(() => world.nowMs >= endMs);
+      pages.get(leader).frozen = false;
+      await until(() => world.nowMs >= endMs + 500);
+    }
+    assert.equal(leader.tabs.role, "leading");
+    assert.equal(gateway.nth, 1);
+  });
+
+  it("are present with a connection each, and share one again when they have left", async () => {
+    for (const jti of ["1", "2", "3"]) open({ token: jwt({ sub: "ann", subscribe: ["#"], jti }) });
+    await until(live);
+    const rooms = gates.slice(1).map((gate) => presence(gate, "rooms.7"));
+    const shown = () => rooms.map(({ members }) => members.map(({ connections }) => connections).join());
+    await until(() => rooms.every(({ status }) => status === "live") && shown().every((each) => each === "2"));
+    assert.equal(gateway.clients.size, 3);
+    rooms[0].close();
+    await until(() => shown()[1] === "1");
+    rooms[1].close();
+    await until(() => !gateway.present.size);
+    gateway.publish("a.1");
+    await until(() => gateway.clients.size === 1);
+    assert.ok(live());
+  });
+
+  for (const overflow of ["latest", "drop"]) {
+    it(`have a connection each for as long as they want the policy ${overflow}`, async () => {
+      for (const jti of ["1", "2", "3"]) open({ token: jwt({ sub: "ann", subscribe: ["#"], jti }) });
+      await until(live);
+      const policies = () => [...gateway.clients].map(({ policies }) => [...policies.values()].join()).sort();
+      const ended = new AbortController();
+      const seen = [];
+      gates[2].subscribe("b.#", { overflow, signal: ended.signal }, (_data, { offset }) => seen.push(offset));
+      await until(() => gates[2].state.subscriptions["b.#"] === "active");
+      assert.deepEqual(policies(), ["", `,${overflow}`]);
+      // It connects again with its policy, and not to the leader.
+      [...gateway.clients].find(({ policies: { size } }) => size > 1).cut();
+      await until(() => gates[2].status !== "live");
+      await until(live);
+      assert.deepEqual(policies(), ["", `,${overflow}`]);
+      gateway.publish("b");
+      await until(() => seen.length === 1);
+      ended.abort();
+      await until(() => [...gateway.clients].every(({ patterns: { size } }) => size === 1));
+      gateway.publish("a");
+      await until(() => gateway.clients.size === 1);
+      gateway.publish("a");
+      await until(live);
+    });
+  }
+
+  it("share one again when a handler that is left wants every event", async () => {
+    for (const jti of ["1", "2"]) open({ token: jwt({ sub: "ann", subscribe: ["#"], jti }) });
+    await until(live);
+    gates[1].subscribe("b.#", { overflow: "latest" }, () => {});
+    await until(() => gateway.clients.size === 2);
+    gates[1].subscribe("b.#", () => {});
+    await until(() => [...gateway.clients].every(({ policies }) => ![...policies.values()].some(Boolean)));
+    const beat = () => {
+      gateway.publish("a");
+      if (gateway.clients.size > 1) setTimeout(beat, 1500);
+    };
+    beat();
+    await until(() => gateway.clients.size === 1);
+  });
+
+  it("share one again when presence is refused", async () => {
+    for (const jti of ["1", "2"]) open({ token: jwt({ sub: "ann", subscribe: ["#"], jti }) });
+    await until(live);
+    gateway.presence = () => ({ ok: false, error: { code: "forbidden", message: "no", retry: false } });
+    const room = presence(gates[1], "rooms.7");
+    await until(() => room.status === "refused");
+    assert.equal(gateway.clients.size, 2);
+    gateway.publish("a.1");
+    await until(() => gateway.clients.size === 1);
+  });
+
+  it("are present again behind a broken connection, and tell nobody leaving", async () => {
+    for (const jti of ["1", "2"]) open({ token: jwt({ sub: "ann", subscribe: ["#"], jti }) });
+    await until(live);
+    const room = presence(gates[1], "rooms.7");
+    const told = [];
+    room.on("member:leave", ({ user }) => told.push(user));
+    await until(() => room.status === "live");
+    [...gateway.present][0].cut();
+    await until(() => room.status !== "live");
+    await until(() => room.status === "live");
+    assert.deepEqual([told, room.members.length], [[], 1]);
   });
 
   for (const [what, options] of Object.entries({

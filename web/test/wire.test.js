@@ -75,7 +75,7 @@ describe("notices", () => {
     [protocol.BACKPRESSURE]: "delivery:backpressure",
     [protocol.WELCOME]: "connection:up",
   };
-  for (const { name, message } of golden.notices) {
+  for (const { name, message, answer } of golden.notices) {
     it(`are told or kept: ${name}`, async () => {
       const gateway = await open();
       const [kind, body] = message;
@@ -90,6 +90,7 @@ describe("notices", () => {
       gateway.emit(kind, structuredClone(body));
       if (heard[kind]) assert.ok(told.some(([each, notice]) => each === heard[kind] && isDeepStrictEqual({ ...notice, ...found(body) }, notice)));
       if (kind === protocol.CURSOR) assert.deepEqual([gate.state.epoch, gate.state.offset], [body.epoch, body.offset]);
+      if (answer) assert.deepEqual(await gateway.answer(answer[0]), answer[1]);
       if (body.bus) assert.equal(gate.state.bus, body.bus);
       if (body.moving) assert.deepEqual(told.find(([each]) => each === "connection:moving")[1], found(body.moving));
       if (kind === protocol.WELCOME) assert.deepEqual([gate.state.session, gate.state.limits], [body.session, found(body.limits)]);

@@ -72,7 +72,16 @@ export class NotificationList<Data = any> extends Backbone.Collection<Backbone.M
   static extend<Parent, Properties, Statics>(this: Parent, properties?: Properties & ThisType<any>, statics?: Statics): Extended<Parent, Properties, Statics>;
   constructor(
     models: Notification<Data>[] | undefined,
-    options: { gate: Gate<any>; patterns?: string[] | undefined; limit?: number | undefined; [option: string]: any },
+    options: {
+      gate: Gate<any>;
+      patterns?: string[] | undefined;
+      limit?: number | undefined;
+      /** Leaves out the events for which it returns false, such as those that the user has caused. */
+      accepts?: ((data: any, event: HeadgateEvent) => boolean) | undefined;
+      /** Whether the user has read an event of the past: it is listed as read, and not told as shown. */
+      wasRead?: ((event: HeadgateEvent) => boolean) | undefined;
+      [option: string]: any;
+    },
   );
   /** How many are not read. */
   readonly unread: number;

@@ -15,6 +15,8 @@ export interface HeadgateEvent<Data = any> {
   /** `null`: live only, not in the log. */
   offset: number | null;
   replayed: boolean;
+  /** The trace of its publisher (W3C Trace Context), if it has one. */
+  traceparent?: string;
   /** The pattern of the handler that gets it. */
   pattern: string;
 }
@@ -42,7 +44,7 @@ export interface LifecycleEvents {
   "connection:down": [end: { reason: string; delayMs: number | null }];
   "connection:refused": [error: HeadgateError, next: { delayMs: number | null }];
   "connection:unauthorized": [error: HeadgateError];
-  "connection:moving": [move: { reason: string; withinS: number }];
+  "connection:moving": [move: { reason: string; withinS: number; detail?: string }];
   "delivery:gap": [gap: ToldGap];
   "delivery:backpressure": [notice: Backpressure];
   "delivery:resumed": [resumed: { epoch?: string; offset?: number; repaired?: { patterns: string[]; from: number | null; to: number | null; count: number } }];
@@ -207,6 +209,7 @@ export type ErrorCode =
   | "invalid_address"
   | "unreachable"
   | "expired"
+  | "discarded"
   | "outcome_unknown"
   | "storage_failed"
   | "refused";

@@ -26,6 +26,8 @@ export interface Outbox<Topics = AnyTopics> {
   ): Promise<Receipt>;
   /** What is kept and not settled, oldest first. */
   pending(): Promise<PublishNotice[]>;
+  /** Give up what waits now, in all tabs: everything, or these ids. Each publisher is told. */
+  discard(ids?: string[]): Promise<void>;
   /** Send nothing more. What is kept in IndexedDB is sent by the next page. */
   close(): void;
 }

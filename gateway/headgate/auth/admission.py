@@ -1,7 +1,8 @@
 """Admission: the connected clients, counted per user and per address, and found by user and by token. No I/O.
 
 In: clients as they join and leave, from the gateway; sessions that have not joined. Out: `LimitReached` before one too many
-joins, or opens; the clients of a user or of a token. It counts this gateway's; one browser in two namespaces is two clients.
+joins, or opens; the clients of a user or of a token. It counts this gateway's, and `Places` those of others; one browser in two
+namespaces is two clients.
 
 Addresses may be spread and users may not know each other, so a limit is not a defence against everyone; it keeps one broken
 page, or one visitor, from using up the places of all.
@@ -9,19 +10,19 @@ page, or one visitor, from using up the places of all.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from math import ceil
+from time import monotonic
 from typing import Generic, Protocol, TypeVar
 
 from headgate.errors import LimitReached
+from headgate.runtime.shared_rates import SharedRates
 
 from .identity import ANONYMOUS, Identity
-from .places import PLACE_RETRY_S, Places
+from .places import Places
 
 # A session joins within milliseconds, or is ended at the handshake deadline.
 SESSION_RETRY_S = 1
-MAX_FAILED_ADDRESSES = 10_000
 
 
 class LoginsThrottled(LimitReached):
@@ -47,17 +48,22 @@ class Admission(Generic[C]):
 
     Args:
         per_user: how many clients a user may have; 0 for any number. `Places` counts those of other processes too.
-        per_address: how many clients an address may have here; 0 for any number.
+        per_address: how many clients an address may have; likewise.
     """
 
-    def __init__(self, per_user: int | Places, per_address: int) -> None:
+    def __init__(self, per_user: int | Places, per_address: int | Places) -> None:
         self._places = per_user if isinstance(per_user, Places) else Places(per_user)
         self._places.own_of = self._count_of
-        self._per_address = per_address
+        self._addresses = per_address if isinstance(per_address, Places) else Places(per_address, name="clients_per_address")
+        self._addresses.own_of = self._count_at
         self._of_user: dict[str, set[C]] = {}
         self._of_token: dict[str, set[C]] = {}
         self._at: dict[str, int] = {}
         self._address_of: dict[C, str] = {}
+
+    def use(self, per_user: int, per_address: int) -> None:
+        """Go on with other limits; whoever is above them stays."""
+        self._places.max_clients, self._addresses.max_clients = per_user, per_address
 
     def check(self, user: str, address: str | None) -> None:
         """Refuse one client more of `user` from `address` (None: not counted).
@@ -67,15 +73,16 @@ class Admission(Generic[C]):
         """
         if user != ANONYMOUS:
             self._places.check(user, self._count_of(user))
-        if self._per_address and address is not None and self._at.get(address, 0) >= self._per_address:
-            raise LimitReached("clients_per_address", self._per_address, PLACE_RETRY_S)
+        if address is not None:
+            self._addresses.check(address, self._count_at(address))
 
     def join(self, client: C, address: str | None) -> None:
         """Count a client in."""
         self._index(client, client.identity)
         if address is not None:
             self._address_of[client] = address
-            self._at[address] = self._at.get(address, 0) + 1
+            count = self._at[address] = self._at.get(address, 0) + 1
+            self._addresses.changed(address, count)
 
     def renew(self, client: C, identity: Identity) -> None:
         """Give a client that is in another identity."""
@@ -88,9 +95,10 @@ class Admission(Generic[C]):
         self._forget(client)
         address = self._address_of.pop(client, None)
         if address is not None:
-            self._at[address] -= 1
-            if not self._at[address]:
+            count = self._at[address] = self._at[address] - 1
+            if not count:
                 del self._at[address]
+            self._addresses.changed(address, count)
 
     def of_user(self, user: str) -> list[C]:
         """Return a user's clients."""
@@ -99,6 +107,10 @@ class Admission(Generic[C]):
     def counts(self) -> dict[str, int]:
         """Return how many clients each user has; the anonymous are none."""
         return {user: len(clients) for user, clients in self._of_user.items() if user != ANONYMOUS}
+
+    def counts_at(self) -> dict[str, int]:
+        """Return how many clients each address has."""
+        return dict(self._at)
 
     def of_token(self, token_id: str) -> list[C]:
         """Return the clients that came in, or were refreshed, with a token."""
@@ -121,6 +133,9 @@ class Admission(Generic[C]):
         if user != ANONYMOUS:
             self._places.changed(user, self._count_of(user))
 
+    def _count_at(self, address: str) -> int:
+        return self._at.get(address, 0)
+
     def _count_of(self, user: str) -> int:
         return len(self._of_user.get(user, ()))
 
@@ -136,6 +151,10 @@ class PendingSessions:
         self._per_address = per_address
         self._at: dict[str, int] = {}
         self._address_of: dict[str, str] = {}
+
+    def use(self, per_address: int) -> None:
+        """Go on with another limit. Sessions that were opened without one are not counted."""
+        self._per_address = per_address
 
     def open(self, session: str, address: str | None) -> None:
         """Count a new session, unless it is one too many of its address (None: not counted).
@@ -163,7 +182,7 @@ class PendingSessions:
 
 
 class FailedLogins:
-    """How many logins of an address have failed of late. Bounded: beyond that, the address that failed longest ago is forgotten.
+    """How many logins of an address have failed of late, at all processes that share `rates`. Bounded: of MAX_CALLERS addresses.
 
     Only failures count, so that any number may come in from one address, and good tokens are taken again as soon as bad ones
     have become fewer.
@@ -171,11 +190,17 @@ class FailedLogins:
     Args:
         per_s: how many are forgotten per second.
         burst: how many there may be; 0 for any number.
+        now_s: monotonic.
     """
 
-    def __init__(self, per_s: float, burst: int) -> None:
-        self._per_s, self._burst = per_s, burst
-        self._at: OrderedDict[str, tuple[float, float]] = OrderedDict()  # address → failures, as of when
+    def __init__(self, per_s: float, burst: int, now_s: Callable[[], float] = monotonic) -> None:
+        self._burst = burst
+        self.rates = SharedRates("login", per_s, burst, now_s, owes=False)
+
+    def use(self, per_s: float, burst: int) -> None:
+        """Go on with other limits. With another one, what has failed so far is forgotten."""
+        self._burst = burst
+        self.rates.use(per_s, burst)
 
     def check(self, address: str | None, now_s: float) -> None:
         """Refuse a login from an address (None: not counted) of which too many have failed.
@@ -183,23 +208,13 @@ class FailedLogins:
         Raises:
             LoginsThrottled: with the seconds until the next one is looked at.
         """
-        if self._burst and address is not None:
-            over = self._failures(address, now_s) - (self._burst - 1)
-            if over > 0:
-                raise LoginsThrottled(self._burst, max(1, ceil(over / self._per_s)))
+        if self._burst and address is not None and (wait_s := self.rates.wait_s(address, now_s)):
+            raise LoginsThrottled(self._burst, max(1, ceil(wait_s)))
 
     def failed(self, address: str | None, now_s: float) -> None:
         """Count one that has failed."""
         if self._burst and address is not None:
-            failures = min(self._burst, self._failures(address, now_s) + 1)
-            self._at[address] = (failures, now_s)
-            self._at.move_to_end(address)
-            if len(self._at) > MAX_FAILED_ADDRESSES:
-                self._at.popitem(last=False)
-
-    def _failures(self, address: str, now_s: float) -> float:
-        failures, at_s = self._at.get(address, (0.0, now_s))
-        return max(0.0, failures - (now_s - at_s) * self._per_s)
+            self.rates.charge(address, now_s)
 
 
 def _discard(index: dict[str, set[C]], name: str, client: Hashable) -> None:

@@ -1,10 +1,11 @@
-"""The audit log: refused logins, refused rights, revocations. One line each, under the logger name `headgate.audit`.
+"""The audit log: refused logins and rights, revocations, actions of operators. One line each, by the logger `headgate.audit`.
 
 In: decisions of the gateway, the HTTP API and the command line. Out: structured lines without secrets: a reason is a word of
 ours, or an application's with the token taken out; tokens, cookies and payloads are never passed in.
 
 An attacker can be refused again at will, so these lines are limited, per address and in all; the next line that is written
-for an address says how many were left out. Revocations are not limited: only those with access to Redis make any.
+for an address says how many were left out. Revocations and actions are not limited: only
+those with the right, or with access to Redis, make any.
 """
 
 from __future__ import annotations
@@ -62,6 +63,20 @@ class Audit:
             by=_shown(by),
             logger=NAME,
         )
+
+    def acted(self, action: str, *, by: str, **fields: Any) -> None:
+        """Log something that an operator has done, such as `key made`."""
+        shown = {name: _shown(value) for name, value in fields.items() if value is not None}
+        log.info(action, by=_shown(by), **shown, logger=NAME)
+
+    def disconnected(self, *, session: str | None, user: str | None, count: int, reason: str, by: str) -> None:
+        """Log that clients of this gateway were disconnected at somebody's wish."""
+        wanted = {"session": _shown(session)} if user is None else {"user": _shown(user)}
+        log.info("disconnected", **wanted, count=count, reason=_shown(reason), by=_shown(by or "an application"), logger=NAME)
+
+    def regranted(self, *, user: str, count: int, explicit: bool, by: str) -> None:
+        """Log that the grants of clients of this gateway were looked at anew at somebody's wish."""
+        log.info("regranted", user=_shown(user), count=count, explicit=explicit, by=_shown(by or "an application"), logger=NAME)
 
     def _limited(self, event: str, address: str | None, **fields: Any) -> None:
         key, now_s = address or "", self._now_s()

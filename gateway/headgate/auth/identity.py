@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import unquote_plus
 
 from headgate.errors import InvalidPattern
@@ -32,6 +32,16 @@ class Handshake:
     namespace: str
     auth: Mapping[str, Any] = field(repr=False)
     environ: Mapping[str, Any] = field(repr=False)
+    _proven: tuple[object, Identity] | None = field(default=None, init=False, repr=False, compare=False)
+
+    def keep(self, keys: object, identity: Identity) -> None:
+        """Keep the identity that the token has proved with these keys, for the next time that this handshake is shown."""
+        object.__setattr__(self, "_proven", (keys, identity))
+
+    def kept(self, keys: object = None) -> Identity | None:
+        """Return the identity that was kept last, if it was with these keys (None: with any)."""
+        proven = self._proven
+        return proven[1] if proven is not None and (keys is None or proven[0] is keys) else None
 
     @property
     def token(self) -> str | None:
@@ -47,6 +57,9 @@ class Handshake:
         return _without(text[:limit], [*_texts(self.auth), *headers, *values, *map(unquote_plus, values)])
 
 
+# The rights in the console: to look, and to act as well. An authenticator gives them; no token does.
+Admin = Literal["read", "act"]
+
 # The name of clients without a token, where they are allowed. Not one person: the limits per user do not count it.
 ANONYMOUS = "anonymous"
 
@@ -58,6 +71,8 @@ class Identity:
     By default it may do nothing, but for the grant that the gateway gives to every user: the user's own topics, `users.<user>.#`.
     `expires_at` (seconds since 1970, None: never) ends the client then, unless a `refresh` has brought a later one;
     a single token can be revoked by its `token_id`; `namespaces` are those that it is for (None: the gateway's first).
+    `admin` lets it into the console: `read` to look, `act` to act as well (docs/console.md).
+    `scopes` are those of an API key (scopes.py), beside the grants that they make; None: it is a user.
 
     Grants made of variables go through `headgate.pattern`. A name of which a part between dots is `*` or `#` is refused: in
     an f-string it would be a wildcard.
@@ -65,7 +80,7 @@ class Identity:
     Raises:
         InvalidPattern: a grant is not a pattern, or the user's name could be one.
         UnknownNamespace: a namespace has a name that none can have.
-        TypeError: the grants are one text, and not a list or tuple; the user's name is not text.
+        TypeError: the grants are one text, and not a list or tuple; the user's name is not text; `admin` is no such right.
     """
 
     user: str
@@ -74,12 +89,16 @@ class Identity:
     expires_at: float | None = None
     token_id: str | None = None
     namespaces: tuple[str, ...] | None = None
+    admin: Admin | None = None
+    scopes: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.user, str):
             raise TypeError(f"Identity(user=…): expected text, got {type(self.user).__name__}")
         if not _WILDCARDS.isdisjoint(self.user.split(".")):
             raise InvalidPattern(self.user, "a user's name may hold neither `*` nor `#` as a word of its own")
+        if self.admin not in (None, "read", "act"):
+            raise TypeError(f"Identity(admin=…): expected 'read', 'act' or None, got {self.admin!r:.80}")
         for name in ("subscribe", "publish"):
             object.__setattr__(self, name, tuple(map(check_pattern, _listed(getattr(self, name), name, "patterns"))))
         if self.namespaces is not None:
@@ -94,11 +113,20 @@ class Identity:
         expires_at: float | None,
         token_id: str | None,
         namespaces: tuple[str, ...] | None,
+        admin: Admin | None = None,
     ) -> Identity:
         """Return an identity whose parts have all been checked: half of a token's cost was to check its patterns twice."""
         identity = object.__new__(cls)
-        for name, value in zip(_FIELDS, (user, subscribe, publish, expires_at, token_id, namespaces), strict=True):
-            object.__setattr__(identity, name, value)
+        # One by one: a loop over names and values takes five times as long, and each join makes two identities.
+        put = object.__setattr__
+        put(identity, "user", user)
+        put(identity, "subscribe", subscribe)
+        put(identity, "publish", publish)
+        put(identity, "expires_at", expires_at)
+        put(identity, "token_id", token_id)
+        put(identity, "namespaces", namespaces)
+        put(identity, "admin", admin)
+        put(identity, "scopes", None)
         return identity
 
     def with_own_topics(self) -> Identity:
@@ -107,7 +135,12 @@ class Identity:
         if own is None or own in self.subscribe:
             return self
         subscribe = (*self.subscribe, own)
-        return self.of_checked(self.user, subscribe, self.publish, self.expires_at, self.token_id, self.namespaces)
+        return self.of_checked(self.user, subscribe, self.publish, self.expires_at, self.token_id, self.namespaces, self.admin)
+
+    def granted(self, subscribe: tuple[str, ...], publish: tuple[str, ...]) -> Identity:
+        """Return this identity with other grants (checked patterns), and the user's own topics."""
+        args = (self.user, subscribe, publish, self.expires_at, self.token_id, self.namespaces)
+        return self.of_checked(*args).with_own_topics()
 
     def may_enter(self, namespace: str, first: str) -> bool:
         """Return whether it is for a namespace, where `first` is the gateway's first one."""
@@ -121,9 +154,6 @@ class Identity:
     def may_publish(self, topic: str) -> bool:
         """Return whether some grant contains the topic."""
         return compiled(self.publish).contain(topic)
-
-
-_FIELDS = tuple(each.name for each in fields(Identity))
 
 
 def _texts(value: object, depth: int = 0) -> Iterator[str]:
@@ -165,4 +195,6 @@ def _listed(given: object, name: str, of: str) -> tuple[Any, ...]:
 
 
 # An application's authenticator: the identity behind a handshake, or None (or an Unauthorized) to refuse it.
+# Returns whether an identity may do an action (`subscribe`, `replay`, `presence`) with a pattern that its grants cover.
+Authorizer = Callable[[Identity, str, str], bool]
 Authenticator = Callable[[Handshake], Identity | None]

@@ -4,18 +4,20 @@ In: the channel and the set REVOKED of revocation.py. Out: `on_revoked(members)`
 
 Rules. 1. After every (re)connect: subscribe, wait until Redis confirms, then read the whole set; nothing can fall between.
 2. A link that leaves two PINGs unanswered is replaced. 3. While Redis cannot be reached, the
-known revocations stay active. Before the first read nothing is known, and nobody is let in.
+known revocations stay active. Before the first read nothing is known, and nobody is let in. 4. Where this Redis user may not have
+the other channel, or what `begin` reads, the watch goes on without it, and the log says so: the rights of an older version do.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import NamedTuple
 
 import structlog
 
-from headgate.errors import BusUnavailable, HeadgateError
-from headgate.redis.client import Client, open_client
+from headgate.errors import BusRefused, BusUnavailable, HeadgateError
+from headgate.redis.client import Client, is_forbidden, open_client
 from headgate.redis.keys import REVOKED
 from headgate.redis.subscriber_link import SubscriberLink
 from headgate.runtime.loop import Greenlet, sleep, spawn
@@ -37,6 +39,18 @@ def _link(url: str, connect_timeout_s: float) -> SubscriberLink:
     return SubscriberLink(url, connect_timeout_s, key=REVOKED)
 
 
+class Listening(NamedTuple):
+    """A channel beside that of the revocations.
+
+    `begin` is called when it is heard, after each (re)connect, and before anybody is let in; it may wait for Redis, with the
+    client that it gets. `hear` takes each message, and must not wait.
+    """
+
+    channel: str
+    begin: Callable[[Client], object]
+    hear: Callable[[bytes], object]
+
+
 class RevocationWatch:
     """See the module. `revocations` is the copy; it is `known` once it has been read. `last_error` says why it is out of date.
 
@@ -45,6 +59,7 @@ class RevocationWatch:
         read: returns the whole set from Redis.
         open_link: returns a link that is not connected yet.
         wait: lets others run for so many seconds.
+        also: another channel that the same link hears.
     """
 
     def __init__(
@@ -55,12 +70,14 @@ class RevocationWatch:
         *,
         open_link: Callable[[str, float], SubscriberLink] = _link,
         wait: Callable[[float], None] = sleep,
+        also: Listening | None = None,
     ) -> None:
         self.revocations = Revocations()
         self.known = False
         self.last_error: HeadgateError | None = None
         self._read, self._open_link, self._wait = read, open_link, wait
         self._url = redis_url
+        self._also = also
         self._on_revoked = on_revoked
         self._client = open_client(redis_url, timeout_s=CONNECT_TIMEOUT_S, max_connections=1)
         self._link: SubscriberLink | None = None
@@ -99,11 +116,16 @@ class RevocationWatch:
             try:
                 link.connect()
                 link.settimeout(SILENT_S)
-                link.send(("SUBSCRIBE", REVOKED))
+                link.send(("SUBSCRIBE", *([self._also.channel] if self._also else []), REVOKED))
                 while True:
                     self._take(link.read())
                     wait_s, told = FIRST_RECONNECT_S, ""
             except HeadgateError as error:
+                if self._also is not None and isinstance(error, BusRefused) and is_forbidden(error):
+                    log.warning("questions not heard", channel=self._also.channel, error=error.message)
+                    self._also = None
+                    link.close()
+                    continue
                 self.last_error = error
                 if error.message != told and not self._closed:
                     told = error.message
@@ -131,7 +153,12 @@ class RevocationWatch:
         """Act on the replies of one read; the confirmation of the subscription is the moment to read everything."""
         hit: list[str] = []
         for reply in replies:
-            if reply[0] == b"subscribe":
+            if self._also is not None and reply[1] == self._also.channel.encode():
+                if reply[0] == b"message":
+                    self._also.hear(reply[2])
+                else:
+                    self._also.begin(self._client)
+            elif reply[0] == b"subscribe" and reply[1] == REVOKED.encode():
                 self.revocations.replace(self._read(self._client))
                 self.known, self.last_error = True, None
                 hit = self.revocations.members()

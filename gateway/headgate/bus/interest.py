@@ -137,6 +137,11 @@ class Interest:
         source = self._source_of[pattern]
         return source in self._synced or self._synced_cover.covers(self._reach(source))
 
+    @property
+    def all_active(self) -> bool:
+        """Whether every acquired pattern is active: all needed sources are requested, and all requested ones are synced."""
+        return not self.attached or not (self._fresh or self._dirty or len(self._synced) < len(self.requested))
+
     # -- a connection ---------------------------------------------------------------------------------------------
 
     def attach(self, *, by_user: bool) -> list[Source]:

@@ -17,7 +17,19 @@ import structlog
 
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
 from headgate.event import Event
-from headgate.metrics import BUS_RECONNECTS, BUS_SUBSCRIPTIONS, BUS_UP, EVENTS, LOG_LOST, QUARANTINED, REPAIRED, ROLLED_BACK
+from headgate.metrics import (
+    BUS_RECONNECTS,
+    BUS_SUBSCRIPTIONS,
+    BUS_UP,
+    EVENTS,
+    FENCE,
+    FENCE_AGE_SECONDS,
+    LOG_EVENTS,
+    LOG_LOST,
+    QUARANTINED,
+    REPAIRED,
+    ROLLED_BACK,
+)
 from headgate.protocol.packets import GapReason
 from headgate.redis.client import is_forbidden, open_client
 from headgate.redis.cluster import is_cluster
@@ -26,7 +38,7 @@ from headgate.redis.keys import log_key
 from headgate.redis.lineage import Lineage
 from headgate.redis.log import EventLog, read_head
 from headgate.redis.subscriber_link import SubscriberLink
-from headgate.runtime.loop import Greenlet, Signal, sleep, spawn
+from headgate.runtime.loop import Arrivals, Greenlet, Signal, sleep, spawn
 from headgate.settings import Settings
 
 from .actions import (
@@ -125,13 +137,22 @@ class Bus:
         self._quarantine_logged_s = 0.0
         self.last_error: HeadgateError | None = None
         self.was_up = Signal()
-        self._count_events = EVENTS.labels(namespace).inc
+        self._events = EVENTS.of(namespace)
         BUS_SUBSCRIPTIONS.labels(namespace).set_function(lambda: self.feed.sources)
+        LOG_EVENTS.labels(namespace).set_function(lambda: max(0, self.head - self.first + 1))
+        self._fences = FENCE.of(namespace)
+        self._fence_began_s = self._proven_s = monotonic()
+        FENCE_AGE_SECONDS.labels(namespace).set_function(lambda: self.fence_age_s)
 
     @property
     def up(self) -> bool:
         """Whether the feed is live."""
         return self.feed.state is State.LIVE
+
+    @property
+    def fence_age_s(self) -> float:
+        """Time since the feed was last proven to be complete."""
+        return monotonic() - self._proven_s
 
     @property
     def epoch(self) -> str | None:
@@ -202,6 +223,11 @@ class Bus:
         """Return whether every event of an acquired pattern above `reached` will be handed on, so that nobody needs to wait."""
         return self.feed.active(pattern)
 
+    @property
+    def all_active(self) -> bool:
+        """Whether every acquired pattern is active: one look in place of one for each. If not, some may be."""
+        return self.feed.all_active
+
     def wait_for(self, pattern: str) -> None:
         """Wait until every event of an acquired pattern above `reached` will be handed on.
 
@@ -262,23 +288,18 @@ class Bus:
         self._closed_for = None
         for log_ in (self._log, self._fence_log):
             log_.drop_idle()
-        link = SubscriberLink(self._url, CONNECT_TIMEOUT_S, key=log_key(self._namespace))
+        link = SubscriberLink(self._url, CONNECT_TIMEOUT_S, key=log_key(self._namespace), arrivals=Arrivals)
         self._link = link
         link.connect()
         link.settimeout(CONNECT_TIMEOUT_S)
         feed = self.feed
         feed.connected()
-        waited = True
         while True:
             action = feed.next_action()
             if action is not None:
                 self._carry_out(action)
                 continue
-            if not waited:
-                sleep()  # the last read had no need to wait, so the loop has not run since
-            replies = self._read(link, wait=False) if self.up else []
-            waited = not replies
-            feed.receive(replies or self._read(link), int(time() * 1000))
+            feed.receive(self._read(link), int(time() * 1000))
 
     def _read_link_head(self) -> Head:
         """Ask on the connection on which this will listen, and which waits for nothing else yet."""
@@ -288,9 +309,9 @@ class Bus:
         link.send(self._log.head_command())
         return read_head(link.read()[0])
 
-    def _read(self, link: SubscriberLink, *, wait: bool = True) -> list[list[bytes]]:
+    def _read(self, link: SubscriberLink) -> list[list[bytes]]:
         try:
-            return link.read() if wait else link.read_ready()
+            return link.read()  # a turn of the loop, also when there is something to read
         except BusRefused as error:
             if is_forbidden(error) and self.feed.narrow_refused():
                 log.warning("narrow feed refused", namespace=self._namespace, error=error.message)
@@ -306,7 +327,7 @@ class Bus:
                 return []  # the connection is broken: `read` raises the same in a moment, and that is dealt with
         events = self.feed.more(replies, int(time() * 1000))
         if events:
-            self._count_events(len(events))
+            self._events.total += len(events)
         return events
 
     # -- the greenlet of the fence --------------------------------------------------------------------------------
@@ -322,6 +343,7 @@ class Bus:
                 self._carry_out_all(feed.wake())
 
     def _read_fence_head(self, action: ReadFenceHead) -> None:
+        self._fence_began_s = monotonic()
         if action.anew:
             self._fence_log.drop_idle()
         try:
@@ -332,6 +354,11 @@ class Bus:
             self._carry_out_all(self.feed.fence_failed(action.number, monotonic()))
         if action.expedited:
             self._closing.wait(EXPEDITED_INTERVAL_S)
+
+    def _note_fence(self) -> None:
+        """A fence has passed: one at a time is under way."""
+        self._proven_s = monotonic()
+        self._fences.record(self._proven_s - self._fence_began_s)
 
     def _send(self, link: SubscriberLink, commands: list[tuple[bytes, ...]]) -> None:
         try:
@@ -354,6 +381,7 @@ class Bus:
             case Deliver():
                 self._deliver(action)
             case Synced():
+                self._note_fence()
                 self.last_error = None
                 if action.sources:
                     self._wake_waiting()
@@ -402,7 +430,7 @@ class Bus:
 
     def _deliver(self, action: Deliver) -> None:
         if action.live:
-            self._count_events(len(action.events))
+            self._events.total += len(action.events)
         try:
             self._receiver.route(action.events, self._more if action.live else list)
         except Exception:

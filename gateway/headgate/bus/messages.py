@@ -11,6 +11,8 @@ before it, in a line of its own.
 
 from __future__ import annotations
 
+from collections import deque
+
 from headgate.errors import HeadgateError
 from headgate.event import Event, decode_message, read_offset
 from headgate.redis.keys import channel_prefix, mixed_prefix
@@ -18,8 +20,10 @@ from headgate.topic import MAX_TOPIC_BYTES, check_topic
 
 # The first word of a reply that carries a message.
 MESSAGES = (b"pmessage", b"message", b"smessage")
-# Topics that are known to be valid, some 200 bytes each. If one more comes, all are forgotten.
+# Topics that are known to be valid, some 200 bytes each. For one more, the one that has been known for longest is forgotten.
 MAX_KNOWN_TOPICS = 16_384
+# The last byte of what the channels of users, and the feed channel, begin with. That of a topic's channel is another.
+_SLASH = ord("/")
 
 
 class Messages:
@@ -29,41 +33,41 @@ class Messages:
         max_payload_bytes: a larger event is a fault.
     """
 
-    __slots__ = ("_last_channel", "_max_payload_bytes", "_prefix_bytes", "_sources", "_topic_within", "_topics")
+    __slots__ = ("_last_channel", "_mark_at", "_max_payload_bytes", "_oldest_first", "_prefix_bytes", "_sources", "_topics")
 
     def __init__(self, namespace: str, max_payload_bytes: int) -> None:
         self._max_payload_bytes = max_payload_bytes
         self._prefix_bytes = len(channel_prefix(namespace))
-        # The channels of users, and the feed channel: what is on them begins with the topic.
-        self._topic_within = mixed_prefix(namespace).encode()
+        # On channels with a slash there, those of users and the feed channel, messages begin with the topic.
+        self._mark_at = len(mixed_prefix(namespace)) - 1
         self._topics: dict[bytes, str] = {}
+        self._oldest_first: deque[bytes] = deque()  # the same
         self._last_channel, self._sources = b"", set[bytes]()  # of the last message, and the sources that have brought it
 
     def decode(self, channel: bytes, message: bytes, now_ms: int) -> Event | HeadgateError:
         """Return the event in a message, or its fault. `now_ms` is the time of an event that carries none."""
-        if channel.startswith(self._topic_within):
-            start = message.find(b"\n", 0, MAX_TOPIC_BYTES + 1) + 1
-            name = message[: start - 1] if start else message[: MAX_TOPIC_BYTES + 1]
-            start = start or len(message)
+        if channel[self._mark_at] == _SLASH:
+            name, _, message = message.partition(b"\n")
         else:
-            start, name = 0, channel[self._prefix_bytes :]
+            name = channel[self._prefix_bytes :]
         try:
             topic = self._topics.get(name) or self._learn(name)
-            return decode_message(topic, message, self._max_payload_bytes, now_ms, start)
+            return decode_message(topic, message, self._max_payload_bytes, now_ms)
         except HeadgateError as error:
             return error
 
     def _learn(self, name: bytes) -> str:
         """Check a topic that is not known, and remember it. One text for all its events also spares the matcher a comparison."""
-        topic = check_topic(name.decode("ascii", "replace"))
+        topic = check_topic(name[: MAX_TOPIC_BYTES + 1].decode("ascii", "replace"))
         if len(self._topics) >= MAX_KNOWN_TOPICS:
-            self._topics.clear()
+            del self._topics[self._oldest_first.popleft()]
         self._topics[name] = topic
+        self._oldest_first.append(name)
         return topic
 
     def claimed_place(self, channel: bytes, message: bytes) -> tuple[str, int] | None:
         """Return the epoch and offset that a message claims, though it may hold no event; None: it claims none."""
-        if channel.startswith(self._topic_within):
+        if channel[self._mark_at] == _SLASH:
             message = message.partition(b"\n")[2]
         return read_offset(message)
 

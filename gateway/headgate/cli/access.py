@@ -1,11 +1,12 @@
-"""`headgate token` and `headgate revoke`: let a user in, for development, and keep one out. Imports click only."""
+"""`headgate token`, `headgate revoke` and `headgate regrant`: let a user in, for development, keep one out, and change the grants
+of one who is connected. Imports click only."""
 
 from __future__ import annotations
 
 import click
 
-from .options import redis_option, seconds
-from .output import one_line_errors
+from .options import json_option, redis_option, seconds
+from .output import one_line_errors, print_json
 
 
 @click.command()
@@ -21,9 +22,16 @@ from .output import one_line_errors
 )
 @click.option("--ttl", default="1h", show_default=True, metavar="TIME", help="How long it holds: 90, 90s, 15m, 1h or 7d.")
 @click.option("--kid", metavar="ID", help="Which configured secret signs it, where there are several.")
+@json_option
 @one_line_errors
 def token(
-    user: str, subscribe: tuple[str, ...], publish_: tuple[str, ...], namespaces: tuple[str, ...], ttl: str, kid: str | None
+    user: str,
+    subscribe: tuple[str, ...],
+    publish_: tuple[str, ...],
+    namespaces: tuple[str, ...],
+    ttl: str,
+    kid: str | None,
+    as_json: bool,
 ) -> None:
     """Print a token for development, signed with HEADGATE_TOKEN_SECRET (or a secret of HEADGATE_TOKEN_KEYS).
 
@@ -37,8 +45,12 @@ def token(
     tokens = Tokens.configured(settings)
     if tokens is None:
         raise SettingsError(["no secret to sign with: set HEADGATE_TOKEN_SECRET, for the gateway too"])
-    names = list(namespaces)
-    click.echo(tokens.mint(user, list(subscribe), list(publish_), seconds(ttl), key_id=kid, namespaces=names))
+    names, ttl_s = list(namespaces), seconds(ttl)
+    minted = tokens.mint(user, list(subscribe), list(publish_), ttl_s, key_id=kid, namespaces=names)
+    if as_json:
+        print_json({"token": minted, "user": user, "expires_in_s": ttl_s})
+    else:
+        click.echo(minted)
 
 
 @click.command()
@@ -48,8 +60,9 @@ def token(
     "--for", "for_", default="1h", show_default=True, metavar="TIME", help="For how long: 90, 90s, 15m, 1h or 7d; 0 lifts it."
 )
 @redis_option
+@json_option
 @one_line_errors
-def revoke(user: str | None, token_id: str | None, for_: str, redis_url: str | None) -> None:
+def revoke(user: str | None, token_id: str | None, for_: str, redis_url: str | None, as_json: bool) -> None:
     """Refuse a user or a token on every gateway, and disconnect who is connected with it, within a second."""
     import os
 
@@ -63,5 +76,61 @@ def revoke(user: str | None, token_id: str | None, for_: str, redis_url: str | N
     logs.configure("info")
     who = f"uid {os.getuid()} on the command line"
     audit.revoked(kind="user" if user is not None else "token", name=user or token_id or "", for_s=for_s, by=who)
+    if as_json:
+        print_json({"user": user, "token_id": token_id, "revoked_for_s": for_s})
+        return
     named = f"user {user!r}" if user is not None else f"token {token_id!r}"
     click.echo(f"revoked {named} for {for_s} s" if for_s else f"lifted the revocation of {named}")
+
+
+@click.command()
+@click.argument("user")
+@click.option("--subscribe", multiple=True, metavar="PATTERN", help="May subscribe to this; repeatable.")
+@click.option("--publish", "publish_", multiple=True, metavar="PATTERN", help="May publish to this; repeatable.")
+@click.option("--nothing", is_flag=True, help="May do nothing, but for the topics of its own.")
+@click.option(
+    "--for", "for_", default="1h", show_default=True, metavar="TIME", help="How long patterns hold: 90, 90s, 15m, 1h or 7d."
+)
+@redis_option
+@json_option
+@one_line_errors
+def regrant(
+    user: str,
+    subscribe: tuple[str, ...],
+    publish_: tuple[str, ...],
+    nothing: bool,
+    for_: str,
+    redis_url: str | None,
+    as_json: bool,
+) -> None:
+    """Give USER's live clients their grants anew, on every gateway: without patterns, from the authenticator or a fresh token.
+
+    With patterns these are the grants, whatever a token says, until the time is over or `headgate regrant USER` lifts them. Exit
+    code 1 if a gateway did not answer in time.
+    """
+    import os
+
+    from headgate.clients import Clients
+
+    if nothing and (subscribe or publish_):
+        raise click.UsageError("--nothing goes with no pattern")
+    explicit = bool(nothing or subscribe or publish_)
+    clients = Clients(redis_url)
+    try:
+        done = clients.regrant(
+            user,
+            subscribe=subscribe if explicit else None,
+            publish=publish_ if explicit else None,
+            for_s=seconds(for_),
+            by=f"uid {os.getuid()} on the command line",
+        )
+    finally:
+        clients.close()
+    if as_json:
+        print_json(done)
+    else:
+        click.echo(f"looked anew at the grants of {done.count} client{'' if done.count == 1 else 's'}")
+    for name in done.silent:
+        click.echo(f"headgate: {name} did not answer in time", err=True)
+    if done.silent:
+        raise SystemExit(1)

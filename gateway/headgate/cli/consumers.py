@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .options import config_option, json_option, namespace_option, read_address, redis_option
-from .output import one_line_errors
+from .output import one_line_errors, print_json
 
 if TYPE_CHECKING:
     from headgate.consumers.work.groups import GroupStatus
@@ -87,8 +87,9 @@ def list_consumers(namespace: str, config: str | None, redis_url: str | None, as
 @namespace_option
 @config_option
 @redis_option
+@json_option
 @one_line_errors
-def remove_consumer(consumer: str, namespace: str, config: str | None, redis_url: str | None) -> None:
+def remove_consumer(consumer: str, namespace: str, config: str | None, redis_url: str | None, as_json: bool) -> None:
     """Take CONSUMER out of Redis for good: its place in the log, what it holds, its dead letters, its state.
 
     Refused while one of its instances has been at work within the last minute.
@@ -101,8 +102,12 @@ def remove_consumer(consumer: str, namespace: str, config: str | None, redis_url
     client = redis_of_consumers(config, redis_url)
     waiting, dead = Groups(client, namespace).remove(consumer)
     client.close()
+    is_configured = bool(configured) and (namespace, consumer) in (configured or ())
+    if as_json:
+        print_json({"removed": consumer, "waiting": waiting, "dead": dead, "configured": is_configured})
+        return
     click.echo(f"removed {consumer}, and with it {waiting} waiting and {dead} dead")
-    if configured and (namespace, consumer) in configured:
+    if is_configured:
         click.echo("the configuration file still has it: when it runs, it begins anew", err=True)
 
 

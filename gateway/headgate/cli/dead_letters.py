@@ -10,7 +10,7 @@ import click
 
 from .consumers import check_consumer, redis_of_consumers
 from .options import config_option, json_option, namespace_option, redis_option
-from .output import fail, for_terminal, one_line_errors
+from .output import fail, for_terminal, one_line_errors, print_json
 
 if TYPE_CHECKING:
     from headgate.consumers.work.dead_letters import DeadLetter, DeadLetters
@@ -82,18 +82,28 @@ def show_letter(letters: DeadLetters, letter_id: str, as_json: bool) -> None:
 
 @dead_letters.command("retry")
 @_letters_command
+@json_option
 @_which_letters
-def retry_letters(letters: DeadLetters, letter_ids: tuple[str, ...], all_: bool) -> None:
+def retry_letters(letters: DeadLetters, letter_ids: tuple[str, ...], all_: bool, as_json: bool) -> None:
     """Have the consumer try dead letters again, as if for the first time."""
-    click.echo(f"{letters.retry_all() if all_ else letters.retry(letter_ids)} to be tried again")
+    count = letters.retry_all() if all_ else letters.retry(letter_ids)
+    if as_json:
+        print_json({"retried": count})
+    else:
+        click.echo(f"{count} to be tried again")
 
 
 @dead_letters.command("drop")
 @_letters_command
+@json_option
 @_which_letters
-def drop_letters(letters: DeadLetters, letter_ids: tuple[str, ...], all_: bool) -> None:
+def drop_letters(letters: DeadLetters, letter_ids: tuple[str, ...], all_: bool, as_json: bool) -> None:
     """Drop dead letters for good."""
-    click.echo(f"{letters.drop_all() if all_ else letters.drop(letter_ids)} dropped")
+    count = letters.drop_all() if all_ else letters.drop(letter_ids)
+    if as_json:
+        print_json({"dropped": count})
+    else:
+        click.echo(f"{count} dropped")
 
 
 def _print_letter(letter: DeadLetter, as_json: bool) -> None:

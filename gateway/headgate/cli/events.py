@@ -1,62 +1,101 @@
-"""`headgate publish` and `headgate tail`: an event in, events as they come out. Imports click only, each command the rest."""
+"""`headgate publish` and `headgate tail`: events in, events as they come out. Imports click only, each command the rest."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
 
 from .options import json_option, namespace_option, redis_option
-from .output import for_terminal, one_line_errors
+from .output import for_terminal, one_line_errors, paint, print_json
+from .since import EXPECTED, Since, read_since
 
 if TYPE_CHECKING:
     from headgate.event import Event
+    from headgate.publisher import Publisher
+    from headgate.redis.entries import Entry
 
 # Words given for JSON are shown in quotes, to paste, up to so many characters.
 _MAX_QUOTED = 200
 
 
 @click.command()
-@click.argument("topic")
-@click.argument("data", metavar="JSON")
+@click.argument("topic", required=False)
+@click.argument("data", metavar="JSON", required=False)
+@click.option(
+    "--file", "file", metavar="FILE", help="Publish the events of a file instead, one JSON object a line; - is standard input."
+)
 @namespace_option
 @click.option("--id", "event_id", metavar="ID", help="Publish at most once under this id (within 300 s).")
 @click.option("--user", metavar="NAME", help="Publish to this user alone: the topic becomes users.NAME.TOPIC.")
 @click.option("--strict-namespace", is_flag=True, help="Refuse a namespace that no gateway has served, instead of a warning.")
+@click.option("--skip-bad", is_flag=True, help="Of a file: publish the good lines. Without it, one bad line keeps all out.")
+@click.option("--new-ids", is_flag=True, help="Of a file: give each event a new id, so that it is added again.")
+@click.option("--from-line", metavar="N", type=click.IntRange(1), default=1, help="Of a file: begin with this line.")
 @redis_option
+@json_option
 @one_line_errors
 def publish(
-    topic: str,
-    data: str,
+    topic: str | None,
+    data: str | None,
+    file: str | None,
     namespace: str,
     event_id: str | None,
     user: str | None,
     strict_namespace: bool,
+    skip_bad: bool,
+    new_ids: bool,
+    from_line: int,
     redis_url: str | None,
+    as_json: bool,
 ) -> None:
-    """Publish one event and print its receipt. JSON is the data; - reads it from standard input."""
+    """Publish one event and print its receipt, or the events of a file. JSON is the data; - reads it from standard input.
+
+    A line of a file is {"topic": …, "data": …}, with an "id" if you like, as `headgate replay` writes it. All lines are checked
+    first. A file that is published again within 300 s adds only what is not in the log yet.
+    """
     import logging
 
+    from headgate.publisher import Publisher
+    from headgate.settings import HARD_MAX_PAYLOAD_BYTES
+
+    if (file is None) == (topic is None) or (data is None) != (topic is None):
+        raise click.UsageError("expected TOPIC and JSON, or --file FILE")
+    if file is not None and (event_id is not None or user is not None):
+        raise click.UsageError("--id and --user go with TOPIC and JSON")
+    logging.basicConfig(format="headgate: %(message)s")
+    # The namespace's own limit, which Redis knows, decides.
+    limit = HARD_MAX_PAYLOAD_BYTES
+    if file is not None:
+        from .bulk_file import namespace_limit, publish_file
+
+        limit = namespace_limit(redis_url, namespace)
+    with Publisher(redis_url, namespace=namespace, max_payload_bytes=limit, strict_namespace=strict_namespace) as publisher:
+        if topic is not None and data is not None:
+            _publish_one(publisher, topic, data, event_id, user, as_json)
+        elif file is not None:
+            publish_file(publisher, file, skip_bad=skip_bad, new_ids=new_ids, from_line=from_line, as_json=as_json)
+
+
+def _publish_one(publisher: Publisher, topic: str, data: str, event_id: str | None, user: str | None, as_json: bool) -> None:
     import msgspec
 
     from headgate.errors import NotSerializable
-    from headgate.publisher import Publisher
     from headgate.settings import HARD_MAX_PAYLOAD_BYTES
 
     # One byte more than any limit: enough to be refused, without reading on for ever.
     text = sys.stdin.buffer.read(HARD_MAX_PAYLOAD_BYTES + 1) if data == "-" else data.encode(errors="surrogateescape")
-    logging.basicConfig(format="headgate: %(message)s")
-    # The namespace's own limit, which Redis knows, decides.
-    with Publisher(
-        redis_url, namespace=namespace, max_payload_bytes=HARD_MAX_PAYLOAD_BYTES, strict_namespace=strict_namespace
-    ) as publisher:
-        try:
-            receipt = publisher.publish(topic, msgspec.Raw(text.strip()), id=event_id, user=user)
-        except NotSerializable as error:
-            if data != "-" and (quoted := _as_json_text(data)):
-                error.add_note(f"to publish this as text, write {quoted}")
-            raise
+    try:
+        receipt = publisher.publish(topic, msgspec.Raw(text.strip()), id=event_id, user=user)
+    except NotSerializable as error:
+        if data != "-" and (quoted := _as_json_text(data)):
+            error.add_note(f"to publish this as text, write {quoted}")
+        raise
+    if as_json:
+        print_json({"epoch": receipt.epoch, "offset": receipt.offset, "id": receipt.id, "duplicate": receipt.duplicate})
+        return
     click.echo(
         f"offset {receipt.offset} epoch {receipt.epoch} id {receipt.id}"
         + (" (duplicate, not added)" if receipt.duplicate else "")
@@ -65,52 +104,77 @@ def publish(
 
 @click.command()
 @click.argument("pattern")
+@click.option("--since", metavar="WHEN", help=f"Begin with events of the log: {EXPECTED}.")
+@click.option("--times/--no-times", default=None, help="Print the time of each event. Default: on a terminal.")
 @namespace_option
 @redis_option
 @json_option
 @one_line_errors
-def tail(pattern: str, namespace: str, redis_url: str | None, as_json: bool) -> None:
+def tail(pattern: str, since: str | None, times: bool | None, namespace: str, redis_url: str | None, as_json: bool) -> None:
     """Print live events that match PATTERN (* is one word, # is zero or more) until Ctrl-C."""
     import time
 
-    from headgate.bus.interest import subscription
-    from headgate.errors import BusUnavailable, HeadgateError
+    from headgate.diagnosis.live_events import LiveEvents
+    from headgate.errors import HeadgateError
     from headgate.event import decode_message
     from headgate.publisher import find_redis_url
-    from headgate.redis.cluster import is_cluster
-    from headgate.redis.keys import channel_prefix, feed_channel, log_key
-    from headgate.redis.subscriber_link import SubscriberLink
     from headgate.settings import HARD_MAX_PAYLOAD_BYTES
-    from headgate.topic import check_namespace, check_pattern, check_topic, matches
+    from headgate.topic import check_namespace, check_topic, matches
 
+    begin = None if since is None else read_since(since, time.time())
     namespace = check_namespace(namespace)
-    commands = [subscription(namespace, check_pattern(pattern))]
-    prefix = channel_prefix(namespace).encode()
     url = redis_url or find_redis_url()
-    if is_cluster(url):
-        # There the log's events come over one sharded channel, with the topic before each; those without an offset as elsewhere.
-        commands.append(("SSUBSCRIBE", feed_channel(namespace)))
-    link = SubscriberLink(url, key=log_key(namespace))
-    link.connect()
-    link.send(*commands)
-    while True:
-        for reply in link.read():
-            if reply[0] == b"sunsubscribe":
-                raise BusUnavailable("the slot of the namespace has moved to another node of the Cluster: run this again")
-            if reply[0] in (b"subscribe", b"psubscribe", b"ssubscribe"):
-                if reply[0] == commands[-1][0].lower().encode():
-                    click.echo(f"listening to {pattern} in {namespace}", err=True)
-                continue
-            channel, message = reply[-2], reply[-1]
-            if reply[0] == b"smessage":
-                channel, _, message = message.partition(b"\n")
-            try:
-                topic = check_topic(channel.removeprefix(prefix).decode("ascii", "replace"))
-                if matches(pattern, topic):
-                    now_ms = time.time_ns() // 1_000_000
-                    _print_event(decode_message(topic, message, HARD_MAX_PAYLOAD_BYTES, now_ms), as_json)
-            except HeadgateError as error:
-                click.echo(f"set aside a message of {len(message)} bytes: {error.message}", err=True)
+    shows_times = sys.stdout.isatty() if times is None else times
+
+    def show(event: Event) -> None:
+        _print_event(event, as_json, shows_times)
+
+    live = LiveEvents(url, namespace, pattern)
+    past = None if begin is None else _Past(url, namespace, pattern, begin, show)
+    if past is not None:
+        past.show_all()
+    live.listen()
+    if past is not None:
+        past.show_all()  # what came meanwhile
+    click.echo(f"listening to {pattern} in {namespace}", err=True)
+    for channel_topic, message in live.read():
+        try:
+            topic = check_topic(channel_topic)
+            if matches(pattern, topic):
+                event = decode_message(topic, message, HARD_MAX_PAYLOAD_BYTES, time.time_ns() // 1_000_000)
+                if past is None or past.is_new(event):
+                    show(event)
+        except HeadgateError as error:
+            click.echo(f"set aside a message of {len(message)} bytes: {error.message}", err=True)
+
+
+class _Past:
+    """The events of the log that come before the live ones; a live one that was among them is known."""
+
+    def __init__(self, url: str, namespace: str, pattern: str, begin: Since, show: Callable[[Event], None]) -> None:
+        from headgate.redis.client import open_client
+        from headgate.redis.log_range import LogRange
+
+        self._log = LogRange(open_client(url, max_connections=1), namespace)
+        self._pattern, self._show = pattern, show
+        self._epoch, self._upto = self._log.head()[0], begin.first(self._log) - 1
+
+    def show_all(self) -> None:
+        """Show what the log has behind what was shown."""
+        upto = self._log.head()[1]
+        for event in self._log.events(self._pattern, self._upto + 1, upto, tell_aside):
+            self._show(event)
+        self._upto = max(self._upto, upto)
+
+    def is_new(self, event: Event) -> bool:
+        """Return whether a live event was not shown yet."""
+        return event.offset is None or event.epoch != self._epoch or event.offset > self._upto
+
+
+def tell_aside(entry: Entry) -> None:
+    """Tell of an entry of the log that cannot be delivered."""
+    assert entry.error is not None
+    click.echo(for_terminal(f"set aside the event at offset {entry.offset}: {entry.error.message}".encode()), err=True)
 
 
 def _as_json_text(text: str) -> str | None:
@@ -131,15 +195,27 @@ def _as_json_text(text: str) -> str | None:
     return shlex.quote(json.dumps(text, ensure_ascii=not text.isprintable()))
 
 
-def _print_event(event: Event, as_json: bool) -> None:
-    """Print one event on one line. No control character of a hostile payload reaches the terminal."""
+def event_line(event: Event) -> bytes:
+    """Return one event as JSON, with everything that is known about it."""
     import msgspec
 
+    parts: dict[str, object] = {"topic": event.topic, "data": msgspec.Raw(event.data), "id": event.id, "time": event.time_ms}
+    if event.offset is not None:
+        parts |= {"epoch": event.epoch, "offset": event.offset}
+    return msgspec.json.encode(parts)
+
+
+def _print_event(event: Event, as_json: bool, shows_time: bool = False) -> None:
+    """Print one event on one line. No control character of a hostile payload reaches the terminal."""
     if as_json:
-        parts: dict[str, object] = {"topic": event.topic, "data": msgspec.Raw(event.data), "id": event.id, "time": event.time_ms}
-        if event.offset is not None:
-            parts |= {"epoch": event.epoch, "offset": event.offset}
-        line = msgspec.json.encode(parts)
-    else:
-        line = b"%b %b %b" % (b"-" if event.offset is None else b"%d" % event.offset, event.topic.encode(), event.data)
-    click.echo(for_terminal(line))
+        click.echo(for_terminal(event_line(event)))
+        return
+    offset = paint("-" if event.offset is None else str(event.offset), "yellow")
+    line = b"%b %b %b" % (offset.encode(), paint(event.topic, "cyan").encode(), for_terminal(event.data))
+    click.echo((_time_of(event) + " ").encode() + line if shows_time else line)
+
+
+def _time_of(event: Event) -> str:
+    from datetime import datetime
+
+    return paint(datetime.fromtimestamp(event.time_ms / 1000).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3], "bright_black")

@@ -6,6 +6,8 @@ import sys
 
 import click
 
+from headgate.runtime.patching import plugins_found_once
+
 from .options import config_option, redis_option, worker_count
 from .output import one_line_errors
 
@@ -50,7 +52,8 @@ def serve(
         sys.exit(run_workers(overrides, target, config, with_consumers=with_consumers, workers=number))
     from gevent import monkey
 
-    monkey.patch_all()
+    with plugins_found_once():
+        monkey.patch_all()
     from .serve import run
 
     sys.exit(run(overrides | {"HEADGATE_WORKERS": "1"}, target, config, with_consumers=with_consumers))

@@ -8,23 +8,26 @@ from __future__ import annotations
 
 from gevent import monkey
 
-monkey.patch_all()
+from headgate.runtime.patching import plugins_found_once
 
-import os  # noqa: E402
-import signal  # noqa: E402
-import sys  # noqa: E402
-from contextlib import ExitStack  # noqa: E402
+with plugins_found_once():
+    monkey.patch_all()
 
-from headgate.errors import HeadgateError  # noqa: E402
-from headgate.redis.client import describe_server  # noqa: E402
-from headgate.redis.embedded import start_private_redis  # noqa: E402
-from headgate.runtime import logging as logs  # noqa: E402
-from headgate.runtime.loop import READ, Signal, io_watcher  # noqa: E402
-from headgate.runtime.operator_lines import complain, say  # noqa: E402
-from headgate.settings import PREFIX, Settings, environment  # noqa: E402
+import os
+import signal
+import sys
+from contextlib import ExitStack
 
-from .consumers_process import ConsumersProcess  # noqa: E402
-from .redis_keeper import RedisKeeper  # noqa: E402
+from headgate.errors import HeadgateError
+from headgate.redis.client import describe_server
+from headgate.redis.embedded import start_private_redis
+from headgate.runtime import logging as logs
+from headgate.runtime.loop import READ, Signal, io_watcher
+from headgate.runtime.operator_lines import complain, say
+from headgate.settings import PREFIX, Settings, environment
+
+from .consumers_process import ConsumersProcess
+from .redis_keeper import RedisKeeper
 
 
 def main(telling: int, config: str | None = None) -> int:
@@ -36,7 +39,7 @@ def main(telling: int, config: str | None = None) -> int:
         try:
             url = ""
             settings = Settings.read(environment())
-            logs.configure(settings.log_level)
+            logs.configure(settings.log_level, form=settings.log_format)
             keeps = settings.redis_url is None or config is not None
             if settings.redis_url is None:
                 private = kept.enter_context(start_private_redis(settings.data_dir))

@@ -1,5 +1,4 @@
-"""The command line: `headgate publish`, `tail`, `serve`, `consume`, `consumers`, `dead-letters`, `token`, `revoke`,
-`pause`, `resume`, `check`, `settings`, `schemas`, `types`, `asyncapi` and `bench`.
+"""The command line: `headgate` and its commands, which _COMMANDS lists.
 
 In: arguments, and for what is not given the environment (HEADGATE_…). Out: results on standard output, one clear line on
 standard error for every fault. Exit codes: 0, 1 for a fault, 2 for wrong usage, 130 after Ctrl-C.
@@ -15,24 +14,39 @@ from importlib import import_module
 
 import click
 
+from headgate import __version__
+
 # Command → module of this package, attribute.
 _COMMANDS = {
     "publish": ("events", "publish"),
     "tail": ("events", "tail"),
+    "replay": ("replay", "replay"),
+    "trace": ("trace", "trace"),
     "serve": ("gateway", "serve"),
     "consume": ("consumers", "consume"),
     "consumers": ("consumers", "consumers"),
     "dead-letters": ("dead_letters", "dead_letters"),
     "token": ("access", "token"),
     "revoke": ("access", "revoke"),
+    "keys": ("keys", "keys"),
+    "regrant": ("access", "regrant"),
+    "clients": ("people", "clients"),
+    "disconnect": ("people", "disconnect"),
+    "who-can": ("who_can", "who_can"),
+    "presence": ("presence", "presence"),
     "pause": ("pauses", "pause"),
     "resume": ("pauses", "resume"),
+    "rebalance": ("rebalance", "rebalance"),
     "check": ("check", "check"),
+    "doctor": ("doctor", "doctor"),
+    "status": ("status", "status"),
     "settings": ("check", "settings"),
+    "config": ("config", "config"),
     "schemas": ("schemas", "schemas"),
     "types": ("types", "types"),
     "asyncapi": ("types", "asyncapi"),
     "bench": ("bench", "bench"),
+    "completion": ("completion", "completion"),
 }
 
 
@@ -51,7 +65,7 @@ class _LazyCommands(click.Group):
 
 
 @click.group(cls=_LazyCommands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="headgate", message="%(prog)s %(version)s")
+@click.version_option(__version__, message="%(prog)s %(version)s")
 def main() -> None:
     """Headgate: real-time notifications from Python services to browsers, without silent loss."""
 

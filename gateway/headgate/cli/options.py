@@ -1,4 +1,4 @@
-"""Options that several commands have, and the kinds of values that they take. Imports click and the settings only."""
+"""Options that several commands have, and the kinds of values that they take. Imports click only: `--help` waits for it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import os
 import re
 
 import click
-
-from headgate.settings import Settings, environment
 
 WORKERS = "HEADGATE_WORKERS"
 
@@ -40,6 +38,8 @@ def worker_count(given: str | None) -> int:
     Raises:
         SettingsError: that is no number of workers.
     """
+    from headgate.settings import Settings, environment
+
     wanted = Settings.read({WORKERS: given} if given is not None else {WORKERS: environment().get(WORKERS, "1")}).workers
     return wanted or processors()
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .options import redis_option, seconds
-from .output import one_line_errors
+from .options import json_option, redis_option, seconds
+from .output import one_line_errors, print_json
 
 if TYPE_CHECKING:
     from headgate.redis.client import Client
@@ -21,8 +21,9 @@ _WHAT = click.Choice(["connects", "publishes", "namespace"])
 @click.argument("name", required=False)
 @click.option("--for", "for_", metavar="TIME", help="For how long: 90, 90s, 15m, 1h or 7d. Default: until `headgate resume`.")
 @redis_option
+@json_option
 @one_line_errors
-def pause(what: str | None, name: str | None, for_: str | None, redis_url: str | None) -> None:
+def pause(what: str | None, name: str | None, for_: str | None, redis_url: str | None, as_json: bool) -> None:
     """Refuse connects, publishes, or both in the namespace NAME, on every gateway within two seconds. Without WHAT: list.
 
     Browsers and publishers over HTTP are told when to try again. Clients that are connected stay. Publishers that write to Redis
@@ -36,12 +37,21 @@ def pause(what: str | None, name: str | None, for_: str | None, redis_url: str |
             raise click.UsageError("--for needs one of connects, publishes, namespace NAME")
         paused = pauses.read_paused(_open(redis_url))
         for each, left_s in sorted(paused.items()):
+            if as_json:
+                print_json({"paused": each, "left_s": None if math.isinf(left_s) else left_s})
+                continue
             click.echo(f"{_words(each)}: {'until resumed' if math.isinf(left_s) else f'for {round(left_s)} s'}")
-        if not paused:
+        if not paused and not as_json:
             click.echo("nothing is paused")
         return
     member = _member(what, name)
-    pauses.pause(_open(redis_url), member, for_s)
+    client = _open(redis_url)
+    pauses.pause(client, member, for_s)
+    if name is not None:
+        _warn_if_unserved(client, name)
+    if as_json:
+        print_json({"paused": member, "left_s": for_s})
+        return
     click.echo(f"paused {_words(member)}" + ("" if for_s is None else f" for {for_s} s"))
 
 
@@ -49,13 +59,17 @@ def pause(what: str | None, name: str | None, for_: str | None, redis_url: str |
 @click.argument("what", type=_WHAT)
 @click.argument("name", required=False)
 @redis_option
+@json_option
 @one_line_errors
-def resume(what: str, name: str | None, redis_url: str | None) -> None:
+def resume(what: str, name: str | None, redis_url: str | None, as_json: bool) -> None:
     """Let connects, publishes or the namespace NAME go on, on every gateway within two seconds."""
     from headgate.redis import pauses
 
     member = _member(what, name)
     was_paused = pauses.resume(_open(redis_url), member)
+    if as_json:
+        print_json({"resumed": member, "was_paused": was_paused})
+        return
     click.echo(f"resumed {_words(member)}" if was_paused else f"{_words(member)}: not paused")
 
 
@@ -64,6 +78,16 @@ def _open(redis_url: str | None) -> Client:
     from headgate.redis.client import open_client
 
     return open_client(redis_url or find_redis_url())
+
+
+def _warn_if_unserved(client: Client, name: str) -> None:
+    """Say so where no gateway serves a namespace: its name may be misspelt, and the right one goes on."""
+    from headgate.redis.registry import has_been_served
+
+    is_served, known = has_been_served(client, name)
+    if not is_served:
+        served = f"; gateways serve {', '.join(known)}" if known else ""
+        click.echo(f"headgate: no gateway serves the namespace {name} now{served}", err=True)
 
 
 def _member(what: str, name: str | None) -> str:

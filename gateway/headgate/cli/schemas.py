@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .options import namespace_option, redis_option
-from .output import fail, for_terminal, one_line_errors
+from .options import json_option, namespace_option, redis_option
+from .output import fail, for_terminal, one_line_errors, print_json
 from .schema_source import folder_of
 
 if TYPE_CHECKING:
@@ -24,8 +24,9 @@ def schemas() -> None:
 @click.argument("folder", required=False)
 @namespace_option
 @redis_option
+@json_option
 @one_line_errors
-def push(folder: str | None, namespace: str, redis_url: str | None) -> None:
+def push(folder: str | None, namespace: str, redis_url: str | None, as_json: bool) -> None:
     """Put the schemas of FOLDER in the place of those in the registry. Default: HEADGATE_SCHEMAS, else schemas."""
     from headgate.schemas.catalogue import read_catalogue
     from headgate.schemas.documents import read_folder
@@ -35,11 +36,15 @@ def push(folder: str | None, namespace: str, redis_url: str | None) -> None:
     topics = read_catalogue(found).topics
     client, namespace = _open(namespace, redis_url)
     before, after = change_registry(client, namespace, lambda _: found, anew=True)
-    for sign, names in (
-        ("+", after.texts.keys() - before.texts.keys()),
-        ("-", before.texts.keys() - after.texts.keys()),
-        ("~", {name for name in after.texts.keys() & before.texts.keys() if after.texts[name] != before.texts[name]}),
-    ):
+    added, removed = after.texts.keys() - before.texts.keys(), before.texts.keys() - after.texts.keys()
+    changed = {name for name in after.texts.keys() & before.texts.keys() if after.texts[name] != before.texts[name]}
+    if as_json:
+        names_of = {"added": sorted(added), "removed": sorted(removed), "changed": sorted(changed)}
+        print_json(
+            {"version": after.version, "namespace": namespace, "files": len(after.texts), "patterns": len(topics), **names_of}
+        )
+        return
+    for sign, names in (("+", added), ("-", removed), ("~", changed)):
         for name in sorted(names):
             click.echo(f"{sign} {name}")
     click.echo(f"version {after.version}: {len(after.texts)} files for {len(topics)} patterns, in namespace {namespace}")
@@ -48,17 +53,22 @@ def push(folder: str | None, namespace: str, redis_url: str | None) -> None:
 @schemas.command("list")
 @namespace_option
 @redis_option
+@json_option
 @one_line_errors
-def list_(namespace: str, redis_url: str | None) -> None:
+def list_(namespace: str, redis_url: str | None, as_json: bool) -> None:
     """Print the version of the registry and each schema: its pattern, file and size."""
     from headgate.schemas.catalogue import read_catalogue
 
     client, namespace = _open(namespace, redis_url)
     held = _held(client, namespace)
     catalogue = read_catalogue(held)
-    click.echo(f"version {held.version}")
+    if not as_json:
+        click.echo(f"version {held.version}")
     for name, text in held.texts.items():
         patterns = [pattern for pattern, file in catalogue.topics.items() if file == name]
+        if as_json:
+            print_json({"version": held.version, "file": name, "patterns": patterns, "bytes": len(text)})
+            continue
         click.echo(f"{', '.join(patterns) or '(definitions)'}\t{name}\t{len(text)} bytes")
 
 
@@ -66,20 +76,28 @@ def list_(namespace: str, redis_url: str | None) -> None:
 @click.argument("name")
 @namespace_option
 @redis_option
+@json_option
 @one_line_errors
-def show(name: str, namespace: str, redis_url: str | None) -> None:
+def show(name: str, namespace: str, redis_url: str | None, as_json: bool) -> None:
     """Print one schema of the registry, by the NAME of its file or by its pattern."""
     client, namespace = _open(namespace, redis_url)
     held = _held(client, namespace)
-    click.echo(b"\n".join(map(for_terminal, held.texts[_file_of(held, name)].split(b"\n"))))
+    file = _file_of(held, name)
+    if as_json:
+        import json
+
+        print_json({"version": held.version, "file": file, "schema": json.loads(held.texts[file])})
+        return
+    click.echo(b"\n".join(map(for_terminal, held.texts[file].split(b"\n"))))
 
 
 @schemas.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @namespace_option
 @redis_option
+@json_option
 @one_line_errors
-def remove(names: tuple[str, ...], namespace: str, redis_url: str | None) -> None:
+def remove(names: tuple[str, ...], namespace: str, redis_url: str | None, as_json: bool) -> None:
     """Remove schemas from the registry, by the NAMEs of their files or by their patterns."""
     from headgate.schemas.catalogue import read_catalogue
     from headgate.schemas.documents import Documents
@@ -93,6 +111,9 @@ def remove(names: tuple[str, ...], namespace: str, redis_url: str | None) -> Non
 
     client, namespace = _open(namespace, redis_url)
     _, after = change_registry(client, namespace, without)
+    if as_json:
+        print_json({"version": after.version, "namespace": namespace, "files": len(after.texts)})
+        return
     click.echo(f"version {after.version}: {len(after.texts)} files, in namespace {namespace}")
 
 

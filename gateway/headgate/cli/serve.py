@@ -6,17 +6,21 @@ per thing that was done, the last one `headgate: ready at <URL> …`. The caller
 
 from __future__ import annotations
 
+import os
 import signal
+import socket
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
+import structlog
 from flask import Flask
 
-from headgate import __version__
-from headgate.consumers.process.config import find_file, need_file, read_settings
 from headgate.errors import HeadgateError, InvalidRequest
 from headgate.flask_extension import Headgate
 from headgate.redis.client import describe_server
 from headgate.redis.embedded import EmbeddedRedis, start_private_redis
+from headgate.relay.owners import Owner, new_gateway
+from headgate.relay.relay import Relay
 from headgate.runtime import logging as logs
 from headgate.runtime.heap import Heap
 from headgate.runtime.loop import Signal, on_signal, spawn
@@ -25,9 +29,18 @@ from headgate.settings import PREFIX, Settings, environment
 from headgate.transport.http_limits import HttpLimits
 from headgate.transport.http_server import HTTPServer
 from headgate.workers.application import load_application
+from headgate.workers.settings_file import SettingsFile
 
 from .consumers_process import ConsumersProcess
+from .demo_operator import DemoOperator, Start
 from .redis_keeper import RedisKeeper
+from .starting import complain_of_address, read_file, say_mode, say_ready
+from .systemd import passed_socket, tell_ready
+
+if TYPE_CHECKING:
+    from headgate.node.gateway import Gateway
+
+log = structlog.get_logger("headgate.settings")
 
 
 def run(
@@ -42,22 +55,32 @@ def run(
         with_consumers: also run the consumers of that file, in a process of their own.
 
     Returns:
-        0 after a stop that was asked for, 1 when it could not start (one clear line on standard error).
+        0 after a stop that was asked for, 1 when it could not start (one clear line on standard error). Does not return from a
+        restart that the demo asked for.
     """
+    operators: list[DemoOperator] = []
+    code = _run(overrides, target, config, operators, with_consumers=with_consumers)
+    for operator in operators:  # here, where Redis and the consumers have ended
+        operator.execute()
+    return code
+
+
+def _run(
+    overrides: Mapping[str, str], target: str | None, config: str | None, operators: list[DemoOperator], *, with_consumers: bool
+) -> int:
     private: EmbeddedRedis | None = None
     keeper: RedisKeeper | None = None
     try:
         # An application that is imported by name reads the environment itself: what the command line said must be there.
         environ = environment()
+        start = Start(environ, target)
         environ.update(overrides)
-        path = need_file(config) if with_consumers else find_file(config)
-        if path is not None:
-            environ.update(read_settings(path, environ))
-            say(f"settings from {path}")
+        file = read_file(environ, config, is_needed=with_consumers)
         settings = Settings.read(environ)
+        listener = passed_socket(environ)
         if settings.workers != 1:
             raise InvalidRequest("the number of workers is read before the configuration file: use --workers or HEADGATE_WORKERS")
-        logs.configure(settings.log_level)
+        logs.configure(settings.log_level, form=settings.log_format)
         if settings.redis_url is None:
             private = start_private_redis(settings.data_dir)
             environ[PREFIX + "REDIS_URL"] = private.url
@@ -66,16 +89,18 @@ def run(
             keeper.start()
             say(f"started a private {private.description} in {settings.data_dir}")
         say(f"using {describe_server(settings.redis_url or '')}")
-        if settings.dev:
-            say("development mode: anyone on this machine may subscribe to everything and publish. Never use it in public.")
+        say_mode(settings)
         app = load_application(target, settings)
-        if path is None or not with_consumers:
-            return _serve(app, settings)
-        consumers = ConsumersProcess(["--config", path])
-        if not consumers.check():
+        if (operator := DemoOperator.of(settings, private, start)) is not None:
+            operators.append(operator)
+            app.extensions["headgate.operator"] = operator
+        if file.path is None or not with_consumers:
+            return _serve(app, settings, listener, file)
+        consumers = ConsumersProcess(["--config", file.path])
+        if not start.is_again and not consumers.check():
             return 1
         with consumers:
-            return _serve(app, settings)
+            return _serve(app, settings, listener, file)
     except HeadgateError as error:
         for line in error.lines():
             complain(line)
@@ -87,37 +112,81 @@ def run(
             private.close()
 
 
-def _serve(app: Flask, settings: Settings) -> int:
+def _serve(app: Flask, settings: Settings, listener: socket.socket | None, file: SettingsFile) -> int:
     gate: Headgate = app.extensions["headgate"]
-    server = HTTPServer((settings.host, settings.port), app, limits=HttpLimits.of(settings), routes=gate.routes(app))
+    server = HTTPServer(listener or (settings.host, settings.port), app, limits=HttpLimits.of(settings), routes=gate.routes(app))
     try:
         server.init_socket()
     except OSError as error:
-        reason = error.strerror or str(error)
-        complain(f"cannot listen on {settings.host}:{settings.port}: {reason}; choose another with --host or --port")
+        complain_of_address(settings, error)
         return 1
+    relay = None
+    if settings.internal_address is not None:
+        owner = Owner(new_gateway(), 0)
+        gate.gateway.own(owner.letters)
+        relay = Relay(settings, owner, server.adopt)
+        server.to_owner = relay.hand_over
     asked_to_stop, at_once = Signal(), Signal()
     for number in (signal.SIGINT, signal.SIGTERM):
         on_signal(number, lambda: (at_once if asked_to_stop.is_set() else asked_to_stop).set())
-    if settings.token_keys or settings.token_jwks_url:  # elsewhere a closed terminal must end the process, as ever
-        on_signal(signal.SIGHUP, gate.gateway.reload_keys)
+    if file.path or settings.token_keys or settings.token_jwks_url:
+        terminal = has_terminal()
+
+        def hang_up() -> None:
+            if terminal and not has_terminal():  # it was closed, which must end the process, as ever
+                asked_to_stop.set()
+            else:
+                reload(app, gate.gateway, file)
+
+        on_signal(signal.SIGHUP, hang_up)
     gate.start()
     for namespace in gate.gateway.namespaces.values():
         namespace.bus.was_up.wait(timeout=10)
     gate.gateway.registration.tried.wait(timeout=10)  # a gateway that stops when we are ready finds us
     heap = Heap(lambda: sum(len(namespace.clients) for namespace in gate.gateway.namespaces.values()))
     heap.start()
+    if relay is not None:
+        relay.start()
     server.start()
-    shown = f"[{settings.host}]" if ":" in settings.host else settings.host
-    say(f"ready at http://{shown}:{server.server_port}/ (headgate {__version__}, Ctrl-C stops it)")
+    operator: DemoOperator | None = app.extensions.get("headgate.operator")
+    if operator is not None:
+        operator.start(asked_to_stop.set)
+    say_ready(settings, server.address)
+    tell_ready(environment())
     asked_to_stop.wait()
-    say("stopping")
+    say("restarting" if operator is not None and operator.restarting else "stopping")
     spawn(_drain, gate, settings.drain_s, at_once)
     at_once.wait()
+    if operator is not None:
+        operator.leave(server.socket.fileno())
     heap.close()
     gate.close()
     server.stop(timeout=1)
+    if relay is not None:  # it carries the last words of relayed sessions
+        relay.close()
     return 0
+
+
+def has_terminal() -> bool:
+    """Return whether somebody can type something."""
+    try:
+        return os.isatty(0)
+    except OSError:
+        return False
+
+
+def reload(app: Flask, gateway: Gateway, file: SettingsFile) -> None:
+    """Read the file again, and apply what can be applied while the gateway runs. A fault changes nothing, and is one log line."""
+    try:
+        found = file.read(environment(), app.config)
+        wanted = Settings.read(app.config, found)
+        changed = gateway.reload(wanted)
+    except HeadgateError as error:
+        log.error("settings not reloaded", faults=list(getattr(error, "faults", error.lines())))
+        return
+    file.put(found, environment())
+    logs.set_level(wanted.log_level)
+    log.info("settings reloaded", changed=changed.applied, needs_restart=changed.needs_restart)
 
 
 def _drain(gate: Headgate, within_s: float, done: Signal) -> None:

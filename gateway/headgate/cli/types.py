@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from .output import fail, one_line_errors
+from .options import json_option
+from .output import fail, one_line_errors, print_json
 from .schema_source import read_source, source_options
 
 _OUT = click.option("-o", "--out", metavar="FILE", help="File to write. Default: standard output.")
@@ -19,6 +20,7 @@ _CHECK = click.option("--check", is_flag=True, help="Write nothing; exit with 1 
 @click.option("--dataclasses", is_flag=True, help="Of Python: dataclasses instead of Structs.")
 @_OUT
 @_CHECK
+@json_option
 @one_line_errors
 def types(
     folder: str | None,
@@ -29,6 +31,7 @@ def types(
     dataclasses: bool,
     out: str | None,
     check: bool,
+    as_json: bool,
 ) -> None:
     """Write the types of topics from their JSON Schemas: the map for connect<Topics>(), or Python classes."""
     from headgate.schemas.python_types import Kind, python_types
@@ -38,7 +41,8 @@ def types(
         raise click.UsageError("--dataclasses goes with --python")
     catalogue = read_source(folder, registry, namespace, redis_url)
     kind = Kind.DATACLASS if dataclasses else Kind.STRUCT
-    _write(python_types(catalogue, kind) if python else typescript(catalogue), out, check)
+    text = python_types(catalogue, kind) if python else typescript(catalogue)
+    _write(text, out, check, {"source": text} if as_json else None)
 
 
 @click.command()
@@ -49,6 +53,7 @@ def types(
 @click.option("--yaml", "as_yaml", is_flag=True, help="Write YAML instead of JSON.")
 @_OUT
 @_CHECK
+@json_option
 @one_line_errors
 def asyncapi(
     folder: str | None,
@@ -61,6 +66,7 @@ def asyncapi(
     as_yaml: bool,
     out: str | None,
     check: bool,
+    as_json: bool,
 ) -> None:
     """Write an AsyncAPI 3.0 document of the Socket.IO side from the JSON Schemas of topics."""
     import json
@@ -68,6 +74,8 @@ def asyncapi(
     from headgate.schemas.asyncapi import asyncapi as document_of
     from headgate.topic import check_namespace
 
+    if as_json and as_yaml:
+        raise click.UsageError("--json goes without --yaml")
     namespace = check_namespace(namespace)
     catalogue = read_source(folder, registry, namespace, redis_url)
     document = document_of(catalogue, url=url, namespace=namespace, title=title, version=doc_version)
@@ -77,15 +85,18 @@ def asyncapi(
         text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120)
     else:
         text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
-    _write(text, out, check)
+    _write(text, out, check, document if as_json else None)
 
 
-def _write(text: str, out: str | None, check: bool) -> None:
-    """Write text to a file or to standard output; or look whether the file has it."""
+def _write(text: str, out: str | None, check: bool, told: object = None) -> None:
+    """Write text to a file or to standard output; or look whether the file has it. A program is `told` what it asked for."""
     if check and out is None:
         raise click.UsageError("--check goes with --out FILE")
     if out is None:
-        click.echo(text, nl=False)
+        if told is None:
+            click.echo(text, nl=False)
+        else:
+            print_json(told)
         return
     path = Path(out)
     try:
@@ -95,3 +106,5 @@ def _write(text: str, out: str | None, check: bool) -> None:
             fail(f"{out} is not up to date with the schemas", "Run the same command without --check, and commit the file.")
     except OSError as error:
         fail(f"{out}: {error.strerror}")
+    if told is not None:
+        print_json({"file": out, "written": not check})

@@ -6,19 +6,18 @@ In: settings as a mapping (what the command line said), which application, how m
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Mapping
 from typing import Any
 
-from headgate import __version__
-from headgate.consumers.process.config import find_file, need_file, read_settings
 from headgate.errors import HeadgateError
 from headgate.extras import MissingExtra
-from headgate.runtime.operator_lines import complain, say
+from headgate.runtime.operator_lines import complain
 from headgate.settings import PREFIX, Settings, environment
 
 from .keeper_process import Keeper, NotKept
+from .starting import complain_of_address, host_in_url, read_file, say_mode, say_ready
+from .systemd import passed_sockets
 
 # Beside the drain: gunicorn kills a worker that has not ended by then.
 END_S = 15.0
@@ -33,25 +32,20 @@ def run(overrides: Mapping[str, str], target: str | None, config: str | None, *,
 
         environ = environment()
         environ.update(overrides)
-        path = need_file(config) if with_consumers else find_file(config)
-        if path is not None:
-            environ.update(read_settings(path, environ))
-            say(f"settings from {path}")
+        file = read_file(environ, config, is_needed=with_consumers)
+        path = file.path
         settings = Settings.read(environ)
         keeper = Keeper([path] if with_consumers and path is not None else [], redis_is_private=settings.redis_url is None)
         if keeper.redis_url is not None:
             environ[PREFIX + "REDIS_URL"] = keeper.redis_url
             settings = Settings.read(environ)
-        if settings.dev:
-            say("development mode: anyone on this machine may subscribe to everything and publish. Never use it in public.")
+        say_mode(settings)
         bind = _bind(settings, environ)
         if bind is None:
             return 1
 
         def ready(listener: Any) -> None:
-            port = listener.getsockname()[1]
-            shown = f"[{settings.host}]" if ":" in settings.host else settings.host
-            say(f"ready at http://{shown}:{port}/ (headgate {__version__}, {workers} workers, Ctrl-C stops it)")
+            say_ready(settings, listener.getsockname(), f"{workers} workers")
 
         options = {
             "bind": [bind],
@@ -62,7 +56,7 @@ def run(overrides: Mapping[str, str], target: str | None, config: str | None, *,
             "control_socket_disable": True,
             "proc_name": "headgate",
         }
-        return 1 if run_arbiter(options, lambda: _load(target, settings), ready, keeper.look) else 0
+        return 1 if run_arbiter(options, lambda: _load(target), ready, keeper.look, file) else 0
     except NotKept:
         return 1
     except MissingExtra as error:
@@ -77,24 +71,24 @@ def run(overrides: Mapping[str, str], target: str | None, config: str | None, *,
             keeper.close()
 
 
-def _load(target: str | None, settings: Settings) -> Any:
+def _load(target: str | None) -> Any:
+    """Return the application, in a worker, with the settings of now: the file may have been read again since the start."""
     from headgate.workers.application import load_application
 
-    return load_application(target, settings)
+    return load_application(target, Settings.read(environment()))
 
 
 def _bind(settings: Settings, environ: Mapping[str, str]) -> str | None:
     """Return what gunicorn is to listen on: a socket of ours; one that it inherits, from systemd or on SIGUSR2, goes before
     it."""
-    shown = f"[{settings.host}]" if ":" in settings.host else settings.host
-    if "GUNICORN_FD" in environ or environ.get("LISTEN_PID") == str(os.getpid()):
-        return f"{shown}:{settings.port}"
+    passed = [each.detach() for each in passed_sockets(environ)]
+    if "GUNICORN_FD" in environ or passed:
+        return f"{host_in_url(settings)}:{settings.port}"
     try:
         listener = socket.create_server(
             (settings.host, settings.port), family=socket.AF_INET6 if ":" in settings.host else socket.AF_INET, backlog=BACKLOG
         )
     except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)  # the text of create_server has the address twice
-        complain(f"cannot listen on {settings.host}:{settings.port}: {reason}; choose another with --host or --port")
+        complain_of_address(settings, error)
         return None
     return f"fd://{listener.detach()}"

@@ -17,6 +17,7 @@ from .client import Client
 from .log_readers import LiveFeed, LogReaders
 from .page_cache import LogPages
 from .state import Phase
+from .tally import Tallies
 
 log = structlog.get_logger("headgate.catch_up")
 
@@ -28,9 +29,9 @@ BUDGET_S = 0.004
 class CatchUp:
     """One greenlet, begun when the first client reads. `pages` is the cache, `readers` are the clients."""
 
-    def __init__(self, pages: LogPages) -> None:
+    def __init__(self, pages: LogPages, tallies: Tallies | None = None) -> None:
         self.pages = pages
-        self.readers = LogReaders(pages, self._wake_up)
+        self.readers = LogReaders(pages, self._wake_up, tallies)
         self._feed: LiveFeed | None = None
         self._wake = Signal()
         self._started = False

@@ -14,12 +14,13 @@ order; and once the client reads, everything comes from the log, whatever its po
 first. A client that arrives reads from the first logged event that it cannot take: nobody has told it anything yet, so it
 misses nothing.
 
-Invariant, per client: offered = sent + discarded + conflated + waiting.
+Invariants, per client: offered = sent + discarded + conflated + waiting; and each event that the router or the log has handed to
+it is in one place: matched + from_log = direct + offered + left_to_log + gone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -33,6 +34,7 @@ from .gap import Gaps, log_lost_notice, rolled_back_notice
 from .latest import Latest
 from .policies import Policies, strongest
 from .state import FIRST, Phase, Pressure, State, Step
+from .tally import Tallies
 
 # Notices of one client that may wait beyond the limit of its queue: gaps, and words of another epoch.
 MAX_NOTICES = 64
@@ -48,7 +50,10 @@ class _LineTold:
 
 
 class LogReader(Protocol):
-    """Serves clients that read the log (log_readers.py)."""
+    """Serves clients that read the log (log_readers.py). `late` counts events that came for clients that had left."""
+
+    late: int
+    tallies: Tallies
 
     def add(self, client: Client) -> None:
         """This client, which is READING, may have its next page. Never waits; idempotent."""
@@ -63,8 +68,16 @@ class Client:
     Attributes:
         direct: events written straight to the socket.
         offered: events that had to go through the queue; of these `sent`, `discarded` and `conflated` are accounted for.
+        from_log: events that the log has brought; they are among `direct` and `offered`.
+        left_to_log: live events that were not taken, or given back, because the log brings them.
+        gone: events that came when its connection was broken or over.
+        gaps: how many notices of a gap were put into its queue.
+        since_ms: when it joined, in milliseconds since 1970.
+        allowed: the actions with their patterns that the application has authorized, while its grants are what they are.
+        auth: the CONNECT object, where the authenticator is asked again for its grants; None where it is not.
         told: how many events had gone out to it when idle clients were last told their position.
         account: the user or address for which its reads of the log count.
+        asked: the number of the question about handling (node/handling.py) that it has not answered; 0: none.
         state: see state.py; only the methods here change it.
         subscriptions: its overflow policies by pattern; only `subscribe` and `unsubscribe` change them while it is here.
         position: while the log feeds it, the offset up to which it has; in HANDOVER, the handover offset.
@@ -78,17 +91,25 @@ class Client:
         "_line_told",
         "_reader",
         "account",
+        "allowed",
+        "asked",
+        "auth",
         "base",
         "conflated",
         "connection",
         "direct",
         "discarded",
+        "from_log",
+        "gaps",
+        "gone",
         "identity",
+        "left_to_log",
         "namespace",
         "offered",
         "position",
         "sent",
         "session",
+        "since_ms",
         "starts",
         "state",
         "subscriptions",
@@ -103,6 +124,7 @@ class Client:
         connection: ClientConnection,
         reader: LogReader,
         account: str | None = None,
+        since_ms: int = 0,
     ) -> None:
         self.namespace = namespace
         self.session = session
@@ -111,6 +133,11 @@ class Client:
         self.connection = connection
         self.subscriptions = Policies()
         self.direct = self.offered = self.sent = self.discarded = self.conflated = self.told = 0
+        self.from_log = self.left_to_log = self.gone = self.gaps = 0
+        self.since_ms = since_ms
+        self.asked = 0
+        self.allowed: set[tuple[str, str]] | None = None
+        self.auth: Mapping[str, Any] | None = None
         self.state: State = FIRST
         self.position = self.base = 0
         self.starts: dict[str, int] = {}
@@ -183,17 +210,28 @@ class Client:
     def offer(self, frame: Frame) -> None:
         """Take an event that could not be written directly: queue it, or let its policy decide. Never waits."""
         connection = self.connection
-        if connection.closed:
-            return
         state = self.state
+        if connection.closed:
+            if state.phase is Phase.LEFT:
+                self._reader.late += 1  # nobody looks at this client any more
+            else:
+                self.gone += 1
+            if frame.tally is not None:
+                frame.tally.gone += 1
+            return
         if frame.offset is not None and (
             not state.takes_live or (state.phase is Phase.HANDOVER and frame.offset <= self.position)
         ):
-            return  # the log brings it, or has brought it
+            self.left_to_log += 1  # it brings it, or has brought it
+            if frame.tally is not None:
+                frame.tally.left_to_log += 1
+            return
         self.offered += 1
         if state.full:
             self._overflow(frame)
         elif connection.offer(frame, self):
+            if frame.tally is not None:
+                frame.tally.queued += 1
             if connection.queue.level >= HIGH_WATER and self.state.pressure is not Pressure.WARNED:
                 self._step(Step.OVER_HIGH_WATER)
                 connection.awaits_drain = True
@@ -203,6 +241,14 @@ class Client:
             if not self.state.arriving:
                 self._make_room()
             self._overflow(frame)
+
+    def send(self, frame: Frame) -> bool:
+        """Take an event that is for this client alone and in no log, behind what waits; False if it has no room now.
+
+        No policy decides about it, and no gap tells of it: the one who sends is told. It counts for no sum of the ledger.
+        """
+        connection = self.connection
+        return not (connection.closed or self.state.full or self.state.arriving) and connection.offer(frame)
 
     def miss(self, first: int | None, last: int | None, reason: GapReason) -> None:
         """Tell the client, in its place among events, that a range of the log will not come (None: nobody knows which).
@@ -304,7 +350,11 @@ class Client:
 
     def take_chunk(self, frames: Sequence[Frame], last: int) -> bool:
         """Send consecutive frames of the log; False when there was not room for all (`position` says how far it came)."""
+        before = self.direct + self.offered
         accepted = self.connection.stream(frames, self) if frames else 0
+        taken = self.direct + self.offered - before  # none, when the connection broke
+        self.from_log += taken
+        self._reader.tallies.read(frames[:taken])
         if accepted < len(frames):
             self.position = (frames[accepted].offset or 1) - 1
             return False
@@ -386,6 +436,7 @@ class Client:
 
     def tell_rolled_back(self, end: int, had: int, epoch: str) -> None:
         """Tell the client the same, and that events `end` + 1 … `had` are no longer in the log."""
+        self.gaps += 1
         self._tell_line(_LineTold(rolled_back_notice(self.namespace, self.subscriptions, end, had, epoch), end, had), epoch)
 
     def leave(self) -> None:
@@ -397,6 +448,10 @@ class Client:
         if self.state.phase is not Phase.LEFT:
             self._step(Step.LEFT)
             self.connection = NO_CONNECTION
+            for frame in self._latest.in_order() if self._latest else ():
+                if frame.tally is not None:
+                    frame.tally.kept -= 1
+                    frame.tally.gone += 1
 
     # -- private --------------------------------------------------------------------------------------------------
 
@@ -460,19 +515,29 @@ class Client:
         if policy is Overflow.LATEST and self._keep_latest(frame):
             return
         if policy is Overflow.CATCH_UP and frame.offset is not None:
-            self.offered -= 1  # the log brings it
+            self.offered -= 1
+            self.left_to_log += 1
+            if frame.tally is not None:
+                frame.tally.left_to_log += 1
             self._read(Step.FELL_BEHIND, frame.offset - 1, {})
             return
         self.discarded += 1
+        if frame.tally is not None:
+            frame.tally.discarded += 1
         self._note(GapReason.OVERFLOW, frame.offset, frame.offset, 1, frame.payload_bytes, [pattern for pattern, _ in reached])
 
     def _forget_above(self, end: int) -> int | None:
         """Forget the waiting events of the log above an offset; return the first one's offset, if any. Plain publishes stay."""
         queue = self.connection.queue
-        waiting = [*queue.discard(self), *(self._latest.in_order() if self._latest else ())]
-        self._latest = None
+        self._hand_over_latest()
+        waiting = queue.discard(self)
         kept = [frame for frame in waiting if frame.offset is None or frame.offset <= end]
         self.offered -= len(waiting) - len(kept)
+        self.left_to_log += len(waiting) - len(kept)
+        for frame in waiting:
+            if frame.tally is not None and (frame.offset or 0) > end:
+                frame.tally.queued -= 1
+                frame.tally.left_to_log += 1
         for frame in kept:
             queue.put(frame, self)
         return min((frame.offset for frame in waiting if frame.offset is not None and frame.offset > end), default=None)
@@ -482,6 +547,7 @@ class Client:
         queue = self.connection.queue
         waiting = queue.discard(self)
         queue.put(notice)
+        self.gaps += 1
         for frame in waiting:
             queue.put(frame, self)
         self.connection.flush()
@@ -498,18 +564,26 @@ class Client:
         gaps, self._gaps = self._gaps, None
         for frame in gaps.take(self.namespace) if gaps else ():
             self.connection.queue.put(frame)
+            self.gaps += 1
 
     def _hand_over_latest(self) -> None:
         """Put what `latest` kept into the queue; `_keep_latest` has seen to it that there is room."""
         latest, self._latest = self._latest, None
         for frame in latest.in_order() if latest else ():
             self.connection.queue.put(frame, self)
+            if frame.tally is not None:
+                frame.tally.kept -= 1
+                frame.tally.queued += 1
 
     def _keep_latest(self, frame: Frame) -> bool:
         """Keep the newest frame of a topic, if there is room for it."""
         if self._latest is None:
             self._latest = Latest()
-        return self._latest.keep(frame, self.connection.queue, self)
+        if not self._latest.keep(frame, self.connection.queue, self):
+            return False
+        if frame.tally is not None:
+            frame.tally.kept += 1
+        return True
 
     def _make_room(self) -> None:
         """When every subscription is `latest`, all that is queued may wait for its newest values; otherwise order forbids it.
@@ -520,6 +594,8 @@ class Client:
         own = self.offered - 1 - self.sent - self.discarded - self.conflated - self.kept  # but for the one that found no room
         if own == queue.frames and all(policy is Overflow.LATEST for policy in self.subscriptions.values()):
             for frame in queue.discard(self):
+                if frame.tally is not None:
+                    frame.tally.queued -= 1
                 self._overflow(frame)
 
     def _tell(self, state: str) -> None:

@@ -65,7 +65,9 @@ class _NoConnection:
 
     queue = ClientQueue(1, 1)
     wire = None
-    ready = awaits_drain = idle = False
+    ready = False
+    awaits_drain = False
+    idle = False
     closed = True
 
     def offer_control(self, frame: Frame) -> None:

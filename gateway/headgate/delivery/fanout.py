@@ -21,6 +21,7 @@ import msgspec
 from headgate.protocol.frames import Frame
 
 from .client import Client
+from .client_connection import ClientConnection
 from .matcher import Audience
 
 T = TypeVar("T")
@@ -88,7 +89,7 @@ class _Several:
         return self._frames
 
     @property
-    def data(self) -> bytes:
+    def wire(self) -> bytes:
         """The frames joined: once, when the first of the clients has its turn."""
         if self._data is None:
             self._data = b"".join([frame.wire for frame in self.frames])
@@ -96,7 +97,10 @@ class _Several:
 
 
 class Pass:
-    """One slice of events on its way to its clients."""
+    """One slice of events on its way to its clients.
+
+    `events` are those that it has, in order; `routed` counts each of them once for each of its clients.
+    """
 
     __slots__ = (
         "_audience",
@@ -107,12 +111,15 @@ class Pass:
         "_segment",
         "_segments",
         "_told",
+        "events",
+        "routed",
         "writes",
     )
 
     def __init__(self, slice_: Sequence[Matched], start: int = 0) -> None:
         self._index = 0
         self.writes = 0
+        self.events = list(slice_)
         first = slice_[0].audience
         self._audience = first
         self._first_clients = first.clients
@@ -127,6 +134,7 @@ class Pass:
             self._parts = _rotated(tuple(parts.values()), start)
             self._segments = []
         self._segment = 0
+        self.routed = _hand(slice_)
         self._told = 0  # clients before this one are in the list once more, for what came in after their turn
 
     def extend(self, fresh: Sequence[Matched]) -> int:
@@ -146,6 +154,8 @@ class Pass:
                 self._clients.extend(served)
                 self._segments.append(_Segment(len(self._clients), [matched.frame]))
                 self._told = self._index
+            self.events.append(matched)
+            self.routed += _hand((matched,))
             joined += 1
         return joined
 
@@ -185,6 +195,8 @@ class Pass:
                     sent = 0
                 except OSError as error:
                     connection.lost(error)
+                    client.gone += events
+                    _note_gone(frames)
                     continue
                 if sent == size:
                     client.direct += events
@@ -209,18 +221,22 @@ class Pass:
             index += 1
             connection = client.connection
             if connection.ready:
-                data = part.wire if isinstance(part, Frame) else part.data
+                data = part.wire
                 try:
                     sent = connection.wire.send(data)
                 except BlockingIOError:
                     sent = 0
                 except OSError as error:
                     connection.lost(error)
+                    client.gone += len(_frames_of(part))
+                    _note_gone(_frames_of(part))
                     continue
                 if sent != len(data):
                     _in_part(client, _frames_of(part), sent)
+                elif type(part) is _Several:
+                    client.direct += len(part.frames)
                 else:
-                    client.direct += 1 if isinstance(part, Frame) else len(part.frames)
+                    client.direct += 1
             else:
                 for frame in _frames_of(part):
                     client.offer(frame)
@@ -231,13 +247,42 @@ class Pass:
         return index >= count
 
 
+def _hand(slice_: Sequence[Matched]) -> int:
+    """Return how many clients a pass takes these events to, each for itself; count them in the tallies."""
+    routed = 0
+    for matched in slice_:
+        clients = len(matched.audience.clients)
+        routed += clients
+        if matched.frame.tally is not None:
+            matched.frame.tally.matched += clients
+    return routed
+
+
+def write_notice(connection: ClientConnection, frame: Frame) -> None:
+    """Write a notice that many get to a connection that is `ready`, as events are written: half the time of its control lane."""
+    try:
+        sent = connection.wire.send(frame.wire)
+    except BlockingIOError:
+        sent = 0
+    except OSError as error:
+        connection.lost(error)
+        return
+    if sent != len(frame.wire) and not connection.written_in_part((frame,), sent):
+        connection.offer_control(frame)
+
+
 def _parts_of(slice_: Sequence[Matched]) -> dict[Client, Frame | _Several]:
     """Return each client of a slice with what it gets of it; those that get the same share one object."""
     parts: dict[Client, Frame | _Several] = {}
     for matched in slice_:
-        frame = matched.frame
+        frame, clients = matched.frame, matched.audience.clients
+        if len(clients) == 1:  # a user's own event: there is nobody to share with
+            (client,) = clients
+            had = parts.get(client)
+            parts[client] = frame if had is None else _Several(had, frame)
+            continue
         longer: dict[Frame | _Several, _Several] = {}  # what clients have of the events before → the same and this one
-        for client in matched.audience.clients:
+        for client in clients:
             had = parts.get(client)
             if had is None:
                 parts[client] = frame
@@ -250,7 +295,14 @@ def _parts_of(slice_: Sequence[Matched]) -> dict[Client, Frame | _Several]:
 
 
 def _frames_of(part: Frame | _Several) -> tuple[Frame, ...]:
-    return (part,) if isinstance(part, Frame) else part.frames
+    return part.frames if isinstance(part, _Several) else (part,)
+
+
+def _note_gone(frames: Sequence[Frame]) -> None:
+    """The connection broke with these."""
+    for frame in frames:
+        if frame.tally is not None:
+            frame.tally.gone += 1
 
 
 def _in_part(client: Client, frames: Sequence[Frame], sent: int) -> None:

@@ -44,7 +44,11 @@ class Latest:
         size = self._bytes + len(frame.wire) - (len(older.wire) if older is not None else 0)
         if frames > queue.max_frames or queue.bytes + size > queue.max_bytes:
             return False
-        owner.conflated += older is not None
+        if older is not None:
+            owner.conflated += 1
+            if older.tally is not None:
+                older.tally.kept -= 1
+                older.tally.conflated += 1
         self._by_topic.pop(topic, None)
         self._by_topic[topic] = frame
         self._bytes = size

@@ -13,16 +13,17 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from time import monotonic
+from time import monotonic, time
 from typing import TYPE_CHECKING, Protocol
 
 from headgate.event import Event
-from headgate.metrics import DELIVERIES, FAN_OUT_SECONDS
+from headgate.histogram import Histogram
+from headgate.metrics import DELIVERIES, FAN_OUT, PUBLISH_TO_SOCKET
 from headgate.protocol.frames import Frame, message_frame
 from headgate.protocol.packets import CURSOR, GapReason, notice_packet
 
 from .client import Client
-from .fanout import BUDGET_S, Matched, Pass
+from .fanout import BUDGET_S, Matched, Pass, write_notice
 from .log_readers import LogReaders
 from .router import Router
 from .state import Phase
@@ -72,8 +73,9 @@ class LiveFeed:
         self._readers = readers
         self.quarantine = quarantine
         self._budget_s = budget_s
-        self._count_writes = DELIVERIES.labels(namespace).inc
-        self._observe_pass = FAN_OUT_SECONDS.labels(namespace).observe
+        self._writes = DELIVERIES.of(namespace)
+        self._passes = FAN_OUT.of(namespace)
+        self._latency = PUBLISH_TO_SOCKET.of(namespace)
         self._deferred: list[Callable[[], None]] = []
         self._told = 0  # the newest offset that was handed to the fan-out, or that anybody asked for
         self._passed = 0  # the same, when the work that is under way began
@@ -195,8 +197,10 @@ class LiveFeed:
                     fresh = self._match(more())
                     joined = pass_.extend(fresh)
                     left = fresh[joined:]
-            self._count_writes(pass_.writes)
-            self._observe_pass(monotonic() - began_s)
+            self._router.passed(pass_)
+            self._writes.total += pass_.writes
+            self._passes.record(monotonic() - began_s)
+            record_latency(self._latency, pass_.events, time() * 1000)
             pass_ = following
         return left
 
@@ -291,8 +295,12 @@ class LiveFeed:
                 told, client.told = client.told, client.direct + client.sent
                 if only_events and client.told != told:
                     continue
-                # One with events waiting learns the position from them; a cursor must not overtake them.
-                if client.state.phase is Phase.LIVE and client.connection.idle:
+                if client.state.phase is not Phase.LIVE:
+                    continue
+                if client.connection.ready:
+                    write_notice(client.connection, frame)
+                elif client.connection.idle:
+                    # One with events waiting learns the position from them; a cursor must not overtake them.
                     client.connection.offer_control(frame)
             yield
 
@@ -302,3 +310,20 @@ class LiveFeed:
 
     def _cursor(self, epoch: str, offset: int) -> Frame:
         return message_frame(notice_packet(self._namespace, CURSOR, {"epoch": epoch, "offset": offset}))
+
+
+def record_latency(histogram: Histogram, events: Sequence[Matched], now_ms: float) -> None:
+    """Record how long ago events were published, whose last client has just been written to.
+
+    Redis gives an event a time in milliseconds, so events that came together mostly share one, and are recorded at once.
+    """
+    time_ms, times = 0, 0
+    for matched in events:
+        if matched.frame.time_ms == time_ms:
+            times += 1
+            continue
+        if times:
+            histogram.record((now_ms - time_ms) / 1000, times)
+        time_ms, times = matched.frame.time_ms, 1
+    if times:
+        histogram.record((now_ms - time_ms) / 1000, times)

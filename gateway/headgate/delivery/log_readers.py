@@ -21,6 +21,7 @@ from headgate.transport.send_queue import LOW_WATER
 
 from .client import Client
 from .state import Phase
+from .tally import Tallies
 
 if TYPE_CHECKING:
     from headgate.redis.log import Entry
@@ -55,14 +56,19 @@ class Pages(Protocol):
 
 
 class LogReaders:
-    """See the module. `handover` are the clients in that phase. `on_work` is called when somebody waits for a page."""
+    """See the module. `handover` are the clients in that phase. `on_work` is called when somebody waits for a page.
 
-    def __init__(self, pages: Pages, on_work: Callable[[], object]) -> None:
+    `late` counts events that a pass still held for clients that had left.
+    """
+
+    def __init__(self, pages: Pages, on_work: Callable[[], object], tallies: Tallies | None = None) -> None:
         self._pages = pages
         self._on_work = on_work
         self._round: OrderedDict[Client, None] = OrderedDict()
         self._paused = False
         self.handover: set[Client] = set()
+        self.late = 0
+        self.tallies = tallies or Tallies(0)
 
     @property
     def waiting(self) -> bool:

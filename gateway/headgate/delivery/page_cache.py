@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from headgate.errors import BusUnavailable
-from headgate.protocol.frames import Frame, message_frame
-from headgate.protocol.packets import GapReason, event_packet
+from headgate.protocol.frames import Frame, event_frame
+from headgate.protocol.packets import GapReason
 from headgate.redis.log import Entry, EventLog
 
 # Offsets per page: one XRANGE. At most 32 × 64 KiB at the usual payload limit; 1,500 missed events are 47 reads, however many
@@ -140,7 +140,7 @@ class LogPages:
     """The cache. `reads` counts round trips to Redis."""
 
     def __init__(self, namespace: str, log: EventLog, max_bytes: int = MAX_CACHE_BYTES) -> None:
-        self._namespace = namespace
+        self._namespace = namespace.encode()
         self._log = log
         self._max_bytes = max_bytes
         self._pages: OrderedDict[int, Page] = OrderedDict()
@@ -245,11 +245,6 @@ class LogPages:
             if entry.event is None:
                 quarantine(entry)
             else:
-                frame = message_frame(
-                    event_packet(self._namespace, entry.event, replayed=True),
-                    topic=entry.event.topic,
-                    offset=entry.offset,
-                    payload_bytes=len(entry.event.data),
-                )
+                frame = event_frame(self._namespace, entry.event, replayed=True)
             page.add(entry.offset, frame)
             self._count(index, page)

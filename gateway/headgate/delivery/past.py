@@ -46,7 +46,7 @@ def page_of(offset: int) -> int:
 
 
 def find_starts(
-    wanted: Sequence[tuple[str, Since]], first: int, last: int, read: Callable[[int], TopicPage], pause: Callable[[], None]
+    wanted: Sequence[tuple[str, Since]], first: int, last: int, read: Callable[[int], TopicPage], pause: Callable[[], object]
 ) -> list[int]:
     """Return for each pattern the offset after which the events lie that it asks for.
 
@@ -80,7 +80,7 @@ def _go_back(
     first: int,
     last: int,
     read: Callable[[int], TopicPage],
-    pause: Callable[[], None],
+    pause: Callable[[], object],
 ) -> None:
     """Move `starts` back until as many events are behind each as it has `left`, or the log has no more."""
     asking: PatternMap[list[int]] = PatternMap()

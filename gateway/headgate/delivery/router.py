@@ -9,44 +9,54 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from headgate.event import Event
-from headgate.protocol.frames import message_frame
-from headgate.protocol.packets import event_packet
+from headgate.protocol.frames import event_frame
 
 from .client import Client
 from .fanout import MAX_SLICE_BYTES, Matched, Pass
 from .matcher import SubscriptionMatcher
+from .tally import Tallies
+from .traced import Traced
 
 
 class Router:
     """Matches and slices.
 
-    `matched` counts events that somebody here wanted, `plain` those of them that have no offset, `unwanted` the others.
+    `matched` counts events that somebody here wanted, `plain` those of them that have no offset, `unwanted` the others. `routed`
+    counts each of them once for each of its clients, when the pass that took it there has ended.
     """
 
-    def __init__(self, namespace: str, matcher: SubscriptionMatcher[Client]) -> None:
-        self._namespace = namespace
+    def __init__(
+        self,
+        namespace: str,
+        matcher: SubscriptionMatcher[Client],
+        tallies: Tallies | None = None,
+        traced: Traced | None = None,
+    ) -> None:
+        self._namespace = namespace.encode()
         self._matcher = matcher
+        self._tallies = tallies if tallies is not None and tallies.every else None
+        self._traced = traced
         self._start = 0
-        self.matched = self.plain = self.unwanted = 0
+        self.matched = self.plain = self.unwanted = self.routed = 0
 
     def match(self, events: Iterable[Event]) -> list[Matched]:
         """Return the events that somebody here wants, framed, in order."""
         matched: list[Matched] = []
+        audience_of = self._matcher.match
         for event in events:
-            audience = self._matcher.match(event.topic)
+            audience = audience_of(event.topic)
             if not audience.clients:
                 self.unwanted += 1
                 continue
-            self.matched += 1
             if event.offset is None:
                 self.plain += 1
-            frame = message_frame(
-                event_packet(self._namespace, event),
-                topic=event.topic,
-                offset=event.offset,
-                payload_bytes=len(event.data),
-            )
+            frame = event_frame(self._namespace, event)
+            if self._tallies is not None and event.offset is not None:
+                frame.tally = self._tallies.of(event.offset)
+            if self._traced is not None and event.traceparent is not None:
+                self._traced.route(event, frame)
             matched.append(Matched(frame, audience))
+        self.matched += len(matched)
         return matched
 
     def passes(self, matched: Iterable[Matched]) -> Iterator[Pass]:
@@ -61,6 +71,12 @@ class Router:
             size += len(each.frame.wire)
         if slice_:
             yield self._pass(slice_)
+
+    def passed(self, pass_: Pass) -> None:
+        """A pass has ended: count where its events went."""
+        self.routed += pass_.routed
+        if self._traced is not None:
+            self._traced.passed(matched.frame for matched in pass_.events)
 
     def _pass(self, slice_: list[Matched]) -> Pass:
         # A stride that is coprime to most sizes: consecutive passes start far apart.

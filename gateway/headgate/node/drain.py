@@ -1,7 +1,7 @@
 """The drain: clients move to another gateway before this one stops, in turn and not all at once.
 
-In: the namespaces with their clients, and the seconds that it may take. Out: a `status` notice to every client, and the end of
-each connection that has not left by its turn. From `begin` on, new clients are refused.
+In: the namespaces with their clients, and the seconds that it may take. Out: word to one client after the other that it is to
+move (moves.py), evenly over that time. From `begin` on, new clients are refused.
 """
 
 from __future__ import annotations
@@ -10,17 +10,20 @@ from collections.abc import Callable, Mapping
 from random import shuffle
 from time import monotonic
 
+import structlog
+
 from headgate.errors import leaving
-from headgate.protocol.frames import message_frame
-from headgate.protocol.packets import STATUS, notice_packet
 from headgate.runtime.loop import sleep
 
+from .moves import LEAVE_WITHIN_S, Moves
 from .namespace import Namespace
 
-# While clients move: how often to look whether the next one has left by itself.
+log = structlog.get_logger("headgate.drain")
+
+# While clients move: how often the next ones are told.
 _LOOK_S = 0.05
-# Notices to everyone: let the loop run after so many clients.
-_NOTICE_STRIDE = 64
+# A core takes in 2,600 clients per second that come back (docs/operations.md), and has other work beside.
+JOINS_PER_S = 1000
 
 
 class Drain:
@@ -50,24 +53,26 @@ class Drain:
             raise leaving()
 
     def run(self, within_s: float) -> None:
-        """Tell clients to move, and end each that has not left by its turn, in random order. Lets the loop run.
+        """Tell clients to move, in random order, and end each that has not left by the end of its turn. Lets the loop run.
 
         Returns after about `within_s` seconds at most, and at once without clients.
         """
         self.begin()
-        clients = [client for namespace in self._namespaces.values() for client in namespace.clients.values()]
-        shuffle(clients)
-        moving = {"moving": {"reason": "restart", "within_s": within_s}}
-        frames = {name: message_frame(notice_packet(name, STATUS, moving)) for name in self._namespaces}
-        began_s = self._now_s()
-        for count, client in enumerate(clients, 1):
-            client.connection.offer_control(frames[client.namespace])
-            if not count % _NOTICE_STRIDE:
-                self._wait(0)
-        for count, client in enumerate(clients, 1):
-            while client.session in self._namespaces[client.namespace].clients:
-                left_s = began_s + within_s * count / len(clients) - self._now_s()
-                if left_s <= 0:
-                    client.connection.end("restart")
-                    break
-                self._wait(min(left_s, _LOOK_S))
+        leave_within_s = min(LEAVE_WITHIN_S, within_s / 2)
+        moves = Moves(self._namespaces, "restart", leave_within_s, self._now_s)
+        waiting = list(moves.connections())
+        shuffle(waiting)
+        began_s, spread_s, total = self._now_s(), within_s - leave_within_s, len(waiting)
+        if spread_s and total / spread_s > JOINS_PER_S:
+            log.warning("clients move too fast", per_s=round(total / spread_s), advice="raise HEADGATE_DRAIN_S, or add gateways")
+        while waiting or moves.under_way():
+            # One is told at the beginning, and the last one when there is just time for it to leave.
+            elapsed_s = self._now_s() - began_s
+            left = 0 if elapsed_s >= spread_s else max(0, total - 1 - int(total * elapsed_s / spread_s))
+            moves.tell(waiting[left:])
+            del waiting[left:]
+            while waiting and waiting[-1].closed:
+                waiting.pop()
+            moves.end_late()
+            if waiting or moves.under_way():
+                self._wait(_LOOK_S)

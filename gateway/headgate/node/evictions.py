@@ -1,12 +1,13 @@
-"""Evictions: clients whose identity has expired or was revoked are told, and disconnected.
+"""Evictions: clients whose identity has expired or was revoked, or that an operator disconnects, are told, and disconnected.
 
-In: clients that are due (auth/expiry.py), and members that were revoked (auth/revocation_watch.py). Out: a `status` notice, a
-disconnect from the namespace, and the end of the connection if it joins no namespace again before the handshake deadline.
+In: clients that are due (auth/expiry.py), members that were revoked (auth/revocation_watch.py), wishes (people.py). Out: a
+`status` notice, a disconnect from the namespace, and the end of the connection if it joins no namespace again before the
+handshake deadline.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from headgate.auth.admission import Admission, PendingSessions
 from headgate.auth.revocation import TOKEN, kind_of
@@ -55,16 +56,39 @@ class Evictions:
             hit += self._admission.of_token(name) if kind == TOKEN else self._admission.of_user(name)
         self._evict(hit, Unauthorized(UnauthorizedReason.REVOKED))
 
+    def refused(self, clients: Iterable[Client], why: Unauthorized) -> None:
+        """Disconnect clients that the authenticator does not accept any more."""
+        self._evict(clients, why)
+
+    def disconnected(self, clients: Iterable[Client], reason: str) -> int:
+        """End the connections of clients at an operator's wish: they are told as clients that move, and come back.
+
+        Return how many clients. Lets the loop run.
+        """
+        status = {"moving": {"reason": "disconnected", "within_s": 0, "detail": reason}}
+        ended = 0
+        for client in self._still_in(clients):
+            ended += 1
+            EVICTED.labels(client.namespace, "disconnected").inc()
+            connection = connection_of(client)
+            connection.offer_control(message_frame(notice_packet(client.namespace, STATUS, status)))
+            connection.end("disconnected", told=f"disconnected: {reason}")
+        return ended
+
     def _evict(self, clients: Iterable[Client], why: Unauthorized) -> None:
         """Tell clients that they are no longer authorized, and disconnect them from their namespace. Lets the loop run."""
+        for client in self._still_in(clients):
+            EVICTED.labels(client.namespace, why.reason.value).inc()
+            connection = connection_of(client)
+            connection.offer_control(message_frame(notice_packet(client.namespace, STATUS, {"unauthorized": why.to_wire()})))
+            self._sockets.disconnect(client.namespace, client.session)
+            self.end_pending_later(connection, f"{why.code}: {why.reason}")
+
+    def _still_in(self, clients: Iterable[Client]) -> Iterator[Client]:
+        """Yield those that have not left by their turn. Lets the loop run."""
         for count, client in enumerate(clients, 1):
             if self._namespaces[client.namespace].clients.get(client.session) is client:
-                EVICTED.labels(client.namespace, why.reason.value).inc()
-                connection = connection_of(client)
-                notice = notice_packet(client.namespace, STATUS, {"unauthorized": why.to_wire()})
-                connection.offer_control(message_frame(notice))
-                self._sockets.disconnect(client.namespace, client.session)
-                self.end_pending_later(connection, f"{why.code}: {why.reason}")
+                yield client
             if not count % _STRIDE:
                 sleep()
 

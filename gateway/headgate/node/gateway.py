@@ -16,39 +16,60 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from headgate import handled
 from headgate.auth.admission import Admission, PendingSessions
+from headgate.auth.api_keys import ApiKeys
 from headgate.auth.expiry import Expiry
 from headgate.auth.identity import Authenticator, Handshake, Identity
-from headgate.auth.places import Places
-from headgate.auth.revocation_watch import RevocationWatch
+from headgate.auth.places import QUIET_CLIENTS, Places
+from headgate.auth.regrants import Regrants, read_regrant, read_regrants
+from headgate.auth.revocation_watch import Listening, RevocationWatch
 from headgate.delivery.client import Client
 from headgate.errors import BusUnavailable, UnknownHost
-from headgate.metrics import SCHEMA_VIOLATIONS
+from headgate.metrics import REDIS_ROUND_TRIPS, SCHEMA_VIOLATIONS
+from headgate.presence.presence import Presence
 from headgate.publisher import Publisher
-from headgate.redis.client import open_client
+from headgate.redis import api_keys
+from headgate.redis.client import ROUND_TRIPS, open_client
+from headgate.redis.client import Client as RedisClient
 from headgate.redis.connections import is_open, redacted_address
-from headgate.redis.registry import remembered
+from headgate.redis.keys import QUESTIONS
+from headgate.redis.registry import name_of, remembered
+from headgate.runtime.loop import spawn
 from headgate.runtime.watchdog import Watchdog
 from headgate.settings import Settings
 from headgate.transport.limits import TransportLimits
 from headgate.transport.session import Session
 from headgate.transport.socketio_face import OneTooMany, SocketIOFace
 
+from .answers import Answering, Answers
+from .authorizing import Authorizing
+from .client_list import ClientList
 from .drain import Drain
 from .evictions import Evictions
 from .handlers import Handlers
+from .handling import Handling
 from .health import Health, health
 from .joining import Joining
 from .logins import Logins
 from .namespace import Namespace
 from .origin import Hosts, origin_check
 from .pauses import Pauses, PauseWatch
+from .people import People
 from .places_watch import PlacesWatch
+from .presence_requests import PresenceRequests
 from .publish_queue import PublishQueue
+from .rates_watch import RatesWatch
+from .rebalancing import Rebalancing
 from .refusals import Refusals
 from .registration import Registration
+from .regranting import Regranting
+from .reloading import OF_TOKENS, Changed, Reloading
 from .shedding import Shedding
+from .statsd_push import StatsdPush
+from .tracer import Tracer, gateway_name
 from .upkeep import Upkeep
+from .vitals_watch import Measure, VitalsWatch
 
 if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication
@@ -73,6 +94,7 @@ class Gateway:
             raise BusUnavailable("no Redis: set HEADGATE_REDIS_URL, or start with `headgate serve`, which brings one")
         self.settings = settings
         warn_of_open_redis(settings.redis_url)
+        REDIS_ROUND_TRIPS.put(ROUND_TRIPS)
         self.publisher = Publisher(
             settings.redis_url,
             max_payload_bytes=settings.max_payload_bytes,
@@ -82,18 +104,41 @@ class Gateway:
             on_schema_violation=lambda namespace, _: SCHEMA_VIOLATIONS.labels(namespace).inc(),
         )
         self._commands = open_client(settings.redis_url, timeout_s=PUBLISH_TIMEOUT_S)
-        self.registration = Registration(settings.redis_url, settings.namespaces)
+        self.registration = Registration(settings.redis_url, settings.namespaces, gateway_name)
+        self.authorizing = Authorizing()
         self.namespaces = {
-            name: Namespace(name, settings.redis_url, settings, self.registration.renew) for name in settings.namespaces
+            name: Namespace(name, settings.redis_url, settings, self.registration.renew, self.authorizing)
+            for name in settings.namespaces
         }
         self.publish_queues = {name: PublishQueue(self.publisher) for name in self.namespaces}
+        self.presences = {name: Presence(name, settings.redis_url, settings, self.publisher.publish) for name in self.namespaces}
         self._upkeep = Upkeep(settings)
+        self._tracer = Tracer(settings.redis_url, self.namespaces)
+        self._reloading = Reloading(
+            settings,
+            lambda new: self.publisher.prepare_schemas(new.schemas, new.schema_check_in_force()),
+            (
+                lambda new: self._shedding.use(new.max_clients, new.shed_lag_s),
+                lambda new: self._logins.use(new),
+                lambda new: self._joining.use(new),
+                lambda new: refusals.use(new.max_refusals),
+                lambda new: admission.use(new.max_clients_per_user, new.max_clients_per_address),
+                lambda new: pending.use(0 if new.dev else new.max_clients_per_address),
+                lambda new: self.rates_watch.use(new),
+                *(namespace.use for namespace in self.namespaces.values()),
+            ),
+        )
+        self._vitals_watch = VitalsWatch(settings.redis_url, Measure(self.namespaces, self._state))
+        self._statsd_push = None if settings.statsd is None else StatsdPush(settings.statsd, settings.statsd_prefix)
         for name in self.namespaces:
             remembered(self._commands).resolve(name)  # this gateway serves it: no publisher in this process has to ask
         self._shedding = Shedding(settings.max_clients, settings.shed_lag_s, self._count_clients)
         self._watchdog = Watchdog(self._shedding.beat)
         self.pauses = Pauses()
         self._pause_watch = PauseWatch(settings.redis_url, self.pauses)
+        self._rebalancing = Rebalancing(
+            settings.redis_url, self.namespaces, lambda: self.sessions, settings.rebalance_per_s, name=gateway_name
+        )
         self._hosts = Hosts(settings)
         self._drain = Drain(self.namespaces)
         self._sockets = SocketIOFace(
@@ -103,15 +148,45 @@ class Gateway:
             allowed_origins="*" if "*" in settings.allowed_origins else origin_check(settings),
         )
         self._sockets.reuse_greenlets(authenticator is None)
+        self.authorizing.on_application = partial(self._sockets.reuse_greenlets, False)
         places = Places(settings.max_clients_per_user)
-        admission: Admission[Client] = Admission(places, settings.max_clients_per_address)
-        self._places_watch = PlacesWatch(settings.redis_url, places, admission.counts)
+        addresses = Places(settings.max_clients_per_address, name="clients_per_address", quiet=QUIET_CLIENTS)
+        admission: Admission[Client] = Admission(places, addresses)
+        self.rates_watch = RatesWatch(settings.redis_url)
+        for namespace in self.namespaces.values():
+            self.rates_watch.share(namespace.reads)
+        self._places_watch = PlacesWatch(settings.redis_url, places, admission.counts, addresses, admission.counts_at)
         # Development is one machine: there an address says nothing about who it is.
         pending = PendingSessions(0 if settings.dev else settings.max_clients_per_address)
         evictions = Evictions(self._sockets, self.namespaces, settings, admission, pending)
         self._expiry: Expiry[Client] = Expiry(evictions.expired)
-        self._revocation_watch = RevocationWatch(settings.redis_url, evictions.revoked)
-        self._logins = Logins(settings, authenticator, self._revocation_watch.check)
+        clients = ClientList(self.namespaces, admission, self._sockets, settings, lambda: name_of(self.registration.id))
+        regrants = Regrants()
+        self._revocation_watch = RevocationWatch(
+            settings.redis_url,
+            evictions.revoked,
+            also=Listening(QUESTIONS, self._begin_questions, lambda message: self._answers.hear(message)),
+        )
+        keys = ApiKeys(partial(api_keys.find, self._commands), settings.namespaces, settings.admin_key)
+        self._logins = Logins(settings, authenticator, self._revocation_watch.check, api_keys=keys, regranted=regrants.apply)
+        self.rates_watch.share(self._logins.failed_rates)
+        presence = PresenceRequests(self.presences, self.pauses, self.authorizing)
+        self._regranting = Regranting(
+            self._sockets,
+            self.namespaces,
+            logins=self._logins,
+            admission=admission,
+            expiry=self._expiry,
+            evictions=evictions,
+            presence=presence,
+            authorizing=self.authorizing,
+            regrants=regrants,
+            read=partial(read_regrant, self._commands),
+        )
+        self._people = People(clients, admission, evictions, self._regranting, settings.max_payload_bytes)
+        handling = Handling(self.namespaces)
+        kinds = {**self._people.kinds(), handled.KIND: Answering(handled.HandledQuestion, handling.find)}
+        self._answers = Answers(settings.redis_url, lambda: self.registration.id, kinds)
         refusals = Refusals(settings.max_refusals)
         self._joining = Joining(
             self._sockets,
@@ -126,18 +201,21 @@ class Gateway:
             drain=self._drain,
             shedding=self._shedding,
             pauses=self.pauses,
+            gone=presence.gone,
             next_look=self._places_watch.next_look,
         )
         handlers = Handlers(
             self._sockets,
             logins=self._logins,
-            admission=admission,
-            expiry=self._expiry,
             refusals=refusals,
             publisher=self.publisher,
             publish_queues=self.publish_queues,
             commands=self._commands,
             pauses=self.pauses,
+            presence=presence,
+            vitals=self._vitals_watch.answer,
+            regranting=self._regranting,
+            handling=handling,
         )
         for namespace in self.namespaces.values():
             self._sockets.route(
@@ -174,6 +252,10 @@ class Gateway:
         self._logins.authenticator = authenticator
         self._sockets.reuse_greenlets(False)
 
+    def admit_console(self, admit: Authenticator) -> None:
+        """Let pages of the console in as whom `admit` says; they say of themselves what they are. Set it before clients come."""
+        self._logins.console = admit
+
     def identify(self, handshake: Handshake) -> Identity:
         """Return the identity behind a request, as a CONNECT would have it. Raises as `Logins.identify` does."""
         return self._logins.identify(handshake, again=True)
@@ -192,9 +274,18 @@ class Gateway:
         self.registration.start()
         self._pause_watch.start()
         self._places_watch.start()
+        self.rates_watch.start()
+        self._rebalancing.start()
         self._upkeep.start()
+        self._tracer.start()
+        self._vitals_watch.start()
+        if self._statsd_push is not None:
+            self._statsd_push.start()
         self._logins.start()
+        self._regranting.start()
         self._revocation_watch.start()
+        for presence in self.presences.values():
+            presence.start()
         for namespace in self.namespaces.values():
             namespace.bus.start()
 
@@ -218,11 +309,20 @@ class Gateway:
         Asks Redis, for two seconds at most or so. Where it does not say, nothing is known.
         """
         self._drain.begin()
+        self._rebalancing.leave()
         return self.registration.leave()
 
-    def reload_keys(self) -> None:
-        """Read the file of keys anew, and ask for the issuer's. With a fault in the file the previous keys stay active."""
-        self._logins.reload_keys()
+    def reload(self, wanted: Settings) -> Changed:
+        """Apply other settings, as far as that can be while it runs (reloading.py), and read keys and schemas anew.
+
+        With a fault in the file of keys the previous keys stay active, and the log says so.
+
+        Raises:
+            HeadgateError: the schemas are wrong; nothing has changed.
+        """
+        changed = self._reloading.reload(wanted, () if self._logins.takes_tokens else OF_TOKENS)
+        self.settings = self._reloading.settings
+        return changed
 
     def drain(self, within_s: float) -> None:
         """Let clients move to another gateway: tell them, refuse new ones, and end the connections that stay, in turn.
@@ -234,14 +334,24 @@ class Gateway:
     def close(self) -> None:
         """End every session and stop listening. Idempotent."""
         self._sockets.close()
+        if self._statsd_push is not None:
+            self._statsd_push.close()
         self._watchdog.close()
         self.registration.close()
         self._pause_watch.close()
         self._places_watch.close()
+        self.rates_watch.close()
+        self._rebalancing.close()
         self._upkeep.close()
+        self._tracer.close()
+        self._vitals_watch.close()
         self._revocation_watch.close()
+        self._answers.close()
+        self._regranting.close()
         self._logins.close()
         self._expiry.close()
+        for presence in self.presences.values():
+            presence.close()
         for namespace in self.namespaces.values():
             namespace.close()
         self.publisher.close()
@@ -275,6 +385,17 @@ class Gateway:
             paused=self.pauses.names(),
             revocations_error=None if fault is None else fault.message,
         )
+
+    def _state(self) -> tuple[int, bool, str, list[str], bool]:
+        """Return what vitals tell of this process as a whole."""
+        known = self._revocation_watch.known
+        return self.sessions, self.draining, self._shedding.word(), self.pauses.names(), known
+
+    def _begin_questions(self, client: RedisClient) -> None:
+        """Questions are heard from now on: read what may have been missed. Waits for Redis."""
+        changed = self._regranting.regrants.replace(read_regrants(client))
+        if changed:
+            spawn(self._regranting.regrant_all, changed)
 
     def _count_clients(self) -> int:
         return sum(len(namespace.clients) for namespace in self.namespaces.values())

@@ -10,14 +10,23 @@ from collections.abc import Callable, Mapping
 from time import time
 from typing import Any
 
-from headgate.auth.admission import Admission
-from headgate.auth.expiry import Expiry
-from headgate.auth.identity import ANONYMOUS, Handshake
+from headgate.auth.identity import ANONYMOUS, Handshake, Identity
 from headgate.delivery.client import Client
 from headgate.errors import Forbidden, HeadgateError, InvalidRequest, PayloadTooLarge, Unauthorized, UnauthorizedReason
 from headgate.event import check_event_id
-from headgate.protocol.frames import message_frame
-from headgate.protocol.packets import PUBLISH, REFRESH, REPLAY, SEEN, STATUS, SUBSCRIBE, UNSUBSCRIBE, notice_packet, ok, refused
+from headgate.protocol.packets import (
+    HANDLED,
+    PRESENCE,
+    PUBLISH,
+    REFRESH,
+    REPLAY,
+    SEEN,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+    VITALS,
+    ok,
+    refused,
+)
 from headgate.protocol.requests import check_text, read_refresh, read_seen
 from headgate.publisher import Publisher
 from headgate.redis.client import Client as Redis
@@ -26,11 +35,14 @@ from headgate.topic import check_topic
 from headgate.transport.socketio_face import RequestHandler, SocketIOFace
 
 from .connection import connection_of
+from .handling import Handling
 from .logins import Logins
 from .namespace import Namespace
 from .pauses import Pauses
+from .presence_requests import PresenceRequests
 from .publish_queue import PublishQueue
 from .refusals import Refusals
+from .regranting import Regranting
 
 Body = Mapping[str, Any]
 Request = Callable[[Namespace, Client, Body], dict[str, Any]]
@@ -44,18 +56,20 @@ class Handlers:
         sockets: SocketIOFace,
         *,
         logins: Logins,
-        admission: Admission[Client],
-        expiry: Expiry[Client],
         refusals: Refusals,
         publisher: Publisher,
         publish_queues: Mapping[str, PublishQueue],
         commands: Redis,
         pauses: Pauses,
+        presence: PresenceRequests,
+        vitals: Callable[[Identity, Body], dict[str, Any]],
+        regranting: Regranting,
+        handling: Handling,
     ) -> None:
         self._sockets = sockets
-        self._logins, self._admission, self._expiry, self._refusals = logins, admission, expiry, refusals
+        self._logins, self._refusals, self._regranting = logins, refusals, regranting
         self._publisher, self._publish_queues, self._commands = publisher, publish_queues, commands
-        self._pauses = pauses
+        self._pauses, self._presence, self._vitals, self._handling = pauses, presence, vitals, handling
 
     def requests(self, namespace: Namespace) -> dict[str, RequestHandler]:
         """Return the handlers of the requests of a namespace's clients, by the name of the request."""
@@ -73,6 +87,9 @@ class Handlers:
             PUBLISH: acknowledged(self._publish),
             REFRESH: acknowledged(self._refresh),
             SEEN: acknowledged(self._seen),
+            PRESENCE: acknowledged(self._presence.answer),
+            HANDLED: acknowledged(self._handling.take),
+            VITALS: acknowledged(lambda namespace, client, body: self._vitals(client.identity, body)),
         }
 
     def unknown(self, namespace: Namespace, name: str, session: str) -> dict[str, Any]:
@@ -141,16 +158,13 @@ class Handlers:
             raise Unauthorized(UnauthorizedReason.LEFT)
         if identity.user != client.identity.user:
             raise Unauthorized(UnauthorizedReason.ANOTHER_USER)
-        self._admission.renew(client, identity)
-        self._expiry.set(client, identity.expires_at)
-        ended = namespace.end_subscriptions(client, lambda pattern: not identity.may_subscribe(pattern))
-        if ended:
-            notice = [{"pattern": pattern, "error": Forbidden("subscribe to", pattern).to_wire()} for pattern in ended]
-            client.connection.offer_control(message_frame(notice_packet(namespace.name, STATUS, {"ended": notice})))
+        if client.auth is not None:
+            client.auth = {**client.auth, "token": token}
+        self._regranting.take(client, identity)
         left_s = None if identity.expires_at is None else max(0, int(identity.expires_at - time()))
         return {"user": identity.user, "expires_in_s": left_s}
 
 
 def _unknown_request(name: str) -> InvalidRequest:
-    known = (SUBSCRIBE, UNSUBSCRIBE, REPLAY, PUBLISH, REFRESH, SEEN)
+    known = (SUBSCRIBE, UNSUBSCRIBE, REPLAY, PUBLISH, REFRESH, SEEN, PRESENCE)
     return InvalidRequest(f"unknown request {name[:40]!r}; known: {', '.join(known)}")

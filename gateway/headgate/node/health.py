@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NotRequired, TypedDict
 
+from headgate.compiled import build_in_use
+
 from .namespace import Namespace
 
 
@@ -23,6 +25,7 @@ class Health(TypedDict):
 
     ready: bool
     bus: str
+    build: NotRequired[str]
     admission: NotRequired[str]
     paused: NotRequired[list[str]]
     revocations: NotRequired[bool]
@@ -40,7 +43,7 @@ def health(
     paused: list[str] | None = None,
     revocations_error: str | None = None,
 ) -> Health:
-    """Return `{ready, bus, admission, paused, revocations, …, namespaces: {name: {bus, epoch, offset, clients, error?}}}`.
+    """Return `{ready, bus, build, admission, paused, revocations, …, namespaces: {name: {bus, epoch, offset, clients, error?}}}`.
 
     Ready means that events flow and that clients are let in, for which it must be known what is revoked. `admission` says whether
     newcomers find room. A gateway without room is ready nevertheless: a balancer that left it would fill up the others in turn.
@@ -60,6 +63,7 @@ def health(
     found: Health = {
         "ready": up and revocations_known and not draining,
         "bus": "up" if up else "down",
+        "build": build_in_use().value,
         "admission": admission,
         "paused": paused or [],
         "revocations": revocations_known,

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
+
 from headgate.auth.admission import SESSION_RETRY_S, Admission, PendingSessions
 from headgate.auth.expiry import Expiry
 from headgate.auth.identity import ANONYMOUS, Handshake
 from headgate.auth.places import StillLooking
 from headgate.delivery.client import Client
-from headgate.errors import BusUnavailable, HeadgateError, InvalidRequest, LimitReached, Unauthorized
+from headgate.errors import BusUnavailable, Forbidden, HeadgateError, InvalidRequest, LimitReached, Unauthorized
 from headgate.metrics import REFUSED, SESSIONS_REFUSED
 from headgate.protocol.frames import message_frame
 from headgate.protocol.packets import STATUS, WELCOME, notice_packet
@@ -69,14 +71,19 @@ class Joining:
         drain: Drain,
         shedding: Shedding,
         pauses: Pauses,
+        gone: Callable[..., object] = lambda client, in_order: None,
         next_look: Callable[[], bool] = lambda: False,
     ) -> None:
         self._sockets, self._namespaces, self._settings = sockets, namespaces, settings
         self._logins, self._drain, self._shedding, self._pauses = logins, drain, shedding, pauses
-        self._next_look = next_look
+        self._next_look, self._gone = next_look, gone
         self._admission, self._pending, self._expiry = admission, pending, expiry
         self._evictions, self._refusals = evictions, refusals
-        self._limits = settings.limits()
+        self._limits = msgspec.Raw(msgspec.json.encode(settings.limits()))  # the same in each welcome
+
+    def use(self, settings: Settings) -> None:
+        """Go on with other limits."""
+        self._settings, self._limits = settings, msgspec.Raw(msgspec.json.encode(settings.limits()))
 
     def opening(self, eio_sid: str, environ: Mapping[str, Any]) -> OneTooMany | None:
         """Count a session until it joins. One that never joins costs as much as a client, which has a limit per address."""
@@ -120,12 +127,15 @@ class Joining:
             self._find_place(identity.user, address)
             self._drain.check()  # a client that joins after the notice would never get it
             self._shedding.check_client(returning=point is not None)  # others have joined meanwhile
+            identity = self._logins.as_of_now(identity)  # who joins from now on is found when the user's rights change
         except HeadgateError as error:
             REFUSED.labels(namespace.name, error.code).inc()
             wire = told(error)
             raise ConnectRefused(wire["message"], wire) from error
         connection = self._sockets.session_of(namespace.name, session)
         client = namespace.join(session, identity, connection, address)
+        if self._logins.is_application:
+            client.auth = {name: value for name, value in shown.items() if name not in ("subscriptions", "resume")}
         self._admission.join(client, address)
         self._expiry.set(client, identity.expires_at)
         connection.owners = (*connection.owners, client)
@@ -151,6 +161,7 @@ class Joining:
         """The CONNECT packet is out: activate the handshake's subscriptions, then say welcome."""
         self._pending.forget(connection.sid)
         client, wanted, point = connection.session.pop(namespace.name)
+        identity = client.identity
         # Of 3 KB per client, what an authenticator may ask for when this connection joins once more, or another namespace.
         self._sockets.trim_environ(connection.sid, _KEPT_OF_ENVIRON)
         connection.cork()  # welcome goes first: before a gap, and before what the log or the bus brings meanwhile
@@ -158,6 +169,9 @@ class Joining:
             results = self._subscribe_all(namespace, client, wanted)
             resumption = namespace.resume(client, point)  # may wait: the feed's position is read after it
             start = resumption.position
+            is_regranted = client.identity is not identity
+            if is_regranted:
+                results = [_as_it_is(client, result) for result in results]
             welcome = {
                 "session": session,
                 "user": client.identity.user,
@@ -170,6 +184,8 @@ class Joining:
                 "heartbeat_s": HEARTBEAT_S,
             }
             connection.offer_control(message_frame(notice_packet(namespace.name, WELCOME, welcome)))
+            if is_regranted:  # it has been told before its welcome, when that meant nothing
+                connection.offer_control(message_frame(notice_packet(namespace.name, STATUS, {"granted": True})))
             if not namespace.bus.up:
                 connection.offer_control(message_frame(notice_packet(namespace.name, STATUS, {"bus": "down"})))
         except Unauthorized:
@@ -203,6 +219,15 @@ class Joining:
             self._admission.leave(client)
             self._expiry.forget(client)
             namespace.leave(session)
+            self._gone(client, in_order=reason == CLIENT_DISCONNECT)
             if reason == CLIENT_DISCONNECT:
                 # It is counted no more, so its connection may not stay for ever either.
                 self._evictions.end_pending_later(connection, f"no CONNECT within {self._settings.handshake_deadline_s:g} s")
+
+
+def _as_it_is(client: Client, result: dict[str, Any]) -> dict[str, Any]:
+    """Return the result of a subscription as it is now: its grants have changed since, and may have ended it."""
+    pattern = result["pattern"]
+    if not result["ok"] or pattern in client.subscriptions:
+        return result
+    return {"pattern": pattern, "ok": False, "error": Forbidden("subscribe to", pattern).to_wire()}

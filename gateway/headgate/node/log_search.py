@@ -18,7 +18,7 @@ from headgate.event import Event
 from headgate.protocol.requests import Replay, Since
 from headgate.redis.log import PAGE_EVENTS, EventLog, Head
 from headgate.runtime.loop import Lock, Share, sleep
-from headgate.runtime.rates import Rates
+from headgate.runtime.shared_rates import SharedRates
 from headgate.settings import Settings
 from headgate.topic import matches
 
@@ -34,11 +34,11 @@ READ_WAIT_S = 10.0
 class LogSearch:
     """See the module. `share` is the share of the loop in which subscriptions are worked on."""
 
-    def __init__(self, log: EventLog, settings: Settings, share: Share) -> None:
+    def __init__(self, namespace: str, log: EventLog, settings: Settings, share: Share) -> None:
         self._log = log
         self._share = share
         self._settings = settings
-        self._reads = Rates(settings.read_per_s, settings.read_burst)
+        self.reads = SharedRates(f"replay:{namespace}", settings.read_per_s, settings.read_burst)
         self._turn = Lock()
         self._topics = LogTopics()
 
@@ -126,7 +126,7 @@ class LogSearch:
         Raises:
             LimitReached: `read_per_s`: longer than `max_wait_s`.
         """
-        wait_s = self._reads.borrow(client.account, monotonic(), max_wait_s)
+        wait_s = self.reads.borrow(client.account, monotonic(), max_wait_s)
         if wait_s is None:
             raise LimitReached("read_per_s", self._settings.read_per_s, max_wait_s)
         return wait_s

@@ -1,7 +1,8 @@
 """Logins: the identity behind a handshake. The authenticator decides (an application's, else tokens), then revocations.
 
-In: a `Handshake`, from a CONNECT, a `refresh` or the HTTP API. Out: its `Identity`, or an error that says why there is none; a
-line in the audit log for each that was refused. An address of which too many logins have failed is refused without a look.
+In: a `Handshake`, from a CONNECT, a `refresh` or the HTTP API, which takes API keys too. Out: its `Identity`, or an error that
+says why there is none; a line in the audit log for each that was refused. An address of which too many logins have failed is
+refused without a look.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 import structlog
 
 from headgate.auth.admission import FailedLogins, LoginsThrottled
+from headgate.auth.api_keys import ApiKeys
 from headgate.auth.audit import audit
 from headgate.auth.identity import Authenticator, Handshake, Identity
 from headgate.auth.jwks import Jwks
@@ -25,6 +27,7 @@ from headgate.errors import HeadgateError, SettingsError, Unauthorized
 from headgate.errors import UnauthorizedReason as Reason
 from headgate.metrics import LOGINS_THROTTLED
 from headgate.runtime.loop import Share
+from headgate.runtime.shared_rates import SharedRates
 from headgate.settings import Settings
 from headgate.transport.peer_address import address_of
 
@@ -32,8 +35,10 @@ log = structlog.get_logger("headgate.gateway")
 
 # How long tokens are read, whosever they are, before everybody else has a turn.
 TOKENS_SHARE_S = 0.001
-# Reasons that are no failed login.
-_OUR_FAULT = (Reason.AUTHENTICATOR_FAILED, Reason.NO_AUTHENTICATOR)
+# Reasons that are no failed login: faults of ours, and a caller who is known, in a namespace that is another's.
+_NO_GUESS = (Reason.AUTHENTICATOR_FAILED, Reason.NO_AUTHENTICATOR, Reason.WRONG_NAMESPACE)
+# The key in the CONNECT's `auth` by which a page of the console says what it is.
+CONSOLE = "console"
 # Of an authenticator that failed.
 _LOGGED_FRAMES = 5
 
@@ -44,6 +49,8 @@ class Logins:
     Args:
         authenticator: an application's; None: tokens, as `settings` has them.
         check_revoked: raises for an identity that is revoked.
+        api_keys: those that the HTTP API takes.
+        regranted: returns an identity with the explicit grants that replace its own.
         now_s: monotonic; time_s: seconds since 1970.
     """
 
@@ -54,14 +61,19 @@ class Logins:
         check_revoked: Callable[[Identity], None],
         now_s: Callable[[], float] = monotonic,
         time_s: Callable[[], float] = time,
+        api_keys: ApiKeys | None = None,
+        regranted: Callable[[Identity], Identity] = lambda identity: identity,
     ) -> None:
         self._settings = settings
-        self._check_revoked = check_revoked
+        self._api_keys = api_keys
+        self._check_revoked, self._regranted = check_revoked, regranted
         self._now_s, self._time_s = now_s, time_s
         self._tokens = None if authenticator else Tokens.configured(settings)
         self._by_token = token_authenticator(self._tokens, settings)
         self._proven = ProvenTokens()
         self.authenticator: Authenticator = authenticator or self._by_token
+        # Says whose a handshake is that says of itself to be the console's; None: there is no console.
+        self.console: Authenticator | None = None
         self._jwks: Jwks | None = None
         if self._tokens is not None and settings.token_jwks_url is not None:
             self._jwks = Jwks(settings.token_jwks_url, self._tokens.use_fetched)
@@ -69,12 +81,32 @@ class Logins:
         # Reading a token takes up to 1 ms, and a hundred may come at once. An application's own authenticator may wait.
         self._reading_tokens: AbstractContextManager[Any] = Share(TOKENS_SHARE_S) if authenticator is None else nullcontext()
         # Development is one machine: there an address says nothing about who it is.
-        self._failed = FailedLogins(settings.failed_logins_per_s, 0 if settings.dev else settings.failed_logins_burst)
+        self._failed = FailedLogins(settings.failed_logins_per_s, 0 if settings.dev else settings.failed_logins_burst, now_s)
+
+    @property
+    def failed_rates(self) -> SharedRates:
+        """How often logins of each address have failed."""
+        return self._failed.rates
 
     def start(self) -> None:
         """Begin to fetch the issuer's keys, where tokens need them. Idempotent."""
         if self._jwks is not None and self.authenticator is self._by_token:
             self._jwks.start()
+
+    @property
+    def takes_tokens(self) -> bool:
+        """Whether tokens were configured at the start."""
+        return self._tokens is not None
+
+    def use(self, settings: Settings) -> None:
+        """Go on with other keys, grants of anonymous clients, and limits. Clients that are connected keep their grants."""
+        self._settings = settings
+        is_in_use = self.authenticator is self._by_token
+        self._by_token = token_authenticator(self._tokens, settings)
+        if is_in_use:
+            self.authenticator = self._by_token
+        self._failed.use(settings.failed_logins_per_s, 0 if settings.dev else settings.failed_logins_burst)
+        self.reload_keys()
 
     def reload_keys(self) -> None:
         """Read the file of keys anew, and ask for the issuer's. With a fault in the file the previous keys stay active."""
@@ -98,7 +130,8 @@ class Logins:
     def identify(self, handshake: Handshake, *, again: bool = False) -> Identity:
         """Return the identity behind a handshake: accepted, not revoked, not expired, and for this namespace.
 
-        `again`: of a caller that may come with this token many times; its signature and claims are then verified once.
+        `again`: of a caller of the HTTP API, which may come with this token many times: its signature and claims are then
+        verified once. It may have an API key instead.
 
         Raises:
             Unauthorized: with the reason.
@@ -117,7 +150,7 @@ class Logins:
             # A fault of ours, and a refusal that only takes a while, are no failed logins.
             if not error.retry:
                 reason = error.reason if isinstance(error, Unauthorized) else None
-                if reason not in _OUR_FAULT:
+                if reason not in _NO_GUESS:
                     self._failed.failed(address, self._now_s())
                 # An application's own sentence may hold the token.
                 said = (
@@ -130,26 +163,66 @@ class Logins:
                 )
             raise
 
+    @property
+    def is_application(self) -> bool:
+        """Whether an application's authenticator decides, which may say something else the next time; a token cannot."""
+        return self.authenticator is not self._by_token
+
+    def as_of_now(self, identity: Identity) -> Identity:
+        """Return an identity that was found a while ago as it is now: not revoked, with the explicit grants that hold. No wait.
+
+        Raises:
+            Unauthorized: revoked.
+        """
+        self._check_revoked(identity)
+        return self._regranted(identity)
+
+    def ask_again(self, handshake: Handshake) -> Identity:
+        """Return the identity behind a handshake that was accepted before. A refusal is no failed login of its address.
+
+        Raises:
+            Unauthorized, UnknownNamespace: as `identify`.
+        """
+        return self._identified(handshake, False)
+
     def _identified(self, handshake: Handshake, again: bool) -> Identity:
+        if again and self._api_keys is not None and (of_key := self._api_keys.identify(handshake)) is not None:
+            if not of_key.may_enter(self._settings.served(handshake.namespace), self._settings.served(None)):
+                raise Unauthorized(Reason.WRONG_NAMESPACE)
+            return of_key
         tokens = self._tokens if again and self.authenticator is self._by_token else None
-        token = handshake.token
-        if tokens is None or token is None:
-            identity = self._authenticated(handshake).with_own_topics()
-        else:
-            proven = self._proven.get(token, tokens.keys)
-            identity = proven or self._authenticated(handshake).with_own_topics()
-            if proven is None:  # by the keys that are in use now: nothing has waited since the token was verified
-                self._proven.add(token, tokens.keys, identity)
-        first = self._settings.served(None)
-        if not identity.may_enter(self._settings.served(handshake.namespace), first):
-            raise Unauthorized(Reason.WRONG_NAMESPACE)
+        identity = None if tokens is None else handshake.kept(tokens.keys)
+        if identity is None:
+            keys = None if tokens is None else tokens.keys
+            identity = self._proven_identity(handshake, tokens)
+            first = self._settings.served(None)
+            if not identity.may_enter(self._settings.served(handshake.namespace), first):
+                raise Unauthorized(Reason.WRONG_NAMESPACE)
+            if tokens is not None and handshake.token is not None and tokens.keys is keys:
+                handshake.keep(keys, identity)
         self._check_revoked(identity)
         if identity.expires_at is not None and identity.expires_at <= self._time_s():
             raise Unauthorized(Reason.EXPIRED)
+        return self._regranted(identity)
+
+    def _proven_identity(self, handshake: Handshake, tokens: Tokens | None) -> Identity:
+        """Return what the authenticator says; of tokens that are shown again and again, what it said the first time."""
+        token = handshake.token
+        if tokens is None or token is None:
+            return self._authenticated(handshake).with_own_topics()
+        proven = self._proven.get(token, tokens.keys)
+        identity = proven or self._authenticated(handshake).with_own_topics()
+        if proven is None:  # by the keys that are in use now: nothing has waited since the token was verified
+            self._proven.add(token, tokens.keys, identity)
         return identity
 
     def _authenticated(self, handshake: Handshake) -> Identity:
-        """Return what the authenticator says."""
+        """Return what the authenticator says; of a page of the console, what the console says."""
+        if self.console is not None and handshake.auth.get(CONSOLE) is True:
+            identity = self.console(handshake)
+            if identity is None:
+                raise Unauthorized(Reason.NOT_ACCEPTED)
+            return identity
         try:
             with self._reading_tokens:
                 identity = self.authenticator(handshake)

@@ -8,36 +8,41 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from time import monotonic
+from time import monotonic, time
 
 from headgate.auth.identity import ANONYMOUS, Identity
 from headgate.bus.listener import Bus
 from headgate.delivery.catch_up import CatchUp
 from headgate.delivery.client import Client
 from headgate.delivery.client_connection import ClientConnection
+from headgate.delivery.ledger import Balance, Ledger
 from headgate.delivery.live_feed import LiveFeed
 from headgate.delivery.matcher import SubscriptionMatcher
 from headgate.delivery.page_cache import LogPages
 from headgate.delivery.router import Router
+from headgate.delivery.tally import Tallies
+from headgate.delivery.traced import Traced
 from headgate.errors import Forbidden, HeadgateError, InvalidEvent
 from headgate.event import Event
-from headgate.metrics import CLIENTS, SUBSCRIPTIONS
+from headgate.metrics import CLIENTS, DELIVERY, JOINS, SUBSCRIPTIONS
 from headgate.protocol.frames import message_frame
 from headgate.protocol.packets import STATUS, GapReason, notice_packet
 from headgate.protocol.requests import Replay, Resume, read_replay, read_subscription
 from headgate.redis.log import Entry, Head
-from headgate.runtime.loop import Greenlet, Share, sleep, spawn
+from headgate.runtime.loop import Greenlet, Share, one_round, sleep, spawn
+from headgate.runtime.shared_rates import SharedRates
 from headgate.settings import Settings
 
+from .authorizing import REPLAY, SUBSCRIBE, Authorizing
 from .line import Line
 from .log_search import LogSearch
-from .losses import Losses
 from .subscriptions import SHARE_S, Subscriptions
 
 # How often an idle client is told its position, so that its point of resume stays inside the log's retention.
 CURSOR_INTERVAL_S = 10.0
 # And sooner in a busy log: whenever this share of what the log retains has been published since the last time.
 CURSOR_SHARE = 4
+_JOIN_KINDS = {None: "fresh", True: "resumed", False: "not_resumed"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +62,15 @@ class Resumption:
 class Namespace:
     """See the module. Implements `bus.Feed`. `on_log_lost` is called when the log is another one, and must not wait."""
 
-    def __init__(self, name: str, redis_url: str, settings: Settings, on_log_lost: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self,
+        name: str,
+        redis_url: str,
+        settings: Settings,
+        on_log_lost: Callable[[], object] = lambda: None,
+        authorizing: Authorizing | None = None,
+    ) -> None:
+        self._authorizing = authorizing or Authorizing()
         self.name = name
         self._on_log_lost = on_log_lost
         self._settings = settings
@@ -66,26 +79,47 @@ class Namespace:
         self.bus = Bus(name, redis_url, settings, self)
         search_log, pages_log = self._logs = self.bus.open_log(verified=True), self.bus.open_log(verified=True)
         share = Share(SHARE_S)
-        self._search = LogSearch(search_log, settings, share)
-        self._catch_up = CatchUp(LogPages(name, pages_log))
-        self._live = LiveFeed(name, self.bus, self.clients, Router(name, matcher), self._catch_up.readers, self._quarantine)
+        self._search = LogSearch(name, search_log, settings, share)
+        self.tallies = Tallies(settings.trace_every, lambda: self.bus.epoch)
+        self._catch_up = CatchUp(LogPages(name, pages_log), self.tallies)
+        self.traced = Traced() if settings.otel else None
+        self._router = Router(name, matcher, self.tallies, self.traced)
+        self._live = LiveFeed(name, self.bus, self.clients, self._router, self._catch_up.readers, self._quarantine)
         self._catch_up.follow(self._live)
         self._line = Line(self.bus, self._live, self._search)
         self._subscriptions = Subscriptions(
-            self.clients, matcher, self.bus, self._live, self._search, self._line, share, settings
+            self.clients, matcher, self.bus, self._live, self._search, self._line, share, settings, self._refused
         )
-        self._losses = Losses(name)
+        self._ledger = Ledger(self.clients, self._router, self._catch_up.readers)
         self._cursor_told_s, self._cursor_told = monotonic(), 0
         self._round: Greenlet | None = None  # goes round the clients now
+        self._count_join: dict[bool | None, Callable[[], object]] = {}
+        self._matcher = matcher
         CLIENTS.labels(name).set_function(lambda: len(self.clients))
         SUBSCRIPTIONS.labels(name).set_function(lambda: matcher.subscriptions)
+        DELIVERY.tellers[name] = self._tell_delivery
+
+    @property
+    def subscriptions(self) -> int:
+        """How many subscriptions are active."""
+        return self._matcher.subscriptions
+
+    @property
+    def reads(self) -> SharedRates:
+        """How fast each account may read the log."""
+        return self._search.reads
+
+    def use(self, settings: Settings) -> None:
+        """Go on with other limits of subscriptions."""
+        self._subscriptions.use(settings)
 
     # -- clients --------------------------------------------------------------------------------------------------
 
     def join(self, session: str, identity: Identity, connection: ClientConnection, address: str | None = None) -> Client:
         """Take a client in and return it. Its reads count for its user, or for its address when it is anonymous."""
         account = identity.user if identity.user != ANONYMOUS else f"\0{address or session}"  # no user's name
-        client = self.clients[session] = Client(self.name, session, identity, connection, self._catch_up.readers, account)
+        readers, now_ms = self._catch_up.readers, int(time() * 1000)
+        client = self.clients[session] = Client(self.name, session, identity, connection, readers, account, now_ms)
         return client
 
     def leave(self, session: str) -> Client | None:
@@ -93,7 +127,7 @@ class Namespace:
         client = self.clients.pop(session, None)
         if client is not None:
             client.leave()
-            self._losses.count_last(client)
+            self._ledger.depart(client)
             self._subscriptions.forget(client)
         return client
 
@@ -123,6 +157,14 @@ class Namespace:
     def place(self, client: Client) -> int:
         """Return the offset above which a subscription that has just been made active brings events."""
         return client.place(self._live.position())
+
+    def audience(self, topic: str) -> tuple[Client, ...]:
+        """Return the clients that an event of a topic would go to now."""
+        return self._matcher.match(topic).clients
+
+    def had(self, client: Client) -> int:
+        """Return the offset up to which a client has had events, or may have them on their way, but for pasts."""
+        return client.had(self._live.position())
 
     def unsubscribe(self, client: Client, request: object) -> str:
         """End a subscription `{pattern}`; ending one that is not there is no fault. Returns the pattern.
@@ -154,17 +196,17 @@ class Namespace:
         self._subscriptions.check_in(client)
         if point is None:
             client.welcome()
-            return Resumption(None)
+            return self._resumed(Resumption(None))
         end = self._line.end_of(point.epoch, point.offset)
         self._subscriptions.check_in(client)
         if end is None:
             client.welcome_to_another_log()
-            return Resumption(False)
+            return self._resumed(Resumption(False))
         # Its subscriptions are active, so live events may wait for it already (the connection is corked until `welcome`).
         bus, start = self.bus, self._live.resume(client, point.offset, end)
         # The head was read at the last fence; trimming by count has gone on since, and needs no reading.
         oldest = max(bus.first, bus.reached - self._settings.log_max_events + 1)
-        return Resumption(start == point.offset and start + 1 >= oldest, Resume(bus.epoch or "", start))
+        return self._resumed(Resumption(start == point.offset and start + 1 >= oldest, Resume(bus.epoch or "", start)))
 
     def position(self, client: Client, resumption: Resumption) -> int:
         """Return the offset that a welcome says: that of the live feed, or the place from which a new client begins."""
@@ -182,7 +224,10 @@ class Namespace:
         wanted = read_replay(request)
         if not client.identity.may_subscribe(wanted.pattern):
             raise Forbidden("replay", wanted.pattern)
+        self._authorizing.check(client, wanted.pattern, REPLAY)
         self._search.wait_to_read(client)
+        if not client.identity.may_subscribe(wanted.pattern):  # its grants have changed meanwhile
+            raise Forbidden("replay", wanted.pattern)
         first, last = wanted.first, wanted.last
         ours = wanted.epoch is None or wanted.epoch == self.bus.epoch
         end = last if ours or wanted.epoch is None else self._line.end_of(wanted.epoch, last)
@@ -192,10 +237,7 @@ class Namespace:
         if end is not None and first <= end:
             events, next_ = self._search.page(Replay(wanted.pattern, first, min(last, end), epoch))
         answer: dict[str, object] = {
-            "events": [
-                [event.topic, event.value(), {"id": event.id, "time": event.time_ms, "offset": event.offset, "replayed": True}]
-                for event in events
-            ],
+            "events": [[event.topic, event.value(), _meta(event)] for event in events],
             "next": next_,
             "epoch": epoch,
         }
@@ -208,10 +250,23 @@ class Namespace:
         """Return the matching events of a range of the log, as LogSearch.page does."""
         return self._search.page(wanted)
 
+    def balance(self) -> Balance:
+        """Return what became of the events for each client so far. Lets the loop run when there are many."""
+        walk = self._ledger.walk()
+        while True:
+            try:
+                next(walk)
+            except StopIteration as ended:
+                balance: Balance = ended.value
+                return balance
+            sleep()
+
     def close(self) -> None:
         """Stop listening and reading. Idempotent."""
         self.bus.close()
         self._catch_up.close()
+        if DELIVERY.tellers.get(self.name) == self._tell_delivery:
+            del DELIVERY.tellers[self.name]
 
     # -- bus.Feed -------------------------------------------------------------------------------------------------
 
@@ -252,7 +307,7 @@ class Namespace:
                 client.connection.offer_control(frame)
 
     def fenced(self) -> None:
-        """Now and then, tell idle clients where they stand, and count what full queues left out."""
+        """Now and then, tell idle clients where they stand."""
         self._live.end_handovers()
         now_s, position = monotonic(), self._live.position()
         # Bytes and age trim it too; a log that has trimmed nothing yet holds `log_max_events` at the most.
@@ -266,14 +321,51 @@ class Namespace:
     def _go_round(self) -> None:
         try:
             for _ in self._live.tell_cursor():
-                sleep()
-            for client in self._live.each():
-                if client is None:
-                    sleep()
-                else:
-                    self._losses.count(client)
+                one_round()  # after a plain sleep this would be the next to run, for many slices, before a socket is looked at
         finally:
             self._round = None
 
+    # -- private --------------------------------------------------------------------------------------------------
+
+    def _refused(self, client: Client, patterns: Iterable[str]) -> set[str]:
+        return self._authorizing.refused(client, patterns, SUBSCRIBE)
+
+    def _resumed(self, resumption: Resumption) -> Resumption:
+        count = self._count_join.get(resumption.resumed)
+        if count is None:
+            count = self._count_join[resumption.resumed] = JOINS.labels(self.name, _JOIN_KINDS[resumption.resumed]).inc
+        count()
+        return resumption
+
+    def _tell_delivery(self) -> dict[tuple[str, str, str], float]:
+        """Return the values of metrics.DELIVERY."""
+        balance, router = self.balance(), self._router
+        outcomes = ("sent", "discarded", "conflated", "left_to_log", "gone")
+        return {
+            ("headgate_events_routed_total", "clients", "some"): router.matched,
+            ("headgate_events_routed_total", "clients", "none"): router.unwanted,
+            ("headgate_routed_total", "source", "live"): balance.routed,
+            ("headgate_routed_total", "source", "log"): balance.from_log,
+            **{("headgate_outcomes_total", "outcome", outcome): getattr(balance, outcome) for outcome in outcomes},
+            ("headgate_discarded_total", "", ""): balance.discarded,
+            ("headgate_conflated_total", "", ""): balance.conflated,
+            ("headgate_waiting", "", ""): balance.waiting,
+            ("headgate_queued_frames", "", ""): balance.queued,
+            ("headgate_queued_bytes", "", ""): balance.queued_bytes,
+            ("headgate_queue_fullest_ratio", "", ""): balance.fullest,
+            ("headgate_queue_oldest_seconds", "", ""): _age_s(balance.oldest_ms),
+            ("headgate_clients_catching_up", "", ""): balance.catching_up,
+        }
+
     def _quarantine(self, entry: Entry) -> None:
         self.bus.quarantine(entry.error or InvalidEvent("entry", "unreadable"))
+
+
+def _meta(event: Event) -> dict[str, object]:
+    """Return the third argument of an event, as `protocol.frames.event_frame` writes it, of one that was read from the log."""
+    traced = {} if event.traceparent is None else {"traceparent": event.traceparent}
+    return {"id": event.id, "time": event.time_ms, "offset": event.offset, "replayed": True, **traced}
+
+
+def _age_s(time_ms: int | None) -> float:
+    return 0.0 if time_ms is None else max(0.0, time() - time_ms / 1000)

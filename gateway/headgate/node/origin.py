@@ -20,13 +20,12 @@ from urllib.parse import urlsplit
 
 from headgate.errors import UnknownHost
 from headgate.metrics import HOSTS_REFUSED
-from headgate.settings import Settings, is_loopback
+from headgate.settings import EVERYWHERE, Settings, is_loopback
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 _AUTHORITY = re.compile(r"(?P<host>[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?", re.ASCII)
-_EVERYWHERE = ("0.0.0.0", "::", "")
 
 
 class Hosts:
@@ -36,7 +35,7 @@ class Hosts:
         self._proxies = settings.proxies
         self._listed = frozenset(settings.hosts)
         known = {urlsplit(origin).hostname for origin in settings.allowed_origins}
-        if settings.host not in _EVERYWHERE:
+        if settings.host not in EVERYWHERE:
             known.add(settings.host.lower())
         self._known = frozenset(name for name in known if name)
 

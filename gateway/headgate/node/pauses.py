@@ -32,7 +32,7 @@ AFTER_END_S = (0, 5)
 
 
 class Pauses:
-    """What is paused, as of the last look. No I/O. `now_s` is monotonic."""
+    """The pauses as of the last look. No I/O. `now_s` is monotonic."""
 
     def __init__(self, now_s: Callable[[], float] = monotonic, spread: Callable[[int, int], int] = randint) -> None:
         self._now_s, self._spread = now_s, spread
@@ -63,6 +63,14 @@ class Pauses:
             Paused: with a time.
         """
         self._check(PUBLISHES, namespace)
+
+    def check_enter(self, namespace: str) -> None:
+        """Refuse a client that wants to be a member of a topic: only while the namespace is paused.
+
+        Raises:
+            Paused: with a time.
+        """
+        self._check(namespace_member(namespace), None)
 
     def names(self) -> list[str]:
         """Return what is paused now."""
@@ -124,6 +132,7 @@ class PauseWatch:
             try:
                 self.look()
             except Exception:
-                # A fault of ours must not end the watch for good.
-                log.exception("pause watch failed")
+                # A fault of ours must not end the watch for good. One of redis-py, below which we have closed it, is none.
+                if not self._closed:
+                    log.exception("pause watch failed")
             self._wakeup.wait(LOOK_EVERY_S)

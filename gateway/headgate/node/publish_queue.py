@@ -1,8 +1,8 @@
 """Publishing for many callers at once: what they publish within a moment goes to Redis in one round trip.
 
-In: prepared events, from greenlets that wait for their outcome. Out: to the publisher, everything that has come since it was
-asked the last time; to each caller a receipt or an error for each of its events. While one round trip is under way the next one
-gathers, so nobody waits for a timer, and the busier it is, the larger the round trips are.
+In: prepared events, from greenlets that wait for their outcome, now or later. Out: to the publisher, everything that has come
+since it was asked the last time; to each caller a receipt or an error for each of its events. While one round trip is under way
+the next one gathers, so nobody waits for a timer, and the busier it is, the larger the round trips are.
 
 Promises. 1. The events of a caller keep their order, and so do the callers. 2. Each event stands for itself. 3. The queue is
 bounded, in events and bytes; beyond that a caller is refused. 4. When Redis does not answer, those who wait behind that round
@@ -19,7 +19,7 @@ import structlog
 
 from headgate.errors import BusUnavailable, HeadgateError, LimitReached
 from headgate.publisher import Prepared, Receipt
-from headgate.runtime.loop import Signal, spawn
+from headgate.runtime.loop import Idle, spawn
 
 # One round trip. Packing it, and reading its replies, takes a few milliseconds of the loop.
 MAX_ROUND_EVENTS = 256
@@ -44,13 +44,13 @@ class SendsPrepared(Protocol):
 class _Round:
     """The events of one round trip, and those who wait for it."""
 
-    __slots__ = ("ended", "events", "outcomes", "size_bytes")
+    __slots__ = ("_waiting", "events", "outcomes", "size_bytes")
 
     def __init__(self) -> None:
         self.events: list[Prepared] = []
         self.size_bytes = 0
-        self.outcomes: Sequence[Outcome] = ()
-        self.ended = Signal()
+        self.outcomes: Sequence[Outcome] | None = None
+        self._waiting: list[Idle] = []
 
     def take(self, events: Sequence[Prepared], first: int) -> int:
         """Take events from `first` on, as many as there is room for; return how many. There is room for one."""
@@ -65,15 +65,53 @@ class _Round:
         self.size_bytes = size_bytes
         return count
 
+    def add(self, event: Prepared) -> tuple[_Round, int, int]:
+        """Take an event, for which there is room; return its place."""
+        self.events.append(event)
+        self.size_bytes += event.size_bytes
+        end = len(self.events)
+        return self, end - 1, end
+
     def has_room(self) -> bool:
         return len(self.events) < MAX_ROUND_EVENTS and self.size_bytes < MAX_ROUND_BYTES
 
+    def wait(self) -> Sequence[Outcome]:
+        """Return the outcomes of all events, once they are there. Switches greenlets."""
+        if self.outcomes is None:
+            rest = Idle()
+            self._waiting.append(rest)
+            try:
+                rest.wait()
+            finally:
+                if not rest.is_woken:
+                    self._waiting.remove(rest)  # somebody has ended the greenlet
+        assert self.outcomes is not None  # or nobody would have woken us
+        return self.outcomes
+
     def end(self, outcomes: Sequence[Outcome]) -> None:
         self.outcomes = outcomes
-        self.ended.set()
+        waiting, self._waiting = self._waiting, []
+        for rest in waiting:
+            rest.wake()
 
-    def fail(self, error: HeadgateError) -> None:
-        self.end([error] * len(self.events))
+
+class Publishing:
+    """Events of a caller that are on their way."""
+
+    __slots__ = ("_places",)
+
+    def __init__(self, places: Sequence[tuple[_Round, int, int]]) -> None:
+        self._places = places
+
+    def wait(self) -> list[Outcome]:
+        """Return a receipt or an error for each event. Switches greenlets.
+
+        Of an event whose error is BusUnavailable it is not known whether it was published.
+        """
+        outcomes: list[Outcome] = []
+        for found, first, end in self._places:
+            outcomes += found.wait()[first:end]
+        return outcomes
 
 
 class PublishQueue:
@@ -87,34 +125,34 @@ class PublishQueue:
         self._waiting_events = self._waiting_bytes = 0
 
     def publish(self, events: Sequence[Prepared]) -> list[Outcome]:
-        """Publish events, in order; return a receipt or an error for each. Waits for Redis.
+        """Publish events, in order; return a receipt or an error for each. Waits for Redis. Otherwise as `begin`."""
+        return self.begin(events).wait()
 
-        Of an event whose error is BusUnavailable it is not known whether it was published.
+    def begin(self, events: Sequence[Prepared]) -> Publishing:
+        """Publish events, in order; return what to wait for. Never waits.
 
         Raises:
             LimitReached: too much waits; nothing was published.
         """
-        if not events:
-            return []
-        size_bytes = sum(event.size_bytes for event in events)
+        size_bytes = 0
+        for event in events:
+            size_bytes += event.size_bytes
         if self._waiting_events + len(events) > MAX_WAITING_EVENTS:
             raise LimitReached("publish_queue_events", MAX_WAITING_EVENTS, FULL_RETRY_S)
         if self._waiting_bytes + size_bytes > MAX_WAITING_BYTES:
             raise LimitReached("publish_queue_bytes", MAX_WAITING_BYTES, FULL_RETRY_S)
         self._waiting_events += len(events)
         self._waiting_bytes += size_bytes
-        try:
-            places = self._gather(events)
-            if not self._sending:
-                self._sending = True
-                self._start(self._send)
-            return self._outcomes_at(places)
-        finally:
-            self._waiting_events -= len(events)
-            self._waiting_bytes -= size_bytes
+        places = self._gather(events)
+        if events and not self._sending:
+            self._sending = True
+            self._start(self._send)
+        return Publishing(places)
 
     def _gather(self, events: Sequence[Prepared]) -> list[tuple[_Round, int, int]]:
         """Give events their places in rounds; return these: round, first, end."""
+        if len(events) == 1 and self._rounds and self._rounds[-1].has_room():
+            return [self._rounds[-1].add(events[0])]
         places: list[tuple[_Round, int, int]] = []
         taken = 0
         while taken < len(events):
@@ -126,30 +164,30 @@ class PublishQueue:
             places.append((found, first, len(found.events)))
         return places
 
-    def _outcomes_at(self, places: Sequence[tuple[_Round, int, int]]) -> list[Outcome]:
-        outcomes: list[Outcome] = []
-        for found, first, end in places:
-            found.ended.wait()
-            outcomes += found.outcomes[first:end]
-        return outcomes
-
     def _send(self) -> None:
         """Send round after round until none is left."""
         try:
             while self._rounds:
                 sent = self._rounds.popleft()
                 try:
-                    sent.end(self._publisher.publish_prepared(sent.events))
+                    outcomes: Sequence[Outcome] = self._publisher.publish_prepared(sent.events)
                 except HeadgateError as error:
-                    sent.fail(error)
+                    self._fail(sent, error)
                     if isinstance(error, BusUnavailable):
-                        self._fail_all(error)
+                        while self._rounds:
+                            self._fail(self._rounds.popleft(), error)
                 except Exception:
                     log.exception("publishing failed")
-                    sent.fail(BusUnavailable("the gateway failed; its log says why"))
+                    self._fail(sent, BusUnavailable("the gateway failed; its log says why"))
+                else:
+                    self._end(sent, outcomes)
         finally:
             self._sending = False
 
-    def _fail_all(self, error: HeadgateError) -> None:
-        while self._rounds:
-            self._rounds.popleft().fail(error)
+    def _fail(self, sent: _Round, error: HeadgateError) -> None:
+        self._end(sent, [error] * len(sent.events))
+
+    def _end(self, sent: _Round, outcomes: Sequence[Outcome]) -> None:
+        self._waiting_events -= len(sent.events)
+        self._waiting_bytes -= sent.size_bytes
+        sent.end(outcomes)

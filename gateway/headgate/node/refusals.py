@@ -30,6 +30,11 @@ class Refusals:
         self._now_s = now_s
         self._rates = Rates(FORGIVEN_PER_S, limit)
 
+    def use(self, limit: int) -> None:
+        """Go on with another limit; everybody begins anew."""
+        if limit != self._limit:
+            self._limit, self._rates = limit, Rates(FORGIVEN_PER_S, limit)
+
     def refuse(self, namespace: str, client: Client | None, error: HeadgateError) -> dict[str, Any]:
         """Count a refusal, and end the connection of a client that has been refused too often; return the error for the wire."""
         REFUSED.labels(namespace, error.code).inc()

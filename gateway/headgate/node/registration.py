@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic
 
 import structlog
@@ -19,7 +19,8 @@ import structlog
 from headgate.errors import HeadgateError
 from headgate.redis.client import open_client
 from headgate.redis.registry import LEASE_S, leave, register
-from headgate.runtime.loop import Lock, Signal, spawn
+from headgate.runtime.loop import Signal
+from headgate.runtime.rounds import Rounds
 
 log = structlog.get_logger("headgate.registration")
 
@@ -29,15 +30,16 @@ TIMEOUT_S = 1.0
 
 
 class Registration:
-    """See the module. `tried` is set when the first attempt to register is over, however it ended."""
+    """See the module. `tried` is set when the first attempt to register is over, however it ended.
 
-    def __init__(self, redis_url: str, namespaces: Sequence[str]) -> None:
-        self._id = secrets.token_hex(8)
+    `id` is `<name>:<random>`, with a name that `name` returns when the gateway starts: in its own process.
+    """
+
+    def __init__(self, redis_url: str, namespaces: Sequence[str], name: Callable[[], str] = lambda: "gateway") -> None:
+        self._name, self.id = name, _new_id(name())
         self._namespaces = tuple(namespaces)
         self._client = open_client(redis_url, timeout_s=TIMEOUT_S, max_connections=1)
-        self._lock = Lock()
-        self._wakeup = Signal()
-        self._started = self._ended = False
+        self._rounds = Rounds(self._round, lambda: log.exception("registration failed"), RENEW_EVERY_S)
         self._was_known = False
         self._lost_at_s = -math.inf
         self._logged = ""
@@ -45,27 +47,23 @@ class Registration:
 
     def start(self) -> None:
         """Register, and go on doing so. Idempotent."""
-        if not self._started:
-            self._started = True
-            spawn(self._run)
+        if not self._rounds.begun:
+            self.id = _new_id(self._name())  # of this process, whichever one made the gateway before a fork
+            self._rounds.start()
 
     def renew(self) -> None:
         """Register at once: Redis may have lost everything. Never waits."""
-        self._wakeup.set()
+        self._rounds.hurry()
 
     def leave(self) -> bool:
         """Take this gateway out, for good; return whether it is known that no other one serves any of its namespaces.
 
         Waits for Redis, for about TIMEOUT_S at most each time that it is asked. Only the first call does something.
         """
-        if self._ended or not self._started:
-            self._ended = True
+        if not self._rounds.end():
             return False
-        self._ended = True
-        self._wakeup.set()
         try:
-            with self._lock:
-                alone = leave(self._client, self._id, self._namespaces)
+            alone = leave(self._client, self.id, self._namespaces)
         except HeadgateError as error:
             self._log_once(error)
             return False
@@ -78,21 +76,15 @@ class Registration:
 
     # -- private --------------------------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        while not self._ended:
-            self._wakeup.clear()
-            try:
-                with self._lock:
-                    if not self._ended:
-                        self._register()
-                self._logged = ""
-            except HeadgateError as error:
-                self._log_once(error)
-            except Exception:
-                # A fault of ours must not end the registration for good.
-                log.exception("registration failed")
+    def _round(self) -> float:
+        try:
+            self._register()
+            self._logged = ""
+        except HeadgateError as error:
+            self._log_once(error)
+        finally:
             self.tried.set()
-            self._wakeup.wait(RENEW_EVERY_S)
+        return RENEW_EVERY_S
 
     def _log_once(self, error: HeadgateError) -> None:
         """Log a fault, unless it is the same as the one before."""
@@ -101,8 +93,12 @@ class Registration:
             log.warning("registry out of reach", error=error.message)
 
     def _register(self) -> None:
-        was_known = register(self._client, self._id, self._namespaces)
+        was_known = register(self._client, self.id, self._namespaces)
         if self._was_known and not was_known:
             self._lost_at_s = monotonic()
             log.info("registered again", namespaces=",".join(self._namespaces))
         self._was_known = True
+
+
+def _new_id(name: str) -> str:
+    return f"{name}:{secrets.token_hex(4)}"

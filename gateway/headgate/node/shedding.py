@@ -95,6 +95,12 @@ class Shedding:
         self._late_beats = 0
         self._calm_from_s = 0.0
 
+    def use(self, max_clients: int, lag_s: float) -> None:
+        """Go on with other limits. Shedding that has begun ends as it would have."""
+        if not lag_s:
+            self.state, self._late_beats = State.ADMITTING, 0
+        self._max_clients, self._lag_s = max_clients, lag_s
+
     def beat(self, lag_s: float) -> None:
         """The loop beats, so much too late. In the hub: it never waits."""
         if not self._lag_s:

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from time import monotonic
 
+from headgate.auth.identity import Identity
 from headgate.bus.listener import Bus
 from headgate.delivery.client import Client
 from headgate.delivery.live_feed import LiveFeed
@@ -28,10 +29,17 @@ from .log_search import LogSearch
 
 # How long subscriptions are worked on, whosever they are, before everybody else has a turn.
 SHARE_S = 0.001
+# Patterns without a wildcard that are admitted between two looks at the time, at some 3 µs each.
+EXACT_AT_ONCE = 8
 
 
 class Subscriptions:
-    """See the module. `clients` are those that are there, by session."""
+    """See the module.
+
+    Args:
+        clients: those that are there, by session.
+        refused: returns which of these patterns, that its grants cover, a client may not have. It may wait.
+    """
 
     def __init__(
         self,
@@ -43,8 +51,11 @@ class Subscriptions:
         line: Line,
         share: Share,
         settings: Settings,
+        refused: Callable[[Client, Iterable[str]], set[str]],
     ) -> None:
+        self._refused = refused
         self._clients = clients
+        self._admitted: dict[Client, Identity] = {}  # the identity of each that subscribes now, as it was when it asked
         self._matcher = matcher
         self._bus = bus
         self._feed = feed
@@ -62,7 +73,20 @@ class Subscriptions:
         Raises:
             Unauthorized: the client has left meanwhile.
         """
-        outcomes = self._admit(client, requests)
+        identity = self._admitted[client] = client.identity
+        try:
+            outcomes = self._admit(client, requests)
+            self._authorize(client, outcomes)
+            self._add(client, outcomes)
+            while client.identity is not identity:
+                identity = self._admitted[client] = client.identity
+                self._look_again(client, outcomes)
+        finally:
+            self._admitted.pop(client, None)
+        return [wanted.pattern if isinstance(wanted, Subscription) else wanted for wanted in outcomes]
+
+    def _add(self, client: Client, outcomes: list[Subscription | HeadgateError]) -> None:
+        """Make the subscriptions among the outcomes active; put errors in the place of those that cannot be."""
         pending = deque((index, wanted) for index, wanted in enumerate(outcomes) if isinstance(wanted, Subscription))
         # A need of our own for each that nobody has, until it is active; its first client then keeps it.
         needed: dict[str, None] = {}
@@ -80,7 +104,6 @@ class Subscriptions:
         finally:
             for pattern in needed:
                 self._bus.release(pattern)
-        return [wanted.pattern if isinstance(wanted, Subscription) else wanted for wanted in outcomes]
 
     def end(self, pattern: str, client: Client) -> None:
         """End a subscription, if there is one."""
@@ -102,6 +125,10 @@ class Subscriptions:
                     ended.append(pattern)
                 self._share.pause()
         return ended
+
+    def use(self, settings: Settings) -> None:
+        """Go on with other limits; subscriptions above them stay."""
+        self._settings = settings
 
     def forget(self, client: Client) -> None:
         """End all subscriptions of a client that has left. Lets the loop run."""
@@ -130,15 +157,19 @@ class Subscriptions:
         fresh: set[str] = set()
         wildcards = held.wildcards
         with self._share as share:
-            for request in requests:
-                share.pause()
+            for number, request in enumerate(requests):
+                if not number % EXACT_AT_ONCE:
+                    share.pause()
                 try:
                     wanted = self._read(request)
                     pattern = wanted.pattern
+                    has_wildcard = is_wildcard(pattern)
+                    if has_wildcard:
+                        share.pause()
                     if pattern not in fresh and pattern not in held:
                         if len(held) + len(fresh) >= settings.max_subscriptions:
                             raise LimitReached("subscriptions", settings.max_subscriptions)
-                        if is_wildcard(pattern):
+                        if has_wildcard:
                             if wildcards >= settings.max_wildcards:
                                 raise LimitReached("wildcards", settings.max_wildcards)
                             wildcards += 1
@@ -150,6 +181,45 @@ class Subscriptions:
                     # Its traceback holds this frame, which holds the list: a cycle for each refusal.
                     outcomes.append(error.with_traceback(None))
         return outcomes
+
+    def _authorize(self, client: Client, outcomes: list[Subscription | HeadgateError]) -> None:
+        """Refuse patterns that the application does not let a client have. May wait for the application.
+
+        Raises:
+            Unauthorized: the client has left meanwhile.
+        """
+        if refused := self._refused(client, (wanted.pattern for wanted in outcomes if isinstance(wanted, Subscription))):
+            for index, wanted in enumerate(outcomes):
+                if isinstance(wanted, Subscription) and wanted.pattern in refused:
+                    outcomes[index] = Forbidden("subscribe to", wanted.pattern)
+        self.check_in(client)
+
+    def _look_again(self, client: Client, outcomes: list[Subscription | HeadgateError]) -> None:
+        """Its grants have changed while it subscribed: refuse, and end, what it may no longer have. May wait.
+
+        What it may have now, and could not when it was to become active, or has lost since, becomes active.
+
+        Raises:
+            Unauthorized: the client has left meanwhile.
+        """
+        active = {index: wanted.pattern for index, wanted in enumerate(outcomes) if isinstance(wanted, Subscription)}
+        for index, pattern in active.items():
+            if not client.identity.may_subscribe(pattern):
+                outcomes[index] = Forbidden("subscribe to", pattern)
+                self.end(pattern, client)
+        self._authorize(client, outcomes)
+        for index, pattern in active.items():
+            if not isinstance(outcomes[index], Subscription):
+                self.end(pattern, client)
+        held = client.subscriptions
+        missing = [
+            index for index, wanted in enumerate(outcomes) if isinstance(wanted, Subscription) and wanted.pattern not in held
+        ]
+        if missing:
+            again = [outcomes[index] for index in missing]
+            self._add(client, again)
+            for index, outcome in zip(missing, again, strict=True):
+                outcomes[index] = outcome
 
     def _read(self, request: object) -> Subscription:
         """Read a request.
@@ -163,17 +233,21 @@ class Subscriptions:
                 return Subscription(shared, Overflow.CATCH_UP, None)
         return read_subscription(request)
 
-    def _held(self, pattern: str) -> bool:
-        """Return whether a client here has a pattern, and so keeps it, and its events come."""
-        return self._matcher.subscribed(pattern) is not None and self._bus.active(pattern)
+    def _kept(self) -> Callable[[str], object]:
+        """Return a function that tells, until others have a turn, whether a client here keeps a pattern, and its events come."""
+        has_client, is_active = self._matcher.subscribed, self._bus.active
+        if self._bus.all_active:
+            return has_client
+        return lambda pattern: has_client(pattern) is not None and is_active(pattern)
 
     def _secure(self, pending: Iterable[tuple[int, Subscription]], needed: dict[str, None]) -> dict[int, HeadgateError]:
         """Have the bus bring the patterns that no client here keeps; return an error for each that it cannot. Waits for Redis.
 
         Each of them is in `needed` from then on.
         """
+        is_kept = self._kept()
         fresh = dict.fromkeys(
-            [wanted.pattern for _, wanted in pending if wanted.pattern not in needed and not self._held(wanted.pattern)]
+            [wanted.pattern for _, wanted in pending if wanted.pattern not in needed and not is_kept(wanted.pattern)]
         )
         refused: dict[str, HeadgateError] = {}
         for pattern in fresh:
@@ -240,22 +314,44 @@ class Subscriptions:
             Unauthorized: the client has left meanwhile.
         """
         try:
-            with self._share:
+            with self._share as share:
                 # Offsets of a lost log mean nothing in the next one, and those of an epoch may be above its end: look again.
-                while pending and (not starts or epoch == self._bus.epoch) and self._secured(pending[0][1], needed):
+                while pending and (not starts or epoch == self._bus.epoch):
                     self.check_in(client)
                     if starts and self._feed.under_way:
+                        before = len(pending)
                         self._activate_behind_pass(client, pending, epoch, starts, needed)
-                    else:
-                        index, wanted = pending.popleft()
-                        self._activate(client, wanted, starts.get(index), needed)
-                    self._share.pause()
+                        share.pause()
+                        if len(pending) == before:
+                            break
+                    elif not self._activate_next(client, pending, starts, needed, share.pause):
+                        break
                 self.check_in(client)
         finally:
             client.pasts_complete()
 
-    def _secured(self, wanted: Subscription, needed: Mapping[str, None]) -> bool:
-        return wanted.pattern in needed or self._held(wanted.pattern)
+    def _activate_next(
+        self,
+        client: Client,
+        pending: deque[tuple[int, Subscription]],
+        starts: Mapping[int, int],
+        needed: dict[str, None],
+        is_over: Callable[[], object],
+    ) -> bool:
+        """Make subscriptions active for as long as nothing else happens; False when the next one is not secured any more.
+
+        `is_over` is asked behind each: whether others have had a turn, or are to have one.
+        """
+        is_kept = self._kept()
+        while pending:
+            index, wanted = pending[0]
+            if wanted.pattern not in needed and not is_kept(wanted.pattern):
+                return False
+            pending.popleft()
+            self._activate(client, wanted, starts.get(index), needed)
+            if is_over():
+                break
+        return True
 
     def _activate_behind_pass(
         self,
@@ -269,14 +365,9 @@ class Subscriptions:
         done = Signal()
 
         def activate() -> None:
-            began_s = monotonic()
-            while pending and epoch == self._bus.epoch and self._clients.get(client.session) is client:
-                if not self._secured(pending[0][1], needed):
-                    break
-                index, wanted = pending.popleft()
-                self._activate(client, wanted, starts.get(index), needed)
-                if monotonic() - began_s > SHARE_S:
-                    break
+            until_s = monotonic() + SHARE_S
+            if epoch == self._bus.epoch and self._clients.get(client.session) is client:
+                self._activate_next(client, pending, starts, needed, lambda: monotonic() > until_s)
             done.set()
 
         self._feed.between_passes(activate)
@@ -289,6 +380,8 @@ class Subscriptions:
         Both in one step: an event that came live between the two would come out of the log again.
         """
         pattern = wanted.pattern
+        if client.identity is not self._admitted.get(client) and not client.identity.may_subscribe(pattern):
+            return  # its grants have changed meanwhile
         is_new = client.subscribe(pattern, wanted.overflow)
         if self._matcher.add(pattern, client):
             del needed[pattern]  # the matcher's from now on

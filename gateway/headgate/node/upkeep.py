@@ -2,6 +2,7 @@
 
 In: the clock. Out: word to Redis of the time that it told before, so that ages in the log do not depend on its wall clock
 (redis/clock.lua); and, when it is full, room: events that are too old or too many go at once, though every publish is refused.
+And to the metrics, how much the log holds, and how old that is.
 
 Rules. 1. A refusal costs a line in the log, and nothing else. 2. Each call to trim is short, and the loop runs between two.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import structlog
 
 from headgate.errors import BusRefused, BusUnavailable
+from headgate.metrics import LOG_BYTES, LOG_OLDEST_SECONDS
 from headgate.redis.client import is_full, open_client
 from headgate.redis.log import EventLog
 from headgate.redis.time_watch import WATCH_EVERY_S, TimeWatch
@@ -28,7 +30,7 @@ class LogUpkeep:
     def __init__(self, namespace: str, log: EventLog, watch: TimeWatch) -> None:
         self.namespace = namespace
         self._log, self._watch = log, watch
-        self._epoch = ""
+        self._epoch, self._clock_ms = "", 0
 
     def tick(self) -> int | None:
         """Say what was told, and hear what is; return how many events were trimmed, or None if Redis is not full.
@@ -59,8 +61,19 @@ class LogUpkeep:
         return (self._epoch, *words) if words else ()
 
     def _hear(self, epoch: str, clock_ms: int) -> None:
-        self._epoch = epoch
+        self._epoch, self._clock_ms = epoch, clock_ms
         self._watch.hear(clock_ms)
+
+    def measure(self) -> None:
+        """Tell the metrics how much the log holds.
+
+        Raises:
+            BusUnavailable, BusRefused: as `redis.client.call`.
+        """
+        size, first_ms = self._log.extent()
+        LOG_BYTES.labels(self.namespace).set(size)
+        age_ms = self._clock_ms - first_ms if size and self._clock_ms and first_ms else 0
+        LOG_OLDEST_SECONDS.labels(self.namespace).set(max(0, age_ms) / 1000)
 
 
 class Upkeep:
@@ -97,6 +110,7 @@ class Upkeep:
     def _tick(self, upkeep: LogUpkeep) -> None:
         try:
             trimmed = upkeep.tick()
+            upkeep.measure()
         except BusUnavailable:
             return  # the bus tells of that
         except BusRefused as error:

@@ -7,10 +7,14 @@ same bytes go to everyone. Several frames back to back are a valid stream, so fr
 from __future__ import annotations
 
 import struct
+from typing import Any
 
-_new_frame = object.__new__
+from headgate.event import Event
+
 _FIN_TEXT, _FIN_BINARY, _FIN_CLOSE, _FIN_PONG = 0x81, 0x82, 0x88, 0x8A
 MAX_CLOSE_REASON_BYTES = 123
+# A message with the packet of an event: all but namespace, topic, payload and meta.
+_EVENT_BYTES = len('42/,["event","",,{}]')
 _pack_medium = struct.Struct("!BBH").pack
 
 
@@ -21,10 +25,12 @@ class Frame:
         wire: the WebSocket frame, header included.
         skip: bytes of header, so that `wire[skip:]` is the packet as long-polling carries it.
         attachment: whether it belongs to the packet in the frame before it; nothing may come between the two.
-        topic, offset, payload_bytes: of the event inside (offset None for a plain PUBLISH); topic None for anything else.
+        topic, offset, payload_bytes, time_ms: of the event inside (offset None for a plain PUBLISH); topic None and time_ms 0
+            for anything else.
+        tally: counts what becomes of the event for each client (delivery/tally.py); None for most.
     """
 
-    __slots__ = ("attachment", "binary", "offset", "payload_bytes", "skip", "topic", "wire")
+    __slots__ = ("attachment", "binary", "offset", "payload_bytes", "skip", "tally", "time_ms", "topic", "wire")
 
     def __init__(
         self,
@@ -35,6 +41,7 @@ class Frame:
         topic: str | None = None,
         offset: int | None = None,
         payload_bytes: int = 0,
+        time_ms: int = 0,
     ) -> None:
         head = _header(_FIN_BINARY if binary else _FIN_TEXT, len(packet))
         self.wire = head + packet
@@ -44,6 +51,8 @@ class Frame:
         self.topic = topic
         self.offset = offset
         self.payload_bytes = payload_bytes
+        self.time_ms = time_ms
+        self.tally: Any = None
 
     @property
     def packet(self) -> bytes:
@@ -51,18 +60,49 @@ class Frame:
         return self.wire[self.skip :]
 
 
-def message_frame(packet: bytes, *, topic: str | None = None, offset: int | None = None, payload_bytes: int = 0) -> Frame:
-    """Return the frame of an Engine.IO message (`4`) that carries a Socket.IO text packet."""
-    head = _header(_FIN_TEXT, len(packet) + 1)
-    # Once for each event: without `__init__`, which joins the packet first and takes arguments that are the same for all.
-    frame = _new_frame(Frame)
-    frame.wire = head + b"4" + packet
-    frame.skip = len(head)
-    frame.binary = frame.attachment = False
-    frame.topic = topic
-    frame.offset = offset
-    frame.payload_bytes = payload_bytes
-    return frame
+class _EventFrame(Frame):
+    """The frame of an event: its constructor has no arguments that are the same for all events, and joins nothing."""
+
+    __slots__ = ()
+
+    def __init__(self, wire: bytes, skip: int, topic: str | None, offset: int | None, payload_bytes: int, time_ms: int) -> None:
+        self.wire = wire
+        self.skip = skip
+        self.binary = False
+        self.attachment = False
+        self.topic = topic
+        self.offset = offset
+        self.payload_bytes = payload_bytes
+        self.time_ms = time_ms
+        self.tally = None
+
+
+def message_frame(packet: bytes) -> Frame:
+    """Return the frame of an Engine.IO message (`4`) that carries a Socket.IO text packet other than an event's."""
+    return Frame(b"4" + packet)
+
+
+def event_frame(namespace: bytes, event: Event, *, replayed: bool = False) -> Frame:
+    """Return the frame of a Socket.IO EVENT packet: `2/<namespace>,["event",topic,data,meta]`.
+
+    `meta` is `{id,time,offset?,replayed?,traceparent?}`.
+
+    The payload bytes are copied in as they are, and once.
+    """
+    topic, data, offset = event.topic.encode(), event.data, event.offset
+    if event.id and offset is not None and not replayed:  # as nearly all are, in half of the time
+        meta = b'"id":"%b","time":%d,"offset":%d' % (event.id.encode(), event.time_ms, offset)
+    else:
+        event_id = b'"%b"' % event.id.encode() if event.id else b"null"
+        place = b',"offset":%d' % offset if offset is not None else b""
+        mark = b',"replayed":true' if replayed else b""
+        meta = b'"id":%b,"time":%d%b%b' % (event_id, event.time_ms, place, mark)
+    if event.traceparent is not None:
+        meta += b',"traceparent":"%b"' % event.traceparent.encode()
+    size = _EVENT_BYTES + len(namespace) + len(topic) + len(data) + len(meta)
+    head = _pack_medium(_FIN_TEXT, 126, size) if 126 <= size < 65536 else _header(_FIN_TEXT, size)
+    wire = b'%b42/%b,["event","%b",%b,{%b}]' % (head, namespace, topic, data, meta)
+    return _EventFrame(wire, len(head), event.topic, offset, len(data), event.time_ms)
 
 
 def pong_frame(payload: bytes) -> bytes:

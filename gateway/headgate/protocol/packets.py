@@ -13,8 +13,6 @@ from typing import Any
 
 import msgspec
 
-from headgate.event import Event
-
 # Server → client.
 WELCOME = "welcome"
 EVENT = "event"
@@ -22,6 +20,8 @@ GAP = "gap"
 BACKPRESSURE = "backpressure"
 CURSOR = "cursor"
 STATUS = "status"
+PRESENCE = "presence"  # in both directions
+HANDLED = "handled"  # in both directions
 
 # Client → server, each acknowledged with {ok: true, …} or {ok: false, error: {code, message, …}}.
 SUBSCRIBE = "subscribe"
@@ -30,6 +30,7 @@ REPLAY = "replay"
 PUBLISH = "publish"
 REFRESH = "refresh"
 SEEN = "seen"
+VITALS = "vitals"  # of a console's page only
 
 
 class Overflow(StrEnum):
@@ -52,18 +53,6 @@ class GapReason(StrEnum):
 
 
 _to_json = msgspec.json.encode
-
-
-def event_packet(namespace: str, event: Event, *, replayed: bool = False) -> bytes:
-    """Return the Socket.IO EVENT packet of an event: `2/<namespace>,["event",topic,data,{id,time,offset?,replayed?}]`.
-
-    The payload bytes are copied in as they are.
-    """
-    event_id = f'"{event.id}"' if event.id else "null"
-    offset = f',"offset":{event.offset}' if event.offset is not None else ""
-    mark = ',"replayed":true' if replayed else ""
-    head = f'2/{namespace},["event","{event.topic}",'
-    return b"%b%b%b" % (head.encode(), event.data, f',{{"id":{event_id},"time":{event.time_ms}{offset}{mark}}}]'.encode())
 
 
 def notice_packet(namespace: str, name: str, body: Mapping[str, Any]) -> bytes:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 import msgspec
 
 from headgate.errors import InvalidRequest
 from headgate.event import check_event_id
-from headgate.topic import check_pattern
+from headgate.topic import check_pattern, check_topic
 
 from .packets import Overflow
 
@@ -40,12 +41,40 @@ class Since:
     epoch: str | None = None
 
 
-class Subscription(NamedTuple):
-    """A wanted subscription."""
+class Subscription(msgspec.Struct, frozen=True, gc=False):
+    """A wanted subscription. Holds nothing that could hold it, so the garbage collector need not know it."""
 
     pattern: str
     overflow: Overflow
     since: Since | None
+
+
+class Handled(NamedTuple):
+    """What a page says of an event: whether handlers have had it, as far as it knows (above `since`), and where it stands."""
+
+    ask: int
+    handled: bool
+    since: int
+    epoch: str | None
+    offset: int
+
+
+class PresenceAct(StrEnum):
+    """What a client wants of a topic's presence."""
+
+    ENTER = "enter"
+    WATCH = "watch"
+    PAGE = "page"
+    LEAVE = "leave"
+
+
+class PresenceRequest(NamedTuple):
+    """`meta` is of `enter`, `after` of `page`."""
+
+    act: PresenceAct
+    topic: str
+    meta: object
+    after: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +182,42 @@ def read_seen(request: object) -> list[str]:
     if not isinstance(ids, list) or not 1 <= len(ids) <= MAX_SEEN_IDS:
         raise InvalidRequest(f"ids: expected a list of 1 to {MAX_SEEN_IDS} event ids")
     return [check_event_id(event_id) for event_id in ids]
+
+
+def read_handled(request: object) -> Handled:
+    """Read `{ask, handled, since, epoch?, offset?}`; a page without a position has no last two.
+
+    Raises:
+        InvalidRequest.
+    """
+    body = _object(request, {"ask", "handled", "since", "epoch", "offset"}, "{ask: 1, handled: true, since: 0, …}")
+    ask, handled, epoch = body.get("ask"), body.get("handled"), body.get("epoch")
+    numbers = [ask, body.get("since", -1), body.get("offset", -1)]
+    if not isinstance(handled, bool) or not (epoch is None or isinstance(epoch, str)):
+        raise InvalidRequest("handled: expected true or false, with the epoch of a position")
+    if not all(isinstance(number, int) and -1 <= number <= MAX_OFFSET for number in numbers):
+        raise InvalidRequest("ask, since, offset: expected whole numbers")
+    ask, since, offset = numbers
+    return Handled(ask, handled, since, epoch, offset)
+
+
+def read_presence(request: object) -> PresenceRequest:
+    """Read `{topic, act, meta?}` of `enter`, `{topic, act, after}` of `page`, `{topic, act}` of `watch` and `leave`.
+
+    Raises:
+        InvalidRequest, InvalidTopic.
+    """
+    body = _object(request, {"topic", "act", "meta", "after"}, "{topic: 'rooms.7', act: 'enter'}")
+    try:
+        act = PresenceAct(body["act"])
+    except (KeyError, ValueError):
+        raise InvalidRequest(f"act: expected one of {', '.join(PresenceAct)}") from None
+    if "meta" in body and act is not PresenceAct.ENTER:
+        raise InvalidRequest("meta: goes with `enter` only")
+    after = body.get("after", "")
+    if ("after" in body) != (act is PresenceAct.PAGE) or not isinstance(after, str):
+        raise InvalidRequest("after: expected a user's name, with `page` and with nothing else")
+    return PresenceRequest(act, check_topic(body.get("topic")), body.get("meta"), after)
 
 
 def _is_unicode(text: str) -> bool:

@@ -25,6 +25,7 @@ from .cluster import is_cluster
 from .cluster_client import ClusterClient
 from .connections import Command, cluster_address, redacted_address
 from .faults import NEEDED, NO_MEMORY, NO_PERMISSION, refused, translate
+from .one_server import ROUND_TRIPS as ROUND_TRIPS
 from .one_server import address_of, exchange, open_server, run
 
 Client = redis.Redis | ClusterClient
@@ -79,6 +80,29 @@ def call_many(client: Client, commands: Iterable[Command]) -> list[Any]:
     if isinstance(client, ClusterClient):
         return client.run_many(commands)
     return [translate(reply) if isinstance(reply, Exception) else reply for reply in exchange(client, commands)]
+
+
+def call_all(client: Client, commands: Iterable[Command]) -> list[Any]:
+    """Run commands in one round trip, no transaction; return the replies in order. All commands run, also behind one that fails.
+
+    Raises:
+        HeadgateError: the first error among the replies, or as of `call_many`.
+    """
+    replies = call_many(client, commands)
+    for reply in replies:
+        if isinstance(reply, HeadgateError):
+            raise reply
+    return replies
+
+
+def deliveries(client: Client, key: str, group: str, entry_id: str) -> int:
+    """Return how often an entry of a stream was handed to a reader of a group that has not acknowledged it; 0: it is with nobody.
+
+    Raises:
+        BusUnavailable, BusRefused: as `call`; BusRefused also where there is no such group.
+    """
+    found = run(at(client, key), "XPENDING", key, group, entry_id, entry_id, 1, parse_detail=True)
+    return int(found[0]["times_delivered"]) if found else 0
 
 
 def at(client: Client, key: str | bytes) -> redis.Redis:

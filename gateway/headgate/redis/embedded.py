@@ -22,11 +22,12 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from headgate.errors import BusUnavailable, HeadgateError
+from headgate.errors import BusRefused, BusUnavailable, HeadgateError
 from headgate.settings import redis_program
 
 from .client import call, open_client
@@ -34,6 +35,7 @@ from .data_folder import PROBE_TIMEOUT_S, already_running, choose_socket, open_l
 from .program import ServerBinary, find_server
 
 LOG_NAME = "redis.log"
+_LOG_FOLDER = "appendonlydir"  # Redis's default
 START_DEADLINE_S = 30.0  # loading a log of the default retention takes a second or two
 STOP_DEADLINE_S = 10.0
 POLL_S = 0.02
@@ -79,6 +81,9 @@ if os.getppid() == int(sys.argv[1]):
     os.execvp(sys.argv[2], sys.argv[2:])
 """
 
+# How many bytes each part of the append-only file had at some moment.
+Moment = Mapping[Path, int]
+
 
 class EmbeddedRedis:
     """A private server that runs; made by `start_private_redis`. Ended by `close`, or with this process.
@@ -99,6 +104,7 @@ class EmbeddedRedis:
         self._process = self._launch()
         self._owner = os.getpid()
         self._closed = False
+        self._restarting = threading.Lock()  # between a crash and its end nobody else starts the server
         atexit.register(self.close)
 
     @property
@@ -117,13 +123,33 @@ class EmbeddedRedis:
         Raises:
             BusUnavailable: it died again, or did not answer in time, with its last words.
         """
-        if not self._closed and not self.is_running:
-            self._stand_down()
-            self._process = self._launch()
+        with self._restarting:
+            self._start_again()
 
     def last_words(self) -> str:
         """Return the last line that the server has logged."""
         return _last_words(self._folder)
+
+    def moment(self) -> Moment:
+        """Return how far its append-only file is written now: what `crash` can go back to, until the server rewrites the file."""
+        return {path: path.stat().st_size for path in sorted((self._folder / _LOG_FOLDER).glob("*.incr.aof"))}
+
+    def crash(self, back_to: Moment) -> None:
+        """Kill the server and start it again from what its file held at a moment, as when its machine had crashed. For
+        demonstrations and tests of that loss. May switch greenlets.
+
+        Raises:
+            BusRefused: the file of that moment is no more, or the server is closed; nothing has happened.
+            BusUnavailable: as `start_again`.
+        """
+        with self._restarting:
+            if self._closed or self.moment().keys() != back_to.keys():
+                raise BusRefused("the private Redis has rewritten its file since, or is closed: its past is gone")
+            self._process.kill()
+            self._process.wait()
+            for path, size_bytes in back_to.items():
+                os.truncate(path, min(size_bytes, path.stat().st_size))
+            self._start_again()
 
     def close(self) -> None:
         """End the server and wait for it (at most STOP_DEADLINE_S, then it is killed). Idempotent; not in a forked child."""
@@ -143,6 +169,11 @@ class EmbeddedRedis:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+    def _start_again(self) -> None:
+        if not self._closed and not self.is_running:
+            self._stand_down()
+            self._process = self._launch()
 
     def _launch(self) -> subprocess.Popen[bytes]:
         """Start the server, with a pipe whose end ends it, and wait until it answers."""

@@ -5,8 +5,9 @@ of a process, and when Redis has lost its functions (an empty restart, FUNCTION 
 library is loaded at the node that lacks it.
 
 A newer library than ours is left alone, as a newer Headgate that shares this Redis needs it and its calls stay
-compatible. Two processes of different versions that both find an old one race: the loser's version check at its next
-start puts that right; Redis has no conditional FUNCTION LOAD.
+compatible. Where there is none, whoever is first loads it and the others keep it: a library that is loaded anew forgets which
+server it was (`server` of a head), and every gateway would connect again. Two processes of different versions that both find an
+old one race: the loser's version check at its next start puts that right; Redis has no conditional FUNCTION LOAD REPLACE.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from .faults import NO_FUNCTION, NO_PERMISSION
 
 # The line of a library's file in whose place clock.lua comes: libraries of Redis cannot call each other.
 CLOCK_GOES_HERE = "-- <clock.lua>\n"
+# So Redis and Valkey refuse a FUNCTION LOAD without REPLACE ("ERR Library 'headgate' already exists").
+ALREADY_LOADED = "already exists"
 
 
 class Library:
@@ -74,18 +77,29 @@ class Library:
 
     def _ensure_at(self, run: Callable[..., Any]) -> int:
         version = self._version_at(run)
-        if version is not None and version >= self.version:
-            return version
+        if version is None:
+            if self._load(run):
+                return self.version
+            version = self._version_at(run)  # somebody else was first
+        if version is None or version < self.version:
+            self._load(run, "REPLACE")
+            return self.version
+        return version
+
+    def _load(self, run: Callable[..., Any], *options: str) -> bool:
+        """Return whether the library is loaded now; False: Redis has one of this name, and `options` do not replace it."""
         try:
-            run("FUNCTION", "LOAD", "REPLACE", self.source)
+            run("FUNCTION", "LOAD", *options, self.source)
         except BusRefused as error:
+            if not options and ALREADY_LOADED in error.message:
+                return False
             if error.redis_code == NO_PERMISSION:
                 raise BusRefused(
                     "this Redis user may not load the function library: allow it +function|load, or run "
                     "`headgate check --load` once as a user who may"
                 ) from error
             raise
-        return self.version
+        return True
 
     def call(self, client: Client, *command: str | bytes | int) -> Any:
         """Run one FCALL or FCALL_RO of the library, loading it first where Redis does not have it.

@@ -10,8 +10,23 @@ from __future__ import annotations
 REVOKED = "hg:revoked"
 # The sorted set of what operators have paused (score: until when, in seconds since 1970; +inf: until they resume it).
 PAUSED = "hg:paused"
+# The hash of API keys by id (api_keys.py has its values).
+API_KEYS = "hg:api-keys"
 # The sorted set of gateway processes (score: when one last said how many clients each user has there).
 PROCESSES = "hg:processes"
+# The hash of gateway processes with how many sessions each has, and of an operator's wish that they be balanced (loads.py).
+LOADS = "hg:loads"
+# The sorted set of gateway processes that tell what callers have spent of their rates (score: when each last said so).
+SPENDERS = "hg:spenders"
+# The sorted set of gateway processes that relay, with their addresses (score: when each last said so).
+RELAYS = "hg:relays"
+# While a console watches: a string that says so, and the hash of what each gateway process says of itself (vitals.py).
+VITALS_WATCHED = "hg:vitals:watched"
+VITALS = "hg:vitals"
+# The hash of the users who have explicit grants in place of their own (auth/regrants.py).
+REGRANTED = "hg:regranted"
+# The channel of questions to all gateway processes (questions.py).
+QUESTIONS = "hg:questions"
 # The sorted set of those that gateways serve (score: when one last said so).
 NAMESPACES = "hg:namespaces"
 
@@ -19,6 +34,16 @@ NAMESPACES = "hg:namespaces"
 def places_key(process_id: str) -> str:
     """Return the key of the hash with a process's clients by user."""
     return f"hg:places:{process_id}"
+
+
+def spendings_key(process_id: str) -> str:
+    """Return the key of the hash with what a process has let callers spend."""
+    return f"hg:spendings:{process_id}"
+
+
+def answers_key(question_id: str) -> str:
+    """Return the key of the list with the answers to a question."""
+    return f"hg:answers:{question_id}"
 
 
 def log_key(namespace: str) -> str:
@@ -86,9 +111,39 @@ def seen_key(namespace: str, user: str) -> str:
     return f"hg:{{{namespace}}}:seen:{user}"
 
 
+def trace_key(namespace: str, part: int) -> str:
+    """Return the key of a hash with what gateways did with single events (traces.py says which)."""
+    return f"hg:{{{namespace}}}:trace:{part}"
+
+
 def user_channel(namespace: str, user: str) -> str:
     """Return the channel on which the function library repeats every logged event under `users.<user>`, behind its topic.
 
     Not one that `channel_prefix` begins, so that whoever listens to the whole feed does not get these events twice.
     """
     return f"hg:{{{namespace}}}/users.{user}"
+
+
+def presence_key(namespace: str) -> str:
+    """Return the key of the sorted set of processes with members (score: when each last beat); presence.lua builds the others."""
+    return f"hg:{{{namespace}}}:presence"
+
+
+def presence_topic_key(namespace: str, topic: str) -> str:
+    """Return the key of the set of processes that have members in a topic."""
+    return f"hg:{{{namespace}}}:presence:topic:{topic}"
+
+
+def presence_members_key(namespace: str, topic: str, process: str) -> str:
+    """Return the key of the hash with a process's members in a topic, by user."""
+    return f"hg:{{{namespace}}}:presence:members:{topic}:{process}"
+
+
+def presence_news_key(namespace: str) -> str:
+    """Return the key of the list of `occupied` and `vacated` events that are to be published."""
+    return f"hg:{{{namespace}}}:presence:news"
+
+
+def presence_channel(namespace: str, topic: str) -> str:
+    """Return the channel of the changes of a topic's members. Not one that `channel_prefix` begins."""
+    return f"hg:{{{namespace}}}/presence.{topic}"

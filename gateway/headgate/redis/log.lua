@@ -64,14 +64,20 @@
 -- and some on another, and a client that follows ASK may call a function on either. A key that is elsewhere must not be taken for
 -- one that is not there. So a step that decides by such a key makes sure that all are here, and else answers TRYAGAIN.
 --
+-- `by` may say more: `<by> <traceparent>` or `<by> <traceparent> <publisher>`, each part possibly empty, a traceparent also `-`. The
+-- traceparent (W3C Trace Context) and the publisher (a user's name in printable ASCII) become fields of the entry; neither counts for
+-- an id, and one that is malformed is left out. The header of a message ends with the traceparent of its event, if it has one. An older
+-- gateway finds such a header malformed, and reads the event at its offset from the log: it loses nothing, and works more.
+--
 -- Raise VERSION with every change: an older library is replaced by a newer one, never the other way round.
 
-local VERSION = 10
+local VERSION = 11
 
 local HARD_MAX_PAYLOAD_BYTES = 1024 * 1024
 local MAX_TOPIC_BYTES, MAX_TOPIC_WORDS = 255, 8
 local MAX_ID_LENGTH = 128
 local MAX_BY_LENGTH = 64
+local TRACEPARENT_LENGTH, MAX_PUBLISHER_LENGTH = 55, 128
 local MAX_NAMESPACE_LENGTH = 64
 local MAX_DEPTH = 64
 -- While a batch is appended, Redis does nothing else.
@@ -170,6 +176,16 @@ end
 
 local function is_by(by)
   return #by >= 1 and #by <= MAX_BY_LENGTH and not find(by, '[^A-Za-z0-9_-]')
+end
+
+-- The parts of `by`: whose the id is; and what else the entry says of who published it, or nil. A text of another form stays as it is.
+local function read_by(by)
+  if not by or not find(by, ' ', 1, true) then return by end
+  local own, traceparent, publisher = match(by, '^([^ ]*) ([^ ]*) ?([^ ]*)$')
+  if not own then return by end
+  if #traceparent ~= TRACEPARENT_LENGTH or find(traceparent, '[^0-9a-f-]') then traceparent = nil end
+  if #publisher == 0 or #publisher > MAX_PUBLISHER_LENGTH or find(publisher, '[^!-~]') then publisher = nil end
+  return own ~= '' and own or nil, (traceparent or publisher) and { traceparent = traceparent, publisher = publisher }
 end
 
 local function is_utf8(text)
@@ -688,8 +704,23 @@ local function remember_ids(name, head, ...)
   if turned and is_allowed('PEXPIRE', key, '1') then call('PEXPIRE', key, FORGOTTEN_MS) end
 end
 
+-- An entry with further fields: one alone without a table, as most have it.
+local function longer_entry(head, place, topic, event_id, time, time_text, payload, sum, origin)
+  local traceparent, publisher, clock = origin.traceparent, origin.publisher, head.clock ~= time and whole(head.clock)
+  if not clock and not (traceparent and publisher) then
+    return place, 'topic', topic, 'id', event_id, 'time', time_text, 'data', payload, 'sum', sum,
+      traceparent and 'traceparent' or 'publisher', traceparent or publisher
+  end
+  local fields = { place, 'topic', topic, 'id', event_id, 'time', time_text, 'data', payload, 'sum', sum }
+  if clock then fields[#fields + 1], fields[#fields + 2] = 'clock', clock end
+  if traceparent then fields[#fields + 1], fields[#fields + 2] = 'traceparent', traceparent end
+  if publisher then fields[#fields + 1], fields[#fields + 2] = 'publisher', publisher end
+  return unpack(fields)
+end
+
 -- An entry, and its clock where that is not its time.
-local function entry(head, place, topic, event_id, time, time_text, payload, sum)
+local function entry(head, place, topic, event_id, time, time_text, payload, sum, origin)
+  if origin then return longer_entry(head, place, topic, event_id, time, time_text, payload, sum, origin) end
   if head.clock == time then
     return place, 'topic', topic, 'id', event_id, 'time', time_text, 'data', payload, 'sum', sum
   end
@@ -698,33 +729,33 @@ end
 
 -- Append at the next offset, and trim in the same step, or leave that to the next event (`later`). A stream that is ahead of its head
 -- (one of them was lost, or restored) is replaced by a new log. Returns nil and an error, or the event's id.
-local function append(name, head, topic, id, time, payload, later)
+local function append(name, head, topic, id, time, payload, origin, later)
   local offset, sum = head.offset + 1, head.sum + #topic + #payload + ENTRY_BYTES
   local offset_text, time_text = whole(offset), time == head.time and head.time_text or whole(time)
   local event_id, place = id or head.epoch .. '-' .. offset_text, offset_text .. '-0'
   local first, first_time, first_sum = plan_trim(name, head, offset, sum, MAX_AGED_PER_CALL)
   local added
   if head.offset == 0 then
-    added = try('XADD', name.log, entry(head, place, topic, event_id, time, time_text, payload, whole(sum)))
+    added = try('XADD', name.log, entry(head, place, topic, event_id, time, time_text, payload, whole(sum), origin))
   elseif not later and (first > head.first or head.is_trim_due) then
     added = try(
       'XADD', name.log, 'NOMKSTREAM', 'MINID', '=', whole(first),
-      entry(head, place, topic, event_id, time, time_text, payload, whole(sum))
+      entry(head, place, topic, event_id, time, time_text, payload, whole(sum), origin)
     )
   else
     added = try(
-      'XADD', name.log, 'NOMKSTREAM', entry(head, place, topic, event_id, time, time_text, payload, whole(sum))
+      'XADD', name.log, 'NOMKSTREAM', entry(head, place, topic, event_id, time, time_text, payload, whole(sum), origin)
     )
   end
   -- This process may have written the epoch before the slot went to another node. Now the slot comes back, the head first.
   added = added or moving(name, head)
-    or try('XADD', name.log, entry(head, place, topic, event_id, time, time_text, payload, whole(sum)))
+    or try('XADD', name.log, entry(head, place, topic, event_id, time, time_text, payload, whole(sum), origin))
   if added.err then
     if head.began == 'log' or newest_in_stream(name) < offset then return nil, try_again(added) end
     -- Nothing goes for an event that this user may not append.
     local refused = may('XADD', name.log, '1-0', 'topic', '') or may_open(name) or begin_log(name, head)
     if refused then return nil, refused end
-    return append(name, head, topic, id, time, payload, later)
+    return append(name, head, topic, id, time, payload, origin, later)
   end
   head.is_trim_due = later and (head.is_trim_due or first > head.first)
   head.offset, head.offset_text, head.time, head.time_text, head.sum = offset, offset_text, time, time_text, sum
@@ -756,7 +787,8 @@ local function size_fault(head, payload)
 end
 
 -- The message of the event that was appended last.
-local function message_of(head, event_id, payload)
+local function message_of(head, event_id, payload, origin)
+  if origin and origin.traceparent then event_id = event_id .. ' ' .. origin.traceparent end
   return 'hg1 ' .. head.epoch .. ' ' .. head.offset_text .. ' ' .. head.time_text .. ' ' .. event_id .. '\n' .. payload
 end
 
@@ -772,7 +804,7 @@ end
 
 -- One event that is right, in a log that may have to begin. Returns its epoch, its offset, and 1 if its id was known or else 0; or nil
 -- and an error.
-local function take(name, head, topic, user, payload, id, by, trusted)
+local function take(name, head, topic, user, payload, id, by, origin, trusted)
   local time = read_time(name, head)
   local begins = not head.exists or needs_epoch(head)
   local refused = may_publish(name, head, topic, id, user, begins or not trusted)
@@ -795,7 +827,7 @@ local function take(name, head, topic, user, payload, id, by, trusted)
     refused = (head.exists and begin_epoch or begin_log)(name, head)
     if refused then return nil, refused end
   end
-  local event_id, not_appended = append(name, head, topic, id, time, payload)
+  local event_id, not_appended = append(name, head, topic, id, time, payload, origin)
   if not event_id then
     -- For want of a right to delete it, an empty receipt is none.
     if claimed and is_allowed('HDEL', claimed, own_id) then
@@ -809,14 +841,15 @@ local function take(name, head, topic, user, payload, id, by, trusted)
     remember_ids(name, head, own_id, receipt_of(head, head.offset_text))
   end
   write_head(name, head)
-  announce(name, head, topic, user, message_of(head, event_id, payload))
+  announce(name, head, topic, user, message_of(head, event_id, payload, origin))
   return head.epoch, head.offset_text, 0
 end
 
 local function publish(keys, args, trusted, answer)
   local name, wrong_key = names(keys)
   if not name then return wrong_key end
-  local topic, payload, id, by = args[1], args[2], args[3], args[4]
+  local topic, payload, id = args[1], args[2], args[3]
+  local by, origin = read_by(args[4])
   if #args < 2 or #args > 4 then
     return refusal('invalid_request', { reason = 'expected topic, payload, perhaps an id, and then perhaps whose it is' })
   end
@@ -828,7 +861,7 @@ local function publish(keys, args, trusted, answer)
   if refused then return refused end
   local fault = not trusted and json_fault(payload)
   if fault then return refusal('not_serializable', { reason = fault }) end
-  local epoch, offset, duplicate = take(name, head, topic, user, payload, id, by, trusted)
+  local epoch, offset, duplicate = take(name, head, topic, user, payload, id, by, origin, trusted)
   if not epoch then return offset end
   return answer(epoch, offset, duplicate)
 end
@@ -844,12 +877,14 @@ local function read_batch(head, args)
   local events = {}
   for at = 1, #args, 4 do
     local topic, payload, id, by = args[at], args[at + 1], args[at + 2], args[at + 3]
+    local origin
     id, by = id ~= '' and id or nil, by ~= '' and by or nil
+    by, origin = read_by(by)
     local user, fault = read_event(topic, id, by)
     fault = fault or size_fault(head, payload)
     -- All fields at once: a table that grows costs as much as a command.
     events[#events + 1] = {
-      topic = topic, payload = payload, id = id, by = by, user = user, own_id = not fault and id and id_of(topic, id, by), fault = fault,
+      topic = topic, payload = payload, id = id, by = by, origin = origin, user = user, own_id = not fault and id and id_of(topic, id, by), fault = fault,
       same = nil, key = nil, receipt = nil, epoch = nil, offset = nil, is_new = nil, message = nil,
     }
   end
@@ -918,13 +953,13 @@ local function append_new(name, head, events, first)
         or is_trim_read(head, #topic + #payload + ENTRY_BYTES) and may('XRANGE', name.log, '-', '+')
       local event_id
       if not fault then
-        event_id, fault = append(name, head, topic, event.id, time, payload, event ~= last)
+        event_id, fault = append(name, head, topic, event.id, time, payload, event.origin, event ~= last)
       end
       if event_id then
         -- Another log has begun, and is known from here on.
         if head.began then write_head(name, head) end
         event.epoch, event.offset, event.is_new = head.epoch, head.offset_text, true
-        event.message = message_of(head, event_id, payload)
+        event.message = message_of(head, event_id, payload, event.origin)
         added[#added + 1] = event
         if event.own_id then ids[#ids + 1], ids[#ids + 2] = event.own_id, receipt_of(head, head.offset_text) end
       else
@@ -977,7 +1012,8 @@ local function append_batch(keys, args)
   while index <= #events and (not head.exists or needs_epoch(head)) do
     local event = events[index]
     if not event.fault then
-      local epoch, offset, duplicate = take(name, head, event.topic, event.user, event.payload, event.id, event.by, true)
+      local epoch, offset, duplicate =
+        take(name, head, event.topic, event.user, event.payload, event.id, event.by, event.origin, true)
       if epoch then
         event.epoch, event.offset, event.is_new = epoch, offset, duplicate == 0
       else

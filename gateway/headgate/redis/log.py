@@ -13,6 +13,7 @@ from typing import Any
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError, InvalidEvent, PayloadTooLarge
 from headgate.event import Event, check_event_id, check_json
 from headgate.topic import check_topic
+from headgate.traceparent import read_traceparent
 
 from .client import Client, call, call_at, call_many, drop_idle
 from .connections import Command
@@ -110,6 +111,18 @@ class EventLog:
         epoch, clock, trimmed = call_function(self._client, "FCALL", "headgate_trim", 1, self._key, *told)
         return epoch.decode(), clock, trimmed
 
+    def extent(self) -> tuple[int, int]:
+        """Return the bytes of the events in the log, and when its oldest came, by the log's own clock (`tick` tells that).
+
+        As of some seconds ago: that is how often the head is saved.
+
+        Raises:
+            BusUnavailable, BusRefused: as `redis.client.call`.
+        """
+        found = call(self._client, "HMGET", self._head_key, "sum", "first_sum", "first_time")
+        sum_, below, first_time = (int(each) if each and each.isdigit() else 0 for each in found)
+        return max(0, sum_ - below), first_time
+
     def head(self, known_epoch: str | None = None) -> Head:
         """Return where the log stands; with its lineage, if that is another epoch than `known_epoch`.
 
@@ -168,7 +181,7 @@ class EventLog:
             (
                 int(entry_id.partition(b"-")[0]),
                 fields.get(b"topic", b"").decode("ascii", "replace"),
-                _time_or_zero(fields.get(b"time", b"")),
+                time_or_zero(fields.get(b"time", b"")),
             )
             for entry_id, fields in found
         ]
@@ -184,9 +197,11 @@ def read_entry(offset: int, fields: Mapping[bytes, bytes], max_payload_bytes: in
         topic = check_topic(fields.get(b"topic", b"").decode("ascii", "replace"))
         event_id = check_event_id(fields.get(b"id", b"").decode("ascii", "replace"))
         time_ms = _time(fields.get(b"time", b""))
+        parent = fields.get(b"traceparent")
+        traceparent = None if parent is None else read_traceparent(parent.decode("ascii", "replace"), "log")
     except HeadgateError as error:
         return Entry(offset, None, error)
-    return Entry(offset, Event(topic, data, event_id, time_ms, None, offset))
+    return Entry(offset, Event(topic, data, event_id, time_ms, None, offset, traceparent))
 
 
 def _time(text: bytes) -> int:
@@ -195,7 +210,8 @@ def _time(text: bytes) -> int:
     return int(text)
 
 
-def _time_or_zero(text: bytes) -> int:
+def time_or_zero(text: bytes) -> int:
+    """Return the time of an entry in milliseconds; 0: it is none."""
     try:
         return _time(text)
     except InvalidEvent:

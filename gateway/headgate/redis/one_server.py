@@ -9,17 +9,24 @@ There are no hidden retries, so nothing is written twice behind the caller's bac
 from __future__ import annotations
 
 from collections.abc import Iterable
+from time import perf_counter
 from typing import Any
 
 import redis
 import redis.exceptions
 
 from headgate.errors import BusUnavailable, HeadgateError
+from headgate.histogram import Histogram
 
 from .cluster import ASK_TIMEOUT_S
 from .connections import Command, connection_pool
 from .faults import advised, shown_cause, translate
 from .round_trip import is_short, round_trip
+
+# Of this process, all servers together: until the reply was read, or nobody waited for it any longer.
+ROUND_TRIPS = Histogram()
+# Their time says how long nothing happened.
+_WAITING = frozenset({"XREAD", "WAIT", "WAITAOF"})
 
 
 def open_server(url: str, timeout_s: float, max_connections: int) -> redis.Redis:
@@ -46,25 +53,33 @@ def open_beside(client: redis.Redis, host: str, port: int) -> redis.Redis:
     return redis.Redis.from_pool(kinds(connection_class=kind, max_connections=1, timeout=1, **options))
 
 
-def execute(client: redis.Redis, *command: str | bytes | int) -> Any:
-    """Run one command and return its reply.
+def execute(client: redis.Redis, *command: str | bytes | int, **options: Any) -> Any:
+    """Run one command and return its reply; `options` are those of redis-py's shaping of it.
 
     Raises:
         redis.RedisError, OSError: as redis-py does.
     """
     if is_short(client, (command,)):
-        [reply] = round_trip(client, (command,))
+        began_s = perf_counter()
+        try:
+            [reply] = round_trip(client, (command,))
+        finally:
+            _record(began_s, command)
         if isinstance(reply, redis.RedisError):
             raise reply
         return reply
     untyped: Any = client
-    return untyped.execute_command(*command)
-
-
-def run(client: redis.Redis, *command: str | bytes | int) -> Any:
-    """Run one command and return its reply. Raises as `client.call`."""
+    began_s = perf_counter()
     try:
-        return execute(client, *command)
+        return untyped.execute_command(*command, **options)
+    finally:
+        _record(began_s, command)
+
+
+def run(client: redis.Redis, *command: str | bytes | int, **options: Any) -> Any:
+    """Run one command and return its reply, as `execute` does. Raises as `client.call`."""
+    try:
+        return execute(client, *command, **options)
     except (redis.RedisError, OSError) as error:
         raise failed(client, error) from shown_cause(error)
 
@@ -76,6 +91,7 @@ def exchange(client: redis.Redis, commands: Iterable[Command]) -> list[Any]:
         BusUnavailable: the connection broke: which commands ran is not known.
     """
     batch = list(commands)
+    began_s = perf_counter()
     try:
         if is_short(client, batch):
             return round_trip(client, batch)
@@ -85,6 +101,8 @@ def exchange(client: redis.Redis, commands: Iterable[Command]) -> list[Any]:
         return list(pipeline.execute(raise_on_error=False))
     except (redis.RedisError, OSError) as error:
         raise failed(client, error) from shown_cause(error)
+    finally:
+        _record(began_s, *batch[-1:])
 
 
 def drop_idle(client: redis.Redis) -> None:
@@ -109,3 +127,9 @@ def failed(client: redis.Redis, error: Exception) -> HeadgateError:
     if isinstance(translated, BusUnavailable) or isinstance(error, redis.exceptions.ReadOnlyError):
         drop_idle(client)
     return advised(translated, error, tls=issubclass(pool.connection_class, redis.SSLConnection))
+
+
+def _record(began_s: float, *last: Command) -> None:
+    """Record a round trip that ends now; `last` is its last command."""
+    if last and last[0][0] not in _WAITING:
+        ROUND_TRIPS.record(perf_counter() - began_s)

@@ -6,12 +6,10 @@ whose score is the end by Redis' clock (`+inf`: none). Each gateway looks once a
 
 from __future__ import annotations
 
-from typing import Any
-
-from headgate.errors import HeadgateError, InvalidRequest, LimitReached
+from headgate.errors import InvalidRequest, LimitReached
 from headgate.topic import check_namespace
 
-from .client import Client, call, call_at, call_many
+from .client import Client, call, call_all, call_at
 from .keys import PAUSED
 
 CONNECTS, PUBLISHES = "connects", "publishes"
@@ -46,11 +44,11 @@ def pause(client: Client, member: str, for_s: int | None = None) -> None:
     if for_s is not None and not 0 < for_s <= MAX_PAUSED_S:
         raise InvalidRequest(f"for: expected a time from 1 second to {MAX_PAUSED_S // 86400} days")
     now_s = int(call_at(client, PAUSED, "TIME")[0])
-    count, known = _replies(client, [("ZCARD", PAUSED), ("ZSCORE", PAUSED, member)])
+    count, known = call_all(client, [("ZCARD", PAUSED), ("ZSCORE", PAUSED, member)])
     if known is None and int(count) >= MAX_PAUSES:
         raise LimitReached("pauses", MAX_PAUSES)
     until = "+inf" if for_s is None else now_s + for_s
-    _replies(client, [("ZREMRANGEBYSCORE", PAUSED, "-inf", now_s), ("ZADD", PAUSED, until, member)])
+    call_all(client, [("ZREMRANGEBYSCORE", PAUSED, "-inf", now_s), ("ZADD", PAUSED, until, member)])
 
 
 def resume(client: Client, member: str) -> bool:
@@ -75,11 +73,3 @@ def read_paused(client: Client) -> dict[str, float]:
     now_s = int(call_at(client, PAUSED, "TIME")[0])
     left_s = {member.decode("utf-8", "replace"): float(until) - now_s for member, until in pairs}
     return {member: left for member, left in left_s.items() if left > 0}
-
-
-def _replies(client: Client, commands: list[tuple[str | int, ...]]) -> list[Any]:
-    replies = call_many(client, commands)
-    for reply in replies:
-        if isinstance(reply, HeadgateError):
-            raise reply
-    return replies

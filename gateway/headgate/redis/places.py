@@ -3,25 +3,21 @@
 In: a process's own counts, every few seconds and soon after a join (node/places_watch.py). Out: how many processes live, and
 how many clients the others have of some users.
 
-In Redis: the sorted set PROCESSES of process ids, each with the time of its last word as score, and for each process the hash
-`places_key(id)` of its counts by user. Both end LEASE_S after the last word, and so do the places of a process that has died.
+In Redis (leased.py): the processes in PROCESSES, and the hash `places_key(id)` of the counts of each by user.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from headgate.errors import HeadgateError
-
-from .client import Client, call_at, call_many
+from .client import Client, call_all
 from .keys import PROCESSES, places_key
+from .leased import LEASE_S, Leased
 
-LEASE_S = 15
-# Read at most; more processes than that on one Redis count as so many.
-MAX_PROCESSES = 1000
-# Users in one command.
-_STRIDE = 500
+__all__ = ["LEASE_S", "Look", "leave", "look"]
+
+_PLACES = Leased(PROCESSES, places_key)
 
 
 class Look(NamedTuple):
@@ -43,45 +39,13 @@ def look(client: Client, process_id: str, told: Mapping[str, int], asked: Sequen
     Raises:
         BusUnavailable, BusRefused: as `redis.client.call`; it may be told in part. Tell all anew.
     """
-    now_s = int(call_at(client, PROCESSES, "TIME")[0])
-    own = places_key(process_id)
-    commands: list[tuple[str | int, ...]] = [
-        ("ZADD", PROCESSES, now_s, process_id),
-        ("ZREMRANGEBYSCORE", PROCESSES, "-inf", now_s - LEASE_S),
-        ("EXPIRE", PROCESSES, LEASE_S),
-        ("ZRANGE", PROCESSES, 0, MAX_PROCESSES - 1),
-    ]
-    if anew:
-        commands.append(("UNLINK", own))
-    there, gone = [user for user in told if told[user]], [user for user in told if not told[user]]
-    for first in range(0, len(there), _STRIDE):
-        commands.append(("HSET", own, *(part for user in there[first : first + _STRIDE] for part in (user, told[user]))))
-    for first in range(0, len(gone), _STRIDE):
-        commands.append(("HDEL", own, *gone[first : first + _STRIDE]))
-    commands.append(("EXPIRE", own, LEASE_S))
-    replies = _replies(client, commands)
-    processes = {each.decode("utf-8", "replace") for each in replies[3]} | {process_id}
+    elsewhere, known = _PLACES.tell(client, process_id, {user: count or None for user, count in told.items()}, anew=anew)
     others = dict.fromkeys(asked, 0)
-    elsewhere = sorted(processes - {process_id})
     if asked and elsewhere:
-        for counts in _replies(client, [("HMGET", places_key(each), *asked) for each in elsewhere]):
+        for counts in call_all(client, [("HMGET", places_key(each), *asked) for each in elsewhere]):
             for user, count in zip(asked, counts, strict=True):
                 others[user] += int(count or 0)
-    return Look(len(processes), others, known=not replies[0])
+    return Look(len(elsewhere) + 1, others, known)
 
 
-def leave(client: Client, process_id: str) -> None:
-    """Give all places of a process back.
-
-    Raises:
-        BusUnavailable, BusRefused: as `redis.client.call`; they end with the lease then.
-    """
-    _replies(client, [("ZREM", PROCESSES, process_id), ("UNLINK", places_key(process_id))])
-
-
-def _replies(client: Client, commands: list[tuple[str | int, ...]]) -> list[Any]:
-    replies = call_many(client, commands)
-    for reply in replies:
-        if isinstance(reply, HeadgateError):
-            raise reply
-    return replies
+leave = _PLACES.leave

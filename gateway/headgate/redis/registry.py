@@ -1,12 +1,13 @@
 """The registry: which gateways serve which namespaces, and when each was last seen. How it is written to Redis and read again.
 
 In: a gateway's word every few seconds, from registration.py. Out: for a publisher, whether any gateway has served the namespace
-that it names; for a gateway that stops, whether another one can take its clients; for `headgate check`, both.
+that it names; for a gateway that stops, whether another one can take its clients; for `headgate check`, both. For a question to
+all gateway processes (questions.py), the names of those that live.
 
-In Redis: for each namespace the sorted set `gateways_key(N)` of gateway ids, each with the time of its last word as score, in
-seconds since 1970 by Redis' clock. An id counts as live for LEASE_S. A gateway that stops takes its id out and leaves the time
-under LEFT, so that the set says when the last one was there. Beside them NAMESPACES, the same for the names of all namespaces.
-Everything ends KEPT_S after the last word.
+In Redis: for each namespace the sorted set `gateways_key(N)` of gateway ids (`<name>:<random>`), each with the time of its last
+word as score, in seconds since 1970 by Redis' clock. An id counts as live for LEASE_S. A gateway that stops takes its id out and
+leaves the time under LEFT, so that the set says when the last one was there. Beside them NAMESPACES, the same for the names of
+all namespaces. Everything ends KEPT_S after the last word.
 
 This is a hint for people and for a faster stop, no lock: after a flush it is empty until the gateways have spoken again.
 """
@@ -16,11 +17,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from headgate.errors import HeadgateError
 
-from .client import Client, call_at, call_many, database
+from .client import Client, call_all, call_at, call_many, database
 from .keys import NAMESPACES, gateways_key
 
 # A gateway that has said nothing for so long is gone; it speaks three times as often (registration.py).
@@ -31,6 +31,8 @@ KEPT_S = 30 * 86400
 MAX_NAMESPACES = 1000
 # Namespaces that one answer names at most, those that were seen last.
 MAX_NAMED = 20
+# Namespaces whose gateways are listed at most, and gateways of each.
+MAX_LISTED, MAX_LIVING = 100, 1000
 # The time at which the last gateway to stop has stopped; no gateway's id.
 LEFT = "left"
 # Namespaces of one database that a process remembers to have asked for; then it forgets them all.
@@ -67,7 +69,7 @@ def register(client: Client, gateway_id: str, namespaces: Sequence[str]) -> bool
         ("ZREMRANGEBYRANK", NAMESPACES, 0, -MAX_NAMESPACES - 1),
         ("EXPIRE", NAMESPACES, KEPT_S),
     ]
-    added = _replies(client, commands)[: 3 * len(namespaces) : 3]
+    added = call_all(client, commands)[: 3 * len(namespaces) : 3]
     return not any(added)
 
 
@@ -89,7 +91,7 @@ def leave(client: Client, gateway_id: str, namespaces: Sequence[str]) -> bool:
             ("ZRANGE", key, now_s - LEASE_S, "+inf", "BYSCORE", "LIMIT", 0, 2),  # LEFT, and another if there is one
             ("EXPIRE", key, KEPT_S),
         ]
-    replies = _replies(client, commands)
+    replies = call_all(client, commands)
     fresh = all(score is not None and float(score) >= now_s - LEASE_S for score in replies[::5])
     return fresh and all(set(live) <= {LEFT.encode()} for live in replies[3::5])
 
@@ -114,13 +116,32 @@ def read_served(client: Client) -> dict[str, Served]:
     Raises:
         BusUnavailable, BusRefused: as `redis.client.call`.
     """
-    found, time = _replies(client, [_named(), ("TIME",)])
+    found, time = call_all(client, [_named(), ("TIME",)])
     now_s, names = int(time[0]), sorted(_texts(found))
     commands: list[tuple[str | int, ...]] = []
     for key in map(gateways_key, names):
         commands += [("ZCOUNT", key, now_s - LEASE_S, "+inf"), ("ZSCORE", key, LEFT), ("ZRANGE", key, 0, 0, "REV", "WITHSCORES")]
-    replies = _replies(client, commands) if commands else []
+    replies = call_all(client, commands) if commands else []
     return {name: _served(now_s, *replies[3 * at : 3 * at + 3]) for at, name in enumerate(names)}
+
+
+def living(client: Client) -> set[str]:
+    """Return the ids of the gateways that live, of at most MAX_LISTED namespaces. Two round trips.
+
+    Raises:
+        BusUnavailable, BusRefused: as `redis.client.call`.
+    """
+    found, time = call_all(client, [("ZRANGE", NAMESPACES, 0, MAX_LISTED - 1, "REV"), ("TIME",)])
+    oldest_s = int(time[0]) - LEASE_S
+    names = _texts(found)
+    commands = [("ZRANGE", gateways_key(name), oldest_s, "+inf", "BYSCORE", "LIMIT", 0, MAX_LIVING + 1) for name in names]
+    replies = call_all(client, commands) if commands else []
+    return {each for ids in replies for each in _texts(ids)} - {LEFT}
+
+
+def name_of(gateway_id: str) -> str:
+    """Return what people know the process of an id by."""
+    return gateway_id.rpartition(":")[0] or gateway_id
 
 
 class Remembered:
@@ -185,11 +206,3 @@ def _texts(names: list[bytes]) -> list[str]:
 def _now_s(client: Client) -> int:
     """Return the time by the one clock that all of these times are of: in a Cluster nodes may disagree."""
     return int(call_at(client, NAMESPACES, "TIME")[0])
-
-
-def _replies(client: Client, commands: Sequence[tuple[str | int, ...]]) -> list[Any]:
-    replies = call_many(client, commands)
-    for reply in replies:
-        if isinstance(reply, HeadgateError):
-            raise reply
-    return replies

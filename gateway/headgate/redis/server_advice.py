@@ -1,7 +1,7 @@
-"""Advice about a Redis server: how it keeps events over a crash, a failover and a full memory. No I/O.
+"""Advice about a Redis server: how it keeps events over a crash, a failover and a full memory, and how long it waits for readers.
 
-In: what the server says of itself (INFO). Out: lines for an operator, each with the setting to change where there is one.
-docs/operations.md has the recipe with which nothing is lost that has a receipt.
+In: what the server says of itself (INFO) and how it is set (CONFIG GET, which many users may not call). Out: findings, each with
+the setting to change where there is one. docs/operations.md has the recipe with which nothing is lost that has a receipt. No I/O.
 """
 
 from __future__ import annotations
@@ -9,45 +9,92 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from headgate.finding import Finding, fault, ok, unknown, warning
 
-def advise(info: Mapping[str, Any]) -> list[str]:
-    """Return one line about its role, its disk and its memory each."""
+# A gateway that is further behind is disconnected, and reads from the log what it missed.
+ENOUGH_BUFFER_BYTES = 32 * 2**20
+BUFFER_FIX = "set client-output-buffer-limit pubsub 128mb 64mb 60"
+# Settings of Redis that `advise_settings` wants to know.
+SETTINGS = ("client-output-buffer-limit", "timeout", "maxclients")
+# A gateway has about so many connections to Redis; consumers and publishers come beside them.
+LEAST_CLIENTS = 100
+
+
+def advise(info: Mapping[str, Any]) -> list[Finding]:
+    """Return a finding about its role, its disk and its memory each."""
     return [_role(info), _disk(info), _memory(info)]
 
 
-def _role(info: Mapping[str, Any]) -> str:
+def advise_settings(settings: Mapping[str, str] | None) -> list[Finding]:
+    """Return findings about the settings of a server; None: this user may not ask for them."""
+    if settings is None:
+        return [
+            unknown("settings", "this Redis user may not read them", "run this as a user with +config|get to have them looked at")
+        ]
+    return [_buffers(settings.get("client-output-buffer-limit", "")), *_connections(settings)]
+
+
+def _role(info: Mapping[str, Any]) -> Finding:
     if info.get("role") == "slave":
         primary = f"{info.get('master_host')}:{info.get('master_port')}"
-        return f"role: replica of {primary}; gateways and publishers need the primary"
+        return fault("role", f"replica of {primary}; gateways and publishers need the primary")
     replicas = int(info.get("connected_slaves", 0))
     if not replicas:
-        return 'role: primary without replicas; durable="disk" waits for the disk, durable="replica" cannot be had'
+        return ok("role", 'primary without replicas; durable="disk" waits for the disk, durable="replica" cannot be had')
     guarded = "min_slaves_good_slaves" in info  # Redis names it only where min-replicas-to-write is set
     if guarded:
-        return f"role: primary with {replicas} replica(s); it refuses writes without them (min-replicas-to-write)"
-    return (
-        f"role: primary with {replicas} replica(s); it goes on without them, and a failover may lose events that have receipts: "
-        'set min-replicas-to-write 1, and publish with durable="replica" what must not be lost'
+        return ok("role", f"primary with {replicas} replica(s); it refuses writes without them (min-replicas-to-write)")
+    return warning(
+        "role",
+        f"primary with {replicas} replica(s); it goes on without them, and a failover may lose events that have receipts",
+        'set min-replicas-to-write 1, and publish with durable="replica" what must not be lost',
     )
 
 
-def _disk(info: Mapping[str, Any]) -> str:
+def _disk(info: Mapping[str, Any]) -> Finding:
     if int(info.get("loading", 0)):
-        return "disk: it is loading its data"
+        return fault("disk", "it is loading its data")
     if not int(info.get("aof_enabled", 0)):
-        return "disk: no append-only file, so a restart loses the log or its end: set appendonly yes"
+        return warning("disk", "no append-only file, so a restart loses the log or its end", "set appendonly yes")
     if info.get("aof_last_write_status", "ok") != "ok":
-        return "disk: its last write to the append-only file failed, so it refuses events: is the disk full?"
-    return "disk: append-only file"
+        return fault("disk", "its last write to the append-only file failed, so it refuses events", "is the disk full?")
+    return ok("disk", "append-only file")
 
 
-def _memory(info: Mapping[str, Any]) -> str:
-    maxmemory = int(info.get("maxmemory", 0))
+def _memory(info: Mapping[str, Any]) -> Finding:
+    maxmemory, used = int(info.get("maxmemory", 0)), int(info.get("used_memory", 0))
     policy = str(info.get("maxmemory_policy", "noeviction"))
     if policy != "noeviction":
-        return f"memory: maxmemory-policy {policy}; a full Redis loses events without a word: set noeviction"
+        return fault("memory", f"maxmemory-policy {policy}; a full Redis loses events without a word", "set noeviction")
     if not maxmemory:
-        return "memory: no maxmemory; a full machine ends Redis: set maxmemory"
-    return (
-        f"memory: maxmemory {maxmemory / 2**20:,.0f} MiB, noeviction; {int(info.get('used_memory', 0)) / 2**20:,.0f} MiB in use"
-    )
+        return warning("memory", "no maxmemory; a full machine ends Redis", "set maxmemory")
+    return ok("memory", f"maxmemory {maxmemory / 2**20:,.0f} MiB, noeviction; {used / 2**20:,.0f} MiB in use")
+
+
+def _buffers(limits: str) -> Finding:
+    """Judge the limits of one line such as `normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60`."""
+    words = limits.split()
+    of_pubsub = dict(zip(words[::4], zip(words[1::4], words[2::4], words[3::4], strict=False), strict=False)).get("pubsub")
+    if of_pubsub is None or not all(word.isdigit() for word in of_pubsub):
+        return unknown("buffers", "client-output-buffer-limit says nothing of pubsub", BUFFER_FIX)
+    hard, soft, _ = limits_of = [int(word) for word in of_pubsub]
+    if not hard and not soft:
+        return warning("buffers", "client-output-buffer-limit pubsub has no limit: a stuck gateway may fill Redis", BUFFER_FIX)
+    shown = f"client-output-buffer-limit pubsub {hard / 2**20:g} MiB, {soft / 2**20:g} MiB for {limits_of[2]} s"
+    if min(limit for limit in (hard, soft) if limit) < ENOUGH_BUFFER_BYTES:
+        return warning("buffers", f"{shown}; a burst of large events disconnects gateways, which then read the log", BUFFER_FIX)
+    return ok("buffers", shown)
+
+
+def _connections(settings: Mapping[str, str]) -> list[Finding]:
+    found = []
+    if (idle_s := _number(settings.get("timeout"))) not in (None, 0):
+        found.append(warning("connections", f"Redis closes connections that are idle for {idle_s} s", "set timeout 0"))
+    most = _number(settings.get("maxclients"))
+    if most is not None and most < LEAST_CLIENTS:
+        found.append(warning("connections", f"maxclients {most}", f"set maxclients {LEAST_CLIENTS} or more"))
+    return found or [ok("connections", f"maxclients {most}, no timeout")]
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdigit() else None

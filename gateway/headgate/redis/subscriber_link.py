@@ -10,9 +10,10 @@ in others it blocks.
 from __future__ import annotations
 
 import socket
+import ssl
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 import redis
 
@@ -27,6 +28,16 @@ READ_BYTES = 256 * 1024
 MAX_REPLY_BYTES = 64 * 1024 * 1024
 
 
+class Arrivals(Protocol):
+    """Waits for bytes on a descriptor, in a loop (runtime/loop.py)."""
+
+    def wait(self) -> bool:
+        """Wait until there may be bytes, or the end, or until it is closed. A turn of the loop goes by."""
+
+    def close(self) -> None:
+        """Wake whoever waits."""
+
+
 class SubscriberLink:
     """One Pub/Sub connection: it connects once, never reconnects, and says so when it breaks.
 
@@ -36,13 +47,24 @@ class SubscriberLink:
         url: as `client.open_client`.
         connect_timeout_s: limit on connecting, authentication included; afterwards `settimeout` counts (none at first).
         key: in a Cluster the link leads to the owner of this key's slot; None: to any primary.
+        arrivals: how a `read` without a timeout waits for bytes on a descriptor of its own, instead of the socket's way: a turn
+            of the loop goes by in each, whether or not something has arrived. All calls come from the loop's thread then.
     """
 
-    def __init__(self, url: str, connect_timeout_s: float = 5.0, *, key: str | bytes | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        connect_timeout_s: float = 5.0,
+        *,
+        key: str | bytes | None = None,
+        arrivals: Callable[[int, None], Arrivals] | None = None,
+    ) -> None:
         self._url, self._connect_timeout_s, self._key = url, connect_timeout_s, key
         self._address = redacted_address(url)
         self._socket: socket.socket | None = None
         self._closed = False
+        self._make_arrivals = arrivals
+        self._arrivals: Arrivals | None = None
         import hiredis  # only here: a process that only publishes need not have it
 
         self._pack: Callable[[Any], bytes] = hiredis.pack_command  # its stub knows only tuples of one type
@@ -98,7 +120,14 @@ class SubscriberLink:
                 with it, so treat the link as broken.
         """
         while True:
-            replies = self._receive(self._open_socket())
+            sock = self._open_socket()
+            # A TLS socket may hold bytes that the descriptor does not tell of.
+            if self._arrivals is not None and not (isinstance(sock, ssl.SSLSocket) and sock.pending()):
+                # To try `recv` first, as a cooperative socket does, costs a call that finds nothing, and an exception, for each
+                # event that comes alone.
+                self._arrivals.wait()
+                sock = self._open_socket()
+            replies = self._receive(sock)
             if replies:
                 return replies
 
@@ -155,7 +184,11 @@ class SubscriberLink:
 
     def settimeout(self, timeout_s: float | None) -> None:
         """Limit each wait of `read` and `send`; None waits for ever. A read that timed out may be repeated."""
-        self._open_socket().settimeout(timeout_s)
+        sock = self._open_socket()
+        sock.settimeout(timeout_s)
+        self._close_arrivals()
+        if timeout_s is None and self._make_arrivals is not None:
+            self._arrivals = self._make_arrivals(sock.fileno(), None)
 
     def fileno(self) -> int:
         """Return the socket's file descriptor."""
@@ -165,11 +198,17 @@ class SubscriberLink:
         """Close the connection for good and wake whoever waits in `read`; idempotent, from any greenlet or thread."""
         self._closed = True
         sock, self._socket = self._socket, None
+        self._close_arrivals()
         if sock is None:
             return
         with suppress(OSError):  # the other end may have been faster
             sock.shutdown(socket.SHUT_RDWR)  # close() alone would not wake a thread that is inside recv
         sock.close()
+
+    def _close_arrivals(self) -> None:
+        arrivals, self._arrivals = self._arrivals, None
+        if arrivals is not None:
+            arrivals.close()
 
     def _url_of_server(self) -> str:
         if not is_cluster(self._url):

@@ -8,19 +8,31 @@ end, and the next line of another process runs into it.
 from __future__ import annotations
 
 import sys
+from datetime import UTC, datetime
 from typing import TextIO
+
+# Whether each line is a JSON object, as a log line is (logging.py).
+as_json = False
 
 
 def say(line: str) -> None:
     """Tell the operator `line` on standard output, after our name."""
-    _write(sys.stdout, line)
+    _write(sys.stdout, "info", line)
 
 
 def complain(line: str) -> None:
     """Tell the operator `line` on standard error, after our name."""
-    _write(sys.stderr, line)
+    _write(sys.stderr, "error", line)
 
 
-def _write(stream: TextIO, line: str) -> None:
-    stream.write(f"headgate: {line}\n")
+def _write(stream: TextIO, level: str, line: str) -> None:
+    stream.write(f"{_json(level, line) if as_json else f'headgate: {line}'}\n")
     stream.flush()
+
+
+def _json(level: str, line: str) -> str:
+    import msgspec  # only here: a process manager may run without
+
+    now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+    fields = {"timestamp": now, "level": level, "logger": "headgate.operator", "event": "said", "message": line}
+    return msgspec.json.encode(fields).decode()

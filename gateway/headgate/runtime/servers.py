@@ -25,6 +25,12 @@ def server_of(environ: Mapping[str, object]) -> str:
     return {"waitress": "waitress", "wsgiserver": "Python's wsgiref", "cheroot": "cheroot"}.get(name, "this WSGI server")
 
 
+def instead_for_sockets(environ: Mapping[str, object]) -> str:
+    """Return one sentence for an application that wants the transport only."""
+    server = server_of(environ)
+    return f"{server} carries no WebSocket of headgate.socketio: use `gunicorn -k gevent -w 1 yourmodule:app` or its HTTPServer"
+
+
 def instead(environ: Mapping[str, object]) -> str:
     """Return one sentence: the server carries no WebSocket, and what to use instead."""
     server = server_of(environ)

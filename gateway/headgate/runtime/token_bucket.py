@@ -15,7 +15,15 @@ class TokenBucket:
 
     def spend(self, now_s: float, count: int = 1) -> bool:
         """Take tokens; False, and nothing taken, when there are not so many."""
-        return self.borrow(now_s, 0, count) is not None
+        tokens = self._tokens + (now_s - self._stamp_s) * self._per_s
+        if tokens > self._burst:
+            tokens = self._burst
+        self._stamp_s = now_s
+        if tokens < count:
+            self._tokens = tokens
+            return False
+        self._tokens = tokens - count
+        return True
 
     def borrow(self, now_s: float, max_wait_s: float, count: int = 1) -> float | None:
         """Take tokens, if need be some that are still to come; return the seconds until they are there.
@@ -29,6 +37,26 @@ class TokenBucket:
             return None
         self._tokens -= count
         return wait_s
+
+    def charge(self, now_s: float, count: int, *, owes: bool = True) -> None:
+        """Take tokens, whether there are so many or not: the bucket then owes the rest, or is empty (`owes` False)."""
+        self._settle(now_s)
+        self._tokens -= count
+        if not owes:
+            self._tokens = max(0.0, self._tokens)
+
+    def missing(self, now_s: float) -> float:
+        """Return how many tokens are missing from a full bucket."""
+        return self._burst - min(self._burst, self._tokens + (now_s - self._stamp_s) * self._per_s)
+
+    def pace(self, now_s: float, per_s: float) -> None:
+        """Refill at another rate from now on."""
+        self._settle(now_s)
+        self._per_s = per_s
+
+    def _settle(self, now_s: float) -> None:
+        self._tokens = min(self._burst, self._tokens + (now_s - self._stamp_s) * self._per_s)
+        self._stamp_s = now_s
 
     def wait_s(self, now_s: float, count: int = 1) -> float:
         """Return how long it takes until there are so many tokens, if no other caller takes any: 0 when there are."""

@@ -18,7 +18,7 @@ from types import FrameType
 
 import structlog
 
-from headgate.metrics import LOOP_STALLED_SECONDS, LOOP_STALLS
+from headgate.metrics import LOOP_LAG, LOOP_STALLED_SECONDS, LOOP_STALLS
 
 from .loop import Watcher, in_native_thread, native_ident, native_sleep, repeat
 
@@ -39,6 +39,7 @@ class Watchdog:
     def __init__(self, on_beat: Callable[[float], None] = lambda lag_s: None) -> None:
         self._on_beat = on_beat
         self._beat_s = self._used_s = 0.0
+        self._lags = LOOP_LAG.of()
         self._loop_thread = 0
         self._timer: Watcher | None = None
 
@@ -65,7 +66,9 @@ class Watchdog:
             LOOP_STALLS.inc()
             LOOP_STALLED_SECONDS.inc(stalled_s)
             log.warning("loop ran again", after_s=round(stalled_s, 2))
-        self._on_beat(max(0.0, stalled_s - BEAT_S))
+        lag_s = max(0.0, stalled_s - BEAT_S)
+        self._lags.record(lag_s)
+        self._on_beat(lag_s)
 
     def _watch(self, timer: Watcher) -> None:
         # From the last beat on: the process may have been stopped before this thread began.

@@ -15,6 +15,7 @@ An incoming message begins as an HTTP request:
     first_request  the first request of a connection: a WebSocket's is answered here, before there is a greenlet
     http_handler   one HTTP connection: request_headers, http_body, http_limits for each part, http_answers of its own
     http_routes      requests that are answered below WSGI, when their head is plain (request_head)
+    routed_request   such a request, and the one behind it with the same head
     engine         Engine.IO: handshakes, polls, bodies (engineio_http); the one file that imports python-engineio
     detach           takes the socket of a WebSocket away from the HTTP server
     session        one browser, with a life: session_state is its table, heartbeat its pings, upgrade its way to a WebSocket

@@ -1,27 +1,33 @@
 """Sockets under the HTTP server: `detach` takes one away for a WebSocket; `PollWatch` notices that a waiting poll was aborted.
 
-A detached connection needs neither greenlet nor request object any more. Private corners of pywsgi that are met here, each
-with a contract test: the handler is `start_response.__self__`; it lets go of a socket when its `socket` attribute is None;
-`rfile` may hold bytes that came in behind the request.
+A detached connection needs neither greenlet nor request object any more; over TLS it keeps both (tls_pipe.py). Three servers let
+go of a socket, and a test meets the corners of each:
+
+    gevent's pywsgi     the handler is `start_response.__self__`; it lets go when its `socket` attribute is None; `rfile` may hold
+                        bytes that came in behind the request
+    gevent-websocket    a handler of pywsgi that has answered the request already; `wsgi.websocket` leads to it
+    gunicorn -k gevent  the socket is `gunicorn.socket`; StopIteration out of the application is the end of the connection; the
+                        request's `unreader` may hold bytes that came in behind it
 """
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from io import BytesIO
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+import gevent
+import gevent.socket
 import gevent.ssl
 from gevent import pywsgi
 
 from headgate.runtime.loop import READ, Watcher, io_watcher
-from headgate.runtime.servers import instead
 
 from .first_request import FirstRequest
 from .http_handler import HttpHandler
-from .http_limits import Part
 from .peer_socket import AcceptedSocket, NativeSocket, native
+from .tls_pipe import TlsPipe
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
@@ -39,49 +45,121 @@ class Handler(Protocol):
 
 
 class CannotDetach(Exception):
-    """The WSGI server is not gevent's pywsgi over a plain socket: there is nothing to take over."""
+    """The WSGI server lets go of no socket. The text says why, if there is more to say than which server it is."""
 
 
-def detach(environ: WSGIEnvironment, start_response: StartResponse, first_bytes: bytes) -> tuple[NativeSocket, bytes]:
-    """Take the request's socket away from the HTTP server and write `first_bytes` to it.
+class Detached(NamedTuple):
+    """A socket that was taken away.
 
-    Returns:
-        The socket, non-blocking, now the caller's to close; the bytes already received behind the request.
+    Attributes:
+        sock: non-blocking, and the caller's to close.
+        received: the bytes that came behind the request.
+        body: the application returns it, and the server has nothing more to do with the connection.
+    """
+
+    sock: NativeSocket
+    received: bytes
+    body: Iterable[bytes] = ()
+
+
+def detach(
+    environ: WSGIEnvironment, start_response: StartResponse, accept: bytes, first_frames: bytes = b"", *, of_others: bool = True
+) -> Detached:
+    """Take the request's socket away from the HTTP server; write the answer to the request, and the first frames behind it.
+
+    Without `of_others` only from pywsgi and our own server: a gateway needs more of a server than its sockets.
 
     Raises:
-        CannotDetach: under another WSGI server, or over TLS inside this process (terminate TLS in front of it).
+        CannotDetach: under another WSGI server.
         OSError: the client is gone.
     """
     first = environ.get("headgate.handler")
     if isinstance(first, FirstRequest):  # there is no handler yet
-        taken = first.detach(first_bytes)
-        environ["wsgi.input"] = BytesIO()
+        taken = Detached(*first.detach(accept + first_frames))
         del environ["headgate.handler"]
-        return taken
-    handler = _handler_of(environ, start_response)
-    if handler is None or handler.socket is None:
-        raise CannotDetach(instead(environ))
-    if isinstance(handler.socket, gevent.ssl.SSLSocket):
-        raise CannotDetach("TLS inside this process carries no WebSocket: end TLS in a proxy in front of it")
+    elif (answered := environ.get("wsgi.websocket")) is not None:
+        if not of_others:
+            raise CannotDetach("gevent-websocket has answered this request already: leave its handler_class out")
+        taken = _of_handler(answered.handler, first_frames)
+        answered.closed = True  # or it would write a close frame of its own when the application returns
+        answered.stream = answered.raw_read = answered.raw_write = None
+    elif (handler := _handler_of(environ, start_response)) is not None:
+        taken = _of_handler(handler, accept + first_frames)
+        environ.pop("headgate.handler", None)
+    elif of_others and (sock := _gunicorn_socket(environ)) is not None:
+        taken = _of_gunicorn(sock, start_response, accept + first_frames)
+    else:
+        raise CannotDetach
+    environ["wsgi.input"] = BytesIO()  # the reader behind it would keep 8 KiB for as long as anyone keeps the environ
+    return taken
+
+
+def _of_handler(handler: Handler, first_bytes: bytes) -> Detached:
     sock, reader = handler.socket, handler.rfile
-    # The kernel has room for an answer on a connection that has had none: gevent's own way takes three times as long.
-    try:
-        sent = native(sock).send(first_bytes)
-    except BlockingIOError:
-        sent = 0
-    if sent < len(first_bytes):
-        sock.sendall(first_bytes[sent:])
+    if sock is None:
+        raise CannotDetach("the connection is another's already")
+    _write(sock, first_bytes)
+    if isinstance(handler, HttpHandler):
+        handler.let_go()
     # A client may send its first frame without waiting for our answer: it then sits in the reader's buffer. `peek` returns what
     # is buffered, and asks for more only if nothing is; a detached connection waits for none.
-    if isinstance(handler, HttpHandler):
-        handler.part = Part.DETACHED
     sock.settimeout(0.0)  # where the handler is not ours
     received = _buffered(reader)
     handler.socket = None
     handler.close_connection = True
-    environ["wsgi.input"] = BytesIO()  # the reader behind it would keep 8 KiB for as long as anyone keeps the environ
-    environ.pop("headgate.handler", None)
-    return NativeSocket(fileno=sock.detach()), received
+    if isinstance(sock, gevent.ssl.SSLSocket):
+        if isinstance(handler, HttpHandler):
+            handler.server.connections.close(sock)
+        pipe = TlsPipe(sock)
+        return Detached(pipe.plain, received, _Carrying(pipe))
+    return Detached(NativeSocket(fileno=sock.detach()), received)
+
+
+def _of_gunicorn(sock: AcceptedSocket, start_response: StartResponse, first_bytes: bytes) -> Detached:
+    _write(sock, first_bytes)
+    response: Any = start_response.__self__  # type: ignore[attr-defined]
+    received: bytes = response.req.unreader.take_buffered()
+    if isinstance(sock, gevent.ssl.SSLSocket):
+        pipe = TlsPipe(sock)
+        return Detached(pipe.plain, received, _Stopping(pipe))
+    return Detached(NativeSocket(fileno=sock.detach()), received, _Stopping())
+
+
+class _Carrying:
+    """The body of an answer that comes when the WebSocket is over: until then it carries its bytes, in the request's greenlet."""
+
+    def __init__(self, pipe: TlsPipe) -> None:
+        self._pipe = pipe
+
+    def __iter__(self) -> Iterator[bytes]:
+        self._pipe.carry()
+        return iter(())
+
+
+class _Stopping:
+    """The body of an answer that gunicorn is not to send: it then closes its end of a connection, which may be ours by now."""
+
+    def __init__(self, pipe: TlsPipe | None = None) -> None:
+        self._pipe = pipe
+
+    def __iter__(self) -> Iterator[bytes]:
+        if self._pipe is not None:
+            self._pipe.carry()
+        raise StopIteration
+
+
+def _write(sock: AcceptedSocket, data: bytes) -> None:
+    # The kernel has room for an answer on a connection that has had none: gevent's own way takes three times as long.
+    try:
+        if isinstance(sock, gevent.ssl.SSLSocket):
+            sent = 0
+            sock.settimeout(None)
+        else:
+            sent = native(sock).send(data)
+    except BlockingIOError:
+        sent = 0
+    if sent < len(data):
+        sock.sendall(data[sent:])
 
 
 class PollWatch:
@@ -89,7 +167,7 @@ class PollWatch:
 
     def __init__(self, environ: WSGIEnvironment, start_response: StartResponse) -> None:
         handler = _handler_of(environ, start_response)
-        self._sock = None if handler is None else handler.socket
+        self._sock = _gunicorn_socket(environ) if handler is None else handler.socket
         self._watcher: Watcher | None = None
         self._wake: Callable[[], object] | None = None
         self.aborted = False
@@ -126,6 +204,13 @@ class PollWatch:
 def _handler_of(environ: WSGIEnvironment, start_response: StartResponse) -> Handler | None:
     handler: Handler | None = environ.get("headgate.handler") or getattr(start_response, "__self__", None)
     return handler if isinstance(handler, pywsgi.WSGIHandler) else None
+
+
+def _gunicorn_socket(environ: WSGIEnvironment) -> AcceptedSocket | None:
+    """Return the socket of a request under gunicorn, if its worker serves each connection in a greenlet of its own."""
+    sock: AcceptedSocket | None = environ.get("gunicorn.socket")
+    in_main = gevent.getcurrent().parent is None  # a worker that lets nothing else run
+    return sock if isinstance(sock, gevent.socket.socket | gevent.ssl.SSLSocket) and not in_main else None
 
 
 def _buffered(reader: object) -> bytes:

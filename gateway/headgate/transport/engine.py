@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import binascii
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from engineio.packet import MESSAGE, Packet
 from headgate.metrics import SESSIONS_ENDED
 from headgate.protocol.frames import Frame
 from headgate.runtime.loop import spawn
+from headgate.runtime.servers import instead
 
 from .detach import CannotDetach, PollWatch, detach
 from .engineio_http import (
@@ -45,6 +46,7 @@ from .long_poll import SessionClosed
 from .session import Session
 from .session_state import TRANSPORT_ERROR
 from .timers import Deadlines
+from .upgrade import UPGRADE_S
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
@@ -76,25 +78,32 @@ class OneTooMany:
 
 
 class EngineServer(engineio.Server):  # type: ignore[misc]
-    """Engine.IO 4 over our sessions. Constructed by python-socketio with its own keyword arguments."""
+    """Engine.IO 4 over our sessions. Constructed by python-socketio with its own keyword arguments.
+
+    Attributes:
+        default_limits: the limits where none are given. For subclasses.
+        takes_of_others: whether WebSockets are carried under gunicorn's gevent worker and behind gevent-websocket's handler.
+        instead: says why a WSGI server, by the environment of a request, cannot carry a client, and what can. For subclasses.
+    """
+
+    default_limits = TransportLimits()
+    takes_of_others = False
+    instead: Callable[[WSGIEnvironment], str] = staticmethod(instead)
 
     def __init__(self, *, transport_limits: TransportLimits | None = None, **options: object) -> None:
+        if options.get("async_mode") not in (None, "gevent"):
+            raise ValueError(f"async_mode: expected 'gevent', the only one on this transport, got {options['async_mode']!r}")
         options["async_mode"] = "gevent"
         options["monitor_clients"] = False  # deadlines are ours, on the monotonic clock
         super().__init__(**options)
-        self.limits = transport_limits or replace(
-            TransportLimits(),
-            ping_interval_s=self.ping_interval,
-            ping_timeout_s=self.ping_timeout,
-            max_message_bytes=self.max_http_buffer_size,
-        )
+        self.limits = self._limits(transport_limits, options)
         self._opening_limits: TransportLimits | None = None
         self._openings: dict[bool, bytes] = {}
         shortest_s = min(
             self.limits.ping_interval_s,
             self.limits.ping_timeout_s,
             self.limits.write_deadline_s,
-            self.limits.handshake_deadline_s,
+            self.limits.handshake_deadline_s or UPGRADE_S,
         )
         self.deadlines = Deadlines(tick_s=min(0.25, shortest_s / 5))
         # With what the ids of our sessions begin, where several processes share a port.
@@ -103,6 +112,16 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
         self.final_frames = FinalFrames(self.deadlines)
         # A greenlet for each time that messages wait, so that an application has locals of its own in it.
         self.start: Callable[[Callable[[], None]], object] = spawn
+
+    def _limits(self, limits: TransportLimits | None, options: Mapping[str, object]) -> TransportLimits:
+        """Return the limits: python-engineio's own options, where they are given, else those of `limits`, else its defaults."""
+        own = {
+            "ping_interval": ("ping_interval_s", self.ping_interval),
+            "ping_timeout": ("ping_timeout_s", self.ping_timeout),
+            "max_http_buffer_size": ("max_message_bytes", self.max_http_buffer_size),
+        }
+        given = {name: value for option, (name, value) in own.items() if limits is None or option in options}
+        return replace(limits or self.default_limits, **given)
 
     # -- what a session needs (SessionServer) -------------------------------------------------------------------------
 
@@ -145,7 +164,7 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
         if pkt.packet_type != MESSAGE:
             session.offer_control(frame)
         elif not session.offer(frame):
-            session.end("slow consumer", code=POLICY, told="slow consumer: the client queue is full", hard=True)
+            session.end("slow consumer", abort=True, code=POLICY, told="slow consumer: the client queue is full")
 
     def disconnect(self, sid: str | None = None) -> None:
         """End one session, or all. Its disconnect handlers run in a greenlet of their own, and find the session still there."""
@@ -224,7 +243,7 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
         if session is None or not session.alive():
             if method == "GET" and not websocket and (final_frames := self.final_frames.take(sid)) is not None:
                 return _respond(start_response, join_packets(final_frames), cors)
-            raise Refused(UNKNOWN_SESSION)
+            raise Refused(UNKNOWN_SESSION, detail=self.final_frames.take_reason(sid))
         if method == "POST" and not websocket:
             return self._post(session, environ, start_response, cors)
         if method != "GET":
@@ -236,6 +255,8 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
     def _handshake(
         self, environ: WSGIEnvironment, start_response: StartResponse, cors: Headers, *, websocket: bool
     ) -> Iterable[bytes]:
+        if "uwsgi.version" in environ:
+            raise self._unsupported(environ)  # polls hang there, too
         accept = switching_protocols(environ) if websocket else b""
         sid = self.generate_id()
         session = self.sockets[sid] = Session(self, sid)
@@ -254,14 +275,14 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
             headers = [("Set-Cookie", self._cookie(sid))] if self.cookie else []
             return _respond(start_response, opening.packet, headers + cors)
         try:
-            sock, received = detach(environ, start_response, accept + opening.wire)
+            detached = detach(environ, start_response, accept, opening.wire, of_others=self.takes_of_others)
         except (CannotDetach, OSError) as error:
             session.end(f"handshake failed: {error}", abort=True)
             if isinstance(error, CannotDetach):
-                raise self._unsupported(error) from error
+                raise self._unsupported(environ, str(error)) from error
             return []
-        session.start_websocket(sock, received)
-        return []
+        session.start_websocket(detached.sock, detached.received)
+        return detached.body
 
     def _opening(self, upgrades: bool) -> bytes:
         """Return the opening packet behind its session id: the same for all, until the limits change."""
@@ -286,20 +307,21 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
         if not self.allow_upgrades:
             raise Refused(BAD_REQUEST, detail="this server does not upgrade")
         try:
-            sock, received = detach(environ, start_response, switching_protocols(environ))
+            detached = detach(environ, start_response, switching_protocols(environ), of_others=self.takes_of_others)
         except CannotDetach as error:
-            raise self._unsupported(error) from error
+            raise self._unsupported(environ, str(error)) from error
         except OSError:
             return []
-        session.probe(sock, received)
-        return []
+        session.probe(detached.sock, detached.received)
+        return detached.body
 
-    def _unsupported(self, error: CannotDetach) -> Refused:
-        """Return the refusal of a WebSocket under a server that carries none; the first one is logged, as they come back."""
+    def _unsupported(self, environ: WSGIEnvironment, why: str = "") -> Refused:
+        """Return the refusal of a client under a server that cannot carry it; the first one is logged, as they come back."""
+        reason = why or self.instead(environ)
         if not self._told_server:
             self._told_server = True
-            log.error("a WebSocket was refused", reason=str(error))
-        return Refused(BAD_REQUEST, "501 Not Implemented", str(error))
+            log.error("a client was refused", reason=reason)
+        return Refused(BAD_REQUEST, "501 Not Implemented", reason)
 
     def _get(self, session: Session, environ: WSGIEnvironment, start_response: StartResponse, cors: Headers) -> Iterable[bytes]:
         if session.upgraded:
@@ -308,7 +330,7 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
         try:
             body = join_packets(session.long_poll.poll(wait_s, PollWatch(environ, start_response)))
         except SessionClosed as error:
-            raise Refused(BAD_REQUEST, detail=str(error)) from error
+            raise Refused(BAD_REQUEST, detail=session.told or str(error)) from error
         headers = list(cors)
         if (
             self.http_compression
@@ -331,10 +353,10 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
         try:
             with (long_poll := session.long_poll).posting():  # one: a session that is over meanwhile has none
                 body: bytes = environ["wsgi.input"].read(length)
-                long_poll.posted(split_packets(body.decode(), limits.inbound_burst))
+                long_poll.posted(split_packets(body.decode(), limits.inbound_burst if limits.inbound_per_s else None))
         except (ValueError, OSError, SessionClosed) as error:
             session.end(TRANSPORT_ERROR)
-            raise Refused(BAD_REQUEST, detail=str(error)) from error
+            raise Refused(BAD_REQUEST, detail=session.told or str(error)) from error
         return _respond(start_response, b"ok", cors, content_type="text/html")
 
 

@@ -112,13 +112,13 @@ def join_packets(frames: Sequence[Frame]) -> bytes:
     )
 
 
-def split_packets(body: str, max_packets: int) -> list[str | bytes]:
-    """Return the packets of a POST body; `b…` packets are binary messages in base64.
+def split_packets(body: str, max_packets: int | None) -> list[str | bytes]:
+    """Return the packets of a POST body; `b…` packets are binary messages in base64. Without `max_packets`, any number.
 
     Raises:
         ValueError: too many packets, or bad base64.
     """
-    parts = body.split(_RECORD_SEPARATOR, max_packets)
-    if len(parts) > max_packets:
+    parts = body.split(_RECORD_SEPARATOR, -1 if max_packets is None else max_packets)
+    if max_packets is not None and len(parts) > max_packets:
         raise ValueError(f"too many packets in one request: at most {max_packets}")
     return [base64.b64decode(part[1:], validate=True) if part[:1] == "b" else part for part in parts]

@@ -19,11 +19,12 @@ ENTRY_BYTES = 512
 
 
 class FinalFrames:
-    """Frames by session id."""
+    """Frames by session id; for a session that had no goodbye, the reason."""
 
     def __init__(self, deadlines: Deadlines) -> None:
         self._deadlines = deadlines
         self._frames: dict[str, list[Frame]] = {}
+        self._reasons: dict[str, str] = {}
         self._bytes = 0
 
     def store(self, sid: str, frames: list[Frame]) -> None:
@@ -34,6 +35,20 @@ class FinalFrames:
         self._frames[sid] = frames
         self._bytes += size
         self._deadlines.after(STORED_S, self.take, sid)
+
+    def store_reason(self, sid: str, told: str) -> None:
+        """Store the words for a browser whose session has ended without a goodbye, if there is room."""
+        if self._bytes + ENTRY_BYTES <= MAX_BYTES and sid not in self._reasons:
+            self._reasons[sid] = told
+            self._bytes += ENTRY_BYTES
+            self._deadlines.after(STORED_S, self.take_reason, sid)
+
+    def take_reason(self, sid: str) -> str | None:
+        """Remove and return why a session has ended; None when nothing is stored."""
+        told = self._reasons.pop(sid, None)
+        if told is not None:
+            self._bytes -= ENTRY_BYTES
+        return told
 
     def take(self, sid: str) -> list[Frame] | None:
         """Remove and return the final frames of a session; None when none are stored."""

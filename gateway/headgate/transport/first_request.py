@@ -51,11 +51,15 @@ class Beginning(NamedTuple):
     Attributes:
         received: what has come in, behind the request that was answered if there is one.
         waited_s: for how long its peer has kept us waiting.
+        is_relayed: it comes through another gateway, for one request, or for a WebSocket.
+        is_adopted: another process of this machine has accepted it, and may still hold it.
     """
 
     received: bytes = b""
     waited_s: float = 0.0
     answered: Answered | None = None
+    is_relayed: bool = False
+    is_adopted: bool = False
 
 
 class FirstServer(Protocol):
@@ -85,11 +89,12 @@ class FirstServer(Protocol):
 class FirstRequest:
     """A request, as its route sees it (http_routes.RoutedRequest), and the socket that the route may take (detach.py)."""
 
-    __slots__ = ("behind", "environ", "head", "sock")
+    __slots__ = ("behind", "environ", "head", "known", "sock")
 
     def __init__(self, sock: NativeSocket, head: Head, environ: WSGIEnvironment, behind: bytes) -> None:
         self.head, self.environ, self.behind = head, environ, behind
         self.sock: NativeSocket | None = sock
+        self.known: object = None
 
     def body(self) -> bytes:
         """Return the body: there is none."""

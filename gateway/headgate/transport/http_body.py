@@ -23,6 +23,7 @@ MAX_DISCARD_BYTES = 65536
 # Of a larger one so much is read all the same, on a connection that is not used again: closed with bytes unread it would be
 # reset, and a client that is still sending would find the reset instead of our answer (RFC 9112 section 9.6).
 MAX_LINGER_BYTES = 1024 * 1024
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class Closing(Protocol):
@@ -48,6 +49,9 @@ class BodyHandler(Protocol):
 
     def receive_into(self, buffer: WriteableBuffer) -> int | None:
         """Read what there is into a buffer; 0 at the end. Switches greenlets."""
+
+    def send_ahead(self, data: bytes) -> None:
+        """Write something that is not part of the answer, behind what was written before. Switches greenlets."""
 
 
 class RequestBody(pywsgi.Input):  # type: ignore[misc]
@@ -87,7 +91,21 @@ class RequestBody(pywsgi.Input):  # type: ignore[misc]
     def abandoned(self) -> bool:
         """Whether the connection cannot be used again: too much is unread, or the client waits for 100 Continue."""
         left_bytes = self.unread_bytes
-        return self._handler.broken or left_bytes > MAX_DISCARD_BYTES or bool(left_bytes and self.socket is not None)
+        return self._handler.broken or left_bytes > MAX_DISCARD_BYTES or bool(left_bytes and self._client_waits)
+
+    @property
+    def _client_waits(self) -> bool:
+        """Whether the client sends its body only once it has leave to."""
+        return self.socket is not None
+
+    def _send_100_continue(self) -> None:
+        """Give the client leave to send. pywsgi would write past what earlier answers have left to be sent."""
+        handler = self._handler
+        if self.send_100_continue_enabled and self._client_waits:
+            self.socket = None  # type: ignore[misc]  # a slot of pywsgi's
+            handler.send_ahead(CONTINUE)
+            if handler.part is Part.ANSWER:
+                handler.begin(Part.BODY)
 
     def _discard(self) -> None:
         """Read what an answered request has left. pywsgi would read all of it, however much."""
@@ -95,7 +113,7 @@ class RequestBody(pywsgi.Input):  # type: ignore[misc]
         if handler.broken or sock is None or not self.unread_bytes:
             return
         try:
-            if self.socket is not None:
+            if self._client_waits:
                 handler.close_connection = True  # it waits for 100 Continue with its body, and need not send it
             elif self.unread_bytes > MAX_DISCARD_BYTES or not self._read_rest():
                 self._linger(sock)

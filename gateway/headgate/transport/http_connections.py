@@ -33,9 +33,11 @@ class HttpConnections(Generic[C]):
 
     def open(self, connection: C, address: str | None) -> None:
         """Take a connection in. It waits for its peer. `address` None: it counts for no address (yet)."""
-        self._address_of[connection] = None
+        self._address_of[connection] = address
         self._waiting[connection] = None
-        self.attribute(connection, address)
+        if address is not None:
+            self._count_at[address] = self._count_at.get(address, 0) + 1
+            self._wait_at(connection, address)
 
     def attribute(self, connection: C, address: str | None) -> None:
         """Let a connection count for another address: behind a proxy each request may be another client's."""
@@ -46,7 +48,7 @@ class HttpConnections(Generic[C]):
         if address is not None:
             self._count_at[address] = self._count_at.get(address, 0) + 1
             if connection in self._waiting:
-                self._waiting_at.setdefault(address, OrderedDict())[connection] = None
+                self._wait_at(connection, address)
 
     def replace(self, connection: C, other: C) -> None:
         """Put another in the place of a connection; it waits for its peer."""
@@ -61,7 +63,7 @@ class HttpConnections(Generic[C]):
             self._waiting[connection] = None
             address = self._address_of[connection]
             if address is not None:
-                self._waiting_at.setdefault(address, OrderedDict())[connection] = None
+                self._wait_at(connection, address)
 
     def work(self, connection: C) -> None:
         """An application works for it from now on."""
@@ -73,8 +75,9 @@ class HttpConnections(Generic[C]):
         """It is over. Idempotent."""
         if connection in self._address_of:
             self.work(connection)
-            self._forget_address(connection)
-            del self._address_of[connection]
+            address = self._address_of.pop(connection)
+            if address is not None:
+                self._count_less(address)
 
     def count_at(self, address: str) -> int:
         """Return how many an address has."""
@@ -93,9 +96,18 @@ class HttpConnections(Generic[C]):
         address = self._address_of[connection]
         if address is not None:
             self._forget_waiting_at(connection, address)
-            self._count_at[address] -= 1
-            if not self._count_at[address]:
-                del self._count_at[address]
+            self._count_less(address)
+
+    def _count_less(self, address: str) -> None:
+        count = self._count_at[address] = self._count_at[address] - 1
+        if not count:
+            del self._count_at[address]
+
+    def _wait_at(self, connection: C, address: str) -> None:
+        waiting = self._waiting_at.get(address)
+        if waiting is None:
+            waiting = self._waiting_at[address] = OrderedDict()
+        waiting[connection] = None
 
     def _forget_waiting_at(self, connection: C, address: str | None) -> None:
         waiting = self._waiting_at.get(address) if address is not None else None

@@ -19,7 +19,13 @@ if TYPE_CHECKING:
 
 
 class RoutedRequest(Protocol):
-    """A request, as a route sees it."""
+    """A request, as a route sees it.
+
+    Attributes:
+        known: what the route has found out about the head, for the next request with the same one on this connection; else None.
+    """
+
+    known: object
 
     @property
     def head(self) -> Head:
@@ -38,9 +44,17 @@ class RoutedRequest(Protocol):
         """
 
 
+class LaterAnswer(Protocol):
+    """The answer to a request whose work has begun, and goes on elsewhere. The body has been read."""
+
+    def wait(self) -> Answer:
+        """Return the answer, which does not end the connection by itself. Switches greenlets."""
+
+
 # The answer; None leaves the request to the application. None also when the route has detached the socket (detach.py).
-# It must leave a request to the application before it reads the body or has an effect.
-Route: TypeAlias = "Callable[[RoutedRequest], Answer | None]"
+# It must leave a request to the application before it reads the body or has an effect. While an answer is to come, the requests
+# behind it are asked of the same route, in order, as far as they have come; their answers are written together.
+Route: TypeAlias = "Callable[[RoutedRequest], Answer | LaterAnswer | None]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +64,7 @@ class NeverWaits:
     None from it means that it has detached the socket, or leaves the request to the application.
     """
 
-    route: Route
+    route: Callable[[RoutedRequest], Answer | None]
 
     def __call__(self, request: RoutedRequest) -> Answer | None:
         """Answer a request."""

@@ -25,7 +25,8 @@ import structlog
 from gevent import pywsgi
 
 from headgate.metrics import ACCEPT_FAILURES, HTTP_CONNECTIONS, HTTP_ENDED
-from headgate.runtime.loop import later
+from headgate.runtime.epoll_set import leave_to_others
+from headgate.runtime.loop import deadline, later
 
 from .descriptors import HeldDescriptors, descriptor_limit, has_room, places
 from .first_request import Beginning, FirstRequests
@@ -100,6 +101,7 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
         self.to_owner: Callable[[bytes, int], bool] | None = None
         self.access_log: Callable[[HttpHandler], object] | None = None
         self._listens = True
+        self._kind: tuple[int, int, int] | None = None  # of all its sockets: each look at the listener's makes three enums
 
     def start_accepting(self) -> None:
         """Accept connections from now on. Not after `stop_listening`."""
@@ -112,12 +114,16 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
         if self._listens:
             self._listens = False
             self.stop_accepting()
+            leave_to_others(self.socket.fileno())
             self.socket.close()
 
     def close(self) -> None:
         """Accept no connections any more. Idempotent."""
         if self._first is not None:
             self._first.close()
+        if self._listens and "socket" in self.__dict__:  # until it was closed before
+            self.stop_accepting()
+            leave_to_others(self.socket.fileno())  # systemd, or a process manager, may hold it
         super().close()
         self._held.close()
 
@@ -140,7 +146,9 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
                     raise
                 self._back_off(error)
                 return None
-            sock = NativeSocket(self.socket.family, self.socket.type, self.socket.proto, descriptor)
+            if self._kind is None:
+                self._kind = self.socket.family, self.socket.type, self.socket.proto
+            sock = NativeSocket(*self._kind, descriptor)
             sock.setblocking(False)
             if self._take_in(sock, address) if room else self._take_reserved_place(sock):
                 return sock, address
@@ -164,24 +172,40 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
         """Serve a connection until it is over. Switches greenlets."""
         self.handler_class(sock, address, self, beginning or Beginning()).handle()
 
+    def wrap_socket_and_handle(self, sock: PeerSocket, address: object) -> None:
+        """Serve a connection over TLS: it counts, and is ended for another, by its TLS socket. Switches greenlets."""
+        with self.wrap_socket(sock, **{**self.ssl_args, "do_handshake_on_connect": False}) as tls:
+            self.connections.replace(sock, tls)
+            try:
+                with suppress(OSError):  # nobody there who speaks TLS, or not in time
+                    with deadline(self.limits.header_deadline_s):
+                        tls.do_handshake()
+                    self.handle(tls, address)
+            finally:
+                self.connections.close(tls)
+
     def drop(self, sock: NativeSocket) -> None:
         """Forget a connection that is over, and close it."""
         self.connections.close(sock)
         sock.close()
 
-    def adopt(self, descriptor: int, received: bytes) -> None:
-        """Take a connection that another process has accepted, with what was read of it, as if it had been accepted here."""
+    def adopt(self, descriptor: int, received: bytes, relayed_from: tuple[str, int] | str | None = None) -> None:
+        """Take a connection that another process has accepted, with what was read of it, as if it had been accepted here.
+
+        `relayed_from` is the address of its peer, which another gateway has seen: that relays one request, or a WebSocket.
+        """
         sock = NativeSocket(fileno=descriptor)
         sock.setblocking(False)
         try:
-            address = sock.getpeername()
+            address = sock.getpeername() if relayed_from is None else relayed_from
         except OSError:  # its peer has gone
             sock.close()
             return
         if self.full():
             self._refuse(sock, "503 Service Unavailable", "too many", NO_ROOM_TEXT)
         elif self._take_in(sock, address):
-            self.to_handler(sock, address, Beginning(received))
+            is_relayed = relayed_from is not None
+            self.to_handler(sock, address, Beginning(received, is_relayed=is_relayed, is_adopted=not is_relayed))
 
     def hand_over(self, sock: PeerSocket, received: bytes) -> bool:
         """Hand a connection whose next request is another process's to that one; return whether it was. Switches greenlets."""

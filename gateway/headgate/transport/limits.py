@@ -9,7 +9,10 @@ from headgate.settings import DEFAULTS
 
 @dataclass(frozen=True, slots=True)
 class TransportLimits:
-    """The resources that one session may use, and the largest message that it takes. Units are in the names."""
+    """The resources that one session may use, and the largest message that it takes. Units are in the names.
+
+    With 0, `handshake_deadline_s` and `inbound_per_s` are no limits.
+    """
 
     queue_frames: int = DEFAULTS.queue_frames
     queue_bytes: int = DEFAULTS.queue_bytes

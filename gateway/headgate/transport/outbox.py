@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from headgate.protocol.frames import Frame
-from headgate.runtime.loop import in_hub_after
+from headgate.runtime.loop import Signal, in_hub_after
 
 from .long_poll import LongPoll
 from .send_queue import LOW_WATER, ClientQueue, Sender
@@ -50,7 +50,7 @@ class Outbox(ABC):
         owners: the clients of the session, one per namespace.
     """
 
-    __slots__ = ("_gate", "_long_poll", "awaits_drain", "closed", "owners", "queue", "ready", "wire")
+    __slots__ = ("_gate", "_long_poll", "_room", "awaits_drain", "closed", "owners", "queue", "ready", "wire")
 
     def __init__(self, queue: ClientQueue) -> None:
         self.queue = queue
@@ -59,6 +59,7 @@ class Outbox(ABC):
         self.owners: tuple[QueueOwner, ...] = ()
         self._gate = WriteGate()
         self._long_poll: LongPoll | None = None
+        self._room: Signal | None = None
 
     @abstractmethod
     def end(self, reason: str, *, hard: bool = False) -> None:
@@ -121,11 +122,43 @@ class Outbox(ABC):
 
     def flush(self) -> None:
         """Let what is queued go out: to the WebSocket unless it is waiting for room, or to the waiting poll."""
-        if self.wire is not None:
-            if not self.wire.writing:
-                self.wire.flush()
+        wire = self.wire
+        if wire is not None:
+            if not wire.writing:
+                if self.queue or self.awaits_drain or not wire.is_clear:
+                    wire.flush()
+                else:
+                    self.all_written()  # what a flush of nothing comes to: most of those of a join have nothing to write
         elif self._long_poll is not None:
             self._long_poll.wake()
+
+    def push(self) -> None:
+        """Write what the socket takes now, without waiting for the loop to tell of its room."""
+        if self.wire is not None:
+            self.wire.flush()
+
+    # -- back-pressure ------------------------------------------------------------------------------------------------
+
+    @property
+    def corked(self) -> bool:
+        """Whether data stays in the queue because a connect handler runs."""
+        return self._gate.corked
+
+    @property
+    def backed_up(self) -> bool:
+        """Whether an emitter has something to wait for: more than a little is queued."""
+        return not self.closed and self.queue.level > LOW_WATER
+
+    def await_room(self, timeout_s: float) -> None:
+        """Wait until the queue has drained to its low level, or the session ends, or so long. Switches greenlets."""
+        if self._room is None:
+            self._room = Signal()
+        self._room.wait(timeout_s)
+
+    def _tell_room(self) -> None:
+        room, self._room = self._room, None
+        if room is not None:
+            room.set()
 
     # -- direct writes ------------------------------------------------------------------------------------------------
 
@@ -207,4 +240,6 @@ class Outbox(ABC):
             self.awaits_drain = False
             for owner in self.owners:
                 owner.drained()
+        if self._room is not None and self.queue.level <= LOW_WATER:
+            self._tell_room()
         return frames

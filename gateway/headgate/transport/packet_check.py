@@ -12,7 +12,7 @@ from typing import Protocol
 from socketio.packet import ACK, BINARY_ACK, BINARY_EVENT, CONNECT, DISCONNECT, EVENT
 
 # Attachments of one binary event: python-socketio would keep as many as the packet announces.
-MAX_ATTACHMENTS = 16
+MAX_ATTACHMENTS = 1024
 # Attachments are put into place recursively, by python-socketio.
 MAX_BINARY_DEPTH = 100
 
@@ -34,10 +34,12 @@ class PacketRules:
     Attributes:
         has_attachments: whether bytes travel as attachments behind a text packet; else every message is a packet.
         accept_binary: whether clients may send binary events.
+        accept_numbers: whether the name of an event may be a number, as in the reference implementation.
     """
 
     has_attachments: bool
     accept_binary: bool
+    accept_numbers: bool = False
 
     def fault(self, packet: DecodedPacket, *, in_namespace: bool) -> str | None:
         """Return what is wrong with a packet of a client, which is, or is not, in the packet's namespace; None if all is well."""
@@ -57,7 +59,7 @@ class PacketRules:
         if not isinstance(data, list):
             return "packet without an argument list"
         if kind in (EVENT, BINARY_EVENT):
-            if not data or not isinstance(data[0], str) or data[0] in ("connect", "disconnect", "connect_error"):
+            if not data or not self._is_name(data[0]):
                 return "event without a valid name"
         elif not id_:
             return "acknowledgement without the id of an event"
@@ -73,6 +75,11 @@ class PacketRules:
         elif packet.attachment_count:
             return "attachments on a text packet"
         return None
+
+    def _is_name(self, name: object) -> bool:
+        if isinstance(name, str):
+            return name not in ("connect", "disconnect", "connect_error")
+        return self.accept_numbers and type(name) in (int, float)
 
 
 def _placeholders_valid(data: object, attachments: int) -> bool:

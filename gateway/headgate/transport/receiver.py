@@ -62,7 +62,8 @@ class Receiver:
 
     def __init__(self, session: ReceivingSession) -> None:
         self._session = session
-        self._bucket = TokenBucket(session.limits.inbound_per_s, session.limits.inbound_burst, monotonic())
+        limits = session.limits
+        self._bucket = TokenBucket(limits.inbound_per_s, limits.inbound_burst, monotonic()) if limits.inbound_per_s else None
         self._inbox: Inbox | None = None
 
     @property
@@ -101,7 +102,7 @@ class Receiver:
         session = self._session
         if session.closed:
             return False
-        if self._bucket.spend(monotonic()):
+        if self._bucket is None or self._bucket.spend(monotonic()):
             return True
         limits = session.limits
         session.end(

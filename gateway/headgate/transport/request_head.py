@@ -22,6 +22,8 @@ _REQUEST_LINE = re.compile(rb"([A-Z]{1,16}) (/[!-~]*) HTTP/1\.1\r\n")
 _FIELDS = re.compile(rb"(?:[!#$%&'*+.^`|~0-9A-Za-z-]++:[\t -~]*+\r\n)*+\r\n")
 _FIELD = re.compile(r"([^:\r]++):[\t ]*+([^\r]*+)\r\n")
 _LENGTH = re.compile(r"[0-9]{1,18}", re.ASCII)
+_LENGTH_LINE = re.compile(rb"\r\nContent-Length: ([0-9]{1,18})\r\n", re.IGNORECASE)
+_MAX_LENGTH_DIGITS = 18
 # Of these one is allowed; or pywsgi takes the first, and joins the others of a name.
 _ONCE = frozenset({"CONTENT_LENGTH", "CONTENT_TYPE", "HTTP_HOST", "HTTP_CONNECTION"})
 _NOT_PLAIN = frozenset({"HTTP_TRANSFER_ENCODING", "HTTP_EXPECT"})
@@ -61,6 +63,27 @@ class Head(NamedTuple):
             base["REMOTE_ADDR"], base["REMOTE_PORT"] = str(client_address[0]), str(client_address[1])
         base |= self.fields
         return base
+
+
+class HeadBut(NamedTuple):
+    """The bytes of a plain head before and behind the length of its body: most clients send the same again but for that."""
+
+    before: bytes
+    behind: bytes
+
+    def length_in(self, received: bytes) -> bytes | None:
+        """Return the digits of the length in bytes that begin with this head and another length; None if they do not."""
+        before, behind = self
+        if not received.startswith(before):
+            return None
+        digits = received[len(before) : received.find(b"\r", len(before), len(before) + _MAX_LENGTH_DIGITS + 1)]
+        return digits if digits.isdigit() and received.startswith(behind, len(before) + len(digits)) else None
+
+
+def head_but_length(block: bytes) -> HeadBut | None:
+    """Return a plain head without the length of its body; None when that has no line in its usual form."""
+    line = _LENGTH_LINE.search(block)
+    return None if line is None else HeadBut(block[: line.start(1)], block[line.end(1) :])
 
 
 def read_head(block: bytes) -> Head | None:

@@ -64,6 +64,11 @@ class ClientQueue:
         """How full the data lane is, 0 to 1: the fuller of frames and bytes."""
         return max(self.frames / self.max_frames, self.bytes / self.max_bytes)
 
+    @property
+    def oldest_ms(self) -> int | None:
+        """When the first event that waits was published; None: none waits."""
+        return next((frame.time_ms for frame, _ in self._data or () if frame.time_ms), None)
+
     def offer(self, frame: Frame, owner: Sender | None = None) -> bool:
         """Append to the data lane if there is room, else change nothing and return False.
 
@@ -158,6 +163,10 @@ class ClientQueue:
         if not self._data:
             return 0
         stale = [frame for frame, whose in self._data if whose is owner and frame.topic == topic]
+        for frame in stale:
+            if frame.tally is not None:
+                frame.tally.queued -= 1
+                frame.tally.conflated += 1
         if stale:
             self._data = deque(entry for entry in self._data if entry[1] is not owner or entry[0].topic != topic)
             self.frames -= len(stale)
@@ -166,5 +175,9 @@ class ClientQueue:
 
     def clear(self) -> None:
         """Forget everything (the connection is gone)."""
+        for frame, _ in self._data or ():
+            if frame.tally is not None:
+                frame.tally.queued -= 1
+                frame.tally.gone += 1
         self._control = self._data = None
         self.frames = self.bytes = self.control_bytes = 0

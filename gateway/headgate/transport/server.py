@@ -15,7 +15,7 @@ import structlog
 from socketio import packet as socket_packet
 from socketio.packet import Packet
 
-from headgate.runtime.loop import Signal, sleep, spawn
+from headgate.runtime.loop import Signal, sleep
 from headgate.runtime.patching import is_patched
 
 from .engine import EngineServer, OneTooMany, frame_of, message_packet
@@ -32,8 +32,10 @@ log = structlog.get_logger("headgate.engine")
 
 # Handlers of one client that may run at once (with `async_handlers`); its next event waits, and with it its sending.
 MAX_HANDLERS = 64
+# Attachments of one packet, all together, in messages of the largest size: they are kept until the last has come.
+MAX_ATTACHED_MESSAGES = 16
 # The answers to a client that wants to join: they go ahead of the events that its connect handler emits.
-_OPENING = (socket_packet.CONNECT, socket_packet.CONNECT_ERROR)
+OPENING = (socket_packet.CONNECT, socket_packet.CONNECT_ERROR)
 
 
 class _RunningHandlers:
@@ -55,12 +57,16 @@ class Server(socketio.Server):  # type: ignore[misc]
 
     Attributes:
         accept_binary: whether clients may send binary events. For subclasses.
+        accept_numbers: whether events may have numbers for names. For subclasses.
+        max_handlers: handlers of one client that may run at once; 0 for no limit.
         acknowledges_ahead: whether acknowledgements go ahead of queued events, by the control lane. Socket.IO keeps them in
             order, and so does this server: a full queue ends the session rather than lose one. For subclasses that settle a
             full queue otherwise, and whose clients must have their answers meanwhile.
     """
 
     accept_binary = True
+    accept_numbers = False
+    max_handlers = MAX_HANDLERS
     acknowledges_ahead = False
 
     def __init__(
@@ -78,7 +84,7 @@ class Server(socketio.Server):  # type: ignore[misc]
             )
         super().__init__(client_manager, logger, serializer, **options)
         self._has_attachments = _has_attachments(self.packet_class)
-        self._rules = PacketRules(self._has_attachments, self.accept_binary)
+        self._rules = PacketRules(self._has_attachments, self.accept_binary, self.accept_numbers)
         self._running: dict[str, _RunningHandlers] = {}
         self._leaving: dict[str, _RunningHandlers] = {}
 
@@ -99,6 +105,10 @@ class Server(socketio.Server):  # type: ignore[misc]
     def joined(self, eio_sid: str, namespace: str, sid: str) -> None:
         """Called when a client has joined a namespace and its CONNECT packet is on its way. For subclasses."""
 
+    def failed(self, what: str, eio_sid: str) -> None:
+        """Log the exception of an application's handler, which is being handled. For subclasses with a log of their own."""
+        log.exception(what, sid=eio_sid)
+
     def _send_packet(self, eio_sid: str, pkt: Packet) -> None:
         """CONNECT and its errors go ahead of queued events; events, goodbyes and acknowledgements keep their order, the last
         unless `acknowledges_ahead`."""
@@ -107,7 +117,7 @@ class Server(socketio.Server):  # type: ignore[misc]
             return
         encoded = pkt.encode()
         kind = pkt.packet_type
-        control = kind in _OPENING or (kind == socket_packet.ACK and self.acknowledges_ahead)
+        control = kind in OPENING or (kind == socket_packet.ACK and self.acknowledges_ahead)
         for part in encoded if isinstance(encoded, list) else [encoded]:
             packet = message_packet(part)
             if not control:
@@ -169,7 +179,7 @@ class Server(socketio.Server):  # type: ignore[misc]
         """Parse one Socket.IO packet; anything malformed or out of order ends the session with a code."""
         fault = packet = None
         if eio_sid in self._binary_packet:
-            fault = None if isinstance(data, bytes) else "attachment expected"
+            fault = self._attachment_fault(eio_sid, data)
         elif isinstance(data, bytes) and self._has_attachments:
             fault = "binary message without a binary packet before it"
         else:
@@ -188,9 +198,16 @@ class Server(socketio.Server):  # type: ignore[misc]
                 super()._handle_eio_message(eio_sid, data)
             else:
                 self._dispatch(eio_sid, packet)
-        except Exception:
+        except Exception:  # noqa: BLE001 - application code: `failed` logs it
             # Application code failed: it is logged, and the session goes on, as with stock python-socketio.
-            log.exception("event handler failed", sid=eio_sid)
+            self.failed("event handler failed", eio_sid)
+
+    def _attachment_fault(self, eio_sid: str, data: str | bytes) -> str | None:
+        if not isinstance(data, bytes):
+            return "attachment expected"
+        size = len(data) + sum(map(len, self._binary_packet[eio_sid].attachments))
+        most = MAX_ATTACHED_MESSAGES * self.eio.limits.max_message_bytes
+        return None if size <= most else f"attachments of more than {most} bytes together"
 
     def _is_in(self, eio_sid: str, namespace: object) -> bool:
         if namespace is not None and not isinstance(namespace, str):
@@ -218,23 +235,25 @@ class Server(socketio.Server):  # type: ignore[misc]
             return
         namespace = namespace or "/"
         sid = self.manager.sid_from_eio_sid(eio_sid, namespace)
+        self.logger.info('received event "%s" from %s [%s]', data[0], sid, namespace)
         if not self.manager.is_connected(sid, namespace):
+            self.logger.warning("%s is not connected to namespace %s", sid, namespace)
             return
         running = self._running.setdefault(eio_sid, _RunningHandlers())
-        while running.count >= MAX_HANDLERS:
+        while 0 < self.max_handlers <= running.count:
             running.room.clear()
             running.room.wait()
         running.count += 1
         self._running[eio_sid] = running
-        spawn(self._run_handler, running, sid, eio_sid, data, namespace, id)
+        self.start_background_task(self._run_handler, running, sid, eio_sid, data, namespace, id)
 
     def _run_handler(
         self, running: _RunningHandlers, sid: str, eio_sid: str, data: list[object], namespace: str, id: int | None
     ) -> None:
         try:
             self._handle_event_internal(self, sid, eio_sid, data, namespace, id)
-        except Exception:
-            log.exception("event handler failed", sid=eio_sid)
+        except Exception:  # noqa: BLE001 - application code: `failed` logs it
+            self.failed("event handler failed", eio_sid)
         finally:
             running.count -= 1
             running.room.set()
@@ -273,8 +292,8 @@ class Server(socketio.Server):  # type: ignore[misc]
             for namespace in list(self.manager.get_namespaces()):
                 try:
                     self._handle_disconnect(eio_sid, namespace, reason)
-                except Exception:  # one namespace's handler must not cost the others theirs
-                    log.exception("disconnect handler failed", sid=eio_sid, namespace=namespace)
+                except Exception:  # noqa: BLE001 - one namespace's handler must not cost the others theirs
+                    self.failed("disconnect handler failed", eio_sid)
             while (leaving := self._leaving.get(eio_sid)) is not None:
                 leaving.room.wait()  # the server has disconnected the client, and the handler still runs
         finally:
@@ -299,6 +318,8 @@ def _has_attachments(packet_class: type[Packet]) -> bool:
     Raises:
         ValueError: the class makes what no message can carry.
     """
+    if packet_class.encode is Packet.encode:
+        return bool(packet_class.uses_binary_events)
     encoded = packet_class(socket_packet.EVENT, data=["probe"], namespace="/").encode()
     if not isinstance(encoded, str | bytes | bytearray | list):
         made = type(encoded).__name__

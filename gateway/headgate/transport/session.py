@@ -36,7 +36,7 @@ from .session_state import (
     following,
 )
 from .timers import Deadlines, monotonic
-from .upgrade import UpgradeProbe
+from .upgrade import UPGRADE_S, UpgradeProbe
 from .websocket import WebSocket
 
 _CLOSE, _NOOP = Frame(b"1"), Frame(b"6")
@@ -68,11 +68,12 @@ class Session(Outbox):
         sid: the Engine.IO session id.
         state: where it is in its life.
         reason: why it ended.
+        told: the words for the browser about the end, if there are any.
         joined: whether a client of it is, or was, in a namespace; one that never joins is ended at the handshake deadline.
         upgraded: whether it is, or was when it ended, on WebSocket. python-engineio reads it, and `closed`.
     """
 
-    __slots__ = ("_data", "_heartbeat", "_probe", "_receiver", "_server", "joined", "reason", "sid", "state", "upgraded")
+    __slots__ = ("_data", "_heartbeat", "_probe", "_receiver", "_server", "joined", "reason", "sid", "state", "told", "upgraded")
 
     def __init__(self, server: SessionServer, sid: str) -> None:
         super().__init__(ClientQueue(server.limits.queue_frames, server.limits.queue_bytes))
@@ -81,6 +82,7 @@ class Session(Outbox):
         self.state = SessionState.HANDSHAKE
         self.joined = self.upgraded = False
         self.reason: str | None = None
+        self.told = ""
         self._data: dict[str, Any] | None = None
         self._heartbeat = Heartbeat(server)
         self._receiver: Receiver | None = None
@@ -134,7 +136,8 @@ class Session(Outbox):
 
     def _start_deadlines(self) -> None:
         self._heartbeat.start(self)
-        self._server.deadlines.after(self.limits.handshake_deadline_s, self._check_joined)
+        if self.limits.handshake_deadline_s:
+            self._server.deadlines.after(self.limits.handshake_deadline_s, self._check_joined)
 
     def _check_joined(self) -> None:
         if not self.closed and not self.joined:
@@ -157,7 +160,7 @@ class Session(Outbox):
             return
         self._advance(SessionStep.PROBE)
         self._probe = wire
-        self._server.deadlines.after(self.limits.handshake_deadline_s, probe.expire)
+        self._server.deadlines.after(self.limits.handshake_deadline_s or UPGRADE_S, probe.expire)
         wire.open(already_received)
 
     def probed(self) -> None:
@@ -309,7 +312,7 @@ class Session(Outbox):
         if self.closed:
             return
         self._advance(SessionStep.END)
-        self.reason = reason
+        self.reason, self.told = reason, told
         self.ready = False
         self._heartbeat.stop()
         wire, self.wire = self.wire, None
@@ -327,6 +330,7 @@ class Session(Outbox):
         if probe is not None:
             probe.close()
         self.queue.clear()
+        self._tell_room()
         if self._receiver is None or self._receiver.at_rest:
             spawn(self._forget)
         elif not abort:
@@ -339,6 +343,8 @@ class Session(Outbox):
         answered = self._long_poll is not None and self._long_poll.end(final_frames)
         if not answered and self.reason in (CLIENT_DISCONNECT, SERVER_DISCONNECT):
             self._server.final_frames.store(self.sid, final_frames)
+        elif not answered and self.told:
+            self._server.final_frames.store_reason(self.sid, self.told)
 
     def _forget(self) -> None:
         self._advance(SessionStep.FORGET)

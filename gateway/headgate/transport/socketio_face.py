@@ -22,12 +22,13 @@ import socketio
 from socketio.packet import CONNECT_ERROR
 
 from headgate.protocol.frames import message_frame
+from headgate.runtime.greenlet_pool import GreenletPool
 from headgate.runtime.loop import spawn
-from headgate.runtime.workers import Workers
 
 from .engine import EngineServer, OneTooMany
 from .fast_packet import FastPacket
 from .limits import TransportLimits
+from .members import Members
 from .server import Server
 from .session import Session
 from .timers import Arguments
@@ -64,67 +65,6 @@ class Hooks(Protocol):
 
     def over(self, session_id: str, /) -> None:
         """A session that was opened is over."""
-
-
-class _Pairs(dict[str, str]):
-    """The clients of a namespace with their sessions, in both directions.
-
-    It has the part of a bidict that python-socketio uses, at a fifth of the cost: `_fwdm` and `_invm` are its names.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._invm: dict[str, str] = {}
-
-    @property
-    def _fwdm(self) -> _Pairs:
-        return self
-
-    def __setitem__(self, client_id: str, session_id: str) -> None:
-        super().__setitem__(client_id, session_id)
-        self._invm[session_id] = client_id
-
-    def __delitem__(self, client_id: str) -> None:
-        session_id = self[client_id]
-        super().__delitem__(client_id)
-        del self._invm[session_id]
-
-
-class _Members(socketio.Manager):  # type: ignore[misc]
-    """The members of each namespace, for an application that needs no rooms.
-
-    python-socketio gives every client a room of its own, and looks through all rooms for each one that leaves: 4,000 that left at
-    once stopped everybody else for 0.9 s, and now for 0.15 s. It keeps those that wait for their connect handler in a list, which
-    thousands that come at once make long.
-    """
-
-    def pre_connect(self, eio_sid: str, namespace: str) -> str | None:
-        """Enter a session's client, which waits for its connect handler; return its id, or None if the session has one there."""
-        rooms = self.rooms.setdefault(namespace, {})
-        pairs = rooms.get(None)
-        if pairs is None:
-            pairs = rooms[None] = _Pairs()
-        if eio_sid in pairs._invm:
-            return None
-        sid: str = self.server.eio.generate_id()
-        pairs[sid] = eio_sid
-        self.pending_connect.setdefault(namespace, set()).add(sid)
-        return sid
-
-    def sid_from_eio_sid(self, eio_sid: str, namespace: str) -> str | None:
-        """Return the client of a session in a namespace, if it has one there. Most that ask have none yet."""
-        rooms = self.rooms.get(namespace)
-        pairs = None if rooms is None else rooms.get(None)
-        return None if pairs is None else pairs._invm.get(eio_sid)
-
-    def connect(self, sid: str, namespace: str) -> str:
-        """Its connect handler has let a client in."""
-        pending = self.pending_connect.get(namespace)
-        if pending is not None:
-            pending.discard(sid)
-            if not pending:
-                del self.pending_connect[namespace]
-        return sid
 
 
 class _HookedServer(Server):
@@ -191,7 +131,7 @@ class SocketIOFace:
         """Make the server. `allowed_origins` is "*", or answers whether an origin may connect."""
         self._server = _HookedServer(
             hooks,
-            _Members(),
+            Members(),
             async_handlers=False,
             namespaces=[f"/{name}" for name in namespaces],
             cors_allowed_origins=allowed_origins,
@@ -224,7 +164,7 @@ class SocketIOFace:
 
     def reuse_greenlets(self, reuse: bool) -> None:
         """Say whether handlers may run in greenlets in which others have run. Not if they run code of an application."""
-        self._engine.start = Workers().start if reuse else spawn
+        self._engine.start = GreenletPool().start if reuse else spawn
 
     # -- connect, disconnect, dispatch --------------------------------------------------------------------------------
 

@@ -15,6 +15,8 @@ from .websocket import WebSocket
 
 # The session's own rate limit counts packets of the transport that it is on; these come before it has moved.
 MAX_CONTROLS = 16
+# How long an upgrade may take where sessions have no handshake deadline.
+UPGRADE_S = 10.0
 _PONG_PROBE = Frame(b"3probe")
 _EXPECTED = "upgrade: expected 2probe, then 5"
 

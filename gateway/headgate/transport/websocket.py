@@ -87,7 +87,8 @@ class WebSocket:
         write_deadline_s: float,
     ) -> None:
         self._sock = sock
-        sock.setblocking(False)
+        if sock.gettimeout() != 0:
+            sock.setblocking(False)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
         if sock.family in (socket.AF_INET, socket.AF_INET6):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -133,6 +134,11 @@ class WebSocket:
         """Take the rest of a frame that `send` accepted in part, and write it before anything else."""
         self._unsent = memoryview(rest)
         self.flush()
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether nothing of its own waits in front of the owner's frames, and the owner is not handing over any now."""
+        return self._unsent is None and self._pong is None and not (self._flushing or self.closing or self.closed)
 
     def flush(self) -> None:
         """Write what is pending until the kernel refuses; then wait for room. May call the owner's `all_written`.

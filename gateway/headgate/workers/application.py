@@ -1,4 +1,4 @@
-"""The application that a gateway serves: found by its name, with the gateway attached and a health page."""
+"""The application that a gateway serves: found by its name, with the gateway attached, a health page and the console."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from flask import Flask
 
 from headgate.errors import InvalidRequest
-from headgate.flask_extension import Headgate
+from headgate.flask_extension import SOCKET_PATH, Headgate
 from headgate.runtime.importing import import_string
 from headgate.settings import Settings
 
@@ -29,13 +29,18 @@ def load_application(target: str | None, settings: Settings) -> Flask:
 
 
 def made_ready(app: object, settings: Settings, name: str) -> Flask:
-    """Attach the gateway to an application, if that has not been done, and a health page, if it has none; return it.
+    """Attach the gateway to an application, if that has not been done, a health page and the console, if it has none; return it.
 
     Raises:
         InvalidRequest: it is no Flask application; `name` is for people.
     """
     if not isinstance(app, Flask):
         raise InvalidRequest(f"{name} is a {type(app).__name__}; expected a Flask application or a function that returns one")
+    if getattr(getattr(app.extensions.get("socketio"), "sockio_mw", None), "engineio_path", "") == SOCKET_PATH:
+        raise InvalidRequest(
+            f"{name} has Flask-SocketIO at {SOCKET_PATH}, where the gateway's clients come: give it another path, or serve it "
+            "without a gateway, as with `gunicorn -k gevent -w 1`"
+        )
     if app.config.get("MAX_CONTENT_LENGTH") is None:
         app.config["MAX_CONTENT_LENGTH"] = settings.max_body_bytes
     if "headgate" not in app.extensions:
@@ -44,6 +49,11 @@ def made_ready(app: object, settings: Settings, name: str) -> Flask:
         from headgate_server.health import health_routes
 
         app.register_blueprint(health_routes(app.extensions["headgate"], metrics_open=settings.metrics_open))
+    if not any(rule.rule == "/console" for rule in app.url_map.iter_rules()):
+        from headgate_server.console import add_console
+
+        # What it runs with may be in its own configuration.
+        add_console(app, app.extensions["headgate"], app.extensions["headgate"].settings)
     return app
 
 

@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from headgate.exposition import HDR
+
 WORKER_LABEL = "worker"
 # Ages whose counts are in `ended` already: a late answer must not count twice. Far more than end between two scrapes.
 MAX_FOLDED = 4096
@@ -52,15 +54,34 @@ GAUGES: Mapping[str, Join] = {
     "headgate_bus_up": min,
     "headgate_bus_subscriptions": sum,
     "headgate_clients": sum,
+    "headgate_clients_catching_up": sum,
+    "headgate_presence_rooms": sum,
+    "headgate_presence_members": sum,
+    "headgate_waiting": sum,
+    "headgate_queued_frames": sum,
+    "headgate_queued_bytes": sum,
+    "headgate_queue_fullest_ratio": max,
+    "headgate_queue_oldest_seconds": max,
+    "headgate_publish_to_socket_greatest_seconds": max,
+    "headgate_fence_greatest_seconds": max,
+    "headgate_fan_out_greatest_seconds": max,
+    "headgate_fence_age_seconds": max,
+    "headgate_loop_lag_greatest_seconds": max,
+    "headgate_redis_round_trip_greatest_seconds": max,
+    "headgate_log_events": max,
+    "headgate_log_bytes": max,
+    "headgate_log_oldest_seconds": max,
     "headgate_subscriptions": sum,
     "headgate_http_connections": sum,
     "headgate_shedding": max,
+    "headgate_relay_links": sum,
     "headgate_gc_longest_pause_seconds": max,
     "headgate_worker_up": max,
     "headgate_monitored_value": max,
     "headgate_consumer_waiting": max,
     "headgate_consumer_full": max,
     "headgate_consumer_lag_events": max,
+    "headgate_consumer_age_seconds": max,
     "process_virtual_memory_bytes": sum,
     "process_resident_memory_bytes": sum,
     "process_open_fds": sum,
@@ -68,7 +89,7 @@ GAUGES: Mapping[str, Join] = {
     "process_start_time_seconds": min,
     "python_info": max,
 }
-_COUNTED = {"counter", "histogram", "summary"}
+_COUNTED = {"counter", "histogram", "summary", HDR}
 
 
 def counts_of(families: Iterable[Family]) -> list[Family]:

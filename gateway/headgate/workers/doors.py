@@ -115,6 +115,8 @@ def ask(path: Path, kind: bytes, message: bytes = b"", descriptor: int | None = 
                 connection.shutdown(socket.SHUT_WR)
                 while len(answer) <= MAX_MESSAGE_BYTES and (part := connection.recv(65536)):
                     answer += part
+                    if descriptor is not None and answer == TAKEN:
+                        break  # its client waits: the sibling need not close first
                 return bytes(answer)
         except (OSError, TimeoutError):
             if descriptor is not None and (answer == TAKEN or _has_answered(connection)):

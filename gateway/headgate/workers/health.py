@@ -42,6 +42,8 @@ def joined(rows: Sequence[Row], answers: Mapping[int, Mapping[str, Any] | None])
         "namespaces": _namespaces([each.get("namespaces", {}) for each in serving]),
         "workers": workers,
     }
+    if builds := [each["build"] for each in serving if "build" in each]:
+        report["build"] = builds[0]  # one installation for all
     if admissions := [each["admission"] for each in serving if "admission" in each]:
         report["admission"] = max(admissions, key=_ADMISSIONS.index)
     if any("paused" in each for each in serving):

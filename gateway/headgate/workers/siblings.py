@@ -2,13 +2,12 @@
 
 In: the board and the private folder that all share, this worker's own health and counts, and the connections of the port. Out:
 `health` and `exposition` of all workers, asked with one deadline; a connection whose session is another worker's is handed to
-that worker, with the bytes that were read of it. A session id begins with two letters for its owner's row. An id claims its
-owner and proves nothing: it selects a row of the board, and only a worker that lives in that row is ever asked.
+that worker, with the bytes that were read of it. A session id names its owner (relay/owners.py): only a worker that lives
+in that row of the board is ever asked.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,46 +15,27 @@ from typing import Any
 import msgspec
 import structlog
 
-from headgate.metrics import EXPOSITION_TYPE, exposition_of, families
+from headgate.metrics import exposition_of, families
+from headgate.relay.owners import Owner, owner_of
 from headgate.runtime.loop import spawn
 from headgate.runtime.operator_lines import complain
+from headgate.runtime.seldom import Seldom
 
 from . import counted, doors, totals_file
 from .board import Board, Row, State
 from .counted import Family, Sample
 from .health import joined
 
-# A row is two letters, of 32 each.
-_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdef"
-_OWNER = re.compile(rb"[?&]sid=([A-Za-f]{2})[A-Za-z0-9_-]{20}[& ]")
 WORKER_UP = "headgate_worker_up"
 
 log = structlog.get_logger("headgate.workers")
-
-
-def owner_letters(index: int) -> str:
-    """Return the two letters with which session ids of a row begin."""
-    return _LETTERS[index // len(_LETTERS)] + _LETTERS[index % len(_LETTERS)]
-
-
-def owner_of(request: bytes) -> int | None:
-    """Return the row that a request's session id names, from the first line of the request; None when it names none."""
-    line, _, _ = request.partition(b"\r\n")
-    found = _OWNER.search(line)
-    if found is None:
-        return None
-    letters = found[1].decode()
-    first, second = letters[0], letters[1]
-    if first not in _LETTERS or second not in _LETTERS:
-        return None
-    return _LETTERS.index(first) * len(_LETTERS) + _LETTERS.index(second)
 
 
 class Siblings:
     """See the module.
 
     Args:
-        own: the index of this worker's row.
+        own: this worker, whose row is that of the board.
         ready: returns this worker's health.
         adopt: takes a connection that a sibling has accepted: its descriptor, and the bytes that were read of it.
     """
@@ -64,13 +44,14 @@ class Siblings:
         self,
         board: Board,
         folder: Path,
-        own: int,
+        own: Owner,
         ready: Callable[[], Mapping[str, Any]],
         adopt: Callable[[int, bytes], None],
     ) -> None:
-        self._board, self._folder, self._own = board, folder, own
+        self._board, self._folder, self._gateway, self._own = board, folder, own.gateway, own.row
         self._ready = ready
-        self._door = doors.Door(self._path(board.row(own)), self._answer, adopt)
+        self._told = Seldom()
+        self._door = doors.Door(self._path(board.row(own.row)), self._answer, adopt)
 
     def close(self) -> None:
         """Leave the counts of this worker to those that stay, and answer nobody any more. Idempotent."""
@@ -87,8 +68,8 @@ class Siblings:
         }
         return joined(rows, answers)
 
-    def exposition(self) -> tuple[str, bytes]:
-        """Return the counts of all workers, as Prometheus reads them: content type and text. Waits for at most ANSWER_S."""
+    def exposition(self, accept: str = "") -> tuple[str, bytes]:
+        """Return the counts of all workers, as Prometheus reads them: content type and body. Waits for at most ANSWER_S."""
         rows = self._board.rows()
         answers = {
             age: msgspec.json.decode(answer, type=list[Family])
@@ -100,7 +81,7 @@ class Siblings:
         up = [Sample(WORKER_UP, {counted.WORKER_LABEL: str(row.number)}, float(row.age in answers)) for row in rows]
         whole = [family for family in whole if family.name != WORKER_UP]
         whole.append(Family(WORKER_UP, "gauge", "1 for a worker that answered this scrape, 0 for one that did not.", up))
-        return EXPOSITION_TYPE, exposition_of(whole)
+        return exposition_of(whole, accept)
 
     def hand_over(self, request: bytes, descriptor: int) -> bool:
         """Hand a connection to the worker that owns the session of its next request; return whether that has taken it.
@@ -108,9 +89,10 @@ class Siblings:
         The descriptor stays the caller's, to close. False for a request without a session, and where the session would be ours,
         or its owner is gone. Switches greenlets.
         """
-        index = owner_of(request)
-        if index is None or index == self._own:
+        owner = owner_of(request)
+        if owner is None or owner.gateway != self._gateway or owner.row == self._own:
             return False
+        index = owner.row
         try:
             row = self._board.row(index)
             if row.state not in (State.SERVING, State.DRAINING):
@@ -119,7 +101,9 @@ class Siblings:
         except IndexError:
             return False
         except OSError as error:
-            log.warning("a connection could not be handed over", to=index + 1, reason=str(error))
+            # A client can repeat the id of an owner that is gone as often as it likes.
+            if (left_out := self._told.due("hand over")) is not None:
+                log.warning("a connection could not be handed over", to=index + 1, reason=str(error), left_out=left_out)
             return False
 
     # -- private ----------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from http.client import HTTPConnection
 from pathlib import Path
@@ -22,8 +22,13 @@ from urllib.request import urlopen
 import jwt
 import pytest
 
+from headgate import Headgate
+from headgate.auth.identity import Handshake
+from headgate.errors import HeadgateError
+from headgate.settings import Settings
 from tests.support.gateway_process import GatewayProcess, StartGateway
 from tests.support.raw_client import RawClient
+from tests.support.unstarted_gateway import UnstartedGateway
 
 ROOT = str(Path(__file__).parents[3])
 
@@ -188,6 +193,31 @@ def strict(start_module_gateway: StartGateway) -> GatewayProcess:
             "HEADGATE_FAILED_LOGINS_PER_S": "0.01",
         }
     )
+
+
+def test_failed_logins_of_an_address_count_at_every_gateway(unstarted_gateway: UnstartedGateway, redis_url: str) -> None:
+    """Of one Redis, with the next look of each; without Redis each counts its own."""
+    settings = Settings(redis_url=redis_url, token_secret=SECRET, failed_logins_burst=3, failed_logins_per_s=0.01)
+    gates = [unstarted_gateway(settings) for _ in range(2)]
+
+    def login(gate: Headgate, address: str) -> str:
+        try:
+            gate.identify(Handshake("notifications", {"token": "x.y.z"}, {"REMOTE_ADDR": address}))
+        except HeadgateError as error:
+            return error.code
+        return "accepted"
+
+    def look(numbers: Iterable[int]) -> None:
+        for number in numbers:
+            watch = gates[number].gateway.rates_watch
+            watch._id = f"gateway {number}"
+            watch.look()
+
+    look([0, 1, 0])
+    assert [login(gates[0], "2001:db8::1") for _ in range(4)] == ["unauthorized"] * 3 + ["limit_reached"]
+    assert login(gates[1], "2001:db8::2") == "unauthorized"
+    look([0, 1])
+    assert (login(gates[1], "2001:db8::3"), login(gates[1], "192.0.2.7")) == ("limit_reached", "unauthorized")
 
 
 def test_an_address_whose_logins_fail_is_told_to_wait_and_others_are_not(strict: GatewayProcess) -> None:

@@ -14,6 +14,9 @@ from contextlib import closing
 import pytest
 from prometheus_client import REGISTRY
 
+from headgate.bus import messages
+from headgate.errors import InvalidEvent
+from headgate.event import Event, decode_message
 from headgate.publisher import Publisher
 from headgate.redis.client import Client, call
 from headgate.redis.keys import channel, head_key, log_key
@@ -68,6 +71,32 @@ def test_logged_events_are_routed_in_order_each_once(
 
     assert bus.offsets == offsets
     assert bus.only("missing", "log_lost", "bus") == []
+
+
+@pytest.mark.parametrize("is_older", [False, True], ids=["this gateway", "an older one"])
+def test_events_of_a_trace_are_routed_in_order_each_once(
+    redis_bus: StartRedisBus, publisher: Publisher, is_older: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An older gateway finds the header of their messages malformed, and reads the events from the log."""
+    decode = decode_message
+
+    def as_before(topic: str, message: bytes, *limits: int) -> Event:
+        if len(message.partition(b"\n")[0].split(b" ")) != 5:
+            raise InvalidEvent("header", "truncated or malformed")
+        return decode(topic, message, *limits)
+
+    if is_older:
+        monkeypatch.setattr(messages, "decode_message", as_before)
+    bus = redis_bus("#")
+    parent = f"00-{'a' * 32}-{'b' * 16}-01"
+    before = quarantined("invalid_event")
+    offsets = publish(publisher, 2)
+    offsets += [publisher.publish("orders.1", number, traceparent=parent).offset for number in range(3)]
+    bus.wait_for(lambda: len(bus.events) >= 5, "5 events")
+    bus.wait_for_fences(2)
+    assert bus.offsets == offsets
+    assert bus.only("missing", "log_lost", "bus") == []
+    assert quarantined("invalid_event") == before
 
 
 def test_forty_megabytes_are_quarantined_and_the_connection_stays(

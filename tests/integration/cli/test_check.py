@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 from tests.integration.cli.conftest import Run
@@ -11,7 +12,8 @@ def test_check_names_the_server_that_is_found_and_needed(run: Run) -> None:
     """The server's version, and the libraries' before and after loading them."""
     before, loading, after = run("check"), run("check", "--load"), run("check")
 
-    found, needed, library, consumers, role, disk, memory, *served = before.stdout.splitlines()
+    ours, found, needed, library, consumers, role, disk, memory, buffers, connections, *served = before.stdout.splitlines()
+    assert re.fullmatch(r"headgate: [\d.]+, (python|compiled)", ours)
     assert found.startswith("found: ")
     assert needed == "needed: Redis 7.0 or newer, or Valkey"
     assert library.startswith("function library: not loaded")
@@ -19,10 +21,19 @@ def test_check_names_the_server_that_is_found_and_needed(run: Run) -> None:
     assert role.startswith("role: primary without replicas")
     assert disk == "disk: append-only file"
     assert re.fullmatch(r"memory: maxmemory [\d,]+ MiB, noeviction; \d+ MiB in use", memory)
+    assert buffers.startswith("buffers: client-output-buffer-limit pubsub ")
+    assert connections == "connections: maxclients 10000, no timeout"
     assert [re.sub(r"\d+ s", "N s", line) for line in served] == [
         "namespace notifications: 1 gateway(s) at work, the last one seen N s ago",
         "namespace other: 1 gateway(s) at work, the last one seen N s ago",
     ]
-    assert loading.stdout.splitlines()[:4] == after.stdout.splitlines()[:4]
+    assert loading.stdout.splitlines()[:5] == after.stdout.splitlines()[:5]
     assert "function library: version " in after.stdout
     assert "function library of consumers: version " in after.stdout
+
+
+def test_check_prints_one_json_object_for_programs(run: Run) -> None:
+    """With the same findings, each with its verdict and what to do."""
+    said = json.loads(run("check", "--json").stdout)
+    assert said.keys() == {"headgate", "build", "findings"}
+    assert {"name": "disk", "verdict": "ok", "text": "append-only file", "fix": None} in said["findings"]

@@ -3,7 +3,7 @@ import { execFile, spawn } from "node:child_process";
 import { mkdtemp, rm } from "node:fs/promises";
 import { connect as connectSocket } from "node:net";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { WebSocket } from "ws";
@@ -70,6 +70,18 @@ export class GatewayProcess {
   /** Refuse a user from now on, as an operator does. @param {string} user */
   async revoke(user) {
     await promisify(execFile)(COMMAND, ["revoke", "--redis", this.redisUrl, "--user", user]);
+  }
+
+  /** Run a command of `headgate` on this gateway's Redis. @param {string} name @param {string[]} words */
+  async command(name, ...words) {
+    await promisify(execFile)(COMMAND, [name, "--redis", this.redisUrl, ...words]);
+  }
+
+  /** Send an event to one session, as any Python process can. @param {string} session @param {string} topic @param {any} data */
+  async send(session, topic, data) {
+    const program = "import json, sys; from headgate import Clients; print(Clients(sys.argv[1]).send(sys.argv[2], sys.argv[3], json.loads(sys.argv[4])))";
+    const words = ["-c", program, this.redisUrl, session, topic, JSON.stringify(data)];
+    return (await promisify(execFile)(join(dirname(COMMAND), "python"), words)).stdout.trim() === "True";
   }
 
   /** A plain PUBLISH, as any Redis client can do. @param {string} topic @param {string} message */

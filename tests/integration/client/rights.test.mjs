@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { after, afterEach, before, it } from "node:test";
 import { connect } from "headgate";
+import { io } from "socket.io-client";
 import { GatewayProcess, until } from "./gateway-process.mjs";
 import { SECRET, token } from "./tokens.mjs";
 
@@ -129,4 +130,81 @@ it("is put out when its user is revoked, and does not ask for ever", async () =>
   await gateway.revoke("eve");
   await until(() => gate.state.connection === "refused", "to be refused for good");
   assert.deepEqual(told, Array(6).fill("revoked"));
+});
+
+it("gets other grants while it is connected: some end, some become possible, and a reconnect does not bring the token's back", async () => {
+  const publisher = open({ token: token("ben", { publish: ["#"] }) });
+  const gate = open({ token: token("fay", { subscribe: ["a.#"] }) });
+  /** @type {any[]} */
+  const got = [];
+  /** @type {any[]} */
+  const errors = [];
+  gate.on("delivery:error", ({ pattern, error }) => errors.push([pattern, error.code]));
+  gate.on("a.x", () => got.push("a")).on("b.x", () => got.push("b"));
+  await isUp(publisher);
+  await until(() => errors.length === 1, "the refusal");
+  await gateway.command("regrant", "fay", "--subscribe", "b.#");
+  await gate.subscribed("b.x");
+  assert.deepEqual(errors, [["b.x", "forbidden"], ["a.x", "forbidden"]]);
+  await publisher.publish("a.x", 1);
+  await publisher.publish("b.x", 1);
+  await until(() => got.length > 0, "the event that it may see");
+  const down = new Promise((resolve) => gate.once("connection:down", resolve));
+  await gateway.command("disconnect", "--user", "fay");
+  await down;
+  await isUp(gate);
+  await assert.rejects(gate.subscribed("a.x"), { code: "forbidden" });
+  await publisher.publish("a.x", 2);
+  await publisher.publish("b.x", 2);
+  await until(() => got.length > 1, "the event that it may see");
+  assert.deepEqual(got, ["b", "b"]);
+});
+
+it("brings a fresh token when it is asked for one, without a reconnect", async () => {
+  let subscribe = ["a.#"];
+  const gate = open({ token: () => token("gil", { subscribe }) });
+  let downs = 0;
+  gate.on("connection:down", () => downs++).on("delivery:error", () => {});
+  gate.on("a.x", () => {}).on("b.x", () => {});
+  await isUp(gate);
+  subscribe = ["b.#"];
+  await gateway.command("regrant", "gil");
+  await gate.subscribed("b.x");
+  await until(() => gate.state.subscriptions["a.x"] === "refused", "what the fresh token does not grant to end");
+  assert.equal(downs, 0);
+});
+
+it("tells a stock socket.io client of its new grants, which may use them at once", async () => {
+  const socket = io(`${gateway.url}/notifications`, { auth: { token: token("hal", { subscribe: ["a.#"] }), subscriptions: [{ pattern: "a.x" }] } });
+  try {
+    await new Promise((resolve) => socket.once("welcome", resolve));
+    const told = new Promise((resolve) => socket.once("status", resolve));
+    await gateway.command("regrant", "hal", "--subscribe", "b.#");
+    const { granted, ended } = /** @type {any} */ (await told);
+    assert.deepEqual([granted, ended.map(({ pattern, error }) => [pattern, error.code])], [true, [["a.x", "forbidden"]]]);
+    assert.equal((await socket.emitWithAck("subscribe", { pattern: "b.x" })).ok, true);
+    assert.equal((await socket.emitWithAck("subscribe", { pattern: "a.x" })).error.code, "forbidden");
+  } finally {
+    socket.close();
+  }
+});
+
+it("gets an event that was sent to its session alone, which has no grant and no place in the log", async () => {
+  const publisher = open({ token: token("ben", { publish: ["#"] }) });
+  const [gate, other] = ["ida", "ida"].map((user) => open({ token: token(user, { subscribe: ["a.#"] }) }));
+  /** @type {any[]} */
+  const got = [];
+  gate.on("delivery:error", () => {}).on("hint.x a.x", (data, { topic, offset }) => got.push([topic, data, offset]));
+  other.on("delivery:error", () => {}).on("hint.x", (data) => got.push(data));
+  for (const each of [publisher, gate, other]) await isUp(each);
+  await gate.subscribed("a.x");
+  const { offset } = await publisher.publish("a.x", 1);
+  await until(() => got.length === 1, "the first event");
+  assert.equal(await gateway.send(/** @type {string} */ (gate.state.session), "hint.x", { n: 2 }), true);
+  await until(() => got.length === 2, "the event for this session");
+  assert.equal(gate.state.offset, offset);
+  await publisher.publish("a.x", 3);
+  await until(() => got.length === 3, "the next event");
+  assert.deepEqual(got, [["a.x", 1, offset], ["hint.x", { n: 2 }, null], ["a.x", 3, offset + 1]]);
+  assert.deepEqual([gate.state.gaps, gate.state.offset], [0, offset + 1]);
 });

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { createConnection, createServer } from "node:net";
 import { after, afterEach, before, describe, it } from "node:test";
+import { isDeepStrictEqual } from "node:util";
 import { connect } from "headgate";
 import { io } from "socket.io-client";
 import { WebSocket } from "ws";
@@ -40,6 +41,21 @@ function open(options) {
   const gate = connect(line.url, { reconnectDelayMinMs: 20, reconnectDelayMaxMs: 100, ...options });
   gates.push(gate);
   return gate;
+}
+
+/**
+ * Wait until pages tell this of an event: how many have handled it, and how many have passed it without a handler. A page that is busy has
+ * no answer in time; a session whose line was cut may be there for a while, and has none.
+ * @param {number} offset @param {number} handled @param {number} unhandled
+ */
+async function told(offset, handled, unhandled = 0) {
+  const end = performance.now() + 30_000;
+  for (let found; !isDeepStrictEqual(found, [handled, unhandled]); ) {
+    assert.ok(performance.now() < end, `${found}`);
+    const answer = await fetch(`${gateway.url}/api/v1/events/${offset}/trace`);
+    const { browsers } = /** @type {any} */ (await answer.json());
+    found = browsers && [browsers.handled, browsers.unhandled];
+  }
 }
 
 /** @param {import("headgate").Gate} gate */
@@ -109,6 +125,41 @@ for (const [way, options] of Object.entries(WAYS)) {
       assert.equal(gate.state.connection, "up");
     });
 
+    it("tells a trace which events its handlers have had, also after it has come back", async () => {
+      const gate = open(options);
+      const got = new Promise((resolve) => gate.once("traced.one", resolve));
+      const other = () => {};
+      gate.on("traced.#", other, null, {});
+      await gate.subscribed("traced.#");
+      const [one, two] = [await gate.publish("traced.one", 1), await gate.publish("traced.two", 2)];
+      await got;
+      await until(() => gate.state.offset >= two.offset, "the second event");
+      await told(one.offset, 1);
+      if (options === WAYS["a WebSocket of its own"]) {
+        // What a page remembers is the page's, not the connection's. (A poll that is cut between two requests tells nobody.)
+        const down = new Promise((resolve) => gate.once("connection:down", resolve));
+        line.cut();
+        await down;
+        await isUp(gate);
+        await told(one.offset, 1);
+      }
+      // It has passed the place of this one, without a handler.
+      gate.off("traced.#", other);
+      gate.on("silent.#", other);
+      await gate.subscribed("silent.#");
+      gate.off("silent.#", other);
+      await until(() => !("silent.#" in gate.state.subscriptions), "the pattern to be gone");
+      const silent = await gate.publish("silent.one", 1);
+      gate.on("silent.*", other);
+      await gate.subscribed("silent.*");
+      await gate.publish("silent.two", 2);
+      await until(() => gate.state.offset > silent.offset, "the event behind it");
+      await told(silent.offset, 0, 1);
+      // A page that is closed says nothing.
+      gate.close();
+      await told(one.offset, 0);
+    });
+
     it("is refused by a namespace that is not served, and stays away", async () => {
       const gate = open({ ...options, namespace: "/nowhere" });
       const refused = await new Promise((resolve) => gate.on("connection:refused", resolve));
@@ -129,12 +180,15 @@ for (const [way, options] of Object.entries(WAYS)) {
       await publisher.publish("missed.1", 1);
       await until(() => got.length === 1, "the first event");
       const asked = tokens;
-      const down = new Promise((resolve) => gate.once("connection:down", resolve));
-      // Its answer may have come before the cut.
+      let isDown = false;
+      gate.once("connection:down", () => (isDown = true));
+      // Its answer may have come before the cut, and a cut between two polls tells nobody: the next one is cut.
       const request = gate.publish("other", 1).then(() => "answered", ({ code }) => code);
-      line.cut();
+      await until(() => {
+        if (!isDown) line.cut();
+        return isDown;
+      }, "the connection to be down");
       assert.ok(["answered", "disconnected"].includes(await request));
-      await down;
       for (let n = 2; n <= 20; n++) await publisher.publish(`missed.${n}`, n);
       await until(() => got.length >= 20, "everything");
       assert.deepEqual(got, Array.from({ length: 20 }, (_, n) => n + 1));

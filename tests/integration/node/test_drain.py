@@ -7,19 +7,22 @@ tests/integration/redis/test_registry.py, the question whether there is another 
 from __future__ import annotations
 
 import json
+import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
+from click.testing import CliRunner
 from websockets.exceptions import InvalidStatus
 
+from headgate.cli.main import main
 from tests.support.gateway_process import GatewayProcess, StartGateway
 from tests.support.raw_client import RawClient
 
 DEADLINE_S = 30
 FOR_EVER = {"HEADGATE_DRAIN_S": "600", "HEADGATE_HANDSHAKE_DEADLINE_S": "600"}
-MOVING = {"moving": {"reason": "restart", "within_s": 600.0}}
+MOVING = {"moving": {"reason": "restart", "within_s": 1.0}}
 AT_ONCE = {"moving": {"reason": "restart", "within_s": 0}}
 
 
@@ -30,26 +33,34 @@ def elsewhere(start_module_gateway: StartGateway) -> dict[str, str]:
     return {**FOR_EVER, "HEADGATE_REDIS_URL": f"unix://{other.folder}/data/redis.sock"}
 
 
-def ask_to_stop(gateway: GatewayProcess, client: RawClient, notice: Mapping[str, object]) -> None:
-    """Ask a gateway to stop, and wait until its client has been told."""
-    client.wait_for(lambda: client.named("welcome"), "welcome")
+def ask_to_stop(gateway: GatewayProcess, clients: Sequence[RawClient], notice: Mapping[str, object]) -> list[RawClient]:
+    """Ask a gateway to stop, and wait until the first of its clients has been told; return the others."""
+    for client in clients:
+        client.wait_for(lambda client=client: client.named("welcome"), "welcome")  # type: ignore[misc]
     gateway.ask_to_stop()
-    client.wait_for(lambda: [notice] in client.named("status"), "to be told")
+    deadline_s = time.monotonic() + DEADLINE_S
+    while not (told := [client for client in clients if [notice] in client.named("status")]):
+        assert time.monotonic() < deadline_s, "nobody was told"
+        time.sleep(0.01)
+    return [client for client in clients if client not in told]
 
 
-def test_it_tells_its_clients_lets_nobody_new_in_and_ends_when_they_have_left(
+def test_it_moves_one_after_the_other_lets_nobody_new_in_and_ends_when_they_have_left(
     start_gateway: StartGateway, elsewhere: dict[str, str]
 ) -> None:
-    """A connection that had not joined is served to its end, so it is refused in words; a newcomer is refused by status."""
+    """A connection that had not joined is served to its end, so it is refused in words; a newcomer is refused by status.
+
+    The client whose turn is later is served until then.
+    """
     gateway = start_gateway(elsewhere, "--dev")
     address = f"{gateway.url}/socket.io/?EIO=4&transport=polling"
     opening = urllib.request.urlopen(address, timeout=DEADLINE_S).read().decode()
     session = f"{address}&sid={json.loads(opening[1:])['sid']}"
-    with RawClient(gateway.url) as client:
-        ask_to_stop(gateway, client, MOVING)
+    with RawClient(gateway.url) as first, RawClient(gateway.url) as second:
+        [later] = ask_to_stop(gateway, [first, second], MOVING)
         with pytest.raises(urllib.error.HTTPError, match="503"):
             urllib.request.urlopen(f"{gateway.url}/healthz", timeout=DEADLINE_S)
-        assert client.subscribe("a.b")["ok"]
+        assert later.subscribe("a.b")["ok"]
         urllib.request.urlopen(session, b"40/notifications,", timeout=DEADLINE_S)
         refusal = urllib.request.urlopen(session, timeout=DEADLINE_S).read().decode()
         assert refusal.startswith("44/notifications,")
@@ -61,6 +72,7 @@ def test_it_tells_its_clients_lets_nobody_new_in_and_ends_when_they_have_left(
         error = json.load(refused.value)["error"]
         assert (error["code"], error["retry"], error["retry_after_s"]) == ("bus_unavailable", True, 1)
         assert refused.value.headers["Retry-After"] == "1"
+        assert later.closed is None
     assert gateway.wait_until_ended() == 0
 
 
@@ -78,8 +90,9 @@ def test_it_disconnects_clients_that_stay_and_ends_at_once_when_it_is_asked_agai
         for client in (first, second):
             client.wait_for(lambda client=client: client.closed, "to be disconnected")  # type: ignore[misc]
     patient = start_gateway(elsewhere, "--dev")
-    with RawClient(patient.url) as client:
-        ask_to_stop(patient, client, MOVING)
+    with RawClient(patient.url) as first, RawClient(patient.url) as second:
+        [later] = ask_to_stop(patient, [first, second], MOVING)
+        assert later.closed is None
         assert patient.stop() == 0
 
 
@@ -87,11 +100,13 @@ def test_of_two_gateways_the_first_drains_and_the_second_stops_at_once(start_gat
     """One that drains lets nobody in: the second one's clients are told that there is no time to wait for."""
     shared = {**FOR_EVER, "HEADGATE_REDIS_URL": redis_url}
     first, second = start_gateway(shared, "--dev"), start_gateway(shared, "--dev")
-    with RawClient(first.url) as client:
-        ask_to_stop(first, client, MOVING)
+    shown = CliRunner().invoke(main, ["rebalance", "--show", "--redis", redis_url], catch_exceptions=False)
+    assert shown.stdout.startswith("notifications: 2 processes, sessions ")
+    with RawClient(first.url) as client, RawClient(first.url) as another:
+        [later] = ask_to_stop(first, [client, another], MOVING)
         with RawClient(second.url) as stranded:
-            ask_to_stop(second, stranded, AT_ONCE)
+            ask_to_stop(second, [stranded], AT_ONCE)
             assert second.wait_until_ended() == 0
             stranded.wait_for(lambda: stranded.closed, "to be disconnected")
         second.wait_for_line("disconnecting 1 client.* at once: no other gateway serves them")
-        assert client.closed is None
+        assert later.closed is None

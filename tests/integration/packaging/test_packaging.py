@@ -6,9 +6,11 @@ tests/unit/tools/test_build_backend.py has the lines for each fault.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import tarfile
 import zipfile
+from email.parser import Parser
 from pathlib import Path
 
 import pytest
@@ -20,9 +22,10 @@ PAGE = {
     "headgate/static/headgate.js.gz",
     "headgate/static/headgate.socket.io.js",
     "headgate/static/headgate.socket.io.js.gz",
-    "headgate_server/static/demo.js",
-    "headgate_server/static/demo.css",
-    "headgate_server/static/demo-icon.svg",
+    *(f"headgate_server/static/{name}{gz}" for name in ("demo.js", "demo.css", "demo-icon.svg") for gz in ("", ".gz")),
+    *(f"headgate_server/static/console.{kind}{gz}" for kind in ("js", "css", "svg") for gz in ("", ".gz")),
+    "headgate_server/templates/headgate_console.html",
+    "headgate_server/templates/headgate_console_sign_in.html",
 }
 
 
@@ -78,6 +81,22 @@ def test_an_sdist_has_it_too_and_makes_the_same_wheel_without_node(tmp_path: Pat
 
     from_checkout, from_sdist = (names_in(only_file(tmp_path / "wheels" / source.name)) for source in (checkout, sdist))
     assert from_checkout == from_sdist
+
+
+def test_the_package_index_can_show_the_wheel(wheel: Path) -> None:
+    """Its description has no link that would lead nowhere there, and names what the package is for."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        metadata = Parser().parsestr(archive.read(name).decode())
+    described = metadata.get_payload()
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    assert isinstance(described, str)
+    assert described.lstrip().startswith("# Headgate\n")
+    headings = re.findall(r"^## .*$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert re.findall(r"^## .*$", described, re.MULTILINE) == headings
+    assert "<img" not in described
+    assert re.findall(r"\]\((?!https?:|#)[^)]*\)", described) == []
+    assert {"Framework :: Flask", "Typing :: Typed"} <= set(metadata.get_all("Classifier", []))
 
 
 @pytest.mark.timeout(2 * DEADLINE_S)

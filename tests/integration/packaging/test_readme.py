@@ -1,4 +1,4 @@
-"""README.md as a newcomer follows it: every block runs as it stands, most with the packages of `make dist` in their own folder.
+"""README.md and docs/start.md as a newcomer follows them: every block runs as it stands, in a folder with both packages.
 
 A block that is not run says why in a comment above it. Only addresses are replaced: a Redis and a gateway of the test's for the
 ones that stand for the reader's.
@@ -33,6 +33,7 @@ from tests.support.unstarted_gateway import know_revocations
 
 REDIS, GATEWAY = "redis://localhost:6379/0", "https://example.com"
 NOT_RUN = re.compile(r"<!-- not run: .+ -->")
+PAGES = ("README.md", "docs/start.md")
 SECRET = "a secret of the test that is long enough"
 # Around the JavaScript, which a page would run: where it is, and when it is seen to work.
 PAGE = """
@@ -59,7 +60,7 @@ class Block:
 
 
 def blocks() -> list[Block]:
-    text = (ROOT / "README.md").read_text()
+    text = "".join((ROOT / page).read_text() for page in PAGES)
     found = re.findall(r"([^\n]*)\n```(\w*)\n(.*?)\n```\n", text, re.DOTALL)
     return [Block(language, code, NOT_RUN.fullmatch(above) is None) for above, language, code in found if language]
 

@@ -357,3 +357,41 @@ def test_a_trim_and_the_event_are_one_command(client: Client) -> None:
 
     assert [offset for offset, _ in entries(client)] == list(range(41, 51))
     assert "cmdstat_xtrim" not in call(client, "INFO", "commandstats")
+
+
+PARENT = f"00-{'a' * 32}-{'b' * 16}-01"
+FURTHER = {
+    f"ana {PARENT} Ana%20B": {b"traceparent": PARENT.encode(), b"publisher": b"Ana%20B"},
+    f"ana {PARENT}": {b"traceparent": PARENT.encode()},
+    f"ana {PARENT} ": {b"traceparent": PARENT.encode()},
+    "ana - Ana": {b"publisher": b"Ana"},
+    "ana  Ana": {b"publisher": b"Ana"},
+    "ana": {},
+    f"ana {PARENT.upper()} {'x' * 129}": {},
+    f"ana {PARENT}0 \N{LATIN SMALL LETTER E WITH ACUTE}": {},
+    "ana - \0": {},
+    "ana - ": {},
+}
+
+
+@pytest.mark.parametrize("by", FURTHER, ids=ascii)
+def test_the_trace_and_the_publisher_are_further_fields(client: Client, by: str) -> None:
+    """By each entry to the log. They count for no id, and what is malformed is left out: an event is never refused for it."""
+    assert append(client, "a.b", "1", "x", by)[1:] == (1, 0)
+    assert publish(client, "a.b", "2", "x", "ana")[1:] == (1, 1)
+    assert publish(client, "a.b", "2", "y", by)[1:] == (2, 0)
+    batch = ("a.b", "1", "x", by, "a.b", "3", "z", by, "a.b", "4", "", f" {PARENT}")
+    assert call(client, "FCALL", "headgate_append_batch", 1, KEY, *batch).split(b"\n")[0].endswith(b" 1 0")
+    found = entries(client)
+    plain = {b"topic", b"id", b"time", b"data", b"sum", b"clock"}
+    more = [{name: value for name, value in fields.items() if name not in plain} for _, fields in found]
+    assert more == [FURTHER[by]] * 3 + [{b"traceparent": PARENT.encode()}]
+    assert all(read_entry(offset, fields, 65536).event for offset, fields in found)
+
+
+@pytest.mark.parametrize("by", ["ana b - c d", "a/b - Ana", "\t", "a" * 65 + " - Ana"], ids=ascii)
+def test_a_malformed_name_is_refused_with_all_that_is_behind_it(client: Client, by: str) -> None:
+    """It decides about ids."""
+    with pytest.raises(InvalidEvent):
+        append(client, "a.b", "1", "x", by)
+    assert entries(client) == []

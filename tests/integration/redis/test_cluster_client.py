@@ -13,6 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -37,8 +38,9 @@ from headgate.redis.client import (
 )
 from headgate.redis.cluster import slot_of
 from headgate.redis.functions import LOG_LIBRARY
-from headgate.redis.keys import NAMESPACES, REVOKED, feed_channel, log_key
-from headgate.redis.registry import Served, has_been_served, leave, read_served, register
+from headgate.redis.keys import NAMESPACES, QUESTIONS, REVOKED, feed_channel, log_key
+from headgate.redis.questions import answer, ask, read_question
+from headgate.redis.registry import Served, has_been_served, leave, living, read_served, register
 from headgate.redis.seen import mark_seen, was_seen
 from headgate.redis.subscriber_link import SubscriberLink
 from tests.support.checkout import ROOT
@@ -357,6 +359,8 @@ def test_a_publisher_of_few_rights_finds_its_node(cluster: Cluster, client: Clie
 def test_every_event_is_in_the_log_once_however_its_slot_moves(cluster: Cluster, client: Client, namespace: str) -> None:
     """Threads publish without a pause, alone and in batches, while the slot goes from node to node and back."""
     LOG_LIBRARY.ensure_loaded(client)
+    # All of them are to be there in the end, however long the moves take.
+    call(client, "FCALL", "headgate_configure", 1, log_key(namespace), 1_000_000, 600_000, 65_536)
     stopping = threading.Event()
     receipts: dict[str, int] = {}
 
@@ -440,3 +444,31 @@ def test_a_failed_primary_is_left_for_its_replica(cluster: Cluster, client: Clie
         each.close()
     failing.start()
     assert check_server(client)[0] in ("Redis", "Valkey")
+
+
+def test_a_question_reaches_every_process_that_listens_for_revocations(cluster: Cluster, client: Client, namespace: str) -> None:
+    """Redis counts them where their links are, and the answers are on another node."""
+    links = [SubscriberLink(cluster.url, DEADLINE_S, key=REVOKED) for _ in range(2)]
+
+    def answer_one(link: SubscriberLink, gateway_id: str) -> None:
+        question = None
+        while question is None:
+            for kind, _, message in link.read():
+                question = read_question(message) if kind == b"message" else question
+        answer(client, question, gateway_id, gateway_id, last=True)
+
+    threads = []
+    for link, gateway_id in zip(links, ("a:1", "b:1"), strict=True):
+        link.connect()
+        link.settimeout(DEADLINE_S)
+        link.send(("SUBSCRIBE", QUESTIONS))
+        assert link.read()[0][:2] == [b"subscribe", QUESTIONS.encode()]
+        threads.append(threading.Thread(target=answer_one, args=(link, gateway_id)))
+        threads[-1].start()
+    for gateway_id in ("a:1", "b:1", "gone:1"):
+        register(client, gateway_id, [namespace])
+    answers = ask(client, "k", {}, living(client) & {"a:1", "b:1", "gone:1"}, msgspec.json.decode, within_s=20)
+    assert (sorted(answers.parts), answers.silent) == (["a:1", "b:1"], ("gone",))
+    for thread, link in zip(threads, links, strict=True):
+        thread.join()
+        link.close()

@@ -140,6 +140,26 @@ def test_it_is_started_again_with_its_data(tmp_path: Path) -> None:
     assert not server.is_running
 
 
+def test_a_crash_brings_back_what_its_file_held_at_a_moment(tmp_path: Path) -> None:
+    """What was written later is gone, as after a crash of the machine; a moment of another file is refused."""
+    with start_private_redis(tmp_path) as server, closing(open_client(server.url)) as client:
+        call(client, "CONFIG", "SET", "appendfsync", "always")
+        call(client, "SET", "kept", 1)
+        moment = server.moment()
+        call(client, "SET", "lost", 1)
+        before = server.pid
+        with pytest.raises(BusRefused, match="its past is gone"):
+            server.crash({tmp_path / "other": 0})
+        assert server.pid == before
+        server.crash(moment)
+        assert server.pid != before
+        with closing(open_client(server.url)) as again:
+            assert call(again, "EXISTS", "kept", "lost") == 1
+        server.close()
+        with pytest.raises(BusRefused, match="its past is gone"):
+            server.crash(moment)
+
+
 # Ending with the parent ------------------------------------------------------------------------------------------------------
 
 PARENT = """

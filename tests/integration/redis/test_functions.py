@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import string
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -547,6 +549,24 @@ def test_an_older_library_is_replaced_and_a_newer_one_is_not(redis_client: Clien
     load(function_library.VERSION + 1)
     assert function_library.ensure_loaded(redis_client) == function_library.VERSION + 1
     assert function_library.loaded_version(redis_client) == function_library.VERSION + 1
+
+
+def test_processes_that_start_together_load_the_library_once(redis_client: Client, redis_url: str) -> None:
+    """A library that is loaded anew says that it is another server, and every gateway would connect again."""
+    for _ in range(20):
+        call(redis_client, "FUNCTION", "FLUSH")
+        together = Barrier(8)
+
+        def load_and_look(client: Client, together: Barrier = together) -> bytes:
+            with closing(client):
+                call(client, "PING")
+                together.wait()
+                function_library.ensure_loaded(client)
+                token: bytes = head(client)[6]
+                return token
+
+        with ThreadPoolExecutor(8) as pool:
+            assert len(set(pool.map(load_and_look, [open_client(redis_url) for _ in range(8)]))) == 1
 
 
 def test_a_user_who_may_not_load_is_told_how_to_go_on(redis_client: Client, redis_server: Any) -> None:

@@ -203,7 +203,7 @@ def test_no_history_breaks_a_log(redis_client: Client, seed: int) -> None:
         ("if #ids > 0 then remember_ids(name, head, unpack(ids)) end", ""),
         ("event.epoch, event.offset = epoch, offset\n", ""),
         ("event.same = seen[event.own_id]", ""),
-        ("payload, event ~= last)", "payload, true)"),
+        ("event.origin, event ~= last)", "event.origin, true)"),
         # A batch in which an event that is refused takes an offset, or ends the batch.
         ("if event.same then", "if event.fault then head.offset = head.offset + 1 end if event.same then"),
         ("local topic, user, payload = event.topic", "if event.fault then break end local topic, user, payload = event.topic"),

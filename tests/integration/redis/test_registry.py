@@ -24,6 +24,8 @@ from headgate.redis.registry import (
     Served,
     has_been_served,
     leave,
+    living,
+    name_of,
     read_served,
     register,
     remembered,
@@ -266,3 +268,16 @@ def test_a_reader_without_the_right_is_told(redis_client: Client, redis_url: str
     with pytest.raises(BusRefused, match="no permission"):
         has_been_served(reader, "chat")
     reader.close()
+
+
+def test_the_gateways_that_live_are_listed_over_all_namespaces(redis_client: Client) -> None:
+    """Each once; one that has left, or was silent for a lease, is not."""
+    register(redis_client, "web1/7:aa", ["chat", "shop"])
+    register(redis_client, "web2/9:bb", ["shop"])
+    register(redis_client, "web3/1:cc", ["shop"])
+    register(redis_client, "web4/1:dd", ["chat"])
+    leave(redis_client, "web3/1:cc", ["shop"])
+    call(redis_client, "ZINCRBY", CHAT, -LEASE_S - 1, "web4/1:dd")
+    assert living(redis_client) == {"web1/7:aa", "web2/9:bb"}
+    assert name_of("web1/7:aa") == "web1/7"
+    assert name_of("0123") == "0123"  # of a gateway before names

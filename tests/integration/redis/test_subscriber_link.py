@@ -187,9 +187,11 @@ monkey.patch_all()
 import gevent, sys
 from headgate.errors import BusRefused, BusUnavailable
 from headgate.redis.subscriber_link import SubscriberLink
+from headgate.runtime.loop import Arrivals
 
-link = SubscriberLink(sys.argv[1])
+link = SubscriberLink(sys.argv[1], arrivals=Arrivals if sys.argv[2] == "arrivals" else None)
 link.connect()
+link.settimeout(None)
 link.send(("SUBSCRIBE", "a"))
 link.read()
 turns = []
@@ -210,10 +212,11 @@ print(turns, reader.value)
 """
 
 
-def test_close_wakes_a_read_in_another_greenlet(redis_url: str) -> None:
-    """In a patched process a waiting read holds nobody up, and close ends it."""
+@pytest.mark.parametrize("way", ["socket", "arrivals"])
+def test_close_wakes_a_read_in_another_greenlet(redis_url: str, way: str) -> None:
+    """In a patched process a waiting read holds nobody up, and close ends it, whichever way it waits."""
     said = subprocess.run(
-        [sys.executable, "-c", PATCHED, redis_url], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", PATCHED, redis_url, way], capture_output=True, text=True, timeout=60, check=True
     ).stdout
 
     assert said.startswith("[False, False, False]")

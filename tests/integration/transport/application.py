@@ -28,11 +28,13 @@ import gevent
 import structlog
 from gevent.event import Event
 
-from headgate.socketio import HTTPServer, Server, TransportLimits, WSGIApp
+from headgate.socketio import HTTPServer, Server, WSGIApp
 from headgate.transport import final_frames
 from headgate.transport.engine import EngineServer
 from headgate.transport.heartbeat import Heartbeat
+from headgate.transport.limits import TransportLimits
 from headgate.transport.long_poll import LongPoll
+from headgate.transport.server import MAX_HANDLERS
 from headgate.transport.session import Session
 from headgate.transport.websocket import WebSocket
 from tests.support import packet_classes as packets
@@ -45,7 +47,8 @@ class Application:
     """Both servers and the debug commands."""
 
     def __init__(self, limits: JSON, options: JSON) -> None:
-        self.sio = Server(transport_limits=TransportLimits(**limits), **options)
+        # The gateway's limits, which are the narrower ones.
+        self.sio = Server(**{"transport_limits": TransportLimits(**limits), "max_handlers": MAX_HANDLERS, **options})
         # Nobody sends a Socket.IO CONNECT to the bare Engine.IO server: its handshake deadline would end every session.
         self.eio = EngineServer(transport_limits=TransportLimits(**{**limits, "handshake_deadline_s": 3600}))
         self.eio.on("connect", lambda sid, environ: None)

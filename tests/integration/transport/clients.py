@@ -8,6 +8,7 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -119,8 +120,11 @@ class WebSocket:
         headers: dict[str, str] | None = None,
         receive_buffer_bytes: int | None = None,
         pipelined: bytes = b"",
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.sock = dial(port, receive_buffer_bytes)
+        if tls is not None:
+            self.sock = tls.wrap_socket(self.sock, server_hostname="127.0.0.1")
         self._buffer = b""
         query = "EIO=4&transport=websocket" + (f"&sid={sid}" if sid else "")
         self.sock.sendall(handshake("localhost", f"{path}?{query}", headers) + pipelined)

@@ -25,9 +25,13 @@ from click.testing import CliRunner
 
 from headgate.cli.main import main
 from headgate.publisher import Publisher
+from headgate.redis.client import Client, call, open_client
+from headgate.redis.keys import SPENDERS, spendings_key
 from tests.support.gateway_process import GatewayProcess, StartGateway
+from tests.support.metric_names import asked, exported, expressions_of_dashboard
 from tests.support.raw_client import RawClient
 
+ROOT = Path(__file__).resolve().parents[3]
 DEADLINE_S = 60.0
 OPEN = {"subscriptions": [{"pattern": "orders.#"}]}
 
@@ -40,6 +44,23 @@ def get(url: str, body: bytes | None = None) -> str:
             return str(answer.read().decode())
     except urllib.error.HTTPError as error:
         return f"{error.code} {error.read().decode()}"
+
+
+def publish(url: str) -> str:
+    """Publish an event over HTTP, over a connection of its own; return the answer's text."""
+    headers = {"Connection": "close", "Content-Type": "application/json"}
+    request = urllib.request.Request(f"{url}/api/publish", data=b'{"topic": "other.1", "data": {}}', headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:
+            return str(answer.read().decode())
+    except urllib.error.HTTPError as error:
+        return f"{error.code} {error.read().decode()}"
+
+
+def told_of_publishes(client: Client) -> int:
+    """What both workers have told of the publishes of the anonymous caller."""
+    told = [call(client, "HGET", key, "publish:anonymous") for key in call(client, "KEYS", spendings_key("*"))]
+    return sum(int(each.split()[0]) for each in told if each)
 
 
 def health(url: str) -> dict[str, Any]:
@@ -91,7 +112,9 @@ def read_until(address: str, wanted: str) -> None:
 
 def test_two_workers_are_one_gateway_from_start_to_stop(start_gateway: StartGateway, tmp_path: Path) -> None:
     """One port, one private Redis, one health page, one set of counts; a killed worker comes back, a reload loses no request."""
-    gateway = start_gateway({}, "--dev", "--workers", "2")
+    file = tmp_path / "headgate.toml"
+    file.write_text("[settings]\nmax_subscriptions = 5\n")
+    gateway = start_gateway({"HEADGATE_PUBLISH_PER_S": "0.1"}, "--dev", "--workers", "2", "--config", str(file))
     url = gateway.url
     data = tmp_path / "gateway-0" / "data"
 
@@ -120,6 +143,26 @@ def test_two_workers_are_one_gateway_from_start_to_stop(start_gateway: StartGate
     assert health(url)["namespaces"]["notifications"]["clients"] == 28
     counted = sample(url, "headgate_events_received_total")
     assert counted == 2
+    page = get(f"{url}/metrics")
+    monitoring = ROOT / "examples" / "monitoring"
+    for expression in expressions_of_dashboard((monitoring / "dashboard.json").read_text()):
+        assert asked(expression) <= exported(page), "the dashboard asks for what a live gateway exports"
+    assert asked((monitoring / "alerts.yml").read_text()) <= exported(page)
+    # Every event for every client has become something, over both workers, and each worker has measured it once.
+    routed, waiting = sample(url, "headgate_routed_total"), sample(url, "headgate_waiting")
+    assert routed == sample(url, "headgate_outcomes_total") + waiting == 28
+    assert sample(url, "headgate_publish_to_socket_seconds_count") == 2
+    assert 0 < sample(url, r'headgate_publish_to_socket_greatest_seconds\{namespace="notifications",window="all"\}') < 3600
+
+    # What a caller may spend is counted over all processes: another one tells that this caller has spent it all.
+    with_rates = open_client(f"unix://{data / 'redis.sock'}", timeout_s=DEADLINE_S)
+    accepted = sum('"offset"' in publish(url) for _ in range(6))
+    assert accepted == 6
+    wait_until(lambda: told_of_publishes(with_rates) == accepted, "both have told what they let the caller spend")
+    call(with_rates, "ZADD", SPENDERS, "+inf", "test")
+    call(with_rates, "HSET", spendings_key("test"), "publish:anonymous", "1000000 400")
+    wait_until(lambda: all("publish_per_s" in publish(url) for _ in range(8)), "both refuse")
+    with_rates.close()
 
     # A killed worker is replaced, with its number; the counts do not go back; the clients of the other one stay.
     os.kill(first[2], signal.SIGKILL)
@@ -132,13 +175,17 @@ def test_two_workers_are_one_gateway_from_start_to_stop(start_gateway: StartGate
         wait_for(client, lambda of: len(of.events) == 2 or of.closed, "its event, or its end")
     assert 0 < len([client for client in stayed if client.closed is None]) < 24
 
-    # A reload: others serve before these end, and no request is refused.
+    # A reload: others serve before these end, no request is refused, and the configuration file is read again.
     second = serving(url)
+    file.write_text("[settings]\nmax_subscriptions = 6\n")
     os.kill(gateway.pid, signal.SIGHUP)
     wait_until(
         lambda: "alive" in get(f"{url}/livez") and not set(second.values()) & set(serving(url).values()), "two other workers"
     )
     assert sample(url, "headgate_events_received_total") >= counted + 1
+    assert gateway.output.count(f"settings reloaded from {file}") == 1
+    with RawClient(url) as newcomer:
+        assert newcomer.welcome["limits"]["max_subscriptions"] == 6
 
     # The end.
     assert gateway.stop(DEADLINE_S) == 0

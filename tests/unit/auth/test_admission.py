@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.auth.admission import MAX_FAILED_ADDRESSES, Admission, FailedLogins, LoginsThrottled, PendingSessions
+from headgate.auth.admission import Admission, FailedLogins, LoginsThrottled, PendingSessions
 from headgate.auth.identity import ANONYMOUS, Identity
 from headgate.errors import LimitReached
+from headgate.runtime.rates import MAX_CALLERS
 from headgate.transport.peer_address import address_of
 
 
@@ -192,11 +193,12 @@ def test_too_many_failed_logins_close_an_address_for_a_while() -> None:
 
 
 def test_failed_logins_are_remembered_of_so_many_addresses_only() -> None:
-    """The address that failed longest ago is forgotten first, and nothing grows."""
+    """The address that failed longest ago is forgotten first, and nothing grows. One that is only looked at is not remembered."""
     failed = FailedLogins(0.001, 1)
-    for number in range(MAX_FAILED_ADDRESSES + 10):
+    for number in range(MAX_CALLERS + 10):
         failed.failed(str(number), 0.0)
-    assert len(failed._at) == MAX_FAILED_ADDRESSES
+        assert looked_at(failed, f"another {number}", 0.0) is None
+    assert len(failed.rates._buckets) == MAX_CALLERS
     assert looked_at(failed, "9", 0.0) is None
     assert looked_at(failed, "10", 0.0) is not None
 
@@ -207,7 +209,50 @@ def test_without_a_limit_any_number_of_logins_may_fail() -> None:
     for _ in range(1000):
         failed.failed("a", 0.0)
     assert looked_at(failed, "a", 0.0) is None
-    assert not failed._at
+    assert not failed.rates._buckets
+
+
+def test_limits_can_be_changed_while_clients_are_in() -> None:
+    """Whoever is above a new limit stays; failed logins count anew under another one."""
+    admission: Admission[Guest] = Admission(1, 2)
+    admission.join(guest(), "192.0.2.7")
+    admission.use(5, 1)
+    admission.check("ana", None)
+    with pytest.raises(LimitReached) as caught:
+        admission.check("ben", "192.0.2.7")
+    assert caught.value.parts["name"] == "clients_per_address"
+    failed = FailedLogins(0.5, 1)
+    failed.failed("a", 0.0)
+    failed.use(0.5, 1)
+    assert looked_at(failed, "a", 0.0) == 2
+    failed.use(0.5, 2)
+    assert looked_at(failed, "a", 0.0) is None
+    failed.failed("a", 0.0)
+    failed.failed("a", 0.0)
+    assert looked_at(failed, "a", 0.0) == 2
+    failed.use(0.5, 0)
+    assert looked_at(failed, "a", 0.0) is None
+
+
+def test_failed_logins_count_at_every_process_that_hears_of_them() -> None:
+    """And an address waits no longer than if all had failed at one: it has company."""
+    now_s = 0.0
+    here, there = (FailedLogins(0.5, 3, lambda: now_s) for _ in range(2))
+    for failed in (here, there):
+        failed.rates.heard(2, {"other": {}})
+    for failed in (here, there):
+        for _ in range(3):
+            failed.failed("a", now_s)
+    told = {name: spending for name, spending in there.rates.told().items() if spending is not None}
+    here.rates.heard(2, {"other": told})
+    assert (looked_at(here, "a", now_s), looked_at(here, "b", now_s)) == (2, None)
+    there.failed("b", now_s)
+    there.failed("b", now_s)
+    told |= {name: spending for name, spending in there.rates.told().items() if spending is not None}
+    here.rates.heard(2, {"other": told})
+    assert looked_at(here, "b", now_s) is None
+    here.failed("b", now_s)
+    assert looked_at(here, "b", now_s) == 2
 
 
 def test_a_unix_socket_has_no_address() -> None:

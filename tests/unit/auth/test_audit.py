@@ -74,3 +74,22 @@ def test_hostile_text_stays_short_and_on_one_line() -> None:
         Audit(Clock()).revoked(kind="user", name="ana", for_s=0, by="uid 0")
     assert [line["event"] for line in lines] == ["login refused", "login refused", "revoked", "revocation lifted"]
     assert all(str(value).isprintable() and len(str(value)) <= 200 for line in lines for value in line.values())
+
+
+def test_what_an_operator_did_is_always_a_line() -> None:
+    """However much is done; what the browser sends cannot make two lines of it."""
+    audit = Audit(Clock())
+    with capture_logs() as lines:
+        for nth in range(2 * ALL_BURST):
+            audit.acted("publish", by="ann", via="console", address="192.0.2.9", name="a\nb", namespace=None, offset=nth)
+    assert len(lines) == 2 * ALL_BURST
+    assert lines[-1] == {
+        "event": "publish",
+        "log_level": "info",
+        "logger": "headgate.audit",
+        "by": "ann",
+        "via": "console",
+        "name": "a\\nb",
+        "address": "192.0.2.9",
+        "offset": 2 * ALL_BURST - 1,
+    }

@@ -234,3 +234,16 @@ def test_no_repr_of_a_public_dataclass_shows_a_secret() -> None:
     assert public <= {type(value) for value in shown}
     for value in shown:
         assert CANARY not in repr(value) + str(value)
+
+
+@pytest.mark.parametrize("right", ["admin", "", True, "READ"])
+def test_a_right_in_the_console_that_there_is_not_is_refused(right: Any) -> None:
+    """Better than a mark that means nothing, or too much."""
+    with pytest.raises(TypeError, match="admin"):
+        Identity("ann", admin=right)
+
+
+def test_the_mark_of_the_console_stays_with_the_users_own_topics() -> None:
+    """And is not given by default."""
+    assert Identity("ann", admin="act").with_own_topics().admin == "act"
+    assert Identity("ann").with_own_topics().admin is None

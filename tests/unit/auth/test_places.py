@@ -15,8 +15,8 @@ LEASE_S = 15.0
 class World:
     """Processes that look at one store. `alive` is the store's; a process that is dead says nothing more."""
 
-    def __init__(self, processes: int, most: int) -> None:
-        self.now_s, self.most, self.store_is_up = 1000.0, most, True
+    def __init__(self, processes: int, most: int, quiet: int = 0) -> None:
+        self.now_s, self.most, self.quiet, self.store_is_up = 1000.0, most, quiet, True
         self.told: dict[int, tuple[float, dict[str, int]]] = {}
         self.own: list[dict[str, int]] = [{} for _ in range(processes)]
         self.dead: set[int] = set()
@@ -26,7 +26,7 @@ class World:
             self.look(number)  # twice: each knows of all
 
     def _places(self, number: int) -> Places:
-        places = Places(self.most, lambda: self.now_s)
+        places = Places(self.most, lambda: self.now_s, quiet=self.quiet)
         places.own_of = lambda user: self.own[number].get(user, 0)
         return places
 
@@ -36,7 +36,8 @@ class World:
             return
         known = number in self.told and self.now_s - self.told[number][0] < LEASE_S
         lost, self.known[number] = self.known[number] and not known, True
-        self.told[number] = (self.now_s, {**self.told.get(number, (0, {}))[1], **question.told, **self.own[number]})
+        before = self.told[number][1] if known else self.places[number].all_told(self.own[number])
+        self.told[number] = (self.now_s, {**before, **question.told})
         live = {each: counts for each, (at_s, counts) in self.told.items() if self.now_s - at_s < LEASE_S}
         others = {user: sum(live[each].get(user, 0) for each in live if each != number) for user in question.asked}
         self.places[number].heard(question, len(live), others, lost=lost)
@@ -203,6 +204,52 @@ def test_whatever_happens_the_limit_is_exceeded_by_a_share_of_each_other_process
     world.join(number)  # asks, if it had not
     world.look(number)
     assert world.total() >= world.most or world.join(number) is None
+
+
+def test_few_clients_of_an_address_are_neither_told_nor_asked_about() -> None:
+    """Most addresses have one or two. One with more is told, until it has fewer again."""
+    world = World(2, 100, quiet=16)
+    for _ in range(15):
+        assert world.join(0) is None
+        assert world.places[0].next_question() == ({}, [])
+    assert world.join(0) is None
+    assert world.places[0].next_question() == ({"ana": 16}, [])
+    assert world.join(0) is None
+    assert world.places[0].next_question() == ({"ana": 17}, ["ana"])
+    world.leave(0)
+    world.leave(0)
+    assert world.places[0].next_question() == ({"ana": 0}, [])
+    world.leave(0)
+    assert world.places[0].next_question() == ({}, [])
+    assert world.places[0].all_told({"ana": 14, "ben": 16}) == {"ben": 16}
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_quiet_ones_exceed_a_limit_by_a_few_at_each_other_process(seed: int) -> None:
+    """Whatever happens, as without them; and nothing is left in the store of an address whose clients are gone."""
+    random = Random(seed)
+    world = World(random.randint(2, 5), random.randint(1, 200), quiet=16)
+    count = len(world.places)
+    for _ in range(1500):
+        number = random.randrange(count)
+        step = random.random()
+        if step < 0.6:
+            world.join(number)
+        elif step < 0.7:
+            world.leave(number)
+        else:
+            world.look(number)
+        if random.random() < 0.02:
+            world.now_s += random.random() * 3
+            for each in range(count):
+                world.look(each)
+        assert world.total() <= world.most + (count - 1) * world.share()
+    while world.total():
+        world.leave(random.randrange(count))
+    for _ in range(2):
+        for each in range(count):
+            world.look(each)
+    assert not any(counts.get("ana") for _, counts in world.told.values())
 
 
 def test_without_a_limit_nothing_is_told_or_asked() -> None:

@@ -14,6 +14,7 @@ from headgate.auth.revocation import MAX_REVOCATIONS, MAX_REVOKED_S, Revocations
 from headgate.errors import BusRefused, InvalidRequest, LimitReached, Unauthorized
 from headgate.redis.client import Client, open_client
 from headgate.redis.keys import REVOKED
+from tests.support.small_redis import Pipeline
 from tests.support.steps import steps_during
 
 ANA = Identity("ana", token_id="t-1")
@@ -172,30 +173,11 @@ class RecordedRedis:
         return 1
 
     def pipeline(self, transaction: bool) -> Pipeline:
-        return Pipeline(self)
+        assert not transaction
+        return Pipeline(self.execute_command)
 
     def client(self) -> Client:
         return cast(Client, self)
-
-
-class Pipeline:
-    """Commands in one round trip; one that is refused does not keep the others from running."""
-
-    def __init__(self, server: RecordedRedis) -> None:
-        self._server = server
-        self._commands: list[tuple[Any, ...]] = []
-
-    def execute_command(self, *command: Any) -> None:
-        self._commands.append(command)
-
-    def execute(self, raise_on_error: bool) -> list[Any]:
-        return [self._reply(command) for command in self._commands]
-
-    def _reply(self, command: tuple[Any, ...]) -> Any:
-        try:
-            return self._server.execute_command(*command)
-        except redis.ResponseError as error:
-            return error
 
 
 def test_a_revocation_is_stored_with_its_end_and_every_gateway_is_told() -> None:

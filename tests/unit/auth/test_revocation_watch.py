@@ -10,8 +10,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from headgate.auth.identity import Identity
-from headgate.auth.revocation_watch import PING_INTERVAL_S, SILENT_S, RevocationWatch
-from headgate.errors import BusUnavailable, Unauthorized
+from headgate.auth.revocation_watch import PING_INTERVAL_S, SILENT_S, Listening, RevocationWatch
+from headgate.errors import BusRefused, BusUnavailable, Unauthorized
 from headgate.redis.keys import REVOKED
 
 DEADLINE_S = 30.0
@@ -81,6 +81,27 @@ def test_each_revocation_that_is_heard_is_in_the_audit_log(watched: Watched) -> 
     ]
 
 
+def test_messages_of_another_channel_go_to_those_who_want_them() -> None:
+    """In between, and they are no revocations; the confirmation of that channel is not the moment to read these."""
+    heard: list[bytes] = []
+    read: list[object] = []
+    begun: list[object] = []
+
+    def read_all(client: Any) -> list[tuple[str, int]]:
+        read.append(client)
+        return []
+
+    watch = RevocationWatch(
+        "redis://127.0.0.1:1", lambda members: None, read_all, also=Listening("others", begun.append, heard.append)
+    )
+    watch._take([[b"subscribe", b"others", 1]])  # type: ignore[list-item]
+    assert (watch.known, read, len(begun)) == (False, [], 1)
+    watch._take([CONFIRMED, [b"message", b"others", b"60 user:ana"]])
+    watch.check(Identity("ana"))
+    assert heard == [b"60 user:ana"]
+    watch.close()
+
+
 # The link ------------------------------------------------------------------------------------------------------------------
 
 
@@ -148,6 +169,19 @@ class Linked:
         if isinstance(self.stored, Exception):
             raise self.stored
         return self.stored
+
+
+def test_a_user_without_the_right_to_the_other_channel_still_hears_of_revocations() -> None:
+    """A deploy must not lock everybody out because Redis' rights are those of the version before."""
+    forbidden = BusRefused("this user has no permissions to access one of the channels", redis_code="NOPERM")
+    refused, link = Link(forbidden), Link([CONFIRMED], BROKEN)
+    linked = Linked(refused, link, Link(BROKEN), stored=[("user:ana", 60)])
+    linked.watch._also = Listening("others", lambda _: None, lambda _: None)
+    lines = linked.run()
+    assert refused.sent == [("SUBSCRIBE", "others", REVOKED)]
+    assert (refused.closed, link.sent) == (1, [("SUBSCRIBE", REVOKED)])
+    assert linked.hit == [["user:ana"]]
+    assert [line["channel"] for line in lines if line["event"] == "questions not heard"] == ["others"]
 
 
 def test_a_watch_subscribes_first_and_reads_the_set_after_the_confirmation() -> None:

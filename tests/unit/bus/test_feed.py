@@ -19,10 +19,11 @@ from headgate.bus.server_check import ServerCheck
 from headgate.event import Event
 from headgate.redis.entries import Entry, Head
 from headgate.redis.lineage import Lineage
+from tests.support.builds import python_only
 from tests.support.feed_world import Broken, World
 
 STEPS = 300
-HISTORIES = int(os.environ.get("HEADGATE_HISTORIES", "2500"))
+HISTORIES = int(os.environ.get("HEADGATE_HISTORIES", "1000"))
 # A planted fault is found within so many histories.
 MAX_HISTORIES = 3000
 
@@ -223,6 +224,7 @@ class BelievesTheStepBack(Feed):
         return bool(head.epoch) and (head.epoch == self.epoch or super()._can_judge(head))
 
 
+@python_only
 @pytest.mark.parametrize(
     "faulty",
     [

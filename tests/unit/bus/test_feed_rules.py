@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from headgate.bus import actions as out
-from headgate.bus.feed import LATE_FENCES, MAX_LEAP, TRANSITIONS, Cause, Feed, State
+from headgate.bus.feed import LATE_FENCES, MAX_EVENTS, MAX_LEAP, TRANSITIONS, Cause, Feed, State
 from headgate.bus.fence import IllegalTransition
 from headgate.bus.interest import LINGER_S, by_command
 from headgate.bus.server_check import ANEW_FENCES
@@ -171,13 +171,23 @@ def header(epoch: str, offset: int) -> bytes:
 
 @EITHER
 def test_logged_events_are_delivered_in_order_each_once(patterns: tuple[str, ...]) -> None:
-    """All replies of one read are one batch."""
+    """All replies of one read are one batch, up to MAX_EVENTS."""
     gateway = Gateway(*patterns)
-    offsets = publish(gateway, 500)
+    offsets = publish(gateway, MAX_EVENTS)
     gateway.tick()
     assert gateway.offsets == offsets
     assert [kind for kind, *_ in gateway.told] == ["deliver", "synced"]
     assert gateway.reads == 0
+
+
+@EITHER
+def test_more_events_than_one_batch_takes_follow_in_the_next(patterns: tuple[str, ...]) -> None:
+    """However many have come at once, others have their turn in between, and none waits for another read."""
+    gateway = Gateway(*patterns)
+    offsets = publish(gateway, 2 * MAX_EVENTS + 1)
+    gateway.tick()
+    assert gateway.offsets == offsets
+    assert [kind for kind, *_ in gateway.told] == ["deliver", "deliver", "deliver", "synced"]
 
 
 def test_the_offset_moves_when_events_have_been_handed_on_and_reached_when_they_are_given() -> None:

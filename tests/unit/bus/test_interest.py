@@ -217,6 +217,7 @@ def test_an_active_pattern_stays_active_and_always_has_a_source(steps: list[tupl
         )
         assert all(interest.active(pattern) for pattern in active)
         active = {pattern for pattern in acquired if interest.active(pattern)}
+        assert active == set(acquired) or not interest.all_active
         for pattern in active:
             for topic in TOPICS:
                 if matches(pattern, topic):

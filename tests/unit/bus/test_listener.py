@@ -28,6 +28,7 @@ from headgate.errors import BusRefused, BusUnavailable
 from headgate.redis.faults import NO_PERMISSION
 from headgate.redis.subscriber_link import SubscriberLink
 from headgate.settings import Settings
+from tests.support.builds import python_only
 from tests.support.bus_here import ModelBus, StartModelBus, Teller
 from tests.support.model_links import ModelServer
 from tests.support.model_redis import NAMESPACE, OLD_LIBRARY
@@ -394,6 +395,7 @@ class RefusedLink:
         raise self._error
 
 
+@python_only
 @pytest.mark.parametrize(("redis_code", "told"), [("MISCONF", []), (NO_PERMISSION, ["narrow refused"])])
 def test_only_a_missing_right_is_a_refusal_of_the_narrow_feed(
     monkeypatch: pytest.MonkeyPatch, redis_code: str, told: list[str]

@@ -69,6 +69,14 @@ def test_known_topics_are_bounded(messages: Messages, monkeypatch: pytest.Monkey
         assert len(messages._topics) <= 3
 
 
+def test_a_new_topic_takes_the_place_of_the_oldest_one_alone(messages: Messages, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others need no second check, however many topics are in use."""
+    monkeypatch.setattr("headgate.bus.messages.MAX_KNOWN_TOPICS", 3)
+    for number in range(4):
+        messages.decode(USER, b"users.7.%d\n1" % number, TIME_MS)
+    assert list(messages._topics) == [b"users.7.1", b"users.7.2", b"users.7.3"]
+
+
 @pytest.mark.parametrize(("where", "before"), [(ORDERS, b""), (USER, b"users.7.mail\n")], ids=["topic", "user"])
 def test_a_bad_event_still_claims_its_place_in_the_log(messages: Messages, where: bytes, before: bytes) -> None:
     """The feed asks the log about it, and tells the clients a gap."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jwt
 import pytest
 from click.testing import CliRunner, Result
 
 from headgate.auth.tokens import Tokens
 from headgate.cli.main import main
+from headgate.clients import Reached
 from headgate.settings import Settings
 
 SECRET = "a secret of the tests, 0123456789abcdef"
@@ -73,3 +76,55 @@ def test_a_revocation_names_either_a_user_or_a_token(arguments: tuple[str, ...])
 def test_wrong_usage_is_exit_code_2(arguments: tuple[str, ...]) -> None:
     """As every command line does."""
     assert run(*arguments).exit_code == 2
+
+
+class Clients:
+    """Two clients of whom it notes what is wanted; `silent` are the gateways that do not answer."""
+
+    silent: tuple[str, ...] = ()
+    wishes: list[tuple[str, dict[str, Any]]] = []  # noqa: RUF012  # emptied before each test
+
+    def __init__(self, redis_url: str | None) -> None:
+        """There is nothing to open."""
+
+    def regrant(self, user: str, **wish: Any) -> Reached:
+        self.wishes.append((user, wish))
+        return Reached(2, self.silent)
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+@pytest.fixture
+def clients(monkeypatch: pytest.MonkeyPatch) -> type[Clients]:
+    monkeypatch.setattr("headgate.clients.Clients", Clients)
+    monkeypatch.setattr(Clients, "silent", ())
+    Clients.wishes.clear()
+    return Clients
+
+
+@pytest.mark.parametrize(
+    ("words", "subscribe", "publish"),
+    [
+        ((), None, None),
+        (("--nothing",), (), ()),
+        (("--subscribe", "a.#", "--subscribe", "b"), ("a.#", "b"), ()),
+        (("--publish", "c"), (), ("c",)),
+    ],
+)
+def test_a_regrant_without_patterns_asks_the_source_and_one_with_patterns_sets_them(
+    clients: type[Clients], words: tuple[str, ...], subscribe: object, publish: object
+) -> None:
+    """No pattern is not the same as none at all."""
+    result = CliRunner().invoke(main, ["regrant", "ana", "--for", "2h", *words])
+    assert (result.stdout, result.exit_code) == ("looked anew at the grants of 2 clients\n", 0)
+    ((user, wish),) = clients.wishes
+    assert (user, wish["subscribe"], wish["publish"], wish["for_s"]) == ("ana", subscribe, publish, 7200)
+
+
+def test_a_regrant_that_a_gateway_has_not_answered_is_a_fault(clients: type[Clients], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its clients may have the old grants."""
+    monkeypatch.setattr(clients, "silent", ("web1/7",))
+    result = CliRunner().invoke(main, ["regrant", "ana"])
+    assert (result.stderr, result.exit_code) == ("headgate: web1/7 did not answer in time\n", 1)
+    assert CliRunner().invoke(main, ["regrant", "ana", "--nothing", "--publish", "a"]).exit_code == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from datetime import datetime
 
 import pytest
 from click.testing import CliRunner, Result
@@ -118,3 +119,30 @@ def test_an_event_is_one_line(capsys: pytest.CaptureFixture[str], offset: int | 
     """A plain PUBLISH has no position; data that was laid out over several lines is put on one."""
     _print_event(Event("a.b", b'{"x":\n 1}', "i", 5, "e" if offset else None, offset), as_json)
     assert capsys.readouterr().out == line
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--file", "f", "a", "1"), ("--file", "f", "--id", "x"), ("--file", "f", "--user", "ana"), ("--file",)]
+)
+def test_a_file_and_a_single_event_exclude_each_other(arguments: tuple[str, ...]) -> None:
+    """Wrong usage, before anything is read."""
+    assert CliRunner().invoke(main, ["publish", *arguments]).exit_code == 2
+
+
+def test_a_time_goes_before_an_event_where_it_is_wanted(capsys: pytest.CaptureFixture[str]) -> None:
+    """To the millisecond, by this machine's clock and zone."""
+    _print_event(Event("a.b", b"1", "i", 1_700_000_000_123, "e", 7), False, True)
+    line = capsys.readouterr().out
+    assert line[:19] == datetime.fromtimestamp(1_700_000_000).strftime("%Y-%m-%d %H:%M:%S")
+    assert line[19:] == ".123 7 a.b 1\n"
+
+
+@pytest.mark.parametrize("no_colour", ["", "1"])
+def test_colour_is_for_a_terminal_without_no_color(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], no_colour: str
+) -> None:
+    """See https://no-color.org; a payload cannot have any."""
+    monkeypatch.setenv("NO_COLOR", no_colour)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    _print_event(Event("a.b", b'"\\u001b[31m"', "i", 5, "e", 7), False)
+    assert capsys.readouterr().out.count("\x1b") == (0 if no_colour else 4)

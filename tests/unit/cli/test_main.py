@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
 
+import headgate
 from headgate.cli.main import _COMMANDS, main
+
+HEAVY = {
+    *(
+        "asyncio",
+        "cryptography",
+        "email",
+        "engineio",
+        "flask",
+        "gevent",
+        "gunicorn",
+        "hiredis",
+        "http",
+        "jinja2",
+        "jsonschema_rs",
+    ),
+    *("jwt", "logging", "msgspec", "prometheus_client", "redis", "socket", "socketio", "sqlite3", "ssl", "structlog", "tempfile"),
+    *("tomllib", "unittest", "websockets", "werkzeug", "yaml"),
+}
+# Without the site module, which an editable installation has load a finder of its own.
+PATHS = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(headgate.__file__).parents[1]), *sys.path])}
 
 
 @pytest.mark.parametrize("name", sorted(_COMMANDS))
@@ -30,11 +53,11 @@ def test_help_lists_the_commands_and_an_unknown_one_is_wrong_usage() -> None:
 
 
 def test_the_command_line_loads_nothing_that_a_command_needs() -> None:
-    """`serve` must be able to patch the standard library before anything of ours is loaded."""
+    """`serve` must be able to patch the standard library before anything of ours is loaded, and help is not to wait for it."""
     code = (
         "import sys, headgate.cli.main as m, click; [m.main.get_command(click.Context(m.main), name) for name in m._COMMANDS]; "
-        "print([name for name in ('redis', 'msgspec', 'gevent', 'flask', 'headgate.redis.client', 'headgate.event') "
-        "if name in sys.modules])"
+        "print([name for name in ('redis', 'msgspec', 'gevent', 'flask', 'headgate.redis.client', 'headgate.event', "
+        "'headgate.settings') if name in sys.modules])"
     )
 
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
@@ -48,4 +71,52 @@ def test_a_command_loads_its_own_module_only() -> None:
     )
 
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert loaded.strip() == str([f"headgate.cli.{name}" for name in ("events", "main", "options", "output")])
+    assert loaded.strip() == str([f"headgate.cli.{name}" for name in ("events", "main", "options", "output", "since")])
+
+
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_the_version_and_the_list_of_commands_bring_no_heavy_module(option: str) -> None:
+    """Start-up is the time in which a person waits: nothing that talks to Redis, serves or parses is loaded for these."""
+    code = (
+        "import sys; sys.argv = ['headgate', sys.argv[1]]; before = set(sys.modules)\n"
+        "from headgate.__main__ import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        f"print(sorted({{name.partition('.')[0] for name in set(sys.modules) - before}} & {HEAVY}), file=sys.stderr)"
+    )
+    ended = subprocess.run([sys.executable, "-S", "-c", code, option], capture_output=True, text=True, check=True, env=PATHS)
+    assert ended.stderr == "[]\n"
+    assert "headgate" in ended.stdout
+
+
+# What each of these loads of ours; the rest of the time is Python's own and click's.
+LIGHT = {
+    "headgate",
+    "headgate.__main__",
+    "headgate.cli",
+    "headgate.compiled",
+    "headgate.errors",
+    "headgate.extras",
+    "headgate.topic",
+}
+# All modules that are loaded in the end, with those of click and of the standard library, some of which Python has already.
+MOST_MODULES = 125
+
+
+@pytest.mark.parametrize("words", [["--version"], ["complete", "ta"], ["tail", "--help"]])
+def test_help_and_completion_load_little(words: list[str]) -> None:
+    """A person waits for them, and a shell at each Tab: no settings, nothing that knows Redis, and no more modules than that."""
+    completing = words[0] == "complete"
+    arguments = [] if completing else words
+    code = (
+        f"import sys; sys.argv = ['headgate', *{arguments}]\n"
+        "from headgate.__main__ import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "names = sorted(name for name in sys.modules if name.partition('.')[0] == 'headgate')\n"
+        "print(len(sys.modules), *(name for name in names if not name.startswith('headgate.cli.')), file=sys.stderr)"
+    )
+    asked = {"_HEADGATE_COMPLETE": "bash_complete", "COMP_WORDS": f"headgate {words[1]}", "COMP_CWORD": "1"} if completing else {}
+    ended = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True, env=PATHS | asked)
+    count, *loaded = ended.stderr.split()
+    assert set(loaded) <= LIGHT
+    assert int(count) <= MOST_MODULES
+    assert ("plain,tail" if completing else "headgate") in ended.stdout

@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from headgate.cli.main import main
+from tests.support.small_redis import SmallRedis
 
 
 @pytest.mark.parametrize(
@@ -30,3 +31,14 @@ def test_wrong_usage_is_one_clear_line(arguments: tuple[str, ...], code: int, sa
     assert result.exit_code == code
     assert says in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_a_namespace_that_nobody_serves_is_paused_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A misspelt name would stop nothing, and look as if it had."""
+    server = SmallRedis()
+    monkeypatch.setattr("headgate.cli.pauses._open", lambda url: server.client())
+    monkeypatch.setattr("headgate.redis.registry.has_been_served", lambda client, name: (name == "shop", ["shop"]))
+    wrong, right = (CliRunner().invoke(main, ["pause", "namespace", name]) for name in ("shpo", "shop"))
+    assert (wrong.exit_code, wrong.stdout) == (0, "paused namespace shpo\n")
+    assert wrong.stderr == "headgate: no gateway serves the namespace shpo now; gateways serve shop\n"
+    assert (right.exit_code, right.stdout, right.stderr) == (0, "paused namespace shop\n", "")

@@ -11,8 +11,8 @@ import pytest
 from headgate.auth.identity import Identity
 from headgate.delivery.client import MAX_NOTICES, Client
 from headgate.delivery.state import Phase, Pressure
-from headgate.protocol.frames import Frame, message_frame
-from headgate.protocol.packets import CURSOR, GapReason, Overflow, event_packet, notice_packet
+from headgate.protocol.frames import Frame, event_frame, message_frame
+from headgate.protocol.packets import CURSOR, GapReason, Overflow, notice_packet
 from tests.support.wired_client import NAMESPACE, WiredClient, event, publish
 
 OTHER = "f" * 16
@@ -91,7 +91,7 @@ def words(wired: WiredClient) -> list[tuple[object, ...]]:
 
 def framed(offset: int) -> Frame:
     """An event, as a full socket leaves it to the client."""
-    return message_frame(event_packet(NAMESPACE, event(offset, "t")), topic="t", offset=offset)
+    return event_frame(NAMESPACE.encode(), event(offset, "t"))
 
 
 def stalled(wired: WiredClient) -> Client:
@@ -231,8 +231,7 @@ def waiting(wired: WiredClient) -> list[Any]:
 def offer(client: Client, *offsets: int | None) -> None:
     """Offer events as the fan-out does."""
     for offset in offsets:
-        made = event(offset, "a")
-        client.offer(message_frame(b"2/n,[%s]" % made.data, topic="a", offset=offset, payload_bytes=1))
+        client.offer(event_frame(b"n", event(offset, "a")))
 
 
 def test_of_what_waits_for_one_that_arrives_only_what_both_lines_have_stays(make_client: MakeClient) -> None:

@@ -10,8 +10,8 @@ from headgate.delivery.client import Client
 from headgate.delivery.log_readers import LogReaders
 from headgate.delivery.page_cache import Page
 from headgate.delivery.state import Phase
-from headgate.protocol.frames import message_frame
-from headgate.protocol.packets import Overflow, event_packet
+from headgate.protocol.frames import event_frame
+from headgate.protocol.packets import Overflow
 from headgate.redis.log import Entry
 from tests.support.wired_client import EPOCH, NAMESPACE, WiredClient, event
 
@@ -50,7 +50,7 @@ class Pages:
         self.asked.append(position)
         if not self._offsets:
             return None
-        frames = {at: message_frame(event_packet(NAMESPACE, event(at)), topic="a", offset=at) for at in self._offsets}
+        frames = {at: event_frame(NAMESPACE.encode(), event(at)) for at in self._offsets}
         return Page(self._offsets[0], self._offsets[-1], dict(frames))
 
 

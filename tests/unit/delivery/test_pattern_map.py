@@ -83,7 +83,7 @@ class MapBesideADict(RuleBasedStateMachine):
         assert all(self.map.get(pattern) == value for pattern, value in self.model.items())
 
 
-TestMapBesideADict = pytest.mark.no_cover(MapBesideADict.TestCase)
+TestMapBesideADict = MapBesideADict.TestCase
 TestMapBesideADict.settings = settings(max_examples=100, stateful_step_count=40)
 
 

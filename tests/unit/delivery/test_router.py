@@ -13,7 +13,9 @@ from headgate.delivery.fanout import MAX_SLICE_BYTES
 from headgate.delivery.matcher import SubscriptionMatcher
 from headgate.delivery.router import Router
 from headgate.event import Event
-from headgate.protocol.packets import Overflow, event_packet
+from headgate.protocol.frames import Frame, event_frame
+from headgate.protocol.packets import Overflow
+from tests.support.builds import python_only
 from tests.support.wired_client import NAMESPACE, WiredClient, event, publish
 
 
@@ -40,12 +42,12 @@ def route(matcher: SubscriptionMatcher[Client], events: list[Event]) -> tuple[Ro
     return router, passes
 
 
-def recording(topics: list[str]) -> Callable[[str, Event], bytes]:
+def recording(topics: list[str]) -> Callable[[bytes, Event], Frame]:
     """Return an encoder that also notes the topics of what it encodes."""
 
-    def encode(namespace: str, each: Event) -> bytes:
+    def encode(namespace: bytes, each: Event) -> Frame:
         topics.append(each.topic)
-        return event_packet(namespace, each)
+        return event_frame(namespace, each)
 
     return encode
 
@@ -60,12 +62,13 @@ def test_events_that_arrived_together_are_one_pass(matcher: SubscriptionMatcher[
     assert (router.matched, router.unwanted) == (100, 0)
 
 
+@python_only
 def test_an_event_that_nobody_wants_is_not_encoded(
     matcher: SubscriptionMatcher[Client], wired: WiredClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It costs one match; others of the same batch are not disturbed."""
     encoded: list[str] = []
-    monkeypatch.setattr("headgate.delivery.router.event_packet", recording(encoded))
+    monkeypatch.setattr("headgate.delivery.router.event_frame", recording(encoded))
     router, _ = route(matcher, [event(1, "b"), event(2, "a.1"), event(3, "c")])
     wired.drain()
 
@@ -74,11 +77,12 @@ def test_an_event_that_nobody_wants_is_not_encoded(
     assert (router.matched, router.unwanted) == (1, 2)
 
 
+@python_only
 def test_an_event_for_many_is_encoded_once(matcher: SubscriptionMatcher[Client], monkeypatch: pytest.MonkeyPatch) -> None:
     """Per event and namespace, not per client."""
     members = [WiredClient({"a": Overflow.DROP}, matcher) for _ in range(20)]
     encoded: list[str] = []
-    monkeypatch.setattr("headgate.delivery.router.event_packet", recording(encoded))
+    monkeypatch.setattr("headgate.delivery.router.event_frame", recording(encoded))
     route(matcher, [event(1, "a")])
 
     assert encoded == ["a"]

@@ -35,6 +35,9 @@ class RecordedClient:
     connection: RecordedConnection
     identity: Identity
     namespace: str = "notifications"
+    auth: Any = None
+    allowed: Any = None
+    subscriptions: tuple[str, ...] = ()
 
     def real(self) -> Client:
         """As the gateway's types have it."""

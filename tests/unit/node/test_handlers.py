@@ -14,13 +14,19 @@ import pytest
 from headgate.auth.admission import Admission
 from headgate.auth.expiry import Expiry
 from headgate.auth.identity import ANONYMOUS, Handshake, Identity
+from headgate.auth.regrants import Regrants
 from headgate.delivery.client import Client
 from headgate.errors import BusUnavailable, HeadgateError, LimitReached, PayloadTooLarge, Unauthorized, UnauthorizedReason
+from headgate.node.authorizing import Authorizing
 from headgate.node.handlers import Handlers
+from headgate.node.handling import Handling
 from headgate.node.logins import Logins
 from headgate.node.pauses import Pauses
+from headgate.node.presence_requests import PresenceRequests
 from headgate.node.publish_queue import PublishQueue
 from headgate.node.refusals import Refusals
+from headgate.node.regranting import Regranting
+from headgate.presence.presence import Presence
 from headgate.publisher import Publisher
 from headgate.settings import Settings
 from headgate.transport.socketio_face import SocketIOFace
@@ -77,16 +83,33 @@ class Desk:
         self.logins = Logins(Settings(dev=True), identify, lambda identity: None)
         self.expiry: Expiry[Client] = Expiry(lambda clients: None)
         self.pauses = Pauses()
+        name = self.namespace.name
+        self.presence = PresenceRequests(
+            {name: Presence(name, "redis://127.0.0.1:1/0", Settings(), cast(Any, None))}, self.pauses
+        )
         self.handlers = Handlers(
             cast(SocketIOFace, self.server),
             logins=self.logins,
-            admission=self.admission,
-            expiry=self.expiry,
             refusals=Refusals(100),
             publisher=cast(Publisher, self.publisher),
             publish_queues={self.namespace.name: PublishQueue(self.publisher) if queued else cast(PublishQueue, self.publisher)},
             commands=cast(Any, None),
             pauses=self.pauses,
+            presence=self.presence,
+            vitals=lambda identity, body: {"frame": identity.user},
+            regranting=Regranting(
+                cast(SocketIOFace, self.server),
+                {self.namespace.name: self.namespace.real()},
+                logins=self.logins,
+                admission=self.admission,
+                expiry=self.expiry,
+                evictions=cast(Any, None),
+                presence=self.presence,
+                authorizing=Authorizing(),
+                regrants=Regrants(),
+                read=lambda user: None,
+            ),
+            handling=Handling({}),
         )
         self.requests = self.handlers.requests(self.namespace.real())
 
@@ -103,7 +126,7 @@ def code(answer: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("arguments", [(), (7,), ("text",), ([],), ({}, {})])
-@pytest.mark.parametrize("name", ["subscribe", "unsubscribe", "replay", "publish", "refresh", "seen"])
+@pytest.mark.parametrize("name", ["subscribe", "unsubscribe", "replay", "publish", "refresh", "seen", "handled"])
 def test_a_request_takes_one_object(name: str, arguments: tuple[object, ...]) -> None:
     """Anything else is refused before any part of it is looked at."""
     assert code(Desk().ask(name, *arguments)) == "invalid_request"
@@ -334,3 +357,9 @@ def test_the_anonymous_publish_nothing() -> None:
 def test_nothing_of_a_wrong_list_of_seen_events_is_stored(ids: list[str], refused: str) -> None:
     """Without a Redis, everything that would be stored is a fault."""
     assert code(Desk().ask("seen", {"ids": ids})) == refused
+
+
+def test_the_numbers_of_a_console_are_asked_for_as_who_the_client_is() -> None:
+    """The watch on vitals decides who may; the request brings nothing of its own."""
+    desk = Desk()
+    assert desk.ask("vitals", {"user": "root", "admin": "act"})["frame"] == "ana"

@@ -13,6 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from headgate.auth.admission import LoginsThrottled
+from headgate.auth.api_keys import ApiKeys, NewKey, new_key
 from headgate.auth.identity import ANONYMOUS, Handshake, Identity
 from headgate.auth.key_sets import configured_keys
 from headgate.errors import BusUnavailable, HeadgateError, InvalidPattern, Unauthorized, UnauthorizedReason, UnknownNamespace
@@ -400,10 +401,144 @@ def test_all_that_can_change_about_a_token_is_looked_at_each_time(monkeypatch: p
     assert refusal() == "expired"
 
 
+def test_a_handshake_that_is_shown_again_is_not_looked_up_and_all_that_can_change_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A connection shows the same one with each request; other keys, a revocation or its end count as for any."""
+    now_s = NOW_S
+    revoked: list[str] = []
+
+    def check(identity: Identity) -> None:
+        if identity.user in revoked:
+            raise Unauthorized(UnauthorizedReason.REVOKED)
+
+    monkeypatch.setattr("headgate.auth.tokens.time.time", lambda: now_s)
+    settings = replace(SETTINGS, token_secret=SECRET.decode(), failed_logins_burst=100)
+    of_tokens = Logins(settings, None, check, Clock(), lambda: now_s)
+    looked_up: list[str] = []
+    monkeypatch.setattr(of_tokens._proven, "get", lambda token, keys: looked_up.append(token))
+    handshake = shown(signed())
+
+    def refusal(again: Handshake = handshake) -> str | None:
+        try:
+            of_tokens.identify(again, again=True)
+        except Unauthorized as error:
+            return error.reason.value
+        return None
+
+    assert handshake.kept() is None
+    assert (refusal(), refusal(), len(looked_up)) == (None, None, 1)
+    assert handshake.kept() == of_tokens.identify(shown(signed()))
+    assert "secret" not in repr(handshake)
+    assert refusal(shown(signed(), "other")) == "wrong_namespace"
+    revoked.append("ana")
+    assert refusal() == "revoked"
+    revoked.clear()
+    assert of_tokens._tokens is not None
+    of_tokens._tokens.configure(configured_keys(replace(SETTINGS, token_secret=OTHER_SECRET.decode())))
+    assert refusal() == "bad_signature"
+    of_tokens._tokens.configure(configured_keys(settings))
+    assert refusal() is None
+    now_s += 60 + settings.token_leeway_s
+    assert refusal() == "expired"
+
+
 def test_an_application_is_asked_each_time() -> None:
     """Nobody else can know whether it still knows the caller."""
     answers = iter([Identity("ana"), None])
     of_application = logins(lambda handshake: next(answers))
-    assert of_application.identify(shown(), again=True).user == "ana"
+    handshake = shown()
+    assert of_application.identify(handshake, again=True).user == "ana"
+    assert handshake.kept() is None
     with pytest.raises(Unauthorized):
-        of_application.identify(shown(), again=True)
+        of_application.identify(handshake, again=True)
+
+
+def test_a_page_of_the_console_is_whom_the_console_says() -> None:
+    """The application is not asked; one that the console does not know is refused, and so is it where there is no console."""
+    asked: list[Handshake] = []
+
+    def application(handshake: Handshake) -> Identity | None:
+        asked.append(handshake)
+        return None
+
+    tried = logins(application)
+    page = Handshake("notifications", {"console": True, "token": "ticket"}, {})
+    assert refusal(tried, page).code == "unauthorized"
+    assert len(asked) == 1
+    tried.console = lambda handshake: Identity("ann", ("#",), admin="read") if handshake.token == "ticket" else None
+    assert tried.identify(page).admin == "read"
+    assert refusal(tried, Handshake("notifications", {"console": True, "token": "another"}, {})).code == "unauthorized"
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("mark", [1, "true", "1", None, {}, [True]])
+def test_a_page_that_is_not_clearly_of_the_console_is_not(mark: object) -> None:
+    """The application decides."""
+    tried = logins(lambda handshake: Identity("ben"))
+    tried.console = lambda handshake: Identity("ann", admin="act")
+    assert tried.identify(Handshake("notifications", {"console": mark}, {})).user == "ben"
+
+
+# API keys ------------------------------------------------------------------------------------------------------------------
+
+
+def with_keys(*keys: NewKey, admin_key: str | None = None, settings: Settings = SETTINGS) -> Logins:
+    """Logins of an application whose own authenticator takes any token."""
+    stored = {key.stored.id: key.stored for key in keys}
+    clock = Clock()
+    found = ApiKeys(stored.get, settings.namespaces, admin_key, clock, lambda: NOW_S)
+    return Logins(settings, lambda _: Identity("ana"), nobody_is_revoked, clock, lambda: NOW_S, found)
+
+
+def test_an_api_key_counts_over_http_and_on_no_connection() -> None:
+    """An application's authenticator is not shown one over HTTP; a socket has users only."""
+    key = new_key("billing", ["clients"])
+    tried = with_keys(key)
+    assert tried.identify(shown(key.text), again=True).scopes == ("clients",)
+    assert tried.identify(shown("some-token"), again=True).user == "ana"
+    assert tried.identify(shown(key.text)).scopes is None
+
+
+@pytest.mark.parametrize("admin_key", [None, "an-admin-key-of-forty-characters-3141592"])
+def test_wrong_keys_are_throttled_by_address_and_are_in_no_log(admin_key: str | None) -> None:
+    """As failed logins are; other addresses are not. The log says that one was refused, and nothing of the key."""
+    key = new_key("billing", ["clients"]).text
+    tried = with_keys(admin_key=admin_key)
+    near = "203.0.113.1" if admin_key else "203.0.113.2"  # the audit log limits the lines of each address
+    with capture_logs() as lines:
+        for _ in range(2):
+            with pytest.raises(Unauthorized):
+                tried.identify(shown(key, address=f"{near}1"), again=True)
+        with pytest.raises(LoginsThrottled):
+            tried.identify(shown(key, address=f"{near}1"), again=True)
+        with pytest.raises(Unauthorized):
+            tried.identify(shown(key, address=f"{near}2"), again=True)
+    assert [line["event"] for line in lines] == ["login refused"] * 3
+    secret = key.rpartition("_")[2]
+    assert not any(secret[at : at + 8] in repr(lines) for at in range(len(secret) - 7))
+
+
+def test_a_wrong_admin_key_is_throttled_by_address() -> None:
+    """Where tokens decide, it is a token that is none."""
+    settings = replace(SETTINGS, admin_key="an-admin-key-of-forty-characters-3141592", token_secret=SECRET.decode())
+    keys = ApiKeys(lambda key_id: None, settings.namespaces, settings.admin_key, lambda: 0.0, lambda: NOW_S)
+    tried = Logins(settings, None, nobody_is_revoked, Clock(), lambda: NOW_S, keys)
+    for _ in range(2):
+        with pytest.raises(Unauthorized):
+            tried.identify(shown("an-admin-key-of-forty-characters-3141593"), again=True)
+    with pytest.raises(LoginsThrottled):
+        tried.identify(shown("an-admin-key-of-forty-characters-3141592"), again=True)
+    here = shown("an-admin-key-of-forty-characters-3141592", address="192.0.2.10")
+    assert tried.identify(here, again=True).scopes == ("admin",)
+
+
+def test_a_key_in_another_namespace_is_refused_and_is_no_failed_login() -> None:
+    """Its owner has shown who it is."""
+    key = new_key("billing", ["clients"], namespaces=["other"])
+    tried = with_keys(key)
+    for _ in range(5):
+        with pytest.raises(Unauthorized) as caught:
+            tried.identify(shown(key.text), again=True)
+        assert caught.value.reason is UnauthorizedReason.WRONG_NAMESPACE
+    assert tried.identify(shown(key.text, "other"), again=True).scopes == ("clients",)

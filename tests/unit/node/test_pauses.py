@@ -129,3 +129,24 @@ def test_what_is_known_stays_in_force_while_redis_does_not_answer(pauses: Pauses
     watch.close()
     assert seen == [["connects"]] * 4 + [[]]
     assert [entry["event"] for entry in entries] == ["paused", "pauses out of reach", "pauses out of reach", "resumed"]
+
+
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_what_fails_because_the_watch_was_closed_is_not_logged(clock: Clock, is_closed: bool) -> None:
+    """redis-py raises a ValueError where its socket goes away in the middle of a look. A stop shows no traceback."""
+    looks = 0
+
+    def read(client: Any) -> dict[str, float]:
+        nonlocal looks
+        looks += 1
+        if is_closed or looks == 2:
+            watch.close()
+        if is_closed or looks == 1:
+            raise ValueError("no socket any more")
+        return {}
+
+    watch = PauseWatch("redis://127.0.0.1:1/0", Pauses(clock), read)
+    watch._wakeup.set()
+    with capture_logs() as entries:
+        watch._run()
+    assert [entry["event"] for entry in entries] == ([] if is_closed else ["pause watch failed"])

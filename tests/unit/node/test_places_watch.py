@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import gevent
 import pytest
 from structlog.testing import capture_logs
 
+from headgate.auth.admission import Admission
+from headgate.auth.identity import Identity
 from headgate.auth.places import Places
 from headgate.errors import LimitReached
 from headgate.node import places_watch
@@ -16,6 +19,13 @@ from headgate.node.places_watch import PlacesWatch
 from headgate.redis.keys import PROCESSES
 from headgate.redis.places import LEASE_S
 from tests.support.small_redis import SmallRedis
+
+
+@dataclass(eq=False)
+class Client:
+    """Stands for a client."""
+
+    identity: Identity
 
 
 class Process:
@@ -68,6 +78,49 @@ def test_both_together_let_in_as_many_as_may_be(pair: tuple[Process, Process]) -
                 each.watch.look()
     assert 4 <= joined.count(True) <= 5
     assert not any(joined[5:])
+
+
+def test_addresses_have_places_of_their_own(server: SmallRedis) -> None:
+    """Over the same look. A user is no address, whatever its name."""
+    made: list[tuple[PlacesWatch, Admission[Client]]] = []
+    for _ in range(2):
+        users = Places(4, lambda: float(server.now_s))
+        addresses = Places(8, lambda: float(server.now_s), name="clients_per_address", quiet=2)
+        admission: Admission[Client] = Admission(users, addresses)
+        made.append((PlacesWatch("redis://127.0.0.1:1/0", users, admission.counts, addresses, admission.counts_at), admission))
+
+    def look() -> None:
+        for watch, _ in made * 2:
+            watch.look()
+
+    def join(number: int, user: str) -> str:
+        admission = made[number][1]
+        try:
+            admission.check(user, "192.0.2.7")
+        except LimitReached as refused:
+            return str(refused.parts["name"])
+        admission.join(Client(Identity(user)), "192.0.2.7")
+        return "in"
+
+    look()
+    strange = f"{places_watch.ADDRESS}192.0.2.7"
+    joined: list[str] = []
+    for number in range(12):
+        joined.append(join(number % 2, strange if number < 3 else f"user {number}"))
+        look()
+    assert joined[:8] == ["in"] * 8
+    assert joined[9:] == ["clients_per_address"] * 3
+    server.flush()
+    look()
+    look()
+    assert join(0, "another") == "clients_per_address"
+    assert {name for fields in server._hashes.values() for name in fields} == {
+        f"{places_watch.ADDRESS}192.0.2.7",
+        f"{places_watch.ADDRESS}{strange}",
+        *(f"user {number}" for number, each in enumerate(joined) if number >= 3 and each == "in"),
+    }
+    for watch, _ in made:
+        watch.close()
 
 
 def test_all_is_told_anew_when_redis_has_forgotten(server: SmallRedis, pair: tuple[Process, Process]) -> None:

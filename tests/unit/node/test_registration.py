@@ -13,6 +13,7 @@ from headgate.errors import BusUnavailable
 from headgate.node import registration as module
 from headgate.node.registration import RENEW_EVERY_S, Registration
 from headgate.redis.registry import LEASE_S
+from headgate.runtime import rounds
 from tests.support.loop_clock import LoopClock
 
 GONE = BusUnavailable("connection refused")
@@ -48,7 +49,7 @@ class Registry:
 def clock(monkeypatch: pytest.MonkeyPatch) -> LoopClock:
     clock = LoopClock()
     monkeypatch.setattr(module, "monotonic", clock.time)
-    monkeypatch.setattr(module, "Signal", clock.signal)
+    monkeypatch.setattr(rounds, "Signal", clock.signal)
     return clock
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import gevent
 import pytest
+from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
 from headgate.errors import BusRefused, BusUnavailable
@@ -28,6 +29,7 @@ class Log:
         self.epoch, self.clock_ms, self.too_old = "e1", 1_000, 0
         self.fault: Exception | None = None
         self.full = False
+        self.size = self.first_ms = 0
 
     def tick(self, *words: Any) -> tuple[str, int]:
         self.heard.append(words)
@@ -36,6 +38,9 @@ class Log:
         if self.fault is not None:
             raise self.fault
         return self.epoch, self.clock_ms
+
+    def extent(self) -> tuple[int, int]:
+        return self.size, self.first_ms
 
     def trim(self, *words: Any) -> tuple[str, int, int]:
         self.trims += 1
@@ -123,3 +128,20 @@ def test_one_that_is_closed_ticks_no_more(upkeep: Upkeep, clock: LoopClock, log:
     upkeep.close()
     clock.advance(3 * WATCH_EVERY_S)
     assert len(log.heard) == 1
+
+
+def test_the_metrics_are_told_how_much_the_log_holds_and_how_old_that_is(upkeep: Upkeep, clock: LoopClock, log: Log) -> None:
+    """By the clock of the log, which may differ from ours; an empty one has no age."""
+
+    def told() -> tuple[float | None, float | None]:
+        labels = {"namespace": "notifications"}
+        names = ("headgate_log_bytes", "headgate_log_oldest_seconds")
+        size, age_s = (REGISTRY.get_sample_value(name, labels) for name in names)
+        return size, age_s
+
+    log.size, log.first_ms, log.clock_ms = 4096, 500_000, 512_500
+    clock.advance(WATCH_EVERY_S)
+    assert told() == (4096, 12.5)
+    log.size, log.first_ms = 0, 500_000
+    clock.advance(WATCH_EVERY_S)
+    assert told() == (0, 0)

@@ -9,7 +9,8 @@ from websockets.frames import Close, Opcode
 from websockets.frames import Frame as Parsed
 from websockets.streams import StreamReader
 
-from headgate.protocol.frames import Frame, close_frame, message_frame, pong_frame
+from headgate.event import Event
+from headgate.protocol.frames import Frame, close_frame, event_frame, message_frame, pong_frame
 
 # The edges of RFC 6455's three length encodings.
 SIZES = [0, 1, 125, 126, 127, 65535, 65536, 100_000]
@@ -50,11 +51,23 @@ def test_frames_joined_by_concatenation_are_a_valid_stream(packets: list[bytes])
 
 
 def test_a_message_frame_carries_an_engineio_message() -> None:
-    """`4` and the Socket.IO packet; and what the queue's account needs."""
-    made = message_frame(b'2["event"]', topic="orders.1", offset=7, payload_bytes=3)
+    """`4` and the Socket.IO packet; it is of no event."""
+    made = message_frame(b'2["welcome"]')
 
-    assert made.packet == b'42["event"]'
-    assert (made.topic, made.offset, made.payload_bytes, made.attachment) == ("orders.1", 7, 3, False)
+    assert made.packet == b'42["welcome"]'
+    assert (made.topic, made.offset, made.payload_bytes, made.attachment) == (None, None, 0, False)
+
+
+@given(st.sampled_from([0, 1, 20, 60, 200, 65_500, 70_000]), st.integers(0, 60), st.booleans())
+def test_an_event_frame_is_one_frame_of_any_size(size: int, more: int, replayed: bool) -> None:
+    """Its header says how long it is; and it has what the queue's account needs."""
+    event = Event("orders.1", b'"%b"' % (b"x" * (size + more)), "a-1", 7, "0123456789abcdef", 3)
+    made = event_frame(b"n", event, replayed=replayed)
+
+    (read,) = parsed(made.wire)
+    assert (bytes(read.data), read.opcode, read.fin) == (made.packet, Opcode.TEXT, True)
+    assert made.packet.startswith(b'42/n,["event","orders.1","x' if size + more else b'42/n,["event","orders.1",""')
+    assert (made.topic, made.offset, made.payload_bytes, made.attachment) == ("orders.1", 3, len(event.data), False)
 
 
 @given(st.binary(max_size=125))

@@ -26,7 +26,8 @@ from headgate.errors import (
 )
 from headgate.event import Event
 from headgate.protocol import packets as protocol
-from headgate.protocol.packets import GapReason, Overflow, event_packet, gap_body, notice_packet, ok, refused
+from headgate.protocol.frames import event_frame
+from headgate.protocol.packets import GapReason, Overflow, gap_body, notice_packet, ok, refused
 from headgate.settings import Settings
 
 # The vectors that web/test/wire.test.js reads too.
@@ -53,6 +54,11 @@ EVENTS = st.builds(
     epoch=st.just("0123456789abcdef"),
     offset=st.none() | st.integers(1, 2**53),
 )
+
+
+def event_packet(namespace: str, event: Event, *, replayed: bool = False) -> bytes:
+    """Return the Socket.IO packet in the frame of an event."""
+    return event_frame(namespace.encode(), event, replayed=replayed).packet.removeprefix(b"4")
 
 
 def read(packet: bytes) -> Packet:

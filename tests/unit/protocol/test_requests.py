@@ -211,6 +211,12 @@ def test_text_that_is_not_unicode_is_refused_wherever_it_is(request_: Any) -> No
         check_text(request_)
 
 
+def test_text_beside_one_that_is_not_unicode_is_looked_at_and_passed_over() -> None:
+    """The one is found in whichever place it is."""
+    with pytest.raises(InvalidRequest, match="surrogate"):
+        check_text(["ü", "\ud800", "ü"])
+
+
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
-from headgate.redis.log import read_entry
+from headgate.errors import HeadgateError
+from headgate.redis.client import ROUND_TRIPS, call
+from headgate.redis.keys import head_key
+from headgate.redis.log import EventLog, read_entry
+from tests.support.small_redis import SmallRedis
 
 GOOD = {b"topic": b"orders.1", b"id": b"by-hand", b"time": b"1700000000000", b"data": b"1"}
 BAD: dict[str, dict[bytes, bytes]] = {
@@ -33,3 +39,21 @@ def test_a_bad_entry_has_an_error_and_keeps_its_offset(bad: dict[bytes, bytes]) 
     entry = read_entry(7, GOOD | bad, 65536)
     assert (entry.offset, entry.event) == (7, None)
     assert entry.error is not None
+
+
+def test_the_extent_of_a_log_is_what_its_head_says() -> None:
+    """Bytes, and when the oldest came; nothing of a log that is not there."""
+    server = SmallRedis()
+    log = EventLog("n", server.client(), 1024)
+    assert log.extent() == (0, 0)
+    call(server.client(), "HSET", head_key("n"), "sum", "5000", "first_sum", "1000", "first_time", "1234")
+    assert log.extent() == (4000, 1234)
+
+
+@pytest.mark.parametrize(("command", "counted"), [(("HMGET", "k", "f"), 1), (("XREAD", "BLOCK", 1), 0)])
+def test_a_round_trip_is_timed_unless_it_waits_for_something_to_happen(command: tuple[str, ...], counted: int) -> None:
+    """Also one that fails: it took its time."""
+    before = ROUND_TRIPS.count
+    with suppress(HeadgateError, AssertionError, AttributeError, NotImplementedError):
+        call(SmallRedis().client(), *command)
+    assert ROUND_TRIPS.count == before + counted

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from headgate.redis.server_advice import advise
+from headgate.finding import Verdict
+from headgate.redis.server_advice import BUFFER_FIX, advise, advise_settings
 
 GOOD = {
     "role": "master", "connected_slaves": 1, "min_slaves_good_slaves": 1, "loading": 0, "aof_enabled": 1,
@@ -16,7 +17,8 @@ GOOD = {
 
 def test_a_server_that_keeps_what_it_has_confirmed_needs_no_advice() -> None:
     """Each line says how things are."""
-    assert advise(GOOD) == [
+    assert [finding.verdict for finding in advise(GOOD)] == [Verdict.OK] * 3
+    assert [finding.line for finding in advise(GOOD)] == [
         "role: primary with 1 replica(s); it refuses writes without them (min-replicas-to-write)",
         "disk: append-only file",
         "memory: maxmemory 1,024 MiB, noeviction; 5 MiB in use",
@@ -43,13 +45,47 @@ def test_a_server_that_keeps_what_it_has_confirmed_needs_no_advice() -> None:
 def test_each_setting_that_loses_events_is_named(differs: dict[str, Any], line: int, says: str) -> None:
     """With the one to set instead."""
     info = {name: value for name, value in {**GOOD, **differs}.items() if value is not None}
-    assert says in advise(info)[line]
+    assert says in advise(info)[line].line
 
 
 def test_a_server_that_says_nothing_of_itself_is_not_praised() -> None:
     """An odd reply is taken for the worst that it may mean."""
-    assert [part.partition(";")[0] for part in advise({})] == [
+    assert [finding.line.partition(";")[0] for finding in advise({})] == [
         "role: primary without replicas",
         "disk: no append-only file, so a restart loses the log or its end: set appendonly yes",
         "memory: no maxmemory",
     ]
+
+
+@pytest.mark.parametrize(
+    ("limit", "verdict", "says"),
+    [
+        ("normal 0 0 0 slave 268435456 67108864 60 pubsub 134217728 67108864 60", Verdict.OK, "pubsub 128 MiB, 64 MiB for 60 s"),
+        (
+            "normal 0 0 0 replica 1 1 60 pubsub 33554432 8388608 60",
+            Verdict.WARNING,
+            "a burst of large events disconnects gateways",
+        ),
+        ("pubsub 0 0 0", Verdict.WARNING, "no limit"),
+        ("normal 0 0 0", Verdict.UNKNOWN, "says nothing of pubsub"),
+        ("", Verdict.UNKNOWN, "says nothing of pubsub"),
+    ],
+)
+def test_the_buffer_of_gateways_is_judged(limit: str, verdict: Verdict, says: str) -> None:
+    """As Redis and Valkey write it, with the setting to use instead."""
+    found, _ = advise_settings({"client-output-buffer-limit": limit, "timeout": "0", "maxclients": "10000"})
+    assert (found.name, found.verdict) == ("buffers", verdict)
+    assert says in found.text
+    assert found.fix == (None if verdict is Verdict.OK else BUFFER_FIX)
+
+
+def test_a_server_that_closes_quiet_connections_or_takes_few_is_named() -> None:
+    """A gateway keeps connections that are quiet for seconds."""
+    found = advise_settings({"client-output-buffer-limit": "pubsub 0 0 0", "timeout": "30", "maxclients": "10"})[1:]
+    assert [finding.fix for finding in found] == ["set timeout 0", "set maxclients 100 or more"]
+
+
+def test_settings_that_nobody_may_ask_for_are_not_judged() -> None:
+    """Most users may not call CONFIG GET."""
+    [found] = advise_settings(None)
+    assert found.verdict is Verdict.UNKNOWN

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import logging
+import re
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
 import pytest
 import structlog
 
+from headgate.auth.audit import Audit
 from headgate.errors import BusUnavailable
+from headgate.runtime import logging as logs
+from headgate.runtime import operator_lines
 from headgate.runtime.logging import Tracebacks, told
 from headgate.runtime.seldom import SELDOM_S, Seldom
 
@@ -47,3 +57,77 @@ def test_the_log_holds_the_reason_of_the_bus_that_strangers_are_not_told(monkeyp
     }
     assert "redis.internal:6379" in str(error)
     assert ["redis.internal:6379" in line["reason"] for line in lines] == [True]
+
+
+@pytest.fixture
+def fresh_configuration(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a test configures ends with it."""
+    before = structlog.get_config()
+    # A module's logger keeps what it was first used with, and with that this test's streams.
+    configure = structlog.configure
+    monkeypatch.setattr(structlog, "configure", lambda **options: configure(**{**options, "cache_logger_on_first_use": False}))
+    monkeypatch.setattr(logging.getLogger("headgate"), "handlers", [])
+    yield
+    configure(**before)
+    logs.set_level("info")
+    operator_lines.as_json = False
+
+
+@pytest.mark.usefixtures("fresh_configuration")
+def test_each_line_is_a_json_object_of_one_schema(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """Our own loggers', the standard library's, and the words to the operator; what JSON has not is told as text."""
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # pytest has one there
+    logs.configure("info", worker=3, form="json")
+    structlog.get_logger("headgate.shop").warning("sold", price=1, at=Path("/shop"))
+    logging.getLogger("headgate.publisher").warning("published %s", "late")
+    operator_lines.complain("no more")
+    structlog.get_logger("headgate.shop").debug("counted")
+    logs.set_level("debug")
+    structlog.get_logger("headgate.shop").debug("counted again")
+    logs.set_level("error")
+    structlog.get_logger("headgate.shop").warning("sold")
+    logging.getLogger("headgate.publisher").warning("published")
+    lines = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
+    assert all(list(line)[:4] == list(logs.FIRST) for line in lines)
+    assert all(datetime.fromisoformat(line.pop("timestamp")).utcoffset() == timedelta(0) for line in lines)
+    assert lines == [
+        {"level": "warning", "logger": "headgate.shop", "event": "sold", "price": 1, "at": "/shop", "worker": 3},
+        {"level": "warning", "logger": "headgate.publisher", "event": "told", "message": "published late", "worker": 3},
+        {"level": "error", "logger": "headgate.operator", "event": "said", "message": "no more"},
+        {"level": "debug", "logger": "headgate.shop", "event": "counted again", "worker": 3},
+    ]
+
+
+@pytest.mark.usefixtures("fresh_configuration")
+@pytest.mark.parametrize(
+    ("form", "shape"),
+    [
+        ("auto", r"price=1 event=sold level=info logger=headgate\.shop timestamp=\S+\n"),
+        ("logfmt", r"price=1 event=sold level=info logger=headgate\.shop timestamp=\S+\n"),
+        ("console", r"\S+ \[info     \] sold +\[headgate\.shop\] price=1\n"),
+    ],
+)
+def test_other_forms_have_the_same_fields(capfd: pytest.CaptureFixture[str], form: str, shape: str) -> None:
+    """Where nobody looks at a terminal, logfmt without a word; no colour in a pipe."""
+    logs.configure("info", form=form)
+    structlog.get_logger("headgate.shop").info("sold", price=1)
+    assert re.fullmatch(shape, capfd.readouterr().err)
+
+
+@pytest.mark.usefixtures("fresh_configuration")
+def test_an_application_with_logging_of_its_own_gets_the_lines_of_the_library_there(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Once, and not in ours as well."""
+    logs.configure("info", form="json")
+    monkeypatch.setattr(logging.getLogger(), "handlers", [logging.StreamHandler()])
+    logging.getLogger("headgate.publisher").warning("published %s", "late")
+    assert capfd.readouterr().err == "published late\n"
+
+
+@pytest.mark.usefixtures("fresh_configuration")
+def test_lines_of_the_audit_say_so(capfd: pytest.CaptureFixture[str]) -> None:
+    """By their logger, so that they can be kept apart."""
+    logs.configure("info", form="json")
+    Audit().revoked(kind="user", name="ana", for_s=60, by="a test")
+    assert json.loads(capfd.readouterr().err)["logger"] == "headgate.audit"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gc
+import socket
 import time
 from contextlib import suppress
 
 import gevent
+import pytest
 
-from headgate.runtime.loop import Share, Signal, in_hub_after, sleep
+from headgate.runtime.loop import Arrivals, Idle, Share, Signal, in_hub_after, sleep, spawn
 
 
 def test_a_call_after_a_while_comes_once_and_in_the_hub_though_nobody_holds_its_timer() -> None:
@@ -79,6 +81,17 @@ def test_short_work_of_many_counts_together() -> None:
     other.join()
 
 
+@pytest.mark.parametrize(("slice_s", "had_a_turn"), [(60.0, False), (0.0, True)])
+def test_a_pause_says_whether_others_have_had_a_turn(slice_s: float, had_a_turn: bool) -> None:
+    """What was looked at before holds until they have."""
+    turns: list[str] = []
+    share = Share(slice_s)
+    with share:
+        gevent.spawn(turns.append, "other")
+        assert share.pause() is had_a_turn
+        assert bool(turns) is had_a_turn
+
+
 def test_a_greenlet_that_waits_outside_keeps_nobody_out() -> None:
     """And is in again behind the wait, also when that fails."""
     share = Share(60.0)
@@ -92,3 +105,76 @@ def test_a_greenlet_that_waits_outside_keeps_nobody_out() -> None:
         assert done == ["other"]
     another.join()
     assert done == ["other", "another"]
+
+
+def test_a_greenlet_that_is_thrown_out_of_its_rest_is_not_woken_from_another() -> None:
+    """It was to be woken in the next turn, and has gone on to wait for something else."""
+    rests: list[Idle] = []
+    went_on: list[bool] = []
+    other = Signal()
+
+    def work() -> None:
+        rests.append(Idle())
+        with suppress(TimeoutError):
+            rests[0].wait()
+        went_on.append(other.wait(30))
+
+    greenlet = gevent.spawn(work)
+    sleep()
+    gevent.get_hub().loop.run_callback(greenlet.throw, TimeoutError())
+    rests[0].wake()
+    for _ in range(3):
+        sleep()
+    assert went_on == []
+    other.set()
+    greenlet.join(30)
+    assert went_on == [True]
+
+
+def test_closing_wakes_whoever_waits_for_bytes() -> None:
+    """Once, and nobody who waits for something else later. Without a limit on the time it would wait for ever."""
+    ours, theirs = socket.socketpair()
+    other, went_on = Signal(), list[bool]()
+    arrivals = Arrivals(ours.fileno(), None)
+
+    def work() -> None:
+        went_on.append(arrivals.wait())
+        went_on.append(other.wait(30))
+
+    greenlet = spawn(work)
+    sleep()
+    arrivals.close()
+    arrivals.close()
+    for _ in range(3):
+        sleep()
+    assert went_on == [False]
+    other.set()
+    greenlet.join(30)
+    assert went_on == [False, True]
+    ours.close()
+    theirs.close()
+
+
+def test_bytes_are_waited_for_again_and_again() -> None:
+    """Also those that came when nobody waited; the end of the stream counts, and time that is over is told."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    arrivals, long_ago = Arrivals(ours.fileno(), 3600), Arrivals(ours.fileno(), 0.001)
+    try:
+        assert not long_ago.wait()
+        for sent in (b"first", b"again"):
+            spawn(theirs.sendall, sent)
+            assert arrivals.wait()
+            assert ours.recv(100) == sent
+        theirs.sendall(b"early")
+        for _ in range(3):
+            sleep(0.001)
+        assert arrivals.wait()
+        assert ours.recv(100) == b"early"
+        theirs.close()
+        assert arrivals.wait()
+    finally:
+        arrivals.close()
+        arrivals.close()
+        long_ago.close()
+        ours.close()

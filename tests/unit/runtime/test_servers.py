@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.runtime.servers import instead, server_of
+from headgate.runtime.servers import instead, instead_for_sockets, server_of
 
 
 @pytest.mark.parametrize(
@@ -26,3 +26,4 @@ def test_a_server_is_named_with_what_to_use_instead(environ: dict[str, object], 
     assert server_of(environ) == name
     assert instead(environ).startswith(f"{name} cannot serve Headgate's clients: use `")
     assert "gunicorn -k headgate.gunicorn.Worker" in instead(environ)
+    assert instead_for_sockets(environ).startswith(f"{name} carries no WebSocket of headgate.socketio: use `gunicorn -k gevent")

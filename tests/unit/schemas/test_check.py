@@ -10,7 +10,7 @@ import pytest
 
 from headgate import BusUnavailable, InvalidSchema, Publisher, SchemaViolation, SettingsError
 from headgate.errors import BusRefused, HeadgateError
-from headgate.publisher import encode_data
+from headgate.json_data import encode_data
 from headgate.runtime.seldom import SELDOM_S, Seldom
 from headgate.schemas.check import SchemaCheck
 from headgate.schemas.schema_set import SchemaSet

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.errors import InvalidSchema
-from headgate.publisher import encode_data
+from headgate.json_data import encode_data
 from headgate.schemas.catalogue import read_catalogue
 from headgate.schemas.documents import read_folder
 from headgate.schemas.python_types import Kind, python_types

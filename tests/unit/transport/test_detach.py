@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import gevent
@@ -12,10 +13,9 @@ import gevent.socket
 import pytest
 from gevent import pywsgi
 
-from headgate.transport.detach import CannotDetach, PollWatch, detach
+from headgate.transport.detach import CannotDetach, Detached, PollWatch, detach
 from headgate.transport.http_handler import HttpHandler
 from headgate.transport.http_server import HTTPServer
-from headgate.transport.peer_socket import NativeSocket
 from tests.support.session_clock import turn
 from tests.support.wsgi import Said
 
@@ -70,7 +70,7 @@ def test_a_socket_is_taken_away_with_the_bytes_behind_the_request(
     serve: Callable[..., Served], handler_class: type[pywsgi.WSGIHandler], behind: bytes
 ) -> None:
     """The answer goes out first; nothing is waited for, and the handler reads, writes and closes it no more."""
-    taken: list[tuple[NativeSocket, bytes]] = []
+    taken: list[Detached] = []
 
     def application(environ: dict[str, Any], start_response: Any) -> list[bytes]:
         taken.append(detach(environ, start_response, b"the answer"))
@@ -80,7 +80,7 @@ def test_a_socket_is_taken_away_with_the_bytes_behind_the_request(
 
     served = serve(application, handler_class=handler_class)
     served.send(REQUEST + behind)
-    ((sock, received),) = taken
+    ((sock, received, _),) = taken
     assert received == behind
     assert served.greenlet.dead
     assert not os.get_blocking(sock.fileno())
@@ -92,9 +92,85 @@ def test_a_socket_is_taken_away_with_the_bytes_behind_the_request(
 
 
 def test_a_socket_of_another_server_cannot_be_taken_away() -> None:
-    """The error names what to use instead."""
-    with pytest.raises(CannotDetach, match="this WSGI server cannot serve"):
+    """The caller knows what to use instead."""
+    with pytest.raises(CannotDetach):
         detach({}, Said(), b"")
+
+
+def test_a_gateway_leaves_the_sockets_of_other_servers_alone() -> None:
+    """It needs more of a server: to drain, and to share a port."""
+    with pytest.raises(CannotDetach, match="leave its handler_class out"):
+        detach({"wsgi.websocket": object()}, Said(), b"", of_others=False)
+    ours, peer = gevent.socket.socketpair()
+    asked = gevent.spawn(detach, {"gunicorn.socket": ours}, gunicorn_response(), b"answer", of_others=False)
+    with pytest.raises(CannotDetach):
+        asked.get()
+    ours.close()
+    assert peer.recv(1) == b""
+
+
+def test_a_socket_that_gevent_websocket_has_answered_is_taken_without_a_second_answer(serve: Callable[..., Served]) -> None:
+    """Only the frames go out, and its own WebSocket says nothing when the request ends."""
+    taken: list[Detached] = []
+    answered: list[SimpleNamespace] = []
+
+    def application(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        its = SimpleNamespace(handler=start_response.__self__, closed=False, stream=1, raw_read=1, raw_write=1)
+        answered.append(its)
+        environ["wsgi.websocket"] = its
+        taken.append(detach(environ, Said(), b"the answer", b"the frames"))
+        return []
+
+    served = serve(application, handler_class=pywsgi.WSGIHandler)
+    served.send(REQUEST)
+    taken[0].sock.send(b" and more")
+
+    assert served.peer.recv(100) == b"the frames and more"
+    assert answered[0].closed
+    assert answered[0].stream is None
+    taken[0].sock.close()
+
+
+class Unreader:
+    """What gunicorn has read of a connection, behind the request."""
+
+    def take_buffered(self) -> bytes:
+        """Return it."""
+        return b"a frame"
+
+
+def gunicorn_response() -> Any:
+    """Return a `start_response` as gunicorn has it: a method of its response, which knows the request."""
+
+    class Response:
+        req = SimpleNamespace(unreader=Unreader())
+
+        def start_response(self, status: str, headers: list[tuple[str, str]]) -> None:
+            raise AssertionError(status)
+
+    return Response().start_response
+
+
+def test_a_socket_of_gunicorns_gevent_worker_is_taken_away() -> None:
+    """The end of the request is StopIteration, of which the worker makes the end of its connection."""
+    ours, peer = gevent.socket.socketpair()
+    detached = gevent.spawn(detach, {"gunicorn.socket": ours}, gunicorn_response(), b"answer", b" and frames").get()
+
+    assert peer.recv(100) == b"answer and frames"
+    assert detached.received == b"a frame"
+    with pytest.raises(StopIteration):
+        iter(detached.body)
+    ours.close()  # as gunicorn does
+    detached.sock.send(b"later")
+    assert peer.recv(100) == b"later"
+    detached.sock.close()
+
+
+def test_a_socket_of_a_worker_that_lets_nothing_else_run_stays() -> None:
+    """gunicorn's sync worker answers in the main greenlet: no WebSocket would ever have a turn."""
+    ours, _ = gevent.socket.socketpair()
+    with pytest.raises(CannotDetach):
+        detach({"gunicorn.socket": ours, "SERVER_SOFTWARE": "gunicorn/27"}, gunicorn_response(), b"")
 
 
 def test_a_client_that_is_gone_is_an_error(serve: Callable[..., Served]) -> None:

@@ -176,6 +176,14 @@ def test_a_websocket_that_cannot_be_detached_is_answered_501(engine: Engine) -> 
     assert [reason.partition(":")[0] for reason in engine.ends] == ["handshake failed"]
 
 
+def test_under_uwsgi_a_client_is_refused_with_words(engine: Engine) -> None:
+    """Over polling, too, where its polls would hang."""
+    answer = engine.ask("EIO=4&transport=polling", **{"uwsgi.version": "2.0"})  # type: ignore[arg-type]
+
+    assert answer.status == "501 Not Implemented"
+    assert engine.server.sockets == {}
+
+
 def test_a_request_for_a_session_that_the_application_has_not_let_in_finds_none(engine: Engine) -> None:
     """Its id may leak out of a connect handler that waits."""
     answers: list[Answer] = []

@@ -32,7 +32,17 @@ def test_a_packet_says_the_same_as_python_socketios(kind: int, data: Any, id: in
             assert (packet.packet_type, packet.namespace, packet.id, packet.data) == (kind, "/n", id, ["x", data])
 
 
-@pytest.mark.parametrize("text", ["0{", "2[1,]", "2[01]", '2["a"] ["b"]', f"2[{'1' * 5000}]", "2[\x00]"])
+CONNECTS = ["0", "0/n", "0/n,", '0/n,{"a":[1]}', '0/n?q=1,{"a":1}', "0/n,7", '0/n,7{"a":1}', '0/1-n,{"a":1}', "0/,{}", '0{"a":1}']
+
+
+@pytest.mark.parametrize("text", CONNECTS)
+def test_a_connect_is_read_as_python_socketio_reads_it(text: str) -> None:
+    """Its usual form is parted at once; any other by python-socketio."""
+    fast, stock = FastPacket(encoded_packet=text), Packet(encoded_packet=text)
+    assert vars(fast) == vars(stock)
+
+
+@pytest.mark.parametrize("text", ["0{", "0/n,{", "2[1,]", "2[01]", '2["a"] ["b"]', f"2[{'1' * 5000}]", "2[\x00]"])
 def test_text_that_is_no_json_is_refused_as_python_socketio_does(text: str) -> None:
     """With a ValueError, which makes a `malformed packet` of it."""
     for reader in (FastPacket, Packet):

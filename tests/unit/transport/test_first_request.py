@@ -47,7 +47,7 @@ class Door:
         if isinstance(self.answer, Exception):
             raise self.answer
         if self.takes:
-            self.taken.append(detach(dict(request.environ), Said(), b"the answer"))
+            self.taken.append(detach(dict(request.environ), Said(), b"the answer")[:2])
         return self.answer
 
     def _application(self, environ: dict[str, Any], start_response: Any) -> list[bytes]:
@@ -266,7 +266,7 @@ def test_a_route_that_fails_behind_its_answer_keeps_the_socket(door: Door) -> No
     """It is the route's, with the loop watching it: nothing is written to it, and nobody else closes it."""
 
     def take_and_fail(request: RoutedRequest) -> Answer | None:
-        door.taken.append(detach(dict(request.environ), Said(), b"the answer"))
+        door.taken.append(detach(dict(request.environ), Said(), b"the answer")[:2])
         raise ValueError("no")
 
     door.server.routes = {("GET", "/socket"): NeverWaits(take_and_fail)}

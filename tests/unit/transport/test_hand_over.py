@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gevent
@@ -15,6 +15,7 @@ from headgate.transport.http_answers import Answer
 from headgate.transport.http_routes import NeverWaits, RoutedRequest
 from headgate.transport.http_server import HTTPServer
 from headgate.transport.peer_socket import NativeSocket
+from tests.support.epoll_sets import Watched, stale, watched
 from tests.support.session_clock import turn
 from tests.support.wsgi import Said
 
@@ -181,6 +182,94 @@ def test_no_descriptor_is_left_behind(processes: tuple[Process, Process]) -> Non
         while counted(other):
             turn()
     assert len(os.listdir("/dev/fd")) == before
+
+
+@pytest.mark.parametrize("first", [b"", asking(b"/elsewhere")])
+def test_the_kernel_watches_a_connection_that_was_handed_over_for_its_owner_only(
+    processes: tuple[Process, Process], first: bytes
+) -> None:
+    """Its next byte would make libev build the epoll set of the process that gave it away anew, once for each connection."""
+    one, _ = processes
+    given: list[Watched] = []
+    hand_over = one.server.to_owner
+    assert hand_over is not None
+
+    def watched_hand_over(received: bytes, descriptor: int) -> bool:
+        given.append(Watched(descriptor, os.fstat(descriptor).st_ino))
+        return hand_over(received, descriptor)
+
+    one.server.to_owner = watched_hand_over
+    peer = one.connect(first)
+    if first:
+        heard(peer, b"one")
+    turn()  # the process waits for a request, and watches
+    peer.sendall(asking(b"/elsewhere", FOREIGN))
+    heard(peer, b"other")
+    assert len(given) == 1
+    assert not watched() & set(given)
+
+
+def test_an_owner_that_closes_before_the_giver_does_leaves_nothing_behind(processes: tuple[Process, Process]) -> None:
+    """A giver that is busy still holds the connection when its answer has been given."""
+    one, other = processes
+    held: list[int] = []
+    hand_over = one.server.to_owner
+    assert hand_over is not None
+
+    def held_hand_over(received: bytes, descriptor: int) -> bool:
+        held.append(os.dup(descriptor))
+        return hand_over(received, descriptor)
+
+    one.server.to_owner = held_hand_over
+    peer = one.connect(asking(b"/elsewhere", FOREIGN))
+    heard(peer, b"other")
+    peer.sendall(asking(b"/elsewhere", more=b"Connection: close\r\n"))
+    heard(peer, b"other")
+    assert (counted(other), stale()) == (0, set())
+    for each in held:
+        os.close(each)
+
+
+def test_a_process_that_ends_while_it_hands_over_takes_no_byte_of_the_connection(processes: tuple[Process, Process]) -> None:
+    """It may be the owner's by then, though nobody has said so yet."""
+    one, other = processes
+    waiting: list[gevent.Greenlet] = []
+    hand_over = one.server.to_owner
+    assert hand_over is not None
+
+    def never_over(received: bytes, descriptor: int) -> bool:
+        waiting.append(gevent.getcurrent())
+        gevent.sleep(1000)
+        return False
+
+    one.server.to_owner = never_over
+    peer = one.connect(asking(b"/elsewhere", FOREIGN))
+    with gevent.Timeout(30):
+        while not waiting:
+            turn()
+    (sock,) = one.server.connections._address_of
+    hand_over(asking(b"/elsewhere", FOREIGN), sock.fileno())  # type: ignore[union-attr]
+    peer.sendall(asking(b"/elsewhere"))
+    waiting[0].kill()
+    with gevent.Timeout(30):
+        while len(other.bodies) < 2:
+            turn()
+    assert (one.bodies, counted(one), stale()) == ([], 0, set())
+
+
+@pytest.mark.parametrize("leave", [HTTPServer.stop_listening, HTTPServer.close])
+def test_a_port_that_is_left_to_the_others_is_watched_no_more(
+    processes: tuple[Process, Process], leave: Callable[[HTTPServer], None]
+) -> None:
+    """The process manager, systemd or the other workers hold it: each of their new connections would wake this process."""
+    one, _ = processes
+    elsewhere = os.dup(one.server.socket.fileno())
+    one.server.start_accepting()
+    turn()
+    leave(one.server)
+    turn()
+    assert stale() == set()
+    os.close(elsewhere)
 
 
 def test_a_connection_whose_peer_has_gone_meanwhile_is_dropped(processes: tuple[Process, Process]) -> None:

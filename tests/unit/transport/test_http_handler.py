@@ -88,22 +88,24 @@ class Exchange:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, served: str = "application") -> None:
         self.application = Application()
         by_name: dict[str, Route] = {"left to the application": leave, "route": EchoRoute(self.application)}
+        by_name["route on a shared port"] = by_name["route"]
+        self.to_owner = (lambda *_: False) if "shared port" in served else None
         self.routes = dict.fromkeys(ROUTED, by_name[served]) if served in by_name else {}
         self._monkeypatch = monkeypatch
 
     def with_(self, *sends: bytes | Pause | Reset, accepts: Iterable[int | Pause] = (), limits: HttpLimits = LIMITS) -> Peer:
         """Serve a peer that sends this; return it when its connection is over."""
         peer = Peer(sends, accepts)
-        peer.served_by(self.application, limits, self._monkeypatch, routes=self.routes)
+        peer.served_by(self.application, limits, self._monkeypatch, routes=self.routes, to_owner=self.to_owner)
         assert peer.closed
         return peer
 
 
-@pytest.fixture(params=["application", "left to the application", "route"])
+@pytest.fixture(params=["application", "left to the application", "route", "shared port", "route on a shared port"])
 def exchange(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Iterator[Exchange]:
-    """Exchanges that print no traceback, whatever the peer does: through WSGI, and below it."""
+    """Exchanges that print no traceback, whatever the peer does: through WSGI and below it, on an own port and a shared one."""
     yield Exchange(monkeypatch, request.param)
     assert capfd.readouterr().err == ""
 

@@ -5,21 +5,26 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import gevent
 import gevent.socket
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from headgate.transport import http_handler as module
 from headgate.transport.detach import detach
 from headgate.transport.http_answers import Answer
 from headgate.transport.http_body import MAX_DISCARD_BYTES
 from headgate.transport.http_handler import HttpHandler
 from headgate.transport.http_limits import HttpLimits
-from headgate.transport.http_routes import RoutedRequest
+from headgate.transport.http_routes import LaterAnswer, RoutedRequest
 from headgate.transport.http_server import HTTPServer
 from headgate.transport.peer_socket import NativeSocket
+from headgate.transport.request_head import head_but_length, read_head
 from tests.support.http_peer import FOREVER, Pause, Peer
 from tests.support.session_clock import turn
 from tests.support.wsgi import Said
@@ -37,7 +42,7 @@ class Room:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.told: Told = []
         self.requests: list[RoutedRequest] = []
-        self.route: Callable[[RoutedRequest], Answer | None] = self.answer
+        self.route: Callable[[RoutedRequest], Answer | LaterAnswer | None] = self.answer
         self._monkeypatch = monkeypatch
 
     def answer(self, request: RoutedRequest) -> Answer | None:
@@ -244,12 +249,176 @@ def test_a_connection_leaves_nothing_behind_that_only_the_garbage_collector_find
     assert found[0]() is None
 
 
+# A route whose answer comes later ----------------------------------------------------------------------------------------
+
+
+class Later:
+    """The answer to a request, of which the room notes when it is waited for."""
+
+    def __init__(self, room: Room, body: bytes) -> None:
+        self._room, self._body = room, body
+
+    def wait(self) -> Answer:
+        self._room.told.append(("waited", self._body))
+        return answer(self._body)
+
+
+@pytest.fixture
+def later(room: Room) -> Room:
+    """Let the route answer later; requests that say so are left to the application, refused at once, or fail."""
+
+    def ask(request: RoutedRequest) -> Answer | LaterAnswer | None:
+        said = request.head.fields.get("HTTP_X_A")
+        if said == "leave":
+            return None
+        if said == "refuse":
+            return answer(b"refused", status="403 FORBIDDEN")
+        if said == "fail":
+            raise RuntimeError("a fault")
+        body = request.body()
+        room.told.append(("route", body))
+        return Later(room, body)
+
+    room.route = ask
+    return room
+
+
+def told(body: bytes, name: bytes = b"") -> bytes:
+    return POST + (b"X-A: " + name + b"\r\n" if name else b"") + b"\r\n" + body
+
+
+def bodies(received: bytes) -> list[bytes]:
+    """Return the bodies of answers."""
+    return [piece.partition(b"\r\n\r\n")[2] for piece in received.split(b"HTTP/1.1 ")[1:]]
+
+
+def test_requests_that_have_come_together_are_asked_before_anybody_waits(later: Room) -> None:
+    """Their work goes together; their answers are in order, in one write."""
+    peer = Peer([told(b"first") + told(b"again") + told(b"third"), Pause(1), told(b"later")], [1_000_000] * 10)
+    peer.served_by(later.application, LIMITS, later._monkeypatch, routes={("POST", "/route"): lambda asked: later.route(asked)})
+    asked = [("route", body) for body in (b"first", b"again", b"third")]
+    waited = [("waited", body) for body in (b"first", b"again", b"third")]
+    assert later.told == [*asked, *waited, ("route", b"later"), ("waited", b"later")]
+    assert bodies(peer.received) == [b"first", b"again", b"third", b"later"]
+    assert len(peer._accepts) == 8
+
+
+def test_so_many_requests_are_answered_together_at_most(later: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then others have their turn."""
+    monkeypatch.setattr(module, "_MAX_TOGETHER", 2)
+    later.serve(told(b"first") + told(b"again") + told(b"third"))
+    assert [kind for kind, _ in later.told] == ["route", "route", "waited", "waited", "route", "waited"]
+
+
+def test_a_request_that_has_come_in_part_is_not_waited_for(later: Room) -> None:
+    """The one before it is answered first; whether its head or its body is missing."""
+    for cut in (20, len(told(b"again")) - 1):
+        later.told.clear()
+        peer = later.serve(told(b"first") + told(b"again")[:cut], Pause(1), told(b"again")[cut:])
+        assert later.told[:2] == [("route", b"first"), ("waited", b"first")]
+        assert bodies(peer.received) == [b"first", b"app" if cut == 20 else b"again"]
+
+
+def test_a_request_behind_it_may_be_for_another_route_for_the_application_or_refused(later: Room) -> None:
+    """Each is answered in its place."""
+    get = b"GET /elsewhere HTTP/1.1\r\nHost: test\r\n\r\n"
+    sent = [told(b"first"), told(b"12345", b"refuse"), told(b"again"), told(b"third", b"leave"), told(b"third")]
+    peer = later.serve(b"".join([*sent, get, told(b"after")]))
+    assert bodies(peer.received) == [b"first", b"refused", b"again", b"app", b"third", b"app", b"after"]
+    assert [what for kind, what in later.told if kind == "application"] == ["/route", "/elsewhere"]
+
+
+def test_the_last_request_of_a_connection_is_the_last_that_is_asked(later: Room) -> None:
+    """The answer before it says nothing of the end."""
+    last = told(b"again").replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+    peer = later.serve(told(b"first") + last + told(b"third"))
+    assert bodies(peer.received) == [b"first", b"again"]
+    first, again = peer.received.split(b"HTTP/1.1 ")[1:]
+    assert (b"Connection: close" in first, b"Connection: close" in again) == (False, True)
+    assert peer.closed
+
+
+def test_a_fault_behind_it_does_not_take_its_answer(later: Room) -> None:
+    """Who has published is told so, and the connection ends behind the fault."""
+    with capture_logs() as logs:
+        peer = later.serve(told(b"first") + told(b"again", b"fail") + told(b"third"))
+    first, fault = peer.received.split(b"HTTP/1.1 ")[1:]
+    assert first.endswith(b"first")
+    assert fault.startswith(b"500 ")
+    assert b"Connection: close" not in first
+    assert [line["event"] for line in logs] == ["route failed"]
+
+
+def test_what_a_route_has_found_out_about_a_head_is_there_with_the_next(later: Room) -> None:
+    """On the same connection, for the same head."""
+    found: list[object] = []
+
+    def ask(request: RoutedRequest) -> LaterAnswer:
+        found.append(request.known)
+        request.known = request.known or request.head.fields.get("HTTP_X_A", "none")
+        return Later(later, request.body())
+
+    later.route = ask
+    later.serve(told(b"first") + told(b"again"), Pause(1), told(b"third") + told(b"other", b"b") + told(b"other", b"b"))
+    assert found == [None, "none", "none", None, "b"]
+
+
+@given(
+    before=st.lists(st.sampled_from(["Host: test", "X-A: 1", "Content-Length-Of: 5", "Accept:  x"]), max_size=4),
+    behind=st.lists(st.sampled_from(["X-B: 2", "Cookie: a=b", "connection: close"]), max_size=3, unique=True),
+    name=st.sampled_from(["Content-Length: ", "content-length: ", "Content-Length:", "Content-Length:  "]),
+    lengths=st.lists(
+        st.sampled_from(["5", "0", "007", "123456789012345678", "5 ", "5,5", "-5", "x", "", "\u00b2"]), min_size=2, max_size=4
+    ),
+)
+def test_a_head_with_another_length_means_what_it_means_when_it_is_read(
+    before: list[str], behind: list[str], name: str, lengths: list[str]
+) -> None:
+    """Or it is read: whether the last one is remembered changes nothing."""
+    blocks = [
+        "\r\n".join(["POST /route?a=b HTTP/1.1", *before, f"{name}{length}", *behind, "", ""]).encode("latin-1")
+        for length in lengths
+    ]
+    for last, block in pairwise(blocks):
+        known, read = head_but_length(last) if read_head(last) else None, read_head(block)
+        digits = None if known is None else known.length_in(block + b"the body")
+        if known is not None and digits is not None:
+            assert read is not None
+            assert (digits.decode(), int(digits)) == (read.fields["CONTENT_LENGTH"], read.body_bytes)
+            assert known.before + digits + known.behind == block
+            last_read = read_head(last)
+            assert last_read is not None
+            assert read == last_read._replace(fields=read.fields, body_bytes=read.body_bytes)
+            assert {**last_read.fields, "CONTENT_LENGTH": digits.decode()} == read.fields
+
+
+def test_what_is_known_of_a_head_holds_for_another_length(later: Room) -> None:
+    """The request has its own length everywhere."""
+    lengths: list[tuple[object, ...]] = []
+
+    def ask(request: RoutedRequest) -> Answer:
+        body, fields = request.body(), request.head.fields
+        shown = (str(request.environ["CONTENT_LENGTH"]), fields["CONTENT_LENGTH"], str(request.head.body_bytes), str(len(body)))
+        lengths.append((request.known, request.environ["HTTP_HOST"], *sorted(set(shown))))
+        request.known = "known"
+        return answer(body)
+
+    later.route = ask
+    sent = [POST.replace(b"5", b"%d" % len(body), 1) + b"\r\n" + body for body in (b"first", b"longer than that", b"", b"first")]
+    peer = later.serve(*sent)
+    assert bodies(peer.received) == [b"first", b"longer than that", b"", b"first"]
+    assert lengths == [(None, "test", "5"), ("known", "test", "16"), ("known", "test", "0"), ("known", "test", "5")]
+
+
+# Over a real socket ------------------------------------------------------------------------------------------------------
+
+
 def test_a_route_may_take_the_socket_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the bytes behind the request, for a WebSocket; the handler reads, writes and closes it no more."""
     taken: list[tuple[NativeSocket, bytes]] = []
 
     def take(request: RoutedRequest) -> None:
-        taken.append(detach(dict(request.environ), Said(), b"the answer"))
+        taken.append(detach(dict(request.environ), Said(), b"the answer")[:2])
 
     server = HTTPServer(("127.0.0.1", 0), lambda environ, start_response: [], routes={("GET", "/socket"): take})
     ours, theirs = gevent.socket.socketpair()
@@ -310,4 +479,28 @@ def test_a_connection_without_a_next_request_is_closed_in_silence() -> None:
             received += data
     assert received.endswith(b"\r\n\r\nfirst")
     assert received.count(b"HTTP/1.1") == 1
+    greenlet.join(30)
+
+
+def test_the_beginning_of_a_next_request_is_given_as_long_as_that_of_the_first() -> None:
+    """And not as long as a connection may be idle."""
+    limits = HttpLimits(header_deadline_s=0.05, keep_alive_s=3600)
+    server = HTTPServer(
+        ("127.0.0.1", 0),
+        lambda environ, start_response: [],
+        limits=limits,
+        routes={("POST", "/route"): lambda asked: answer(asked.body())},
+    )
+    ours, theirs = gevent.socket.socketpair()
+    greenlet = gevent.spawn(HttpHandler(ours, "", server).handle)
+    received = b""
+    with gevent.Timeout(30):
+        theirs.sendall(POST + b"\r\nfirst")
+        while not received.endswith(b"first"):
+            received += theirs.recv(10_000)
+        turn()
+        theirs.sendall(POST[:20])
+        while data := theirs.recv(10_000):
+            received += data
+    assert received.count(b"HTTP/1.1 200 OK") == received.count(b"HTTP/1.1 408 Request Timeout") == 1
     greenlet.join(30)

@@ -1,44 +1,53 @@
-"""The owner that a session id claims: two letters that select a row of the board, and nothing else."""
+"""A connection for a sibling that is gone: left to this worker, and told seldom."""
 
 from __future__ import annotations
 
-import pytest
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
-from headgate.settings import MAX_WORKERS
-from headgate.workers.siblings import owner_letters, owner_of
+import pytest
+from structlog.testing import capture_logs
+
+from headgate.relay.owners import Owner
+from headgate.workers.board import Board, State
+from headgate.workers.siblings import Siblings
 
 RANDOM = "abcdefghij0123456_-Z"
 
 
-def request(sid: str, before: str = "EIO=4&transport=polling&") -> bytes:
-    return f"GET /socket.io/?{before}sid={sid} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+def request(owner: Owner) -> bytes:
+    return f"GET /socket.io/?EIO=4&sid={owner.letters}{RANDOM} HTTP/1.1\r\n\r\n".encode()
 
 
-def test_every_worker_has_letters_of_its_own_that_lead_back_to_it() -> None:
-    """So any sibling finds the owner of a session."""
-    letters = [owner_letters(slot) for slot in range(MAX_WORKERS)]
-    assert len(set(letters)) == MAX_WORKERS
-    assert [owner_of(request(each + RANDOM)) for each in letters] == list(range(MAX_WORKERS))
+@pytest.fixture
+def siblings() -> Iterator[Siblings]:
+    """Worker 1 of a gateway whose worker 2 serves, as the board has it, and is behind no door; worker 3 boots."""
+    board = Board()
+    for age in (1, 2, 3):
+        board.take(age)
+    board.move(0, State.SERVING)
+    board.move(1, State.SERVING)
+    with tempfile.TemporaryDirectory() as folder:
+        made = Siblings(board, Path(folder), Owner("gate-1", 0), dict, lambda *_: None)
+        yield made
+        made.close()
+
+
+def test_a_sibling_that_is_gone_is_told_once_however_often_it_is_asked_for(siblings: Siblings) -> None:
+    """A client may repeat the id of its session."""
+    with capture_logs() as logs:
+        for _ in range(100):
+            assert not siblings.hand_over(request(Owner("gate-1", 1)), 0)
+    assert [(each["event"], each["to"]) for each in logs] == [("a connection could not be handed over", 2)]
 
 
 @pytest.mark.parametrize(
-    "sid",
-    [
-        "",
-        RANDOM,
-        f"zz{RANDOM}",
-        f"AA{RANDOM}x",
-        f"AA{RANDOM[:-1]}",
-        f"A/{RANDOM}",
-        f"AA{RANDOM[:-1]}.",
-        "../../etc/passwd0000000",
-    ],
+    "owner", [Owner("gate-1", 0), Owner("gate-1", 2), Owner("gate-1", 999), Owner("gate-2", 1), Owner("", 1)]
 )
-def test_what_is_no_id_of_a_worker_names_none(sid: str) -> None:
-    """A path, or a host, is never read out of it."""
-    assert owner_of(request(sid)) is None
-
-
-def test_only_the_first_line_counts() -> None:
-    """A header or a body may say anything."""
-    assert owner_of(b"GET / HTTP/1.1\r\nReferer: /?sid=AA" + RANDOM.encode() + b" \r\n\r\n") is None
+def test_nobody_is_asked_for_what_is_no_siblings(siblings: Siblings, owner: Owner) -> None:
+    """Its own sessions, those of a worker that does not serve, of no worker, and of another gateway."""
+    with capture_logs() as logs:
+        assert not siblings.hand_over(request(owner), 0)
+        assert not siblings.hand_over(b"GET / HTTP/1.1\r\n\r\n", 0)
+    assert logs == []

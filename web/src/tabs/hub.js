@@ -12,7 +12,8 @@
  * A tab may have WINDOW messages that it has not acknowledged. Beyond that it is `stalled`: nothing is sent and nothing is kept for it but
  * the latest messages, which are kept for all. When it goes on, it gets the rest of them, or is `behind`.
  *
- * At the gateway every subscription has the policy `catch_up`: a full queue there must not lose one tab's events for another's policy.
+ * Every subscription has the policy `catch_up`: a full queue at the gateway must not lose one tab's events for another's policy. A tab that wants another
+ * one does not come here.
  *
  * @import { Position, SubscribeResult, Welcome } from "../protocol.js"
  * @import { Entry } from "./recent.js"
@@ -118,7 +119,7 @@ export class Hub {
     const { changed } = createChanges(() => this.#bringIntoStep(), () => {});
     this.#changed = changed;
     const connection = { isUp: () => Boolean(this.#welcome), request: this.#subscribeAtGateway };
-    this.#requests = createRequests({ subscriptions: this.#subscriptions, connection, tell() {}, changed });
+    this.#requests = createRequests({ subscriptions: this.#subscriptions, connection, acknowledged() {}, tell() {}, changed });
   }
 
   // Tabs.
@@ -312,6 +313,9 @@ export class Hub {
   #status({ moving, ended = [], ...status }) {
     if (moving) this.#owner.move(moving.reason, moving.within_s);
     this.#bus = status.bus ?? this.#bus;
+    // A stalled tab hears of the bus when it goes on; the rest ends the connection, which it hears of too. Ahead of what ends: a tab
+    // with new grants asks again for what was refused before.
+    if (Object.keys(status).length) for (const session of this.#in("live")) this.#send(session, STATUS, [status]);
     for (const { pattern, error } of ended) {
       this.#refusals.set(pattern, error);
       this.#subscriptions.end(pattern, fromWire(error));
@@ -322,8 +326,6 @@ export class Hub {
         else if (session.is("stalled")) this.#behind(session);
       }
     }
-    // A stalled tab hears of the bus when it goes on; the rest ends the connection, which it hears of too.
-    if (Object.keys(status).length) for (const session of this.#in("live")) this.#send(session, STATUS, [status]);
   }
 
   /** @param {any} message the last one to each */

@@ -6,8 +6,10 @@
  * the transport's owner.
  *
  * `shared` is carried by the hub of the leading tab. `own` is a plain connection. A lane begins there when CONNECT asks for a past, when the
- * hub does not have everything behind its position, or when no tab leads; a live one goes there to ask for a past. While it is there it gets
- * everything from the gateway itself. A lane that has everything, and waits for nothing, goes to the hub, at its position (`place`): the
+ * hub does not have everything behind its position, or when no tab leads; a live one goes there to ask for a past, to be present in a topic (the
+ * gateway counts connections, and notices itself when one breaks), or for the policy `drop` or `latest` (it is about a queue at the gateway, and that
+ * of the shared connection is of all tabs). While it is there it gets everything from the gateway itself. A lane that has
+ * everything, waits for nothing, is present nowhere and has no such policy goes to the hub, at its position (`place`): the
  * session does not notice. The same brings it to the next leader when one is gone.
  *
  * @import { Transport, TransportOwner } from "../transport.js"
@@ -66,12 +68,14 @@ export function createLane(owner, createPlain, group) {
   let place = new Place();
   /** CONNECT's auth of the session's present connection; its token is the latest that the gateway has taken. @type {any} */
   let auth = null;
-  /** What the gateway has acknowledged. @type {Map<string, Overflow | undefined>} */
+  /** What the gateway has acknowledged; `catch_up` is undefined. @type {Map<string, Overflow | undefined>} */
   let patterns = new Map();
   /** @type {Link | undefined} */
   let link;
   /** Messages of the lane since the hub was told how many were taken. */
   let taken = 0;
+  /** Topics in which this tab is present, or that it watches: only requests of presence have an `act`, and only a subscribe an `overflow`. @type {Set<string>} */
+  const topics = new Set();
   /** Requests without an answer. @type {Map<number, Asked>} */
   let asked = new Map();
   let nth = 0;
@@ -99,8 +103,8 @@ export function createLane(owner, createPlain, group) {
       if (mine !== generation || !life.is("greeting")) return;
       auth = made;
       for (const { pattern, overflow } of made.subscriptions) patterns.set(pattern, overflow);
-      const asksForPast = made.subscriptions.some((/** @type {any} */ { since }) => since);
-      if (group.enter(made) && !asksForPast) {
+      const isOwn = made.subscriptions.some((/** @type {any} */ { since, overflow }) => since || overflow);
+      if (group.enter(made) && !isOwn) {
         life.take("join");
         seek();
       } else open();
@@ -255,7 +259,7 @@ export function createLane(owner, createPlain, group) {
 
   /** Go to the hub, if everything has come. */
   function cross() {
-    if (!life.is("own") || !isLevel || !place.settled || asked.size || performance.now() - crossedMs < CROSS_MS) return;
+    if (!life.is("own") || !isLevel || !place.settled || asked.size || topics.size || [...patterns.values()].some(Boolean) || performance.now() - crossedMs < CROSS_MS) return;
     crossedMs = performance.now();
     life.take("cross");
     seek();
@@ -297,6 +301,7 @@ export function createLane(owner, createPlain, group) {
   function finish() {
     generation++;
     unlink();
+    topics.clear();
     if (!life.offer("end")) return;
     plain.disconnect();
     const ended = asked;
@@ -341,8 +346,8 @@ export function createLane(owner, createPlain, group) {
       }
       // The lane may have another carrier when the answer comes, and the request may be on its way again.
       plain.request(name, body, timeoutMs).then((reply) => asked.get(id) === each && settle(undefined, reply), (error) => asked.get(id) === each && life.is("own") && settle(error));
-    } else if (life.is("shared") && asksForPast) part();
-    else if (life.is("shared")) {
+    } else if (life.is("shared")) {
+      if (asksForPast || body.act || body.overflow) return part();
       each.sent = true;
       link?.post({ type: REQUEST, id, name, body });
     }
@@ -367,6 +372,7 @@ export function createLane(owner, createPlain, group) {
 
   /** @param {string} name @param {any} body @param {any} reply */
   function note(name, body, { ok, epoch, offset }) {
+    if (body.act) topics[ok && body.act !== "leave" ? "add" : "delete"](body.topic);
     if (!ok) return;
     if (name === SUBSCRIBE) patterns.set(body.pattern, body.overflow);
     else if (name === UNSUBSCRIBE) patterns.delete(body.pattern);

@@ -151,6 +151,7 @@ void outbox.publish("orders.42.shipped", { carrier: 1 });
 void createOutbox(free).publish("a.b", 1);
 gate.on("publish:refused", ({ error, topic, restored }) => console.log(error.code, topic.length, restored));
 void outbox.pending().then(([first]) => first?.id);
+void outbox.discard().then(() => outbox.discard(["x"]));
 
 // Models.
 const model = new LiveModel<Order>({ id: 1, status: "new" }, { gate, topic: "orders" });

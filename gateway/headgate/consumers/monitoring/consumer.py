@@ -26,11 +26,11 @@ from headgate.consumers.base import Consumer, Context, Delivery
 from headgate.consumers.sparse_log import SparseLog
 from headgate.errors import BusUnavailable, HeadgateError, InvalidTopic
 from headgate.metrics import MONITOR_FAULTS, MONITORED_EVENTS, MONITORED_VALUE
-from headgate.options import Kind, host_and_port, matching, option, pattern, required, tables
+from headgate.options import STATSD_PREFIX, Kind, host_and_port, matching, option, pattern, required, tables
+from headgate.runtime.statsd import Statsd
 from headgate.topic import matches, overlaps, user_topic
 
 from .alerts import Record, Rule, bucket, bucket_width_s, judge, notice_data, told, window_buckets
-from .statsd import Statsd
 
 MAX_METRICS = 256
 MAX_ALERTS = 64
@@ -91,7 +91,7 @@ class MonitoringOptions:
     statsd: tuple[str, int] | None = option(None, host_and_port(), "StatsD server (UDP) that gets the counters and gauges.")
     prefix: str = option(
         "headgate",
-        matching(re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+){0,7}", re.ASCII), "a name such as shop.headgate"),
+        STATSD_PREFIX,
         "Prefix of names in StatsD; a dot follows it.",
     )
     counters: tuple[CounterRule, ...] = option((), tables(CounterRule, MAX_METRICS), "Counters of events.")

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from headgate import spans
 from headgate.errors import HeadgateError, SettingsError
 from headgate.publisher import find_redis_url
 from headgate.redis.client import describe_server
@@ -54,7 +55,9 @@ def consume(asked: Asked, listen: tuple[str, int] | None, parent: int | None) ->
     if parent is not None:
         os.nice(NICENESS)
     configuration = asked.read()
-    logs.configure(configuration.settings.log_level)
+    logs.configure(configuration.settings.log_level, form=configuration.settings.log_format)
+    if configuration.settings.otel:
+        spans.start()
     say(f"consumers from {asked.path}")
     supervisor = Supervisor(configuration, find_redis_url(configuration.settings), say, complain)
     return supervisor.run(listen, parent)

@@ -30,6 +30,7 @@ MAX_FILE_BYTES = 1024 * 1024
 MAX_CONSUMERS = 64
 MAX_PATTERNS = 64
 Declared = TypeVar("Declared")
+_SETTINGS = frozenset(each.name for each in dataclasses.fields(Settings))
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 # Loaded by name, so that a process loads only what its file asks for.
@@ -94,9 +95,11 @@ def read_settings(path: str, environment: Mapping[str, str]) -> dict[str, str]:
     The consumers are not looked at.
 
     Raises:
-        SettingsError: the file cannot be read, is no TOML, or has settings that are wrong.
+        SettingsError: the file cannot be read, is no TOML, or has settings that are wrong or in no table, or unknown tables.
     """
-    given, faults = _settings_table(path, _read_toml(path))
+    document = _read_toml(path)
+    given, faults = _settings_table(path, document)
+    faults.extend(_unknown_tables(path, document))
     if faults:
         raise SettingsError(faults)
     return _beside(given, environment)
@@ -222,7 +225,9 @@ def _beside(given: Mapping[str, str], environment: Mapping[str, str]) -> dict[st
 def _unknown_tables(path: str, document: Mapping[str, object]) -> Iterator[str]:
     known = ("settings", "consumers")
     for name in document:
-        if name not in known:
+        if name in _SETTINGS:
+            yield f"{path} {name} is a setting, and in no table; expected it below [settings]"
+        elif name not in known:
             close = difflib.get_close_matches(name, known, 1, 0.6)
             yield f"{path} [{name}] is not a table of this file" + (f"; did you mean [{close[0]}]?" if close else "")
 

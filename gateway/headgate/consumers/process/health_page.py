@@ -126,8 +126,7 @@ class _Handler(BaseHTTPRequestHandler):
             found = self.report()
             self._answer(200 if found["ready"] else 503, "application/json", json.dumps(found).encode())
         elif self.path == "/metrics":
-            content_type, text = metrics.exposition()
-            self._answer(200, content_type, text)
+            self._answer(200, *metrics.exposition(self.headers.get("Accept", "")))
         else:
             self._answer(404, "text/plain; charset=utf-8", b"here are /healthz and /metrics\n")
 

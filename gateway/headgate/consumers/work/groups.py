@@ -9,7 +9,7 @@ Raises (all methods): BusUnavailable, BusRefused: as `redis.client.call`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,7 +55,7 @@ class Groups:
 
     def statuses(self) -> list[GroupStatus]:
         """Return all, by name. It looks through the names of all keys, a thousand at a time."""
-        return [status for name in self._names() if (status := self.look(name)) is not None]
+        return [status for name in self.names() or () if (status := self.look(name)) is not None]
 
     def look(self, name: str) -> GroupStatus | None:
         """Return the status of one, or None if there is nothing of it.
@@ -87,21 +87,26 @@ class Groups:
                 f"quiet for {QUIET_S:.0f} s"
             )
         for keys in self._scan(f"{group_key(self._namespace, name)}:state:*"):
-            call(self._client, "UNLINK", *keys)
+            if keys:
+                call(self._client, "UNLINK", *keys)
         waiting, dead = removed
         return waiting, dead
 
-    def _names(self) -> list[str]:
+    def names(self, late: Callable[[], bool] = lambda: False) -> list[str] | None:
+        """Return the names of all, in order; None: it was `late` before all were known. It looks as `statuses` does."""
         prefix = group_key(self._namespace, "")
         name_of = re.compile(re.escape(prefix) + r"([A-Za-z0-9_-]{1,64})(?::|$)", re.ASCII)
-        found = {match[1] for keys in self._scan(f"{prefix}*") for key in keys if (match := name_of.match(key.decode()))}
+        found: set[str] = set()
+        for keys in self._scan(f"{prefix}*"):
+            found.update(match[1] for key in keys if (match := name_of.match(key.decode())))
+            if late():
+                return None
         return sorted(found)
 
     def _scan(self, pattern: str) -> Iterator[list[Any]]:
         cursor = 0
         while True:
             cursor, keys = call_at(self._client, self._log, "SCAN", cursor, "MATCH", pattern, "COUNT", _SCAN_KEYS)
-            if keys:
-                yield keys
+            yield keys
             if not int(cursor):
                 return

@@ -21,3 +21,4 @@ class ConsumerMetrics:
         self.missed = metrics.CONSUMER_MISSED.labels(consumer)
         self.logs_lost = metrics.CONSUMER_LOGS_LOST.labels(consumer)
         self.lag = metrics.CONSUMER_LAG.labels(consumer)
+        self.age = metrics.CONSUMER_AGE_SECONDS.labels(consumer)

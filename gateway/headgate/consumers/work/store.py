@@ -208,7 +208,7 @@ class Store:
         entry = read_entry(offset, fields, self._max_payload_bytes)
         if entry.event is not None:
             event = entry.event
-            task = Task(epoch, offset, event.topic, event.id, event.time_ms, event.data)
+            task = Task(epoch, offset, event.topic, event.id, event.time_ms, event.data, traceparent=event.traceparent)
         else:  # as much as is fit to be looked at
             topic, data = fields.get(b"topic", b""), fields.get(b"data", b"")
             task = Task(epoch, offset, topic[:255].decode("ascii", "replace"), None, 0, data[: self._max_payload_bytes])

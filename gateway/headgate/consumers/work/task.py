@@ -35,6 +35,7 @@ class Task(msgspec.Struct, array_like=True):
     deferred: bool = False
     together: bool = False
     reason: str = ""
+    traceparent: str | None = None
 
     @property
     def name(self) -> str:

@@ -13,7 +13,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import lru_cache
 from itertools import groupby
 from typing import Any
@@ -23,7 +23,9 @@ import msgspec
 from headgate.consumers.base import Consumer, Context, Defer, Delivery, Reject, Retry
 from headgate.consumers.sparse_log import SparseLog
 from headgate.errors import BusRefused, BusUnavailable, InvalidTopic
-from headgate.topic import check_topic, matches
+from headgate.spans import consuming
+from headgate.topic import check_topic, is_probe, matches
+from headgate.traceparent import is_sampled
 
 from .backoff import delay_s
 from .leases import Leases
@@ -180,6 +182,8 @@ class Worker:
         self._waiting = page.waiting
         self._metrics.waiting.set(page.waiting)
         self._metrics.lag.set(page.head - page.position)
+        if (age_s := _age_s(page, time.time())) is not None:
+            self._metrics.age.set(age_s)
         full = page.waiting >= self._spec.runner.max_waiting
         self._metrics.full.set(full)
         if full:
@@ -248,7 +252,8 @@ class Worker:
         first = group[0]
         try:
             if first.mark:
-                answer = consumer.handle_together(first.task.key, [self._delivery(leased) for leased in group])
+                with self._span(group):
+                    answer = consumer.handle_together(first.task.key, [self._delivery(leased) for leased in group])
             else:
                 if self._asks_keys and not first.task.split:
                     keys = tuple(dict.fromkeys(consumer.keys(self._delivery(first))))
@@ -260,7 +265,8 @@ class Worker:
                     if len(keys) > 1 or not self._leases.name(first, keys[0]):
                         self._split(first, keys)
                         return
-                answer = consumer.handle(self._delivery(first))
+                with self._span(group):
+                    answer = consumer.handle(self._delivery(first))
             until_ms = None if answer is None else _until_ms(answer)
         except Retry as error:
             self._retry(group, error.reason, error.after_s)
@@ -296,10 +302,18 @@ class Worker:
             self._metrics.handled.inc(len(group))
             self._finish(group)
 
+    def _span(self, group: Sequence[LeasedTask]) -> AbstractContextManager[None]:
+        """Return a span of OpenTelemetry for work, in the trace of the first event that is recorded, if any is."""
+        task = next((leased.task for leased in group if leased.task.traceparent and is_sampled(leased.task.traceparent)), None)
+        if task is None:
+            return nullcontext()
+        said: dict[str, str | int] = {"messaging.consumer.group.name": self._spec.name, "headgate.attempt": task.attempt + 1}
+        return consuming(task.traceparent, self._spec.namespace, task.topic, said)
+
     def _delivery(self, leased: LeasedTask) -> Delivery:
         task = leased.task
         return Delivery(
-            task.topic, task.data, task.id, task.time_ms, task.epoch, task.offset,
+            task.topic, task.data, task.id, task.time_ms, task.epoch, task.offset, task.traceparent,
             self._spec.namespace, self._spec.name, task.key, task.attempt + leased.out, task.deferred,
         )  # fmt: skip
 
@@ -392,12 +406,12 @@ class Worker:
         self._log("consumer waits for Redis", reason=error.message)
 
     def _matches(self, topic: str) -> bool:
-        """Return whether a topic is wanted; what is none, too: it is set aside where it can be looked at."""
+        """Return whether a topic is wanted, as a probe never is; what is none, too: it is set aside where it can be looked at."""
         try:
             check_topic(topic)
         except InvalidTopic:
             return True
-        return any(matches(pattern, topic) for pattern in self._spec.patterns)
+        return not is_probe(topic) and any(matches(pattern, topic) for pattern in self._spec.patterns)
 
 
 def _answered(leased: LeasedTask, **changes: Any) -> Task:
@@ -412,3 +426,11 @@ def _instead(leased: LeasedTask, answer: Answer) -> list[Answer]:
 
 def _until_ms(answer: Defer) -> int:
     return math.ceil(min(answer.until_s, time.time() + LONGEST_S) * 1000)  # not before it
+
+
+def _age_s(page: Page, now_s: float) -> float | None:
+    """Return how old what the consumer has not taken yet may be: younger than this page. None: the page does not say."""
+    if page.head <= page.position:
+        return 0.0
+    times_ms = [leased.task.time_ms for leased in page.work if leased.in_log]
+    return max(0.0, now_s - max(times_ms) / 1000) if times_ms else None

@@ -338,6 +338,18 @@ def test_a_wrong_setting_is_told_without_looking_at_the_consumers(folder: Path) 
     assert [line.partition(":")[0] for line in caught.value.faults] == ["headgate.toml [settings] port='x'"]
 
 
+def test_a_setting_outside_its_table_is_told(folder: Path) -> None:
+    """`headgate serve` would go on without it: at the start, and on SIGHUP with every limit back at its default."""
+    Path(FILE).write_text("max_clients = 5\n[setings]\nport = 1\n[headgate]\n")
+    with pytest.raises(SettingsError) as caught:
+        read_settings(FILE, {})
+    assert caught.value.faults == (
+        "headgate.toml max_clients is a setting, and in no table; expected it below [settings]",
+        "headgate.toml [setings] is not a table of this file; did you mean [settings]?",
+        "headgate.toml [headgate] is not a table of this file",
+    )
+
+
 def test_a_missing_extra_is_told_with_the_command_that_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """For the types that need more than Headgate itself."""
     monkeypatch.setitem(sys.modules, "apprise", None)

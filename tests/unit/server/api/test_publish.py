@@ -8,9 +8,12 @@ from flask.testing import FlaskClient
 from headgate.auth.identity import Identity
 from headgate.errors import BusRefused, BusUnavailable
 from headgate.settings import Settings
+from headgate.traceparent import DROPPED
 from headgate_server.api.publish import ENVELOPE_BYTES, MAX_BATCH_BYTES, MAX_BATCH_EVENTS
 from headgate_server.app import create_app
 from tests.support.recording_gate import RecordingGate
+
+EVENT = {"topic": "a", "data": 1}
 
 
 def test_publishing_over_http_needs_a_grant(gate: RecordingGate) -> None:
@@ -192,3 +195,16 @@ def test_other_sites_cannot_publish_through_a_browser(dev: FlaskClient, gate: Re
     answer = dev.post("/api/publish", json={"topic": "a", "data": 1}, headers=headers)
     assert answer.status_code == 403
     assert gate.published == []
+
+
+@pytest.mark.parametrize(("path", "body"), [("", EVENT), ("/batch", {"events": [EVENT]})], ids=["one", "batch"])
+def test_the_trace_of_a_request_is_that_of_its_events(
+    dev: FlaskClient, gate: RecordingGate, path: str, body: dict[str, object]
+) -> None:
+    """A malformed header is dropped and counted, and the event is published."""
+    parent = f"00-{'a' * 32}-{'b' * 16}-01"
+    before = DROPPED["http"]
+    for headers in ({"traceparent": parent}, {"traceparent": "rubbish"}, {}):
+        assert dev.post(f"/api/publish{path}", json=body, headers=headers).status_code == 201
+    assert gate.traceparents == [parent, None, None]
+    assert DROPPED["http"] == before + 1

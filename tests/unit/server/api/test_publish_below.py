@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import pytest
@@ -14,8 +14,9 @@ from headgate.errors import BusUnavailable, HeadgateError
 from headgate.flask_extension import Headgate
 from headgate.settings import Settings
 from headgate.transport.http_limits import HttpLimits
-from headgate.transport.http_routes import RoutedRequest
+from headgate.transport.http_routes import Route, RoutedRequest
 from headgate_server.api.publish import BATCH_PATH, PUBLISH_PATH, PublishApi, routes_below
+from headgate_server.api.v1.publishing import BATCH, EVENTS, PublishingV1
 from headgate_server.app import create_app
 from headgate_server.untouched import watch
 from tests.support.http_peer import FOREVER, Pause, Peer
@@ -87,6 +88,46 @@ REQUESTS: dict[str, list[bytes | Pause]] = {
 }
 
 
+def of_v1(sent: bytes | Pause) -> bytes | Pause:
+    """Return the same request to /api/v1."""
+    if isinstance(sent, Pause):
+        return sent
+    return sent.replace(f" {BATCH_PATH} ".encode(), f" {BATCH} ".encode()).replace(
+        f" {PUBLISH_PATH} ".encode(), f" {EVENTS} ".encode()
+    )
+
+
+# Where the two versions differ in more than a path.
+IN_V1 = (
+    "an event",
+    "an event with an id",
+    "no token",
+    "a topic that is not granted",
+    "no topic",
+    "a bad id",
+    "no JSON",
+    "text/plain",
+    "another namespace",
+    "a payload too large",
+    "a body too large",
+    "a body that does not come",
+    "four at a time",
+    "100 Continue",
+    "a batch",
+    "a batch with some refused",
+    "a batch above the rate",
+)
+REQUESTS |= {f"{name}, in v1": [of_v1(sent) for sent in REQUESTS[name]] for name in IN_V1}
+REQUESTS |= {
+    "an idempotency key, in v1": [with_token(ONE, "Idempotency-Key: e-1", path=EVENTS)],
+    "an idempotency key in quotes, in v1": [with_token(ONE, 'Idempotency-Key: "e-1"', path=EVENTS)],
+    "an idempotency key that is none, in v1": [with_token(ONE, "Idempotency-Key: no key", path=EVENTS)],
+    "an answer that is not wanted, in v1": [with_token(ONE, "Accept: text/html", path=EVENTS)],
+    "an answer that is wanted less, in v1": [with_token(ONE, "Accept: text/html, application/json;q=0.1", path=EVENTS)],
+    "a parameter, in v1": [with_token(ONE, path=f"{EVENTS}?a=1")],
+    "all or none, in v1": [of_v1(batch(EVENT, EVENT, atomic=True))],
+    "all or none, with one refused, in v1": [of_v1(batch(EVENT, {"topic": "orders.", "data": 1}, EVENT, atomic=True))],
+}
 HANDSHAKES = {("GET", "/socket.io/")}
 
 
@@ -97,11 +138,17 @@ class Clock:
         return self.now_s
 
 
+def all_routes(gate: RecordingGate, settings: Settings, answers_to: Callable[[Any], bool]) -> Mapping[tuple[str, str], Route]:
+    api = PublishApi(gate, settings)
+    publishing = PublishingV1(gate, settings, api.rates)
+    return routes_below(api, answers_to, {EVENTS: publishing.one, BATCH: publishing.batch})
+
+
 def served(sends: list[bytes | Pause], monkeypatch: pytest.MonkeyPatch, gate: RecordingGate, *, below: bool) -> bytes:
     """Return the bytes with which requests are answered, through Flask or below WSGI."""
     app = create_app(SETTINGS, gate=gate)
     left: list[str] = []
-    routes = routes_below(PublishApi(gate, SETTINGS), lambda environ: True)
+    routes = all_routes(gate, SETTINGS, lambda environ: True)
     if below:
         app.before_request(lambda: left.append("Flask"))
     peer = Peer(list(sends))
@@ -109,10 +156,14 @@ def served(sends: list[bytes | Pause], monkeypatch: pytest.MonkeyPatch, gate: Re
     return peer.received
 
 
+FAULTS = {"no bus": BusUnavailable("no answer"), "a fault": RuntimeError("a secret")}
+# Both versions fail in the same place: two requests to v1 are enough to see in which words.
+FAULTY = [*(name for name in REQUESTS if "v1" not in name), "an event, in v1", "a batch, in v1"]
+
+
 @pytest.mark.parametrize(
-    "error", [None, BusUnavailable("no answer"), RuntimeError("a secret")], ids=["well", "no bus", "a fault"]
+    ("name", "error"), [*((name, None) for name in REQUESTS), *((name, error) for name in FAULTY for error in FAULTS.values())]
 )
-@pytest.mark.parametrize("name", REQUESTS)
 def test_an_answer_is_the_same_below_wsgi_and_through_flask(
     name: str, error: Exception | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,10 +186,10 @@ def test_flask_sees_nothing_of_a_request_with_a_token() -> None:
     app = create_app(SETTINGS, gate=gate)
     app.before_request(lambda: pytest.fail("Flask was asked"))
     with pytest.MonkeyPatch.context() as patch:
-        peer = Peer([with_token(ONE), Pause(1), batch(EVENT)])
-        peer.served_by(app, HttpLimits(), patch, routes=routes_below(PublishApi(gate, SETTINGS), lambda environ: True))
-    assert peer.received.count(b"HTTP/1.1 201 CREATED\r\n") == 2
-    assert gate.published == [("orders.42.shipped", {"carrier": "UPS"}), ("orders.42.shipped", 1)]
+        peer = Peer([with_token(ONE), Pause(1), batch(EVENT), Pause(2), with_token(json.dumps(EVENT).encode(), path=EVENTS)])
+        peer.served_by(app, HttpLimits(), patch, routes=all_routes(gate, SETTINGS, lambda environ: True))
+    assert peer.received.count(b"HTTP/1.1 201 CREATED\r\n") == 3
+    assert gate.published == [("orders.42.shipped", {"carrier": "UPS"}), ("orders.42.shipped", 1), ("orders.42.shipped", 1)]
 
 
 @pytest.mark.parametrize(
@@ -152,7 +203,7 @@ def test_flask_has_requests_to_other_names_and_those_without_a_token(lines: list
     app.before_request(lambda: asked.append("Flask"))
     with pytest.MonkeyPatch.context() as patch:
         head = "\r\n".join([f"POST {PUBLISH_PATH} HTTP/1.1", *lines, f"Content-Length: {len(ONE)}", "", ""]).encode()
-        routes = routes_below(PublishApi(gate, Settings(dev=True)), lambda environ: answers)
+        routes = all_routes(gate, Settings(dev=True), lambda environ: answers)
         Peer([head + ONE]).served_by(app, HttpLimits(), patch, routes=routes)
     assert asked == ["Flask"]
 
@@ -214,9 +265,10 @@ def test_an_application_that_was_changed_since_is_known(change: Callable[[Flask]
 
 
 def test_the_ready_made_application_has_its_publishing_below_wsgi() -> None:
-    """Both paths, and nothing else of it but the heads of handshakes."""
+    """Its four paths, and nothing else of it but the heads of handshakes."""
     app = create_app(Settings())
-    assert set(app.extensions["headgate"].routes(app)) == {*HANDSHAKES, ("POST", PUBLISH_PATH), ("POST", BATCH_PATH)}
+    publishing = {("POST", path) for path in (PUBLISH_PATH, BATCH_PATH, EVENTS, BATCH)}
+    assert set(app.extensions["headgate"].routes(app)) == HANDSHAKES | publishing
 
 
 def test_an_application_with_something_around_it_or_in_front_has_every_request() -> None:

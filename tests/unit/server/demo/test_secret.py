@@ -87,7 +87,7 @@ def test_a_file_that_is_not_ours_alone_is_not_used(tmp_path: Path, make: str) ->
     assert bytes(SECRET_BYTES) not in (first, second)
     assert len(first) == len(second) == SECRET_BYTES
     assert [(line["event"], line["log_level"], line["path"]) for line in lines] == [
-        ("demo_secret_not_kept", "warning", str(path)),
+        ("demo secret not kept", "warning", str(path)),
     ] * 2
     assert reason in lines[0]["reason"]
     assert path.lstat().st_mtime_ns == before.st_mtime_ns

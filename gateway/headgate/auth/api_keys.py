@@ -1,0 +1,253 @@
+"""API keys: what one looks like, and whose a key is that came over HTTP.
+
+    hgk_<id, 10>_<secret, 43><checksum, 6>        digits and letters only: 64 characters in all
+
+The prefix lets a scanner of secrets find a key that has leaked, and the checksum (CRC-32 of all before it) tells it, and us,
+from a typing error without a look at Redis. The id names the key in lists and logs. The secret has 256 random bits, so its
+SHA-256 can be kept as it is: salt and a slow hash protect what people think of, and nobody can go through 2^256 keys.
+
+In: a handshake of the HTTP API. Out: the `Identity` of its key or of the operator's HEADGATE_ADMIN_KEY, or None: its token is
+none of these. What Redis says of a key is remembered for FRESH_S, and for STALE_S while one caller asks anew: so long a revoked
+one may still be taken.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from time import monotonic, time
+from typing import NamedTuple
+
+from headgate.errors import InvalidRequest, Unauthorized, UnauthorizedReason
+from headgate.redis.api_keys import StoredKey
+from headgate.topic import check_namespace
+
+from .identity import Handshake, Identity
+from .scopes import ADMIN, check_scopes, patterns_of
+
+PREFIX = "hgk_"
+_KEY = re.compile(r"hgk_(?P<id>[0-9A-Za-z]{10})_[0-9A-Za-z]{43}[0-9A-Za-z]{6}", re.ASCII)
+_ID = re.compile(r"[0-9A-Za-z]{10}", re.ASCII)
+_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_ID_BYTES, _ID_DIGITS = 7, 10
+_SECRET_BYTES, _SECRET_DIGITS = 32, 43
+_SUM_DIGITS = 6
+FRESH_S, STALE_S = 1.0, 2.0
+# Of some 600 bytes each. The one that was asked for longest ago goes first.
+MAX_REMEMBERED = 1024
+NAME = "[A-Za-z0-9][A-Za-z0-9 ._:@/+-]{0,79}"
+MAX_BY_CHARACTERS = 80
+MAX_NAMESPACES = 64
+MAX_TTL_S = 10 * 366 * 86400
+# A namespace that stands for all.
+EVERY = "*"
+# What no user is called, in front of the id of a key: ids of events, and rates, of users and keys never meet.
+_ACCOUNT = "\0key:"
+
+
+class NewKey(NamedTuple):
+    """A key that has just been made. `text` is shown once and kept nowhere."""
+
+    text: str
+    stored: StoredKey
+
+
+def new_key(
+    name: str,
+    scopes: Sequence[str],
+    *,
+    namespaces: Sequence[str] = (),
+    ttl_s: int | None = None,
+    by: str = "",
+    random: Callable[[int], bytes] = secrets.token_bytes,
+    time_s: Callable[[], float] = time,
+) -> NewKey:
+    """Make a key.
+
+    Args:
+        name: what people call it: NAME.
+        scopes: as in scopes.py.
+        namespaces: those that it is for; `*` stands for all, none for the first of each gateway.
+        ttl_s: in how many seconds it ends; None: never.
+        by: who made it.
+
+    Raises:
+        InvalidRequest, InvalidPattern, UnknownNamespace: an argument is wrong.
+    """
+    if not re.fullmatch(NAME, name):
+        raise InvalidRequest(
+            "a key's name; expected 1 to 80 letters, digits and any of . _ : @ / + - and blanks, a letter or digit first"
+        )
+    if ttl_s is not None and not 1 <= ttl_s <= MAX_TTL_S:
+        raise InvalidRequest(f"a key that ends in {ttl_s} s; expected 1 to {MAX_TTL_S}")
+    if len(namespaces) > MAX_NAMESPACES:
+        raise InvalidRequest(f"{len(namespaces)} namespaces; expected at most {MAX_NAMESPACES}, or {EVERY}")
+    named = tuple(dict.fromkeys(each if each == EVERY else check_namespace(each.removeprefix("/")) for each in namespaces))
+    key_id = _in_digits(random(_ID_BYTES), _ID_DIGITS)
+    front = f"{PREFIX}{key_id}_{_in_digits(random(_SECRET_BYTES), _SECRET_DIGITS)}"
+    text = front + _checksum(front)
+    now_s = int(time_s())
+    stored = StoredKey(
+        id=key_id,
+        name=name,
+        scopes=check_scopes(scopes),
+        sha256=hashlib.sha256(text.encode()).hexdigest(),
+        created_s=now_s,
+        created_by=by[:MAX_BY_CHARACTERS],
+        namespaces=named or None,
+        expires_s=None if ttl_s is None else now_s + ttl_s,
+    )
+    return NewKey(text, stored)
+
+
+def check_key_id(text: str) -> str:
+    """Return the id of a key; of a whole key, which people may have at hand, the id in it.
+
+    Raises:
+        InvalidRequest: it is neither.
+    """
+    whole = _KEY.fullmatch(text)
+    if whole is not None:
+        return whole["id"]
+    if not _ID.fullmatch(text):
+        raise InvalidRequest("expected the id of a key: 10 letters and digits, as `headgate keys list` shows it")
+    return text
+
+
+def is_account_of_key(user: str) -> bool:
+    """Return whether that is the name of no user, but of a key."""
+    return user.startswith(_ACCOUNT)
+
+
+def shown_name(user: str) -> str:
+    """Return how people are told of an identity by its name: a user's, or `key <id>`."""
+    return f"key {user.removeprefix(_ACCOUNT)}" if is_account_of_key(user) else user
+
+
+class ApiKeys:
+    """See the module.
+
+    Args:
+        find: asks Redis for a key by its id, or raises BusUnavailable or BusRefused. It may wait.
+        served: the namespaces of this gateway.
+        admin_key: the operator's, None: there is none.
+        now_s: monotonic; time_s: seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        find: Callable[[str], StoredKey | None],
+        served: Sequence[str],
+        admin_key: str | None = None,
+        now_s: Callable[[], float] = monotonic,
+        time_s: Callable[[], float] = time,
+    ) -> None:
+        self._find, self._served = find, tuple(served)
+        self._now_s, self._time_s = now_s, time_s
+        self._admin_digest = None if admin_key is None else _digest(admin_key)
+        self._admin = _identity(ADMIN, (ADMIN,), None, self._served)
+        self._remembered: OrderedDict[str, tuple[StoredKey | None, float]] = OrderedDict()
+        self._asking: set[str] = set()
+
+    def identify(self, handshake: Handshake) -> Identity | None:
+        """Return the identity of a handshake with a key; None: it has something else. May wait for Redis.
+
+        Raises:
+            Unauthorized: what it has is meant to be a key, and is none that counts.
+            BusUnavailable, BusRefused: Redis does not say.
+        """
+        token = handshake.token
+        if token is None:
+            return None
+        if token.startswith(PREFIX):
+            return self._of_key(handshake, token)
+        if self._admin_digest is None:
+            return None
+        # A head that was looked at before has the same token now.
+        if (kept := handshake.kept(self)) is not None or handshake.kept() is not None:
+            return kept
+        # Hashed, so that the time of the comparison tells nothing: neither how much was right nor how long the key is.
+        if not hmac.compare_digest(_digest(token), self._admin_digest):
+            return None
+        handshake.keep(self, self._admin)
+        return self._admin
+
+    def _of_key(self, handshake: Handshake, token: str) -> Identity:
+        found = _KEY.fullmatch(token)
+        if found is None or _checksum(token[:-_SUM_DIGITS]) != token[-_SUM_DIGITS:]:
+            raise Unauthorized(UnauthorizedReason.MALFORMED, "that begins like an API key and is none: is all of it there?")
+        stored = self._stored(found["id"])
+        # An unknown id takes the same steps as a wrong secret, and gets the same answer.
+        expected = stored.sha256 if stored is not None else _NOBODYS
+        identity = handshake.kept(stored) if stored is not None else None
+        if identity is None:
+            if not hmac.compare_digest(hashlib.sha256(token.encode()).hexdigest(), expected) or stored is None:
+                raise Unauthorized(UnauthorizedReason.NOT_ACCEPTED, "the API key is not known here, or was revoked")
+            identity = _identity(stored.id, stored.scopes, stored.namespaces, self._served, stored.expires_s)
+            handshake.keep(stored, identity)
+        if stored is not None and stored.expires_s is not None and stored.expires_s <= self._time_s():
+            raise Unauthorized(UnauthorizedReason.EXPIRED, "the API key has expired")
+        return identity
+
+    def _stored(self, key_id: str) -> StoredKey | None:
+        """Return what is known of a key, from memory if that is recent. While one caller asks, others may have what is older."""
+        known, now_s = self._remembered.get(key_id), self._now_s()
+        if known is not None:
+            age_s = now_s - known[1]
+            if age_s < FRESH_S or (age_s < STALE_S and key_id in self._asking):
+                return known[0]
+        self._asking.add(key_id)
+        try:
+            stored = self._find(key_id)
+        finally:
+            self._asking.discard(key_id)
+        if known is not None and stored == known[0]:
+            stored = known[0]  # what a handshake keeps was proved with this one
+        self._remembered[key_id] = stored, now_s
+        self._remembered.move_to_end(key_id)
+        if len(self._remembered) > MAX_REMEMBERED:
+            self._remembered.popitem(last=False)
+        return stored
+
+
+_NOBODYS = "0" * 64
+
+
+def _identity(
+    name: str,
+    scopes: tuple[str, ...],
+    namespaces: tuple[str, ...] | None,
+    served: tuple[str, ...],
+    expires_s: int | None = None,
+) -> Identity:
+    every = ADMIN in scopes or (namespaces is not None and EVERY in namespaces)
+    return Identity(
+        _ACCOUNT + name,
+        subscribe=patterns_of(scopes, "read"),
+        publish=patterns_of(scopes, "publish"),
+        expires_at=expires_s,
+        namespaces=served if every else namespaces,
+        scopes=scopes,
+    )
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def _in_digits(data: bytes, digits: int) -> str:
+    """Return bytes as so many letters and digits, which hold them all."""
+    number, found = int.from_bytes(data), []
+    for _ in range(digits):
+        number, digit = divmod(number, len(_DIGITS))
+        found.append(_DIGITS[digit])
+    return "".join(reversed(found))
+
+
+def _checksum(text: str) -> str:
+    return _in_digits(zlib.crc32(text.encode("utf-8", "surrogatepass")).to_bytes(4), _SUM_DIGITS)

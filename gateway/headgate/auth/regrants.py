@@ -1,0 +1,168 @@
+"""Regrants: explicit grants that replace a user's own for a time. How they are written to Redis, and a gateway's copy of them.
+
+In: `regrant` from an application or the command line. Out: a field of the hash REGRANTED for each user, with the grants and their
+end by Redis' clock. Each gateway holds a copy, `Regrants`, on its own monotonic clock: it reads the hash whenever it has
+connected to Redis, and hears of each change by a question (clients.py).
+
+Explicit grants hold for every login and token of the user, old and new, until they end or are lifted. So a right that was taken
+away does not come back with a connection that breaks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from headgate.errors import InvalidRequest, LimitReached
+from headgate.redis.client import Client, call, call_all, call_at
+from headgate.redis.keys import REGRANTED
+from headgate.topic import check_pattern
+
+from .identity import Identity
+
+# Active at one time, in all; every gateway has them in memory.
+MAX_REGRANTS = 10_000
+MAX_PATTERNS = 64
+MAX_REGRANTED_S = 400 * 86400
+DEFAULT_REGRANTED_S = 3600
+
+
+class Explicit(msgspec.Struct, frozen=True):
+    """Grants in place of a user's own. `until_s`: seconds since 1970 by Redis' clock."""
+
+    subscribe: tuple[str, ...]
+    publish: tuple[str, ...]
+    until_s: int
+
+    def over(self, identity: Identity) -> Identity:
+        """Return an identity with these grants, and its own topics."""
+        return identity.granted(self.subscribe, self.publish)
+
+
+_read = msgspec.json.Decoder(Explicit).decode
+
+
+def check_regrant(subscribe: Iterable[str], publish: Iterable[str], for_s: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return both lists checked.
+
+    Raises:
+        InvalidPattern: one is none.
+        InvalidRequest: too many, a text in the place of a list, or a time that cannot be.
+    """
+    if isinstance(for_s, bool) or not isinstance(for_s, int) or not 0 < for_s <= MAX_REGRANTED_S:
+        raise InvalidRequest(f"for: expected a whole number of seconds from 1 to {MAX_REGRANTED_S}")
+    for name, patterns in (("subscribe", subscribe), ("publish", publish)):
+        if isinstance(patterns, str) or len(list(patterns)) > MAX_PATTERNS:
+            raise InvalidRequest(f"{name}: expected a list of at most {MAX_PATTERNS} patterns")
+    return tuple(map(check_pattern, subscribe)), tuple(map(check_pattern, publish))
+
+
+def store(client: Client, user: str, subscribe: tuple[str, ...], publish: tuple[str, ...], for_s: int) -> Explicit:
+    """Replace a user's grants for `for_s` seconds from now; a later call wins. Waits for Redis, two round trips.
+
+    Raises:
+        LimitReached: MAX_REGRANTS are active.
+        BusUnavailable, BusRefused: as `redis.client.call`. Call again: it is idempotent.
+    """
+    now_s = int(call_at(client, REGRANTED, "TIME")[0])
+    if int(call(client, "HLEN", REGRANTED)) >= MAX_REGRANTS:
+        _sweep(client, now_s, user)
+    explicit = Explicit(subscribe, publish, now_s + for_s)
+    call_all(client, [("HSET", REGRANTED, user, msgspec.json.encode(explicit).decode()), ("EXPIRE", REGRANTED, MAX_REGRANTED_S)])
+    return explicit
+
+
+def lift(client: Client, user: str) -> None:
+    """Give a user's own grants back.
+
+    Raises:
+        BusUnavailable, BusRefused: as `redis.client.call`. Call again: it is idempotent.
+    """
+    call(client, "HDEL", REGRANTED, user)
+
+
+def read_regrants(client: Client) -> dict[str, tuple[Explicit, int]]:
+    """Return the explicit grants that are active, with the seconds that are left. Two round trips.
+
+    Raises:
+        BusUnavailable, BusRefused: as `redis.client.call`.
+    """
+    found: Mapping[bytes, bytes] = call(client, "HGETALL", REGRANTED)
+    now_s = int(call_at(client, REGRANTED, "TIME")[0]) if found else 0
+    grants = {name.decode("utf-8", "replace"): _readable(value) for name, value in found.items()}
+    return {user: (each, each.until_s - now_s) for user, each in grants.items() if each is not None and each.until_s > now_s}
+
+
+def read_regrant(client: Client, user: str) -> tuple[Explicit, int] | None:
+    """Return a user's explicit grants, with the seconds that are left, if there are any. Two round trips.
+
+    Raises:
+        BusUnavailable, BusRefused: as `redis.client.call`.
+    """
+    value: bytes | None = call(client, "HGET", REGRANTED, user)
+    found = None if value is None else _readable(value)
+    left_s = 0 if found is None else found.until_s - int(call_at(client, REGRANTED, "TIME")[0])
+    return (found, left_s) if found is not None and left_s > 0 else None
+
+
+class Regrants:
+    """The copy of the explicit grants in one gateway. No I/O. `now_s` is monotonic."""
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self._of: dict[str, tuple[Explicit, float]] = {}
+
+    def replace(self, grants: Mapping[str, tuple[Explicit, int]]) -> list[str]:
+        """Take these, with the seconds left, as all that there is; return the users for whom something is different."""
+        before, now_s = self._of, self._now_s()
+        self._of = {user: (each, now_s + left_s) for user, (each, left_s) in grants.items()}
+        known = {user: each for user, (each, until_s) in before.items() if until_s > now_s}
+        return [user for user in {**known, **self._of} if known.get(user) != self.of(user)]
+
+    def put(self, user: str, explicit: Explicit | None, left_s: int) -> None:
+        """Take a user's explicit grants; None: the user has none any more."""
+        if explicit is None:
+            self._of.pop(user, None)
+        else:
+            self._of[user] = (explicit, self._now_s() + left_s)
+
+    def of(self, user: str) -> Explicit | None:
+        """Return a user's explicit grants, if there are any."""
+        found = self._of.get(user)
+        return found[0] if found is not None and found[1] > self._now_s() else None
+
+    def take_ended(self) -> list[str]:
+        """Forget the grants that have ended; return their users."""
+        now_s = self._now_s()
+        ended = [user for user, (_, until_s) in self._of.items() if until_s <= now_s]
+        for user in ended:
+            del self._of[user]
+        return ended
+
+    def apply(self, identity: Identity) -> Identity:
+        """Return an identity with the grants that it has here."""
+        explicit = self.of(identity.user) if self._of else None
+        return identity if explicit is None else explicit.over(identity)
+
+
+def _readable(value: bytes) -> Explicit | None:
+    try:
+        return _read(value)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None  # not written by us
+
+
+def _sweep(client: Client, now_s: int, user: str) -> None:
+    """Make room: take out those that have ended.
+
+    Raises:
+        LimitReached: there are none, and `user` has none to be replaced.
+    """
+    found: Mapping[bytes, bytes] = call(client, "HGETALL", REGRANTED)
+    ended = [name for name, value in found.items() if (each := _readable(value)) is None or each.until_s <= now_s]
+    if ended:
+        call(client, "HDEL", REGRANTED, *ended)
+    elif user.encode() not in found:
+        raise LimitReached("regrants", MAX_REGRANTS)

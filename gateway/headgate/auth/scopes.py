@@ -1,0 +1,116 @@
+"""Scopes: what an API key may do over HTTP, in words. No I/O.
+
+    publish:PATTERN  read:PATTERN  presence:PATTERN     events, the log, members of the topics of a pattern
+    send:PATTERN                                        events of these topics to one client, in no log
+    trace  clients  consumers  pauses  keys             look at these
+    clients:write  users:write  consumers:write  pauses:write  keys:write     and change them
+    admin                                               everything, in every namespace
+
+A scope covers itself. One with a pattern covers the same with a pattern that it contains (as a token's grants do), one that
+ends in `:write` the one without, and `admin` all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from headgate.errors import InvalidRequest
+from headgate.topic import check_pattern
+
+from .grants import Grants
+
+ADMIN = "admin"
+WITH_PATTERN = ("publish", "read", "presence", "send")
+PLAIN = (
+    "trace",
+    "clients",
+    "clients:write",
+    "users:write",
+    "consumers",
+    "consumers:write",
+    "pauses",
+    "pauses:write",
+    "keys",
+    "keys:write",
+    ADMIN,
+)
+# A key with more would be a user's token.
+MAX_SCOPES = 64
+EXPECTED = f"one of {', '.join(f'{kind}:PATTERN' for kind in WITH_PATTERN)}, {', '.join(PLAIN)}"
+_WRITE = ":write"
+
+
+def check_scope(text: object) -> str:
+    """Return a scope.
+
+    Raises:
+        InvalidRequest: it is none.
+        InvalidPattern: its pattern is none.
+    """
+    if isinstance(text, str):
+        if text in PLAIN:
+            return text
+        kind, colon, pattern = text.partition(":")
+        if colon and kind in WITH_PATTERN:
+            check_pattern(pattern)
+            return text
+    raise InvalidRequest(f"a scope {text!r:.60}; expected {EXPECTED}")
+
+
+def check_scopes(texts: Iterable[object]) -> tuple[str, ...]:
+    """Return scopes, each once, in order.
+
+    Raises:
+        InvalidRequest, InvalidPattern: one of them is none, or there are none, or more than MAX_SCOPES.
+    """
+    found = tuple(dict.fromkeys(map(check_scope, texts)))
+    if not 1 <= len(found) <= MAX_SCOPES:
+        raise InvalidRequest(f"{len(found)} scopes; expected 1 to {MAX_SCOPES}")
+    return found
+
+
+class Scopes:
+    """The scopes of one caller, compiled. Immutable."""
+
+    __slots__ = ("_plain", "_with_pattern", "is_admin")
+
+    def __init__(self, scopes: Iterable[str]) -> None:
+        self._plain: set[str] = set()
+        patterns: dict[str, list[str]] = {kind: [] for kind in WITH_PATTERN}
+        for scope in scopes:
+            if scope in PLAIN:
+                self._plain |= {scope, scope.removesuffix(_WRITE)}
+            else:
+                kind, _, pattern = scope.partition(":")
+                patterns[kind].append(pattern)
+        self.is_admin = ADMIN in self._plain
+        if self.is_admin:
+            patterns = {kind: ["#"] for kind in WITH_PATTERN}
+        self._with_pattern = {kind: Grants(found) for kind, found in patterns.items() if found}
+
+    def cover(self, scope: str) -> bool:
+        """Return whether one of them covers a scope, such as `clients` or `read:orders.#`."""
+        if self.is_admin or scope in self._plain:
+            return True
+        kind, _, pattern = scope.partition(":")
+        grants = self._with_pattern.get(kind)
+        return grants is not None and grants.contain(pattern)
+
+    def have(self, kind: str) -> bool:
+        """Return whether one of them is of a kind that has a pattern, whichever that is."""
+        return kind in self._with_pattern
+
+
+@lru_cache(maxsize=256)  # a service asks again and again
+def compiled(scopes: tuple[str, ...]) -> Scopes:
+    """Return these scopes compiled."""
+    return Scopes(scopes)
+
+
+def patterns_of(scopes: Iterable[str], kind: str) -> tuple[str, ...]:
+    """Return the patterns of a kind that scopes grant; of `admin` all topics."""
+    found = tuple(scopes)
+    if ADMIN in found:
+        return ("#",)
+    return tuple(pattern for scope in found if scope not in PLAIN for name, _, pattern in [scope.partition(":")] if name == kind)

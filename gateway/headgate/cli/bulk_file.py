@@ -1,0 +1,131 @@
+"""A file of events, for `headgate publish --file`: read, checked whole, published with a progress bar where a person looks on.
+
+In: a path, or - for standard input, which is kept in a temporary file so that it can be checked first. Out: a summary, an error
+for each bad line with its number, and an exit code: 0 only if every line is in the log. Imports click only.
+"""
+
+from __future__ import annotations
+
+import io
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING
+
+import click
+
+from .output import fail, for_terminal, print_json
+
+if TYPE_CHECKING:
+    from headgate.publisher import Publisher
+
+    from .bulk import Outcome
+
+# Beyond this, standard input is kept on the disk.
+_IN_MEMORY_BYTES = 16 * 1024 * 1024
+# A line holds at most a payload at the hard limit, with its topic, id and names.
+_MAX_LINE_BYTES = 1024 * 1024 + 4096
+
+
+def namespace_limit(redis_url: str | None, namespace: str) -> int:
+    """Return the largest payload that the log of a namespace takes, so that a larger one is known before any is sent."""
+    from headgate.publisher import find_redis_url
+    from headgate.redis.client import call, open_client
+    from headgate.redis.keys import head_key
+    from headgate.settings import HARD_MAX_PAYLOAD_BYTES
+    from headgate.topic import check_namespace
+
+    client = open_client(redis_url or find_redis_url(), max_connections=1)
+    try:
+        found = call(client, "HGET", head_key(check_namespace(namespace)), "max_payload_bytes")
+    finally:
+        client.close()
+    return int(found) if found and found.isdigit() else HARD_MAX_PAYLOAD_BYTES
+
+
+def publish_file(publisher: Publisher, path: str, *, skip_bad: bool, new_ids: bool, from_line: int, as_json: bool) -> None:
+    """Publish the lines of a file; end with exit code 1 where one of them is not in the log."""
+    from .bulk import Bulk, Interrupted, summary
+
+    bulk = Bulk(publisher, new_ids=new_ids, from_line=from_line)
+    with _opened(path) as file:
+        if not skip_bad:
+            outcome = bulk.check(_lines(file))
+            if outcome.refused:
+                _tell(outcome, as_json)
+                if as_json:
+                    print_json(summary(outcome))
+                fail("nothing was published: a line is bad (--skip-bad publishes the others)")
+            file.seek(0)
+        try:
+            with _progress(file) as bar:
+                outcome = bulk.publish(_lines(file), bar)
+        except Interrupted as error:
+            fail(
+                f"line {error.line} and later: {error.error.message}",
+                f"every line before is in the log; go on with --from-line {error.line}",
+            )
+    _tell(outcome, as_json)
+    if as_json:
+        print_json(summary(outcome))
+    else:
+        known = f", {outcome.duplicates} of them were there already" if outcome.duplicates else ""
+        at = "" if outcome.first_offset is None else f"; offsets {outcome.first_offset} to {outcome.last_offset}"
+        click.echo(f"published {outcome.published} events{known}{at}")
+    sys.exit(1 if outcome.refused else 0)
+
+
+def _tell(outcome: Outcome, as_json: bool) -> None:
+    """Tell the faults on standard error; a program finds them in its JSON."""
+    if as_json:
+        return
+    for fault in outcome.faults:
+        click.echo(for_terminal(f"line {fault.line}: {fault.reason}".encode()), err=True)
+    if outcome.refused > len(outcome.faults):
+        click.echo(f"and {outcome.refused - len(outcome.faults)} more", err=True)
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[IO[bytes]]:
+    if path != "-":
+        try:
+            file = open(path, "rb")  # noqa: SIM115 - closed below
+        except OSError as error:
+            fail(f"{path}: {error.strerror}")
+        with file:
+            yield file
+        return
+    with tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES) as kept:
+        shutil.copyfileobj(sys.stdin.buffer, kept)
+        kept.seek(0)
+        yield kept
+
+
+def _lines(file: IO[bytes]) -> Iterator[bytes]:
+    """Yield the lines; one that is too long comes cut, and is no JSON then."""
+    while line := file.readline(_MAX_LINE_BYTES):
+        yield line
+        while line and not line.endswith(b"\n"):
+            line = file.readline(_MAX_LINE_BYTES)
+
+
+class _Bar:
+    """A progress bar by bytes on standard error, where that is a terminal."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        size = file.seek(0, io.SEEK_END)
+        file.seek(0)
+        self.bar = click.progressbar(length=size, label="publishing", file=sys.stderr, hidden=not sys.stderr.isatty())
+
+    def __call__(self, line: int) -> None:
+        self.bar.update(self._file.tell() - self.bar.pos)
+
+
+@contextmanager
+def _progress(file: IO[bytes]) -> Iterator[_Bar]:
+    bar = _Bar(file)
+    with bar.bar:
+        yield bar

@@ -1,0 +1,40 @@
+"""`headgate completion`: what a shell reads to complete commands and options. Imports click only.
+
+Click answers the shell's questions: the script asks `headgate` itself, with a variable in its environment.
+"""
+
+from __future__ import annotations
+
+import click
+
+from .options import json_option
+from .output import print_json
+
+PROGRAM = "headgate"
+# As click derives it from the name of the program.
+VARIABLE = "_HEADGATE_COMPLETE"
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@json_option
+@click.pass_context
+def completion(ctx: click.Context, shell: str, as_json: bool) -> None:
+    """Print the script with which SHELL completes commands and options.
+
+    \b
+    bash: eval "$(headgate completion bash)"          in ~/.bashrc (bash 4.4 or newer)
+    zsh:  eval "$(headgate completion zsh)"           in ~/.zshrc, behind compinit
+    fish: headgate completion fish > ~/.config/fish/completions/headgate.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    script = kind(ctx.find_root().command, {}, PROGRAM, VARIABLE)
+    # Not `source()`: of bash, that looks for the bash of this machine.
+    text = kind.source_template % script.source_vars()
+    if as_json:
+        print_json({"shell": shell, "script": text})
+    else:
+        click.echo(text)

@@ -1,0 +1,120 @@
+"""`headgate doctor`: everything between a publisher and a page, with what to fix. Imports click only.
+
+`headgate check` reads of Redis and sends nothing. The doctor prints that first, and then looks at clocks, machine and public URL,
+and sends one event through every hop.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from .options import config_option, namespace_option, redis_option
+from .output import one_line_errors, print_finding, print_json, print_title
+
+if TYPE_CHECKING:
+    from headgate.settings import Settings
+
+_USER = "headgate-doctor"
+_TOKEN_S = 300
+
+
+@click.command()
+@click.option("--url", help="Where pages connect, such as https://app.example.com. Default: the gateway's own address.")
+@redis_option
+@namespace_option
+@config_option
+@click.option("--token", help="Token of a user. Default: one that is signed with the configured secret, if there is one.")
+@click.option("--origin", help="Origin of your pages. Default: that of the URL.")
+@click.option(
+    "--idle", "idle_s", metavar="S", type=click.FloatRange(0, 600), default=10.0, show_default=True,
+    help="Seconds for which connections are left quiet; more than 25, the time between pings, tries all that a proxy will meet.",
+)  # fmt: skip
+@click.option(
+    "--timeout", "timeout_s", metavar="S", type=click.FloatRange(0.1, 60), default=5.0, show_default=True,
+    help="Seconds that each step may take.",
+)  # fmt: skip
+@click.option("--strict", is_flag=True, help="Exit with 1 for a warning, too.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@one_line_errors
+def doctor(
+    url: str | None,
+    redis_url: str | None,
+    namespace: str,
+    config: str | None,
+    token: str | None,
+    origin: str | None,
+    idle_s: float,
+    timeout_s: float,
+    strict: bool,
+    as_json: bool,
+) -> None:
+    """Look at everything between a publisher and a page, say what to fix, and send one event through every hop.
+
+    It publishes one event of the topic headgate-probe (of its user's own topics, where it has a user). It stays in the log as
+    others do, and no consumer works on it.
+    """
+    from dataclasses import asdict
+
+    from headgate.diagnosis.doctor import Asked, Doctor
+    from headgate.errors import HeadgateError
+    from headgate.finding import Finding, Verdict, count
+    from headgate.publisher import find_redis_url
+    from headgate.topic import check_namespace
+
+    from .effective import effective_settings
+
+    namespace = check_namespace(namespace)
+    settings = effective_settings(config, {"HEADGATE_REDIS_URL": redis_url})
+    no_redis: HeadgateError | None = None
+    try:
+        redis_url = find_redis_url(settings)
+    except HeadgateError as error:
+        no_redis = error
+    url, token = url or _own_url(settings), token or _own_token(settings, namespace)
+    asked = Asked(url, redis_url, namespace, token, origin, idle_s, timeout_s, no_redis)
+    examination, found, section = Doctor(asked), [], ""
+    for name, finding in examination.examine():
+        found.append((name, finding))
+        if as_json:
+            continue
+        if name != section:
+            section = name
+            print_title(name if name != "public URL" else f"{name} {asked.url}")
+        print_finding(finding)
+    findings: list[Finding] = [finding for _, finding in found]
+    faults, warnings = count(findings, Verdict.FAULT), count(findings, Verdict.WARNING)
+    is_good = not faults and not (strict and warnings)
+    if as_json:
+        print_json(
+            {
+                "ok": is_good,
+                "url": asked.url,
+                "namespace": namespace,
+                "findings": [{"section": name, **asdict(finding)} for name, finding in found],
+                "hops": [asdict(hop) for hop in examination.hops],
+            }
+        )
+    else:
+        print_title(f"{faults} fault(s), {warnings} warning(s)")
+    sys.exit(0 if is_good else 1)
+
+
+def _own_url(settings: Settings) -> str:
+    """Return where a gateway with these settings is, from this machine."""
+    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::", "") else settings.host
+    return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
+
+
+def _own_token(settings: Settings, namespace: str) -> str | None:
+    """Return a token of a user of the doctor's own; None where no secret is configured that signs one."""
+    from headgate.auth.tokens import Tokens
+    from headgate.errors import SettingsError
+
+    try:
+        tokens = Tokens.configured(settings)
+        return None if tokens is None else tokens.mint(_USER, [], [], _TOKEN_S, namespaces=[namespace])
+    except SettingsError:
+        return None

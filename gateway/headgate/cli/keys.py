@@ -1,0 +1,142 @@
+"""`headgate keys`: make, list and revoke keys of the HTTP API. Imports click only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from .options import json_option, redis_option, seconds
+from .output import fail, for_terminal, one_line_errors, print_json
+
+if TYPE_CHECKING:
+    from headgate.redis.api_keys import StoredKey
+    from headgate.redis.client import Client
+
+
+@click.group()
+def keys() -> None:
+    """Make, list and revoke keys of the HTTP API (docs/http-api.md)."""
+
+
+@keys.command("create")
+@click.argument("name")
+@click.option(
+    "--scope",
+    "scopes",
+    multiple=True,
+    required=True,
+    metavar="SCOPE",
+    help="What it may do, such as publish:orders.#, read:orders.#, clients or admin; repeatable. docs/http-api.md lists them.",
+)
+@click.option(
+    "--namespace",
+    "namespaces",
+    multiple=True,
+    metavar="NAME",
+    help="Namespace that it is for, or * for all; repeatable. Default: the gateway's first.",
+)
+@click.option("--ttl", metavar="TIME", help="When it ends: 90, 90s, 15m, 1h or 7d from now. Default: when it is revoked.")
+@json_option
+@redis_option
+@one_line_errors
+def create(
+    name: str, scopes: tuple[str, ...], namespaces: tuple[str, ...], ttl: str | None, as_json: bool, redis_url: str | None
+) -> None:
+    """Make a key that is called NAME, and print it. It is shown now and never again."""
+    import os
+
+    import msgspec
+
+    from headgate.auth.api_keys import new_key
+    from headgate.auth.audit import audit
+    from headgate.redis import api_keys
+    from headgate.runtime import logging as logs
+
+    who = f"uid {os.getuid()} on the command line"
+    made = new_key(name, scopes, namespaces=namespaces, ttl_s=None if ttl is None else seconds(ttl), by=who)
+    api_keys.add(_open(redis_url), made.stored)
+    logs.configure("info")
+    audit.acted("key made", by=who, key=made.stored.id, name=name, scopes=" ".join(made.stored.scopes))
+    if as_json:
+        click.echo(for_terminal(msgspec.json.encode({"key": made.text, **_shown(made.stored)})))
+        return
+    click.echo(made.text)
+    click.echo(f"headgate: key {made.stored.id} ({_line(made.stored)}). It is not kept, so keep it yourself.", err=True)
+
+
+@keys.command("list")
+@json_option
+@redis_option
+@one_line_errors
+def list_keys(as_json: bool, redis_url: str | None) -> None:
+    """List the keys that count, the oldest first: id, name, scopes, namespaces, end. No key can be shown again."""
+    import msgspec
+
+    from headgate.redis import api_keys
+
+    found = api_keys.find_all(_open(redis_url))
+    for each in found:
+        line = msgspec.json.encode(_shown(each)) if as_json else f"{each.id} {_line(each)}".encode()
+        click.echo(for_terminal(line))
+    if not found and not as_json:
+        click.echo("there are no keys", err=True)
+
+
+@keys.command("revoke")
+@click.argument("key_id", metavar="ID")
+@redis_option
+@json_option
+@one_line_errors
+def revoke_key(key_id: str, redis_url: str | None, as_json: bool) -> None:
+    """Revoke the key with this ID on every gateway, within two seconds."""
+    import os
+
+    from headgate.auth.api_keys import check_key_id
+    from headgate.auth.audit import audit
+    from headgate.redis import api_keys
+    from headgate.runtime import logging as logs
+
+    key_id = check_key_id(key_id)
+    was = api_keys.remove(_open(redis_url), key_id)
+    if was is None:
+        fail(f"there is no key {key_id} (any more)")
+    logs.configure("info")
+    audit.acted("key revoked", by=f"uid {os.getuid()} on the command line", key=key_id, name=was.name)
+    if as_json:
+        print_json({"revoked": key_id, "name": was.name})
+    else:
+        click.echo(f"revoked key {key_id} ({was.name})")
+
+
+def _open(redis_url: str | None) -> Client:
+    from headgate.publisher import find_redis_url
+    from headgate.redis.client import open_client
+
+    return open_client(redis_url or find_redis_url())
+
+
+def _shown(key: StoredKey) -> dict[str, object]:
+    """Return what people are told of a key: all but its hash."""
+    return {
+        "id": key.id,
+        "name": key.name,
+        "scopes": key.scopes,
+        "namespaces": key.namespaces,
+        "created": key.created_s,
+        "created_by": key.created_by,
+        "expires": key.expires_s,
+    }
+
+
+def _line(key: StoredKey) -> str:
+    import datetime
+    import time
+
+    parts = [key.name, " ".join(key.scopes)]
+    if key.namespaces is not None:
+        parts.append(f"namespaces {', '.join(key.namespaces)}")
+    if key.expires_s is not None:
+        when = datetime.datetime.fromtimestamp(key.expires_s, datetime.UTC).isoformat(timespec="seconds")
+        parts.append(f"{'expired' if key.expires_s <= time.time() else 'expires'} {when}")
+    return "; ".join(parts)

@@ -1,0 +1,112 @@
+"""`headgate clients` and `headgate disconnect`: the clients of all gateways, those with trouble first. Imports click only."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from .options import json_option, redis_option
+from .output import fail, for_terminal, one_line_errors
+
+if TYPE_CHECKING:
+    from headgate.clients import Clients, ConnectedClient
+
+# Of a page, for people.
+_SHOWN_PATTERNS = 3
+
+
+@click.command()
+@click.option("--user", metavar="NAME", help="Only the clients of this user.")
+@click.option("--namespace", metavar="NAME", help="Only those of this namespace. Default: all.")
+@click.option("--sort", default="trouble", show_default=True, help="trouble, queue, newest or user.")
+@click.option("--limit", default=100, show_default=True, metavar="N", help="Print so many at most.")
+@click.option("--session", metavar="ID", help="Print this one, with all its patterns.")
+@redis_option
+@json_option
+@one_line_errors
+def clients(
+    user: str | None, namespace: str | None, sort: str, limit: int, session: str | None, redis_url: str | None, as_json: bool
+) -> None:
+    """Print the clients of all gateways: one line each, those that something is wrong with first.
+
+    Exit code 1 if a gateway did not answer in time; the clients of the others are printed.
+    """
+    from headgate.clients import MAX_PAGE_CLIENTS
+
+    if limit < 1:
+        raise click.BadParameter("expected a number from 1 on", param_hint="--limit")
+    asked = _open(redis_url)
+    if session is not None:
+        client = asked.client(session)
+        if client is None:
+            fail(f"no gateway has the session {session!r}")
+        _print(client, as_json, all_patterns=True)
+        return
+    left, after = limit, None
+    while True:
+        page = asked.page(namespace, user, sort, min(left, MAX_PAGE_CLIENTS), after)
+        for client in page.clients:
+            _print(client, as_json)
+        after = page.after
+        left -= len(page.clients)
+        if after is None or left <= 0:
+            break
+    if not as_json:
+        more = "" if after is None else f", {limit - left} shown"
+        click.echo(f"{page.total} client{'' if page.total == 1 else 's'}{more}", err=True)
+    _exit_for(page.silent)
+
+
+@click.command()
+@click.option("--session", metavar="ID", help="Disconnect this client.")
+@click.option("--user", metavar="NAME", help="Disconnect all clients of this user.")
+@click.option("--reason", default="disconnected by an operator", show_default=True, metavar="TEXT", help="Words for the client.")
+@redis_option
+@json_option
+@one_line_errors
+def disconnect(session: str | None, user: str | None, reason: str, redis_url: str | None, as_json: bool) -> None:
+    """Disconnect a client, or all clients of a user, wherever they are connected. They may come back: `revoke` keeps them out.
+
+    Exit code 1 if a gateway did not answer in time.
+    """
+    import msgspec
+
+    done = _open(redis_url).disconnect(session=session, user=user, reason=reason, by=f"uid {os.getuid()} on the command line")
+    if as_json:
+        click.echo(msgspec.json.encode(done))
+    else:
+        click.echo(f"disconnected {done.count} client{'' if done.count == 1 else 's'}")
+    _exit_for(done.silent)
+
+
+def _open(redis_url: str | None) -> Clients:
+    from headgate.clients import Clients
+
+    return Clients(redis_url)
+
+
+def _print(client: ConnectedClient, as_json: bool, *, all_patterns: bool = False) -> None:
+    import time
+
+    import msgspec
+
+    if as_json:
+        click.echo(for_terminal(msgspec.json.encode(client)))
+        return
+    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(client.since_ms / 1000))
+    shown = client.patterns if all_patterns else client.patterns[:_SHOWN_PATTERNS]
+    more = client.subscriptions - len(shown)
+    patterns = " ".join(shown) + (f" and {more} more" if more else "")
+    trouble = "; ".join(client.trouble) or client.state
+    where = f"{client.namespace} at {client.gateway} from {client.address or 'an address not shown'}"
+    line = f"{client.session}  {client.user}  {where} over {client.transport} since {since}  {trouble}  [{patterns}]"
+    click.echo(for_terminal(line.encode()))
+
+
+def _exit_for(silent: tuple[str, ...]) -> None:
+    for name in silent:
+        click.echo(f"headgate: {name} did not answer in time", err=True)
+    if silent:
+        raise SystemExit(1)

@@ -1,0 +1,61 @@
+"""`headgate rebalance`: let all gateway processes of a Redis have as many clients. Imports click only."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import click
+
+from .options import json_option, redis_option
+from .output import one_line_errors, print_json
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+DEFAULT_PER_S = 100.0
+
+
+@click.command()
+@click.option("--per-s", metavar="N", type=float, default=DEFAULT_PER_S, help="Clients that a process takes per second (100).")
+@click.option("--show", is_flag=True, help="Say how many each process has, and move nobody.")
+@redis_option
+@json_option
+@one_line_errors
+def rebalance(per_s: float, show: bool, redis_url: str | None, as_json: bool) -> None:
+    """Move clients from gateway processes that have more than their share to those that have fewer.
+
+    Each gateway begins within half a minute, and tells one client after the other to connect anew; it comes back at once and
+    misses nothing. Gateways do so by themselves after a deploy (HEADGATE_REBALANCE_PER_S).
+    """
+    from headgate.publisher import find_redis_url
+    from headgate.redis import loads
+    from headgate.redis.client import open_client
+
+    client = open_client(redis_url or find_redis_url())
+    if not show:
+        loads.request(client, per_s)
+    found = loads.read(client)
+    groups: dict[str, list[int]] = {}
+    for load in found.loads.values():
+        groups.setdefault(load.serves, []).append(load.sessions)
+    for serves, sessions in sorted(groups.items()):
+        if as_json:
+            print_json(
+                {"serves": serves.split(","), "sessions": sorted(sessions, reverse=True), "asked_per_s": None if show else per_s}
+            )
+            continue
+        click.echo(_line(serves, sorted(sessions, reverse=True), None if show else per_s))
+    if not groups and not as_json:
+        click.echo("no gateway process is at work")
+
+
+def _line(serves: str, sessions: Sequence[int], per_s: float | None) -> str:
+    share = math.ceil(sum(sessions) / len(sessions))
+    excess = sum(max(0, each - share) for each in sessions)
+    processes = "1 process" if len(sessions) == 1 else f"{len(sessions)} processes"
+    line = f"{serves}: {processes}, sessions {', '.join(map(str, sessions))}"
+    if per_s is None or not excess:
+        return line
+    takers = sum(each < share for each in sessions)
+    return f"{line}: up to {excess} will move, in about {math.ceil(excess / (per_s * takers))} s"

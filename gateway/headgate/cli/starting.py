@@ -1,0 +1,60 @@
+"""The lines of a start that `headgate serve` says with one process and with several.
+
+This file imports no gevent and patches nothing: the process that forks the workers uses it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import MutableMapping
+
+from headgate import __version__
+from headgate.compiled import Build, build_in_use
+from headgate.consumers.process.config import need_file
+from headgate.runtime.operator_lines import complain, say
+from headgate.settings import Settings
+from headgate.workers.settings_file import SettingsFile
+
+
+def read_file(environ: MutableMapping[str, str], config: str | None, *, is_needed: bool) -> SettingsFile:
+    """Put the settings of the configuration file behind those of `environ`; return the file, whose path may be None.
+
+    Raises:
+        HeadgateError: the file is needed and missing, or cannot be read.
+    """
+    if is_needed:
+        need_file(config)
+    file = SettingsFile.found(config)
+    file.put(file.read(environ), environ)
+    if file.path is not None:
+        say(f"settings from {file.path}")
+    return file
+
+
+def say_mode(settings: Settings) -> None:
+    """Say that this is development mode, if it is."""
+    if settings.dev:
+        say("development mode: anyone on this machine may subscribe to everything and publish. Never use it in public.")
+
+
+def say_ready(settings: Settings, address: object, *details: str) -> None:
+    """Say where the gateway serves. `settings` may have named port 0, or systemd has passed a socket with another address."""
+    if isinstance(address, tuple):
+        host = host_in_url(settings) if settings.port in (0, address[1]) else address[0]
+        at = f"http://{host}:{address[1]}/"
+    else:
+        at = f"unix:{address}"
+    build = (f"headgate {__version__}", "compiled") if build_in_use() is Build.COMPILED else (f"headgate {__version__}",)
+    say(f"ready at {at} ({', '.join((*build, *details, 'Ctrl-C stops it'))})")
+
+
+def host_in_url(settings: Settings) -> str:
+    """Return the host as a URL has it: an IPv6 address in brackets."""
+    return f"[{settings.host}]" if ":" in settings.host else settings.host
+
+
+def complain_of_address(settings: Settings, error: OSError) -> None:
+    """Say why the gateway cannot listen on its address."""
+    # The text of the error itself may have the address twice; the number of an unknown host name is none of the system's.
+    reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
+    complain(f"cannot listen on {settings.host}:{settings.port}: {reason}; choose another with --host or --port")

@@ -1,0 +1,165 @@
+"""`headgate status`: gateways, Redis, namespaces and consumers at a glance. Imports click only."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from .options import redis_option
+from .output import for_terminal, one_line_errors, paint, print_finding, print_json, print_title
+
+if TYPE_CHECKING:
+    from headgate.diagnosis.overview import ConsumerState, GatewayState, NamespaceState, Overview, RedisState
+    from headgate.errors import HeadgateError
+
+# Processes, namespaces and consumers that a screen has; the rest is counted.
+_ROWS = 20
+
+
+@click.command()
+@redis_option
+@click.option("--watch", is_flag=True, help="Look again and again, until Ctrl-C; events per second are shown as well.")
+@click.option(
+    "--every", "every_s", metavar="S", type=click.FloatRange(0.5, 3600), default=2.0, show_default=True,
+    help="Seconds between two looks.",
+)  # fmt: skip
+@click.option("--strict", is_flag=True, help="Exit with 1 for a warning, too.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each look.")
+@one_line_errors
+def status(redis_url: str | None, watch: bool, every_s: float, strict: bool, as_json: bool) -> None:
+    """Show gateways, Redis, namespaces and consumers at a glance; exit with 1 if something is wrong."""
+    import time
+    from dataclasses import asdict
+
+    from headgate.diagnosis.overview import look
+    from headgate.errors import HeadgateError
+    from headgate.finding import Verdict, count
+    from headgate.publisher import find_redis_url
+    from headgate.redis.client import open_client
+
+    url = redis_url or find_redis_url()
+    client = open_client(url, max_connections=2)
+    now: Overview | None
+    before: Overview | None = None
+    while True:
+        if watch and not as_json:
+            _begin_screen()
+        try:
+            now = look(client, url)
+        except HeadgateError as error:
+            if not (watch or as_json):
+                raise
+            is_good, now = False, None
+            _show_error(error, as_json)
+        else:
+            is_good = not count(now.wrong, Verdict.FAULT) and not (strict and now.wrong)
+            if as_json:
+                print_json({"ok": is_good, **asdict(now)})
+            else:
+                _show(now, before)
+        if not watch:
+            break
+        before = now
+        time.sleep(every_s)
+    client.close()
+    sys.exit(0 if is_good else 1)
+
+
+def _show_error(error: HeadgateError, as_json: bool) -> None:
+    if as_json:
+        print_json({"ok": False, "error": error.to_wire()})
+    for line in () if as_json else error.lines():
+        click.echo(for_terminal(f"headgate: {line}".encode()), err=True)
+
+
+def _begin_screen() -> None:
+    if sys.stdout.isatty():
+        click.clear()
+
+
+def _show(now: Overview, before: Overview | None) -> None:
+    import time
+
+    print_title(f"Headgate at {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(now.at_s))}")
+    click.echo(for_terminal(_redis(now.redis).encode()))
+    _table("gateways", ("process", "version", "sessions", "up", "clock", "serves"), [_gateway(each) for each in now.gateways])
+    _table(
+        "namespaces",
+        ("namespace", "gateways", "newest", "events kept", "size", "oldest", *(("events/s",) if before else ())),
+        [_namespace(each, now, before) for each in now.namespaces],
+    )
+    _table(
+        "consumers",
+        ("consumer", "namespace", "lag", "leased", "waiting", "dead", "missed", "at work"),
+        [_consumer(each) for each in now.consumers],
+    )
+    click.echo()
+    if now.wrong:
+        print_title("wrong")
+        for finding in now.wrong:
+            print_finding(finding)
+    else:
+        click.echo(paint("nothing is wrong", "green"))
+
+
+def _redis(state: RedisState) -> str:
+    limit = f" of {_size(state.max_bytes)}" if state.max_bytes else ""
+    return (
+        f"{state.server}: {_size(state.used_bytes)}{limit} in use, {state.clients} connections, {state.commands_per_s} commands/s"
+    )
+
+
+def _gateway(state: GatewayState) -> Sequence[str]:
+    clock = "" if state.clock_ms is None else f"{state.clock_ms:+d} ms"
+    return state.name or "?", state.version or "?", f"{state.sessions:,}", _time(state.up_s), clock, state.namespaces
+
+
+def _namespace(state: NamespaceState, now: Overview, before: Overview | None) -> Sequence[str]:
+    oldest = "" if state.oldest_s is None else _time(state.oldest_s)
+    row = (state.name, str(state.gateways), str(state.head), f"{state.events:,}", _size(state.bytes), oldest)
+    if before is None:
+        return row
+    earlier = {each.name: each for each in before.namespaces if each.epoch == state.epoch}.get(state.name)
+    seconds = now.at_s - before.at_s
+    return *row, f"{(state.head - earlier.head) / seconds:,.1f}" if earlier and seconds > 0 else ""
+
+
+def _consumer(state: ConsumerState) -> Sequence[str]:
+    counts = (f"{each:,}" for each in (state.lag, state.leased, state.waiting, state.dead, state.missed))
+    at_work = "never" if state.idle_s is None else "now" if state.is_at_work else f"{_time(state.idle_s)} ago"
+    return state.name, state.namespace, *counts, at_work
+
+
+def _table(title: str, head: Sequence[str], rows: list[Sequence[str]]) -> None:
+    click.echo()
+    print_title(f"{title}: {len(rows) or 'none'}")
+    if rows:
+        for line in table_lines([head, *rows[:_ROWS]]):
+            click.echo(for_terminal(line.encode()))
+    if len(rows) > _ROWS:
+        click.echo(f"  and {len(rows) - _ROWS} more; --json has all")
+
+
+def table_lines(rows: list[Sequence[str]]) -> Iterator[str]:
+    """Yield rows whose columns stand below each other."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _size(size: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} GiB"
+
+
+def _time(seconds: float) -> str:
+    for limit, unit, size in ((120, "s", 1), (7200, "min", 60), (172800, "h", 3600)):
+        if seconds < limit:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds / 86400:.0f} d"

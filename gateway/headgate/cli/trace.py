@@ -1,0 +1,102 @@
+"""`headgate trace`: where is my event? Imports click only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from .options import json_option, namespace_option, redis_option
+from .output import for_terminal, one_line_errors
+
+if TYPE_CHECKING:
+    from headgate.handled import AtBrowsers
+    from headgate.tracing import AtConsumer, AtGateway, Trace
+
+_SHOWN = {True: "shown to its user", False: "none has said that it was shown"}
+_WORDS = {
+    "written": "written to at once",
+    "queued": "that had it in their queues",
+    "kept": "that keep it as the newest of its topic",
+    "discarded": "whose full queue left it out, and that were told",
+    "conflated": "that got a newer one of its topic instead",
+    "left_to_log": "that were behind, and read it from the log",
+    "gone": "whose connection was gone",
+}
+
+_SAID = {
+    "handled": "handled it",
+    "unhandled": "passed it without a handler (a gap, or no handler then)",
+    "behind": "not there yet",
+    "unknown": "came later, or no longer remember",
+    "unanswered": "did not answer",
+    "not_asked": "not asked",
+}
+
+
+@click.command()
+@click.argument("event", metavar="ID")
+@namespace_option
+@redis_option
+@json_option
+@one_line_errors
+def trace(event: str, namespace: str, redis_url: str | None, as_json: bool) -> None:
+    """Tell what became of the event with this ID, or at this offset of the log."""
+    import msgspec
+
+    from headgate.publisher import find_redis_url
+    from headgate.redis.client import open_client
+    from headgate.topic import check_namespace
+    from headgate.tracing import trace as find
+
+    client = open_client(redis_url or find_redis_url(), max_connections=1)
+    try:
+        found = find(client, check_namespace(namespace), event)
+    finally:
+        client.close()
+    if as_json:
+        click.echo(for_terminal(msgspec.json.encode(found)))
+        return
+    for line in lines(found):
+        click.echo(for_terminal(line.encode()))
+
+
+def lines(found: Trace) -> list[str]:
+    """Return a trace for a person to read."""
+    from datetime import UTC, datetime
+
+    at = datetime.fromtimestamp(found.time_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    return [
+        f"event {found.id}, topic {found.topic}, {found.bytes} bytes",
+        f"published {at} by {_publisher(found.by)}, offset {found.offset} of {found.head} in {found.namespace},"
+        f" epoch {found.epoch}",
+        *([] if found.traceparent is None else [f"trace {found.traceparent.split('-')[1]} (traceparent {found.traceparent})"]),
+        *(_gateway(each) for each in found.gateways),
+        *([] if found.browsers is None or not found.browsers.clients else [_browsers(found.browsers)]),
+        *([] if found.shown is None else [f"browsers: {_SHOWN[found.shown]}"]),
+        *(_consumer(each) for each in found.consumers),
+        *(f"note: {note}" for note in found.notes),
+    ]
+
+
+def _publisher(by: str | None) -> str:
+    if by is None:
+        return "a service"
+    return by if by.startswith("key ") else f"user {by}"
+
+
+def _gateway(at: AtGateway) -> str:
+    counts = at.counts
+    parts = [f"{counts[name]} {words}" for name, words in _WORDS.items() if counts.get(name)]
+    read = f"; {counts['from_log']} read it from the log" if counts.get("from_log") else ""
+    return f"gateway {at.gateway}: for {counts['matched']} clients" + (f": {', '.join(parts)}" if parts else "") + read
+
+
+def _browsers(at: AtBrowsers) -> str:
+    parts = [f"{count} {words}" for name, words in _SAID.items() if (count := getattr(at, name))]
+    return f"browsers: of {at.clients} connected now, {', '.join(parts)}"
+
+
+def _consumer(at: AtConsumer) -> str:
+    attempts = f", attempt {at.attempts}" if at.attempts else ""
+    return f"consumer {at.consumer}: {at.state}{attempts}" + (f" ({at.reason})" if at.reason else "")

@@ -1,0 +1,149 @@
+"""`headgate who-can PATTERN`: every grant, key and consumer that may see the events of a pattern. Imports click only.
+
+In: the settings and the consumers of the configuration file and the environment; explicit grants and API keys from Redis. Out: a
+line for each that may see all of the pattern, or a part of it. Rights that only a login shows (a token's claims, what an
+application's authenticator says) are named as such: nobody has a list of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from .options import config_option, json_option, redis_option
+from .output import for_terminal, one_line_errors
+
+if TYPE_CHECKING:
+    from headgate.consumers.work.spec import ConsumerSpec
+    from headgate.redis.client import Client
+    from headgate.settings import Settings
+
+# A key's namespaces: all of them.
+_EVERY = "*"
+
+
+class Seer(NamedTuple):
+    """Someone or something that may see events.
+
+    Attributes:
+        kind: development, anonymous, own topics, token, regrant, key or consumer.
+        name: of the user, the key or the consumer; of a kind without names, in words.
+        patterns: its grants that reach into the pattern that was asked about.
+        sees: `all` of that pattern, a `part` of it, or what its `claims` say.
+    """
+
+    kind: str
+    name: str
+    patterns: tuple[str, ...]
+    sees: str
+
+
+@click.command("who-can")
+@click.argument("pattern")
+@click.option("--namespace", metavar="NAME", help="Namespace of the events. Default: the gateway's first.")
+@config_option
+@redis_option
+@json_option
+@one_line_errors
+def who_can(pattern: str, namespace: str | None, config: str | None, redis_url: str | None, as_json: bool) -> None:
+    """Print every grant, key and consumer that may see the events of PATTERN, all of them or a part.
+
+    Run it where the gateway's settings are. An application's `authorize` may refuse some of them nevertheless.
+    """
+    import msgspec
+
+    from headgate.topic import check_pattern
+
+    check_pattern(pattern)
+    settings, consumers = _configured(config)
+    served = settings.served(namespace)
+    client = _redis(settings, redis_url)
+    try:
+        found = [
+            *_by_settings(settings, served, pattern),
+            *_by_regrant(client, pattern),
+            *_by_key(client, settings, served, pattern),
+            *_by_consumer(consumers, served, pattern),
+        ]
+    finally:
+        client.close()
+    for seer in found:
+        if as_json:
+            click.echo(for_terminal(msgspec.json.encode(seer._asdict())))
+        else:
+            how = {"all": "all of it", "part": "a part of it", "claims": "what its claims say"}[seer.sees]
+            through = f" through {', '.join(seer.patterns)}" if seer.patterns else ""
+            click.echo(for_terminal(f"{seer.kind}: {seer.name}: {how}{through}".encode()))
+    if not as_json:
+        click.echo("an application's own authenticator decides at each login: nobody has a list of that", err=True)
+
+
+def _configured(config: str | None) -> tuple[Settings, tuple[ConsumerSpec, ...]]:
+    from headgate.consumers.process.config import find_file, read_consumers, read_names, read_settings
+    from headgate.settings import Settings, environment
+
+    path = find_file(config)
+    if path is None:
+        return Settings.read(environment()), ()
+    if not read_names(path, environment()):
+        return Settings.read(read_settings(path, environment())), ()
+    found = read_consumers(path, environment())
+    return found.settings, found.consumers
+
+
+def _redis(settings: Settings, redis_url: str | None) -> Client:
+    from headgate.publisher import find_redis_url
+    from headgate.redis.client import open_client
+
+    return open_client(redis_url or find_redis_url(settings))
+
+
+def _by_settings(settings: Settings, namespace: str, pattern: str) -> Iterator[Seer]:
+    if settings.dev:
+        yield Seer("development", "anyone who reaches the gateway", ("#",), "all")
+    elif namespace in (settings.anonymous_namespaces or (settings.served(None),)):
+        yield from _seer("anonymous", "anyone without a token", settings.anonymous_subscribe, pattern)
+    words = pattern.split(".")
+    if words[0] == "users" and len(words) > 1 and words[1] not in ("*", "#"):
+        yield from _seer("own topics", words[1], (f"users.{words[1]}.#",), pattern)
+    else:
+        yield from (seer._replace(sees="part") for seer in _seer("own topics", "every user", ("users.*.#",), pattern))
+    if settings.token_secret or settings.token_keys or settings.token_jwks_url:
+        yield Seer("token", "whoever has one whose `subscribe` covers it", (), "claims")
+
+
+def _by_regrant(client: Client, pattern: str) -> Iterator[Seer]:
+    from headgate.auth.regrants import read_regrants
+
+    for user, (explicit, _) in sorted(read_regrants(client).items()):
+        yield from _seer("regrant", user, explicit.subscribe, pattern)
+
+
+def _by_key(client: Client, settings: Settings, namespace: str, pattern: str) -> Iterator[Seer]:
+    from headgate.redis.api_keys import find_all
+
+    for key in find_all(client):
+        of = (settings.served(None),) if key.namespaces is None else key.namespaces
+        if "admin" in key.scopes:
+            yield Seer("key", f"{key.id} ({key.name})", ("#",), "all")
+        elif _EVERY in of or namespace in of:
+            granted = tuple(scope.removeprefix("read:") for scope in key.scopes if scope.startswith("read:"))
+            yield from _seer("key", f"{key.id} ({key.name})", granted, pattern)
+
+
+def _by_consumer(consumers: tuple[ConsumerSpec, ...], namespace: str, pattern: str) -> Iterator[Seer]:
+    for spec in consumers:
+        if spec.namespace == namespace:
+            yield from _seer("consumer", spec.name, spec.patterns, pattern)
+
+
+def _seer(kind: str, name: str, granted: tuple[str, ...], pattern: str) -> Iterator[Seer]:
+    from headgate.auth.grants import compiled
+    from headgate.topic import overlaps
+
+    reaching = tuple(each for each in granted if overlaps(each, pattern))
+    if reaching:
+        # As at a subscribe: one of them must contain the whole pattern.
+        yield Seer(kind, name, reaching, "all" if compiled(reaching).contain(pattern) else "part")

@@ -1,0 +1,123 @@
+"""The ledger of one namespace: what became of each event for a client, over all clients, also those that left. No I/O.
+
+In: the counters of the clients (client.py) and of the router, when somebody asks, and of a client that leaves. Out: a `Balance`.
+Nothing is counted a second time on the way of an event. The sum closes whenever nothing is under way:
+
+    routed + from_log = sent + discarded + conflated + left_to_log + gone + waiting
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+
+from .client import Client, LogReader
+from .router import Router
+from .state import Phase
+
+# Let the loop run after so many clients, in less than a millisecond.
+_STRIDE = 1024
+_CAUGHT_UP = (Phase.ARRIVING, Phase.LIVE, Phase.LEFT)
+
+
+@dataclass(slots=True)
+class Balance:
+    """Counts, each of one event for one client, and what there is now.
+
+    Attributes:
+        routed: events that the router has handed to a client.
+        from_log: those that a client has read from the log.
+        sent: written to a socket, or handed to a poll.
+        discarded: left out by a full queue; the client was told.
+        conflated: replaced by a newer one of the same topic.
+        left_to_log: passed by live, or given back, because the log brings them: they come again in `from_log`, or as a gap.
+        gone: came when the connection was broken, or waited when the client left; the client resumes, or has left for good.
+        waiting: in a queue now.
+        catching_up: clients that the log feeds now.
+        queued: frames in queues, notices included.
+        queued_bytes: their bytes.
+        fullest: how full the fullest queue is, 0 to 1.
+        oldest_ms: when the oldest event that waits was published; None when none does.
+    """
+
+    routed: int = 0
+    from_log: int = 0
+    sent: int = 0
+    discarded: int = 0
+    conflated: int = 0
+    left_to_log: int = 0
+    gone: int = 0
+    waiting: int = 0
+    catching_up: int = 0
+    queued: int = 0
+    queued_bytes: int = 0
+    fullest: float = 0.0
+    oldest_ms: int | None = None
+
+    @property
+    def open(self) -> int:
+        """How many events are in no place: those that are under way."""
+        ended = self.sent + self.discarded + self.conflated + self.left_to_log + self.gone
+        return self.routed + self.from_log - ended - self.waiting
+
+
+class Ledger:
+    """See the module. `clients` are those that are here."""
+
+    def __init__(self, clients: Mapping[str, Client], router: Router, readers: LogReader) -> None:
+        self._clients = clients
+        self._router, self._readers = router, readers
+        self._departed = Balance()
+
+    def depart(self, client: Client) -> None:
+        """Count a client that has left for good; it must not be among `clients` any more. What waits for it is gone."""
+        _add(self._departed, client)
+        self._departed.gone += self._departed.waiting
+        self._departed.waiting = 0
+
+    def walk(self) -> Generator[None, None, Balance]:
+        """Add everything up; yields where the loop may run. Counts never go back from one walk to the next.
+
+        A client that leaves meanwhile is still one of those that were here when the walk began.
+        """
+        here = tuple(self._clients.values())
+        departed = self._departed
+        balance = Balance(
+            from_log=departed.from_log,
+            sent=departed.sent,
+            discarded=departed.discarded,
+            conflated=departed.conflated,
+            left_to_log=departed.left_to_log,
+            gone=departed.gone,
+        )
+        for count, client in enumerate(here, 1):
+            _add(balance, client)
+            _look(balance, client)
+            if not count % _STRIDE:
+                yield
+        balance.routed = self._router.routed
+        balance.gone += self._readers.late
+        return balance
+
+
+def _add(balance: Balance, client: Client) -> None:
+    balance.from_log += client.from_log
+    balance.sent += client.direct + client.sent
+    balance.discarded += client.discarded
+    balance.conflated += client.conflated
+    balance.left_to_log += client.left_to_log
+    balance.gone += client.gone
+    balance.waiting += client.offered - client.sent - client.discarded - client.conflated
+
+
+def _look(balance: Balance, client: Client) -> None:
+    balance.catching_up += client.state.phase not in _CAUGHT_UP
+    queue = client.connection.queue
+    if not queue.frames:
+        return
+    balance.queued += queue.frames
+    balance.queued_bytes += queue.bytes
+    balance.fullest = max(balance.fullest, queue.level)
+    oldest_ms = queue.oldest_ms
+    if oldest_ms is not None and (balance.oldest_ms is None or oldest_ms < balance.oldest_ms):
+        balance.oldest_ms = oldest_ms

@@ -1,0 +1,83 @@
+"""Events whose traces are recorded, on their way through this gateway: when each was routed and delivered. No I/O.
+
+In: an event whose traceparent is sampled, from the router; the end of each pass, from the live feed. Out: times and counts of
+each, for node/tracer.py, which makes spans of it. One for each event and gateway, never one for each client. Bounded: with
+more than MAX_KEPT between two looks, the newest are left out and counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from time import time
+from typing import NamedTuple
+
+from headgate.event import Event
+from headgate.protocol.frames import Frame
+from headgate.traceparent import is_sampled
+
+from .tally import NAMES, Tally, values
+
+MAX_KEPT = 1000
+
+
+class Delivered(NamedTuple):
+    """An event that has been handed to all of its clients here. Times in ms since 1970; `counts` by the names of tally.py."""
+
+    traceparent: str
+    topic: str
+    id: str
+    offset: int
+    published_ms: int
+    routed_ms: float
+    delivered_ms: float
+    counts: dict[str, int]
+
+
+class Traced:
+    """See the module. `left_out` counts events that there was no room for."""
+
+    def __init__(self, now_s: Callable[[], float] = time) -> None:
+        self._now_s = now_s
+        self._open: dict[Frame, tuple[Event, float]] = {}
+        self._delivered: list[Delivered] = []
+        self.left_out = 0
+
+    def route(self, event: Event, frame: Frame) -> None:
+        """Note an event that somebody here wants, if its trace is recorded."""
+        if event.traceparent is None or event.offset is None or not is_sampled(event.traceparent):
+            return
+        if len(self._open) + len(self._delivered) >= MAX_KEPT:
+            self.left_out += 1
+            return
+        if frame.tally is None:
+            frame.tally = Tally(event.epoch or "", event.offset)
+        self._open[frame] = event, self._now_s() * 1000
+
+    def passed(self, frames: Iterable[Frame]) -> None:
+        """A pass with these has ended."""
+        if not self._open:
+            return
+        now_ms = self._now_s() * 1000
+        for frame in frames:
+            found = self._open.pop(frame, None)
+            if found is None:
+                continue
+            event, routed_ms = found
+            counts = dict(zip(NAMES, values(frame.tally), strict=True))
+            self._delivered.append(
+                Delivered(
+                    event.traceparent or "",
+                    event.topic,
+                    event.id or "",
+                    event.offset or 0,
+                    event.time_ms,
+                    routed_ms,
+                    now_ms,
+                    counts,
+                )
+            )
+
+    def take(self) -> list[Delivered]:
+        """Return those that were delivered since the last time."""
+        taken, self._delivered = self._delivered, []
+        return taken

@@ -1,0 +1,300 @@
+"""Browser: a client of a gateway as a page has it, over a WebSocket or over long polls, for a look from outside.
+
+In: the public URL, a namespace, the `auth` of a CONNECT. Out: the welcome, and when which event came, by this process' clock; or
+why there is no connection (any more). A thread collects. It does not reconnect: a need for that is what the doctor looks for.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import queue
+import socket
+import ssl
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
+
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Origin
+
+# Of Engine.IO 4 and Socket.IO 5: the first character of a packet, and of the message in it.
+_OPEN, _CLOSE, _PING, _PONG, _MESSAGE = "0", "1", "2", "3", "4"
+_CONNECT, _EVENT, _ANSWER, _REFUSED = "0", "2", "3", "4"
+_SUBSCRIBE_ID = "1"
+_SEPARATOR = "\x1e"
+MAX_ANSWER_BYTES = 4 * 1024 * 1024
+
+
+class NotConnected(Exception):
+    """There is no connection (any more); the text says why. `status` is that of an HTTP answer, where one came instead."""
+
+    def __init__(self, reason: str, status: int | None = None) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class Refused(Exception):
+    """The gateway refused the client; `code` is its word, such as `unauthorized`."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """An event that came, and when (time.monotonic)."""
+
+    at_s: float
+    topic: str
+    event_id: str | None
+
+
+class Browser(ABC):
+    """One connection in one namespace. Each call waits `timeout_s` at most, unless it is told otherwise.
+
+    Attributes:
+        answered_s: how long the gateway took to answer the first request.
+        ended: why the connection ended, or None; `ended_at_s` is when.
+    """
+
+    def __init__(self, url: str, namespace: str, origin: str, timeout_s: float) -> None:
+        self.url, self.namespace, self.origin, self.timeout_s = urlsplit(url), namespace, origin, timeout_s
+        self.answered_s = 0.0
+        self.ended: str | None = None
+        self.ended_at_s = 0.0
+        self._closed = False
+        self._welcome: queue.Queue[Any] = queue.Queue()
+        self._answers: queue.Queue[Any] = queue.Queue()
+        self._events: queue.Queue[Arrived | None] = queue.Queue()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def join(self, auth: Mapping[str, Any]) -> dict[str, Any]:
+        """Open the connection, join the namespace, and return the welcome.
+
+        Raises:
+            NotConnected: nobody answers, or not as a gateway does.
+            Refused: the gateway does not let this client in.
+        """
+        began_s = time.monotonic()
+        self._open()
+        self.answered_s = time.monotonic() - began_s
+        self._thread.start()
+        self._send(f"{_MESSAGE}{_CONNECT}/{self.namespace},{json.dumps(auth)}")
+        welcome: dict[str, Any] = self._next(self._welcome, "welcome")
+        return welcome
+
+    def subscribe(self, pattern: str) -> None:
+        """Subscribe; return when it is in force. Raises as `join`."""
+        request = json.dumps(["subscribe", {"pattern": pattern}])
+        self._send(f"{_MESSAGE}{_EVENT}/{self.namespace},{_SUBSCRIBE_ID}{request}")
+        answer = self._next(self._answers, "answer")
+        if not answer.get("ok"):
+            raise Refused(str(answer["error"]["code"]), str(answer["error"]["message"]))
+
+    def wait_for(self, event_id: str, within_s: float) -> Arrived | None:
+        """Return the event with this id when it has come; None when it did not, or the connection ended."""
+        give_up_s = time.monotonic() + within_s
+        while (left_s := give_up_s - time.monotonic()) > 0:
+            try:
+                arrived = self._events.get(timeout=left_s)
+            except queue.Empty:
+                return None
+            if arrived is None or arrived.event_id == event_id:
+                return arrived
+        return None
+
+    def close(self) -> None:
+        """Leave. Idempotent."""
+        if not self._closed:
+            self._closed = True
+            with suppress(Exception):
+                self._hang_up()
+            if self._thread.is_alive():
+                self._thread.join(self.timeout_s)
+
+    # -- for both kinds -----------------------------------------------------------------------------------------------
+
+    def _next(self, inbox: queue.Queue[Any], what: str) -> Any:
+        """Return what comes next in an inbox; raise it, if it is an error."""
+        try:
+            found = inbox.get(timeout=self.timeout_s)
+        except queue.Empty:
+            raise NotConnected(f"no {what} within {self.timeout_s:g} s") from None
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    @property
+    def _path(self) -> str:
+        return self.url.path.rstrip("/") + "/socket.io/?EIO=4&transport="
+
+    def _run(self) -> None:
+        try:
+            self._collect()
+        except NotConnected as error:
+            self._end(str(error))
+        except Exception as error:  # noqa: BLE001 - whatever ended it is what is told
+            self._end(reason_of(error))
+
+    def _end(self, reason: str) -> None:
+        if self.ended is None and not self._closed:
+            self.ended, self.ended_at_s = reason, time.monotonic()
+        self._welcome.put(NotConnected(reason))
+        self._answers.put(NotConnected(reason))
+        self._events.put(None)
+
+    def _receive(self, packet: str) -> None:
+        """Take one packet of Engine.IO."""
+        if packet[:1] == _PING:
+            self._send(_PONG + packet[1:])
+        elif packet[:1] == _CLOSE:
+            raise NotConnected("the gateway closed the session")
+        elif packet[:1] == _MESSAGE:
+            kind, body = packet[1:2], packet[2:].partition(",")[2]
+            if kind == _REFUSED:
+                said = json.loads(body)
+                self._welcome.put(Refused(str(said.get("data", said).get("code", "refused")), str(said.get("message", said))))
+            elif kind == _EVENT:
+                self._receive_event(*json.loads(body))
+            elif kind == _ANSWER:
+                self._answers.put(json.loads(body[len(_SUBSCRIBE_ID) :])[0])
+
+    def _receive_event(self, name: str, *arguments: Any) -> None:
+        if name == "welcome":
+            self._welcome.put(arguments[0])
+        elif name == "event":
+            topic, _, meta = arguments
+            self._events.put(Arrived(time.monotonic(), topic, meta.get("id")))
+
+    @abstractmethod
+    def _open(self) -> None: ...
+
+    @abstractmethod
+    def _send(self, packet: str) -> None: ...
+
+    @abstractmethod
+    def _collect(self) -> None: ...
+
+    @abstractmethod
+    def _hang_up(self) -> None: ...
+
+
+class WebSocketBrowser(Browser):
+    """Over a WebSocket from the start."""
+
+    def __init__(self, url: str, namespace: str, origin: str, timeout_s: float) -> None:
+        super().__init__(url, namespace, origin, timeout_s)
+        self._opened = ExitStack()
+        self._socket: ClientConnection
+
+    def _open(self) -> None:
+        url = f"{'wss' if self.url.scheme == 'https' else 'ws'}://{self.url.netloc}{self._path}websocket"
+        try:
+            opening = connect(
+                url, origin=Origin(self.origin), compression=None, open_timeout=self.timeout_s, close_timeout=1, proxy=None
+            )  # fmt: skip
+            self._socket = self._opened.enter_context(opening)
+        except InvalidStatus as error:
+            raise NotConnected(f"HTTP {error.response.status_code}", error.response.status_code) from error
+        except (OSError, InvalidHandshake, EOFError) as error:
+            raise NotConnected(reason_of(error)) from error
+        if str(self._socket.recv(self.timeout_s))[:1] != _OPEN:
+            raise NotConnected("what answers is no gateway of Engine.IO 4")
+
+    def _send(self, packet: str) -> None:
+        self._socket.send(packet)
+
+    def _collect(self) -> None:
+        try:
+            for message in self._socket:
+                self._receive(str(message))
+            self._end("closed (1000)")
+        except ConnectionClosed as error:
+            self._end(f"closed ({error.rcvd.code} {error.rcvd.reason})" if error.rcvd else "cut without a word")
+
+    def _hang_up(self) -> None:
+        self._opened.close()
+
+
+class PollingBrowser(Browser):
+    """Over long polls, as a page whose network lets no WebSocket through."""
+
+    def __init__(self, url: str, namespace: str, origin: str, timeout_s: float) -> None:
+        super().__init__(url, namespace, origin, timeout_s)
+        self._hold_s = timeout_s
+        self._session = ""
+        self._cookies: dict[str, str] = {}
+        self.date: str | None = None
+
+    def _open(self) -> None:
+        [opening] = self._request("GET", self.timeout_s)
+        try:
+            if opening[:1] != _OPEN:
+                raise ValueError
+            said = json.loads(opening[1:])
+            self._session = f"&sid={said['sid']}"
+            self._hold_s = said["pingInterval"] / 1000 + self.timeout_s  # with a ping it answers any poll
+        except (ValueError, KeyError, TypeError) as error:
+            raise NotConnected("what answers is no gateway of Engine.IO 4") from error
+
+    def _send(self, packet: str) -> None:
+        self._request("POST", self.timeout_s, packet)
+
+    def _collect(self) -> None:
+        while not self._closed:
+            for packet in self._request("GET", self._hold_s):
+                self._receive(packet)
+
+    def _hang_up(self) -> None:
+        self._send(_CLOSE)
+
+    def _request(self, method: str, timeout_s: float, body: str | None = None) -> list[str]:
+        """Return the packets of an answer."""
+        connection = http_connection(self.url, timeout_s)
+        headers = {"Origin": self.origin, "Content-Type": "text/plain; charset=UTF-8"}
+        if self._cookies:
+            headers["Cookie"] = "; ".join(f"{name}={value}" for name, value in self._cookies.items())
+        try:
+            connection.request(method, f"{self._path}polling{self._session}", None if body is None else body.encode(), headers)
+            answer = connection.getresponse()
+            text = answer.read(MAX_ANSWER_BYTES).decode("utf-8", "replace")
+            for cookie in answer.headers.get_all("Set-Cookie", []):
+                name, _, value = cookie.partition(";")[0].partition("=")
+                self._cookies[name] = value
+            self.date = answer.getheader("Date", self.date)
+        except (OSError, http.client.HTTPException) as error:
+            raise NotConnected(reason_of(error)) from error
+        finally:
+            connection.close()
+        if answer.status != 200:
+            raise NotConnected(f"HTTP {answer.status}: {text[:200]}", answer.status)
+        return text.split(_SEPARATOR)
+
+
+def http_connection(url: SplitResult, timeout_s: float) -> http.client.HTTPConnection:
+    """Return a connection that has not been opened yet. TLS checks the certificate."""
+    host = url.hostname or ""
+    if url.scheme == "https":
+        return http.client.HTTPSConnection(host, url.port, timeout=timeout_s, context=ssl.create_default_context())
+    return http.client.HTTPConnection(host, url.port, timeout=timeout_s)
+
+
+def reason_of(error: Exception) -> str:
+    """Return the reason of a broken connection in a few words."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the certificate is not trusted: {error.verify_message}"
+    if isinstance(error, TimeoutError | socket.timeout):
+        return "no answer in time"
+    if isinstance(error, socket.gaierror):
+        return "no such host"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror.lower()
+    return str(error)[:200] or type(error).__name__

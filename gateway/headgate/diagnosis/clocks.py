@@ -1,0 +1,33 @@
+"""The clocks of this machine, of Redis and of the gateways: how far each is from Redis', whose time events carry.
+
+In: Redis' time, and what each gateway process has told of its own (redis/loads.py). Out: findings. Tokens expire by the clock of
+a gateway, events are dated by that of Redis, and `headgate_publish_to_socket_seconds` has the difference of both in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from headgate.finding import Finding, fault, ok, warning
+from headgate.redis.loads import Load
+
+# Beyond this, histograms that compare two clocks say nothing any more; beyond that, tokens are refused (their leeway is 5 s).
+NOTICED_S, REFUSED_S = 0.25, 4.0
+_FIX = "run chrony or systemd-timesyncd on both machines"
+
+
+def look_at_clocks(skew_s: float, loads: Mapping[str, Load]) -> Iterator[Finding]:
+    """Yield a finding for this machine, whose clock is `skew_s` ahead of Redis', and one for each gateway that tells its own."""
+    yield _clock("clock of this machine", skew_s)
+    for load in sorted(loads.values(), key=lambda load: load.name):
+        if load.skew_ms is not None:
+            yield _clock(f"clock of gateway {load.name}", load.skew_ms / 1000)
+
+
+def _clock(name: str, skew_s: float) -> Finding:
+    text = f"{abs(skew_s) * 1000:.0f} ms {'ahead of' if skew_s > 0 else 'behind'} Redis"
+    if abs(skew_s) > REFUSED_S:
+        return fault(name, f"{text}; tokens are refused as expired, or as not valid yet", _FIX)
+    if abs(skew_s) > NOTICED_S:
+        return warning(name, f"{text}; times from publish to socket have this in them", _FIX)
+    return ok(name, text)

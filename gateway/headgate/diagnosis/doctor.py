@@ -1,0 +1,113 @@
+"""The doctor: everything between a publisher and a page, looked at in the order in which an event travels.
+
+In: where Redis and the public URL are, and how a client is let in. Out: findings, each with its section, as they are found; the
+times of the probe's hops. A part that cannot be looked at is a finding, and the others are looked at nevertheless.
+
+`headgate check` is the first section alone: it reads of Redis, and sends nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from headgate.auth.identity import ANONYMOUS
+from headgate.errors import HeadgateError
+from headgate.finding import Finding, fault, unknown
+from headgate.redis import loads
+from headgate.redis.client import Client, open_client
+from headgate.redis.loads import Load
+from headgate.topic import probe_topic
+
+from .clocks import look_at_clocks
+from .hops import Hop, Probe
+from .machine import look_at_machine
+from .public_url import PublicUrl
+from .redis_state import look_at_redis, look_at_rights
+
+REDIS, CLOCKS, MACHINE, URL, HOPS = "Redis", "clocks", "machine", "public URL", "one event through every hop"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is to be looked at: see the options of `headgate doctor`. `redis_url` None: `no_redis` says why there is none."""
+
+    url: str
+    redis_url: str | None
+    namespace: str
+    token: str | None
+    origin: str | None
+    idle_s: float
+    timeout_s: float
+    no_redis: HeadgateError | None = None
+
+
+@dataclass(slots=True)
+class Doctor:
+    """See the module. `hops` are there when `examine` has ended."""
+
+    asked: Asked
+    hops: list[Hop] = field(default_factory=list)
+
+    def examine(self) -> Iterator[tuple[str, Finding]]:
+        """Yield (section, finding). Takes `idle_s`, and some `timeout_s`."""
+        asked = self.asked
+        if asked.redis_url is None:
+            assert asked.no_redis is not None
+            yield REDIS, _of_error(asked.no_redis)
+            yield from self._outside(None)
+            return
+        client = open_client(asked.redis_url, timeout_s=asked.timeout_s)
+        try:
+            yield from self._with_redis(client, asked.redis_url)
+        finally:
+            client.close()
+
+    # -- private ------------------------------------------------------------------------------------------------------
+
+    def _with_redis(self, client: Client, redis_url: str) -> Iterator[tuple[str, Finding]]:
+        found: Mapping[str, Load] = {}
+        try:
+            for finding in look_at_redis(client, redis_url):
+                yield REDIS, finding
+            for finding in look_at_rights(client, redis_url):
+                yield REDIS, finding
+            found = loads.read(client).loads
+            for finding in look_at_clocks(loads.clock(client)[1], found):
+                yield CLOCKS, finding
+        except HeadgateError as error:
+            yield REDIS, _of_error(error)
+            yield from self._outside(None)
+            return
+        for finding in look_at_machine(found):
+            yield MACHINE, finding
+        yield from self._outside(client)
+
+    def _outside(self, client: Client | None) -> Iterator[tuple[str, Finding]]:
+        """Look from a page's side; with Redis, send the probe too."""
+        asked = self.asked
+        auth = {} if asked.token is None else {"token": asked.token}
+        outside = PublicUrl(asked.url, asked.namespace, auth, origin=asked.origin, idle_s=asked.idle_s, timeout_s=asked.timeout_s)
+        try:
+            for finding in outside.look():
+                yield URL, finding
+            if client is None or asked.redis_url is None:
+                yield HOPS, unknown("probe", "no event was sent, for want of Redis")
+                return
+            user = outside.welcome.get("user")
+            topic = probe_topic(user if isinstance(user, str) and user != ANONYMOUS else None)
+            for finding in outside.subscribe(topic):
+                yield HOPS, finding
+            probe = Probe(asked.redis_url, client, asked.namespace, topic, asked.timeout_s)
+            for finding in probe.send(outside.browsers):
+                yield HOPS, finding
+            self.hops = probe.hops
+        except HeadgateError as error:
+            yield HOPS, _of_error(error)
+        finally:
+            outside.close()
+
+
+def _of_error(error: HeadgateError) -> Finding:
+    message, *fix = error.lines()
+    return fault("Redis", message, fix[0] if fix else None)

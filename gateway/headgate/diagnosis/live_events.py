@@ -1,0 +1,73 @@
+"""The live events of a namespace, as they pass through Redis: for `headgate tail`, and for the hop of the doctor's probe there.
+
+In: a Redis URL, a namespace, a pattern. Out: each message with its topic, as it was sent; the caller decodes it. A topic that is
+none comes as well. The connection never reconnects: what it missed, the log has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headgate.bus.interest import subscription
+from headgate.errors import BusUnavailable
+from headgate.redis import subscriber_link
+from headgate.redis.cluster import is_cluster
+from headgate.redis.connections import Command
+from headgate.redis.keys import channel_prefix, feed_channel, log_key
+from headgate.topic import check_namespace, check_pattern
+
+
+class LiveEvents:
+    """See the module. One thread reads; another may `close`.
+
+    Raises:
+        UnknownNamespace, InvalidPattern: nothing was connected.
+        BusUnavailable, BusRefused: from `listen` and `read`, also when the slot of the namespace moves in a Cluster.
+    """
+
+    def __init__(self, url: str, namespace: str, pattern: str) -> None:
+        self._commands: list[Command] = [subscription(check_namespace(namespace), check_pattern(pattern))]
+        self._prefix = channel_prefix(namespace).encode()
+        if is_cluster(url):
+            # There logged events come over one sharded channel, with the topic before each; those without an offset as elsewhere.
+            self._commands.append(("SSUBSCRIBE", feed_channel(namespace)))
+        self._link = subscriber_link.SubscriberLink(url, key=log_key(namespace))
+        self._early: list[list[bytes]] = []
+
+    def listen(self, within_s: float | None = None) -> None:
+        """Connect, and return when the subscription is in force; each answer may take `within_s` (None: as long as it takes)."""
+        self._link.connect()
+        if within_s is not None:
+            self._link.settimeout(within_s)
+        self._link.send(*self._commands)
+        left = len(self._commands)
+        while left:
+            for reply in self._link.read():
+                if reply[0] in (b"subscribe", b"psubscribe", b"ssubscribe"):
+                    left -= 1
+                else:
+                    self._early.append(reply)
+        if within_s is not None:
+            self._link.settimeout(None)
+
+    def read(self) -> Iterator[tuple[str, bytes]]:
+        """Yield (topic, message), for ever."""
+        replies, self._early = self._early, []
+        while True:
+            for reply in replies:
+                yield from self._message(reply)
+            replies = self._link.read()
+
+    def close(self) -> None:
+        """End `read`. Idempotent."""
+        self._link.close()
+
+    def _message(self, reply: list[bytes]) -> list[tuple[str, bytes]]:
+        if reply[0] == b"sunsubscribe":
+            raise BusUnavailable("the slot of the namespace has moved to another node of the Cluster: run this again")
+        if reply[0] not in (b"message", b"pmessage", b"smessage"):
+            return []
+        channel, message = reply[-2], reply[-1]
+        if reply[0] == b"smessage":
+            channel, _, message = message.partition(b"\n")
+        return [(channel.removeprefix(self._prefix).decode("ascii", "replace"), message)]

@@ -1,0 +1,55 @@
+"""The machine: open files, the queue of new connections, and what the gateways of this Redis say of their own limits.
+
+In: /proc where there is one, limits of this process, loads of gateways (redis/loads.py). Out: findings, each with what to set.
+"""
+
+from __future__ import annotations
+
+import resource
+import socket
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from headgate.finding import Finding, fault, ok, unknown, warning
+from headgate.redis.loads import Load
+
+# A gateway for a thousand clients has twice as many descriptors to spare.
+FEW_FILES = 4096
+# The gateways listen with a backlog of 2,048 (cli/workers.py); the kernel cuts it to this setting.
+FEW_WAITING = 1024
+_FILES_FIX = "set LimitNOFILE=65536 in its unit, or ulimit -n 65536 before it starts"
+_PROC = Path("/proc")
+
+
+def look_at_machine(loads: Mapping[str, Load], proc: Path = _PROC) -> Iterator[Finding]:
+    """Yield findings about this machine, and about the descriptors of each gateway."""
+    yield _somaxconn(proc)
+    gateways = sorted(loads.values(), key=lambda load: load.name)
+    for load in gateways:
+        if load.max_files:
+            yield _files(f"open files of gateway {load.name}", load.max_files, load.sessions)
+    if not any(load.name.startswith(f"{socket.gethostname()}/") for load in gateways):
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if limit == resource.RLIM_INFINITY:
+            yield ok("open files", "no limit for a gateway that is started from this shell")
+        else:
+            yield _files("open files of a gateway that is started from this shell", limit, 0)
+
+
+def _files(name: str, limit: int, sessions: int) -> Finding:
+    text = f"{limit:,} at most" + (f", {sessions:,} of them for clients now" if sessions else "")
+    if sessions * 4 > limit * 3:
+        return fault(name, text, _FILES_FIX)
+    return ok(name, text) if limit >= FEW_FILES else warning(name, text, _FILES_FIX)
+
+
+def _somaxconn(proc: Path) -> Finding:
+    name = "net.core.somaxconn"
+    try:
+        waiting = int((proc / "sys/net/core/somaxconn").read_text())
+    except (OSError, ValueError):
+        return unknown(name, "not to be read here")
+    text = f"{waiting} new connections may wait"
+    if waiting < FEW_WAITING:
+        return warning(name, f"{text}; more at once are refused", "sysctl -w net.core.somaxconn=4096")
+    return ok(name, text)

@@ -1,0 +1,189 @@
+"""The overview: everything at a glance, as Redis knows it, for `headgate status`.
+
+In: a client. Out: Redis, the gateway processes, the namespaces with their logs, the consumers, what is paused, and findings about
+what is wrong. It reads only, and asks no gateway: each of them tells Redis of itself every five seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headgate.consumers.work.groups import QUIET_S, Groups
+from headgate.consumers.work.store import GROUP_LIBRARY
+from headgate.finding import Finding, Verdict, fault, warning
+from headgate.redis import loads, pauses
+from headgate.redis.client import Client, call, call_all, check_server, primaries
+from headgate.redis.connections import redacted_address
+from headgate.redis.keys import head_key, log_key
+from headgate.redis.loads import Load
+from headgate.redis.registry import Served, read_served
+from headgate.redis.server_advice import advise
+
+
+@dataclass(frozen=True, slots=True)
+class RedisState:
+    """Redis: all its primaries together."""
+
+    server: str
+    used_bytes: int
+    max_bytes: int
+    clients: int
+    commands_per_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayState:
+    """One gateway process; `clock_ms` is by how much its clock is ahead of Redis' (None: it does not tell)."""
+
+    name: str
+    version: str
+    namespaces: str
+    sessions: int
+    up_s: int
+    clock_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceState:
+    """A namespace: its gateways at work, and its log. `head` is the newest offset; `oldest_s` the age of the oldest one kept."""
+
+    name: str
+    gateways: int
+    seen_s_ago: int | None
+    epoch: str
+    head: int
+    events: int
+    bytes: int
+    oldest_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerState:
+    """A consumer of a namespace; the counts are those of `headgate consumers list`."""
+
+    name: str
+    namespace: str
+    lag: int
+    leased: int
+    waiting: int
+    dead: int
+    missed: int
+    idle_s: float | None
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether one of its instances has spoken up within the last minute."""
+        return self.idle_s is not None and self.idle_s <= QUIET_S
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """See the module. `at_s` is Redis' time; `paused` are what is paused, each with the seconds that are left (None: no end)."""
+
+    at_s: float
+    redis: RedisState
+    gateways: list[GatewayState]
+    namespaces: list[NamespaceState]
+    consumers: list[ConsumerState]
+    paused: dict[str, float | None]
+    wrong: list[Finding]
+
+
+def look(client: Client, url: str) -> Overview:
+    """Return the overview. Some ten round trips; to find the consumers, it looks through the names of all keys.
+
+    Raises:
+        BusUnavailable, BusRefused: Redis does not answer, or not this user.
+    """
+    name, version = check_server(client)
+    infos = [call(server, "INFO") for server in primaries(client)]
+    at_s = loads.clock(client)[0]
+    found = loads.read(client).loads
+    namespaces = [_namespace(client, each, served, at_s) for each, served in sorted(read_served(client).items())]
+    consumers = list(_consumers(client, [each.name for each in namespaces]))
+    paused = {each: None if left_s == float("inf") else left_s for each, left_s in sorted(pauses.read_paused(client).items())}
+    return Overview(
+        at_s,
+        _redis(f"{name} {version} at {redacted_address(url)}", infos),
+        [_gateway(load, at_s) for load in sorted(found.values(), key=lambda load: (load.name, load.since_s))],
+        namespaces,
+        consumers,
+        paused,
+        [*_wrong_in_redis(infos), *wrong(found, namespaces, consumers, paused)],
+    )
+
+
+def wrong(
+    found: Mapping[str, Load], namespaces: list[NamespaceState], consumers: list[ConsumerState], paused: Mapping[str, object]
+) -> Iterator[Finding]:
+    """Yield what somebody should look at."""
+    if not found:
+        yield fault("gateways", "none is at work", "start one: headgate serve")
+    for namespace in namespaces:
+        if found and not namespace.gateways:
+            seen = "" if namespace.seen_s_ago is None else f"; the last one was seen {namespace.seen_s_ago} s ago"
+            yield warning(f"namespace {namespace.name}", f"no gateway serves it{seen}")
+    for consumer in consumers:
+        behind = consumer.lag + consumer.waiting
+        if behind and not consumer.is_at_work:
+            text = f"not at work, with {consumer.lag} events and {consumer.waiting} tasks before it"
+            yield fault(f"consumer {consumer.name}", text, "start `headgate consume`")
+        if consumer.dead:
+            fix = f"headgate dead-letters list {consumer.name}"
+            yield warning(f"consumer {consumer.name}", f"{consumer.dead} dead letters", fix)
+    for name in paused:
+        yield warning("paused", name.replace(":", " ", 1), f"headgate resume {name.replace(':', ' ', 1)}")
+
+
+def _wrong_in_redis(infos: list[Mapping[str, Any]]) -> Iterator[Finding]:
+    for info in infos:
+        yield from (finding for finding in advise(info) if finding.verdict is Verdict.FAULT)
+
+
+def _redis(server: str, infos: list[Mapping[str, Any]]) -> RedisState:
+    def total(name: str) -> int:
+        return sum(int(info.get(name, 0)) for info in infos)
+
+    return RedisState(
+        server, total("used_memory"), total("maxmemory"), total("connected_clients"), total("instantaneous_ops_per_sec")
+    )
+
+
+def _gateway(load: Load, at_s: float) -> GatewayState:
+    return GatewayState(load.name, load.version, load.serves, load.sessions, max(0, int(at_s) - load.since_s), load.skew_ms)
+
+
+def _namespace(client: Client, name: str, served: Served, at_s: float) -> NamespaceState:
+    key, head = log_key(name), head_key(name)
+    said, events, oldest = call_all(
+        client,
+        [
+            ("HMGET", head, "epoch", "offset", "sum", "first_sum"),
+            ("XLEN", key),
+            ("XRANGE", key, "-", "+", "COUNT", 1),
+        ],
+    )
+    epoch, offset, total, below = said
+    oldest_s = None
+    if oldest and (time_ms := oldest[0][1].get(b"time", b"")).isdigit():
+        oldest_s = max(0.0, at_s - int(time_ms) / 1000)
+    size = max(0, _number(total) - _number(below)) if events else 0
+    return NamespaceState(
+        name, served.live, served.seen_s_ago, (epoch or b"").decode(), _number(offset), int(events), size, oldest_s
+    )
+
+
+def _consumers(client: Client, namespaces: list[str]) -> Iterator[ConsumerState]:
+    if GROUP_LIBRARY.loaded_version(client) is None:
+        return  # no consumer has ever run here
+    for namespace in namespaces:
+        for each in Groups(client, namespace).statuses():
+            yield ConsumerState(
+                each.name, namespace, each.lag, each.leased, each.waiting, each.dead, each.missed, each.idle_s
+            )  # fmt: skip
+
+
+def _number(text: bytes | None) -> int:
+    return int(text) if text is not None and text.isdigit() else 0

@@ -1,0 +1,170 @@
+"""The public URL: what stands between a browser and the gateway, tried as a browser uses it.
+
+In: the URL under which pages connect, and how a client is let in. Out: findings about TLS, the answers, WebSocket, long polls and
+quiet connections, each with what to set in the proxy or the gateway; and the two clients that are still connected, for the probe.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterator, Mapping
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from headgate.finding import Finding, fault, ok, unknown, warning
+
+from .browser import Browser, NotConnected, PollingBrowser, Refused, WebSocketBrowser, reason_of
+
+SOON_DAYS = 14
+# An answer's Date has whole seconds, and the answer was under way.
+DATE_OFF_S = 3.0
+_LOOK_S = 0.05
+_UPGRADE_FIX = 'let the proxy pass the upgrade on (nginx: proxy_http_version 1.1, Upgrade and Connection "upgrade")'
+_IDLE_FIX = (
+    "raise the proxy's idle timeout above HEADGATE_PING_INTERVAL_S "
+    "(nginx: proxy_read_timeout; HAProxy: timeout tunnel and timeout server)"
+)
+_RELAY_FIX = "set HEADGATE_INTERNAL_ADDRESS on each gateway, so that any of them answers for any session, or sticky sessions"
+_ORIGIN_FIX = "list the origin of your pages in HEADGATE_ALLOWED_ORIGINS, or set HEADGATE_PROXIES and X-Forwarded-Proto"
+_HOST_FIX = "list the name in HEADGATE_HOSTS"
+
+
+class PublicUrl:
+    """See the module.
+
+    Args:
+        url: where pages connect, such as https://app.example.com.
+        namespace: the one to join.
+        auth: of the CONNECT: a token, where there is one.
+        origin: of the pages; None: that of the URL.
+        idle_s: how long both connections are left quiet.
+        timeout_s: limit on each step.
+
+    Attributes:
+        browsers: those that are connected, by what they are called.
+        welcome: what the gateway said to the first of them.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        namespace: str,
+        auth: Mapping[str, Any],
+        *,
+        origin: str | None = None,
+        idle_s: float,
+        timeout_s: float,
+        now_s: Callable[[], float] = time.time,
+    ) -> None:
+        parts = urlsplit(url)
+        self._url, self._parts, self._auth = url, parts, auth
+        self._idle_s, self._timeout_s, self._now_s = idle_s, timeout_s, now_s
+        origin = origin or f"{parts.scheme}://{parts.netloc}"
+        self._websocket = WebSocketBrowser(url, namespace, origin, timeout_s)
+        self._polling = PollingBrowser(url, namespace, origin, timeout_s)
+        self.browsers: dict[str, Browser] = {}
+        self.welcome: Mapping[str, Any] = {}
+
+    def look(self) -> Iterator[Finding]:
+        """Yield the findings. Takes `idle_s`, and `timeout_s` a few times at most."""
+        if self._parts.scheme == "https":
+            yield from self._tls()
+        yield self._join("WebSocket", self._websocket)
+        yield self._join("long poll", self._polling)
+        if self._polling.date is not None:
+            yield self._date(self._polling.date)
+        if self.browsers and self._idle_s:
+            yield from self._idle()
+
+    def subscribe(self, pattern: str) -> Iterator[Finding]:
+        """Subscribe with each client that is connected; yield a finding where that cannot be, and go on without it."""
+        for name, browser in list(self.browsers.items()):
+            try:
+                browser.subscribe(pattern)
+            except (Refused, NotConnected) as error:
+                self.browsers.pop(name).close()
+                yield unknown(f"subscribe over {name}", f"to {pattern}: {error}", "give --token a token of a user")
+
+    def close(self) -> None:
+        """Leave the gateway. Idempotent."""
+        for browser in self.browsers.values():
+            browser.close()
+
+    # -- private ------------------------------------------------------------------------------------------------------
+
+    def _tls(self) -> Iterator[Finding]:
+        host, port = self._parts.hostname or "", self._parts.port or 443
+        try:
+            with (
+                socket.create_connection((host, port), self._timeout_s) as raw,
+                ssl.create_default_context().wrap_socket(raw, server_hostname=host) as tls,
+            ):
+                certificate, version = tls.getpeercert() or {}, tls.version()
+        except OSError as error:
+            yield fault("TLS", reason_of(error), "give the proxy a certificate for this name, with its whole chain")
+            return
+        yield self._expiry(str(certificate.get("notAfter", "")), version or "TLS")
+
+    def _expiry(self, not_after: str, version: str) -> Finding:
+        days = (ssl.cert_time_to_seconds(not_after) - self._now_s()) / 86400
+        text = f"{version}, certificate valid for {days:.0f} days more"
+        return ok("TLS", text) if days > SOON_DAYS else warning("TLS", text, "renew it")
+
+    def _join(self, name: str, browser: Browser) -> Finding:
+        try:
+            welcome = browser.join(self._auth)
+        except Refused as error:
+            browser.close()
+            if error.code in ("unauthorized", "forbidden"):
+                fix = "give --token a token of a user; it is tried as a page would"
+                return unknown(name, f"it reaches the gateway, which refuses this client ({error.code}: {error})", fix)
+            return fault(name, f"the gateway refuses this client: {error} ({error.code})")
+        except NotConnected as error:
+            browser.close()
+            return fault(name, str(error), _fix(name, error))
+        self.browsers[name] = browser
+        self.welcome = self.welcome or welcome
+        return ok(name, f"open in {browser.answered_s * 1000:.0f} ms")
+
+    def _date(self, date: str) -> Finding:
+        try:
+            off_s = self._now_s() - parsedate_to_datetime(date).timestamp()
+        except ValueError:
+            return unknown("date of answers", f"{date[:80]!r} is none")
+        text = f"{off_s:+.0f} s from this machine's"
+        return (
+            ok("date of answers", text) if abs(off_s) < DATE_OFF_S else warning("date of answers", text, "set the clocks (NTP)")
+        )
+
+    def _idle(self) -> Iterator[Finding]:
+        began_s = time.monotonic()
+        while time.monotonic() - began_s < self._idle_s and any(each.ended is None for each in self.browsers.values()):
+            time.sleep(_LOOK_S)
+        for name, browser in list(self.browsers.items()):
+            if browser.ended is None:
+                yield ok(f"quiet {name}", f"held for {self._idle_s:g} s")
+                continue
+            del self.browsers[name]
+            fix = _RELAY_FIX if "Session ID unknown" in browser.ended else _IDLE_FIX
+            yield fault(f"quiet {name}", f"{browser.ended} after {browser.ended_at_s - began_s:.1f} s", fix)
+
+
+def _fix(name: str, error: NotConnected) -> str | None:
+    """Return what to do about a connection that could not be had."""
+    said = str(error)
+    if "Session ID unknown" in said:
+        return _RELAY_FIX
+    if error.status == 403 or "origin" in said:
+        return _ORIGIN_FIX
+    if error.status == 421:
+        return _HOST_FIX
+    if error.status in (502, 503, 504):
+        return "start a gateway behind the proxy, and see its /healthz"
+    if error.status == 404:
+        return "let the proxy pass /socket.io/ on to the gateway"
+    if name == "WebSocket" and (error.status is not None or "did not receive a valid HTTP response" in said):
+        return _UPGRADE_FIX
+    return None

@@ -1,0 +1,106 @@
+"""Redis, as Headgate needs it: all of `headgate check`, and the first part of `headgate doctor`.
+
+In: a client, and the URL that it was opened with. Out: findings, in the order in which they are printed. Nothing is written,
+unless `load` asks for the function libraries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headgate.consumers.work.store import GROUP_LIBRARY
+from headgate.errors import BusRefused, HeadgateError
+from headgate.finding import Finding, fault, ok, unknown, warning
+from headgate.redis.client import Client, call, call_many, check_server, is_forbidden, mixed, primaries, versions
+from headgate.redis.cluster_client import ClusterClient
+from headgate.redis.connections import is_open, redacted_address
+from headgate.redis.faults import NEEDED
+from headgate.redis.functions import LOG_LIBRARY, Library
+from headgate.redis.keys import LOADS, NAMESPACES, PAUSED, PROCESSES, RELAYS, REVOKED, SPENDERS
+from headgate.redis.one_server import address_of
+from headgate.redis.registry import read_served
+from headgate.redis.server_advice import SETTINGS, advise, advise_settings
+
+# What a gateway reads of Redis beside logs and channels. Without one of these it runs, and does without a part.
+_READS = (
+    ("ZRANGE", NAMESPACES, 0, 0), ("ZRANGE", REVOKED, 0, 0), ("ZRANGE", PAUSED, 0, 0), ("ZRANGE", PROCESSES, 0, 0),
+    ("ZRANGE", SPENDERS, 0, 0), ("ZRANGE", RELAYS, 0, 0), ("HLEN", LOADS),
+)  # fmt: skip
+
+
+def look_at_redis(client: Client, url: str, *, load: bool = False) -> Iterator[Finding]:
+    """Yield what Redis is, how it keeps events, which function libraries it has, and which namespaces are served.
+
+    Args:
+        client: of that Redis.
+        url: where it is.
+        load: also load our function libraries, or replace older ones.
+
+    Raises:
+        BusUnavailable, BusRefused: it does not answer, or is none that we can use.
+    """
+    name, version = check_server(client)
+    yield ok("found", f"{name} {version} at {redacted_address(url)}")
+    yield ok("needed", NEEDED)
+    yield _library(client, LOG_LIBRARY, "function library", "publisher or gateway", load)
+    yield _library(client, GROUP_LIBRARY, "function library of consumers", "consumer", load)
+    yield from _servers(client)
+    if (differ := mixed(versions(client))) is not None:
+        yield warning("warning", differ)
+    if isinstance(client, ClusterClient) and (without := client.slots_without_owner()):
+        yield fault(
+            "warning", f"the Cluster is down for {without} of its 16384 slots, which no node owns, and for their namespaces"
+        )
+    try:
+        for namespace, served in read_served(client).items():
+            seen = "none seen" if served.seen_s_ago is None else f"the last one seen {served.seen_s_ago} s ago"
+            text = f"{served.live} gateway(s) at work, {seen}"
+            yield ok(f"namespace {namespace}", text) if served.live else warning(f"namespace {namespace}", text)
+    except HeadgateError as error:
+        yield unknown("namespaces", f"which ones are served cannot be told: {error.message}")
+
+
+def look_at_rights(client: Client, url: str) -> Iterator[Finding]:
+    """Yield findings about who may do what in Redis. Reads only. Raises as `look_at_redis`."""
+    if is_open(url):
+        yield fault(
+            "password",
+            f"none at {redacted_address(url)}, so whoever reaches it publishes, reads and revokes",
+            "make users with passwords (docs/operations.md#redis), and put one into HEADGATE_REDIS_URL",
+        )
+    refused = [
+        str(command[1]) for command, reply in zip(_READS, call_many(client, _READS), strict=True)
+        if isinstance(reply, BusRefused) and is_forbidden(reply)
+    ]  # fmt: skip
+    if refused:
+        keys = " ".join(f"~{key}" for key in refused)
+        yield warning(
+            "rights", f"this user may not read {', '.join(refused)}", f"ACL SETUSER <name> {keys} +zrange +hlen +hgetall"
+        )
+    else:
+        yield ok("rights", "this user may read what a gateway reads beside logs and channels")
+
+
+def _library(client: Client, library: Library, name: str, loaded_by: str, load: bool) -> Finding:
+    loaded = library.ensure_loaded(client) if load else library.loaded_version(client)
+    state = f"not loaded; the first {loaded_by} loads it" if loaded is None else f"version {loaded}"
+    return ok(name, f"{state} (ours: {library.version})")
+
+
+def _servers(client: Client) -> Iterator[Finding]:
+    servers = primaries(client)
+    for server in servers:
+        found = [*advise(call(server, "INFO")), *advise_settings(_settings(server))]
+        for finding in found:
+            where = "" if len(servers) == 1 else f"{address_of(server)}: "
+            yield Finding(where + finding.name, finding.verdict, finding.text, finding.fix)
+
+
+def _settings(server: Client) -> dict[str, str] | None:
+    """Return the settings of a server that matter; None where this user may not ask."""
+    try:
+        flat = call(server, "CONFIG", "GET", *SETTINGS)
+    except BusRefused:
+        return None
+    pairs = flat.items() if isinstance(flat, dict) else zip(flat[::2], flat[1::2], strict=True)
+    return {name.decode(): value.decode() for name, value in pairs}

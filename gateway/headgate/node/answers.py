@@ -1,0 +1,134 @@
+"""The answers of this gateway process to questions that go to all of them (redis/questions.py).
+
+In: messages of the channel, from the link that brings revocations. Out: what the part that knows says, written to Redis by one of
+MAX_WORKERS greenlets, off the event path. Questions that may wait for an application have as many of their own: an authenticator
+that hangs holds up no other question.
+
+Rules. 1. Bounded: a question beyond MAX_WAITING is left out, and one that has waited longer than its asker does; the asker then
+names this process as silent. 2. A fault costs a line in the log, and the answer.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from time import monotonic
+from typing import Any, NamedTuple
+
+import msgspec
+import structlog
+
+from headgate.errors import HeadgateError
+from headgate.metrics import QUESTIONS as ASKED
+from headgate.redis.client import open_client
+from headgate.redis.questions import Question, answer, read_question
+from headgate.runtime.loop import spawn
+
+log = structlog.get_logger("headgate.answers")
+
+MAX_WAITING = 1000
+MAX_WORKERS = 4
+TIMEOUT_S = 2.0
+
+
+class Answering(NamedTuple):
+    """How a kind of question is answered.
+
+    Attributes:
+        body: the type of its body.
+        find: returns the parts of the answer; it may wait.
+        note: takes the body as soon as the question is heard, in the order of the questions, also of one that is left out. It
+            must not wait.
+        asks_application: whether `find` may wait for code of an application.
+    """
+
+    body: type
+    find: Callable[[Any], Sequence[object]]
+    note: Callable[[Any], object] | None = None
+    asks_application: bool = False
+
+
+class _Lane:
+    """Questions that wait for the same greenlets, each with the time until which its asker waits."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[tuple[Question, float]] = deque()
+        self.workers = 0
+
+
+class Answers:
+    """See the module.
+
+    Args:
+        gateway_id: returns this process's id in the registry.
+        kinds: what answers each kind of question.
+        now_s: monotonic.
+    """
+
+    def __init__(
+        self,
+        redis_url: str,
+        gateway_id: Callable[[], str],
+        kinds: Mapping[str, Answering],
+        now_s: Callable[[], float] = monotonic,
+    ) -> None:
+        self._client = open_client(redis_url, timeout_s=TIMEOUT_S, max_connections=2 * MAX_WORKERS)
+        self._gateway_id, self._kinds, self._now_s = gateway_id, kinds, now_s
+        self._lane, self._lane_of_applications = _Lane(), _Lane()
+        self._closed = False
+
+    def hear(self, message: bytes) -> None:
+        """Take a message of the channel. Never waits."""
+        question = read_question(message)
+        if question is None or question.kind not in self._kinds or self._closed:
+            return
+        self._note(question)
+        lane = self._lane_of_applications if self._kinds[question.kind].asks_application else self._lane
+        if len(lane.waiting) >= MAX_WAITING:
+            ASKED.labels(question.kind, "left_out").inc()
+            return
+        lane.waiting.append((question, self._now_s() + question.within_ms / 1000))
+        if lane.workers < MAX_WORKERS:
+            lane.workers += 1
+            spawn(self._work, lane)
+
+    def close(self) -> None:
+        """Answer no more, and close the connections. Idempotent."""
+        self._closed = True
+        for lane in (self._lane, self._lane_of_applications):
+            lane.waiting.clear()
+        self._client.close()
+
+    def _note(self, question: Question) -> None:
+        kind = self._kinds[question.kind]
+        if kind.note is not None:
+            with suppress(msgspec.DecodeError):  # its answer says so
+                kind.note(msgspec.json.decode(question.body, type=kind.body))
+
+    def _work(self, lane: _Lane) -> None:
+        try:
+            while lane.waiting:
+                question, until_s = lane.waiting.popleft()
+                if self._now_s() >= until_s:
+                    ASKED.labels(question.kind, "left_out").inc()
+                else:
+                    self._answer(question)
+        finally:
+            lane.workers -= 1
+
+    def _answer(self, question: Question) -> None:
+        kind = self._kinds[question.kind]
+        outcome = "failed"
+        try:
+            parts = kind.find(msgspec.json.decode(question.body, type=kind.body))
+            for at, part in enumerate(parts, 1):  # each for itself, so that the loop runs between two
+                answer(self._client, question, self._gateway_id(), part, last=at == len(parts))
+            outcome = "answered"
+        except (HeadgateError, msgspec.DecodeError) as error:
+            if not self._closed:
+                log.warning("question not answered", kind=question.kind, error=str(error))
+        except Exception:
+            # A fault of ours must not end the greenlet with others waiting.
+            log.exception("question failed", kind=question.kind)
+        ASKED.labels(question.kind, outcome).inc()

@@ -1,0 +1,107 @@
+"""Authorizing: an application's function that is asked about a pattern, behind the grants, for what tokens cannot say.
+
+In: a client (or a caller over HTTP) whose grants cover a pattern already, and the action: `subscribe`, `replay` or `presence`.
+Out: `Forbidden`, or nothing. The function runs in the greenlet of the request, and may wait; all patterns of one request have
+AUTHORIZE_S together. One that raises, or takes longer, has refused.
+
+A yes is remembered for the client's connection, until its grants change (`refresh`, `regrant`); a no is not: the next request
+asks again. Nothing is remembered of a caller over HTTP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from time import monotonic
+from traceback import extract_tb
+
+import structlog
+
+from headgate.auth.identity import Authorizer, Identity
+from headgate.delivery.client import Client
+from headgate.errors import Forbidden
+from headgate.runtime.loop import deadline
+
+log = structlog.get_logger("headgate.gateway")
+
+SUBSCRIBE, REPLAY, PRESENCE = "subscribe", "replay", "presence"
+AUTHORIZE_S = 5.0
+_WORDS = {SUBSCRIBE: "subscribe to", REPLAY: "replay", PRESENCE: "see who is in"}
+
+
+class Authorizing:
+    """See the module. Without an `authorizer` the grants alone decide.
+
+    `on_application` is called when there is one: from then on code of an application runs in the greenlets of requests.
+    `now_s` is monotonic.
+    """
+
+    def __init__(self, now_s: Callable[[], float] = monotonic) -> None:
+        self._authorizer: Authorizer | None = None
+        self._now_s = now_s
+        self.on_application: Callable[[], object] = lambda: None
+
+    @property
+    def authorizer(self) -> Authorizer | None:
+        """The application's function; set it before clients come."""
+        return self._authorizer
+
+    @authorizer.setter
+    def authorizer(self, authorizer: Authorizer | None) -> None:
+        self._authorizer = authorizer
+        if authorizer is not None:
+            self.on_application()
+
+    def check(self, client: Client, pattern: str, action: str) -> None:
+        """Refuse a client a pattern. May wait.
+
+        Raises:
+            Forbidden.
+        """
+        if pattern in self.refused(client, (pattern,), action):
+            raise Forbidden(_WORDS[action], pattern)
+
+    def refused(self, client: Client, patterns: Iterable[str], action: str) -> set[str]:
+        """Return which of a request's patterns a client may not have. May wait, for AUTHORIZE_S in all."""
+        if self.authorizer is None:
+            return set()
+        identity, until_s = client.identity, self._now_s() + AUTHORIZE_S
+        allowed = client.allowed = client.allowed or set()
+        refused = set()
+        for pattern in dict.fromkeys(patterns):
+            if (action, pattern) in allowed:
+                continue
+            try:
+                self._ask(identity, pattern, action, until_s - self._now_s())
+            except Forbidden:
+                refused.add(pattern)
+            else:
+                allowed.add((action, pattern))  # of no more use if its grants have changed meanwhile: it has another set then
+        return refused
+
+    def check_caller(self, identity: Identity, pattern: str, action: str) -> None:
+        """Refuse a caller over HTTP. May wait.
+
+        Raises:
+            Forbidden.
+        """
+        self._ask(identity, pattern, action, AUTHORIZE_S)
+
+    def _ask(self, identity: Identity, pattern: str, action: str, within_s: float) -> None:
+        """Ask the application.
+
+        Raises:
+            Forbidden: it says anything but True, raises, or there is no time.
+        """
+        if self.authorizer is None:
+            return
+        try:
+            with deadline(max(within_s, 0.0)):
+                allows = within_s > 0 and self.authorizer(identity, pattern, action) is True
+        except Exception as error:
+            # No text of the exception: it may hold what the application knows of the user.
+            frames = extract_tb(error.__traceback__)
+            where = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+            log.error("authorize failed", user=identity.user, action=action, error=type(error).__name__, where=where)
+            raise Forbidden(_WORDS[action], pattern) from error
+        if not allows:
+            raise Forbidden(_WORDS[action], pattern)

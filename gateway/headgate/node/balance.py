@@ -1,0 +1,126 @@
+"""The balance: how many of its clients a gateway process should tell to move now, so that all processes have as many. No I/O.
+
+    RESTING ── begin ──► MOVING ── spend ──► SPENT
+       ▲ ▲                 │                   │
+       │ └───── reach ─────┘                   │
+       └──────────────── renew ────────────────┘      renew: from every state
+
+In: the loads of all processes, every few seconds; an occasion to balance them: a deploy that is over, or an operator's wish.
+Out: `due`, how many clients to tell now.
+
+Rules. 1. A process begins when it has more than ABOVE_MEAN of its share and FEW more, and moves clients until it has its share.
+The share is the largest mean of the last LOOKS looks: clients on their way are counted nowhere, and the others have spoken some
+seconds ago, so that one mean may be too small while clients move. 2. So a process below its share moves nobody, and takes
+`per_s` newcomers at most: the excess of all is spread over those that take them. 3. For each occasion it tells at most BUDGET
+times its excess. Where clients come back to the process that they have left, as behind a proxy that keeps them there, this ends
+it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Collection, Mapping
+from enum import Enum
+from typing import NamedTuple
+
+# As workers/turn.py, which gives newcomers to the workers that have fewer.
+ABOVE_MEAN = 1.05
+FEW = 4
+# A proxy that chooses at random brings clients back to where they were: half of them, of two gateways.
+BUDGET = 3
+# As many as it takes until each process has heard the others again.
+LOOKS = 4
+# A loop that was blocked does not make up for more than this.
+AT_ONCE_S = 1.0
+
+
+class State(Enum):
+    """Whether this process moves clients."""
+
+    RESTING = "resting"
+    MOVING = "moving"
+    SPENT = "spent"
+    """It has told as many as it may for this occasion, and has too many still: they come back."""
+
+
+class Step(Enum):
+    """Everything that changes the state."""
+
+    BEGIN = "begin"
+    REACH = "reach"
+    SPEND = "spend"
+    RENEW = "renew"
+
+
+_FOLLOWING: Mapping[tuple[State, Step], State] = {
+    (State.RESTING, Step.BEGIN): State.MOVING,
+    (State.MOVING, Step.REACH): State.RESTING,
+    (State.MOVING, Step.SPEND): State.SPENT,
+    (State.RESTING, Step.RENEW): State.RESTING,
+    (State.MOVING, Step.RENEW): State.RESTING,
+    (State.SPENT, Step.RENEW): State.RESTING,
+}
+
+
+class Occasion(NamedTuple):
+    """A reason to balance: when it came about, and how many newcomers per second a process is to take for it."""
+
+    at_s: float
+    per_s: float
+
+
+class Balance:
+    """See the module. `now_s` is monotonic, from any start."""
+
+    def __init__(self) -> None:
+        self.state = State.RESTING
+        self.target = 0
+        self._occasion: Occasion | None = None
+        self._budget: int | None = None  # of this occasion; None: not begun yet
+        self._means: deque[float] = deque(maxlen=LOOKS)
+        self._per_s = 0.0
+        self._owed, self._owed_at_s = 0.0, 0.0
+
+    def look(self, now_s: float, own: int, others: Collection[int], occasion: Occasion | None) -> None:
+        """Take the loads of all processes. Nothing begins without an occasion, or before LOOKS; what is under way goes on."""
+        if occasion is not None and (self._occasion is None or occasion.at_s > self._occasion.at_s):
+            self._occasion, self._budget = occasion, None
+            self._take(Step.RENEW)
+        loads = [own, *others]
+        self._means.append(sum(loads) / len(loads))
+        mean, has_looked = max(self._means), len(self._means) == LOOKS
+        if self.state is State.RESTING and occasion is not None and has_looked and own > mean * ABOVE_MEAN + FEW:
+            self.target = math.ceil(mean)
+            if self._budget is None:
+                self._budget = BUDGET * (own - self.target)
+            self._owed, self._owed_at_s = 0.0, now_s
+            self._take(Step.BEGIN)
+        if self.state is State.MOVING and self._occasion is not None:
+            self.target = max(self.target, math.ceil(mean))
+            excess = sum(max(0, load - self.target) for load in loads)
+            takers = sum(load < mean for load in loads)
+            own_part = max(0, own - self.target) / excess if excess else 0.0
+            self._per_s = self._occasion.per_s * takers * own_part
+
+    def due(self, now_s: float, own: int, under_way: int) -> int:
+        """Return how many clients to tell now; `under_way` were told and are still counted in `own`. They count as told."""
+        if self.state is not State.MOVING:
+            return 0
+        left = own - under_way - self.target
+        if own <= self.target:
+            self._take(Step.REACH)
+            return 0
+        passed_s = now_s - self._owed_at_s
+        self._owed_at_s = now_s
+        self._owed = min(self._owed + self._per_s * passed_s, max(1.0, self._per_s * AT_ONCE_S))
+        assert self._budget is not None
+        count = max(0, min(int(self._owed), left, self._budget))
+        self._owed -= count
+        self._budget -= count
+        if not self._budget and not under_way and not count:
+            self._take(Step.SPEND)
+        return count
+
+    def _take(self, step: Step) -> None:
+        self.state = _FOLLOWING[self.state, step]

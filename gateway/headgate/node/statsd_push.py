@@ -1,0 +1,119 @@
+"""The push to StatsD: what this process has counted since the last time, every ten seconds. Off unless a server is named.
+
+In: the families of metrics. Out: a count for each counter that has risen, and each time of a histogram of ours as a timing, with
+a sample rate that stands for how often it was met; in few datagrams (runtime/statsd.py). Each worker of a gateway pushes its own,
+and StatsD adds them up. Gauges are not pushed: those of several workers would overwrite each other.
+
+Names: the prefix, the name of the metric without `headgate_` and `_total`, and the values of its labels, joined by dots. So the
+events that were dropped are `headgate.outcomes.notifications.discarded`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import structlog
+
+from headgate.exposition import BUCKET, HDR, Family
+from headgate.histogram import limit_of
+from headgate.metrics import STATSD_FAULTS, families
+from headgate.runtime.loop import Signal, spawn
+from headgate.runtime.statsd import Statsd, Timing
+
+log = structlog.get_logger("headgate.statsd")
+
+EVERY_S = 10.0
+# Label sets are bounded; this bounds them all the same.
+MAX_NAMES = 4096
+_OURS = "headgate_"
+_ODD = re.compile(r"[^A-Za-z0-9_-]")
+
+
+@dataclass(slots=True)
+class Pushed:
+    """The values that StatsD has been told, and what has come since."""
+
+    known: dict[str, float] = field(default_factory=dict)
+
+    def since(self, found: Iterable[Family], prefix: str) -> tuple[dict[str, int], list[Timing]]:
+        """Return the counts and the timings that have come since the last call; the first call has all since the start."""
+        counts: dict[str, int] = {}
+        timings: list[Timing] = []
+        for name, kind, _, samples in found:
+            if not name.startswith(_OURS) or kind not in ("counter", HDR):
+                continue
+            for sample, labels, value in samples:
+                if kind == HDR and BUCKET in labels:
+                    rest = {label: each for label, each in labels.items() if label != BUCKET}
+                    at = _name(prefix, name.removesuffix("_seconds"), rest)
+                    if new := self._new(f"{at} {labels[BUCKET]}", value):
+                        timings.append((at, limit_of(int(labels[BUCKET])), new))
+                elif sample.endswith("_total"):
+                    at = _name(prefix, sample.removesuffix("_total"), labels)
+                    if new := self._new(at, value):
+                        counts[at] = new
+        return counts, timings
+
+    def _new(self, name: str, value: float) -> int:
+        before = self.known.get(name, 0.0)
+        if name not in self.known and len(self.known) >= MAX_NAMES:
+            return 0
+        if value < before:  # it has begun anew
+            before = 0.0
+        # What is left of a fraction (of seconds, say) goes with the next time.
+        new = int(value - before)
+        self.known[name] = before + new
+        return new
+
+
+class StatsdPush:
+    """See the module. `place` is host and port; `read` returns the families of metrics."""
+
+    def __init__(self, place: tuple[str, int], prefix: str, read: Callable[[], Iterable[Family]] = families) -> None:
+        self._prefix, self._read = prefix, read
+        self._sender = Statsd(place, self._failed)
+        self._pushed = Pushed()
+        self._wakeup = Signal()
+        self._started = self._closed = False
+
+    def start(self) -> None:
+        """Begin. Idempotent."""
+        if not self._started:
+            self._started = True
+            spawn(self._run)
+
+    def close(self) -> None:
+        """Push the rest, and stop. Idempotent."""
+        if self._started and not self._closed:
+            self._closed = True
+            self._wakeup.set()
+            self.push()
+            self._sender.close()
+
+    def push(self) -> None:
+        """Push what has come since the last time."""
+        counts, timings = self._pushed.since(self._read(), self._prefix)
+        self._sender.send(counts, {}, timings)
+
+    def _run(self) -> None:
+        self._sender.start()
+        while not self._wakeup.wait(EVERY_S):
+            try:
+                self.push()
+            except Exception:
+                # A fault of ours must not end the push for good.
+                log.exception("the push to StatsD failed")
+
+    def _failed(self, error: Exception) -> None:
+        STATSD_FAULTS.inc()
+
+
+def _name(prefix: str, name: str, labels: Mapping[str, str]) -> str:
+    words = [name.removeprefix(_OURS), *(_ODD.sub("_", labels[label]) or "_" for label in sorted(labels, key=_namespace_first))]
+    return ".".join([prefix, *words])
+
+
+def _namespace_first(label: str) -> tuple[bool, str]:
+    return label != "namespace", label

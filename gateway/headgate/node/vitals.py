@@ -1,0 +1,249 @@
+"""Vitals: the numbers of one gateway process as a console shows them, and those of all processes put together. No I/O.
+
+In: `Vitals` of each process, once a second while a console watches (vitals_watch.py). They count from the start of the process,
+so one that is lost costs nothing. Out: a frame for the page: rates, percentiles over what was met since the frame before (sums of
+exact histograms, histogram.py), what there is now, a row for each namespace and each process.
+
+The rate of a process is taken between two of its own words, by its own clock. A process that says nothing keeps its row, and
+`silent_s` says for how long, until FORGOTTEN_S.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from headgate.histogram import limit_of, quantile
+
+# A process that has said nothing for so long has its last rates no more.
+STALE_S = 3.0
+# And no row any more.
+FORGOTTEN_S = 15.0
+MAX_PROCESSES = 256
+
+Counts = dict[int, int]
+
+
+class NamespaceVitals(msgspec.Struct, array_like=True):
+    """One namespace at one process: counts since its start, and what there is now. Named as delivery/ledger.py has them."""
+
+    bus_up: bool
+    epoch: str | None
+    head: int
+    received: int
+    repaired: int
+    routed: int
+    from_log: int
+    sent: int
+    discarded: int
+    conflated: int
+    gone: int
+    joins: int
+    refused: int
+    clients: int
+    subscriptions: int
+    catching_up: int
+    waiting: int
+    queued_bytes: int
+    fullest: float
+    oldest_s: float
+    log_events: int
+    log_bytes: int
+    log_oldest_s: float
+    fence_age_s: float
+    error: str
+    latency: Counts
+
+
+class Vitals(msgspec.Struct, array_like=True):
+    """One process. `at_s` is its monotonic clock, `cpu_s` the processor time that it has used."""
+
+    name: str
+    version: str
+    began_ms: int
+    at_s: float
+    cpu_s: float
+    memory_bytes: int
+    sessions: int
+    stalls: int
+    draining: bool
+    admission: str
+    paused: list[str]
+    revocations_known: bool
+    lag: Counts
+    redis: Counts
+    namespaces: dict[str, NamespaceVitals]
+
+
+@dataclass(slots=True)
+class _Known:
+    """A process as of its last word: what it said, when that was heard, and what has changed since the word before."""
+
+    said: Vitals
+    heard_s: float
+    rates: dict[str, Counter[str]] = field(default_factory=dict)
+    latency: dict[str, Counts] = field(default_factory=dict)
+    lag: Counts = field(default_factory=dict)
+    redis: Counts = field(default_factory=dict)
+    cpu: float = 0.0
+
+
+_COUNTED = ("received", "repaired", "routed", "from_log", "sent", "discarded", "conflated", "gone", "joins", "refused")
+_NOW = ("clients", "subscriptions", "catching_up", "waiting", "queued_bytes")
+
+
+class Together:
+    """The vitals of all processes, one look after the other. See the module."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, _Known] = {}
+        self._heads: dict[str, tuple[str | None, int, float]] = {}
+
+    def frame(self, told: Mapping[str, Vitals], now_s: float) -> dict[str, Any]:
+        """Return what a console shows after this look. `told`: the last word of each process; `now_s`: monotonic."""
+        for process, said in list(told.items())[:MAX_PROCESSES]:
+            self._hear(process, said, now_s)
+        for process in [each for each, known in self._known.items() if now_s - known.heard_s > FORGOTTEN_S]:
+            del self._known[process]
+        known = self._known.values()
+        fresh = [each for each in known if now_s - each.heard_s < STALE_S]
+        names = dict.fromkeys(name for each in known for name in each.said.namespaces)
+        published = {name: self._published(name, fresh, now_s) for name in names}
+        return {
+            "measured": any(each.rates for each in fresh),
+            "rates": {"published": sum(published.values()), **_summed(rate for each in fresh for rate in each.rates.values())},
+            "latency": _spread(_added(counts for each in fresh for counts in each.latency.values())),
+            "lag": _spread(_added(each.lag for each in fresh)),
+            "redis": _spread(_added(each.redis for each in fresh)),
+            "now": _now(space for each in known for space in each.said.namespaces.values()),
+            "namespaces": [_namespace(name, known, fresh, published[name]) for name in names],
+            "processes": [_process(process, each, now_s) for process, each in sorted(self._known.items(), key=_by_name)],
+        }
+
+    def _hear(self, process: str, said: Vitals, now_s: float) -> None:
+        known = self._known.get(process)
+        if known is None:
+            self._known[process] = _Known(said, now_s)
+            return
+        took_s = said.at_s - known.said.at_s
+        if took_s <= 0:
+            if not took_s and now_s - known.heard_s >= STALE_S:  # the same word again
+                known.rates, known.latency, known.lag, known.redis, known.cpu = {}, {}, {}, {}, 0.0
+            elif not took_s:
+                known.latency, known.lag, known.redis = {}, {}, {}  # told in the frame before
+            return
+        before, known.said, known.heard_s = known.said, said, now_s
+        known.rates, known.latency = {}, {}
+        for name, space in said.namespaces.items():
+            old = before.namespaces.get(name)
+            if old is not None:
+                known.rates[name] = Counter(
+                    {each: max(0, getattr(space, each) - getattr(old, each)) / took_s for each in _COUNTED}
+                )
+                known.latency[name] = _since(old.latency, space.latency)
+        known.lag, known.redis = _since(before.lag, said.lag), _since(before.redis, said.redis)
+        known.cpu = max(0.0, said.cpu_s - before.cpu_s) / took_s
+
+    def _published(self, name: str, fresh: Iterable[_Known], now_s: float) -> float:
+        """Return how many events per second have come into a log: its head moves, whoever publishes."""
+        newest = _newest(name, fresh)
+        if newest is None or newest.epoch is None:
+            return 0.0
+        epoch, head, at_s = self._heads.get(name, (None, 0, 0.0))
+        self._heads[name] = (newest.epoch, newest.head, now_s)
+        return max(0, newest.head - head) / (now_s - at_s) if epoch == newest.epoch and now_s > at_s else 0.0
+
+
+def _newest(name: str, known: Iterable[_Known]) -> NamespaceVitals | None:
+    """Return what was said last of a namespace: a process that has died may have been ahead in a log that was lost since."""
+    found = [(each.heard_s, space.head, space) for each in known if (space := each.said.namespaces.get(name)) is not None]
+    return max(found, key=lambda each: each[:2])[2] if found else None
+
+
+def _since(before: Mapping[int, int], now: Mapping[int, int]) -> Counts:
+    return {bucket: more for bucket, count in now.items() if (more := count - before.get(bucket, 0)) > 0}
+
+
+def _added(parts: Iterable[Mapping[int, int]]) -> Counts:
+    whole: Counter[int] = Counter()
+    for part in parts:
+        whole.update(part)
+    return whole
+
+
+def _summed(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    whole = dict.fromkeys(_COUNTED, 0.0)
+    for part in parts:
+        for name, value in part.items():
+            whole[name] += value
+    return whole
+
+
+def _spread(counts: Mapping[int, int]) -> dict[str, float] | None:
+    """Return percentiles in milliseconds: limits of buckets, which are 4.4 % wide; None of nothing."""
+    if not counts:
+        return None
+    spread = {name: quantile(counts, share) * 1000 for name, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99))}
+    return {"count": sum(counts.values()), **spread, "max": limit_of(max(counts)) * 1000}
+
+
+def _now(spaces: Iterable[NamespaceVitals]) -> dict[str, float]:
+    found = list(spaces)
+    return {
+        **{name: sum(getattr(space, name) for space in found) for name in _NOW},
+        "fullest": max((space.fullest for space in found), default=0.0),
+        "oldest_s": max((space.oldest_s for space in found), default=0.0),
+    }
+
+
+def _namespace(name: str, known: Iterable[_Known], fresh: Iterable[_Known], published: float) -> dict[str, Any]:
+    spaces = [space for each in known if (space := each.said.namespaces.get(name)) is not None]
+    newest = _newest(name, known) or spaces[0]
+    return {
+        "name": name,
+        "epoch": newest.epoch,
+        "head": newest.head,
+        "bus_up": sum(space.bus_up for space in spaces),
+        "processes": len(spaces),
+        "error": next((space.error for space in spaces if space.error), ""),
+        "rates": {"published": published, **_summed(each.rates[name] for each in fresh if name in each.rates)},
+        "latency": _spread(_added(each.latency[name] for each in fresh if name in each.latency)),
+        **_now(spaces),
+        "log_events": newest.log_events,
+        "log_bytes": max(space.log_bytes for space in spaces),
+        "log_oldest_s": max(space.log_oldest_s for space in spaces),
+        "fence_age_s": max(space.fence_age_s for space in spaces),
+    }
+
+
+def _process(process: str, known: _Known, now_s: float) -> dict[str, Any]:
+    said, spaces = known.said, known.said.namespaces.values()
+    silent_s = now_s - known.heard_s
+    return {
+        "id": process,
+        "name": said.name,
+        "version": said.version,
+        "began_ms": said.began_ms,
+        "silent_s": round(silent_s, 1) if silent_s >= STALE_S else 0,
+        "cpu": known.cpu,
+        "memory_bytes": said.memory_bytes,
+        "sessions": said.sessions,
+        "stalls": said.stalls,
+        "draining": said.draining,
+        "admission": said.admission,
+        "paused": said.paused,
+        "revocations_known": said.revocations_known,
+        "bus_up": all(space.bus_up for space in spaces),
+        "lag": _spread(known.lag),
+        "redis": _spread(known.redis),
+        "sent": sum(rate["sent"] for rate in known.rates.values()),
+        **_now(spaces),
+    }
+
+
+def _by_name(pair: tuple[str, _Known]) -> tuple[str, str]:
+    return pair[1].said.name, pair[0]

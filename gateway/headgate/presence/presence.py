@@ -1,0 +1,473 @@
+"""Presence in one namespace of a gateway process: the greenlets and connections behind its rooms (rooms.py).
+
+In: requests of clients and the ends of their connections, from the node. Out: to Redis, what the rooms have to write, beats, and
+word of dead processes; to the rooms, what Redis has; to pages, differences. Before the first request nothing runs but a look at
+whether processes have died with their members (`start`). No event of the log ever comes by.
+
+Greenlets, each over a connection of its own: the pulse (writes, beats, publishes `occupied` and `vacated`), the link (listens),
+the reader (reads topics that are in doubt), and without a connection the teller.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from time import monotonic
+from typing import Any, Protocol
+
+import structlog
+
+from headgate.auth.grants import compiled
+from headgate.errors import BusUnavailable, HeadgateError, LimitReached
+from headgate.metrics import PRESENCE_DEAD, PRESENCE_MEMBERS, PRESENCE_RESETS, PRESENCE_ROOMS, PRESENCE_WRITES
+from headgate.redis import presence as store
+from headgate.redis.client import drop_idle, open_client
+from headgate.redis.keys import presence_channel, presence_key
+from headgate.redis.subscriber_link import SubscriberLink
+from headgate.runtime.loop import Greenlet, Signal, one_round, sleep, spawn
+from headgate.settings import Settings
+from headgate.topic import MAX_TOPIC_BYTES, MAX_TOPIC_WORDS
+
+from .leases import BACK_S, BEAT_S, Leases
+from .rooms import Limits, Rooms
+from .watchers import Connection
+
+log = structlog.get_logger("headgate.presence")
+
+# Writes follow each other no closer than this, so that those who come together share one; so do the notices of one page.
+WRITE_GAP_S, TELL_GAP_S = 0.01, 0.05
+# Telling takes this part of the time at most: a room of many who come at once is told in fewer, larger notices.
+TELL_SHARE = 4
+# Without rooms: a process that dies with all its members is found by one that has none, so that `vacated` is published. Where
+# nobody is there, and no such event is wanted, nobody looks again.
+IDLE_LOOK_S = 2.0
+TIMEOUT_S = 2.0
+# A room that was never read is waited for so long. The reading waits itself while it is not sure which processes are dead.
+READ_WAIT_S = BACK_S + 2.0
+# The link says something at each beat, or it is dead.
+LINK_TIMEOUT_S = 3 * BEAT_S
+FIRST_RETRY_S, LAST_RETRY_S = 0.05, 0.5
+
+
+class Publish(Protocol):
+    """Publishes an event of the namespace, as `Publisher.publish`."""
+
+    def __call__(self, topic: str, data: object, id: str | None, namespace: str) -> object: ...
+
+
+class Presence:
+    """See the module.
+
+    Args:
+        publish: for `occupied` and `vacated`, whose ids make it safe to publish them twice.
+        now_s: monotonic.
+    """
+
+    def __init__(
+        self,
+        namespace: str,
+        redis_url: str,
+        settings: Settings,
+        publish: Publish,
+        now_s: Callable[[], float] = monotonic,
+    ) -> None:
+        self.process = ""
+        self._namespace, self._url, self._publish, self._now_s = namespace, redis_url, publish, now_s
+        self._enabled = settings.max_presence_topics > 0
+        self._announced = compiled(settings.presence_events)
+        self._events = bool(settings.presence_events)
+        limits = Limits(settings.max_presence_topics, settings.max_presence_members, settings.max_presence_meta_bytes)
+        self._limits = limits
+        self._commands = open_client(redis_url, timeout_s=TIMEOUT_S, max_connections=1)
+        self._reads = open_client(redis_url, timeout_s=TIMEOUT_S, max_connections=1)
+        self._leases = Leases()
+        self._rooms: Rooms | None = None
+        self._link: SubscriberLink | None = None
+        self._listened: set[str] = set()  # topics for which the link has been asked
+        self._unread: dict[str, None] = {}
+        self._put_off: dict[str, None] = {}  # topics to be read after the next beat
+        self._live: dict[str, Signal] = {}
+        self._pulse_now, self._tell_now, self._read_now = Signal(), Signal(), Signal()
+        self._greenlets: list[Greenlet] = []
+        self._pulse: Greenlet | None = None
+        self._closed = False
+        self._beat_at_s = self._look_at_s = 0.0
+        self._has_lease = False
+        self._in_touch_since_s: float | None = None  # since when the link has not broken
+        self._faults: dict[str, str] = {}
+        PRESENCE_ROOMS.labels(namespace).set_function(lambda: 0 if self._rooms is None else len(self._rooms))
+        PRESENCE_MEMBERS.labels(namespace).set_function(lambda: 0 if self._rooms is None else self._rooms.members)
+
+    def start(self) -> None:
+        """Look now and then whether a process has died with its members. Idempotent."""
+        if self._pulse is None and self._enabled:
+            self._pulse = spawn(self._run_pulse)
+
+    def close(self) -> None:
+        """Stop. Idempotent. Members that are left go with the lease: their pages are on their way to another process."""
+        if self._closed:
+            return
+        self._closed = True
+        for each in (self._pulse_now, self._tell_now, self._read_now):
+            each.set()
+        if self._link is not None:
+            self._link.close()
+        if self._rooms is not None and not self._rooms.members:
+            try:
+                store.forget(self._commands, self._namespace, self.process, None, events=self._events)
+            except HeadgateError:
+                log.debug("lease not given back")  # it ends by itself
+        self._commands.close()
+        self._reads.close()
+
+    # -- requests -----------------------------------------------------------------------------------------------------
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of presence."""
+        return self._limits
+
+    def prepare(self, session: str, topic: str) -> None:
+        """Let a client have a topic: wait until it has been read once. Then `rooms` has it, unless the client has had to leave.
+
+        Raises:
+            LimitReached: `presence_topics`.
+            BusUnavailable: it could not be read in time. Nothing has changed.
+        """
+        rooms = self.rooms
+        had = topic in rooms.topics_of(session)
+        room = rooms.prepare(session, topic)
+        if room.was_live:
+            return
+        in_time = self._live.setdefault(topic, Signal()).wait(READ_WAIT_S)
+        if rooms.room(topic) is room and not (in_time and room.was_live):
+            if not had:
+                rooms.leave(session, topic)
+            raise BusUnavailable("the members of the topic could not be read", told="presence cannot be read now")
+
+    @property
+    def rooms(self) -> Rooms:
+        """The rooms; the first use starts what they need."""
+        if self._rooms is None:
+            self.process = secrets.token_hex(8)  # here, so that it is this process's, and not that of one before a fork
+            self._leases.own = self.process
+            self._rooms = Rooms(
+                self._namespace,
+                self.process,
+                self._limits,
+                opened=self._opened,
+                closed=self._closed_room,
+                wanted=self._wanted,
+                now_s=self._now_s,
+            )
+            self._pulse = self._pulse or spawn(self._run_pulse)
+            self._pulse_now.set()
+            self._greenlets = [spawn(self._run_link), spawn(self._run_reader), spawn(self._run_teller)]
+        return self._rooms
+
+    def enter(self, session: str, topic: str, connection: Connection, user: str, meta: str | None) -> dict[str, Any]:
+        """Let a client that has been prepared be a member, as `Rooms.enter` does; where it is refused, nothing has changed.
+
+        Raises:
+            LimitReached: `presence_members`.
+        """
+        try:
+            return self.rooms.enter(session, topic, connection, user, meta)
+        except LimitReached:
+            self.rooms.leave_unless_in(session, topic)
+            raise
+
+    def topics_of(self, session: str) -> list[str]:
+        """Return the topics of a client."""
+        return [] if self._rooms is None else self._rooms.topics_of(session)
+
+    def gone(self, session: str, *, in_order: bool) -> None:
+        """As `Rooms.gone`. Costs nothing where presence was never used."""
+        if self._rooms is not None:
+            self._rooms.gone(session, in_order=in_order)
+
+    # -- what rooms ask for -------------------------------------------------------------------------------------------
+
+    def _opened(self, topic: str) -> None:
+        if self._link is not None:
+            self._listened.add(topic)
+            self._send(("SUBSCRIBE", presence_channel(self._namespace, topic)))
+
+    def _closed_room(self, topic: str) -> None:
+        self._unread.pop(topic, None)
+        self._put_off.pop(topic, None)
+        if (waited_for := self._live.pop(topic, None)) is not None:
+            waited_for.set()
+        if topic in self._listened and self._link is not None:
+            self._listened.discard(topic)
+            self._send(("UNSUBSCRIBE", presence_channel(self._namespace, topic)))
+
+    def _wanted(self) -> None:
+        self._pulse_now.set()
+        self._tell_now.set()
+
+    # -- the pulse ----------------------------------------------------------------------------------------------------
+
+    def _run_pulse(self) -> None:
+        while not self._closed:
+            self._pulse_now.clear()
+            wait_s: float | None = 0.0
+            try:
+                wait_s = self._beat_and_write()
+                self._faults.pop("write", None)
+            except HeadgateError as error:
+                self._log_once("write", error)
+                sleep(LAST_RETRY_S)
+            except Exception:
+                log.exception("presence failed")  # a fault of ours must not end it for good
+                sleep(LAST_RETRY_S)
+            sleep(WRITE_GAP_S)
+            self._pulse_now.wait(wait_s)
+
+    def _beat_and_write(self) -> float | None:
+        """Do what is due; return when to look again at the latest (None: when something comes)."""
+        rooms, now_s = self._rooms, self._now_s()
+        if rooms is None:
+            return self._look(now_s)
+        rooms.expire(self._in_touch_since_s)
+        busy = bool(len(rooms)) or rooms.telling.waits
+        if now_s >= self._beat_at_s or (busy and not self._has_lease):  # no member is written without a lease
+            self._beat_at_s = now_s + (BEAT_S if busy else IDLE_LOOK_S)
+            self._has_lease = False
+            self._beat(self.process if busy else "")
+            self._has_lease = busy
+            self._ping()
+            self._read_again(rooms)
+        while rooms.telling.waits and self._has_lease and not self._closed:
+            self._write(rooms)
+        if rooms.telling.waits and not self._has_lease:
+            return 0.0  # Redis has lost it: a beat, and all anew
+        end_s = rooms.next_end_s(self._in_touch_since_s)
+        until_s = self._beat_at_s if end_s is None else min(end_s, self._beat_at_s)
+        return max(0.0, until_s - self._now_s())
+
+    def _write(self, rooms: Rooms) -> None:
+        writes = rooms.telling.next_write()
+        if not writes:
+            return
+        PRESENCE_WRITES.labels(self._namespace).inc()
+        try:
+            waiting = store.write(self._commands, self._namespace, self.process, writes, events=self._events)
+        except BaseException:
+            rooms.telling.failed(writes)
+            raise
+        if waiting is None:
+            rooms.telling.failed(writes)
+            self._has_lease = False
+        elif waiting:
+            self._announce()
+
+    def _look(self, now_s: float) -> float | None:
+        """Without rooms: look for processes that have died; return when to look again, None: not before there are rooms."""
+        if now_s >= self._look_at_s:
+            self._look_at_s = now_s + IDLE_LOOK_S
+            if store.any_process(self._commands, self._namespace):
+                self._beat("")
+            elif not self._events:
+                return None
+        return IDLE_LOOK_S
+
+    def _read_again(self, rooms: Rooms) -> None:
+        """Read the topics that were put off, and those in which members are kept that Redis did not have."""
+        for topic in list(self._put_off):
+            del self._put_off[topic]
+            self._read_soon(topic)
+        for topic in rooms.topics:
+            room = rooms.room(topic)
+            if room is not None and room.holds:
+                room.doubt()
+                self._read_soon(topic)
+
+    def _beat(self, process: str) -> None:
+        try:
+            found = store.beat(self._commands, self._namespace, process)
+        except HeadgateError:
+            self._leases.missed()
+            raise
+        if process and not found.known and self._rooms is not None:
+            self._rooms.telling.all_anew()  # the first beat, a flush, or others took this process for dead
+        for dead in self._leases.heard(found.beats, found.now_ms, self._now_s()):
+            if dead in found.beats and dead != self.process:
+                PRESENCE_DEAD.labels(self._namespace).inc()
+                log.info("a process's members are gone", process=dead)
+                store.forget(self._commands, self._namespace, dead, found.beats[dead], events=self._events)
+                found = found._replace(news=int(self._events))
+            elif dead != self.process and self._rooms is not None:
+                self._rooms.dead(dead)  # and Redis has lost it
+        if found.news:
+            self._announce()
+
+    def _announce(self) -> None:
+        """Publish the events that wait, those of topics that are to have any."""
+        news = store.read_news(self._commands, self._namespace)
+        for each in news:
+            name = f"{each.topic}.{each.kind}"
+            fits = name.count(".") < MAX_TOPIC_WORDS and len(name) <= MAX_TOPIC_BYTES
+            if fits and self._announced.contain(each.topic):
+                try:
+                    self._publish(name, {"topic": each.topic}, id=each.id, namespace=self._namespace)
+                except BusUnavailable:
+                    raise
+                except HeadgateError as error:
+                    log.warning("not published", topic=name, error=error.message)
+        store.published(self._commands, self._namespace, news)
+
+    # -- the link -----------------------------------------------------------------------------------------------------
+
+    def _run_link(self) -> None:
+        delay_s = FIRST_RETRY_S
+        while not self._closed:
+            link = SubscriberLink(self._url, TIMEOUT_S, key=presence_key(self._namespace))
+            try:
+                link.connect()
+                link.settimeout(LINK_TIMEOUT_S)
+                self._link, self._in_touch_since_s = link, self._now_s()
+                self._ping()
+                self._listen()
+                while not self._closed:
+                    for reply in link.read():
+                        self._take(reply)
+                    delay_s = FIRST_RETRY_S
+                    self._faults.pop("link", None)
+            except HeadgateError as error:
+                if not self._closed:
+                    self._log_once("link", error)
+            except Exception:
+                log.exception("presence link failed")
+            finally:
+                self._link = self._in_touch_since_s = None
+                self._listened.clear()
+                link.close()
+            self._doubt_all()
+            if not self._closed:
+                sleep(delay_s)
+                delay_s = min(2 * delay_s, LAST_RETRY_S)
+
+    def _listen(self) -> None:
+        """Ask a new link for all topics."""
+        topics = [] if self._rooms is None else self._rooms.topics
+        if topics:
+            self._listened.update(topics)
+            self._send(("SUBSCRIBE", *(presence_channel(self._namespace, topic) for topic in topics)))
+
+    def _ping(self) -> None:
+        self._send(("PING", "presence"))
+
+    def _send(self, command: tuple[str, ...]) -> None:
+        if self._link is None:
+            return
+        try:
+            self._link.send(command)
+        except HeadgateError:
+            self._link.close()  # the link's own greenlet notices
+
+    def _take(self, reply: Any) -> None:
+        kind = reply[0]
+        if kind not in (b"message", b"subscribe") or self._rooms is None:
+            return
+        topic = reply[1].decode()[len(presence_channel(self._namespace, "")) :]
+        if kind == b"message":
+            if self._rooms.take(topic, reply[2]):
+                self._read_soon(topic)
+            return
+        room = self._rooms.room(topic)
+        if room is not None:
+            room.doubt()  # what was told before this is in Redis
+            self._read_soon(topic)
+
+    def _doubt_all(self) -> None:
+        """The link is gone: messages may be missing, and what was written may be lost (a failover, a restart without memory)."""
+        rooms = self._rooms
+        if rooms is None or self._closed:
+            return
+        drop_idle(self._commands)
+        drop_idle(self._reads)
+        self._leases.missed()
+        for topic in rooms.topics:
+            room = rooms.room(topic)
+            if room is not None:
+                room.missed()
+        rooms.telling.all_anew()
+        self._pulse_now.set()
+
+    # -- the reader ---------------------------------------------------------------------------------------------------
+
+    def _read_soon(self, topic: str) -> None:
+        self._unread[topic] = None
+        self._read_now.set()
+
+    def _run_reader(self) -> None:
+        while not self._closed:
+            self._read_now.wait()
+            self._read_now.clear()
+            while self._unread and not self._closed:
+                topic = next(iter(self._unread))
+                try:
+                    if self._read(topic):
+                        self._faults.pop("read", None)
+                except HeadgateError as error:
+                    self._unread[topic] = None
+                    self._log_once("read", error)
+                    sleep(LAST_RETRY_S)
+                except Exception:
+                    log.exception("presence not read")
+                    sleep(LAST_RETRY_S)
+
+    def _read(self, topic: str) -> bool:
+        del self._unread[topic]
+        rooms, room = self._rooms, None if self._rooms is None else self._rooms.room(topic)
+        if room is None or rooms is None:
+            return True
+        nth = room.begin()
+        found = store.read_written(self._reads, self._namespace, topic)
+        if not room.was_live and any(self._leases.is_unsure(process) for process in found):
+            self._put_off[topic] = None
+            return True
+        for process, written in found.items():
+            if room.lacks(process, written):
+                for part in store.read_parts(self._reads, self._namespace, topic, process):
+                    room.add(process, part)
+                    one_round()
+        last = store.read_written(self._reads, self._namespace, topic)
+        one_round()  # the link takes what was written before
+        if rooms.room(topic) is not room:
+            return True  # it was closed; one that was opened since is read for itself
+        if topic in self._listened and not rooms.loaded(topic, nth, last):
+            self._unread[topic] = None
+            sleep(FIRST_RETRY_S)
+            return True
+        while rooms.merge(topic):
+            one_round()
+        if room.was_live and topic in self._live:
+            self._live.pop(topic).set()
+        return True
+
+    # -- the teller ---------------------------------------------------------------------------------------------------
+
+    def _run_teller(self) -> None:
+        while not self._closed:
+            rooms = self._rooms
+            self._tell_now.wait(TELL_GAP_S if rooms is not None and rooms.any_behind else None)
+            self._tell_now.clear()
+            if self._closed or rooms is None:
+                continue
+            began_s, resets = monotonic(), 0
+            try:
+                for count in rooms.tell():
+                    resets += count
+                    one_round()
+            except Exception:
+                log.exception("presence not told")
+            if resets:
+                PRESENCE_RESETS.labels(self._namespace).inc(resets)
+            sleep(max(TELL_GAP_S, TELL_SHARE * (monotonic() - began_s)))
+
+    def _log_once(self, part: str, error: HeadgateError) -> None:
+        if self._faults.get(part) != error.message and not self._closed:
+            self._faults[part] = error.message
+            log.warning("presence out of reach", part=part, error=error.message)

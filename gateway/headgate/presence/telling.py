@@ -1,0 +1,107 @@
+"""Telling: what this process has yet to write to Redis about its own members, and how each write is numbered. No I/O.
+
+In: topics in which users have changed; what became of a write. Out: writes for presence.lua, each with the message that other
+processes read: `[process, before, number, count, puts, takes]`. `before` is the number of the write that it follows (0: this
+process had nothing there; -1: everything is written anew, so read it), and `count` how many members it has there then.
+
+A write that failed may have been done, and one that was refused tells that Redis has lost what it built on. So their topics are
+written anew as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from headgate.redis.presence_entries import Entry, TopicWrite, encode_entry
+
+# Changes of one topic, and changes in all, that one write carries.
+MAX_CHANGES, MAX_IN_ALL = 1000, 2000
+NOTHING_BEFORE, ANEW = 0, -1
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Telling:
+    """See the module.
+
+    Args:
+        process: the id of this process.
+        entries: returns what there is to say about a user in a topic; None: nothing.
+        users: returns all users of this process in a topic.
+    """
+
+    def __init__(self, process: str, entries: Callable[[str, str], Entry | None], users: Callable[[str], Iterable[str]]) -> None:
+        self._process, self._entries, self._users = process, entries, users
+        self._number = 0
+        self._told: dict[str, tuple[int, dict[str, Entry]]] = {}  # topic → number of the last write, and what Redis has
+        self._changed: dict[str, dict[str, None]] = {}
+        self._anew: dict[str, None] = {}
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is something to write."""
+        return bool(self._changed or self._anew)
+
+    def changed(self, topic: str, users: Iterable[str]) -> None:
+        """These users may have another entry than before."""
+        self._changed.setdefault(topic, {}).update(dict.fromkeys(users))
+
+    def all_anew(self) -> None:
+        """Redis may have lost what it was told."""
+        self._anew.update(dict.fromkeys([*self._told, *self._changed]))
+
+    def next_write(self) -> list[TopicWrite]:
+        """Return what to write now; call `failed` where it failed. None of it where nothing has changed after all."""
+        writes: list[TopicWrite] = []
+        room = MAX_IN_ALL
+        for topic in [*self._anew]:
+            users = list(self._users(topic))
+            if writes and len(users) > room:
+                return writes
+            del self._anew[topic]
+            self._changed.pop(topic, None)
+            puts = {user: entry for user in users if (entry := self._entries(topic, user)) is not None}
+            if puts or topic in self._told:
+                room -= len(puts)
+                writes.append(self._write(topic, puts, [], anew=True))
+        for topic, users_changed in [*self._changed.items()]:
+            if room <= 0:
+                break
+            some = list(users_changed)[: min(room, MAX_CHANGES)]
+            for user in some:
+                del users_changed[user]
+            if not users_changed:
+                del self._changed[topic]
+            had = self._told[topic][1] if topic in self._told else {}
+            now = {user: self._entries(topic, user) for user in some}
+            puts = {user: entry for user, entry in now.items() if entry is not None and had.get(user) != entry}
+            takes = [user for user, entry in now.items() if entry is None and user in had]
+            if puts or takes:
+                room -= len(puts) + len(takes)
+                writes.append(self._write(topic, puts, takes, anew=False))
+        return writes
+
+    def failed(self, writes: Iterable[TopicWrite]) -> None:
+        """These were not done, or it is not known whether they were."""
+        for each in writes:
+            self._anew[each.topic] = None
+            self._told.setdefault(each.topic, (each.number, {}))  # Redis may still have those that were to be taken out
+
+    def _write(self, topic: str, puts: dict[str, Entry], takes: list[str], *, anew: bool) -> TopicWrite:
+        before, had = self._told.get(topic, (NOTHING_BEFORE, {}))
+        before = ANEW if anew else before
+        has = {} if anew else had
+        has.update(puts)
+        for user in takes:
+            del has[user]
+        self._number += 1
+        if has:
+            self._told[topic] = (self._number, has)
+        else:
+            self._told.pop(topic, None)
+        shown = [] if anew else [[user, *entry] for user, entry in puts.items()]
+        message = _encode([self._process, before, self._number, len(has), shown, takes])
+        values = [(user, encode_entry(entry)) for user, entry in puts.items()]
+        return TopicWrite(topic, before, self._number, len(has), values, takes, message)

@@ -1,0 +1,184 @@
+"""Appending to the log: by the cheapest function that this Redis user may call, and again where that is safe.
+
+In: calls of `headgate_append`, each with an id. Out: what Redis has answered to each. A call that got no answer is sent once
+more: one that did arrive is found by its id, and not doubled.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from enum import Enum
+from time import monotonic, sleep
+from typing import Any, Final, TypeVar
+from weakref import WeakSet
+
+from headgate.errors import BusRefused, BusUnavailable
+
+from . import batches
+from .batches import in_batches
+from .client import Client, at, call_many, drop_idle, is_forbidden
+from .connections import Command
+from .functions import call_function, ensure_loaded, is_missing
+
+# The function for those who have checked the payload; and the one that checks it once more, in Redis.
+TRUSTED, STRICT = "headgate_append", "headgate_publish"
+_KEY: Final = 3
+# Answers of a server from which another one is taking over, or has: nothing has run, and it passes by itself.
+_TAKEN_OVER = frozenset({"READONLY", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN"})
+FIRST_PAUSE_S, LAST_PAUSE_S = 0.01, 0.25
+
+# The publisher's: whoever publishes has set the standard library's logging up, or finds warnings on standard error.
+log = logging.getLogger("headgate.publisher")
+
+C = TypeVar("C")
+R = TypeVar("R")
+
+
+class _Entry(Enum):
+    """The entry to the log that this Redis user may take, by the function that is called for several events."""
+
+    BATCH = batches.FUNCTION
+    EACH = TRUSTED
+    CHECKED = STRICT
+
+
+# The next entry to try where Redis forbids one.
+_NEXT_ENTRY = {_Entry.BATCH: _Entry.EACH, _Entry.EACH: _Entry.CHECKED}
+_COST = {
+    _Entry.EACH: "so each event is a call of its own",
+    _Entry.CHECKED: "so Redis checks every payload again",
+}
+
+
+class Appending:
+    """See the module. `timeout_s`: how long a call tries again while another server takes over."""
+
+    def __init__(self, client: Client, timeout_s: float) -> None:
+        self._client, self._timeout_s = client, timeout_s
+        self._checked: WeakSet[object] = WeakSet()  # the servers whose function library was looked at: in a Cluster several
+        self._checked_last: object = None
+        self._entry = _Entry.BATCH
+
+    def append(self, command: Command) -> Any:
+        """Append one event; return the reply. Waits for Redis.
+
+        Raises:
+            BusRefused: Redis will not do it.
+            BusUnavailable: no answer, twice, or no server that takes it in time.
+        """
+        return self._retried(self._fcall, command)
+
+    def append_many(self, commands: Sequence[Command]) -> list[Any]:
+        """Append events in one round trip, and perhaps send a last command that waits for them; return a reply for each.
+
+        Raises:
+            BusUnavailable: as `append`; not known which were appended.
+        """
+        return self._retried(self._fcall_many, commands)
+
+    def _retried(self, send: Callable[[C], R], commands: C) -> R:
+        """Send, and once more if Redis did not answer: each command has an id, so one that arrived is found, not doubled.
+
+        While Redis answers that another server is about to take over, send again and again, for `timeout_s` in all. Each time
+        over new connections: after a failover the old ones lead to a server that is the primary no more.
+        """
+        give_up_s = monotonic() + self._timeout_s
+        pause_s, once_more = 0.0, True
+        while True:
+            try:
+                return send(commands)
+            except BusUnavailable as error:
+                if error.redis_code not in _TAKEN_OVER:
+                    if not once_more:
+                        raise
+                    once_more = False
+                elif monotonic() + pause_s > give_up_s:
+                    raise
+            # Outside the handler, so that a traceback does not hold every attempt.
+            drop_idle(self._client)
+            if pause_s:
+                sleep(pause_s)
+            pause_s = min(max(2 * pause_s, FIRST_PAUSE_S), LAST_PAUSE_S)
+
+    def _fcall(self, command: Command) -> Any:
+        self.check_library(str(command[_KEY]))
+        if self._entry is not _Entry.CHECKED:
+            try:
+                return call_function(self._client, *command)
+            except BusRefused as error:
+                if not is_forbidden(error):
+                    raise
+        reply = call_function(self._client, *_strict(command))
+        self._stay_with(_Entry.CHECKED)
+        return reply
+
+    def _fcall_many(self, commands: Sequence[Command]) -> list[Any]:
+        """Send events, and perhaps a command that waits for them; return a reply for each."""
+        key = str(commands[0][_KEY])
+        self.check_library(key)
+        count = len(commands) - _waits(commands)
+        events, waits = commands[:count], commands[count:]
+        entry = began = _Entry.EACH if self._entry is _Entry.BATCH and count == 1 else self._entry
+        replies = self._exchange(key, entry, events, waits)
+        while entry in _NEXT_ENTRY and all(_is_no_right(reply) for reply in replies[:count]):
+            entry = _NEXT_ENTRY[entry]
+            replies = self._exchange(key, entry, events, waits)
+        if entry is not began and not any(_is_no_right(reply) for reply in replies[:count]):
+            self._stay_with(entry)
+        # A server that cannot write now has refused all, or all from one on: sent again, each event keeps its place.
+        answers = replies[:count]
+        first = next((index for index, reply in enumerate(answers) if isinstance(reply, BusUnavailable)), None)
+        if first is not None and all(isinstance(reply, BusUnavailable) for reply in answers[first:]):
+            raise answers[first]
+        return replies
+
+    def _exchange(self, key: str, entry: _Entry, events: Sequence[Command], waits: Sequence[Command]) -> list[Any]:
+        """Send events by an entry, in one round trip; return a reply for each, and those of `waits`."""
+        gathered = in_batches(events) if entry is _Entry.BATCH else []
+        calls: Sequence[Command] = [batch.command for batch in gathered] or events
+        if entry is _Entry.CHECKED:
+            calls = [_strict(call) for call in events]
+        calls = [*calls, *waits]
+        replies = call_many(self._client, calls)
+        if any(is_missing(reply) for reply in replies):
+            ensure_loaded(self._client, key)
+            replies = call_many(self._client, calls)
+        if not gathered:
+            return replies
+        each = [reply for batch, said in zip(gathered, replies, strict=False) for reply in batch.replies(said)]
+        return each + replies[len(gathered) :]
+
+    def _stay_with(self, entry: _Entry) -> None:
+        """Go on by this entry: this user may take it, and not the one before."""
+        if self._entry is not entry:
+            self._entry = entry
+            wanted = _Entry.BATCH if entry is _Entry.EACH else _Entry.EACH
+            log.warning(
+                "this Redis user may not call %s, %s (%s): allow +fcall|%s for less work there",
+                *(wanted.value, _COST[entry], entry.value, wanted.value),
+            )
+
+    def check_library(self, key: str) -> None:
+        """Load the function library, or replace an older one, before this publisher's first call to a server."""
+        server = at(self._client, key)
+        if server is self._checked_last:
+            return
+        if server not in self._checked:
+            ensure_loaded(self._client, key)
+            self._checked.add(server)
+        self._checked_last = server
+
+
+def _strict(command: Command) -> Command:
+    """Return the call of the strict function for one of the trusted one."""
+    return (command[0], STRICT, *command[2:])
+
+
+def _is_no_right(reply: Any) -> bool:
+    return isinstance(reply, BusRefused) and is_forbidden(reply)
+
+
+def _waits(batch: Sequence[Command]) -> int:
+    """Return how many commands at the end of a batch wait for others: none or one."""
+    return int(batch[-1][0] != "FCALL")

@@ -1,0 +1,75 @@
+"""A range of a namespace's log for people and their programs: `headgate tail --since`, `headgate replay`.
+
+In: where to begin (an offset, or a time), a pattern. Out: events in log order, read a page at a time; the caller is told of
+entries that cannot be delivered. No gateway waits for it: it reads over a client of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from headgate.event import Event
+from headgate.settings import HARD_MAX_PAYLOAD_BYTES
+from headgate.topic import matches
+
+from .client import Client, call
+from .entries import Entry
+from .keys import head_key, log_key
+from .log import EventLog
+
+
+class LogRange:
+    """See the module. Methods wait for Redis.
+
+    Raises (all): BusUnavailable, BusRefused: as `redis.client.call`.
+    """
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        self._client, self._key, self._head = client, log_key(namespace), head_key(namespace)
+        self._log = EventLog(namespace, client, HARD_MAX_PAYLOAD_BYTES)
+
+    def head(self) -> tuple[str, int]:
+        """Return the epoch, and the newest offset (0: nothing was ever published)."""
+        epoch, offset = call(self._client, "HMGET", self._head, "epoch", "offset")
+        return (epoch or b"").decode(), int(offset or 0)
+
+    def first_since(self, time_ms: int) -> int:
+        """Return the offset of the first event kept that is not older than a time; beyond the newest, if all are older.
+
+        Times never go backwards within an epoch: a bisection, some twenty round trips at most.
+        """
+        low = self._edge("XRANGE", "-", "+")
+        high = max(low, self._edge("XREVRANGE", "+", "-") + 1) if low <= self.head()[1] else low
+        while low < high:
+            middle = (low + high) // 2
+            found = call(self._client, "XRANGE", self._key, f"{middle}-0", "+", "COUNT", 1)
+            if found and int(found[0][1].get(b"time", b"0")) < time_ms:
+                low = int(found[0][0].partition(b"-")[0]) + 1
+            else:
+                high = middle
+        return low
+
+    def events(
+        self, pattern: str, first: int, upto: int | None = None, aside: Callable[[Entry], None] = lambda entry: None
+    ) -> Iterator[Event]:
+        """Yield the matching events from offset `first` on, up to `upto`, or to the end that the log has when it is reached.
+
+        Args:
+            pattern, first, upto: see above.
+            aside: called with each entry that cannot be delivered.
+        """
+        epoch, _ = self.head()
+        after = first - 1
+        while page := self._log.page(after, upto):
+            for entry in page:
+                if entry.event is None:
+                    aside(entry)
+                elif matches(pattern, entry.event.topic):
+                    yield msgspec.structs.replace(entry.event, epoch=epoch)
+            after = page[-1].offset
+
+    def _edge(self, command: str, begin: str, end: str) -> int:
+        found = call(self._client, command, self._key, begin, end, "COUNT", 1)
+        return int(found[0][0].partition(b"-")[0]) if found else self.head()[1] + 1

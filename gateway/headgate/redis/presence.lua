@@ -1,0 +1,143 @@
+#!lua name=headgate_presence
+-- Presence: members of topics, told by the gateway process that each one is connected to. docs/decisions/0039-presence.md has the layout.
+--
+-- KEYS[1] of each function is `hg:{N}:presence`; the other names are built from it, in the same slot.
+local VERSION = 2
+-- Pairs in one HSET: Lua's stack is bounded.
+local STRIDE = 500
+-- Events that may wait to be published. Beyond that the oldest are left out.
+local MAX_NEWS = 10000
+-- The field of a members' hash with `<number of the last write>:<members there are then>`; no user can be called that.
+local NUMBER = '#'
+-- The answer to a write that was not done, or not for all its topics: Redis has lost something, so the process is to write all anew.
+local LOST = -1
+
+local function topic_key(key, topic) return key .. ':topic:' .. topic end
+local function members_key(key, topic, process) return key .. ':members:' .. topic .. ':' .. process end
+local function process_key(key, process) return key .. ':process:' .. process end
+local function channel(key, topic) return string.sub(key, 1, -string.len(':presence') - 1) .. '/presence.' .. topic end
+
+local function now_ms()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+local function tell_news(key, kind, topic, id)
+  local news = key .. ':news'
+  if redis.call('RPUSH', news, cjson.encode({ kind, topic, id })) > MAX_NEWS then redis.call('LTRIM', news, -MAX_NEWS, -1) end
+end
+
+-- Take a process's members of a topic out. Whether the topic is vacant now.
+local function clear(key, topic, process)
+  redis.call('UNLINK', members_key(key, topic, process))
+  redis.call('SREM', process_key(key, process), topic)
+  return redis.call('SREM', topic_key(key, topic), process) == 1 and redis.call('EXISTS', topic_key(key, topic)) == 0
+end
+
+-- Whether a write may be done. One that builds on an earlier write needs that one to be the last: without it the hash would be there in
+-- part, and look whole. None may come after a later one, as one that was late on a broken connection would. And members that no lease
+-- stands for would be there for good.
+local function may_write(key, process, members, before, number, count)
+  local stored = redis.call('HGET', members, NUMBER)
+  local last = stored and tonumber(string.match(stored, '^%d+')) or 0
+  if last > number then return false end
+  if count == 0 then return true end
+  if before > 0 then return last == before end
+  return redis.call('ZSCORE', key, process) ~= false
+end
+
+-- Write a process's members: <process> <events> then for each topic <topic> <before> <number> <count> <puts> (<user> <value>)…
+-- <takes> <user>… <message> → how many events wait to be published, or LOST. `count` is how many members it has there now. `before` is the
+-- number of the write that this one builds on; without one (0 or less) these are all of its members.
+local function write(keys, args)
+  local key, process, events = keys[1], args[1], args[2] == '1'
+  local at, lost = 3, false
+  while at <= #args do
+    local topic, before, number = args[at], tonumber(args[at + 1]), tonumber(args[at + 2])
+    local count, puts = tonumber(args[at + 3]), tonumber(args[at + 4])
+    at = at + 5
+    local members, whole = members_key(key, topic, process), before <= 0
+    local takes_at = at + 2 * puts
+    local takes = tonumber(args[takes_at])
+    local message_at = takes_at + takes + 1
+    if not may_write(key, process, members, before, number, count) then
+      lost = true
+    elseif count == 0 then
+      if clear(key, topic, process) and events then tell_news(key, 'vacated', topic, process .. '-' .. number) end
+      redis.call('PUBLISH', channel(key, topic), args[message_at])
+    else
+      if whole then redis.call('UNLINK', members) end
+      local first = at
+      repeat
+        local last = math.min(first + 2 * STRIDE, takes_at) - 1
+        redis.call('HSET', members, NUMBER, number .. ':' .. count, unpack(args, first, last))
+        first = last + 1
+      until first >= takes_at
+      first = takes_at + 1
+      while first < message_at do
+        local last = math.min(first + STRIDE, message_at) - 1
+        redis.call('HDEL', members, unpack(args, first, last))
+        first = last + 1
+      end
+      -- The first write of a process, and each that tells all, say where it is.
+      if whole then
+        redis.call('SADD', process_key(key, process), topic)
+        if redis.call('SADD', topic_key(key, topic), process) == 1 and events and redis.call('SCARD', topic_key(key, topic)) == 1 then
+          tell_news(key, 'occupied', topic, process .. '-' .. number)
+        end
+      end
+      redis.call('PUBLISH', channel(key, topic), args[message_at])
+    end
+    at = message_at + 1
+  end
+  if lost then return LOST end
+  return events and redis.call('LLEN', key .. ':news') or 0
+end
+
+-- Renew a process's lease: <process> → [whether Redis still had it, events to publish, ms now, process, its last beat in ms, …].
+-- Without a process only look.
+local function beat(keys, args)
+  local key, process = keys[1], args[1]
+  local now, known = now_ms(), 1
+  if process ~= '' then
+    known = redis.call('ZSCORE', key, process) and 1 or 0
+    redis.call('ZADD', key, now, process)
+  end
+  local found = { known, redis.call('LLEN', key .. ':news'), tostring(now) }
+  for _, each in ipairs(redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')) do found[#found + 1] = each end
+  return found
+end
+
+-- Take a process out whose last beat was <score> ('': any): <process> <score> <events> <topics at most> → how many topics it still has.
+-- If it has beaten since, nothing is done. From the first call on its lease is gone, and while topics are left, `~<process>` stands for it.
+local function forget(keys, args)
+  local key, process, events, most = keys[1], args[1], args[3] == '1', tonumber(args[4])
+  if string.sub(process, 1, 1) == '~' then
+    process = string.sub(process, 2)
+    if redis.call('ZSCORE', key, process) then
+      redis.call('ZREM', key, args[1])
+      return 0
+    end
+  else
+    local score = redis.call('ZSCORE', key, process)
+    if args[2] ~= '' and score and tonumber(score) ~= tonumber(args[2]) then return 0 end
+    redis.call('ZREM', key, process)
+  end
+  for _, topic in ipairs(redis.call('SRANDMEMBER', process_key(key, process), most)) do
+    -- An id is for one event: the process may have had other topics, and may come back and be held for dead once more.
+    local stored = redis.call('HGET', members_key(key, topic, process), NUMBER)
+    local number = stored and string.match(stored, '^%d+') or topic
+    if clear(key, topic, process) and events then tell_news(key, 'vacated', topic, process .. '-' .. number .. '-gone') end
+    redis.call('PUBLISH', channel(key, topic), cjson.encode({ process, 0, 0, 0 }))
+  end
+  local left = redis.call('SCARD', process_key(key, process))
+  if left > 0 then redis.call('ZADD', key, 0, '~' .. process) else redis.call('ZREM', key, '~' .. process) end
+  return left
+end
+
+redis.register_function('headgate_presence_write', write)
+redis.register_function{ function_name = 'headgate_presence_beat', callback = beat, flags = { 'allow-oom' } }
+redis.register_function{ function_name = 'headgate_presence_forget', callback = forget, flags = { 'allow-oom' } }
+redis.register_function{
+  function_name = 'headgate_presence_version', callback = function() return VERSION end, flags = { 'no-writes' },
+}

@@ -1,0 +1,81 @@
+"""`SocketIO` of Flask-SocketIO on Headgate's transport: one line of an application changes.
+
+    from headgate.socketio.flask import SocketIO        # was: from flask_socketio import SocketIO
+
+In: everything that Flask-SocketIO's class takes, and the options of `headgate.socketio.Server`. Out: the same object, whose
+`server` is ours and whose `run` is our HTTP server. `emit`, `send`, `join_room` and the like stay Flask-SocketIO's.
+"""
+
+from __future__ import annotations
+
+import functools
+from types import SimpleNamespace
+from typing import Any
+
+import flask_socketio
+import socketio
+
+from .server import Server
+
+__all__ = ["SocketIO"]
+
+# As gevent's servers take them.
+TLS_OPTIONS = ("keyfile", "certfile", "ca_certs", "cert_reqs", "ssl_version", "ciphers", "ssl_context")
+
+
+class SocketIO(flask_socketio.SocketIO):  # type: ignore[misc]
+    """Flask-SocketIO's class with `headgate.socketio.Server` inside. The process must be patched by gevent."""
+
+    reason = Server.reason
+
+    def init_app(self, app: Any, **options: Any) -> None:
+        """Attach to an application. As Flask-SocketIO's.
+
+        Without an application, and with a `message_queue`, it only emits, as in a task queue's worker: then there is nothing to
+        serve, and the process need not be patched. Under `flask`'s commands Flask-SocketIO would choose threads.
+        """
+        if app is None:
+            super().init_app(app, **options)
+            return
+        self.server_options.setdefault("async_mode", "gevent")
+        stock = flask_socketio.socketio
+        # It names the class of its server where it makes one, and nowhere else.
+        flask_socketio.socketio = SimpleNamespace(**{**vars(socketio), "Server": Server})
+        try:
+            super().init_app(app, **options)
+        finally:
+            flask_socketio.socketio = stock
+
+    def run(self, app: Any, host: str | None = None, port: int | None = None, **options: Any) -> None:
+        """Serve the application with our HTTP server. As Flask-SocketIO's, TLS included, without the options of other servers.
+
+        Raises:
+            TypeError: an option that our server does not have.
+        """
+        from headgate.transport.http_server import HTTPServer
+
+        debug = options.pop("debug", app.debug)
+        use_reloader = options.pop("use_reloader", debug)
+        reloader_options = options.pop("reloader_options", {})
+        for without_meaning in ("log_output", "allow_unsafe_werkzeug"):
+            options.pop(without_meaning, None)
+        tls = {name: options.pop(name) for name in TLS_OPTIONS if name in options}
+        if options:
+            raise TypeError(f"run: unknown options {', '.join(sorted(options))}")
+        app.debug = debug
+        if debug:
+            from werkzeug.debug import DebuggedApplication
+
+            self.sockio_mw.wsgi_app = DebuggedApplication(self.sockio_mw.wsgi_app, evalex=True)
+        self.wsgi_server = HTTPServer((host or "127.0.0.1", port or _port_of(app)), app, **tls)
+        if use_reloader:
+            from werkzeug._reloader import run_with_reloader
+
+            run_with_reloader(functools.partial(self.wsgi_server.serve_forever), **reloader_options)
+        else:
+            self.wsgi_server.serve_forever()
+
+
+def _port_of(app: Any) -> int:
+    name: str = app.config["SERVER_NAME"] or ""
+    return int(name.rpartition(":")[2]) if ":" in name else 5000

@@ -1,0 +1,206 @@
+"""One session as its rooms and its emitters see it: its queue, and the wait for room in it.
+
+In: frames of a broadcast that the fan-out could not write directly (`offer`, which never waits); frames for this client alone
+(`send`). Out: the frames, into the session's queue, those of one packet together or not at all. `wait_for_room` is the
+back-pressure: it holds the emitting greenlet while the queue is too full and the browser accepts bytes.
+
+A client is cut for one of two reasons, which the application gets as the reason of its disconnect handler: `write deadline`, it
+has accepted nothing for so long; `slow consumer`, it was too slow for a broadcast or for the deadline of an emit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from headgate.protocol.frames import Frame
+from headgate.runtime.loop import current
+from headgate.transport.frame_parser import POLICY
+from headgate.transport.send_queue import HIGH_WATER, Sender
+from headgate.transport.session import Session
+from headgate.transport.timers import monotonic
+
+from .limits import Overflow
+
+SLOW_CONSUMER = "slow consumer"
+WRITE_DEADLINE = "write deadline"
+
+
+class Bundle(Frame):
+    """The frames of one packet with attachments, as one: on a WebSocket they are consecutive bytes anyway."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: Sequence[Frame]) -> None:
+        first = parts[0]
+        self.parts = tuple(parts)
+        self.wire = b"".join([frame.wire for frame in parts])
+        self.skip, self.binary, self.attachment = first.skip, first.binary, False
+        self.topic = self.offset = None
+        self.payload_bytes = self.time_ms = 0
+        self.tally = None
+
+
+def bundled(frames: Sequence[Frame]) -> Frame:
+    """Return the frames of one packet as one frame."""
+    return frames[0] if len(frames) == 1 else Bundle(frames)
+
+
+def parts_of(frame: Frame) -> Sequence[Frame]:
+    """Return the frames of one packet."""
+    return frame.parts if isinstance(frame, Bundle) else (frame,)
+
+
+class Early:
+    """The sender of broadcasts to a namespace whose connect handler still runs: they are taken back if it refuses the client."""
+
+    __slots__ = ("sent",)
+
+    def __init__(self) -> None:
+        self.sent = 0
+
+
+def namespace_of(frame: Frame) -> str | None:
+    """Return the namespace of an event's frame; None where the packet is not python-socketio's own text."""
+    head, _, rest = frame.packet.partition(b"/")
+    if frame.binary or not head.startswith((b"42", b"45")):
+        return None
+    if not head[2:].rstrip(b"-").isdigit() and head[2:]:
+        return "/"  # the slash is in the data
+    return "/" + rest.partition(b",")[0].decode()
+
+
+class MembersOwner(Protocol):
+    """The server of the members.
+
+    Attributes:
+        overflow: the policy for a broadcast.
+        emit_deadline_s: how long an emit may wait for a client that is slow, but accepts bytes.
+        dropped: broadcast events that clients have missed, all together.
+        behind: the members whose queues were nearly full when a broadcast last came by.
+        connecting: the greenlets in which connect handlers run.
+    """
+
+    overflow: Overflow
+    emit_deadline_s: float
+    dropped: int
+    behind: set[Member]
+    connecting: set[object]
+
+
+class Member:
+    """See the module. Hashable by identity, as the fan-out needs it: its interface is `connection`, `direct`, `gone`, `offer`.
+
+    Attributes:
+        direct, offered, sent: frames written straight to the socket, put into the queue, and gone out of it.
+        gone: frames with which the connection broke.
+    """
+
+    __slots__ = ("_early", "_owner", "connection", "direct", "gone", "offered", "sent")
+
+    def __init__(self, session: Session, owner: MembersOwner) -> None:
+        self.connection = session
+        self._owner = owner
+        self._early: dict[str | None, Early] | None = None
+        self.direct = self.gone = self.offered = self.sent = 0
+
+    def drained(self) -> None:
+        """Asked of every owner of frames; waiters are woken by the session itself."""
+
+    # -- a broadcast ----------------------------------------------------------------------------------------------
+
+    def offer(self, frame: Frame) -> None:
+        """Queue a packet of a broadcast, or follow the server's policy. Never waits."""
+        session, owner = self.connection, self._owner
+        if session.closed:
+            return
+        parts = parts_of(frame)
+        if not self._fits(frame, len(parts)):
+            session.push()  # the kernel may have room again, and the loop has had no time to say so
+            if not self._fits(frame, len(parts)):
+                if owner.overflow is Overflow.DROP:
+                    owner.dropped += 1
+                    return
+                if owner.overflow is Overflow.DISCONNECT:
+                    self.cut()
+                    return
+        self._put(parts, self._early_sender(parts[0]) if session.corked else self)
+        if owner.overflow is Overflow.WAIT and session.queue.level >= HIGH_WATER:
+            owner.behind.add(self)
+
+    def _fits(self, frame: Frame, count: int) -> bool:
+        queue = self.connection.queue
+        return not queue.frames or (queue.frames + count <= queue.max_frames and queue.bytes + len(frame.wire) <= queue.max_bytes)
+
+    def decided(self, namespace: str, *, admitted: bool) -> None:
+        """A connect handler is done: if it has refused the client, take back the broadcasts that have waited for that."""
+        early = self._early.pop(namespace, None) if self._early is not None else None
+        if early is not None and not admitted:
+            self.connection.queue.discard(early)
+
+    def _early_sender(self, frame: Frame) -> Sender:
+        if self._early is None:
+            self._early = {}
+        return self._early.setdefault(namespace_of(frame), Early())
+
+    def _put(self, parts: Sequence[Frame], sender: Sender | None = None) -> None:
+        session = self.connection
+        for part in parts:
+            session.queue.put(part, sender or self)
+        self.offered += len(parts)
+        session.flush()
+
+    # -- this client alone ----------------------------------------------------------------------------------------
+
+    def send(self, frames: Sequence[Frame], *, may_wait: bool) -> None:
+        """Send a packet to this client alone, and wait while its queue is too full.
+
+        A caller that cannot wait has no back-pressure: there, a queue beyond its bounds ends the session.
+        """
+        session = self.connection
+        if session.closed:
+            return
+        self._put(frames)
+        if session.queue.level < HIGH_WATER or self._opens_after_us():
+            return
+        if may_wait:
+            self.wait_for_room()
+            return
+        session.push()
+        if session.queue.level > 1 and session.queue.frames > len(frames):
+            self.cut()
+
+    def wait_for_room(self) -> None:
+        """Wait until the queue has drained or the session is over, which is within the server's deadline. Switches greenlets.
+
+        While a connect handler runs, its client's events stay in the queue. That is not the client's fault: it is not cut, and
+        the emitter goes on after the deadline; perhaps that handler waits for it.
+        """
+        session = self.connection
+        if self._opens_after_us():
+            return
+        now_s, corked = monotonic(), session.corked
+        give_up_s, sent, progress_s = now_s + self._owner.emit_deadline_s, self.sent, now_s
+        while session.backed_up:
+            now_s = monotonic()
+            if session.corked is not corked:
+                corked, give_up_s = session.corked, now_s + self._owner.emit_deadline_s
+            if self.sent != sent or session.wire is not None or session.moved or corked:
+                sent, progress_s = self.sent, now_s  # a WebSocket sees to its write deadline itself
+            stall_s = progress_s + session.limits.write_deadline_s
+            if now_s >= stall_s:
+                session.end(WRITE_DEADLINE, abort=True, code=POLICY, told="write deadline: nothing was read for too long")
+            elif now_s >= give_up_s:
+                if corked:
+                    return
+                self.cut()
+            else:
+                session.await_room(min(stall_s, give_up_s) - now_s)
+
+    def _opens_after_us(self) -> bool:
+        """Return whether a connect handler runs for this client, and the caller is one: two would wait for each other."""
+        return self.connection.corked and current() in self._owner.connecting
+
+    def cut(self) -> None:
+        """Disconnect a client that is too slow; it is told so if it reads on."""
+        self.connection.end(SLOW_CONSUMER, abort=True, code=POLICY, told="slow consumer: the client queue is full")

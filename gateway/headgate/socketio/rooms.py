@@ -1,0 +1,372 @@
+"""The rooms of an application: a client manager whose events go out by the gateway's own fan-out.
+
+In: `emit` of the application, or of another process by the client manager's queue (Redis and the like). Out: an event to one
+client straight to its session; an event to a room, encoded and framed once, to the fan-out (delivery/fanout.py), which writes
+consecutive events of a room to each client in one write.
+
+An event of another process for a room without members here is not even decoded (foreign.py).
+
+`adopt` puts `RoomManager` below whatever client manager the application has brought: behind its class and before
+python-socketio's `Manager`, whose `emit` all of them end in.
+
+An event to a room leaves in the loop's next turn, or as soon as a write's worth of them waits. Everything else that is sent to a
+client, or ends it, calls `FanOut.settle` first, so that order is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from socketio import Manager, PubSubManager
+
+from headgate.delivery.client import Client
+from headgate.delivery.fanout import BUDGET_S, MAX_SLICE_BYTES, Matched, Pass
+from headgate.delivery.matcher import Audience
+from headgate.protocol.frames import Frame
+from headgate.runtime.loop import current, sleep, spawn
+from headgate.transport.members import Members
+
+from .foreign import destination_of
+from .member import Member
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_STRIDE = 7919  # coprime to most sizes: consecutive passes start far apart
+
+
+class RoomAudience(Audience[Client]):
+    """The members of a room when an event was emitted."""
+
+    __slots__ = ("_clients", "members")
+
+    def __init__(self, members: Iterable[Member]) -> None:
+        self.members = tuple(members)
+        # A member has all that the fan-out asks of a client: `connection`, `direct`, `gone` and `offer`.
+        self._clients = cast("tuple[Client, ...]", self.members)
+
+    @property
+    def clients(self) -> tuple[Client, ...]:
+        """Each of them once."""
+        return self._clients
+
+
+class FanOut:
+    """Events on their way to rooms, in the order of their emits."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Matched] = []
+        self._waiting_bytes = self._start = 0
+        self._pass: Pass | None = None
+        self._at_work = self._writing = False
+
+    def put(self, frame: Frame, audience: RoomAudience) -> None:
+        """Send an event to the members of a room, soon. Never waits."""
+        self._waiting.append(Matched(frame, audience))
+        self._waiting_bytes += len(frame.wire)
+        if self._waiting_bytes > MAX_SLICE_BYTES:
+            self.settle()
+        elif not self._at_work:
+            self._at_work = True
+            spawn(self._work)
+
+    def settle(self) -> None:
+        """Hand everything over now: to the sockets, or to the queues of those that have no room. Never waits."""
+        while self._advance(float("inf")):
+            pass
+
+    def _work(self) -> None:
+        try:
+            while self._advance(BUDGET_S):
+                sleep()
+        finally:
+            self._at_work = False
+
+    def _advance(self, budget_s: float) -> bool:
+        """Write for so long; return whether there is more to do."""
+        if self._writing or (self._pass is None and not self._waiting):
+            return False  # the end of a client that a write has found broken
+        if self._pass is None:
+            self._start += _STRIDE
+            self._pass = Pass(self._slice(), self._start)
+        elif self._waiting:
+            joined = self._pass.extend(self._waiting)
+            self._waiting_bytes -= sum(len(matched.frame.wire) for matched in self._waiting[:joined])
+            del self._waiting[:joined]
+        self._writing = True
+        try:
+            if self._pass.advance(budget_s):
+                self._pass = None
+        finally:
+            self._writing = False
+        return self._pass is not None or bool(self._waiting)
+
+    def _slice(self) -> list[Matched]:
+        """Remove and return the next events, one at least, as many as one write takes."""
+        size = count = 0
+        for matched in self._waiting:
+            size += len(matched.frame.wire)
+            if count and size > MAX_SLICE_BYTES:
+                size -= len(matched.frame.wire)
+                break
+            count += 1
+        self._waiting_bytes -= size
+        taken, self._waiting = self._waiting[:count], self._waiting[count:]
+        return taken
+
+
+class RoomServer(Protocol):
+    """The server, as its rooms need it."""
+
+    packet_class: Any
+
+    def member(self, eio_sid: str) -> Member | None:
+        """Return a session's member; None when there is no such session (a test client has none)."""
+
+    def eio_packets(self, packet: Any) -> list[Any]:
+        """Return a packet as Engine.IO packets; raises what its encoding raises."""
+
+    def framed(self, packets: list[Any]) -> list[Frame]:
+        """Return the frames of a packet."""
+
+    def _send_packet(self, eio_sid: str, pkt: Any) -> None:
+        """As python-socketio's."""
+
+    def _send_eio_packet(self, eio_sid: str, eio_pkt: Any) -> None:
+        """As python-socketio's."""
+
+    def to_one(self, member: Member, frames: list[Frame], *, may_wait: bool) -> None:
+        """Send a packet to one client."""
+
+    def to_room(self, frames: list[Frame], audience: RoomAudience, *, may_wait: bool) -> None:
+        """Send a packet to the members of a room."""
+
+
+class RoomManager(Members):
+    """See the module. Attributes as in python-socketio's managers.
+
+    Rooms are small dictionaries, and each client knows its own, so that to leave costs nothing where there are many rooms.
+    """
+
+    host_id: str
+    _entered: dict[tuple[str, str], set[object]]
+    _audiences: dict[tuple[str, object], RoomAudience]
+    _listener: object
+
+    def prepare(self) -> None:
+        """Begin; instead of a constructor, as the manager has been made already."""
+        self._entered, self._audiences, self._listener = {}, {}, None
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def emit(
+        self,
+        event: str,
+        data: object,
+        namespace: str,
+        room: Any = None,
+        skip_sid: Any = None,
+        callback: Callable[..., object] | None = None,
+        to: Any = None,
+        **kwargs: object,
+    ) -> None:
+        """Emit an event to a client, a room, several rooms, or everybody in a namespace. As python-socketio's."""
+        server: RoomServer = self.server
+        room = to or room
+        rooms = self.rooms.get(namespace)
+        arguments = list(data) if isinstance(data, tuple) else [] if data is None else [data]
+        if rooms is None:
+            if current() is not self._listener:
+                server.eio_packets(self._packet(namespace, event, arguments))  # what cannot be encoded raises here, too
+            return
+        skipped = skip_sid if isinstance(skip_sid, list) else [] if skip_sid is None else [skip_sid]
+        to_one = isinstance(room, str) and room in rooms.get(None, ())
+        may_wait = current() is not self._listener
+        if callback is not None:
+            # Each has an id of its own in its packet.
+            for sid, eio_sid in list(self.get_participants(namespace, room)):
+                if sid not in skipped:
+                    ack_id = self._generate_ack_id(sid, callback)
+                    packet = self._packet(namespace, event, arguments, ack_id)
+                    member = server.member(eio_sid)
+                    try:
+                        packets = [] if member is None else server.eio_packets(packet)
+                    except Exception:
+                        del self.callbacks[sid][ack_id]  # nobody will answer what could not be sent
+                        raise
+                    if member is None:
+                        server._send_packet(eio_sid, packet)
+                    else:
+                        server.to_one(member, server.framed(packets), may_wait=may_wait and to_one)
+            return
+        packets = server.eio_packets(self._packet(namespace, event, arguments))
+        if to_one and not skipped:
+            member = server.member(rooms[None][room])
+            if member is not None:
+                server.to_one(member, server.framed(packets), may_wait=may_wait)
+                return
+        audience = self._audience(namespace, room, skipped, packets)
+        if audience.members:
+            server.to_room(server.framed(packets), audience, may_wait=may_wait)
+
+    def _packet(self, namespace: str, event: str, arguments: list[object], id_: int | None = None) -> Any:
+        return self.server.packet_class(_EVENT, namespace=namespace, data=[event, *arguments], id=id_)
+
+    def _audience(self, namespace: str, room: Any, skipped: list[str], packets: list[Any]) -> RoomAudience:
+        """Return the sessions of those that get an event; the very same object as long as the room has not changed."""
+        several = hasattr(room, "__len__") and not isinstance(room, str)
+        if several or skipped:
+            return self._gathered(
+                (eio_sid for sid, eio_sid in self.get_participants(namespace, room) if sid not in skipped), packets
+            )
+        key = (namespace, room)
+        audience = self._audiences.get(key)
+        if audience is None:
+            members = self.rooms[namespace].get(room, {})
+            audience = self._gathered(members.values(), packets)
+            if members and len(audience.members) == len(members):
+                self._audiences[key] = audience
+        return audience
+
+    def _gathered(self, eio_sids: Iterable[str], packets: list[Any]) -> RoomAudience:
+        """Return the members of these sessions; send to a client without one as python-socketio would: a test client listens."""
+        server: RoomServer = self.server
+        members: list[Member] = []
+        for eio_sid in list(eio_sids):
+            member = server.member(eio_sid)
+            if member is not None:
+                members.append(member)
+            else:
+                for packet in packets:
+                    server._send_eio_packet(eio_sid, packet)
+        return RoomAudience(members)
+
+    def heeds(self, message: object) -> bool:
+        """Return whether a message of the manager's queue may be for somebody here."""
+        to = destination_of(message)
+        if to is None:
+            return True
+        if to.host_id == self.host_id:
+            return False  # our own, which has had its effect here
+        rooms = self.rooms.get(to.namespace)
+        return rooms is not None and to.room in rooms
+
+    # -- rooms --------------------------------------------------------------------------------------------------------
+
+    def pre_connect(self, eio_sid: str, namespace: str) -> str | None:
+        """Enter a session's client, which waits for its connect handler; return its id, or None if the session has one there."""
+        sid = super().pre_connect(eio_sid, namespace)
+        if sid is not None:
+            self._audiences.pop((namespace, None), None)
+            self.basic_enter_room(sid, namespace, sid, eio_sid=eio_sid)
+        return sid
+
+    def connect(self, sid: str, namespace: str) -> str:
+        """Its connect handler has let a client in; or one comes in at once, by the id of its session. As python-socketio's."""
+        if not self.is_pre_connected(sid, namespace):
+            sid = self.pre_connect(sid, namespace) or sid
+        return super().connect(sid, namespace)
+
+    def basic_enter_room(self, sid: str, namespace: str, room: Any, eio_sid: str | None = None) -> None:
+        """Enter a room. As python-socketio's."""
+        rooms: Mapping[object, dict[str, str]] | None = self.rooms.get(namespace)
+        if eio_sid is None and rooms is None:
+            raise ValueError("sid is not connected to requested namespace")
+        if room is None or rooms is None:
+            super().basic_enter_room(sid, namespace, room, eio_sid=eio_sid)
+            self._audiences.pop((namespace, room), None)
+            return
+        clients = rooms[None]
+        if sid != room and room in clients:
+            raise ValueError("cannot enter a sid room")
+        session = clients[sid] if eio_sid is None else eio_sid  # a client that has left raises before there is a room for it
+        members = self.rooms[namespace].get(room)
+        if members is None:
+            members = self.rooms[namespace][room] = Room()
+        members[sid] = session
+        if sid != room:
+            self._entered.setdefault((namespace, sid), set()).add(room)
+        self._audiences.pop((namespace, room), None)
+
+    def basic_leave_room(self, sid: str, namespace: str, room: Any) -> None:
+        """Leave a room. As python-socketio's."""
+        super().basic_leave_room(sid, namespace, room)
+        self._audiences.pop((namespace, room), None)
+        entered = self._entered.get((namespace, sid))
+        if entered is not None:
+            entered.discard(room)
+            if not entered:
+                del self._entered[namespace, sid]
+
+    def basic_disconnect(self, sid: str, namespace: str, **kwargs: object) -> None:
+        """Leave everything. As python-socketio's, which looks through all rooms."""
+        if namespace not in self.rooms:
+            return
+        for room in (*self._entered.get((namespace, sid), ()), sid, None):
+            if sid in self.rooms.get(namespace, {}).get(room, ()):
+                self.basic_leave_room(sid, namespace, room)
+        self.callbacks.pop(sid, None)
+        for pending in (self.pending_connect, self.pending_disconnect):
+            if sid in pending.get(namespace, ()):
+                pending[namespace].remove(sid)
+                if not pending[namespace]:
+                    del pending[namespace]
+
+    def get_rooms(self, sid: str, namespace: str) -> list[Any]:
+        """Return the rooms of a client, its own included."""
+        own = [sid] if sid in self.rooms.get(namespace, {}).get(sid, ()) else []
+        return own + list(self._entered.get((namespace, sid), ()))
+
+
+class Room(dict[str, str]):
+    """The clients of a room with their sessions. `_fwdm` is the part of a bidict that python-socketio reads."""
+
+    __slots__ = ()
+
+    @property
+    def _fwdm(self) -> Room:
+        return self
+
+
+_EVENT = 2
+_adopting: dict[type[Manager], type[RoomManager]] = {}
+
+
+def adopt(manager: object) -> None:
+    """Let a client manager of python-socketio, of whatever class, send by our fan-out. Others stay as they are."""
+    if isinstance(manager, Manager) and not isinstance(manager, RoomManager):
+        manager.__class__ = adopting(type(manager))
+        cast(RoomManager, manager).prepare()
+
+
+def adopting(kind: type[Manager]) -> type[RoomManager]:
+    """Return a class of client managers with `RoomManager` between it and python-socketio's `Manager`."""
+    if kind not in _adopting:
+        bases = (RoomManager,) if kind is Manager else (kind, RoomManager)
+        body: dict[str, object] = {"__module__": kind.__module__}
+        if issubclass(kind, PubSubManager):
+            body |= {"_thread": _listening(kind), "_listen": _heeding(kind)}
+        _adopting[kind] = type(kind.__name__, bases, body)
+    return _adopting[kind]
+
+
+def _heeding(kind: Any) -> Callable[[Any], Iterator[object]]:
+    """Return `_listen` for client managers with a queue: what is for nobody here is not decoded."""
+
+    def _listen(manager: Any) -> Iterator[object]:
+        for message in kind._listen(manager):
+            if manager.heeds(message):
+                yield message
+
+    return _listen
+
+
+def _listening(kind: Any) -> Callable[[Any], None]:
+    """Return `_thread` for client managers with a queue: what comes from it must not wait for a slow client."""
+
+    def _thread(manager: Any) -> None:
+        manager._listener = current()
+        kind._thread(manager)
+
+    return _thread

@@ -1,0 +1,51 @@
+"""The `traceparent` of an event: which trace it belongs to (W3C Trace Context, level 2). No I/O.
+
+In: the text of a publisher, an HTTP header, a message or an entry of the log. Out: the same in version 00, or None: a malformed
+one is dropped and counted by where it came from, and the event goes on without it. Nothing else of an event depends on it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+# Version 00 is this long; a later one may be longer, to a bound of ours.
+LENGTH, MAX_LENGTH = 55, 512
+SAMPLED, RANDOM = 1, 2
+
+_FORM = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.ASCII)
+_ZEROS = "0" * 32
+
+DROPPED: Counter[str] = Counter()
+"""How many malformed ones were dropped in this process, by where they came from: `publisher`, `http`, `bus` or `log`."""
+
+
+def read_traceparent(text: object, where: str) -> str | None:
+    """Return a traceparent as version 00 has it, with the flags of level 2; None for None.
+
+    A malformed one is counted, and None too. Of a later version the parts of version 00 count (section 4.3 of the standard).
+    """
+    if text is None:
+        return None
+    found = _FORM.fullmatch(text) if isinstance(text, str) and len(text) <= MAX_LENGTH else None
+    if (
+        found is None
+        or found[1] == "ff"
+        or (found[1] == "00" and found[5] is not None)
+        or found[2] == _ZEROS
+        or found[3] == _ZEROS[:16]
+    ):
+        DROPPED[where] += 1
+        return None
+    return f"00-{found[2]}-{found[3]}-{int(found[4], 16) & (SAMPLED | RANDOM):02x}"
+
+
+def is_sampled(traceparent: str) -> bool:
+    """Return whether the trace of a traceparent that was read is recorded."""
+    return bool(int(traceparent[-2:], 16) & SAMPLED)
+
+
+def ids_of(traceparent: str) -> tuple[int, int, int]:
+    """Return trace id, span id and flags of a traceparent that was read."""
+    _, trace_id, span_id, flags = traceparent.split("-")
+    return int(trace_id, 16), int(span_id, 16), int(flags, 16)

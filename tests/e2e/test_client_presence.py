@@ -1,0 +1,75 @@
+"""Presence in Chromium: two users with two tabs each at two gateways. `make faults` kills one of these."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import BrowserContext, Page
+
+from tests.e2e.conftest import DEADLINE_MS
+from tests.support.gateway_process import GatewayProcess, StartGateway
+
+POLL_MS = 20
+APPLICATION = "tests.e2e.client_app:app"
+
+
+def wait_until(page: Page, shown: str) -> None:
+    """Wait until a page shows these users with so many connections."""
+    give_up = time.monotonic() + DEADLINE_MS / 1000
+    while (found := page.evaluate("window.page?.shown()")) != shown:
+        assert time.monotonic() < give_up, f"{found!r}, not {shown!r}"
+        page.wait_for_timeout(POLL_MS)
+
+
+def start(start_gateway: StartGateway, redis_url: str) -> GatewayProcess:
+    """Start a gateway."""
+    settings = {
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "HEADGATE_TOKEN_SECRET": "a secret of thirty-two bytes or more, for tests",
+        "HEADGATE_REDIS_URL": redis_url,
+    }
+    return start_gateway(settings, APPLICATION)
+
+
+def open_tab(context: BrowserContext, gateway: GatewayProcess, user: str, name: str) -> Page:
+    """Open a tab of a user."""
+    tab = context.new_page()
+    tab.goto(f"{gateway.url}/presence?user={user}&page={name}")
+    return tab
+
+
+def test_users_are_counted_once(context: BrowserContext, start_gateway: StartGateway, redis_url: str) -> None:
+    """Each page shows both users, one with two connections. Nobody is told to leave who has another page."""
+    gateway = start(start_gateway, redis_url)
+    ana, ben, tab = (open_tab(context, gateway, user, name) for user, name in (("ana", "1"), ("ben", "1"), ("ben", "2")))
+    for page in (ana, ben, tab):
+        wait_until(page, "ana 1, ben 2")
+    tab.evaluate("page.room.close()")
+    wait_until(ana, "ana 1, ben 1")
+    assert [told for told in ana.evaluate("page.told") if "leave" in told] == []
+    ben.evaluate("page.room.close()")
+    wait_until(ana, "ana 1")
+    assert [told for told in ana.evaluate("page.told") if "leave" in told] == ["ben leave"]
+
+
+@pytest.mark.nightly
+def test_users_outlive_a_gateway(context: BrowserContext, start_gateway: StartGateway, redis_url: str) -> None:
+    """After the death of one gateway they have one connection, and nobody has left."""
+    stays, dies = (start(start_gateway, redis_url) for _ in range(2))
+    tabs = {
+        (user, name): open_tab(context, gateway, user, name)
+        for user in ("ana", "ben")
+        for name, gateway in (("stays", stays), ("dies", dies))
+    }
+    for page in tabs.values():
+        wait_until(page, "ana 2, ben 2")
+    dies.kill()
+    for user in ("ana", "ben"):
+        wait_until(tabs[user, "stays"], "ana 1, ben 1")
+        assert [told for told in tabs[user, "stays"].evaluate("page.told") if "leave" in told] == []
+    assert tabs["ana", "dies"].evaluate("page.shown()") == "ana 2, ben 2"  # what it knew, and its status says so
+    assert tabs["ana", "dies"].evaluate("page.room.status") == "waiting"
+    tabs["ben", "stays"].evaluate("page.room.close()")
+    wait_until(tabs["ana", "stays"], "ana 1")

@@ -1,0 +1,280 @@
+"""The console in a real browser: sign in, live numbers of every process, what is wrong, the tail, and its looks."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from typing import Literal
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from headgate.publisher import Publisher
+from headgate.redis.client import open_client
+from headgate.redis.data_folder import find_private_redis
+from headgate.redis.pauses import PUBLISHES, pause, resume
+from headgate_server.console.pages import VIEWS
+from tests.e2e.board_page import BoardPage
+from tests.e2e.console_page import SETTINGS, ConsolePage
+from tests.e2e.test_looks import resize, violations
+from tests.support.gateway_process import GatewayProcess, StartGateway
+
+WIDTHS = (390, 768, 1366, 1440, 1920)
+HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
+
+
+@pytest.fixture(scope="module")
+def site(start_module_gateway: StartGateway) -> GatewayProcess:
+    """A gateway of two workers with a console."""
+    return start_module_gateway({**SETTINGS, "HEADGATE_WORKERS": "2"}, "--demo")
+
+
+@pytest.fixture(scope="module")
+def signed_in(browser: Browser, site: GatewayProcess) -> Iterator[ConsolePage]:
+    """One page of the console for all tests of this module: each goes to its view."""
+    context = browser.new_context(viewport={"width": 1366, "height": 900}, reduced_motion="reduce")
+    page = ConsolePage(context.new_page(), site.url)
+    page.sign_in()
+    page.wait_until_live()
+    yield page
+    context.close()
+
+
+@pytest.fixture
+def console(signed_in: ConsolePage) -> Iterator[ConsolePage]:
+    """The console, signed in; a test fails at its end when the page raised an error or met its policy."""
+    signed_in.page.set_viewport_size({"width": 1366, "height": 900})
+    yield signed_in
+    assert signed_in.faults == []
+
+
+def test_a_wrong_key_is_told_and_the_right_one_signs_in_until_signed_out(browser: Browser, site: GatewayProcess) -> None:
+    """By keyboard; the page behind is not in the history of a browser that has signed out."""
+    with browser.new_context() as context:
+        page = ConsolePage(context.new_page(), site.url)
+        page.sign_in("a wrong key")
+        expect(page.page.get_by_role("alert")).to_have_text("This is not the admin key.")
+        assert violations(page.page) == []
+        page.sign_in()
+        page.wait_until_live()
+        page.page.get_by_role("button", name="Sign out").click()
+        expect(page.page.locator("h1")).to_have_text("Sign in to the console")
+        page.page.go_back()
+        expect(page.page.locator("h1")).to_have_text("Sign in to the console")
+        assert page.faults == []
+
+
+def test_the_overview_shows_every_process_and_what_is_wrong(
+    console: ConsolePage, publisher: Publisher, site: GatewayProcess
+) -> None:
+    """Both workers, with rates and charts of what is published; a pause in words, until it ends; and nothing moves meanwhile."""
+    console.page.goto(f"{site.url}/console")
+    rows = console.panel("Gateways and workers").get_by_role("row")
+    expect(rows).to_have_count(3)
+    expect(console.panel("Gateways and workers")).to_contain_text("(this page)")
+    expect(console.troubles()).to_contain_text("2 processes answer")
+    expect(console.panel("Redis")).to_contain_text("append-only file")
+    chart = console.page.get_by_role("img", name=re.compile(r"Events published.*at most [1-9]"))
+    rate = console.tile("Published").locator("dd").first
+    for nth in range(60):
+        publisher.publish("orders.1.updated", {"nth": nth})
+        if chart.count() and re.match(r"[1-9]", rate.inner_text()):
+            break
+        console.page.wait_for_timeout(100)
+    expect(chart).to_be_visible()
+    expect(console.panel("Namespaces")).to_contain_text("live")
+    url = find_private_redis(site.folder / "data")
+    assert url is not None
+    client = open_client(url)
+    pause(client, PUBLISHES)
+    expect(console.troubles()).to_contain_text("An operator has paused publishes.")
+    resume(client, PUBLISHES)
+    client.close()
+    expect(console.troubles()).to_contain_text("Nothing is wrong.")
+    assert console.shifts() <= 0.02
+
+
+def test_the_tail_shows_events_as_text(console: ConsolePage, publisher: Publisher) -> None:
+    """From the log and live; chosen by keyboard, paused, filtered, published with the form; never as HTML."""
+    publisher.publish("orders.42.shipped", {"note": HOSTILE, HOSTILE: [1, None]})
+    console.go("tail")
+    expect(console.events().first).to_contain_text("orders.42.shipped")
+    console.page.get_by_role("list", name="Events").focus()
+    console.page.keyboard.press("ArrowDown")
+    console.page.keyboard.press("Enter")
+    chosen = console.panel("Chosen event")
+    expect(chosen).to_contain_text(HOSTILE.replace('"', '\\"'))
+    expect(chosen.locator("img, script")).to_have_count(0)
+    assert console.page.evaluate("window.hacked === undefined")
+
+    console.page.get_by_role("button", name="Pause").click()
+    form = console.panel("Publish an event")
+    form.get_by_label("Topic").fill("orders.43.failed")
+    form.get_by_label("Data (JSON)").fill("{")
+    form.get_by_role("button", name="Publish").click()
+    expect(form.get_by_role("status")).to_contain_text("not JSON")
+    form.get_by_label("Data (JSON)").fill('{"why": "lost"}')
+    form.get_by_role("button", name="Publish").click()
+    expect(form.get_by_role("status")).to_contain_text("Published at offset")
+    expect(console.panel("Events")).to_contain_text("1 new event")
+    expect(console.events().first).to_contain_text("orders.42.shipped")
+    console.page.get_by_role("button", name="Resume").click()
+    expect(console.events().first).to_contain_text("orders.43.failed")
+    console.page.get_by_label("Filter by text in topic or data").fill("img src")
+    expect(console.events().first).to_contain_text("orders.42.shipped")
+    console.page.get_by_label("From").select_option("time")
+    console.page.get_by_role("button", name="Follow").click()
+    expect(console.page.get_by_role("region", name="Follow a pattern")).to_contain_text("Say at which time to begin.")
+    ago = "(date => (date.setMinutes(date.getMinutes() - date.getTimezoneOffset() - 9), date.toISOString().slice(0, 19)))"
+    console.page.get_by_label("Time", exact=True).fill(console.page.evaluate(f"{ago}(new Date())"))
+    console.page.get_by_label("Pattern", exact=True).fill("orders.42.#")
+    console.page.keyboard.press("Enter")
+    expect(console.events()).to_have_count(1)
+
+
+def test_clients_are_listed_and_disconnected(console: ConsolePage, browser: Browser, site: GatewayProcess) -> None:
+    """A board of the demo appears with its subscriptions; disconnecting it is asked for first, and it comes back by itself."""
+    with browser.new_context() as context:
+        board = BoardPage(context.new_page(), site.url, "ben")
+        board.open()
+        console.go("clients")
+        console.page.get_by_label("User", exact=True).fill("ben")
+        console.page.keyboard.press("Enter")
+        expect(console.panel("Clients")).to_contain_text("1 client")
+        session = console.page.get_by_role("button", name=re.compile("Details of ben"))
+        before = session.get_attribute("aria-label")
+        session.click()
+        expect(console.panel("ben")).to_contain_text("orders.*.shipped")
+        for answer in ("Cancel", "Disconnect"):
+            console.panel("ben").get_by_role("button", name="Disconnect", exact=True).click()
+            question = console.page.get_by_role("dialog")
+            assert violations(console.page) == []
+            question.get_by_role("button", name=answer).click()
+            expect(question).to_have_count(0)
+        expect(console.page.get_by_text("1 client disconnected.")).to_be_visible()
+        board.wait_until_live()
+        expect(session).not_to_have_attribute("aria-label", before or "")
+        assert board.faults == []
+
+
+def test_a_key_is_made_shown_once_and_revoked(console: ConsolePage) -> None:
+    """By keyboard; a scope that is none is told."""
+    console.go("keys")
+    form = console.panel("Make a key")
+    form.get_by_label("Name").fill("billing")
+    form.get_by_label("Scopes, with blanks between them").fill("everything")
+    console.page.keyboard.press("Enter")
+    expect(form.get_by_role("status")).to_contain_text("expected one of")
+    form.get_by_label("Scopes, with blanks between them").fill("publish:orders.# clients")
+    console.page.keyboard.press("Enter")
+    expect(console.panel("The key billing")).to_contain_text("hgk_")
+    expect(console.panel("API keys")).to_contain_text("publish:orders.# clients")
+    console.page.get_by_role("button", name="Revoke billing").click()
+    console.page.get_by_role("dialog").get_by_role("button", name="Revoke").click()
+    expect(console.panel("API keys")).to_contain_text("There are no keys.")
+
+
+def test_a_view_without_an_answer_says_so_and_not_that_there_is_nothing(browser: Browser, site: GatewayProcess) -> None:
+    """Redis is away: neither `no client is connected` nor `there are no keys`. When it is back, the rows are there."""
+    refusal = {"error": {"code": "bus_unavailable", "message": "the bus is unavailable: it does not answer", "retry": True}}
+    with browser.new_context() as context:
+        console = ConsolePage(context.new_page(), site.url)
+        console.sign_in()
+        console.wait_until_live()
+        for part in ("clients", "keys", "topics"):
+            context.route(re.compile(f"/console/api/{part}"), lambda route: route.fulfill(status=503, json=refusal))
+        for path, title, what in (
+            ("keys", "API keys", "keys"),
+            ("topics", "Topics by traffic", "topics"),
+            ("clients", "Clients", "clients"),
+        ):
+            console.go(path)
+            expect(console.panel(title).locator(".none")).to_have_text(f"The {what} could not be asked for.")
+            expect(console.page.locator(".outcome.fault")).to_have_text(re.compile("bus is unavailable", re.IGNORECASE))
+        context.unroute_all()
+        expect(console.panel("Clients").get_by_role("row").nth(1)).to_be_visible()
+        expect(console.page.locator(".outcome.fault")).to_have_count(0)
+        assert [fault for fault in console.faults if "status of 503" not in fault] == []
+
+
+def test_topics_are_counted_while_one_looks(console: ConsolePage, publisher: Publisher) -> None:
+    """With ids put together, or each by itself."""
+    console.go("topics")
+    grid = console.panel("Topics by traffic")
+    give_up = time.monotonic() + 30
+    while not grid.get_by_text("counted.*.now").count():
+        assert time.monotonic() < give_up
+        for nth in range(3):
+            publisher.publish(f"counted.{nth}.now", {})
+        console.page.wait_for_timeout(200)
+    grid.get_by_label("Show").select_option("topic")
+    expect(grid.get_by_role("row", name=re.compile(r"counted\.2\.now"))).to_be_visible()
+
+
+def test_an_event_is_traced_and_a_room_and_consumers_are_looked_at(console: ConsolePage, publisher: Publisher) -> None:
+    """Each view says what is missing where there is nothing."""
+    receipt = publisher.publish("orders.7.created", {"n": 1})
+    console.go("trace")
+    console.page.get_by_label("Event", exact=True).fill(receipt.id)
+    console.page.keyboard.press("Enter")
+    expect(console.panel("The way of the event")).to_contain_text("Published to orders.7.created")
+    console.page.get_by_label("Event", exact=True).fill("no-such-event")
+    console.page.keyboard.press("Enter")
+    expect(console.page.locator(".fault")).to_be_visible()
+    console.go("consumers")
+    expect(console.panel("Consumers")).to_contain_text("There are no consumers.")
+    console.go("presence")
+    console.page.get_by_label("Topic", exact=True).fill("rooms.1")
+    console.page.keyboard.press("Enter")
+    expect(console.panel("Members")).to_contain_text("Nobody is in rooms.1.")
+    console.go("schemas")
+    expect(console.page.locator(".outcome")).to_contain_text("There are no schemas.")
+    console.page.go_back()
+    expect(console.page.locator("h1")).to_have_text("Presence")
+
+
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+
+
+def test_every_view_is_accessible_and_fits(console: ConsolePage) -> None:
+    """Axe finds nothing, in turn on a phone in the dark and at a desk in the light; nothing scrolls sideways at any width."""
+    for nth, view in enumerate(VIEWS):
+        console.go(view.path)
+        for width in WIDTHS:
+            resize(console.page, width)
+            assert console.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (view, width)
+            if width == (390, 1440)[nth % 2]:
+                console.page.emulate_media(color_scheme=SCHEMES[width == 390])
+                assert violations(console.page) == [], (view, width)
+        assert console.page.locator("h1").count() == 1
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_every_view_is_accessible_at_every_width(console: ConsolePage, scheme: Literal["light", "dark"]) -> None:
+    """The whole of what the test above looks at a part of."""
+    console.page.emulate_media(color_scheme=scheme)
+    for view in VIEWS:
+        console.go(view.path)
+        for width in WIDTHS:
+            resize(console.page, width)
+            assert violations(console.page) == [], (view, width)
+
+
+def test_the_keyboard_reaches_everything_and_shows_where_it_is(console: ConsolePage) -> None:
+    """First the link over the rail, then the views; what has the focus has an outline; a view takes the focus to its content."""
+    page = console.page
+    page.goto(f"{console.url}/console")
+    console.wait_until_live()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    seen: list[str] = []
+    for _ in VIEWS:
+        page.keyboard.press("Tab")
+        seen.append(page.evaluate("document.activeElement.dataset.view"))
+        assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    assert seen == [view.path for view in VIEWS]
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_have_text(VIEWS[-1].title)
+    assert page.evaluate("document.activeElement.id") == "main"

@@ -1,0 +1,78 @@
+"""Nothing on the board jumps: its Cumulative Layout Shift, over a load, events, and a lost connection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.e2e.board_page import BoardPage
+from tests.e2e.conftest import DEADLINE_MS
+from tests.e2e.shop import Shop
+from tests.support.gateway_process import GatewayProcess
+
+# https://web.dev/articles/cls calls 0.1 good. Shifts within half a second of a click or a key do not count.
+MOST = 0.02
+SCREENS = {"phone": (390, 844), "laptop": (1366, 768)}
+WATCH = """
+window.shifts = [];
+new PerformanceObserver((list) => shifts.push(...list.getEntries())).observe({ type: "layout-shift", buffered: true });
+window.sockets = [];
+window.WebSocket = class extends WebSocket {
+  constructor(...given) {
+    super(...given);
+    sockets.push(this);
+    if (window.isCut) this.close();
+  }
+};
+"""
+# When all that glides has arrived: of what is on its way when it is moved once more, the browser does not know where it was.
+# Then two frames: what the first has moved is reported before the second is over.
+SUM = """async () => {
+  await Promise.allSettled(document.getAnimations().map(({ finished }) => finished));
+  await new Promise((shown) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(shown))));
+  return shifts.splice(0).filter(({ hadRecentInput }) => !hadRecentInput).reduce((sum, { value }) => sum + value, 0);
+}"""
+
+
+@pytest.fixture(params=[*SCREENS.values()], ids=[*SCREENS])
+def page(request: pytest.FixtureRequest, browser: Browser) -> Iterator[Page]:
+    """A tab that notes each shift, and whose connections the test can cut."""
+    width, height = request.param
+    context = browser.new_context(viewport={"width": width, "height": height})
+    context.set_default_timeout(DEADLINE_MS)
+    context.add_init_script(WATCH)
+    yield context.new_page()
+    context.close()
+
+
+def test_nothing_jumps(page: Page, gateway: GatewayProcess, shop: Shop) -> None:
+    """Orders come, change, move and go, a toast comes, the connection breaks and is back: none of it moves much."""
+    board = BoardPage(page, gateway.url, "ana")
+    moved = {}
+    board.open()
+    board.look_at_toasts()
+    moved["load"] = page.evaluate(SUM)
+    number = shop.create()
+    expect(board.card(number)).to_be_visible()
+    moved["an order"] = page.evaluate(SUM)
+    shop.change(number, note="Ring twice", status="packed")
+    expect(board.card_in("packed", number)).to_be_visible()
+    moved["a move"] = page.evaluate(SUM)
+    shop.burst(20, 0.1)
+    expect(board.verdict()).to_contain_text("Nothing lost: 20 published")
+    moved["a burst"] = page.evaluate(SUM)
+    shop.change(number, status="failed")
+    expect(board.toast(f"Order {number} failed")).to_be_visible()
+    moved["a toast"] = page.evaluate(SUM)
+    shop.delete(number)
+    expect(board.card(number)).to_have_count(0)
+    moved["a deletion"] = page.evaluate(SUM)
+    page.evaluate("isCut = true; sockets.forEach((each) => each.close())")
+    expect(page.locator("#banner")).to_be_visible()
+    moved["a lost connection"] = page.evaluate(SUM)
+    page.evaluate("isCut = false")
+    board.wait_until_live()
+    moved["a connection"] = page.evaluate(SUM)
+    assert {what: shift for what, shift in moved.items() if shift > MOST} == {}

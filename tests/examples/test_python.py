@@ -1,0 +1,202 @@
+"""The Python examples, each in an environment of its own with the wheel and what its requirements.txt names."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import urllib.error
+import urllib.request
+import venv
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate.redis.client import call, open_client
+from headgate.redis.keys import log_key
+from tests.examples.conftest import ROOT
+from tests.fault.redis_process import RedisProcess
+from tests.support.checkout import DEADLINE_S, copy_checkout, only_file, pip_wheel
+from tests.support.gateway_process import StartGateway
+from tests.support.held_port import HeldPort
+from tests.support.raw_client import RawClient
+from tests.support.redis_server import wait_until
+
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(3 * DEADLINE_S)]
+SECRET = "only-for-the-example-and-long-enough"
+MakeExample = Callable[..., "Example"]
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this checkout."""
+    folder = tmp_path_factory.mktemp("wheel")
+    made = pip_wheel(copy_checkout(folder, built=True), folder / "made")
+    assert made.returncode == 0, made.stderr
+    return only_file(folder / "made")
+
+
+class Example:
+    """One example in a folder and an environment of its own."""
+
+    def __init__(self, name: str, folder: Path, wheel: Path, redis_url: str, stack: ExitStack, extra: str = "") -> None:
+        self.folder = folder / name
+        shutil.copytree(ROOT / "examples" / name, self.folder)
+        venv.create(self.folder / ".venv", with_pip=True)
+        requirements = self.folder / "requirements.txt"
+        needed = [line for line in requirements.read_text().split() if line != "headgate"] if requirements.exists() else []
+        self.run("python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{wheel}{extra}", *needed)
+        self.environment = {"HEADGATE_REDIS_URL": redis_url, "HEADGATE_TOKEN_SECRET": SECRET}
+        self._stack = stack
+
+    def _words(self, words: tuple[str, ...]) -> list[str]:
+        return [str(self.folder / ".venv/bin" / words[0]), *words[1:]]
+
+    def run(self, *words: str) -> str:
+        """Run a program of its environment to its end."""
+        done = subprocess.run(
+            self._words(words),
+            cwd=self.folder,
+            env=self._inherited(),
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def start(self, *words: str) -> None:
+        """Run a program until the test ends."""
+        with (self.folder / "output.txt").open("a") as output:
+            process = subprocess.Popen(self._words(words), cwd=self.folder, env=self._inherited(), stdout=output, stderr=output)
+        self._stack.callback(process.wait, 30)
+        self._stack.callback(process.terminate)
+
+    def _inherited(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("HEADGATE_", "PYTHON"))}
+        return {**kept, **getattr(self, "environment", {})}
+
+
+@pytest.fixture
+def example(wheel: Path, tmp_path: Path, redis_url: str) -> Iterator[MakeExample]:
+    """Make an example ready."""
+    with ExitStack() as stack:
+        yield lambda name, extra="": Example(name, tmp_path, wheel, redis_url, stack, extra)
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """A port for the server of an example."""
+    held = HeldPort()
+    yield held.port
+    held.close()
+
+
+def ask(url: str, method: str = "GET", data: bytes | None = None) -> tuple[int, str]:
+    """Return the status and text of an answer, once the server is there."""
+    answers: list[tuple[int, str]] = []
+
+    def asked() -> bool:
+        try:
+            with urllib.request.urlopen(urllib.request.Request(url, data, method=method), timeout=30) as answer:
+                answers.append((answer.status, answer.read().decode()))
+        except urllib.error.HTTPError as error:
+            answers.append((error.code, error.read().decode()))
+        except OSError:
+            return False
+        return True
+
+    wait_until(asked, f"an answer of {url}")
+    return answers[0]
+
+
+def published(redis_url: str) -> list[tuple[str, Any]]:
+    """Return topic and data of everything in the log."""
+    client = open_client(redis_url)
+    entries = [fields for _, fields in call(client, "XRANGE", log_key("notifications"), "-", "+")]
+    client.close()
+    return [(fields[b"topic"].decode(), json.loads(fields[b"data"])) for fields in entries]
+
+
+def test_django_publishes_when_the_transaction_is_committed(
+    example: MakeExample, start_gateway: StartGateway, redis_url: str, port: int
+) -> None:
+    """A change reaches a client with a token, one that is rolled back nobody, and nobody gets a token without signing in."""
+    django = example("django")
+    gateway = start_gateway({"HEADGATE_REDIS_URL": redis_url, "HEADGATE_TOKEN_SECRET": SECRET})
+    django.run("python", "manage.py", "migrate", "--run-syncdb", "--verbosity", "0")
+    django.start("python", "manage.py", "runserver", "--noreload", str(port))
+    url = f"http://127.0.0.1:{port}"
+    assert ask(f"{url}/token")[0] == 401
+    code = (
+        "import django; django.setup(); from django.test import Client; from django.contrib.auth.models import User\n"
+        "client = Client(headers={'host': 'localhost'}); client.force_login(User.objects.create_user('ana'))\n"
+        "print(client.get('/token').content.decode())"
+    )
+    django.environment["DJANGO_SETTINGS_MODULE"] = "shop.settings"
+    token = django.run("python", "-c", code).strip()
+    client = RawClient(gateway.url, {"token": token, "subscriptions": [{"pattern": "orders.#"}]}, "notifications")
+    assert client.welcome["user"] == "ana"
+    assert ask(f"{url}/orders/41/ship", "POST", b"carrier=none")[0] == 500
+    assert ask(f"{url}/orders/42/ship", "POST", b"")[0] == 200
+    client.wait_for_events(1)
+    assert [(topic, data["id"]) for topic, data, _ in client.named("event")] == [("orders.42.shipped", 42)]
+    client.close()
+
+
+def test_fastapi_publishes_from_both_kinds_of_routes(example: MakeExample, redis_url: str, port: int) -> None:
+    """`def` and `async def`."""
+    fastapi = example("fastapi")
+    fastapi.start("uvicorn", "main:app", "--port", str(port))
+    assert json.loads(ask(f"http://127.0.0.1:{port}/orders/42/ship", "POST")[1]) == {"id": 42, "status": "shipped", "offset": 1}
+    assert json.loads(ask(f"http://127.0.0.1:{port}/orders/42/pack", "POST")[1]) == {"id": 42, "offset": 2}
+    assert [topic for topic, _ in published(redis_url)] == ["orders.42.shipped", "orders.42.packed"]
+
+
+def test_a_celery_task_tells_how_far_it_is(example: MakeExample, tmp_path: Path) -> None:
+    """A worker with forked processes; each event once."""
+    celery = example("celery")
+    with RedisProcess(tmp_path / "redis") as redis:  # Celery writes the path of a socket in another way
+        celery.environment["HEADGATE_REDIS_URL"] = redis.url
+        celery.start("celery", "-A", "tasks", "worker", "--concurrency", "2", "--loglevel", "warning")
+        assert celery.run("python", "start.py") == "pages: 3\n"
+        topics = [topic for topic, _ in published(redis.url)]
+    assert topics == ["users.ana.reports.progress"] * 3 + ["users.ana.reports.ready"]
+
+
+def test_a_script_publishes(example: MakeExample, redis_url: str) -> None:
+    """With no more than `pip install headgate`."""
+    assert "offset=1" in example("script").run("python", "nightly.py")
+    assert published(redis_url) == [("books.closed", {"orders": 1204, "returns": 7})]
+
+
+def test_a_receiver_keeps_signed_webhooks_and_refuses_others(example: MakeExample, redis_url: str, port: int) -> None:
+    """The consumer calls it, and a stranger gets 401."""
+    webhook = example("webhook", "[server,consumers]")
+    configuration = webhook.folder / "headgate.toml"
+    configuration.write_text(configuration.read_text().replace("8001", str(port)))
+    webhook.start("flask", "--app", "receiver", "run", "--port", str(port))
+    assert ask(f"http://127.0.0.1:{port}/hook", "POST", b"{}")[0] == 401
+    webhook.run("headgate", "publish", "orders.41.shipped", "{}")  # the log exists, and the consumer begins at its end
+    webhook.start("headgate", "consume", "--config", "headgate.toml")
+    wait_until(lambda: '"shop"' in webhook.run("headgate", "consumers", "list", "--json"), "the consumer has begun")
+    webhook.run("headgate", "publish", "orders.42.shipped", '{"carrier": "UPS"}')
+    wait_until(lambda: "UPS" in ask(f"http://127.0.0.1:{port}/received")[1], "the webhook")
+
+
+def test_a_consumer_of_ones_own_runs(example: MakeExample, redis_url: str) -> None:
+    """As its README says."""
+    ledger = example("consumer", "[server,consumers]")
+    ledger.run("headgate", "consume", "--config", "headgate.toml", "--check")
+    ledger.run("headgate", "publish", "orders.41.shipped", "{}")
+    ledger.start("headgate", "consume", "--config", "headgate.toml")
+    wait_until(lambda: '"ledger"' in ledger.run("headgate", "consumers", "list", "--json"), "the consumer has begun")
+    ledger.run("headgate", "publish", "orders.42.shipped", '{"carrier": "UPS"}')
+    wait_until(
+        lambda: (ledger.folder / "shipped.txt").exists() and "UPS" in (ledger.folder / "shipped.txt").read_text(), "a line"
+    )

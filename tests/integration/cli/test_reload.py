@@ -1,0 +1,40 @@
+"""SIGHUP: one process applies what it can while it runs. tests/integration/workers has several."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from tests.support.gateway_process import StartGateway
+from tests.support.raw_client import RawClient
+
+
+def limit(url: str) -> int:
+    with RawClient(url) as client:
+        found: int = client.welcome["limits"]["max_subscriptions"]
+        return found
+
+
+def test_one_process_reads_its_file_again(start_gateway: StartGateway, tmp_path: Path) -> None:
+    """One line says what has changed and what needs a restart; another has each fault of a file that is wrong. Clients stay."""
+    file = tmp_path / "headgate.toml"
+    everyone = '[settings]\nanonymous_subscribe = ["#"]\n'
+    file.write_text(f"{everyone}max_subscriptions = 5\n")
+    gateway = start_gateway({}, "--config", str(file))
+    with RawClient(gateway.url) as client:
+        assert client.welcome["limits"]["max_subscriptions"] == 5
+        file.write_text(f"{everyone}max_subscriptions = 6\nqueue_frames = 99\n")
+        os.kill(gateway.pid, signal.SIGHUP)
+        line = gateway.wait_for_line('event="settings reloaded"').string
+        assert "changed=['HEADGATE_MAX_SUBSCRIPTIONS']" in line.replace('"', "")
+        assert "needs_restart=['HEADGATE_QUEUE_FRAMES']" in line.replace('"', "")
+        assert limit(gateway.url) == 6
+
+        file.write_text("[settings]\nmax_subscription = 7\nmax_clients = -1\n")
+        os.kill(gateway.pid, signal.SIGHUP)
+        told = gateway.wait_for_line('event="settings not reloaded"').string
+        assert "did you mean max_subscriptions?" in told
+        assert "max_clients=-1" in told
+        assert limit(gateway.url) == 6
+        assert client.request("subscribe", {"pattern": "a"})["ok"] is True

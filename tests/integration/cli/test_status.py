@@ -1,0 +1,79 @@
+"""`headgate status` against a real Redis, with what gateways and consumers write into it."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from headgate.consumers.base import Consumer
+from headgate.publisher import Publisher
+from headgate.redis import loads
+from headgate.redis.client import Client
+from tests.integration.cli.conftest import Run
+from tests.support.stepped_worker import MakeWorker
+
+
+def test_status_shows_all_there_is_and_what_is_wrong(
+    run: Run, redis_url: str, redis_client: Client, make_worker: MakeWorker
+) -> None:
+    """Without a gateway the exit code is 1; with one it is 0, though a consumer is behind. A pause is a warning."""
+    worker = make_worker(Consumer, patterns=("none.#",))
+    with Publisher(redis_url) as publisher:
+        publisher.publish("orders.1", {"sum": 1})
+        worker.work()
+        publisher.publish("orders.2", {"sum": 2})
+    without = run("status")
+    assert without.returncode == 1
+    assert "fault    gateways: none is at work" in without.stdout
+
+    loads.look(redis_client, "one", loads.Load(3, int(time.time()), "notifications", name="web-1/7", version="0.1.0"))
+    found = run("status", "--json")
+    said = json.loads(found.stdout)
+    assert (found.returncode, said["ok"]) == (0, True), said["wrong"]
+    [gateway] = said["gateways"]
+    assert (gateway["name"], gateway["sessions"], gateway["version"]) == ("web-1/7", 3, "0.1.0")
+    notifications = {each["name"]: each for each in said["namespaces"]}["notifications"]
+    assert (notifications["gateways"], notifications["head"], notifications["events"]) == (1, 2, 2)
+    assert notifications["bytes"] > 0
+    assert notifications["oldest_s"] < 3600
+    [consumer] = said["consumers"]
+    assert (consumer["name"], consumer["lag"], consumer["dead"]) == ("mail", 1, 0)
+    assert said["redis"]["used_bytes"] > 0
+
+    run("pause", "connects")
+    assert run("status").returncode == 0
+    assert run("status", "--strict").returncode == 1
+
+
+def test_a_watch_goes_on_until_it_is_interrupted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One JSON object for each look; the usual code after Ctrl-C."""
+    looks: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        looks.append(seconds)
+        if len(looks) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    ended = run("status", "--watch", "--every", "7", "--json")
+    assert (ended.returncode, looks) == (130, [7.0] * 3)
+    assert len(ended.stdout.splitlines()) == 3
+
+
+def test_other_commands_print_objects_for_programs_too(run: Run, redis_client: Client) -> None:
+    """One JSON object a line, and nothing where there is nothing."""
+    assert run("pause", "--json").stdout == run("rebalance", "--show", "--json").stdout == ""
+    assert json.loads(run("pause", "namespace", "shop", "--for", "10m", "--json").stdout) == {
+        "paused": "namespace:shop",
+        "left_s": 600,
+    }
+    [paused] = map(json.loads, run("pause", "--json").stdout.splitlines())
+    assert paused["paused"] == "namespace:shop"
+    assert 0 < paused["left_s"] <= 600
+    loads.look(redis_client, "one", loads.Load(3, 0, "a,b"))
+    [group] = map(json.loads, run("rebalance", "--show", "--json").stdout.splitlines())
+    assert group == {"serves": ["a", "b"], "sessions": [3], "asked_per_s": None}
+    rows = [json.loads(line) for line in run("settings", "--json").stdout.splitlines()]
+    assert {row["name"]: row["default"] for row in rows}["HEADGATE_PORT"] == "8000"

@@ -1,0 +1,114 @@
+"""presence.lua on a real Redis, beside the model of it that the unit tests use."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from headgate.redis import presence as store
+from headgate.redis.client import Client, call
+from headgate.redis.keys import presence_key
+from headgate.redis.presence_entries import Entry, TopicWrite, Written, encode_entry
+from tests.support.presence_world import ModelStore
+
+NAMESPACE = "notifications"
+PROCESSES, TOPICS, USERS = ("p1", "p2", "p3"), ("rooms.7", "rooms.8"), ("ana", "ben", "o:eve", "ü")
+
+
+def value(number: int) -> bytes:
+    """Return a value of a user."""
+    return encode_entry(Entry(number, 1, 2, '{"at":"door"}'))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_library_keeps_members_as_the_model_does(redis_client: Client, seed: int) -> None:
+    """Random writes, resets and deaths leave the same members, processes and events to publish."""
+    random, model = Random(seed), ModelStore()
+    lost = 0
+    for number in range(1, 101):
+        process, topic = random.choice(PROCESSES), random.choice(TOPICS)
+        what = random.random()
+        if what < 0.1:
+            model.forget(process, None)
+            store.forget(redis_client, NAMESPACE, process, None, events=True)
+        elif what < 0.3:
+            assert store.beat(redis_client, NAMESPACE, process).known == model.beat(process, number)
+        else:
+            known = model.members.get((topic, process))
+            puts = [(user, value(number)) for user in random.sample(USERS, random.randrange(3))]
+            takes = [user for user in (known[1] if known else ()) if user not in dict(puts) and random.random() < 0.5]
+            whole = known is None or random.random() < 0.1
+            left = {**({} if whole else known[1] if known else {}), **dict(puts)}.keys() - set(takes)
+            before = -1 if whole else known[0].number - (random.random() < 0.1) if known else 0  # now and then it does not follow
+            late = random.random() < 0.1
+            write = TopicWrite(topic, before, number // 3 if late else number, len(left), puts, [] if whole else takes, b"[]")
+            answer = store.write(redis_client, NAMESPACE, process, [write], events=True)
+            assert (answer is None) == (model.write(process, [write]) is None)
+            lost += answer is None
+        for each in TOPICS:
+            assert store.read_topic(redis_client, NAMESPACE, each) == model.read(each)
+            assert store.read_written(redis_client, NAMESPACE, each) == model.written(each)
+    assert lost
+    news = []
+    while waiting := store.read_news(redis_client, NAMESPACE):
+        news += [[each.kind, each.topic, each.id] for each in waiting]
+        store.published(redis_client, NAMESPACE, waiting)
+    assert sorted(news) == sorted(model.news)
+    for process in PROCESSES:
+        store.forget(redis_client, NAMESPACE, process, None, events=False)
+    assert call(redis_client, "KEYS", "hg:*") == []
+
+
+def test_a_process_that_beats_again_is_not_taken_out(redis_client: Client) -> None:
+    """Two processes may hold a third one for dead; the word of neither counts once it has spoken."""
+    assert not store.beat(redis_client, NAMESPACE, "p1").known
+    store.write(redis_client, NAMESPACE, "p1", [TopicWrite("t", 0, 1, 1, [("ana", value(1))], [], b"[]")], events=False)
+    before = store.beat(redis_client, NAMESPACE, "")
+    store.forget(redis_client, NAMESPACE, "p1", before.beats["p1"] - 1, events=False)
+    assert store.read_live(redis_client, NAMESPACE, "t") == [{"ana": value(1)}]
+    store.forget(redis_client, NAMESPACE, "p1", before.beats["p1"], events=False)
+    assert store.read_live(redis_client, NAMESPACE, "t") == []
+    assert not store.beat(redis_client, NAMESPACE, "p1").known
+
+
+def test_a_death_with_more_topics_than_one_call_takes_is_finished_by_another(
+    redis_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one that took it out may die itself: what is left stands in the set of processes, and any look finds it."""
+    store.beat(redis_client, NAMESPACE, "p1")
+    writes = [TopicWrite(f"t.{number}", 0, number, 1, [("ana", value(1))], [], b"[]") for number in range(1, 6)]
+    store.write(redis_client, NAMESPACE, "p1", writes, events=False)
+    monkeypatch.setattr(store, "_TOPICS", 2)
+    key = presence_key(NAMESPACE)
+    assert call(redis_client, "FCALL", "headgate_presence_forget", 1, key, "p1", "", 0, 2) == 3
+    beats = store.beat(redis_client, NAMESPACE, "").beats
+    assert beats == {"~p1": 0}
+    store.forget(redis_client, NAMESPACE, "~p1", 0, events=False)
+    assert call(redis_client, "KEYS", "hg:*") == []
+
+
+def test_a_large_topic_is_read_in_parts(redis_client: Client) -> None:
+    """All of its members are there, and none of the parts is much larger than it should be."""
+    store.beat(redis_client, NAMESPACE, "p1")
+    puts = [(f"u{number}", value(1)) for number in range(2000)]
+    assert store.write(redis_client, NAMESPACE, "p1", [TopicWrite("t", 0, 1, 2000, puts, [], b"[]")], events=False) == 0
+    assert store.read_written(redis_client, NAMESPACE, "t") == {"p1": Written(1, 2000)}
+    parts = list(store.read_parts(redis_client, NAMESPACE, "t", "p1"))
+    assert {user for part in parts for user in part} == dict(puts).keys()
+    assert max(len(part) for part in parts) < 2 * store.PART
+    assert list(store.read_parts(redis_client, NAMESPACE, "t", "p2")) == [{}]
+
+
+def test_each_topic_that_a_dead_process_leaves_vacant_has_an_event_of_its_own(redis_client: Client) -> None:
+    """Also when it comes back and dies once more: the log keeps one event of an id."""
+    for number in (1, 3):
+        store.beat(redis_client, NAMESPACE, "p1")
+        writes = [TopicWrite(topic, 0, number + nth, 1, [("ana", value(1))], [], b"[]") for nth, topic in enumerate(TOPICS)]
+        store.write(redis_client, NAMESPACE, "p1", writes, events=True)
+        store.forget(redis_client, NAMESPACE, "p1", None, events=True)
+    news = store.read_news(redis_client, NAMESPACE)
+    assert sorted((each.kind, each.topic) for each in news) == sorted(
+        2 * [(kind, topic) for kind in ("occupied", "vacated") for topic in TOPICS]
+    )
+    assert len({each.id for each in news}) == len(news)

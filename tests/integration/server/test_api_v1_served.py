@@ -1,0 +1,150 @@
+"""/api/v1 of a real gateway: its clients, and whether the OpenAPI document is true.
+
+Schemathesis asks what the document allows, and what it forbids, and reads the answers by it: in the test command a request
+of each kind for each operation; `make http-api` sends many.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.request
+from typing import Any
+
+import jwt
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+from headgate_server.api.v1.table import OPERATIONS
+from tests.support.gateway_process import GatewayProcess, StartGateway
+from tests.support.raw_client import RawClient
+
+SECRET = "a-secret-of-forty-characters-27182818284"
+KEY = "an-admin-key-of-forty-characters-3141592"
+NO_LIMIT = "100000"
+# Nothing can be wrong with a request for these.
+NEVER_WRONG = ("getHealth", "getProblem")
+ENVIRONMENT = {
+    # A machine that has much else to do.
+    "HEADGATE_HANDSHAKE_DEADLINE_S": "60",
+    "HEADGATE_TOKEN_SECRET": SECRET,
+    "HEADGATE_ADMIN_KEY": KEY,
+    "HEADGATE_FAILED_LOGINS_BURST": "0",
+    "HEADGATE_READ_PER_S": NO_LIMIT,
+    "HEADGATE_READ_BURST": NO_LIMIT,
+    "HEADGATE_PUBLISH_PER_S": NO_LIMIT,
+    "HEADGATE_PUBLISH_BURST": NO_LIMIT,
+}
+
+
+@pytest.fixture(scope="module")
+def gateway(start_module_gateway: StartGateway) -> GatewayProcess:
+    return start_module_gateway(ENVIRONMENT)
+
+
+def whole(value: Any) -> Any:
+    """Return a value in which 5.0 is 5: JSON Schema calls both an integer, and our reader only the latter."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, dict):
+        return {name: whole(each) for name, each in value.items()}
+    return [whole(each) for each in value] if isinstance(value, list) else value
+
+
+def ask(operation: Any, examples: int, *, is_right: bool) -> None:
+    """Send so many requests to an operation, as the document allows them, or not.
+
+    Raises:
+        Exception: schemathesis', which says what a request and its answer do that the document does not.
+    """
+    from schemathesis.checks import CHECKS
+    from schemathesis.generation import GenerationMode
+
+    (acceptance,) = CHECKS.get_by_names(["positive_data_acceptance"])
+    mode = GenerationMode.POSITIVE if is_right else GenerationMode.NEGATIVE
+    health = list(HealthCheck)
+
+    @given(case=operation.as_strategy(generation_mode=mode))
+    @settings(max_examples=examples, deadline=None, suppress_health_check=health, phases=[Phase.generate], database=None)
+    def asked(case: Any) -> None:
+        if is_right and case.media_type == "application/json":
+            case.body = whole(case.body)
+        # An atomic batch is refused for a topic that another batch would be told of in a receipt's place.
+        is_atomic = isinstance(case.body, dict) and case.body.get("atomic") is True
+        # No schema can say what a page has said.
+        is_next = "after" in (case.query or {})
+        case.call_and_validate(
+            headers={"Authorization": f"Bearer {KEY}"}, excluded_checks=[acceptance] if is_atomic or is_next else None
+        )
+
+    asked()
+
+
+def asked(gateway: GatewayProcess, method: str, path: str, body: object = None, key: str = KEY) -> tuple[int, Any]:
+    """Ask with a key; return the status and the JSON of the answer."""
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+    request = urllib.request.Request(f"{gateway.url}/api/v1{path}", data, headers, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            said = answer.read()
+            return answer.status, json.loads(said) if said else None
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def test_a_client_is_listed_reached_and_disconnected(gateway: GatewayProcess) -> None:
+    """By its session and by its user; other grants, and a revocation, are told and lifted."""
+
+    claims = {"sub": "ana", "aud": "headgate", "exp": time.time() + 3600, "subscribe": ["orders.#"]}
+    auth = {"token": jwt.encode(claims, SECRET), "subscriptions": [{"pattern": "orders.#"}]}
+    with RawClient(gateway.url, auth) as client:
+        session = client.welcome["session"]
+        page = asked(gateway, "GET", "/clients?user=ana")[1]
+        assert (page["total"], page["silent"], page["clients"][0]["session"]) == (1, [], session)
+        assert asked(gateway, "GET", f"/clients/{session}")[1]["patterns"] == ["orders.#"]
+        assert asked(gateway, "POST", f"/clients/{session}/events", {"topic": "hint", "data": {"n": 1}}) == (200, {"taken": True})
+        ((topic, data, _),) = client.wait_for_events(1)
+        assert (topic, data) == ("hint", {"n": 1})
+        assert asked(gateway, "PUT", "/users/ana/grants", {"subscribe": ["mail.#"]})[1]["count"] == 1
+        assert asked(gateway, "DELETE", f"/clients/{session}?reason=enough") == (200, {"count": 1, "silent": []})
+        client.wait_for(lambda: client.closed, "the end of the connection")
+    status, problem = asked(gateway, "GET", f"/clients/{session}")
+    assert (status, problem["code"]) == (404, "not_found")
+    assert asked(gateway, "PUT", "/users/ana/revocation", {"for_s": 60}) == (200, {"for_s": 60})
+    assert asked(gateway, "DELETE", "/users/ana/revocation")[0] == 204
+    assert asked(gateway, "PUT", "/users/ana/grants", {})[0] == 200
+
+
+def test_a_key_publishes_below_wsgi_until_it_is_revoked(gateway: GatewayProcess) -> None:
+    """Made, shown once, used, revoked; soon nothing takes it any more."""
+    status, made = asked(gateway, "POST", "/keys", {"name": "shop", "scopes": ["publish:orders.#"]})
+    assert status == 201
+    key, event = made["secret"], {"topic": "orders.1", "data": 1}
+    assert asked(gateway, "POST", "/events", event, key)[0] == 201
+    assert asked(gateway, "POST", "/events", {**event, "topic": "mail.1"}, key)[1]["scope"] == "publish:mail.1"
+    assert asked(gateway, "DELETE", f"/keys/{made['key']['id']}") == (204, None)
+    give_up_s = time.monotonic() + 60
+    while asked(gateway, "POST", "/events", event, key)[0] != 401:
+        assert time.monotonic() < give_up_s
+        time.sleep(0.05)
+    wrong = key[:-1] + ("0" if key[-1] != "0" else "1")
+    assert asked(gateway, "POST", "/events", event, wrong)[1]["reason"] == "malformed"
+
+
+@pytest.mark.parametrize("examples", [1, pytest.param(200, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])])
+def test_the_openapi_document_says_what_is_taken_and_what_is_answered(gateway: GatewayProcess, examples: int) -> None:
+    """Statuses, types, schemas and headers of answers; what is right is taken, what is wrong is refused; no fault of ours."""
+    import schemathesis  # takes half a second, which other tests need not wait for
+
+    schema: Any = schemathesis.openapi.from_url(f"{gateway.url}/api/v1/openapi.json")
+    operations = [found.ok() for found in schema.get_all_operations()]
+    # It leaves out the document itself, which it has just asked for.
+    assert {each.label for each in operations} == {
+        f"{row.method} /api/v1{row.path}" for row in OPERATIONS if row.name != "getDocument"
+    }
+    for operation in operations:
+        ask(operation, examples, is_right=True)
+        if operation.definition.raw["operationId"] not in NEVER_WRONG:
+            ask(operation, examples, is_right=False)

@@ -1,0 +1,140 @@
+"""What the console's views read and do, on a real Redis: Redis itself, consumers and dead letters, topics, a trace, schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+from structlog.testing import capture_logs
+
+from headgate.consumers.work.store import Store, dead
+from headgate.consumers.work.task import Task
+from headgate.publisher import Publisher
+from headgate.redis.client import Client, call
+from headgate.redis.keys import group_in_log, log_key
+from headgate.settings import Settings
+from headgate_server.console import add_console
+from headgate_server.console.consumers import SCAN_EVERY_S, Consumers
+from headgate_server.console.topics import MAX_EVENTS
+from tests.support.console_gate import ConsoleGate
+
+KEY = "the-admin-key-of-this-test-0123456789"
+ACT = {"Origin": "http://localhost", "X-Headgate-Console": "1"}
+
+
+@pytest.fixture
+def publisher(redis_url: str, redis_client: Client) -> Iterator[Publisher]:
+    with Publisher(redis_url) as running:
+        yield running
+
+
+@pytest.fixture
+def console(redis_url: str, redis_client: Client) -> FlaskClient:
+    """Signed in, with the right to act."""
+    app = Flask(__name__)
+    settings = Settings(admin_key=KEY, console_actions=True, redis_url=redis_url, trace_every=1)
+    add_console(app, ConsoleGate(), settings)
+    client = app.test_client()
+    client.post("/console/sign-in", data={"key": KEY}, headers=ACT)
+    return client
+
+
+def told(console: FlaskClient, path: str) -> Any:
+    response = console.get(f"/console/api/{path}")
+    assert response.status_code == 200, response.text
+    return response.get_json()
+
+
+def test_redis_says_how_it_is(console: FlaskClient) -> None:
+    """With advice for an operator."""
+    (server,) = told(console, "redis")["servers"]
+    assert server["used_memory"] > 0
+    assert [line.partition(":")[0] for line in server["advice"]] == ["role", "disk", "memory"]
+
+
+def test_topics_of_the_newest_events_come_without_their_data(console: FlaskClient, publisher: Publisher) -> None:
+    """Newest first, only those above an offset, and never more than a page counts."""
+    assert told(console, "topics") == {"events": []}
+    publisher.publish_many([("orders.1.created", {"n": nth}) for nth in range(3)])
+    publisher.publish("orders.2.shipped", "é")
+    assert told(console, "topics")["events"] == [[4, "orders.2.shipped", 4], *([nth, "orders.1.created", 7] for nth in (3, 2, 1))]
+    assert told(console, "topics?after=3")["events"] == [[4, "orders.2.shipped", 4]]
+    assert told(console, "topics?after=4")["events"] == []
+    publisher.publish_many([("many", nth) for nth in range(MAX_EVENTS + 50)])
+    events = told(console, "topics?after=4")["events"]
+    assert [offset for offset, _, _ in events] == list(range(MAX_EVENTS + 54, 54, -1))
+    assert console.get("/console/api/topics?after=-1").status_code == 400
+
+
+def test_an_event_is_traced(console: FlaskClient, publisher: Publisher) -> None:
+    """By its id, or its offset; one that is not there is told so."""
+    receipt = publisher.publish("orders.1.created", {"n": 1})
+    assert told(console, f"trace?event={receipt.id}")["offset"] == receipt.offset
+    assert told(console, f"trace?event={receipt.offset}")["id"] == receipt.id
+    assert console.get("/console/api/trace?event=nothing").get_json()["error"]["code"] == "invalid_request"
+
+
+def test_dead_letters_are_shown_tried_again_and_discarded(
+    console: FlaskClient, publisher: Publisher, redis_client: Client
+) -> None:
+    """A letter that is tried again waits as a task; one that is discarded is gone."""
+    receipt = publisher.publish("orders.1.failed", {"note": "<b>"})
+    store = Store(redis_client, "", "notifications", "mail", 65536)
+    store.open("new")
+    for nth in range(3):
+        task = Task(receipt.epoch, receipt.offset, "orders.1.failed", f"id-{nth}", 1_000 + nth, b'{"note": "<b>"}', str(nth))
+        store.settle([dead(task, "rejected", "no such mailbox", 100)])
+    (consumer,) = told(console, "consumers")["consumers"]
+    assert (consumer["name"], consumer["namespace"], consumer["dead"]) == ("mail", "notifications", 3)
+    kept = told(console, "letters?consumer=mail")
+    first, second, third = kept["letters"]
+    assert (kept["count"], first["why"], first["reason"], first["data"]) == (3, "rejected", "no such mailbox", '{"note": "<b>"}')
+    for path, letter in (("retry", first), ("discard", second)):
+        body = {"consumer": "mail", "ids": [letter["id"]]}
+        assert console.post(f"/console/api/letters/{path}", json=body, headers=ACT).get_json() == {"changed": 1}
+    assert [letter["id"] for letter in told(console, "letters?consumer=mail")["letters"]] == [third["id"]]
+    (consumer,) = told(console, "consumers")["consumers"]
+    assert (consumer["dead"], consumer["waiting"]) == (1, 1)
+
+
+def test_all_keys_are_looked_through_seldom(publisher: Publisher, redis_client: Client) -> None:
+    """A consumer that reads the log is known at once; one that has left only dead letters, with the next look."""
+    publisher.publish("orders.1.created", {})
+    now_s = 100.0
+    known = Consumers(lambda: now_s)
+
+    def names() -> list[str]:
+        return [status["name"] for status in known.statuses(redis_client, "notifications")]
+
+    assert names() == []
+    Store(redis_client, "", "notifications", "mail", 65536).open("new")
+    gone = Store(redis_client, "", "notifications", "gone", 65536)
+    epoch, _ = gone.open("new")
+    gone.settle([dead(Task(epoch, 1, "orders.1", "id", 1_000, b"1"), "rejected", "no", 100)])
+    call(redis_client, "XGROUP", "DESTROY", log_key("notifications"), group_in_log("gone", epoch))
+    assert names() == ["mail"]
+    now_s += SCAN_EVERY_S
+    assert names() == ["gone", "mail"]
+
+
+def test_without_schemas_there_are_none(console: FlaskClient) -> None:
+    """And events are not checked."""
+    assert told(console, "schemas") == {"check": "off", "source": None, "documents": []}
+
+
+def test_api_keys_are_made_listed_and_revoked(console: FlaskClient) -> None:
+    """The secret is shown once; neither it nor its hash is in the list or the audit log."""
+    wanted = {"name": "billing", "scopes": ["publish:orders.#"], "ttl_s": 3600}
+    with capture_logs() as lines:
+        made = console.post("/console/api/keys/make", json=wanted, headers=ACT).get_json()
+        (listed,) = told(console, "keys")["keys"]
+        assert (listed["id"], listed["name"], listed["created_by"]) == (made["id"], "billing", "console")
+        assert "sha256" not in listed
+        assert console.post("/console/api/keys/revoke", json={"key": made["id"]}, headers=ACT).status_code == 200
+        assert console.post("/console/api/keys/revoke", json={"key": made["id"]}, headers=ACT).status_code == 400
+    assert told(console, "keys") == {"keys": []}
+    assert [line["event"] for line in lines] == ["key made", "key revoked", "key revoked"]
+    assert made["secret"][16:40] not in str(lines)

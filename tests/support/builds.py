@@ -1,0 +1,13 @@
+"""Tests that only the sources can pass: they replace a function of a hot module, or inherit from one of its classes.
+
+A compiled module calls its own functions directly, and nobody inherits from its classes. Such a test plants a fault, or counts
+calls; the behaviour that it watches over is tested on both builds.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from headgate.compiled import Build, build_in_use
+
+python_only = pytest.mark.skipif(build_in_use() is Build.COMPILED, reason="it reaches into a module that is compiled here")

@@ -1,0 +1,65 @@
+"""Gateways in the test's own process that hear questions about their clients, on a small Redis; and the one who asks.
+
+In: gateways on the model (gateway_here.py), each as a process of its own. Out: a `Clients` as any process may have one. Nothing
+waits: a gateway that does not answer while everything happens that needs no time does not answer at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import gevent
+import pytest
+
+from headgate.clients import Clients
+from headgate.redis.client import call_all
+from headgate.redis.keys import NAMESPACES, QUESTIONS, gateways_key
+from tests.support.gateway_here import GatewayOnModel, StartGatewayOnModel
+from tests.support.small_redis import SmallRedis
+
+
+class PeopleHere:
+    """See the module. `clients` asks; `start` starts another gateway, which is registered under its `name`."""
+
+    def __init__(self, start: StartGatewayOnModel) -> None:
+        self._start = start
+        self.redis = SmallRedis()
+        self.redis.idle = gevent.idle
+        self.clients = Clients("redis://127.0.0.1:1/0")
+        self.attach(self.clients)
+
+    def attach(self, clients: Clients) -> None:
+        """Let one who asks talk to the small Redis."""
+        clients._client = self.redis.client()
+
+    def start(self, name: str = "a", *arguments: Any, hears: bool = True, **settings: Any) -> GatewayOnModel:
+        """Start a gateway; one that does not hear never answers."""
+        here = self._start(*arguments, **settings)
+        gateway = here.gateway
+        gateway.registration.id = f"{name}:1"
+        gateway._answers._client = self.redis.client()
+        for namespace in gateway.namespaces:
+            call_all(
+                self.redis.client(),
+                [
+                    ("ZADD", gateways_key(namespace), self.redis.now_s, gateway.registration.id),
+                    ("ZADD", NAMESPACES, self.redis.now_s, namespace),
+                ],
+            )
+        self.redis.asked.clear()
+        if hears:
+            self.redis.hearers.setdefault(QUESTIONS, []).append(gateway._answers.hear)
+        return here
+
+    def ask(self, question: Callable[[], Any]) -> Any:
+        """Ask in a greenlet of its own, and return the answer."""
+        return gevent.spawn(question).get(timeout=30)
+
+
+@pytest.fixture
+def people(gateway_on_model: StartGatewayOnModel) -> Iterator[PeopleHere]:
+    """No gateway yet."""
+    people = PeopleHere(gateway_on_model)
+    yield people
+    people.clients.close()

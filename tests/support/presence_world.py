@@ -1,0 +1,566 @@
+"""Processes with rooms on a model of Redis, on the test's own clock: links that break and lag, readings that take time, deaths.
+
+`ModelStore` does what presence.lua does; tests/integration/redis/test_presence.py holds the two together. `World` drives
+`Rooms` and `Leases` as headgate/presence/presence.py does, one step at a time, in whatever order a test wants.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+from headgate.errors import BusUnavailable
+from headgate.presence.leases import BEAT_S, Leases
+from headgate.presence.rooms import Limits, Rooms
+from headgate.protocol.frames import Frame
+from headgate.redis.presence_entries import Beat, Members, News, TopicWrite, Written
+from headgate.runtime.loop import Signal
+
+# A process tries again within this time, when Redis has refused it.
+RETRY_S = 1.0
+LIMITS = Limits(max_topics=16, max_members=10_000, max_meta_bytes=1024)
+
+
+class ModelStore:
+    """What Redis keeps of presence. `listeners` get each message: (topic, message)."""
+
+    def __init__(self) -> None:
+        self.flush()
+        self.listeners: list[Any] = []
+
+    def flush(self) -> None:
+        """Forget everything."""
+        self.beats: dict[str, int] = {}
+        self.processes: dict[str, set[str]] = {}
+        self.members: dict[tuple[str, str], Members] = {}
+        self.news: list[list[str]] = []
+
+    def copy(self) -> Any:
+        """Return all that it has, for `roll_back`."""
+        return deepcopy((self.beats, self.processes, self.members, self.news))
+
+    def roll_back(self, earlier: Any) -> None:
+        """Have what it had: a replica without the last writes is the primary now."""
+        self.beats, self.processes, self.members, self.news = deepcopy(earlier)
+
+    def write(self, process: str, writes: Iterable[TopicWrite]) -> int | None:
+        """Write changes of a process's members; return how many events wait. None: something that they build on is lost."""
+        lost = False
+        for each in writes:
+            written, values = self.members.get((each.topic, process), (Written(0, 0), {}))
+            whole = each.before <= 0
+            if written.number > each.number or (
+                each.members and (process not in self.beats if whole else written.number != each.before)
+            ):
+                lost = True
+                continue
+            if not each.members:
+                if self._clear(each.topic, process):
+                    self.news.append(["vacated", each.topic, f"{process}-{each.number}"])
+            else:
+                kept = {} if whole else values
+                has = {user: value for user, value in {**kept, **dict(each.puts)}.items() if user not in each.takes}
+                self.members[each.topic, process] = (Written(each.number, each.members), has)
+                if whole:
+                    there = self.processes.setdefault(each.topic, set())
+                    if not there:
+                        self.news.append(["occupied", each.topic, f"{process}-{each.number}"])
+                    there.add(process)
+            self._publish(each.topic, each.message)
+        return None if lost else len(self.news)
+
+    def beat(self, process: str, now_ms: int) -> bool:
+        """Renew a lease; return whether it was there."""
+        known = process in self.beats
+        self.beats[process] = now_ms
+        return known
+
+    def forget(self, process: str, last_beat: int | None) -> None:
+        """Take a process out, unless it has beaten since."""
+        if last_beat is not None and process in self.beats and self.beats[process] != last_beat:
+            return
+        self.beats.pop(process, None)
+        for topic in sorted(topic for topic, one in self.members if one == process):
+            number = self.members[topic, process][0].number
+            if self._clear(topic, process):
+                self.news.append(["vacated", topic, f"{process}-{number}-gone"])
+            self._publish(topic, json.dumps([process, 0, 0, 0]).encode())
+
+    def read(self, topic: str) -> dict[str, Members]:
+        """Return what each process has written about a topic."""
+        return {process: (written, dict(values)) for (one, process), (written, values) in self.members.items() if one == topic}
+
+    def written(self, topic: str) -> dict[str, Written]:
+        """Return the last write of each process about a topic."""
+        return {process: written for process, (written, _) in self.read(topic).items()}
+
+    def part(self, topic: str, process: str, after: str, most: int) -> tuple[dict[str, bytes], str | None]:
+        """Return some of what a process has written, and from where to ask on."""
+        values = self.members.get((topic, process), (Written(0, 0), {}))[1]
+        users = sorted(user for user in values if user > after)
+        return {user: values[user] for user in users[:most]}, users[most - 1] if len(users) > most else None
+
+    def _clear(self, topic: str, process: str) -> bool:
+        self.members.pop((topic, process), None)
+        there = self.processes.get(topic, set())
+        if process not in there:
+            return False
+        there.discard(process)
+        if not there:
+            del self.processes[topic]
+        return not there
+
+    def _publish(self, topic: str, message: bytes) -> None:
+        for listener in self.listeners:
+            listener(topic, message)
+
+
+class Page:
+    """A page: what it has read, and the notices that reach it. `slow`: its connection has no room."""
+
+    def __init__(self, user: str, session: str) -> None:
+        self.user, self.session = user, session
+        self.closed = self.slow = False
+        self.entered_s = 0.0
+        self.members: dict[str, Any] | None = None
+        self.copy, self.version = "", 0
+        self.seen_leaving: list[str] = []
+
+    @property
+    def queue(self) -> Any:
+        """As the watchers look at it."""
+        return SimpleNamespace(control_bytes=1 << 20 if self.slow else 0)
+
+    def offer_control(self, frame: Frame) -> None:
+        """Take a notice, as web/src/presence.js does."""
+        packet = frame.packet.decode()
+        body = json.loads(packet[packet.index(",") + 1 :])[1]
+        if body.get("reset"):
+            self.members = None
+        elif self.members is not None:
+            if body["copy"] != self.copy or body["base"] > self.version:
+                self.members = None
+            elif body["version"] > self.version:
+                self.members.update({member[0]: member[1:] for member in body["members"]})
+                for user in body["left"]:
+                    if self.members.pop(user, None) is not None:
+                        self.seen_leaving.append(user)
+                self.version = body["version"]
+
+    def begin(self, part: Mapping[str, Any]) -> None:
+        """Take the answer to `enter` or `watch`, which is whole in these tests."""
+        assert part["next"] is None
+        now = {member[0]: member[1:] for member in part["members"]}
+        self.seen_leaving += [user for user in self.members or {} if user not in now]
+        self.members, self.copy, self.version = now, part["copy"], part["version"]
+
+
+class Process:
+    """A gateway process: its rooms, and what is on its way to it."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world, self.name = world, name
+        self.leases = Leases(name)
+        self.arriving: list[tuple[str, bytes]] = []
+        self.link_up = True
+        self.in_touch = True
+        self.listens_since_s = world.now_s
+        self.back_s = self.link_back_s = float("inf")  # when it finds that Redis is there again
+        self.alive = True
+        self.has_lease = False
+        self.beat_s = -1.0
+        self.unread: set[str] = set()
+        self.put_off: set[str] = set()
+        self.reading: dict[str, Iterator[None]] = {}
+        self.pages: dict[str, Page] = {}
+        self.listened: set[str] = set()
+        self.rooms = Rooms(
+            "n",
+            name,
+            LIMITS,
+            opened=self._opened,
+            closed=self._closed,
+            now_s=lambda: world.now_s,
+            now_ms=world.now_ms,
+        )
+
+    def hear(self, topic: str, message: bytes) -> None:
+        """A message of a channel is on its way."""
+        if self.alive and self.link_up and topic in self.listened:
+            self.arriving.append((topic, message))
+
+    def deliver(self, most: int = 1_000_000) -> None:
+        """Let some messages arrive."""
+        some, self.arriving = self.arriving[:most], self.arriving[most:]
+        for topic, message in some:
+            if self.rooms.take(topic, message):
+                self.unread.add(topic)
+
+    def break_link(self) -> None:
+        """The link breaks, and what was on its way is lost."""
+        self.link_up = False
+        self.arriving.clear()
+        self.listened.clear()
+        self.leases.missed()
+        for topic in self.rooms.topics:
+            self.rooms.room(topic).missed()  # type: ignore[union-attr]
+        self.rooms.telling.all_anew()
+
+    def mend_link(self) -> None:
+        """The link is there again, and listens to all topics."""
+        self.link_up, self.listens_since_s = True, self.world.now_s
+        for topic in self.rooms.topics:
+            self._opened(topic)
+
+    def begin_reading(self) -> None:
+        """Ask Redis for the topics that are in doubt, one after the other."""
+        if self.in_touch and not self.reading and self.unread:
+            topic = min(self.unread)
+            self.unread.discard(topic)
+            self.reading[topic] = self._read(topic)
+            self.read_on()
+
+    def read_on(self) -> None:
+        """Have the answer to the last question, and ask the next."""
+        for topic, reading in list(self.reading.items()):
+            if not self.in_touch:
+                del self.reading[topic]
+                self.unread.add(topic)
+            elif next(reading, self) is self:
+                del self.reading[topic]
+
+    def end_reading(self) -> None:
+        """Have all that Redis says."""
+        while self.reading:
+            self.read_on()
+
+    def _read(self, topic: str) -> Iterator[None]:
+        room, store = self.rooms.room(topic), self.world.store
+        if room is None:
+            return
+        nth = room.begin()
+        found = store.written(topic)
+        if not room.was_live and any(self.leases.is_unsure(process) for process in found):
+            self.put_off.add(topic)
+            return
+        yield
+        for process, written in found.items():
+            if room.lacks(process, written):
+                after: str | None = ""
+                while after is not None:
+                    part, after = store.part(topic, process, after, 2)
+                    room.add(process, part)
+                    yield
+        last = store.written(topic)
+        yield
+        if self.rooms.room(topic) is not room:
+            return
+        if topic in self.listened and not self.rooms.loaded(topic, nth, last):
+            self.unread.add(topic)
+            return
+        while self.rooms.merge(topic):
+            yield
+
+    def pulse(self, *, loses_answer: bool = False, dies_before_the_write: bool = False) -> None:
+        """Expire, beat and write, as Presence does."""
+        if not self.alive:
+            return
+        world, rooms = self.world, self.rooms
+        rooms.expire(self.listens_since_s if self.link_up else None)
+        if not self.in_touch:
+            self.leases.missed()
+            writes = rooms.telling.next_write()
+            rooms.telling.failed(writes)
+            return
+        if world.now_s >= self.beat_s or not self.has_lease:
+            self.beat_s = world.now_s + BEAT_S
+            known = world.store.beat(self.name, world.redis_ms())
+            self.has_lease = True
+            if not known:
+                rooms.telling.all_anew()
+            for dead in self.leases.heard(world.store.beats, world.redis_ms(), world.now_s):
+                if dead in world.store.beats and dead != self.name:
+                    world.store.forget(dead, world.store.beats[dead])
+                elif dead != self.name:
+                    rooms.dead(dead)
+            self.unread |= self.put_off
+            self.put_off.clear()
+            for topic in rooms.topics:
+                room = rooms.room(topic)
+                if room is not None and room.holds:
+                    room.doubt()
+                    self.unread.add(topic)
+        while rooms.telling.waits and self.has_lease and not dies_before_the_write:
+            writes = rooms.telling.next_write()
+            if world.store.write(self.name, writes) is None:
+                rooms.telling.failed(writes)
+                self.has_lease = False
+            elif loses_answer:
+                rooms.telling.failed(writes)
+                loses_answer = False
+
+    def tell(self) -> None:
+        """Tell pages, and let those that must read anew do so."""
+        for _ in self.rooms.tell():
+            pass
+        for page in self.pages.values():
+            if page.members is None:
+                page.begin(self.rooms.enter(page.session, "t", page, page.user, None))
+
+    def _opened(self, topic: str) -> None:
+        if self.link_up:
+            self.listened.add(topic)
+            room = self.rooms.room(topic)
+            if room is not None:
+                room.doubt()
+                self.unread.add(topic)
+
+    def _closed(self, topic: str) -> None:
+        self.listened.discard(topic)
+
+
+class World:
+    """Processes, one store, one clock. The topic is `t`."""
+
+    def __init__(self, processes: int) -> None:
+        self.now_s = 1000.0
+        self.redis_ahead_ms = 0  # of the other clocks
+        self.up, self.back_s = True, 0.0
+        self.store = ModelStore()
+        self.store.listeners.append(self._publish)
+        self.processes: list[Process] = [Process(self, f"p{number}") for number in range(processes)]
+        self._sessions = 0
+
+    def _publish(self, topic: str, message: bytes) -> None:
+        for each in self.processes:
+            each.hear(topic, message)
+
+    def now_ms(self) -> int:
+        """The wall clock."""
+        return 1_700_000_000_000 + int(self.now_s * 1000)
+
+    def redis_ms(self) -> int:
+        """The clock of Redis."""
+        return self.now_ms() + self.redis_ahead_ms
+
+    def enter(self, process: Process, user: str, page: Page | None = None) -> Page | None:
+        """A page enters, if the process can read the topic. `page`: one that was at another process, with what it knew there."""
+        self._sessions += 1
+        page = page or Page(user, "")
+        page.session, page.closed, page.entered_s = f"s{self._sessions}", False, self.now_s
+        room = process.rooms.prepare(page.session, "t")
+        for _ in range(3):  # a reading that is under way, one for this, and one more
+            if not room.was_live:
+                if process.put_off:
+                    process.pulse()  # the first room of a process begins with a beat
+                process.begin_reading()
+                process.end_reading()
+        if not room.was_live:
+            process.rooms.leave(page.session, "t")
+            return None
+        page.begin(process.rooms.enter(page.session, "t", page, user, None))
+        process.pages[page.session] = page
+        return page
+
+    def leave(self, process: Process, page: Page, *, in_order: bool) -> None:
+        """A page leaves, or its connection breaks."""
+        del process.pages[page.session]
+        page.closed = True
+        process.rooms.gone(page.session, in_order=in_order)
+
+    def kill(self, process: Process) -> list[Page]:
+        """A process dies, and another one takes its place; return the pages that were there."""
+        process.alive = False
+        pages = list(process.pages.values())
+        process.pages.clear()
+        new = Process(self, f"{process.name}+")
+        new.in_touch, new.link_up, new.back_s, new.link_back_s = self.up, self.up, process.back_s, process.link_back_s
+        self.processes[self.processes.index(process)] = new
+        return pages
+
+    # -- Redis comes and goes -----------------------------------------------------------------------------------------
+
+    def go_away(self) -> None:
+        """Redis is gone, and all connections to it are."""
+        self.up = False
+        for each in self.processes:
+            each.in_touch = False
+            each.back_s = each.link_back_s = float("inf")
+            each.break_link()
+
+    def come_back(self, random: Random) -> None:
+        """Redis is there again. Each process finds out when it tries again."""
+        self.up, self.back_s = True, self.now_s
+        for each in self.processes:
+            each.back_s = self.now_s + random.uniform(0, RETRY_S)
+            each.link_back_s = self.now_s + random.uniform(0, RETRY_S)
+
+    def run(self, seconds: float, random: Random) -> Iterator[None]:
+        """Let time pass in uneven steps, with everything that is due in any order. Yield after each step."""
+        end_s = self.now_s + seconds
+        while self.now_s < end_s:
+            self.now_s = min(self.now_s + random.uniform(0.05, 0.3), end_s)
+            for each in random.sample(self.processes, len(self.processes)):
+                if self.up and self.now_s >= each.back_s:
+                    each.in_touch, each.back_s = True, float("inf")
+                if self.up and self.now_s >= each.link_back_s:
+                    each.link_back_s = float("inf")
+                    each.mend_link()
+                each.pulse()
+                for _ in range(random.randrange(12)):
+                    each.deliver(random.randrange(4))
+                    each.begin_reading()
+                    each.read_on()
+                each.tell()
+            yield
+
+    def advance(self, seconds: float, step_s: float = 0.25) -> None:
+        """Let time pass, and everything happen that is due."""
+        end_s = self.now_s + seconds
+        while self.now_s < end_s:
+            self.now_s = min(self.now_s + step_s, end_s)
+            for each in self.processes:
+                each.pulse()
+            self.settle()
+
+    def settle(self) -> None:
+        """Let everything arrive that is on its way."""
+        for _ in range(3):
+            for each in self.processes:
+                each.deliver()
+                each.begin_reading()
+                each.end_reading()
+                each.tell()
+
+    def truth(self) -> dict[str, int]:
+        """Who is connected now, and how often."""
+        found: dict[str, int] = {}
+        for each in self.processes:
+            for page in each.pages.values():
+                found[page.user] = found.get(page.user, 0) + 1
+        return found
+
+
+class StoreHere:
+    """The functions of headgate/redis/presence.py over a ModelStore. While it is not `up`, nobody is answered.
+
+    Attributes:
+        now_ms: the clock of Redis.
+        links: those that listen.
+        asked: the names of the functions that were called.
+    """
+
+    def __init__(self) -> None:
+        self.model, self.up, self.now_ms = ModelStore(), True, 1_000_000
+        self.links: list[LinkHere] = []
+        self.asked: list[str] = []
+        self.model.listeners.append(self._publish)
+
+    def link(self, url: str, timeout_s: float, *, key: str) -> LinkHere:
+        """Return a link, not connected, in the place of a SubscriberLink."""
+        return LinkHere(self)
+
+    def any_process(self, client: Any, namespace: str) -> bool:
+        self._ask("any_process")
+        return bool(self.model.beats)
+
+    def beat(self, client: Any, namespace: str, process: str) -> Beat:
+        self._ask("beat")
+        known = self.model.beat(process, self.now_ms) if process else True
+        return Beat(known, len(self.model.news), self.now_ms, dict(self.model.beats))
+
+    def write(self, client: Any, namespace: str, process: str, writes: Iterable[TopicWrite], *, events: bool) -> int | None:
+        self._ask("write")
+        waiting = self.model.write(process, writes)
+        return waiting if events or waiting is None else 0
+
+    def forget(self, client: Any, namespace: str, process: str, last_beat: int | None, *, events: bool) -> None:
+        self._ask("forget")
+        self.model.forget(process, last_beat)
+
+    def read_written(self, client: Any, namespace: str, topic: str) -> dict[str, Written]:
+        self._ask("read_written")
+        return self.model.written(topic)
+
+    def read_parts(self, client: Any, namespace: str, topic: str, process: str) -> Iterator[dict[str, bytes]]:
+        after: str | None = ""
+        while after is not None:
+            self._ask("read_parts")
+            part, after = self.model.part(topic, process, after, 2)
+            yield part
+
+    def read_news(self, client: Any, namespace: str) -> list[News]:
+        self._ask("read_news")
+        return [News(kind, topic, event_id, b"") for kind, topic, event_id in self.model.news]
+
+    def published(self, client: Any, namespace: str, news: Iterable[News]) -> None:
+        self._ask("published")
+        gone = {each.id for each in news}
+        self.model.news = [each for each in self.model.news if each[2] not in gone]
+
+    def _ask(self, name: str) -> None:
+        if not self.up:
+            raise BusUnavailable("gone")
+        self.asked.append(name)
+
+    def _publish(self, topic: str, message: bytes) -> None:
+        for link in self.links:
+            link.hear(topic, message)
+
+
+class LinkHere:
+    """A link to a StoreHere, as SubscriberLink is one to Redis."""
+
+    def __init__(self, store: StoreHere) -> None:
+        self._store, self._channels = store, set[str]()
+        self._replies: list[list[Any]] = []
+        self._ready = Signal()
+        self._closed = False
+
+    def connect(self) -> None:
+        if not self._store.up or self._closed:
+            raise BusUnavailable("gone")
+        self._store.links.append(self)
+
+    def settimeout(self, timeout_s: float | None) -> None:
+        """Replies come when they come."""
+
+    def send(self, *commands: tuple[str, ...]) -> None:
+        if self._closed:
+            raise BusUnavailable("closed")
+        for name, *words in commands:
+            if name == "PING":
+                self._put([b"pong", words[0].encode()])
+            for channel in words if name == "SUBSCRIBE" else ():
+                self._channels.add(channel)
+                self._put([b"subscribe", channel.encode(), 1])
+            for channel in words if name == "UNSUBSCRIBE" else ():
+                self._channels.discard(channel)
+
+    def read(self) -> list[list[Any]]:
+        self._ready.wait()
+        self._ready.clear()
+        if self._closed:
+            raise BusUnavailable("closed")
+        replies, self._replies = self._replies, []
+        return replies
+
+    def close(self) -> None:
+        self._closed = True
+        if self in self._store.links:
+            self._store.links.remove(self)
+        self._ready.set()
+
+    def hear(self, topic: str, message: bytes) -> None:
+        """A message of a topic, if anybody has asked for it."""
+        channel = next((each for each in self._channels if each.endswith(f"/presence.{topic}")), None)
+        if channel is not None:
+            self._put([b"message", channel.encode(), message])
+
+    def _put(self, reply: list[Any]) -> None:
+        self._replies.append(reply)
+        self._ready.set()

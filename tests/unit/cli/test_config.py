@@ -1,0 +1,89 @@
+"""`headgate config show`: every setting with its origin."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from headgate.cli.main import main
+from headgate.settings import describe
+
+SECRET = "a secret of the tests, 0123456789abcdef"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a configuration file and an application."""
+    settings = 'port = 9000\nmax_clients = 5\nmax_wildcards = 3\nallowed_origins = ["https://a"]\n'
+    (tmp_path / "headgate.toml").write_text(f"[settings]\n{settings}")
+    (tmp_path / "configured.py").write_text(
+        "from flask import Flask\napp = Flask(__name__)\n"
+        "app.config.update(HEADGATE_MAX_CLIENTS=1, HEADGATE_MAX_REFUSALS=500, OTHER=1)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def show(*arguments: str, **environment: str) -> Result:
+    return CliRunner().invoke(main, ["config", "show", *arguments], env=environment)
+
+
+def test_each_setting_has_the_origin_that_wins() -> None:
+    """Default, Flask, file, environment, option, in this order."""
+    environment = {"HEADGATE_MAX_WILDCARDS": "4", "HEADGATE_PORT": "9001"}
+    said = json.loads(show("configured:app", "--port", "9002", "--json", **environment).stdout)
+    settings = said["settings"]
+    assert said["file"] == "headgate.toml"
+    assert list(settings) == [name for name, *_ in describe()]
+    assert {name: (each["value"], each["origin"]) for name, each in settings.items() if each["origin"] != "default"} == {
+        "HEADGATE_PORT": (9002, "option"),
+        "HEADGATE_ALLOWED_ORIGINS": (["https://a"], "file"),
+        "HEADGATE_MAX_CLIENTS": (5, "file"),
+        "HEADGATE_MAX_WILDCARDS": (4, "environment"),
+        "HEADGATE_MAX_REFUSALS": (500, "Flask"),
+    }
+
+
+def test_a_person_reads_one_line_each(folder: Path) -> None:
+    """Only what is set, if that is asked for."""
+    lines = show("--changed").stdout.splitlines()
+    assert lines[0] == "file: headgate.toml"
+    assert [line.split(maxsplit=2) for line in lines[1:]] == [
+        ["HEADGATE_PORT", "file", "9000"],
+        ["HEADGATE_ALLOWED_ORIGINS", "file", "https://a"],
+        ["HEADGATE_MAX_CLIENTS", "file", "5"],
+        ["HEADGATE_MAX_WILDCARDS", "file", "3"],
+    ]
+    (folder / "headgate.toml").unlink()
+    assert show("--changed").stdout == "file: none\n"
+    assert "HEADGATE_STATSD" in show().stdout
+
+
+def test_secrets_are_not_shown() -> None:
+    """Of Redis, the place alone."""
+    environment = {"HEADGATE_TOKEN_SECRET": SECRET, "HEADGATE_REDIS_URL": "redis://user:hunter2@h:7/0"}
+    for arguments in ((), ("--json",)):
+        said = show(*arguments, **environment).stdout
+        assert SECRET not in said
+        assert "hunter2" not in said
+        assert "h:7" in said
+        assert "(hidden)" in said
+
+
+def test_a_name_that_nobody_knows_is_told_with_the_nearest_right_one(folder: Path) -> None:
+    """Every fault at once; exit code 1."""
+    (folder / "headgate.toml").write_text("[settings]\nmax_client = 5\nport = -1\n")
+    result = show()
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "max_client is not a setting; did you mean max_clients?" in result.stderr
+    assert "port=-1: expected" in result.stderr
+
+
+def test_what_is_no_application_is_one_line() -> None:
+    """Exit code 1."""
+    result = show("json:dumps")
+    assert result.exit_code == 1

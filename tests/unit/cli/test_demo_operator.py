@@ -1,0 +1,50 @@
+"""Who may trouble a gateway: the one who started it as a demo, on loopback, with a Redis of its own, and nobody else."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from headgate.cli.demo_operator import DemoOperator, Start
+from headgate.redis.embedded import EmbeddedRedis
+from headgate.settings import Settings
+
+PRIVATE = cast(EmbeddedRedis, object())
+
+
+def operator(
+    private: EmbeddedRedis | None = PRIVATE, target: str | None = None, environ: dict[str, str] | None = None, **settings: Any
+) -> DemoOperator | None:
+    return DemoOperator.of(Settings(**{"demo": True, **settings}), private, Start(environ or {}, target))
+
+
+def test_the_demo_with_a_redis_of_its_own_has_an_operator() -> None:
+    """On loopback, which is the default."""
+    assert operator() is not None
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"private": None},
+        {"demo": False},
+        {"target": "shop:app"},
+        {"host": "0.0.0.0"},
+        {"host": "192.0.2.1"},
+        {"environ": {"LISTEN_PID": "1"}},
+    ],
+    ids=["others' Redis", "no demo", "own application", "every address", "a public address", "systemd's socket"],
+)
+def test_no_other_gateway_has_one(other: dict[str, Any]) -> None:
+    """Each alone is reason enough."""
+    assert operator(**other) is None
+
+
+def test_a_process_after_a_restart_knows_what_was_left_for_it_and_tells_no_child() -> None:
+    """Its socket comes as systemd passes one; it is the demo all the same."""
+    environ = {"PATH": "/bin", "LISTEN_PID": "7", "_HEADGATE_DEMO_CARRIED": '{"times": [1.5]}'}
+    running = operator(environ=environ)
+    assert running is not None
+    assert running.carried == {"times": [1.5]}
+    assert "_HEADGATE_DEMO_CARRIED" not in environ

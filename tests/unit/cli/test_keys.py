@@ -1,0 +1,85 @@
+"""`headgate keys`: a key is shown once, listed without its secret, and revoked. On a small Redis in this process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, MutableMapping
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from structlog.testing import capture_logs
+
+from headgate.cli import keys as module
+from headgate.cli.main import main
+from headgate.redis import api_keys
+from tests.support.small_redis import SmallRedis
+
+Lines = list[MutableMapping[str, Any]]
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> SmallRedis:
+    server = SmallRedis()
+    monkeypatch.setattr(module, "_open", lambda redis_url: server.client())
+    return server
+
+
+@pytest.fixture
+def audited(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lines]:
+    """The lines of the log, which is not set up for this process for good."""
+    monkeypatch.setattr("headgate.runtime.logging.configure", lambda level: None)
+    with capture_logs() as lines:
+        yield lines
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["keys", *arguments])
+
+
+def test_a_key_is_shown_once_listed_and_revoked(server: SmallRedis, audited: Lines) -> None:
+    """The key is all of standard output; no list has it; after the end there is none."""
+    made = run("create", "billing", "--scope", "publish:orders.#", "--scope", "clients", "--namespace", "*", "--ttl", "7d")
+    assert made.exit_code == 0, made.output
+    key = made.stdout.strip()
+    (stored,) = api_keys.find_all(server.client())
+    assert key.startswith(f"hgk_{stored.id}_")
+    listed = run("list")
+    assert listed.stdout.startswith(f"{stored.id} billing; publish:orders.# clients; namespaces *; expires ")
+    told = json.loads(run("list", "--json").stdout)
+    assert (told["id"], told["scopes"], told["expires"]) == (stored.id, ["publish:orders.#", "clients"], stored.expires_s)
+    secret = key.rpartition("_")[2]
+    assert not any(part in listed.output + json.dumps(told) for part in (secret, stored.sha256))
+    assert run("revoke", key).stdout == f"revoked key {stored.id} (billing)\n"
+    assert [(line["event"], line["key"]) for line in audited] == [("key made", stored.id), ("key revoked", stored.id)]
+    assert secret not in repr(audited)
+    again = run("revoke", stored.id)
+    assert (again.exit_code, again.stderr) == (1, f"headgate: there is no key {stored.id} (any more)\n")
+    assert run("list").stderr == "there are no keys\n"
+
+
+def test_a_key_as_json_has_what_a_program_needs(server: SmallRedis, audited: Lines) -> None:
+    """On one line, which is all of standard output."""
+    told = json.loads(run("create", "board", "--scope", "read:#", "--json").stdout)
+    assert told["key"].startswith(f"hgk_{told['id']}_")
+    assert (told["name"], told["namespaces"], told["expires"]) == ("board", None, None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("create", "billing"), 2, "Missing option '--scope'"),
+        (("create", "billing", "--scope", "everything"), 1, "a scope 'everything'; expected one of publish:PATTERN"),
+        (("create", "billing", "--scope", "read:a..b"), 1, "invalid pattern 'a..b'"),
+        (("create", "billing", "--scope", "clients", "--ttl", "soon"), 2, "'soon' is not a time"),
+        (("create", "billing", "--scope", "clients", "--namespace", "a b"), 1, "'a b'"),
+        (("revoke", "no id"), 1, "expected the id of a key"),
+        (("list", "--redis", "redis://127.0.0.1:1/0"), 1, "the bus is unavailable"),
+    ],
+)
+def test_wrong_usage_is_one_clear_line(arguments: tuple[str, ...], code: int, says: str) -> None:
+    """Exit code 2 for a wrong word, 1 for a wrong value or a fault."""
+    result = CliRunner().invoke(main, ["keys", *arguments], env={"HEADGATE_REDIS_URL": "redis://127.0.0.1:1/0"})
+    assert result.exit_code == code
+    assert says in result.stderr
+    assert "Traceback" not in result.stderr

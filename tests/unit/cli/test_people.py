@@ -1,0 +1,124 @@
+"""`headgate clients` and `headgate disconnect`: what they print, and how they end."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from headgate import clients as module
+from headgate.cli.main import main
+from headgate.clients import ClientsPage, ConnectedClient, Reached
+
+
+def client(session: str, user: str = "ana", **more: Any) -> ConnectedClient:
+    plain: dict[str, Any] = {
+        "namespace": "shop",
+        "gateway": "web1/7",
+        "address": "192.0.2.0/24",
+        "transport": "websocket",
+        "since_ms": 1000,
+        "patterns": ("a", "b", "c", "d"),
+        "subscriptions": 5,
+        "state": "live",
+        "catching_up": False,
+        "lagging": False,
+        "queued": 0,
+        "queued_bytes": 0,
+        "discarded": 0,
+        "gaps": 0,
+        "position": 9,
+        "behind": 0,
+        "trouble": (),
+    }
+    return ConnectedClient(session=session, user=user, **{**plain, **more})
+
+
+class Clients:
+    """Three clients, on pages of two; `silent` are the gateways that do not answer."""
+
+    silent: tuple[str, ...] = ()
+    wishes: list[dict[str, Any]] = []  # noqa: RUF012  # emptied before each test
+
+    def __init__(self, redis_url: str | None) -> None:
+        self.all = [client("s1", trouble=("told of 1 gap",)), client("s2", "e\x1b[31mve", address=None), client("s3")]
+
+    def page(self, namespace: str | None, user: str | None, sort: str, limit: int, after: str | None) -> ClientsPage:
+        rest = self.all[int(after or 0) :]
+        page = rest[: min(limit, 2)]
+        return ClientsPage(
+            tuple(page), 3, str(len(self.all) - len(rest) + len(page)) if len(rest) > len(page) else None, self.silent
+        )
+
+    def client(self, session: str) -> ConnectedClient | None:
+        return next((each for each in self.all if each.session == session), None)
+
+    def disconnect(self, **wish: Any) -> Reached:
+        self.wishes.append(wish)
+        return Reached(2, self.silent)
+
+
+@pytest.fixture(autouse=True)
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "Clients", Clients)
+    monkeypatch.setattr(Clients, "silent", ())
+    Clients.wishes.clear()
+
+
+def headgate(*arguments: str) -> Result:
+    return CliRunner().invoke(main, list(arguments))
+
+
+def test_each_client_is_one_line_that_is_safe_on_a_terminal() -> None:
+    """With its trouble, or its state; over all pages."""
+    run = headgate("clients")
+    first, second, third = run.stdout.splitlines()
+    assert first.startswith("s1  ana  shop at web1/7 from 192.0.2.0/24 over websocket since ")
+    assert first.endswith("  told of 1 gap  [a b c and 2 more]")
+    assert second.startswith("s2  e\\u001b[31mve  shop at web1/7 from an address not shown")
+    assert "  live  " in third
+    assert (run.stderr, run.exit_code) == ("3 clients\n", 0)
+
+
+def test_no_more_are_printed_than_asked_for() -> None:
+    """And it is said how many there are."""
+    run = headgate("clients", "--limit", "1")
+    assert len(run.stdout.splitlines()) == 1
+    assert run.stderr == "3 clients, 1 shown\n"
+    assert headgate("clients", "--limit", "0").exit_code == 2
+
+
+def test_as_json_each_client_is_an_object() -> None:
+    """For programs; nothing else is printed."""
+    run = headgate("clients", "--json")
+    assert [json.loads(line)["session"] for line in run.stdout.splitlines()] == ["s1", "s2", "s3"]
+    assert run.stderr == ""
+
+
+def test_one_session_is_printed_with_all_its_patterns() -> None:
+    """A session that nobody has is a fault."""
+    assert "[a b c d and 1 more]" in headgate("clients", "--session", "s1").stdout
+    run = headgate("clients", "--session", "none")
+    assert (run.exit_code, run.stdout) == (1, "")
+    assert run.stderr == "headgate: no gateway has the session 'none'\n"
+
+
+@pytest.mark.parametrize("command", [("clients",), ("disconnect", "--user", "ana")])
+def test_a_gateway_that_did_not_answer_is_a_fault(monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]) -> None:
+    """It is named, behind what the others have said."""
+    monkeypatch.setattr(Clients, "silent", ("web2/9",))
+    run = headgate(*command)
+    assert run.exit_code == 1
+    assert run.stdout
+    assert run.stderr.endswith("headgate: web2/9 did not answer in time\n")
+
+
+def test_a_disconnect_says_how_many_and_who_wanted_it() -> None:
+    """For the audit log of the gateways."""
+    assert headgate("disconnect", "--user", "ana", "--reason", "stuck").stdout == "disconnected 2 clients\n"
+    (wish,) = Clients.wishes
+    assert (wish["user"], wish["session"], wish["reason"]) == ("ana", None, "stuck")
+    assert wish["by"].endswith("on the command line")
+    assert json.loads(headgate("disconnect", "--session", "s1", "--json").stdout) == {"count": 2, "silent": []}

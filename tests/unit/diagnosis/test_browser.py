@@ -1,0 +1,126 @@
+"""A client of the doctor's: packets in, the welcome and arrivals out; why it is not connected."""
+
+from __future__ import annotations
+
+import json
+import queue
+import socket
+import ssl
+
+import pytest
+
+from headgate.diagnosis.browser import Browser, NotConnected, Refused, reason_of
+
+# Longer than a test may take: a wait that is not answered hangs, and is told.
+PATIENT_S = 600.0
+
+
+class Scripted(Browser):
+    """A client whose packets a test writes: `answers` are what comes for what it sends, by the beginning of that."""
+
+    def __init__(self, answers: dict[str, list[str]], timeout_s: float = PATIENT_S) -> None:
+        super().__init__("http://h", "n", "http://h", timeout_s)
+        self.sent: list[str] = []
+        self.arriving: queue.Queue[str | None] = queue.Queue()
+        self._answers_of = answers
+
+    def _open(self) -> None:
+        """There is nothing to open."""
+
+    def _send(self, packet: str) -> None:
+        self.sent.append(packet)
+        for beginning, answers in self._answers_of.items():
+            if packet.startswith(beginning):
+                for answer in answers:
+                    self.arriving.put(answer)
+
+    def _collect(self) -> None:
+        while (packet := self.arriving.get()) is not None:
+            self._receive(packet)
+        raise ConnectionResetError(104, "Connection reset by peer")
+
+    def _hang_up(self) -> None:
+        self.arriving.put(None)
+
+
+WELCOME = ['40/n,{"sid":"s"}', '42/n,["welcome",{"user":"ana"}]']
+
+
+def event(event_id: str) -> str:
+    return "42/n," + json.dumps(["event", "orders.1", {"sum": 1}, {"id": event_id, "time": 5}])
+
+
+def test_a_client_joins_subscribes_answers_pings_and_tells_what_came() -> None:
+    """An event is found by its id; others are passed over."""
+    client = Scripted({"40/n,": WELCOME, "42/n,1": ['43/n,1[{"ok":true,"pattern":"orders.#"}]']})
+    assert client.join({"token": "t"}) == {"user": "ana"}
+    client.subscribe("orders.#")
+    for packet in ("2", event("first"), event("second")):
+        client.arriving.put(packet)
+    arrived = client.wait_for("second", PATIENT_S)
+    assert arrived is not None
+    assert (arrived.topic, arrived.event_id) == ("orders.1", "second")
+    assert client.sent == ['40/n,{"token": "t"}', '42/n,1["subscribe", {"pattern": "orders.#"}]', "3"]
+    client.close()
+    client.close()
+    assert client.ended is None
+
+
+def test_a_refusal_has_its_code() -> None:
+    """Of the client, and of what it asks for."""
+    refused = Scripted({"40/n,": ['44/n,{"message":"no token","data":{"code":"unauthorized","message":"no token"}}']})
+    with pytest.raises(Refused, match="no token") as raised:
+        refused.join({})
+    assert raised.value.code == "unauthorized"
+    client = Scripted({"40/n,": WELCOME, "42/n,1": ['43/n,1[{"ok":false,"error":{"code":"forbidden","message":"no"}}]']})
+    client.join({})
+    with pytest.raises(Refused) as raised:
+        client.subscribe("#")
+    assert raised.value.code == "forbidden"
+    for each in (refused, client):
+        each.close()
+
+
+@pytest.mark.parametrize(("packet", "why"), [(None, "connection reset by peer"), ("1", "the gateway closed the session")])
+def test_an_end_is_told_with_its_reason(packet: str | None, why: str) -> None:
+    """To who waits for the welcome, and to who waits for an event."""
+    early = Scripted({})
+    early.arriving.put(packet)
+    with pytest.raises(NotConnected, match=why):
+        early.join({})
+    client = Scripted({"40/n,": WELCOME})
+    client.join({})
+    client.arriving.put(packet)
+    assert client.wait_for("never", PATIENT_S) is None
+    assert client.ended == why
+
+
+def test_who_says_nothing_is_not_waited_for() -> None:
+    """Neither for the welcome nor for an event."""
+    silent = Scripted({}, timeout_s=0.01)
+    with pytest.raises(NotConnected, match=r"no welcome within 0\.01 s"):
+        silent.join({})
+    assert silent.wait_for("never", 0.01) is None
+    silent.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (TimeoutError(), "no answer in time"),
+        (socket.gaierror(-2, "Name or service not known"), "no such host"),
+        (ConnectionRefusedError(111, "Connection refused"), "connection refused"),
+        (EOFError(), "EOFError"),
+        (ValueError("odd"), "odd"),
+    ],
+)
+def test_a_broken_connection_is_told_in_a_few_words(error: Exception, why: str) -> None:
+    """None of them is a trace."""
+    assert reason_of(error) == why
+
+
+def test_a_certificate_that_is_not_trusted_is_told_as_such() -> None:
+    """With OpenSSL's words."""
+    error = ssl.SSLCertVerificationError()
+    error.verify_message = "self-signed certificate"
+    assert reason_of(error) == "the certificate is not trusted: self-signed certificate"

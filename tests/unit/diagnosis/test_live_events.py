@@ -1,0 +1,80 @@
+"""Live events as they pass through Redis, on a link that a test plays."""
+
+from __future__ import annotations
+
+import pytest
+
+from headgate.diagnosis.live_events import LiveEvents
+from headgate.errors import BusUnavailable
+from headgate.redis import subscriber_link
+
+
+class Link:
+    """`SubscriberLink`, of a Redis that sends these replies, one read after the other, and then ends."""
+
+    def __init__(self, replies: list[list[list[bytes]]]) -> None:
+        self._replies = replies
+        self.timeouts: list[float | None] = []
+
+    def connect(self) -> None:
+        """There is nothing to connect to."""
+
+    def settimeout(self, timeout_s: float | None) -> None:
+        self.timeouts.append(timeout_s)
+
+    def send(self, *commands: tuple[str, ...]) -> None:
+        """Nobody looks at them."""
+
+    def read(self) -> list[list[bytes]]:
+        if not self._replies:
+            raise BusUnavailable("it has ended")
+        return self._replies.pop(0)
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+def live(monkeypatch: pytest.MonkeyPatch, *replies: list[list[bytes]], url: str = "redis://h") -> tuple[LiveEvents, Link]:
+    link = Link(list(replies))
+    monkeypatch.setattr(subscriber_link, "SubscriberLink", lambda url, *, key: link)
+    return LiveEvents(url, "n", "orders.*"), link
+
+
+def message(topic: bytes) -> list[bytes]:
+    return [b"pmessage", b"hg:{n}:orders.*", b"hg:{n}:" + topic, b"1"]
+
+
+SUBSCRIBED = [b"psubscribe", b"hg:{n}:orders.*", b"1"]
+
+
+def test_what_came_with_the_answer_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the order of the link, whatever it is; other replies are passed over."""
+    found, link = live(
+        monkeypatch, [SUBSCRIBED, message(b"orders.1")], [[b"pong", b""], message(b"orders.2")], [message(b"not a topic")]
+    )
+    found.listen(7.0)
+    assert link.timeouts == [7.0, None]
+    read = found.read()
+    assert [next(read)[0] for _ in range(3)] == ["orders.1", "orders.2", "not a topic"]
+    with pytest.raises(BusUnavailable, match="it has ended"):
+        next(read)
+
+
+def test_each_message_comes_with_its_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was sent."""
+    found, link = live(monkeypatch, [SUBSCRIBED], [message(b"orders.1"), message(b"orders.2")])
+    found.listen()
+    assert link.timeouts == []
+    read = found.read()
+    assert [next(read), next(read)] == [("orders.1", b"1"), ("orders.2", b"1")]
+
+
+def test_a_slot_that_moves_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What came before is read first."""
+    feed = [[b"ssubscribe", b"hg:{n}/feed", b"1"], [b"smessage", b"hg:{n}/feed", b"orders.7\n1"]]
+    found, _ = live(monkeypatch, [SUBSCRIBED, *feed, [b"sunsubscribe", b"hg:{n}/feed", b"0"]], url="redis+cluster://h")
+    found.listen()
+    read = found.read()
+    assert next(read) == ("orders.7", b"1")
+    with pytest.raises(BusUnavailable, match="has moved to another node"):
+        next(read)

@@ -1,0 +1,49 @@
+"""The machine's limits, and those that gateways tell of themselves."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from headgate.diagnosis.machine import look_at_machine
+from headgate.finding import Finding, Verdict
+from headgate.redis.loads import Load
+
+HERE = f"{socket.gethostname()}/7"
+
+
+def look(proc: Path, *loads: Load) -> dict[str, Finding]:
+    """Return the findings by name."""
+    return {finding.name: finding for finding in look_at_machine({str(place): load for place, load in enumerate(loads)}, proc)}
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"), [("4096\n", Verdict.OK), ("128\n", Verdict.WARNING), ("many", Verdict.UNKNOWN), (None, Verdict.UNKNOWN)]
+)
+def test_the_queue_of_new_connections_is_looked_at_where_there_is_one(tmp_path: Path, text: str | None, verdict: Verdict) -> None:
+    """Linux alone has it there."""
+    if text is not None:
+        (tmp_path / "sys/net/core").mkdir(parents=True)
+        (tmp_path / "sys/net/core/somaxconn").write_text(text)
+    assert look(tmp_path)["net.core.somaxconn"].verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("limit", "sessions", "verdict"),
+    [(65536, 10_000, Verdict.OK), (1024, 10, Verdict.WARNING), (1024, 900, Verdict.FAULT), (65536, 60_000, Verdict.FAULT)],
+)
+def test_a_gateway_with_few_descriptors_is_told_which_setting_to_change(
+    tmp_path: Path, limit: int, sessions: int, verdict: Verdict
+) -> None:
+    """Few for what it has now, or for what may come."""
+    found = look(tmp_path, Load(sessions, 0, "n", name=HERE, max_files=limit))[f"open files of gateway {HERE}"]
+    assert found.verdict is verdict
+    assert (found.fix is None) == (verdict is Verdict.OK)
+
+
+def test_the_shell_counts_only_where_no_gateway_runs_here(tmp_path: Path) -> None:
+    """Its limit is that of a gateway that would be started from it."""
+    assert not any("this shell" in name for name in look(tmp_path, Load(1, 0, "n", name=HERE, max_files=65536)))
+    assert any("this shell" in f"{name} {found.text}" for name, found in look(tmp_path, Load(1, 0, "n", name="other/1")).items())

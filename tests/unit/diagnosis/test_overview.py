@@ -1,0 +1,46 @@
+"""What `headgate status` takes for wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headgate.diagnosis.overview import ConsumerState, NamespaceState, wrong
+from headgate.finding import Verdict
+from headgate.redis.loads import Load
+
+AT_WORK = {"gateway": Load(1, 0, "n", name="web-1/7")}
+
+
+def namespace(gateways: int, seen_s_ago: int | None = 5) -> NamespaceState:
+    return NamespaceState("n", gateways, seen_s_ago, "e", 1, 1, 1, 1.0)
+
+
+def consumer(idle_s: float | None, **counts: int) -> ConsumerState:
+    return ConsumerState("mail", "n", **{"lag": 0, "leased": 0, "waiting": 0, "dead": 0, "missed": 0, **counts}, idle_s=idle_s)
+
+
+@pytest.mark.parametrize(
+    ("given", "verdict", "says"),
+    [
+        ((AT_WORK, [namespace(1)], [consumer(1, lag=7)], {}), None, ""),
+        ((AT_WORK, [namespace(1)], [consumer(None)], {}), None, ""),
+        (({}, [namespace(0)], [], {}), Verdict.FAULT, "gateways: none is at work: start one"),
+        ((AT_WORK, [namespace(0)], [], {}), Verdict.WARNING, "namespace n: no gateway serves it; the last one was seen 5 s ago"),
+        ((AT_WORK, [namespace(0, None)], [], {}), Verdict.WARNING, "namespace n: no gateway serves it"),
+        (
+            (AT_WORK, [], [consumer(61, lag=7)], {}),
+            Verdict.FAULT,
+            "consumer mail: not at work, with 7 events and 0 tasks before it",
+        ),
+        ((AT_WORK, [], [consumer(None, waiting=1)], {}), Verdict.FAULT, "not at work, with 0 events and 1 tasks"),
+        ((AT_WORK, [], [consumer(1, dead=3)], {}), Verdict.WARNING, "3 dead letters: headgate dead-letters list mail"),
+        ((AT_WORK, [], [], {"namespace:n": None}), Verdict.WARNING, "paused: namespace n: headgate resume namespace n"),
+    ],
+)
+def test_only_what_somebody_should_look_at_is_wrong(given: Any, verdict: Verdict | None, says: str) -> None:
+    """A consumer that is behind and at work catches up; one that never ran and has nothing to do waits for nobody."""
+    found = list(wrong(*given))
+    assert [finding.verdict for finding in found] == ([] if verdict is None else [verdict])
+    assert all(says in finding.line for finding in found)

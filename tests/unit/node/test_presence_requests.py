@@ -1,0 +1,376 @@
+"""Requests about presence in a gateway on models of the bus and of what Redis keeps of presence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from headgate.auth.identity import Handshake, Identity
+from headgate.presence import presence as presence_module
+from headgate.presence.leases import BACK_S
+from headgate.presence.presence import IDLE_LOOK_S, Presence
+from headgate.redis.pauses import namespace_member
+from headgate.redis.presence_entries import LEASE_S, Entry, TopicWrite, encode_entry
+from tests.support.gateway_here import ClientHere, GatewayOnModel, StartGatewayOnModel
+from tests.support.model_redis import NAMESPACE
+from tests.support.presence_world import StoreHere
+
+TOPIC = "rooms.7"
+Start = Callable[..., GatewayOnModel]
+
+
+def somebody(handshake: Handshake) -> Identity | None:
+    """The token is the user's name; `rooms.*` is granted."""
+    return Identity(handshake.token or "", subscribe=("rooms.*",))
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> StoreHere:
+    """What Redis keeps of presence."""
+    kept = StoreHere()
+    monkeypatch.setattr(presence_module, "store", kept)
+    monkeypatch.setattr(presence_module, "SubscriberLink", kept.link)
+    return kept
+
+
+@pytest.fixture
+def start(gateway_on_model: StartGatewayOnModel, store: StoreHere) -> Start:
+    """Start a gateway."""
+    return lambda authenticator=somebody, **settings: gateway_on_model(authenticator, **settings)
+
+
+def on_the_clock(gateway: GatewayOnModel, monkeypatch: pytest.MonkeyPatch) -> Presence:
+    """Return the presence of a gateway, which waits on the test's clock from now on."""
+    presence, clock = gateway.gateway.presences[NAMESPACE], gateway.clock
+    for name, replaced in (("sleep", clock.sleep), ("one_round", clock.sleep), ("Signal", clock.signal)):
+        monkeypatch.setattr(presence_module, name, replaced)
+    presence._now_s = clock.time
+    presence._pulse_now, presence._tell_now, presence._read_now = clock.signal(), clock.signal(), clock.signal()
+    return presence
+
+
+def ask(client: ClientHere, act: str, topic: str = TOPIC, **more: Any) -> Any:
+    """Make a request."""
+    assert client.welcome
+    return client.request("presence", {"topic": topic, "act": act, **more})
+
+
+def told(client: ClientHere) -> list[Any]:
+    """Return the notices that a client got."""
+    return [body for (body,) in client.named("presence")]
+
+
+def test_who_enters_is_told_to_those_who_watch(start: Start, store: StoreHere) -> None:
+    """And is in Redis; who leaves is taken out."""
+    gateway = start()
+    ana, ben = gateway.join({"token": "ana"}), gateway.join({"token": "ben"})
+    assert ask(ana, "watch")["members"] == []
+    answer = ask(ben, "enter", meta={"at": "door"})
+    assert [member[0] for member in answer["members"]] == ["ben"]
+    (notice,) = ana.wait_for(lambda: told(ana), "the notice")
+    assert (notice["copy"], notice["base"], notice["version"]) == (answer["copy"], 0, 1)
+    assert [member[0] for member in notice["members"]] == ["ben"]
+    ana.wait_for(lambda: any("ben" in users for _, users in store.model.read(TOPIC).values()), "ben in Redis")
+    assert ask(ana, "page", after="a")["members"][0][0] == "ben"
+    assert ask(ben, "watch")["members"] == []
+    ana.wait_for(lambda: store.model.read(TOPIC) == {}, "nobody in Redis")
+    assert ask(ben, "leave") == {"ok": True, "topic": TOPIC}
+    assert ask(ana, "leave")["ok"]
+    assert gateway.gateway.presences[NAMESPACE].rooms.topics == []
+
+
+def test_members_of_another_process_are_shown_and_go_with_it(start: Start, store: StoreHere) -> None:
+    """What it writes comes over the link; word of its death too."""
+    gateway = start()
+    ana = gateway.join({"token": "ana"})
+    assert ask(ana, "watch")["ok"]
+    store.model._publish(TOPIC, b'["p9", 0, 1, 1, [["eve", 1, 5, 6, null]], []]')
+    ana.wait_for(lambda: told(ana), "eve")
+    store.model._publish(TOPIC, b'["p9", 0, 0, 0]')
+    ana.wait_for(lambda: len(told(ana)) == 2, "her end")
+    assert told(ana)[1]["left"] == ["eve"]
+
+
+def test_what_is_not_granted_not_known_or_turned_off_is_refused(start: Start) -> None:
+    """With the code that says why."""
+    gateway = start()
+    ana = gateway.join({"token": "ana"})
+    assert ask(ana, "enter", "orders.7")["error"]["code"] == "forbidden"
+    assert ask(ana, "look")["error"]["code"] == "invalid_request"
+    assert ask(ana, "page", after="x")["error"]["code"] == "invalid_request"
+    off = start(max_presence_topics=0).join({"token": "ana"})
+    assert ask(off, "enter")["error"]["name"] == "presence_topics"
+
+
+def test_a_topic_that_is_full_is_refused_and_forgotten(start: Start) -> None:
+    """Until there is room."""
+    gateway = start(max_presence_members=1)
+    ana, ben = gateway.join({"token": "ana"}), gateway.join({"token": "ben"})
+    assert ask(ana, "enter")["ok"]
+    assert ask(ben, "enter")["error"]["name"] == "presence_members"
+    assert gateway.gateway.presences[NAMESPACE].topics_of(ben.welcome["session"]) == []
+
+
+def test_a_pause_of_the_namespace_keeps_newcomers_out(start: Start) -> None:
+    """Watching goes on."""
+    gateway = start()
+    ana = gateway.join({"token": "ana"})
+    assert ana.welcome
+    gateway.gateway.pauses.replace({namespace_member(NAMESPACE): 60.0})
+    assert ask(ana, "enter")["error"]["code"] == "paused"
+    assert ask(ana, "watch")["ok"]
+
+
+def test_another_token_ends_what_it_does_not_grant(start: Start) -> None:
+    """With a notice; what it grants stays."""
+    grants = ["rooms.*"]
+    gateway = start(lambda handshake: Identity("ana", subscribe=tuple(grants)))
+    ana = gateway.join({"token": "x"})
+    assert ask(ana, "enter")["ok"]
+    assert ask(ana, "enter", "rooms.8")["ok"]
+    grants[:] = ["rooms.8"]
+    assert ana.request("refresh", {"token": "y"})["ok"]
+    assert [notice["topic"] for notice in told(ana) if "ended" in notice] == [TOPIC]
+    assert gateway.gateway.presences[NAMESPACE].topics_of(ana.welcome["session"]) == ["rooms.8"]
+
+
+def test_a_redis_that_is_away_refuses_a_room_that_was_never_read(
+    start: Start, store: StoreHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was read goes on without it, and tells Redis when it is back."""
+    monkeypatch.setattr(presence_module, "READ_WAIT_S", 0.05)
+    gateway = start()
+    ana, ben = gateway.join({"token": "ana"}), gateway.join({"token": "ben"})
+    assert ask(ana, "enter")["ok"]
+    store.up = False
+    for link in list(store.links):
+        link.close()
+    error = ask(ben, "enter", "rooms.8")["error"]
+    assert (error["code"], error["retry"]) == ("bus_unavailable", True)
+    assert [member[0] for member in ask(ben, "enter")["members"]] == ["ana", "ben"]
+    store.model.flush()
+    store.up = True
+    ana.wait_for(lambda: [sorted(users) for _, users in store.model.read(TOPIC).values()] == [["ana", "ben"]], "both in Redis")
+    monkeypatch.setattr(presence_module, "READ_WAIT_S", 30.0)
+    assert ask(ben, "enter", "rooms.8")["ok"]
+
+
+def test_one_that_leaves_while_redis_is_asked_is_no_member(start: Start, store: StoreHere) -> None:
+    """Its answer is for nobody."""
+    gateway = start()
+    ana = gateway.join({"token": "ana"})
+    assert ana.welcome
+    store.up = False
+    ana.send_request('["presence", {"topic": "rooms.7", "act": "enter"}]')
+    ana.send_packet(f"41/{NAMESPACE},")
+    ana.read()
+    store.up = True
+    presence = gateway.gateway.presences[NAMESPACE]
+    gateway.wait_until(lambda: "read_written" in store.asked or presence.rooms.topics == [], "the end of it")
+    gateway.wait(5)
+    assert (presence.rooms.topics, store.model.read(TOPIC)) == ([], {})
+
+
+def test_a_process_without_rooms_takes_out_one_that_has_died(start: Start, store: StoreHere) -> None:
+    """So the last member's end is told, though nobody watches."""
+    store.model.beat("p9", 0)
+    gateway = start(presence_events=("rooms.#",))
+    published: list[tuple[str, Any]] = []
+    presence = gateway.gateway.presences[NAMESPACE]
+    presence._publish = lambda topic, data, **_: published.append((topic, data))  # type: ignore[assignment]
+    store.model.news.append(["vacated", TOPIC, "p9-1"])
+    store.model.news.append(["vacated", "orders.1", "p9-1b"])
+    presence.start()
+    gateway.wait(1)
+    gateway.wait_until(lambda: not store.model.beats and not store.model.news, "its end")
+    assert published == [("rooms.7.vacated", {"topic": TOPIC})]
+
+
+@pytest.mark.parametrize(("events", "times"), [((), 1), (("rooms.#",), 1 + int(60 / IDLE_LOOK_S))])
+def test_where_nobody_is_there_redis_is_asked_once_unless_events_are_wanted(
+    start: Start, store: StoreHere, monkeypatch: pytest.MonkeyPatch, events: tuple[str, ...], times: int
+) -> None:
+    """A gateway that dies later is found by those that have its topics, and else only its `vacated` would be missed."""
+    gateway = start(presence_events=events)
+    presence = on_the_clock(gateway, monkeypatch)
+    presence.start()
+    gateway.wait(60)
+    assert set(store.asked) == {"any_process"}
+    assert times - 2 <= len(store.asked) <= times
+    ana = gateway.join({"token": "ana"})
+    assert ask(ana, "enter")["ok"]
+    ana.wait_for(lambda: store.model.read(TOPIC), "ana in Redis")
+
+
+def test_where_somebody_was_there_it_is_asked_until_nobody_is(
+    start: Start, store: StoreHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those who died with the whole site are taken out by the next one."""
+    store.model.beat("p9", 0)
+    gateway = start()
+    on_the_clock(gateway, monkeypatch).start()
+    gateway.wait(3 * BACK_S)
+    assert not store.model.beats
+    asked = list(store.asked)
+    gateway.wait(60)
+    assert store.asked == asked
+
+
+def test_members_of_a_process_that_may_be_dead_are_not_shown_before_that_is_known(
+    start: Start, store: StoreHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request waits."""
+    store.model.beat("p9", 1)
+    store.model.write("p9", [TopicWrite(TOPIC, 0, 1, 1, [("eve", encode_entry(Entry(1, 5, 6, None)))], [], b"[]")])
+    gateway = start()
+    presence = on_the_clock(gateway, monkeypatch)
+    ana = gateway.join({"token": "ana"})
+    assert ana.welcome
+    ana.send_request('["presence", {"topic": "rooms.7", "act": "enter"}]')
+    ana.read()
+    gateway.wait(BACK_S - 1)
+    assert not presence.rooms.room(TOPIC).was_live  # type: ignore[union-attr]
+    gateway.wait(2)
+    assert [member[0] for member in ask(ana, "enter")["members"]] == ["ana"]
+    assert store.model.beats.keys() == {presence.process}
+
+
+def test_a_topic_that_is_closed_and_opened_while_it_is_read_is_read_for_itself(
+    start: Start, store: StoreHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was read for the one before says nothing about it."""
+    gateway = start()
+    presence = gateway.gateway.presences[NAMESPACE]
+    read_parts, readings = store.read_parts, 0
+
+    def read(*names: Any) -> Iterator[dict[str, bytes]]:
+        nonlocal readings
+        readings += 1
+        if readings == 1:
+            presence.gone("one", in_order=True)
+            presence.rooms.prepare("another", TOPIC)
+        yield from read_parts(*names)
+
+    monkeypatch.setattr(store, "read_parts", read)
+    store.model.beat("p9", 1)
+    store.now_ms = 2
+    store.model.write("p9", [TopicWrite(TOPIC, 0, 1, 1, [("eve", encode_entry(Entry(1, 5, 6, None)))], [], b"[]")])
+    presence.rooms.prepare("one", TOPIC)
+    gateway.wait_until(lambda: presence.rooms.room(TOPIC).was_live, "it has been read")  # type: ignore[union-attr]
+    assert [member.user for member in presence.rooms.room(TOPIC).after(None)] == ["eve"]  # type: ignore[union-attr]
+    assert readings == 2
+
+
+def test_members_of_whom_redis_knows_nothing_are_kept_and_read_again(
+    start: Start, store: StoreHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until a lease is over."""
+    gateway = start()
+    on_the_clock(gateway, monkeypatch)
+    ana = gateway.join({"token": "ana"})
+    store.model.beat("p9", 10**12)
+    store.model.write("p9", [TopicWrite(TOPIC, 0, 1, 1, [("eve", encode_entry(Entry(1, 5, 6, None)))], [], b"[]")])
+    assert [member[0] for member in ask(ana, "enter")["members"]] == ["ana", "eve"]
+    store.model.flush()
+    for link in list(store.links):
+        link.close()
+    gateway.wait(LEASE_S - 0.5)
+    ana.read()
+    assert not any(notice["left"] for notice in told(ana))
+    gateway.wait(4)
+    ana.wait_for(lambda: ["eve"] in [notice["left"] for notice in told(ana)], "eve's end")
+
+
+def test_a_gateway_that_stops_without_members_gives_its_lease_back(start: Start, store: StoreHere) -> None:
+    """One with members leaves it to end: their pages are on their way."""
+    gateway = start()
+    ana = gateway.join({"token": "ana"})
+    assert ask(ana, "enter")["ok"]
+    assert ask(ana, "leave")["ok"]
+    ana.wait_for(lambda: store.model.beats, "the beat")
+    presence = gateway.gateway.presences[NAMESPACE]
+    presence.close()
+    presence.close()
+    assert store.model.beats == {}
+
+
+def test_a_member_that_the_application_refuses_when_its_grants_change_is_none(start: Start, store: StoreHere) -> None:
+    """It is asked anew then, about the topics that the client is in; the client is told."""
+    gateway = start()
+    ana = gateway.join({"token": "ana"})
+    for topic in (TOPIC, "rooms.8"):
+        assert ask(ana, "enter", topic)["ok"]
+    asked: list[tuple[str, str]] = []
+
+    def refuse(identity: Identity, pattern: str, action: str) -> bool:
+        asked.append((pattern, action))
+        return pattern != TOPIC
+
+    gateway.gateway.authorizing.authorizer = refuse
+    assert ana.request("refresh", {"token": "ana"})["ok"]
+    assert sorted(asked) == [(TOPIC, "presence"), ("rooms.8", "presence")]
+    (ended,) = [notice for notice in told(ana) if "ended" in notice]
+    assert (ended["topic"], ended["ended"]["code"]) == (TOPIC, "forbidden")
+
+
+def test_an_entry_that_is_under_way_when_the_grants_change_is_refused(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waits for Redis; nobody is a member of what is no longer granted."""
+    gateway = start()
+    ana = gateway.join({"token": "ana"})
+    assert ana.welcome
+    (inside,) = gateway.namespace.clients.values()
+    presence = gateway.gateway.presences[NAMESPACE]
+    prepare = presence.prepare
+
+    def lose_the_grant(session: str, topic: str) -> None:
+        prepare(session, topic)
+        inside.identity = Identity("ana")
+
+    monkeypatch.setattr(presence, "prepare", lose_the_grant)
+    assert ask(ana, "enter")["error"]["code"] == "forbidden"
+    assert presence.topics_of(inside.session) == []
+
+
+def test_a_replay_that_waits_when_the_grants_change_is_refused(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its turn to read the log came too late."""
+    gateway = start()
+    ana = gateway.join({"token": "ana"})
+    assert ana.welcome
+    (inside,) = gateway.namespace.clients.values()
+    monkeypatch.setattr(gateway.namespace._search, "wait_to_read", lambda client: setattr(inside, "identity", Identity("ana")))
+    assert ana.request("replay", {"pattern": TOPIC, "from": 1, "to": 2})["error"]["code"] == "forbidden"
+
+
+@pytest.mark.parametrize("also_there", [True, False])
+@pytest.mark.parametrize("regranted_in", ["check", "prepare"])
+def test_an_entry_that_is_under_way_when_the_application_says_no_is_refused(
+    start: Start, monkeypatch: pytest.MonkeyPatch, also_there: bool, regranted_in: str
+) -> None:
+    """The grants cover the topic before and after, but the application is asked anew. Nobody stays in the room for good."""
+    gateway = start()
+    ana, ben = gateway.join({"token": "ana"}), gateway.join({"token": "ben"})
+    assert ana.welcome
+    assert ben.welcome
+    if also_there:
+        assert ask(ben, "enter")["ok"]
+    inside = gateway.namespace.clients[ana.welcome["session"]]
+    presence, authorizing = gateway.gateway.presences[NAMESPACE], gateway.gateway.authorizing
+    answers = [True, False, False]
+    authorizing.authorizer = lambda identity, pattern, action: answers.pop(0)
+    of, name = (authorizing, "check") if regranted_in == "check" else (presence, "prepare")
+    waits = getattr(of, name)
+
+    def regrant_meanwhile(*arguments: Any) -> None:
+        waits(*arguments)
+        monkeypatch.setattr(of, name, waits)
+        gateway.gateway._regranting.take(inside, Identity("ana", subscribe=("rooms.*", "a.#")))
+
+    monkeypatch.setattr(of, name, regrant_meanwhile)
+    assert ask(ana, "enter")["error"]["code"] == "forbidden"
+    assert presence.topics_of(inside.session) == []
+    assert presence.rooms.topics == ([TOPIC] if also_there else [])
+    if also_there:
+        authorizing.authorizer = None
+        assert [member[0] for member in ask(ben, "watch")["members"]] == []

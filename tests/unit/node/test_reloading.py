@@ -1,0 +1,71 @@
+"""Settings that change while a gateway runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headgate.errors import InvalidSchema, LimitReached
+from headgate.node.reloading import OF_TOKENS, RELOADED, Changed, Reloading
+from headgate.settings import Settings
+from tests.support.gateway_here import StartGatewayOnModel
+
+DOCS = Path(__file__).resolve().parents[3] / "docs" / "operations.md"
+
+
+def test_what_can_be_is_applied_and_the_rest_is_named() -> None:
+    """Names as in the environment, in the order of the settings; what needs a restart keeps its value."""
+    used: list[Settings] = []
+    reloading = Reloading(Settings(), lambda new: lambda: used.append(new), [used.append])
+    changed = reloading.reload(Settings(max_clients=7, port=9000, read_per_s=1.0))
+    assert changed == Changed(["HEADGATE_MAX_CLIENTS", "HEADGATE_READ_PER_S"], ["HEADGATE_PORT"])
+    assert used == [reloading.settings] * 2
+    assert (reloading.settings.max_clients, reloading.settings.port) == (7, 8000)
+    assert reloading.reload(Settings(max_clients=7, port=9000, read_per_s=1.0)).applied == []
+
+
+def test_where_one_cannot_be_had_nothing_changes() -> None:
+    """The fault goes to the caller."""
+
+    def prepare(new: Settings) -> None:
+        raise InvalidSchema("orders.json", "no JSON")
+
+    used: list[Settings] = []
+    reloading = Reloading(Settings(), prepare, [used.append])  # type: ignore[arg-type]
+    with pytest.raises(InvalidSchema):
+        reloading.reload(Settings(max_clients=7))
+    assert (used, reloading.settings.max_clients) == ([], 0)
+
+
+def test_a_secret_needs_a_restart_where_no_token_was_taken() -> None:
+    """Nothing reads tokens there."""
+    reloading = Reloading(Settings(), lambda new: lambda: None, [])
+    secret = "a secret of the tests, 0123456789abcdef"
+    assert reloading.reload(Settings(token_secret=secret), OF_TOKENS) == Changed([], ["HEADGATE_TOKEN_SECRET"])
+    assert reloading.reload(Settings(token_secret=secret)) == Changed(["HEADGATE_TOKEN_SECRET"], [])
+
+
+def test_the_page_lists_what_is_reloaded() -> None:
+    """And nothing else."""
+    [line] = [line for line in DOCS.read_text().splitlines() if line.startswith("At once: ")]
+    assert sorted(word.strip("`") for word in line.removeprefix("At once: ").rstrip(".").split(", ")) == sorted(RELOADED)
+
+
+def test_a_gateway_goes_on_with_other_limits_and_grants(gateway_on_model: StartGatewayOnModel) -> None:
+    """Clients stay; those that come find the new ones, in `welcome` too."""
+    gateway = gateway_on_model(dev=False, anonymous_subscribe=("orders.#",), max_subscriptions=2)
+    first = gateway.join()
+    assert first.welcome["limits"]["max_subscriptions"] == 2
+
+    wanted = Settings.read({"HEADGATE_ANONYMOUS_SUBSCRIBE": "news.#", "HEADGATE_MAX_SUBSCRIPTIONS": "1"})
+    changed = gateway.gateway.reload(wanted)
+    assert {"HEADGATE_ANONYMOUS_SUBSCRIBE", "HEADGATE_MAX_SUBSCRIPTIONS"} <= set(changed.applied)
+    second = gateway.join()
+    assert second.welcome["limits"]["max_subscriptions"] == 1
+    assert second.request("subscribe", {"pattern": "orders.1"})["error"]["code"] == "forbidden"
+    assert second.request("subscribe", {"pattern": "news.1"})["ok"] is True
+    assert second.request("subscribe", {"pattern": "news.2"})["error"]["code"] == LimitReached("subscriptions", 1).code
+    assert first.request("subscribe", {"pattern": "orders.1"})["ok"] is True
+    [namespace] = gateway.gateway.namespaces.values()
+    assert len(namespace.clients) == 2

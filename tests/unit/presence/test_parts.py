@@ -1,0 +1,557 @@
+"""The parts of presence one by one: places of connections, leases, writes, a room, its watchers, the rooms of a process."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from headgate.errors import InvalidRequest, LimitReached, PayloadTooLarge
+from headgate.presence import room as room_module
+from headgate.presence import tables
+from headgate.presence.leases import BACK_S, Leases
+from headgate.presence.own_members import GRACE_S, OwnMembers, Step
+from headgate.presence.room import MERGED_AT_ONCE, Room
+from headgate.presence.rooms import SETTLE_S, Limits, Rooms, read_meta
+from headgate.presence.telling import MAX_CHANGES, Telling
+from headgate.redis.presence_entries import LEASE_S, Entry, Member, Written, encode_entry, merge, merge_all, read_entries
+from tests.support.presence_world import Page
+
+
+def entry(connections: int = 1, since_ms: int = 10, changed_ms: int = 10, meta: str | None = None) -> Entry:
+    """Return what a process says about a user."""
+    return Entry(connections, since_ms, changed_ms, meta)
+
+
+# Places of connections ---------------------------------------------------------------------------------------------------
+
+
+def test_a_broken_connection_counts_until_its_grace_is_over() -> None:
+    """And its user is there until then."""
+    own = OwnMembers()
+    own.enter("s1", "ana", "1", now_ms=5)
+    own.break_off("s1", now_s=100.0)
+    assert own.entry("ana") == Entry(1, 5, 5, "1")
+    assert own.next_end_s() == 100.0 + GRACE_S
+    assert own.expire(100.0 + GRACE_S - 0.01) == []
+    assert own.expire(100.0 + GRACE_S) == ["ana"]
+    assert own.entry("ana") is None
+    assert (len(own), own.next_end_s()) == (0, None)
+
+
+def test_a_connection_that_comes_back_takes_the_place_of_the_broken_one() -> None:
+    """The count is the same at every moment; a second one takes none."""
+    own = OwnMembers()
+    own.enter("s1", "ana", None, now_ms=5)
+    own.break_off("s1", now_s=100.0)
+    own.enter("s2", "ana", None, now_ms=6)
+    assert own.entry("ana") == Entry(1, 5, 0, None)
+    own.enter("s3", "ana", None, now_ms=7)
+    assert own.entry("ana") == Entry(2, 5, 0, None)
+    assert own.expire(200.0) == []
+
+
+def test_a_connection_that_leaves_in_good_order_is_gone_at_once_and_once() -> None:
+    """A second leave, or a break of one that has left, is nothing."""
+    own = OwnMembers()
+    own.enter("s1", "ana", None, now_ms=5)
+    assert (own.leave("s1"), own.leave("s1")) == ("ana", None)
+    own.break_off("s1", now_s=1.0)
+    assert own.expire(100.0) == []
+
+
+def test_a_step_that_a_connection_cannot_take_is_a_fault_of_ours() -> None:
+    """The table has no such step."""
+    own = OwnMembers()
+    own.enter("s1", "ana", None, now_ms=5)
+    with pytest.raises(RuntimeError, match="cannot expire"):
+        own._users["ana"].connections["s1"].step(Step.EXPIRE)
+
+
+def test_since_is_the_earliest_that_is_known_and_the_newest_meta_wins() -> None:
+    """A user who was somewhere before keeps its time; equal times are decided the same way everywhere."""
+    own = OwnMembers()
+    own.enter("s1", "ana", None, now_ms=50, since_ms=7)
+    assert own.entry("ana") == Entry(1, 7, 0, None)
+    tables = [{"ana": entry(1, 7, 20, "1")}, {"ana": entry(2, 5, 30, "2")}, {"ben": entry()}]
+    assert merge_all(tables) == [Member("ana", 3, 5, "2"), Member("ben", 1, 10, None)]
+    assert merge("eve", []) is None
+
+
+def test_what_is_no_entry_is_nobody() -> None:
+    """Another program may write where we do."""
+    values = {"ana": encode_entry(entry()), "ben": b"{}", "eve": b"\xff"}
+    assert read_entries(values) == {"ana": entry()}
+
+
+# Leases ------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_process_is_dead_when_its_beat_has_stood_still_for_a_lease() -> None:
+    """By our own clock; what the beat says of the time does not matter."""
+    leases, beats = Leases(), {"p1": 5}
+    assert leases.heard(beats, 5, 0.0) == []
+    for second in range(1, 7):
+        assert leases.heard(beats, 5, float(second)) == []
+    assert leases.heard(beats, 5, LEASE_S + 0.5) == ["p1"]
+    assert leases.heard({"p1": 6}, 6, LEASE_S + 1) == []
+
+
+def test_a_process_whose_beat_redis_has_lost_is_dead_after_a_lease_too() -> None:
+    """Unless it beats again."""
+    leases = Leases()
+    leases.heard({"p1": 5, "p2": 5}, 5, 0.0)
+    for second in range(1, 7):
+        assert leases.heard({"p2": second}, 5, float(second)) == []
+    assert leases.heard({"p2": 7}, 5, LEASE_S + 0.5) == ["p1"]
+    assert leases.heard({"p2": 8}, 5, LEASE_S + 1) == []
+
+
+def test_nobody_is_dead_for_what_we_have_not_seen() -> None:
+    """After a time without Redis each lease begins anew."""
+    leases = Leases()
+    leases.heard({"p1": 5}, 5, 0.0)
+    assert leases.heard({"p1": 5}, 99_000, 60.0) == []
+    for second in range(61, 64):
+        assert leases.heard({"p1": 5}, 99_000, float(second)) == []
+    leases.missed()
+    for second in range(64, 71):
+        assert leases.heard({"p1": 5}, 99_000, float(second)) == []
+    assert leases.heard({"p1": 5}, 99_000, 64.1 + LEASE_S) == ["p1"]
+
+
+def test_one_that_died_before_we_came_is_not_known_to_be_dead_until_it_could_have_beaten_again() -> None:
+    """Redis may have been away until now. One that another process has begun to take out is dead at once."""
+    leases = Leases("p0")
+    assert leases.is_unsure("p1")
+    beats = {"p0": 61_000, "p1": 1000, "p2": 60_000, "~p3": 0}  # p2 is quiet for a second, which says nothing
+    assert leases.heard(beats, 61_000, 5.0) == ["~p3"]
+    assert [leases.is_unsure(each) for each in ("p1", "p2", "p9")] == [True, False, False]
+    for second in range(1, int(BACK_S)):
+        assert leases.heard({**beats, "p0": second}, 61_000, 5.0 + second) == ["~p3"]
+    assert sorted(leases.heard({**beats, "p0": 9}, 61_000, 5.0 + BACK_S)) == ["p1", "~p3"]
+    assert not leases.is_unsure("p1")
+
+
+def test_one_that_beats_again_after_our_first_look_is_not_dead_whatever_its_age_was() -> None:
+    """Nor is one whose age says nothing, since another process has looked for longer than we have."""
+    leases = Leases("p0")
+    leases.heard({"p1": 1000, "p2": 1000}, 61_000, 5.0)
+    assert leases.heard({"p1": 62_000, "p2": 1000}, 62_000, 6.0) == []
+    assert [leases.is_unsure(each) for each in ("p1", "p2")] == [False, True]
+    for second in range(7, 12):
+        assert leases.heard({"p1": 1000 * second, "p2": 1000}, 99_000, float(second)) == []
+    assert leases.heard({"p1": 5, "p2": 1000}, 99_000, 5.1 + LEASE_S) == ["p2"]
+
+
+# Writes ------------------------------------------------------------------------------------------------------------------
+
+
+class Members(dict[str, Entry]):
+    """This process's members of each topic, and what is told of them."""
+
+    def telling(self) -> Telling:
+        return Telling("p1", lambda _, user: self.get(user), lambda _: list(self))
+
+
+def message(write: Any) -> list[Any]:
+    """Return the message of a write."""
+    return list(json.loads(write.message))
+
+
+def test_what_comes_to_nothing_is_not_written() -> None:
+    """A user who came and left meanwhile, or has the same entry as before."""
+    members = Members(ana=entry())
+    telling = members.telling()
+    telling.changed("t", ["ana", "ben"])
+    (write,) = telling.next_write()
+    assert (write.before, write.members, [user for user, _ in write.puts]) == (0, 1, ["ana"])
+    assert message(write)[:4] == ["p1", 0, 1, 1]
+    telling.changed("t", ["ana", "ben"])
+    assert telling.next_write() == []
+    assert not telling.waits
+
+
+def test_each_write_names_the_one_before_it_and_the_last_one_says_that_nobody_is_left() -> None:
+    """So a hole is noticed, and a topic that is empty needs no reading."""
+    members = Members(ana=entry())
+    telling = members.telling()
+    telling.changed("t", ["ana"])
+    telling.next_write()
+    members["ben"] = entry()
+    telling.changed("t", ["ben"])
+    (write,) = telling.next_write()
+    assert (message(write)[:4], write.before) == (["p1", 1, 2, 2], 1)
+    members.clear()
+    telling.changed("t", ["ana", "ben"])
+    (write,) = telling.next_write()
+    assert (message(write)[:4], list(write.takes)) == (["p1", 2, 3, 0], ["ana", "ben"])
+
+
+def test_a_write_that_failed_is_made_anew_as_a_whole() -> None:
+    """It may have been done; also when it was to take out the last member."""
+    members = Members(ana=entry(), ben=entry())
+    telling = members.telling()
+    telling.changed("t", ["ana", "ben"])
+    telling.failed(telling.next_write())
+    (write,) = telling.next_write()
+    assert (write.before, write.members, message(write)[1], message(write)[4]) == (-1, 2, -1, [])
+    members.clear()
+    telling.changed("t", ["ana", "ben"])
+    telling.failed(telling.next_write())
+    (write,) = telling.next_write()
+    assert (write.members, message(write)[3]) == (0, 0)
+    assert telling.next_write() == []
+
+
+def test_many_changes_are_several_writes() -> None:
+    """None of them holds Redis up for long."""
+    members = Members({f"u{number}": entry() for number in range(MAX_CHANGES + 5)})
+    telling = members.telling()
+    telling.changed("t", list(members))
+    sizes = []
+    while telling.waits:
+        sizes += [len(write.puts) for write in telling.next_write()]
+    assert sizes == [MAX_CHANGES, 5]
+    for topic in ("a", "b"):
+        telling.changed(topic, list(members)[:3])
+    telling.next_write()
+    telling.all_anew()
+    total = 0
+    while telling.waits:
+        writes = telling.next_write()
+        total += len(writes)
+    assert total == 3
+
+
+# A room ------------------------------------------------------------------------------------------------------------------
+
+
+Found = dict[str, tuple[int, dict[str, Entry]]]
+
+
+def load(room: Room, found: Found, now_s: float = 0.0) -> bool:
+    """Let a room read what each process has written, in one part each, and merge it."""
+    nth = room.begin()
+    for process, (number, table) in found.items():
+        if room.lacks(process, Written(number, len(table))):
+            room.add(process, {user: encode_entry(each) for user, each in table.items()})
+    live = room.loaded(nth, {process: Written(number, len(table)) for process, (number, table) in found.items()}, now_s)
+    while room.merge():
+        pass
+    return live
+
+
+def names(room: Room) -> list[str]:
+    """Return the users who are there."""
+    return [member.user for member in room.after(None)]
+
+
+def live_room() -> Room:
+    """Return a room that has read a topic without members."""
+    room = Room("p1")
+    assert load(room, {})
+    return room
+
+
+def write_of(process: str, before: int, number: int, count: int, puts: list[Any], takes: list[str] | None = None) -> bytes:
+    """Return a message."""
+    return json.dumps([process, before, number, count, puts, takes or []]).encode()
+
+
+def test_messages_that_follow_each_other_are_applied() -> None:
+    """Put, change, take; those of this process itself say nothing new."""
+    room = live_room()
+    assert not room.take(write_of("p2", 0, 4, 1, [["ana", 1, 5, 6, None]]))
+    assert not room.take(write_of("p1", 0, 4, 1, [["eve", 1, 5, 6, None]]))
+    assert not room.take(write_of("p2", 4, 9, 1, [["ben", 2, 5, 6, "1"]], ["ana"]))
+    assert list(room.after(None)) == [Member("ben", 2, 5, "1")]
+    assert room.take_changes(1000) == ([Member("ben", 2, 5, "1")], ["ana"])
+    assert not room.take(write_of("p2", 9, 10, 0, [], ["ben"]))
+    assert len(room) == 0
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"?",
+        b"[1]",
+        write_of("p2", 3, 4, 1, [["ana", 1, 5, 6, None]]),
+        write_of("p2", -1, 4, 1, []),
+        write_of("p2", 0, 1, 2, [["ana", 1, 5, 6, None]]),
+    ],
+    ids=["no JSON", "no message", "a hole", "written anew", "fewer members than it says"],
+)
+def test_what_does_not_follow_puts_the_room_in_doubt(raw: bytes) -> None:
+    """Then Redis is read, and what was known stays until it is."""
+    room = live_room()
+    room.take(write_of("p3", 0, 1, 1, [["ben", 1, 5, 6, None]]))
+    assert room.take(raw)
+    assert not room.is_live
+    assert "ben" in names(room)
+    assert load(room, {"p2": (4, {"ana": entry()}), "p3": (1, {"ben": entry(1, 5, 6)})})
+    assert room.member("ana") == Member("ana", 1, 10, None)
+    assert names(room) == ["ana", "ben"]
+
+
+def test_a_reading_that_was_begun_before_a_doubt_does_not_count() -> None:
+    """It may lack what was missed."""
+    room = Room("p1")
+    nth = room.begin()
+    room.doubt()
+    assert not room.loaded(nth, {"p2": Written(1, 1)}, 0.0)
+    assert len(room) == 0
+
+
+def test_messages_wait_while_redis_is_read_and_only_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that the reading has already are passed over; a hole among them means to read again."""
+    room = Room("p1")
+    room.take(write_of("p2", 0, 1, 1, [["old", 1, 5, 6, None]]))
+    room.take(write_of("p2", 3, 4, 2, [["ben", 1, 5, 6, None]]))
+    assert load(room, {"p2": (3, {"ana": entry()}), "p1": (9, {"own": entry()})})
+    assert names(room) == ["ana", "ben"]
+    room.doubt()
+    room.take(write_of("p2", 8, 9, 2, [["eve", 1, 5, 6, None]]))
+    assert not load(room, {"p2": (5, {"ana": entry()})})
+    monkeypatch.setattr(room_module, "MAX_WAITING", 1)
+    assert not room.take(write_of("p2", 0, 1, 1, []))
+    assert room.take(write_of("p2", 0, 1, 1, []))
+
+
+def test_a_reading_in_parts_may_have_some_of_what_changes_meanwhile() -> None:
+    """A user who came after the first part was read, and one who left after it, are as the messages say."""
+    room = Room("p1")
+    nth = room.begin()
+    assert room.lacks("p2", Written(3, 2))
+    room.add("p2", {"ana": encode_entry(entry())})
+    room.take(write_of("p2", 3, 4, 2, [["eve", 1, 5, 6, None]], ["ana"]))
+    room.add("p2", {"ben": encode_entry(entry()), "eve": encode_entry(entry(1, 5, 6))})
+    room.take(write_of("p2", 4, 5, 3, [["ida", 1, 5, 6, None]]))
+    assert room.loaded(nth, {"p2": Written(4, 2)}, 0.0)
+    assert not room.merge()
+    assert names(room) == ["ben", "eve", "ida"]
+
+
+@pytest.mark.parametrize(
+    "end",
+    [{}, {"p2": (4, {"ana": entry(), "ben": entry()})}, {"p2": (2, {"ana": entry()})}],
+    ids=["Redis was emptied", "a message is still on its way", "fewer than there were"],
+)
+def test_a_reading_that_is_not_whole_does_not_count(end: Found) -> None:
+    """What it has looks like members who have left."""
+    room = live_room()
+    room.take(write_of("p2", 0, 1, 2, [["ana", 1, 5, 6, None], ["ben", 1, 5, 6, None]]))
+    room.doubt()
+    nth = room.begin()
+    assert room.lacks("p2", Written(3, 2))
+    room.add("p2", {"ana": encode_entry(entry())})
+    assert not room.loaded(nth, {process: Written(number, len(table)) for process, (number, table) in end.items()}, 0.0)
+    assert names(room) == ["ana", "ben"]
+    assert not room.is_live
+
+
+def test_members_that_redis_has_lost_are_kept_for_a_lease_and_no_longer() -> None:
+    """Their process may be about to write them again. Readings tell how long we have been in touch."""
+    room = live_room()
+    room.take(write_of("p2", 0, 7, 1, [["ana", 1, 5, 6, None]]))
+    older: Found = {"p2": (5, {"old": entry()})}
+    for second in range(int(LEASE_S) + 1):
+        room.doubt()
+        assert load(room, older if second % 2 else {}, 100.0 + second)
+        assert (names(room), room.holds) == (["ana"], True)
+    room.doubt()
+    assert load(room, older, 100.0 + LEASE_S + 0.5)
+    assert (names(room), room.holds) == (["old"], False)
+
+
+def test_members_that_redis_has_lost_are_kept_anew_after_another_outage() -> None:
+    """The time in which nobody could write does not count."""
+    room = live_room()
+    room.take(write_of("p2", 0, 7, 1, [["ana", 1, 5, 6, None]]))
+    for now_s in (100.0, 101.0, 120.0, 121.0):
+        room.doubt()
+        assert load(room, {}, now_s)
+        assert names(room) == ["ana"]
+    for second in range(122, 132):
+        room.missed()
+        assert load(room, {}, float(second))
+        assert names(room) == ["ana"]
+
+
+@pytest.mark.parametrize("word", [write_of("p2", 7, 8, 0, [], ["ana"]), write_of("p2", 0, 0, 0, [])], ids=["left", "dead"])
+def test_members_that_redis_has_lost_go_at_the_word_of_their_process_or_of_its_death(word: bytes) -> None:
+    """And are no longer held when their process writes them again."""
+    room = live_room()
+    room.take(write_of("p2", 0, 7, 1, [["ana", 1, 5, 6, None]]))
+    room.doubt()
+    assert load(room, {}, 1.0)
+    assert not room.take(word)
+    assert (names(room), room.holds) == ([], False)
+    room.take(write_of("p3", 0, 7, 1, [["ben", 1, 5, 6, None]]))
+    room.doubt()
+    assert load(room, {}, 2.0)
+    assert room.take(write_of("p3", -1, 9, 2, []))
+    assert load(room, {"p3": (9, {"ben": entry(), "eve": entry()})}, 3.0)
+    assert (names(room), room.holds) == (["ben", "eve"], False)
+
+
+def test_the_word_that_nobody_is_left_counts_though_the_room_is_in_doubt_again() -> None:
+    """Redis would lack them, and they would be held."""
+    room = live_room()
+    room.take(write_of("p2", 0, 7, 1, [["ana", 1, 5, 6, None]]))
+    room.doubt()
+    room.take(write_of("p2", 7, 8, 0, [], ["ana"]))
+    room.doubt()
+    assert load(room, {}, 1.0)
+    assert (names(room), room.holds) == ([], False)
+    room.take(write_of("p2", 0, 9, 1, [["ana", 1, 5, 6, None]]))
+    room.doubt()
+    room.take(write_of("p2", -1, 10, 1, []))
+    room.take(write_of("p2", 10, 11, 0, [], ["ana"]))
+    assert not load(room, {}, 2.0)
+    assert load(room, {}, 2.0)
+    assert (names(room), room.holds) == ([], False)
+
+
+def test_many_members_are_merged_some_at_a_time() -> None:
+    """Pages see those who are; the others come with later differences."""
+    room = live_room()
+    count = 2 * MERGED_AT_ONCE + 1
+    room.take(write_of("p2", 0, 1, count, [[f"u{number:04}", 1, 5, 6, None] for number in range(count)]))
+    assert (len(room), room.has_unmerged) == (0, True)
+    assert room.merge()
+    assert len(room) == MERGED_AT_ONCE
+    room.take(write_of("p2", 1, 2, count - 1, [], ["u0000"]))  # merged, and gone again
+    room.own_changed("u0400", entry(3))
+    assert room.member("u0400") == Member("u0400", 4, 5, None)
+    while room.merge():
+        pass
+    assert len(room) == count - 1
+
+
+def test_a_table_cannot_be_dropped_before_it_was_held() -> None:
+    """The table of steps has no such step."""
+    with pytest.raises(RuntimeError, match="cannot be outlived"):
+        tables._Table(1, 0).step(tables.Step.OUTLIVED)
+
+
+def test_a_difference_has_a_size() -> None:
+    """What is beyond it comes with the next version."""
+    room = live_room()
+    for number in range(5):
+        room.own_changed(f"u{number}", entry())
+    assert [member.user for member in room.take_changes(60)[0]] == ["u0", "u1"]
+    assert (room.version, room.has_changes) == (1, True)
+    with pytest.raises(RuntimeError, match="cannot be loaded"):
+        room._step(room_module.Step.LOADED)
+
+
+# The rooms of a process --------------------------------------------------------------------------------------------------
+
+
+def rooms_of(max_topics: int = 2, max_members: int = 2) -> Rooms:
+    """Return rooms without Redis."""
+    return Rooms("n", "p1", Limits(max_topics, max_members, 100))
+
+
+def test_a_page_that_is_slow_gets_a_reset_and_nothing_else() -> None:
+    """And one that leaves while it is behind is forgotten."""
+    rooms = rooms_of(max_members=10)
+    pages = [Page(name, name) for name in ("slow", "quick", "gone")]
+    for page in pages:
+        rooms.prepare(page.session, "t")
+        page.begin(rooms.enter(page.session, "t", page, page.user, None))
+    pages[0].slow = pages[2].slow = True
+    rooms.prepare("s", "t")
+    rooms.enter("s", "t", Page("late", "s"), "late", None)
+    assert sum(rooms.tell()) == 0
+    assert rooms.any_behind
+    assert pages[0].members is not None
+    assert "late" not in pages[0].members
+    assert pages[1].members is not None
+    assert "late" in pages[1].members
+    rooms.gone("gone", in_order=False)
+    pages[0].slow = False
+    assert sum(rooms.tell()) == 1
+    assert pages[0].members is None
+    assert not rooms.any_behind
+
+
+def test_a_client_has_so_many_topics_and_a_topic_so_many_members() -> None:
+    """A refused one changes nothing; a member's second tab is none more."""
+    rooms = rooms_of(max_topics=1, max_members=1)
+    page = Page("ana", "s1")
+    rooms.prepare("s1", "t")
+    rooms.enter("s1", "t", page, "ana", None)
+    with pytest.raises(LimitReached, match="presence_topics"):
+        rooms.prepare("s1", "u")
+    rooms.prepare("s2", "t")
+    with pytest.raises(LimitReached, match="presence_members"):
+        rooms.enter("s2", "t", page, "ben", None)
+    rooms.leave_unless_in("s2", "t")
+    assert rooms.topics_of("s2") == []
+    rooms.prepare("s3", "t")
+    assert rooms.enter("s3", "t", page, "ana", None)["count"] == 1
+    with pytest.raises(LimitReached, match="presence_topics"):
+        rooms_of(max_topics=0).prepare("s1", "u")
+
+
+def test_a_room_is_closed_with_its_last_client_and_its_last_place() -> None:
+    """Then messages and readings that still come are nobody's."""
+    closed: list[str] = []
+    now = [0.0]
+    rooms = Rooms("n", "p1", Limits(5, 5, 5), closed=closed.append, now_s=lambda: now[0])
+    rooms.prepare("s1", "t")
+    rooms.enter("s1", "t", Page("ana", "s1"), "ana", None)
+    rooms.gone("s1", in_order=False)
+    rooms.gone("s1", in_order=False)
+    assert (closed, rooms.members, rooms.next_end_s(0.0)) == ([], 1, GRACE_S)
+    now[0] = GRACE_S
+    rooms.expire(0.0)
+    assert (closed, len(rooms), rooms.next_end_s(0.0)) == (["t"], 0, None)
+    assert not rooms.take("t", b"")
+    assert rooms.loaded("t", 1, {})
+    assert not rooms.merge("t")
+    assert rooms.room("t") is None
+    assert rooms.telling.next_write() == []  # it came and went: Redis has heard of neither
+    with pytest.raises(InvalidRequest, match="does not watch"):
+        rooms.page("s1", "t", "")
+
+
+def test_a_place_is_kept_while_a_client_may_be_back_at_a_process_that_we_do_not_hear() -> None:
+    """Without Redis, and for a while after it is there again."""
+    now = [0.0]
+    rooms = Rooms("n", "p1", Limits(5, 5, 5), now_s=lambda: now[0])
+    rooms.prepare("s1", "t")
+    rooms.enter("s1", "t", Page("ana", "s1"), "ana", None)
+    rooms.gone("s1", in_order=False)
+    now[0] = 60.0
+    rooms.expire(None)
+    rooms.expire(60.0)
+    assert (rooms.members, rooms.next_end_s(None), rooms.next_end_s(60.0)) == (1, None, 60.0 + SETTLE_S)
+    now[0] = 60.0 + SETTLE_S
+    rooms.expire(60.0)
+    assert rooms.members == 0
+
+
+def test_meta_is_json_of_a_size_and_nothing_of_the_anonymous() -> None:
+    """They have one name, and would overwrite each other's."""
+    assert read_meta({"at": "door"}, "ana", 100) == '{"at":"door"}'
+    assert read_meta({"at": "door"}, "anonymous", 100) is None
+    assert read_meta(None, "ana", 0) is None
+    with pytest.raises(PayloadTooLarge):
+        read_meta("12345", "ana", 6)
+    with pytest.raises(InvalidRequest):
+        read_meta(object(), "ana", 6)
+
+
+def test_many_watchers_are_told_in_turns() -> None:
+    """The loop runs between two of them."""
+    rooms = rooms_of(max_members=100)
+    for number in range(70):
+        rooms.prepare(f"s{number}", "t")
+        rooms.watch(f"s{number}", "t", Page("ana", f"s{number}"))
+    rooms.prepare("s", "t")
+    rooms.enter("s", "t", Page("ana", "s"), "ana", None)
+    assert list(rooms.tell()) == [0, 0, 0]

@@ -1,0 +1,112 @@
+"""Commands to Redis about presence, and how its answers are read. tests/integration/redis/test_presence.py asks a real one."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from headgate.redis import presence as store
+from headgate.redis.client import Client
+from headgate.redis.presence_entries import Beat, Entry, Member, News, TopicWrite, Written, encode_entry
+
+CLIENT = cast(Client, None)
+
+
+class Redis:
+    """Answers each command with the next of `replies`, and keeps the commands."""
+
+    def __init__(self, *replies: Any) -> None:
+        self.replies, self.asked = list(replies), list[tuple[Any, ...]]()
+
+    def call(self, client: Client, *command: Any) -> Any:
+        self.asked.append(command)
+        return self.replies.pop(0)
+
+    def call_all(self, client: Client, commands: Any) -> list[Any]:
+        return [self.call(client, *command) for command in commands]
+
+
+@pytest.fixture
+def redis(monkeypatch: pytest.MonkeyPatch) -> Redis:
+    scripted = Redis()
+    for name in ("call", "call_all"):
+        monkeypatch.setattr(store, name, getattr(scripted, name))
+    monkeypatch.setattr(store.PRESENCE_LIBRARY, "call", scripted.call)
+    return scripted
+
+
+def test_a_write_is_one_command_for_all_topics(redis: Redis) -> None:
+    """With the number, the members and the message of each."""
+    redis.replies = [b"3"]
+    writes = [TopicWrite("a", 0, 7, 1, [("ana", b"1")], [], b"m"), TopicWrite("b", 6, 8, 0, [], ["ben"], b"n")]
+    assert store.write(CLIENT, "n", "p1", writes, events=True) == 3
+    (command,) = redis.asked
+    assert command[:6] == ("FCALL", "headgate_presence_write", 1, "hg:{n}:presence", "p1", 1)
+    assert command[6:] == ("a", 0, 7, 1, 1, "ana", b"1", 0, b"m", "b", 6, 8, 0, 0, 1, "ben", b"n")
+    redis.replies = [-1]
+    assert store.write(CLIENT, "n", "p1", writes, events=True) is None
+
+
+def test_a_beat_tells_of_the_others(redis: Redis) -> None:
+    """Whichever way the time is written."""
+    redis.replies = [[1, 2, b"5000", b"p1", b"4000", b"p2", b"1.7e+12"]]
+    assert store.beat(CLIENT, "n", "p1") == Beat(True, 2, 5000, {"p1": 4000, "p2": 1_700_000_000_000})
+
+
+def test_a_death_is_carried_on_until_no_topic_is_left(redis: Redis) -> None:
+    """The first call names the beat; the others what stands for the rest."""
+    redis.replies = [5, 1, 0]
+    store.forget(CLIENT, "n", "p1", 4000, events=False)
+    assert [command[4:7] for command in redis.asked] == [("p1", 4000, 0), ("~p1", 4000, 0), ("~p1", 4000, 0)]
+    redis.replies = [0]
+    store.forget(CLIENT, "n", "p1", None, events=True)
+    assert redis.asked[-1][4:7] == ("p1", "", 1)
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_members_are_those_of_live_processes(redis: Redis, paired: bool) -> None:
+    """By Redis' clock; a hash without a number is none of ours."""
+    ana = encode_entry(Entry(1, 10, 10, None))
+    scores: list[Any] = [(b"p1", 100_000.0), (b"p2", 90_000.0)] if paired else [b"p1", b"100000", b"p2", b"90000"]
+    full: Any = {b"#": b"4:1", b"ana": ana} if paired else [b"#", b"4:1", b"ana", ana]
+    redis.replies = [scores, [100, 5000], [b"p1", b"p2", b"p3"], full, {b"#": b"1:1", b"ben": ana}, {}]
+    assert store.read_members(CLIENT, "n", "rooms.7") == [Member("ana", 1, 10, None)]
+    redis.replies = [[], [100, 5000], []]
+    assert store.read_members(CLIENT, "n", "rooms.7") == []
+
+
+def test_a_part_of_the_members_reads_what_is_written_about_these_only(redis: Redis) -> None:
+    """By name, those of live processes, each once; one who has left meanwhile is counted, and is not there."""
+    ana, ben = encode_entry(Entry(1, 10, 10, None)), encode_entry(Entry(2, 5, 20, '"door"'))
+    begin: list[Any] = [[b"p1", b"100000", b"p2", b"99000", b"p3", b"90000"], [100, 5000], [b"p1", b"p2", b"p3"]]
+    redis.replies = [*begin, [b"#", b"ben", b"ana", b"eve"], [b"ben", b"#", "jürgen".encode()], [ana, None], [ben]]
+    assert store.read_page(CLIENT, "n", "rooms.7", "ana", 2) == (4, [Member("ben", 3, 5, '"door"')], "eve")
+    asked = [command for command in redis.asked if command[0] == "HMGET"]
+    assert [command[2:] for command in asked] == [(b"ben", b"eve"), (b"ben",)]
+    redis.replies = [*begin, [b"ana"], []]
+    assert store.read_page(CLIENT, "n", "rooms.7", None, 2) == (0, [], None)
+    redis.replies = [[], [100, 5000], []]
+    assert store.read_page(CLIENT, "n", "rooms.7", None, 2) == (0, [], None)
+
+
+def test_events_that_wait_are_read_and_taken_off(redis: Redis) -> None:
+    """Each by what it says, as others may come meanwhile."""
+    raw = b'["occupied","rooms.7","p1-4"]'
+    redis.replies = [[raw], 1, 2]
+    news = store.read_news(CLIENT, "n")
+    assert news == [News("occupied", "rooms.7", "p1-4", raw)]
+    store.published(CLIENT, "n", news)
+    assert redis.asked[-1] == ("LREM", "hg:{n}:presence:news", 1, raw)
+    assert store.any_process(CLIENT, "n")
+
+
+def test_a_topic_is_read_in_parts_behind_its_numbers(redis: Redis) -> None:
+    """A process whose members have gone meanwhile is left out; the last part is the one with the cursor 0."""
+    redis.replies = [[b"p1", b"p2"], b"4:2", None]
+    assert store.read_written(CLIENT, "n", "a") == {"p1": Written(4, 2)}
+    redis.replies = [[]]
+    assert store.read_written(CLIENT, "n", "a") == {}
+    redis.replies = [[b"17", {b"#": b"4:2", b"ana": b"1"}], (0, [b"ben", b"2"])]
+    assert list(store.read_parts(CLIENT, "n", "a", "p1")) == [{"ana": b"1"}, {"ben": b"2"}]
+    assert redis.asked[-1] == ("HSCAN", "hg:{n}:presence:members:a:p1", b"17", "COUNT", store.PART)

@@ -1,0 +1,147 @@
+"""Questions to all gateway processes: who answers, who is named as silent, and for how long anybody waits. On a small Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from headgate.errors import BusUnavailable, InvalidRequest
+from headgate.redis.keys import QUESTIONS, answers_key
+from headgate.redis.questions import KEPT_S, UNREGISTERED, Question, answer, ask, read_question
+from tests.support.small_redis import SmallRedis
+
+
+class Asked:
+    """A Redis, gateways that hear its questions, and a clock that moves while nobody answers."""
+
+    def __init__(self) -> None:
+        self.redis = SmallRedis()
+        self.heard: list[Question] = []
+
+    def gateway(self, gateway_id: str, *parts: object) -> None:
+        """Add one that answers at once with these parts; with none, never."""
+
+        def hear(message: bytes) -> None:
+            question = read_question(message)
+            assert question is not None
+            self.heard.append(question)
+            if parts:  # those of one come before those of the next
+                for at, part in enumerate(parts, 1):
+                    answer(self.redis.client(), question, gateway_id, part, last=at == len(parts))
+
+        self.redis.hearers.setdefault(QUESTIONS, []).append(hear)
+
+    def ask(self, *living: str, is_enough: Callable[[Any], bool] = lambda body: False, within_s: float = 1.0) -> Any:
+        def now_s() -> float:
+            return float(self.redis.now_s)
+
+        return ask(
+            self.redis.client(), "k", {"a": 1}, living, msgspec.json.decode, within_s=within_s, is_enough=is_enough, now_s=now_s
+        )
+
+
+@pytest.fixture
+def asked() -> Asked:
+    return Asked()
+
+
+def test_the_answers_of_all_are_collected_in_the_order_in_which_they_come(asked: Asked) -> None:
+    """All have had the same question."""
+    asked.gateway("web1/7:aa", 1, 2)
+    asked.gateway("web2/9:bb", 3)
+    answers = asked.ask("web1/7:aa", "web2/9:bb")
+    assert answers.parts == [1, 2, 3]
+    assert answers.silent == ()
+    one, two = asked.heard
+    assert one == two
+    assert (one.kind, one.within_ms, msgspec.json.decode(one.body)) == ("k", 1000, {"a": 1})
+
+
+def test_one_that_does_not_answer_in_time_is_named(asked: Asked) -> None:
+    """The time is over then, and not before."""
+    asked.gateway("a:1", "here")
+    asked.gateway("b:1")
+    answers = asked.ask("a:1", "b:1", within_s=3)
+    assert answers.parts == ["here"]
+    assert answers.silent == ("b",)
+    assert asked.redis.now_s == 1003
+
+
+def test_an_answer_that_is_enough_ends_the_wait(asked: Asked) -> None:
+    """Nobody else is silent then: nobody has waited for them."""
+    asked.gateway("a:1", "no", "yes")
+    answers = asked.ask("a:1", "b:1", is_enough=lambda part: part == "yes")
+    assert answers.parts == ["no", "yes"]
+    assert answers.silent == ()
+    assert asked.redis.now_s == 1000
+
+
+def test_an_answer_that_cannot_be_read_is_none(asked: Asked) -> None:
+    """Of another version, or pushed there by somebody else: its process is silent."""
+    asked.gateway("a:1", 1)
+
+    def of_another_version(message: bytes) -> None:
+        question = read_question(message)
+        assert question is not None
+        asked.redis.execute_command("RPUSH", answers_key(question.id), b"rubbish")
+
+    asked.redis.hearers[QUESTIONS].append(of_another_version)
+    answers = asked.ask("a:1", "b:1")
+    assert (answers.parts, answers.silent) == ([1], ("b",))
+
+
+def test_nobody_waits_for_one_that_does_not_hear(asked: Asked) -> None:
+    """It was killed, or has lost its link: it is named at once."""
+    asked.gateway("a:1", 1)
+    answers = asked.ask("a:1", "killed:1")
+    assert (answers.parts, answers.silent) == ([1], ("killed",))
+    assert asked.redis.now_s == 1000
+
+
+def test_one_that_is_about_to_stop_is_heard_and_waited_for(asked: Asked) -> None:
+    """It is out of the registry, and still has clients."""
+    asked.gateway("a:1", "no")
+    asked.gateway("leaving:1", "yes")
+    answers = asked.ask("a:1")
+    assert (answers.parts, answers.silent) == (["no", "yes"], ())
+    asked.gateway("stuck:1")
+    assert asked.ask("a:1").silent == (UNREGISTERED,)
+
+
+def test_where_no_gateway_lives_nobody_waits(asked: Asked) -> None:
+    """There is nobody to name either."""
+    answers = asked.ask()
+    assert (list(answers.parts), answers.silent) == ([], ())
+    assert asked.redis.now_s == 1000
+
+
+def test_an_answer_that_nobody_reads_goes_by_itself(asked: Asked) -> None:
+    """It comes when the one who asked has given up."""
+    question = Question("1", "k", 1000, msgspec.Raw(b"{}"))
+    answer(asked.redis.client(), question, "a:1", "late", last=True)
+    assert len(asked.redis.present()) == 1
+    asked.redis.now_s += KEPT_S
+    assert asked.redis.present() == set()
+
+
+def test_without_redis_nobody_is_asked(asked: Asked) -> None:
+    """The fault is told."""
+    asked.redis.up = False
+    with pytest.raises(BusUnavailable):
+        asked.ask("a:1")
+
+
+@pytest.mark.parametrize("within_s", [0, -1, 31, float("nan")])
+def test_a_time_that_cannot_be_is_refused(asked: Asked, within_s: float) -> None:
+    """A browser of an operator waits for it."""
+    with pytest.raises(InvalidRequest):
+        asked.ask("a:1", within_s=within_s)
+
+
+@pytest.mark.parametrize("message", [b"", b"{}", b"[1", b"\xff", b'{"id":1,"kind":"k","within_ms":1,"body":{}}', b"[" * 100_000])
+def test_what_is_no_question_is_none(message: bytes) -> None:
+    """Anyone with Redis may publish anything."""
+    assert read_question(message) is None

@@ -1,0 +1,138 @@
+"""Clients over /api/v1: what is asked of all gateways, and how their answers are told. With recorded questions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+from structlog.testing import capture_logs
+
+from headgate.auth.identity import Identity
+from headgate.clients import Clients, ClientsPage, Reached
+from headgate.errors import HeadgateError, InvalidPattern, NotSerializable
+from headgate.runtime.rates import Rates
+from headgate.settings import Settings
+from headgate_server.api.error_pages import install_error_pages
+from headgate_server.api.v1.dispatch import routes
+from headgate_server.api.v1.services import Services
+from headgate_server.api.v1.table import OPERATIONS
+from tests.support.recording_gate import RecordingGate
+
+As = Callable[..., FlaskClient]
+
+
+class Asked:
+    """Keeps what is asked, and answers as it is told."""
+
+    def __init__(self) -> None:
+        self.questions: list[tuple[Any, ...]] = []
+        self.reached = Reached(1, ())
+        self.error: HeadgateError | None = None
+
+    def page(self, *words: Any) -> ClientsPage:
+        self.questions.append(words)
+        return ClientsPage((), 0, None, ("host/7",))
+
+    def client(self, session: str) -> None:
+        self.questions.append((session,))
+
+    def disconnect(self, **wish: Any) -> Reached:
+        self.questions.append(tuple(sorted(wish.items())))
+        return self.reached
+
+    def send(self, session: str, topic: str, data: Any, event_id: str | None) -> bool:
+        if self.error is not None:
+            raise self.error
+        self.questions.append((session, topic, bytes(data), event_id))
+        return False
+
+    def regrant(self, user: str, **wish: Any) -> Reached:
+        if self.error is not None:
+            raise self.error
+        self.questions.append((user, *sorted(wish.items())))
+        return self.reached
+
+
+@pytest.fixture
+def asked() -> Asked:
+    return Asked()
+
+
+@pytest.fixture
+def with_scopes(gate: RecordingGate, asked: Asked) -> As:
+    def make(*scopes: str) -> FlaskClient:
+        gate.identity = Identity("\0key:k1", scopes=scopes)
+        app = Flask(__name__)
+        install_error_pages(app)
+        services = Services(gate, Settings(), clients=cast(Clients, asked))
+        app.register_blueprint(routes(OPERATIONS, services, Rates(1000, 1000), {}))
+        return app.test_client()
+
+    return make
+
+
+def test_a_page_is_asked_for_as_the_parameters_say(with_scopes: As, asked: Asked) -> None:
+    """Gateways that did not answer are named."""
+    client = with_scopes("clients")
+    assert client.get("/api/v1/clients?user=ana&sort=queue&limit=5&after=x").get_json()["silent"] == ["host/7"]
+    client.get("/api/v1/clients?namespace=other")
+    assert asked.questions == [(None, "ana", "queue", 5, "x"), ("other", None, "trouble", 100, None)]
+    for query in ("sort=odd", "limit=0", "limit=1001", "namespace=a%20b", "user="):
+        assert client.get(f"/api/v1/clients?{query}").status_code == 400, query
+
+
+def test_a_client_that_nobody_has_is_404(with_scopes: As, asked: Asked) -> None:
+    """To look at and to disconnect; not if a gateway has said nothing, which may have had it."""
+    client = with_scopes("clients:write")
+    asked.reached = Reached(0, ())
+    assert client.get("/api/v1/clients/s1").status_code == 404
+    assert client.delete("/api/v1/clients/s1").status_code == 404
+    asked.reached = Reached(0, ("host/7",))
+    answer = client.delete("/api/v1/clients/s1?reason=enough")
+    assert (answer.status_code, answer.get_json()) == (200, {"count": 0, "silent": ["host/7"]})
+    assert asked.questions[-1] == (("by", "key k1"), ("reason", "enough"), ("session", "s1"))
+    assert client.get(f"/api/v1/clients/{'x' * 65}").status_code == 404
+
+
+def test_one_who_may_look_at_clients_may_not_disconnect_them(with_scopes: As, asked: Asked) -> None:
+    """One client, or all of a user."""
+    client = with_scopes("clients")
+    for path in ("/clients/s1", "/users/ana/clients"):
+        assert client.delete(f"/api/v1{path}").get_json()["scope"] == "clients:write"
+    assert asked.questions == []
+    assert with_scopes("clients:write").delete("/api/v1/users/ana/clients").get_json()["count"] == 1
+
+
+def test_an_event_for_one_client_needs_its_topics_scope(with_scopes: As, asked: Asked) -> None:
+    """It is audited; whether it was taken is told."""
+    client = with_scopes("send:hints.#")
+    with capture_logs() as lines:
+        answer = client.post("/api/v1/clients/s1/events", json={"topic": "hints.1", "data": {"a": 1}})
+    assert (answer.status_code, answer.get_json()) == (200, {"taken": False})
+    assert asked.questions == [("s1", "hints.1", b'{"a": 1}', None)]
+    assert [(line["event"], line["by"], line["topic"]) for line in lines] == [("event sent to a client", "key k1", "hints.1")]
+    refused = client.post("/api/v1/clients/s1/events", json={"topic": "mail.1", "data": 1})
+    assert (refused.status_code, refused.get_json()["scope"]) == (403, "send:mail.1")
+    publisher = with_scopes("publish:#").post("/api/v1/clients/s1/events", json={"topic": "mail.1", "data": 1})
+    assert publisher.get_json()["scope"] == "send:…"
+
+
+def test_what_is_wrong_with_an_event_for_one_client_has_its_place(with_scopes: As, asked: Asked) -> None:
+    """422, and a pointer to the member."""
+    client = with_scopes("send:#")
+    asked.error = NotSerializable("NaN")
+    for body, pointer in (({"topic": "a..b", "data": 1}, "/topic"), ({"topic": "a", "data": 1}, "/data")):
+        answer = client.post("/api/v1/clients/s1/events", json=body)
+        assert (answer.status_code, answer.get_json()["errors"][0]["pointer"]) == (422, pointer)
+
+
+def test_other_grants_are_asked_for_by_name(with_scopes: As, asked: Asked) -> None:
+    """Lists that are not given stay so; a pattern that is none is told."""
+    client = with_scopes("users:write")
+    assert client.put("/api/v1/users/ana/grants", json={"subscribe": ["mail.#"], "for_s": 60}).get_json()["count"] == 1
+    assert asked.questions == [("ana", ("by", "key k1"), ("for_s", 60), ("publish", None), ("subscribe", ["mail.#"]))]
+    asked.error = InvalidPattern("a..b", "empty word")
+    assert client.put("/api/v1/users/ana/grants", json={"subscribe": ["a..b"]}).status_code == 422

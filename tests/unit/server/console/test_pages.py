@@ -1,0 +1,306 @@
+"""The console's routes over Flask's own client: off by default, the page to sign in, the page, actions, and their audit."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+from structlog.testing import capture_logs
+
+from headgate.auth.identity import Identity
+from headgate.clients import ConnectedClient
+from headgate.errors import BusUnavailable
+from headgate.settings import Settings
+from headgate_server.console import add_console
+from headgate_server.console.access import COOKIE, WRONG_KEYS
+from headgate_server.console.pages import VIEWS
+from tests.support.console_gate import ConsoleGate
+
+KEY = "the-admin-key-of-this-test-0123456789"
+ORIGIN = {"Origin": "http://localhost"}
+ACT = {**ORIGIN, "X-Headgate-Console": "1"}
+
+
+def application(gate: ConsoleGate, **settings: Any) -> FlaskClient:
+    app = Flask(__name__)
+    add_console(app, gate, Settings(**settings))
+    return app.test_client()
+
+
+def signed_in(gate: ConsoleGate | None = None, **settings: Any) -> FlaskClient:
+    client = application(gate or ConsoleGate(), admin_key=KEY, **settings)
+    assert client.post("/console/sign-in", data={"key": KEY}, headers=ORIGIN).status_code == 303
+    return client
+
+
+READS = ["redis", "consumers", "letters", "trace", "presence", "schemas", "clients", "client", "topics", "keys"]
+ACTS = ["publish", "disconnect", "letters/retry", "letters/discard", "keys/make", "keys/revoke"]
+PATHS = ["/console", "/console/tail", "/console/session", "/console/files/console.js", "/console/api/redis", "/console/sign-in"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_without_key_and_authenticator_there_is_no_console(path: str) -> None:
+    """Nothing says that there could be one."""
+    gate = ConsoleGate()
+    assert application(gate).get(path).status_code == 404
+    assert gate.admitted == []
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_where_only_the_application_lets_in_others_find_nothing(path: str) -> None:
+    """404, as for a path that is not there; and nothing to sign in with."""
+    client = application(ConsoleGate(identities={"ben": Identity("ben", ("#",))}))
+    client.set_cookie("app", "ben")
+    assert client.get(path).status_code in (404, 405)
+    assert client.post("/console/sign-in", data={"key": KEY}, headers=ORIGIN).status_code == 404
+    assert client.post("/console/api/publish", json={}, headers=ACT).status_code == 404
+
+
+def test_one_whom_the_application_marks_finds_it() -> None:
+    """Without a key or a cookie of ours."""
+    client = application(ConsoleGate(identities={"ann": Identity("ann", admin="read")}))
+    client.set_cookie("app", "ann")
+    page = client.get("/console")
+    assert (page.status_code, "Set-Cookie" in page.headers) == (200, False)
+    assert 'data-may="read"' in page.text
+    assert client.get("/console/session").get_json() == {"user": "ann", "may": "read", "ticket": None}
+
+
+def test_with_a_key_a_stranger_sees_the_page_to_sign_in_and_nothing_else() -> None:
+    """Each route behind it refuses."""
+    client = application(ConsoleGate(), admin_key=KEY)
+    page = client.get("/console/tail")
+    assert page.status_code == 200
+    assert "Sign in to the console" in page.text
+    assert "data-namespaces" not in page.text
+    for path in ("session", *(f"api/{name}" for name in READS)):
+        assert client.get(f"/console/{path}").status_code == 401
+    for path in ACTS:
+        assert client.post(f"/console/api/{path}", json={}, headers=ACT).status_code == 401
+    assert client.post("/console/sign-out", headers=ORIGIN).status_code == 401
+
+
+def test_the_right_key_signs_in() -> None:
+    """With a cookie that no script reads, that no other site has sent, and that is for the console only."""
+    client = application(ConsoleGate(), admin_key=KEY)
+    with capture_logs() as lines:
+        response = client.post("/console/sign-in", data={"key": KEY}, headers=ORIGIN, base_url="https://localhost")
+    response = client.post(
+        "/console/sign-in", data={"key": KEY}, headers={"Origin": "https://localhost"}, base_url="https://localhost"
+    )
+    cookie = response.headers["Set-Cookie"]
+    assert all(part in cookie for part in ("HttpOnly", "SameSite=Strict", "Path=/console", "Secure", f"{COOKIE}="))
+    assert KEY not in cookie
+    assert [line["event"] for line in lines] == ["sign in"]
+
+
+def test_a_wrong_key_is_told_so_on_the_page() -> None:
+    """The address is not heard any more after a while."""
+    client = application(ConsoleGate(), admin_key=KEY)
+    for _ in range(WRONG_KEYS):
+        response = client.post("/console/sign-in", data={"key": "wrong"}, headers=ORIGIN)
+        assert (response.status_code, "This is not the admin key." in response.text) == (401, True)
+    response = client.post("/console/sign-in", data={"key": KEY}, headers=ORIGIN)
+    assert response.status_code == 429
+    assert int(response.headers["Retry-After"]) > 0
+    assert "Set-Cookie" not in response.headers
+
+
+def test_another_site_signs_nobody_in_or_out() -> None:
+    """Its Origin is not ours."""
+    client = signed_in()
+    for path in ("sign-in", "sign-out"):
+        response = client.post(f"/console/{path}", data={"key": KEY}, headers={"Origin": "http://evil.example"})
+        assert (response.status_code, "Set-Cookie" in response.headers) == (403, False)
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_view_has_an_address(view: Any) -> None:
+    """One heading, its name, and the current view marked."""
+    page = signed_in().get(f"/console/{view.path}".rstrip("/")).text
+    assert f'<h1 id="title">{view.title}</h1>' in page
+    assert len(re.findall(r'aria-current="page"', page)) == 1
+    assert signed_in().get("/console/nothing").status_code == 404
+
+
+def test_signing_out_ends_the_session_in_this_browser() -> None:
+    """Then there is the page to sign in."""
+    client = signed_in()
+    assert client.post("/console/sign-out", headers=ORIGIN).status_code == 303
+    assert "Sign in to the console" in client.get("/console").text
+
+
+def test_the_page_is_as_strict_as_the_demos() -> None:
+    """No inline script or style, no frame around it, nothing kept by caches."""
+    headers = signed_in().get("/console").headers
+    policy = headers["Content-Security-Policy"]
+    assert "script-src 'self'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "unsafe" not in policy
+    assert (headers["X-Frame-Options"], headers["Cache-Control"]) == ("DENY", "no-store")
+    assert not re.search(r"<script(?![^>]*src=)|style=|onclick", signed_in().get("/console").text)
+
+
+def test_its_files_are_kept_by_browsers_and_compressed() -> None:
+    """By their version; a stranger with a page to sign in gets them, too."""
+    client = application(ConsoleGate(), admin_key=KEY)
+    (address,) = re.findall(r'href="(/console/files/console.css[^"]+)"', client.get("/console").text)
+    response = client.get(address, headers={"Accept-Encoding": "gzip"})
+    assert response.headers["Content-Encoding"] == "gzip"
+    assert "immutable" in response.headers["Cache-Control"]
+    assert response.headers["Content-Type"].startswith("text/css")
+    assert client.get("/console/files/../pages.py").status_code == 404
+
+
+def test_an_operator_publishes() -> None:
+    """It is audited with what was published, and without its data."""
+    gate = ConsoleGate()
+    client = signed_in(gate, console_actions=True)
+    with capture_logs() as lines:
+        body = {"topic": "orders.42.shipped", "data": {"carrier": "secret"}, "id": "one"}
+        response = client.post("/console/api/publish", json=body, headers=ACT)
+    assert (response.status_code, response.get_json()["offset"]) == (200, 1)
+    assert gate.published == [("orders.42.shipped", {"carrier": "secret"})]
+    (line,) = lines
+    assert (line["event"], line["by"], line["name"], line["event_id"]) == ("publish", "console", "orders.42.shipped", "one")
+    assert "secret" not in str(lines)
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ([], "invalid_request"),
+        ({"topic": "orders"}, "invalid_request"),
+        ({"topic": "not a topic", "data": 1}, "invalid_topic"),
+        ({"topic": 7, "data": 1}, "invalid_topic"),
+        ({"topic": "orders", "data": 1, "id": "no good id\n"}, "invalid_event"),
+        ({"topic": "orders", "data": 1, "namespace": "elsewhere"}, "unknown_namespace"),
+        ({"topic": "orders", "data": 1, "namespace": 3}, "invalid_request"),
+    ],
+)
+def test_a_publish_that_may_not_be_is_refused_and_audited(body: Any, code: str) -> None:
+    """With the wire's code."""
+    gate = ConsoleGate()
+    client = signed_in(gate, console_actions=True)
+    with capture_logs() as lines:
+        response = client.post("/console/api/publish", json=body, headers=ACT)
+    assert response.get_json()["error"]["code"] == code
+    assert gate.published == []
+    assert [line["outcome"] for line in lines if line.get("via") == "console"] == [code]
+
+
+def test_a_body_that_is_nested_too_deeply_is_refused() -> None:
+    """As any other that is no request; no failure of the server, with its traceback in the log."""
+    client = signed_in(ConsoleGate(), console_actions=True)
+    body = '{"topic": "orders", "data": ' + "[" * 30_000 + "]" * 30_000 + "}"
+    response = client.post("/console/api/publish", data=body, content_type="application/json", headers=ACT)
+    assert (response.status_code, response.get_json()["error"]["code"]) == (400, "invalid_request")
+
+
+def test_a_publish_that_fails_is_audited_as_failed() -> None:
+    """And the page is told."""
+    client = signed_in(ConsoleGate(error=BusUnavailable("gone")), console_actions=True)
+    with capture_logs() as lines:
+        response = client.post("/console/api/publish", json={"topic": "orders", "data": 1}, headers=ACT)
+    assert (response.status_code, lines[-1]["outcome"]) == (503, "bus_unavailable")
+
+
+@pytest.mark.parametrize("path", ACTS)
+def test_one_who_only_looks_may_do_nothing(path: str) -> None:
+    """Nor one whose request lacks what only our page sends."""
+    body = {"topic": "orders", "data": 1, "consumer": "mail", "ids": ["1-1"], "user": "ann"}
+    gate = ConsoleGate()
+    assert signed_in(gate).post(f"/console/api/{path}", json=body, headers=ACT).status_code == 403
+    for headers in (ORIGIN, {"X-Headgate-Console": "1"}, {**ACT, "Origin": "http://evil.example"}):
+        assert signed_in(gate, console_actions=True).post(f"/console/api/{path}", json=body, headers=headers).status_code == 403
+    assert (gate.published, gate.asked) == ([], [])
+
+
+@pytest.mark.parametrize("ids", [None, [], "1-1", [1], ["1-1"] * 101])
+def test_letters_are_named_one_by_one(ids: Any) -> None:
+    """As a list of bounded length."""
+    client = signed_in(console_actions=True)
+    response = client.post("/console/api/letters/retry", json={"consumer": "mail", "ids": ids}, headers=ACT)
+    assert (response.status_code, response.get_json()["error"]["code"]) == (400, "invalid_request")
+
+
+def test_without_redis_a_view_says_so() -> None:
+    """Each by itself, with the wire's code."""
+    client = signed_in()
+    for path in ("redis", "consumers", "schemas", "trace?event=1", "letters?consumer=mail"):
+        response = client.get(f"/console/api/{path}")
+        assert (response.status_code, response.get_json()["error"]["code"]) == (503, "bus_unavailable"), path
+    assert client.get("/console/api/trace").get_json()["error"]["code"] == "invalid_request"
+    assert client.get("/console/api/letters?consumer=../x").get_json()["error"]["code"] == "invalid_request"
+    assert client.get("/console/api/presence?topic=#").get_json()["error"]["code"] == "invalid_topic"
+    assert client.get("/console/api/presence?topic=rooms.1").get_json() == {"topic": "rooms.1", "count": 0, "members": []}
+
+
+ANN = ConnectedClient(
+    session="s1",
+    user="ann",
+    namespace="notifications",
+    gateway="one/1",
+    address=None,
+    transport="websocket",
+    since_ms=0,
+    patterns=("orders.#",),
+    subscriptions=1,
+    state="live",
+    catching_up=False,
+    lagging=True,
+    queued=3,
+    queued_bytes=4,
+    discarded=0,
+    gaps=0,
+    position=7,
+    behind=2,
+    trouble=("queue full",),
+)
+
+
+def test_clients_are_listed_with_the_processes_that_did_not_answer() -> None:
+    """As the gateways say; the order and the place are the page's wish, and how many are not."""
+    gate = ConsoleGate(connected=[ANN])
+    client = signed_in(gate)
+    told = client.get("/console/api/clients?sort=queue&user=ann&limit=100000").get_json()
+    assert (told["total"], told["silent"], told["clients"][0]["trouble"]) == (1, ["other/7"], ["queue full"])
+    assert gate.asked == [{"namespace": None, "user": "ann", "after": None, "sort": "queue", "limit": 50}]
+    assert client.get("/console/api/client?session=s1").get_json()["client"]["patterns"] == ["orders.#"]
+    assert client.get("/console/api/client?session=gone").get_json() == {"client": None}
+
+
+def test_an_operator_disconnects() -> None:
+    """One client, or all of a user, in the operator's name; neither and both are refused."""
+    gate = ConsoleGate(connected=[ANN])
+    client = signed_in(gate, console_actions=True)
+    with capture_logs() as lines:
+        assert client.post("/console/api/disconnect", json={"session": "s1"}, headers=ACT).get_json()["disconnected"] == 1
+        for body in ({}, {"session": "s1", "user": "ann"}):
+            assert client.post("/console/api/disconnect", json=body, headers=ACT).status_code == 400
+    assert gate.asked == [{"session": "s1", "user": None, "reason": "disconnected by an operator", "by": "console"}]
+    refused = (None, "invalid_request")
+    assert [(line.get("name"), line.get("outcome")) for line in lines] == [("s1", None), refused, refused]
+
+
+def test_one_whom_the_application_lets_act_makes_no_keys() -> None:
+    """A key would outlast the session; nobody makes one that is none."""
+    client = application(ConsoleGate(identities={"ann": Identity("ann", admin="act")}))
+    client.set_cookie("app", "ann")
+    body = {"name": "billing", "scopes": ["clients"]}
+    assert client.post("/console/api/keys/make", json=body, headers=ACT).status_code == 403
+    by_key = signed_in(console_actions=True)
+    for wrong in ({"scopes": "clients"}, {"scopes": ["all"]}, {"ttl_s": "1"}, {"ttl_s": True}, {"ttl_s": 0}, {"name": ""}):
+        response = by_key.post("/console/api/keys/make", json={**body, **wrong}, headers=ACT)
+        assert (response.status_code, response.get_json()["error"]["code"]) == (400, "invalid_request"), wrong
+
+
+def test_it_is_added_once() -> None:
+    """However often an application asks."""
+    app = Flask(__name__)
+    for _ in range(2):
+        add_console(app, ConsoleGate(), Settings(admin_key=KEY))
+    assert app.test_client().get("/console").status_code == 200

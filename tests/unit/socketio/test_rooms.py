@@ -1,0 +1,266 @@
+"""Client managers with a queue between processes: events of another process go out by our fan-out, and wait for nobody."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import gevent
+import gevent.event
+import pytest
+import socketio
+from gevent.queue import Queue
+
+from headgate.socketio.rooms import RoomManager
+from tests.support.session_clock import turn
+from tests.support.socketio_application import Application, Browser, without_blocking
+
+
+class QueueManager(socketio.PubSubManager):  # type: ignore[misc]
+    """Two processes in one: what is published on one side is listened to on the other."""
+
+    def __init__(self, listens: Queue, publishes: Queue) -> None:
+        super().__init__()
+        self.listens, self.publishes = listens, publishes
+
+    def _publish(self, message: Any) -> None:
+        self.publishes.put(json.dumps(message).encode())
+
+    def _listen(self) -> Iterator[Any]:
+        while (message := self.listens.get()) is not None:
+            yield message
+
+
+@pytest.fixture
+def here_and_there(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Application, Application]]:
+    """Two servers that share their rooms."""
+    without_blocking(monkeypatch)
+    queues = Queue(), Queue()
+    servers = Application(client_manager=QueueManager(*queues)), Application(client_manager=QueueManager(*queues[::-1]))
+    yield servers
+    for queue in queues:
+        queue.put(None)
+    for server in servers:
+        server.sio.eio.disconnect()
+        turn()
+        server.sio.eio.deadlines.close()
+
+
+def test_a_manager_of_any_class_is_given_our_rooms(here_and_there: tuple[Application, Application]) -> None:
+    """It stays what it is, too."""
+    for application in here_and_there:
+        manager = application.sio.manager
+        assert isinstance(manager, QueueManager)
+        assert isinstance(manager, RoomManager)
+
+
+def test_events_reach_the_rooms_of_every_process(here_and_there: tuple[Application, Application]) -> None:
+    """To all, to a room, to one client, with attachments."""
+    here, there = here_and_there
+    near, far = Browser(here), Browser(there)
+    sids = near.join(), far.join()
+    here.sio.enter_room(sids[0], "room")
+    there.sio.enter_room(sids[1], "room")
+    here.sio.emit("to all", 1)
+    here.sio.emit("to the room", b"2", to="room")
+    here.sio.emit("to the other", 3, to=sids[1])
+    packets = ['42["to all",1]', '451-["to the room",{"_placeholder":true,"num":0}]', b"2"]
+
+    assert near.received() == packets
+    assert far.received() == [*packets, '42["to the other",3]']
+
+
+def test_an_event_that_is_for_nobody_here_is_not_decoded(
+    here_and_there: tuple[Application, Application], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To a room without members here, to a namespace without clients, or our own; one that is for somebody is."""
+    here, there = here_and_there
+    Browser(here).join()
+    far = Browser(there)
+    sid = far.join()
+    there.sio.enter_room(sid, "room")
+    decoded: list[str] = []
+    loads = there.sio.manager.json.loads
+
+    def counted(text: str) -> Any:
+        decoded.append(text)
+        return loads(text)
+
+    monkeypatch.setattr(there.sio.manager, "json", SimpleNamespace(loads=counted))
+    here.sio.emit("event", 1, to="another room")
+    here.sio.emit("event", 2, to="room", namespace="/another")
+    here.sio.emit("event", 3, to="somebody")
+    turn()
+    there.sio.emit("event", 4, to="room")
+    there.sio.manager.listens.put(there.sio.manager.publishes.get())  # as Redis brings it back
+    turn()
+    assert decoded == []
+    here.sio.emit("event", 5, to="room")
+    here.sio.emit("event", 6, to=["another room", "room"])
+    here.sio.emit("event", 7)
+    here.sio.emit("event", 8, to=sid)
+    turn()
+
+    assert len(decoded) == 4
+    assert far.received() == [f'42["event",{number}]' for number in (4, 5, 6, 7, 8)]
+
+
+def test_an_answer_finds_its_way_to_the_process_that_asked(here_and_there: tuple[Application, Application]) -> None:
+    """The callback of an emit runs there."""
+    here, there = here_and_there
+    Browser(here).join()
+    far = Browser(there)
+    sid = far.join()
+    answers: list[Any] = []
+    here.sio.emit("question", to=sid, callback=lambda *answer: answers.append(answer))
+    assert far.received() == ['421["question"]']
+    far.send('431["yes"]')
+
+    assert answers == [("yes",)]
+
+
+def test_a_slow_client_does_not_hold_up_what_comes_from_another_process(here_and_there: tuple[Application, Application]) -> None:
+    """An event to it alone is queued within its bounds, and beyond them it is cut; the others get theirs meanwhile."""
+    here, there = here_and_there
+    Browser(here).join()
+    slow, witness = Browser(there), Browser(there)
+    sid = slow.join()
+    witness.join()
+    slow.session.queue.max_frames = 10
+    got: list[Any] = []
+    for number in range(20):
+        here.sio.emit("to the slow one", number, to=sid)
+        here.sio.emit("to all", number, skip_sid=sid)
+        got += witness.received()
+
+    assert got == [f'42["to all",{number}]' for number in range(20)]
+    assert there.ends == ["slow consumer"]
+
+
+@pytest.fixture
+def application(monkeypatch: pytest.MonkeyPatch) -> Iterator[Application]:
+    """One server."""
+    without_blocking(monkeypatch)
+    made = Application()
+    yield made
+    made.sio.eio.disconnect()
+    turn()
+    made.sio.eio.deadlines.close()
+
+
+def test_a_large_room_gets_everything_in_order_over_several_turns(application: Application) -> None:
+    """Events of many sizes, more than one write takes, emitted before and while the fan-out is at work."""
+    browsers = [Browser(application) for _ in range(60)]
+    for browser in browsers:
+        browser.join()
+    expected = []
+    for number, size in enumerate([10, 30_000, 40_000, 10, 10, 70_000, 10] * 3):
+        application.sio.emit("event", (number, "x" * size))
+        expected.append(f'42["event",{number},"{"x" * size}"]')
+        if number % 5 == 4:
+            gevent.sleep(0)
+
+    assert all(browser.received() == expected for browser in browsers)
+
+
+def test_a_member_whose_socket_is_broken_costs_nobody_else_anything(application: Application) -> None:
+    """It leaves, and the event reaches the others."""
+    browsers = [Browser(application, websocket=True) for _ in range(20)]
+    for browser in browsers:
+        browser.join()
+    assert browsers[0]._sock is not None
+    browsers[0]._sock.close()
+    for number in range(3):
+        application.sio.emit("event", number)
+    got = [browser.received() for browser in browsers[1:]]
+
+    assert got == [[f'42["event",{number}]' for number in range(3)]] * 19
+    assert len(application.ends) == 1
+
+
+@pytest.mark.parametrize("namespace", ["/", "/custom", "/other"])
+@pytest.mark.parametrize("end", ["refused", "fails", "let in"])
+def test_a_client_that_is_refused_gets_nothing_that_was_for_everybody(application: Application, namespace: str, end: str) -> None:
+    """It counts among everybody while its connect handler runs, as in python-socketio. One that is let in gets all, in order."""
+    sio, gate = application.sio, gevent.event.Event()
+    prefix = "" if namespace == "/" else namespace + ","
+
+    def connect(sid: str, *_: Any) -> bool:
+        sio.emit("before", "1/2,3", namespace=namespace)
+        sio.emit("to you", 2, to=sid, namespace=namespace)
+        gate.wait()
+        if end == "fails":
+            raise RuntimeError("this connect handler fails")
+        return end == "let in"
+
+    browser = Browser(application)
+    browser.join("/custom" if namespace == "/" else "/")
+    sio.on("connect", connect, namespace=namespace)
+    browser.send(f"40{prefix}")
+    sio.emit("secret", (b"4", "/"), namespace=namespace)
+    sio.emit("elsewhere", 5, namespace="/custom" if namespace == "/" else "/")
+    gate.set()
+    elsewhere = "/custom," if namespace == "/" else ""
+    events = browser.received()
+    answer = "" if end == "fails" else events.pop(0)  # as in python-socketio
+    own = [f'42{prefix}["to you",2]', f'42{elsewhere}["elsewhere",5]']
+    others = [f'42{prefix}["before","1/2,3"]', f'451-{prefix}["secret",{{"_placeholder":true,"num":0}},"/"]', b"4"]
+
+    if end == "let in":
+        assert str(answer).startswith(f"40{prefix}{{")
+        assert events == [others[0], own[0], *others[1:], own[1]]
+    else:
+        assert events == own
+    assert browser.session.queue.frames == browser.session.queue.bytes == 0
+
+
+def test_rooms_refuse_what_python_socketios_refuse(application: Application) -> None:
+    """A room of a client, and a client that is not there."""
+    browser, other = Browser(application), Browser(application)
+    sid, other_sid = browser.join(), other.join()
+    sio = application.sio
+
+    with pytest.raises(ValueError, match="cannot enter a sid room"):
+        sio.enter_room(sid, other_sid)
+    with pytest.raises(ValueError, match="cannot close a sid room"):
+        sio.close_room(sid)
+    with pytest.raises(ValueError, match="sid is not connected to requested namespace"):
+        sio.enter_room(sid, "room", namespace="/nowhere")
+
+
+def test_a_client_that_has_left_leaves_no_room_behind_that_it_could_not_enter(application: Application) -> None:
+    """As when a handler that has waited for a data base enters it late; with a room for each user they would add up."""
+    leaver, stayer = Browser(application), Browser(application)
+    sid = leaver.join()
+    stayer.join()
+    leaver.send("41")
+    rooms = application.sio.manager.rooms["/"]
+    before = set(rooms)
+    with pytest.raises(KeyError):
+        application.sio.enter_room(sid, "late")
+    assert set(rooms) == before
+
+
+def test_a_manager_whose_emit_is_all_its_own_sends_message_by_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the way that python-socketio's managers use; its events keep their place."""
+    without_blocking(monkeypatch)
+
+    class Own(socketio.Manager):  # type: ignore[misc]
+        def emit(self, event: str, data: Any, namespace: str, room: Any = None, **_: Any) -> None:
+            packet = self.server.packet_class(2, namespace=namespace, data=[event, data])
+            for _, eio_sid in self.get_participants(namespace, room):
+                for each in self.server.eio_packets(packet):
+                    self.server._send_eio_packet(eio_sid, each)
+
+    application = Application(client_manager=Own())
+    browser = Browser(application)
+    browser.answers("40/custom,")
+    application.sio.emit("event", b"1", namespace="/custom")
+    application.sio.eio.send(browser.session.sid, "raw")
+
+    assert browser.received() == ['451-/custom,["event",{"_placeholder":true,"num":0}]', b"1", "4raw"]
+    application.sio.eio.disconnect()
+    turn()
+    application.sio.eio.deadlines.close()

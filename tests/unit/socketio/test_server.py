@@ -1,0 +1,286 @@
+"""`headgate.socketio.Server` beside python-socketio's: options, limits, reasons, logs, tasks, test clients, admin counts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import gevent
+import pytest
+from socketio import packet as socket_packet
+
+from headgate.socketio import Server, TransportLimits
+from headgate.socketio.traffic import Traffic
+from headgate.transport.limits import TransportLimits as GatewayLimits
+from tests.support.session_clock import turn
+from tests.support.socketio_application import Application, Browser, without_blocking
+
+Make = Callable[..., Server]
+PLACEHOLDER = '{"_placeholder":true,"num":0}'
+
+
+@pytest.fixture
+def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    """Make servers."""
+    without_blocking(monkeypatch)
+    made: list[Server] = []
+
+    def make(**options: Any) -> Server:
+        made.append(Server(**options))
+        return made[-1]
+
+    yield make
+    for server in made:
+        server.eio.disconnect()
+        turn()
+        server.eio.deadlines.close()
+
+
+@pytest.fixture
+def application(make: Make, monkeypatch: pytest.MonkeyPatch) -> Application:
+    """An application with default limits."""
+    return Application(limits={"handshake_deadline_s": 0, "inbound_per_s": 0, "inbound_burst": 100})
+
+
+class TestOptions:
+    """python-socketio's options and ours."""
+
+    def test_python_socketios_options_win_over_the_limits(self, make: Make) -> None:
+        """Only those that are given."""
+        limits = TransportLimits(ping_interval_s=7, ping_timeout_s=8, max_message_bytes=9)
+        server = make(transport_limits=limits, ping_interval=1, max_http_buffer_size=2)
+
+        assert (server.eio.limits.ping_interval_s, server.eio.limits.ping_timeout_s) == (1, 8)
+        assert server.eio.limits.max_message_bytes == 2
+        assert make(ping_timeout=3).eio.limits == TransportLimits(ping_timeout_s=3)
+
+    def test_a_client_may_send_and_wait_as_it_likes_unless_asked_otherwise(self, make: Make) -> None:
+        """The gateway has these limits, for its own clients."""
+        limits = make().eio.limits
+
+        assert (limits.inbound_per_s, limits.handshake_deadline_s) == (0, 0)
+        assert GatewayLimits().inbound_per_s
+        assert GatewayLimits().handshake_deadline_s
+
+    @pytest.mark.parametrize("mode", ["threading", "eventlet", "gevent_uwsgi"])
+    def test_another_async_mode_is_refused(self, make: Make, mode: str) -> None:
+        """With the one that works."""
+        with pytest.raises(ValueError, match=f"async_mode: expected 'gevent', the only one on this transport, got '{mode}'"):
+            make(async_mode=mode)
+        assert make(async_mode="gevent").async_mode == make().async_mode == "gevent"
+
+
+class TestPackets:
+    """Packets that the reference implementation takes."""
+
+    def test_thousands_in_a_row_are_taken(self, application: Application) -> None:
+        """Over the gateway's limit of a client's rate."""
+        browser = Browser(application)
+        browser.join()
+        browser.send(*[f'42["record",{number}]' for number in range(3000)])
+        while len(application.seen) < 3000:
+            turn()
+
+        assert application.ends == []
+
+    def test_a_session_that_joins_nothing_stays(self, application: Application) -> None:
+        """There is no deadline for it, so nothing is asked of the timer but its pings."""
+        browser = Browser(application)
+        asked = [entry for due in application.sio.eio.deadlines._slots.values() for entry in due]
+
+        assert asked
+        assert not any(entry[0] == browser.session._check_joined for entry in asked)
+
+    @pytest.mark.parametrize(("packet", "name"), [("421[1,2]", 1), ("421[1.5,2]", 1.5)])
+    def test_an_event_may_have_a_number_for_a_name(self, application: Application, packet: str, name: float) -> None:
+        """Its handler is found by that number."""
+        application.sio.on(name, lambda sid, argument: argument)
+        browser = Browser(application)
+        browser.join()
+
+        assert browser.answers(packet) == ["431[2]"]
+
+    def test_a_packet_may_have_more_than_a_few_attachments(self, application: Application) -> None:
+        """A hundred."""
+        places = ",".join(PLACEHOLDER.replace("0", str(number)) for number in range(100))
+        browser = Browser(application)
+        browser.join()
+
+        answer = browser.answers(f'45100-1["message-with-ack",{places}]', *[b"x"] * 100)
+        assert answer[0] == f"46100-1[{places}]"
+        assert answer[1:] == [b"x"] * 100
+
+    def test_attachments_are_bounded_all_together(self, make: Make) -> None:
+        """A client that announces many and sends large ones is disconnected before they fill the memory."""
+        application = Application(limits={"max_message_bytes": 1000})
+        browser = Browser(application)
+        browser.join()
+        places = ",".join(PLACEHOLDER.replace("0", str(number)) for number in range(100))
+        browser.send(f'45100-1["message-with-ack",{places}]', *[bytes(1000)] * 17)
+
+        assert application.ends == ["parse error"]
+
+    def test_a_client_that_floods_over_polling_is_told_why(self, make: Make) -> None:
+        """Where the application has asked for the limit: at the request that follows the end."""
+        application = Application(limits={"inbound_per_s": 1, "inbound_burst": 5})
+        browser = Browser(application)
+        browser.join()
+        browser.send(*['42["record",1]'] * 6)
+
+        assert application.ends == ["inbound flood"]
+        assert browser.session.told == "limit_reached: rate (at most 1/s, burst 5)"
+        assert application.sio.eio.final_frames.take_reason(browser.session.sid) == browser.session.told
+
+
+class TestReasons:
+    """The reason that a disconnect handler gets."""
+
+    @pytest.mark.parametrize(
+        ("reason", "told"),
+        [
+            ("transport error: Connection reset by peer", Server.reason.TRANSPORT_ERROR),
+            ("transport close", Server.reason.TRANSPORT_CLOSE),
+            ("slow consumer", Server.reason.SLOW_CONSUMER),
+            ("write deadline", Server.reason.WRITE_DEADLINE),
+        ],
+    )
+    def test_every_reason_is_one_of_the_servers(self, application: Application, reason: str, told: str) -> None:
+        """The words of the operating system are for the log."""
+        browser = Browser(application)
+        browser.join()
+        browser.session.end(reason, abort=True)
+        turn()
+
+        assert application.ends == [told]
+        assert told in vars(Server.reason).values() or told in vars(Server.reason.__base__).values()
+
+
+class TestApplicationsOwn:
+    """Corners that applications lean on."""
+
+    def test_handlers_run_by_the_servers_own_start_of_tasks(self, application: Application) -> None:
+        """An application that overrides it, for a context of its own, gets every handler through it."""
+        started: list[str] = []
+        start = application.sio.start_background_task
+
+        def start_task(target: Callable[..., Any], *args: Any) -> Any:
+            started.append(target.__name__)
+            return start(target, *args)
+
+        application.sio.start_background_task = start_task
+        browser = Browser(application)
+        browser.join()
+        browser.send('42["record",1]')
+
+        assert started == ["_run_handler"]
+        assert application.seen == [1]
+
+    def test_both_loggers_tell_of_packets(self, application: Application, caplog: pytest.LogCaptureFixture) -> None:
+        """`engineio_logger` of every packet, `logger` of events, as in python-socketio."""
+        for logger in (application.sio.logger, application.sio.eio.logger):
+            logger.setLevel(logging.INFO)
+        browser = Browser(application)
+        sid = browser.join()
+        browser.send('42["message",1]')
+        application.sio.emit("to all", 2)
+
+        told = caplog.messages
+        eio_sid = browser.session.sid
+        assert f'{eio_sid}: Received packet MESSAGE data 2["message",1]' in told
+        assert f'{eio_sid}: Sending packet MESSAGE data 2["message-back",1]' in told
+        assert '1 sessions: Sending packet MESSAGE data 2["to all",2]' in told
+        assert f'received event "message" from {sid} [/]' in told
+        for logger in (application.sio.logger, application.sio.eio.logger):
+            logger.setLevel(logging.ERROR)
+
+    def test_a_client_without_a_session_falls_through_to_python_socketio(self, application: Application) -> None:
+        """Flask-SocketIO's test client is one: it puts its own functions in the place of the server's two ways out."""
+        sio = application.sio
+        sent: list[Any] = []
+        sio.__dict__["_send_packet"] = lambda eio_sid, packet: sent.append(packet.packet_type)
+        sio.__dict__["_send_eio_packet"] = lambda eio_sid, packet: sent.append(packet.data)
+        sio.async_handlers = False
+        sio._handle_eio_connect("test client", {"PATH_INFO": "/"})
+        sio._handle_eio_message("test client", "0")
+        sid = sio.manager.sid_from_eio_sid("test client", "/")
+        sio._handle_eio_message("test client", '21["message-with-ack"]')
+        sio.emit("to all")
+        sio.emit("to it", b"binary", to=sid)
+        sio._handle_eio_message("test client", "1")
+
+        assert sent == [
+            '2["auth",{}]',
+            socket_packet.CONNECT,
+            socket_packet.ACK,
+            '2["to all"]',
+            f'51-["to it",{PLACEHOLDER}]',
+            b"binary",
+        ]
+        assert application.ends == ["client disconnect"]
+
+    def test_the_admin_ui_counts_packets_and_bytes(self, application: Application) -> None:
+        """Of every client, both ways."""
+        counted: dict[str, int] = {}
+
+        class Buffer:
+            def push(self, name: str, count: int = 1) -> None:
+                counted[name] = counted.get(name, 0) + count
+
+        first, second = Browser(application), Browser(application)
+        first.join()
+        second.join()
+        application.sio.traffic = Traffic(Buffer())
+        first.send('42["record",1]')
+        application.sio.emit("x")
+
+        assert counted == {"packetsIn": 1, "bytesIn": len('2["record",1]'), "packetsOut": 2, "bytesOut": 2 * len('42["x"]')}
+
+    def test_a_manager_of_a_class_of_its_own_keeps_it(self, make: Make) -> None:
+        """Its methods are called, and its rooms go out by our fan-out."""
+        import socketio
+
+        emitted: list[str] = []
+
+        class Own(socketio.Manager):  # type: ignore[misc]
+            def emit(self, event: str, *args: Any, **options: Any) -> None:
+                emitted.append(event)
+                super().emit(event, *args, **options)
+
+        application = Application(client_manager=Own())
+        browser = Browser(application)
+        browser.join()
+        application.sio.emit("event", 1)
+
+        assert isinstance(application.sio.manager, Own)
+        assert "event" in emitted
+        assert browser.received() == ['42["event",1]']
+
+    def test_leaving_forgets_every_room(self, application: Application) -> None:
+        """And the lists that rooms are sent by."""
+        browser = Browser(application)
+        sid = browser.join()
+        sio = application.sio
+        for number in range(10):
+            sio.enter_room(sid, f"room {number}")
+        sio.leave_room(sid, "room 3")
+        sio.close_room("room 4")
+        sio.emit("event", to="room 5")
+        assert sorted(sio.rooms(sid)) == sorted([sid, *(f"room {number}" for number in range(10) if number not in (3, 4))])
+        browser.go()
+
+        assert not any(application.leftovers().values())
+        assert not sio.manager._entered
+        assert not any(audience.members for audience in sio.manager._audiences.values())
+
+    def test_an_emit_in_the_hub_does_not_wait(self, application: Application) -> None:
+        """A callback of the loop cannot; the bounds of the queue hold."""
+        browser = Browser(application)
+        sid = browser.join()
+        application.sio.eio.limits = application.sio.eio.limits
+        browser.session.queue.max_frames = 4
+        for number in range(10):
+            gevent.get_hub().loop.run_callback(application.sio.emit, "event", number, sid)
+        turn()
+
+        assert application.ends == ["slow consumer"]

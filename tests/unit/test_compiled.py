@@ -1,0 +1,98 @@
+"""The compiled modules: which of two files of a module a process runs, and that the list of them can be true."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, ModuleSpec, PathFinder, SourceFileLoader
+from pathlib import Path
+
+import pytest
+
+import headgate
+from headgate import compiled
+from headgate.compiled import PURE, Build, SourcesOnly, build_in_use, obey
+
+ROOT = Path(__file__).resolve().parents[2]
+LISTED: list[str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["headgate"]["compiled"]["modules"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    """A package's folder with one module as in a compiled wheel, and one that has no source."""
+    for name in ("event.py", f"event{EXTENSION_SUFFIXES[0]}", f"odd{EXTENSION_SUFFIXES[0]}"):
+        (tmp_path / name).touch()
+    return str(tmp_path)
+
+
+def test_python_prefers_the_compiled_module_and_the_finder_its_source(folder: str) -> None:
+    """The first is what a compiled wheel relies on, the second what HEADGATE_PURE does."""
+    usual = PathFinder.find_spec("headgate.event", [folder])
+    found = SourcesOnly().find_spec("headgate.event", [folder])
+
+    assert usual is not None
+    assert isinstance(usual.loader, ExtensionFileLoader)
+    assert found is not None
+    assert isinstance(found.loader, SourceFileLoader)
+    assert found.origin == str(Path(folder, "event.py"))
+
+
+@pytest.mark.parametrize(
+    ("name", "in_folder"), [("headgate.odd", True), ("headgate.nowhere", True), ("other.event", True), ("headgate", False)]
+)
+def test_the_finder_leaves_everything_else_to_others(folder: str, name: str, in_folder: bool) -> None:
+    """Modules without a source, of other packages, and at the top."""
+    assert SourcesOnly().find_spec(name, [folder] if in_folder else None) is None
+
+
+def test_it_finds_every_module_and_package_of_ours() -> None:
+    """A package is found like a module."""
+    for name in ("headgate.bus", "headgate.topic", "headgate.event"):
+        found = SourcesOnly().find_spec(name, headgate.__path__)
+        assert found is not None
+        assert isinstance(found.loader, SourceFileLoader)
+
+
+@pytest.mark.parametrize(
+    ("value", "is_obeyed"), [("1", True), ("yes", True), ("0", False), ("no", False), ("", False), (None, False)]
+)
+def test_the_environment_decides(monkeypatch: pytest.MonkeyPatch, value: str | None, is_obeyed: bool) -> None:
+    """As a switch among the settings does."""
+    finders = list(sys.meta_path)
+    monkeypatch.setattr(sys, "meta_path", list(finders))
+    obey({} if value is None else {PURE: value})
+    assert [type(each) for each in sys.meta_path if each not in finders] == [SourcesOnly] * is_obeyed
+
+
+@pytest.mark.parametrize(
+    ("loader", "build"),
+    [
+        (ExtensionFileLoader("headgate.event", "event.so"), Build.COMPILED),
+        (SourceFileLoader("headgate.event", "event.py"), Build.PYTHON),
+    ],
+)
+def test_the_build_in_use_is_that_of_the_hot_modules(
+    monkeypatch: pytest.MonkeyPatch, loader: ExtensionFileLoader | SourceFileLoader, build: Build
+) -> None:
+    """It is what has been loaded, whatever else lies in the folder."""
+    monkeypatch.setattr(compiled, "find_spec", lambda name: ModuleSpec(name, loader))
+    assert build_in_use() is build
+
+
+def test_the_modules_of_the_list_are_there_and_are_all_compiled_or_none() -> None:
+    """The list is the one place; a module that moved would be left out unseen."""
+    loaders = set()
+    for name in LISTED:
+        assert (ROOT / "gateway" / f"{name.replace('.', '/')}.py").is_file(), name
+        __import__(name)
+        loaders.add(type(sys.modules[name].__loader__) is ExtensionFileLoader)
+    assert loaders == {build_in_use() is Build.COMPILED}
+    assert "headgate.event" in LISTED, "build_in_use looks at it"
+
+
+def test_what_is_imported_before_the_environment_is_obeyed_is_never_compiled() -> None:
+    """Else HEADGATE_PURE would come too late for it."""
+    source = (ROOT / "gateway" / "headgate" / "__init__.py").read_text().partition("\nobey()")[0]
+    early = {f"headgate.{line.split()[1].lstrip('.')}" for line in source.splitlines() if line.startswith("from .")}
+    assert early == {"headgate.compiled", "headgate.errors", "headgate.extras", "headgate.topic"}
+    assert early.isdisjoint(LISTED)

@@ -1,0 +1,66 @@
+"""What the workers of one process manager share: the configuration file, read again with gunicorn's own configuration."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headgate.gunicorn import Premises
+from headgate.workers.settings_file import SettingsFile
+
+
+@pytest.fixture
+def environment() -> Iterator[None]:
+    """The environment, put back afterwards."""
+    before = dict(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
+
+
+@pytest.mark.usefixtures("environment")
+def test_workers_have_the_file_of_the_last_reload(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """One that replaces a killed one has the settings of the others; a file that is wrong changes nothing, and is one line."""
+    path = tmp_path / "headgate.toml"
+    premises = Premises(None)
+
+    def clients() -> str | None:
+        return os.environ.get("HEADGATE_MAX_CLIENTS")
+
+    first, second, third = object(), object(), object()  # gunicorn's configuration is another one after each reload
+    path.write_text("[settings]\nmax_clients = 1\n")
+    premises.follow(first, SettingsFile(str(path)))
+    assert clients() == "1"
+    path.write_text("[settings]\nmax_clients = 2\n")
+    premises.follow(first, None)
+    assert clients() == "1"
+    premises.follow(second, None)
+    assert (clients(), capfd.readouterr().out) == ("2", f"headgate: settings reloaded from {path}\n")
+    path.write_text("[settings]\nmax_client = 3\nport = -1\n")
+    premises.follow(third, None)
+    premises.follow(third, None)
+    told = capfd.readouterr().err
+    assert (clients(), premises.fault, told.count("\n")) == ("2", None, 1)
+    assert told.startswith("headgate: settings not reloaded, those before stay in force: ")
+    assert "did you mean max_clients?" in told
+
+
+@pytest.mark.usefixtures("environment")
+def test_under_gunicorn_itself_the_file_is_found_as_elsewhere(tmp_path: Path) -> None:
+    """The one that HEADGATE_CONFIG names."""
+    (tmp_path / "shop.toml").write_text("[settings]\nmax_clients = 1\n")
+    os.environ["HEADGATE_CONFIG"] = str(tmp_path / "shop.toml")
+    Premises(None).follow(object(), None)
+    assert os.environ["HEADGATE_MAX_CLIENTS"] == "1"
+
+
+@pytest.mark.usefixtures("environment")
+def test_a_file_that_is_wrong_at_the_start_is_the_first_workers_to_tell(tmp_path: Path) -> None:
+    """It ends the process manager with it."""
+    (tmp_path / "headgate.toml").write_text("[settings]\nmax_client = 3\n")
+    premises = Premises(None)
+    premises.follow(object(), SettingsFile(str(tmp_path / "headgate.toml")))
+    assert premises.fault is not None

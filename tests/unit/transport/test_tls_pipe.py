@@ -1,0 +1,162 @@
+"""The pipe between a browser's TLS socket and a session's plain one: bytes, back-pressure, and the end of either side."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import gevent
+import gevent.socket
+import gevent.ssl
+import pytest
+from gevent import pywsgi
+
+from headgate.transport import tls_pipe
+from headgate.transport.detach import Detached, detach
+from headgate.transport.http_server import HTTPServer
+from headgate.transport.tls_pipe import PlainEnd, TlsPipe
+from tests.support.certificates import Authority
+from tests.support.session_clock import turn
+
+
+@dataclass
+class Piped:
+    """A pipe that carries, the browser's TLS socket, and the session's plain one."""
+
+    browser: Any
+    plain: PlainEnd
+    carrying: Any
+
+    def at_plain(self, size: int) -> bytes:
+        """Return so many bytes that the browser has sent."""
+        data = b""
+        while len(data) < size:
+            turn()
+            try:
+                data += self.plain.recv(size)
+            except BlockingIOError:
+                gevent.sleep(0)
+        return data
+
+
+@pytest.fixture(scope="module")
+def contexts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
+    """TLS of a server, and of a browser that trusts it."""
+    authority = Authority(tmp_path_factory.mktemp("tls"))
+    certificate, key = authority.issue("localhost")
+    serving = gevent.ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    serving.load_cert_chain(certificate, key)
+    browsing = gevent.ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    browsing.load_verify_locations(authority.ca_file)
+    return serving, browsing
+
+
+@pytest.fixture
+def piped(contexts: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[Piped]:
+    """A pipe between the two."""
+    monkeypatch.setattr(tls_pipe, "LINGER_S", 0.01)
+    serving, browsing = contexts
+    ours, theirs = gevent.socket.socketpair()
+    accepting = gevent.spawn(serving.wrap_socket, ours, server_side=True)
+    browser = browsing.wrap_socket(theirs, server_hostname="localhost")
+    pipe = TlsPipe(accepting.get())
+    yield Piped(browser, pipe.plain, carrying := gevent.spawn(pipe.carry))
+    pipe.plain.close()
+    browser.close()
+    carrying.join()
+
+
+def test_bytes_go_both_ways(piped: Piped) -> None:
+    """As they were sent, however many."""
+    piped.browser.sendall(b"hello")
+    assert piped.at_plain(5) == b"hello"
+    data = bytes(range(256)) * 4000
+    reading = gevent.spawn(lambda: b"".join(iter(lambda: piped.browser.recv(65536), b"")))
+    sent = 0
+    while sent < len(data):
+        try:
+            sent += piped.plain.send(data[sent:])
+        except BlockingIOError:
+            gevent.sleep(0)
+    piped.plain.shutdown(socket.SHUT_WR)
+
+    assert reading.get() == data
+
+
+def test_a_browser_that_leaves_ends_the_sessions_socket(piped: Piped) -> None:
+    """It reads the end, closes, and the pipe is over."""
+    piped.browser.close()
+    while True:
+        try:
+            assert piped.plain.recv(1) == b""
+            break
+        except BlockingIOError:
+            gevent.sleep(0)
+    piped.plain.close()
+    piped.carrying.join()
+
+    assert piped.plain.fileno() == -1
+
+
+def test_a_session_that_closes_ends_a_browser_that_takes_nothing(piped: Piped) -> None:
+    """After a moment, although a greenlet waits for that browser; nothing of the pipe is left."""
+    with suppress(BlockingIOError):
+        while True:
+            piped.plain.send(bytes(65536))
+            turn()
+    piped.plain.close()
+    piped.plain.close()
+    piped.carrying.join()
+
+    assert piped.carrying.successful()
+
+
+@pytest.mark.parametrize("server_class", [HTTPServer, pywsgi.WSGIServer], ids=["ours", "pywsgi's own"])
+def test_a_request_over_tls_gives_its_socket_away(contexts: tuple[Any, Any], server_class: Any) -> None:
+    """It counts as no HTTP connection any more, and its greenlet ends when both sides have."""
+    serving, browsing = contexts
+    taken: list[Detached] = []
+
+    def application(environ: dict[str, Any], start_response: Any) -> Any:
+        taken.append(detach(environ, start_response, b"the answer", b" and a frame"))
+        return taken[0].body
+
+    options = {} if server_class is HTTPServer else {"log": None}
+    server = server_class(("127.0.0.1", 0), application, ssl_context=serving, **options)
+    server.start()
+    browser = browsing.wrap_socket(
+        gevent.socket.create_connection(("127.0.0.1", server.server_port)), server_hostname="localhost"
+    )
+    browser.sendall(b"GET /socket HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+    said = b""
+    while len(said) < len(b"the answer and a frame"):
+        said += browser.recv(100)
+    assert said == b"the answer and a frame"
+    assert server_class is not HTTPServer or len(server.connections) == 0
+    browser.sendall(b"hello")
+    piped = Piped(browser, taken[0].sock, None)  # type: ignore[arg-type]
+    assert piped.at_plain(5) == b"hello"
+    taken[0].sock.close()
+
+    with suppress(ConnectionResetError):  # when this process has been paused for longer than the linger
+        assert browser.recv(100) == b""
+    browser.close()
+    server.stop()
+
+
+def test_a_peer_that_speaks_no_tls_is_dropped(contexts: tuple[Any, Any]) -> None:
+    """In silence: it is not the server's fault."""
+    server = HTTPServer(("127.0.0.1", 0), lambda environ, start_response: [], ssl_context=contexts[0])
+    server.start()
+    peer = gevent.socket.create_connection(("127.0.0.1", server.server_port))
+    peer.sendall(b"GET / HTTP/1.1\r\n\r\n")
+    with suppress(ConnectionResetError):
+        while peer.recv(100):
+            pass
+    while len(server.connections):
+        gevent.sleep(0)
+    server.stop()

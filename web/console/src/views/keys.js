@@ -1,0 +1,99 @@
+/** API keys: who may do what over HTTP. Made by those who have signed in with the admin key, and shown once; revoked by all who may act. */
+import { element } from "../../../design/element.js";
+import { askFirst } from "../ask-first.js";
+import { field, namespaceSelect, Outcome, onSend, select } from "../fields.js";
+import { duration } from "../format.js";
+import { Grid } from "../grid.js";
+import { act, page, read } from "../page.js";
+
+const DAY_S = 86_400;
+/** @type {[string, string][]} */
+const ENDS = [[String(30 * DAY_S), "in 30 days"], [String(90 * DAY_S), "in 90 days"], [String(365 * DAY_S), "in a year"], ["", "never"]];
+
+export function keys() {
+  const grid = new Grid("API keys", [{ label: "Name" }, { label: "Id" }, { label: "May", wide: true }, { label: "Namespaces" }, { label: "Made by" }, { label: "Ends" }, { label: "More" }], "There are no keys. Services that use the HTTP API need one, or a token.");
+  const outcome = new Outcome();
+  const secret = element("div");
+  const root = element("div", { className: "stack" }, grid.root, outcome.root, secret, ...(page.mayAct && page.byKey ? [form()] : []));
+
+  async function ask() {
+    try {
+      const told = await read("api/keys");
+      outcome.well();
+      grid.show(told.keys.map((/** @type {any} */ each) => row(each, revoke)));
+    } catch (error) {
+      grid.unknown("The keys");
+      outcome.fault(error);
+    }
+  }
+
+  /** @param {any} key */
+  async function revoke(key) {
+    if (!(await askFirst(`Revoke the key ${key.name}?`, "Services that use it are refused within seconds. It cannot be taken back.", "Revoke"))) return;
+    try {
+      await act("keys/revoke", { key: key.id });
+      outcome.say(`The key ${key.name} is revoked.`);
+      await ask();
+    } catch (error) {
+      outcome.fault(error);
+    }
+  }
+
+  function form() {
+    const name = element("input", { required: true, autocomplete: "off", placeholder: "billing" });
+    const scopes = element("input", { className: "code", required: true, autocomplete: "off", spellcheck: false, placeholder: "publish:orders.# read:orders.#" });
+    const ends = select(ENDS, ENDS[1][0]);
+    const namespace = namespaceSelect(page.namespaces);
+    const made = new Outcome();
+    const body = element(
+      "form",
+      { className: "form padded" },
+      element("div", { className: "fields" }, field("Name", name), field("Scopes, with blanks between them", scopes, true), ...(page.namespaces.length > 1 ? [field("Namespace", namespace)] : []), field("Ends", ends)),
+      element("div", { className: "row" }, element("button", { type: "submit", className: "button primary", text: "Make a key" }), made.root),
+    );
+    onSend(body, async () => {
+      try {
+        const wanted = { name: name.value.trim(), scopes: scopes.value.trim().split(/\s+/), namespace: namespace.value, ...(ends.value && { ttl_s: Number(ends.value) }) };
+        const told = await act("keys/make", wanted);
+        made.say("");
+        secret.replaceChildren(shown(wanted.name, told.secret));
+        secret.querySelector("h2")?.focus();
+        body.reset();
+        await ask();
+      } catch (error) {
+        made.fault(error);
+      }
+    });
+    return element("section", { className: "panel", aria: { labelledby: "make-title" } }, element("div", { className: "panel-head" }, element("h2", { id: "make-title", text: "Make a key" })), body);
+  }
+
+  ask();
+  return { root, close() {} };
+}
+
+/** The secret of a new key, which nobody sees again. @param {string} name @param {string} text */
+function shown(name, text) {
+  return element(
+    "section",
+    { className: "panel", aria: { labelledby: "secret-title" } },
+    element("div", { className: "panel-head" }, element("h2", { id: "secret-title", tabIndex: -1, text: `The key ${name}` }), element("span", { className: "note", text: "Copy it now: it is shown this once." })),
+    element("div", { className: "tree", tabIndex: 0, role: "group", aria: { labelledby: "secret-title" } }, element("code", { text })),
+  );
+}
+
+/** @param {any} key @param {(key: any) => void} revoke @returns {import("../grid.js").Row} */
+function row(key, revoke) {
+  const left_s = key.expires_s === undefined || key.expires_s === null ? null : key.expires_s - Date.now() / 1000;
+  return {
+    key: key.id,
+    cells: [
+      key.name,
+      key.id,
+      key.scopes.join(" "),
+      key.namespaces?.join(", ") ?? "the first",
+      key.created_by || "–",
+      left_s === null ? "never" : left_s > 0 ? `in ${duration(left_s)}` : { text: "has ended", tone: "quiet" },
+      page.mayAct ? { buttons: [{ label: "Revoke", name: `Revoke ${key.name}, ${key.id}`, press: () => revoke(key) }] } : "",
+    ],
+  };
+}

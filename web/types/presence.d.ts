@@ -1,0 +1,54 @@
+/** The types of `headgate/presence`. */
+import type { Dispatcher, Gate, HeadgateError } from "./index.js";
+
+/** A user who is in a topic now. */
+export interface Member<Meta = any> {
+  readonly user: string;
+  /** Tabs and devices, over all gateways. */
+  readonly connections: number;
+  /** Milliseconds since 1970. */
+  readonly since: number;
+  /** What the user's page says about it. */
+  readonly meta: Meta;
+}
+
+/** `waiting`: there is no connection. The members that were known stay. */
+export type PresenceStatus = "waiting" | "loading" | "live" | "refused" | "closed";
+
+/** A room as it stands. */
+export interface PresenceSnapshot<Meta = any> {
+  /** By name. */
+  readonly members: readonly Member<Meta>[];
+  readonly status: PresenceStatus;
+  /** Why the gateway refuses it. */
+  readonly error: HeadgateError | null;
+}
+
+/** Options of presence. */
+export interface PresenceOptions<Meta = any> {
+  /** What to say about this user. */
+  meta?: Meta | undefined;
+  /** Default true: be a member. false: only watch. */
+  enter?: boolean | undefined;
+}
+
+/** Who is in a topic; tells `member:join`, `member:leave`, `member:change` and `change`. */
+export interface Room<Meta = any> extends Dispatcher {
+  readonly topic: string;
+  readonly status: PresenceStatus;
+  readonly error: HeadgateError | null;
+  /** By name. */
+  readonly members: readonly Member<Meta>[];
+  get(user: string): Member<Meta> | undefined;
+  /** Say something else about this user. */
+  update(meta: Meta): void;
+  /** Leave, when everyone who has asked for the room has closed it. */
+  close(): void;
+  /** Be told of each new snapshot; returns the function that ends it. */
+  subscribe: (listener: () => void) => () => void;
+  getSnapshot: () => PresenceSnapshot<Meta>;
+  getServerSnapshot: () => PresenceSnapshot<Meta>;
+}
+
+/** Be in a topic, or only watch it: one room for all who ask a gate for the topic. */
+export function presence<Meta = any>(gate: Gate<any>, topic: string, options?: PresenceOptions<Meta>): Room<Meta>;

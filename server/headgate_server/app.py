@@ -1,7 +1,7 @@
 """The application: routes put together around one gateway. `headgate serve` runs it when no other app is named.
 
 In: settings. Out: a Flask application whose extension carries the gateway. Each module of routes states its promises: health.py,
-api/publish.py, api/events.py, demo/pages.py; every refusal leaves through api/error_pages.py.
+api/v1, api/publish.py, api/events.py, demo/pages.py; every refusal leaves through api/error_pages.py.
 """
 
 from __future__ import annotations
@@ -14,11 +14,19 @@ from flask import Blueprint, Flask, render_template
 from headgate import __version__
 from headgate.auth.identity import Authenticator
 from headgate.page_files import add_page_files
+from headgate.runtime.shared_rates import SharedRates
 from headgate.settings import Settings
 
 from .api.error_pages import install_error_pages
 from .api.events import events_routes
-from .api.publish import ENVELOPE_BYTES, PublishApi, publish_routes, routes_below
+from .api.presence import presence_routes
+from .api.publish import ENVELOPE_BYTES, PublishApi, posted, publish_routes, routes_below
+from .api.v1.dispatch import routes as routes_of_v1
+from .api.v1.publishing import BATCH, EVENTS, PublishingV1
+from .api.v1.services import Services
+from .api.v1.table import OPERATIONS
+from .built_files import add_built_files
+from .console import add_console
 from .demo.orders import OrderBook
 from .demo.pages import demo_authenticator, demo_routes
 from .demo.secret import demo_secret
@@ -43,10 +51,11 @@ def create_app(settings: Settings | None = None, *, gate: Gate | None = None) ->
         SettingsError: the environment holds settings that are wrong.
     """
     settings = settings or Settings.from_environment()
-    app = Flask(__name__)
+    app = Flask(__name__, static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = settings.max_payload_bytes + ENVELOPE_BYTES
     install_error_pages(app)
     install_security_headers(app)
+    add_built_files(app)
     tokens = DemoTokens(demo_secret(Path(settings.data_dir))) if settings.demo else None
     extension: Headgate | None = None
     if gate is None:
@@ -57,14 +66,22 @@ def create_app(settings: Settings | None = None, *, gate: Gate | None = None) ->
     app.register_blueprint(health_routes(gate, metrics_open=settings.metrics_open))
     publish_api = PublishApi(gate, settings)
     app.register_blueprint(publish_routes(publish_api))
-    app.register_blueprint(events_routes(gate, settings))
+    reads = SharedRates("read", settings.read_per_s, settings.read_burst)
+    app.register_blueprint(events_routes(gate, settings, reads))
+    app.register_blueprint(presence_routes(gate, settings, reads))
+    publishing = PublishingV1(gate, settings, publish_api.rates)
+    below = {"publishEvent": posted(publishing.one), "publishBatch": posted(publishing.batch)}
+    app.register_blueprint(routes_of_v1(OPERATIONS, Services(gate, settings), reads, below))
     if tokens:
         app.register_blueprint(demo_routes(OrderBook(gate.publish), tokens))
     else:
         app.register_blueprint(_index_route(settings))
     if extension is not None:
+        extension.share_rates(publish_api.rates, reads)
+        add_console(app, extension, settings)
         untouched = watch(app)
-        for (method, path), route in routes_below(publish_api, extension.answers_to).items():
+        of_v1 = {EVENTS: publishing.one, BATCH: publishing.batch}
+        for (method, path), route in routes_below(publish_api, extension.answers_to, of_v1).items():
             extension.add_route(method, path, route, untouched)
     return app
 

@@ -7,7 +7,7 @@ or answers without Redis.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from headgate.auth.identity import Handshake, Identity
 from headgate.errors import HeadgateError
@@ -27,6 +27,43 @@ class Receipt(Protocol):
     def id(self) -> str: ...
 
 
+class Publishing(Protocol):
+    """Events that are on their way."""
+
+    def wait(self) -> Sequence[Receipt | HeadgateError]:
+        """Return a receipt or an error for each. May switch greenlets."""
+        ...
+
+
+class PresentUser(Protocol):
+    """A user who is in a topic."""
+
+    @property
+    def user(self) -> str: ...
+    @property
+    def connections(self) -> int: ...
+    @property
+    def since_ms(self) -> int: ...
+    @property
+    def meta(self) -> Any: ...
+
+
+class PresencePage(Protocol):
+    """A part of those who are in a topic (headgate.publisher)."""
+
+    @property
+    def count(self) -> int:
+        """How many are there in all."""
+
+    @property
+    def members(self) -> Sequence[PresentUser]:
+        """Those of this part."""
+
+    @property
+    def after(self) -> str | None:
+        """The user behind whom the next part begins; None: this was the last."""
+
+
 class Gate(Protocol):
     """The gateway, seen from a route."""
 
@@ -36,12 +73,19 @@ class Gate(Protocol):
         """Return once the event is in the log, or raise from the error tree. May switch greenlets."""
         ...
 
-    def publish_each(
-        self, events: Sequence[tuple[str, object, str | None]], namespace: str | None = None, *, by: str | None = None
-    ) -> Sequence[Receipt | HeadgateError]:
-        """Publish events (topic, data, id), each for itself; return a receipt or an error for each. May switch greenlets.
+    def begin_publish(
+        self,
+        events: Sequence[tuple[str, object, str | None]],
+        namespace: str | None = None,
+        *,
+        by: str | None = None,
+        all_or_none: bool = False,
+        traceparent: str | None = None,
+    ) -> Publishing:
+        """Publish events (topic, data, id), each for itself; return what to wait for. Never waits in a gateway.
 
         Raises:
+            NonePublished: all or none, and one of them cannot be published.
             LimitReached: too much waits to be published; nothing was.
         """
         ...
@@ -50,10 +94,20 @@ class Gate(Protocol):
         """Return who a request is from, or raise Unauthorized."""
         ...
 
+    def check_authorized(self, identity: Identity, pattern: str, action: str) -> None:
+        """Raise Forbidden if the application does not let a caller have a pattern that its grants cover. May switch greenlets."""
+        ...
+
     def events(
         self, pattern: str, first: int = 1, last: int | None = None, namespace: str | None = None
     ) -> tuple[str, list[Event], int | None]:
         """Return (epoch, a page of the log's matching events, the offset to go on from or None). May switch greenlets."""
+        ...
+
+    def presence_page(
+        self, topic: str, after: str | None = None, limit: int = 1000, namespace: str | None = None
+    ) -> PresencePage:
+        """Return a part of those who are in a topic now, by name, behind the user `after`. May switch greenlets."""
         ...
 
     def ready(self) -> Mapping[str, object]:
@@ -68,6 +122,6 @@ class Siblings(Protocol):
         """Return `{"ready": bool, "workers": […], …}` of all: the worst, with each named. May switch greenlets."""
         ...
 
-    def exposition(self) -> tuple[str, bytes]:
-        """Return the counts of all, as Prometheus reads them: content type and text. May switch greenlets."""
+    def exposition(self, accept: str = "") -> tuple[str, bytes]:
+        """Return the counts of all, as Prometheus reads them, in the format that it prefers. May switch greenlets."""
         ...

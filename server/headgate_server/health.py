@@ -2,8 +2,8 @@
 
 `/livez` 200 while the process answers at all (restart it when it does not). `/healthz` 200 once the gateway can publish
 and deliver, else 503 with what is missing (send it no traffic until then); only loopback is told why the bus is down, as the
-reason names Redis' address. `/metrics` in the Prometheus text format. Where several workers share the port, both answer for all
-of them, whichever is asked.
+reason names Redis' address. `/metrics` in the format of Prometheus that its Accept header prefers. Where several workers share
+the port, both answer for all of them, whichever is asked.
 """
 
 from __future__ import annotations
@@ -45,10 +45,18 @@ def health_routes(gate: Gate, *, metrics_open: bool) -> Blueprint:
         if not metrics_open and not _from_loopback():
             raise Forbidden("read", "/metrics")
         siblings = _siblings()
-        kind, text = exposition() if siblings is None else siblings.exposition()
-        return Response(text, content_type=kind)
+        accept = request.headers.get("Accept", "")
+        kind, body = exposition(accept) if siblings is None else siblings.exposition(accept)
+        return Response(body, content_type=kind, headers={"Vary": "Accept"})
 
     return routes
+
+
+def report(gate: Gate) -> dict[str, object]:
+    """Return the state of the gateway, or of all workers that share its port, as strangers are told it, with what is missing."""
+    siblings = _siblings()
+    state = dict(gate.ready() if siblings is None else siblings.health())
+    return {**for_strangers(state), "missing": missing(state)}
 
 
 def for_strangers(state: Mapping[str, object]) -> dict[str, object]:

@@ -15,22 +15,22 @@ _HOST = re.compile(r"(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1
 
 _POLICY = (
     "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src {connect}; "
-    "object-src 'none'; base-uri 'none'; form-action 'self'; frame-src 'self'; frame-ancestors 'self'"
+    "object-src 'none'; base-uri 'none'; form-action 'self'; frame-src {frames}; frame-ancestors {frames}"
 )
 
 
 def install_security_headers(app: Flask) -> None:
     """Add the headers to every response of `app`'s routes, error pages included."""
-    app.after_request(_secure)
+    app.after_request(add_security_headers)
 
 
-def content_security_policy(host: str) -> str:
-    """Return the policy of a page served at `host`.
+def content_security_policy(host: str, *, frames: bool = True) -> str:
+    """Return the policy of a page served at `host`; `frames`: it may frame pages of its own origin, and be framed by them.
 
     CSP 3 lets 'self' cover WebSockets of the same host, but not every browser in use does: they are named as well.
     """
     connect = f"'self' ws://{host} wss://{host}" if _HOST.fullmatch(host) else "'self'"
-    return _POLICY.format(connect=connect)
+    return _POLICY.format(connect=connect, frames="'self'" if frames else "'none'")
 
 
 @lru_cache(maxsize=256)  # a gateway has few names
@@ -46,8 +46,9 @@ def security_headers(host: str, *, is_json: bool) -> tuple[tuple[str, str], ...]
     return (*headers, ("Cache-Control", "no-store")) if is_json else headers
 
 
-def _secure(response: Response) -> Response:
+def add_security_headers(response: Response) -> Response:
+    """Add them to one response; what it has already stays."""
     host = request.environ.get("HTTP_HOST", "")
-    for name, value in security_headers(host, is_json=response.mimetype == "application/json"):
+    for name, value in security_headers(host, is_json=(response.mimetype or "").endswith("json")):
         response.headers.setdefault(name, value)
     return response

@@ -1,5 +1,5 @@
 /**
- * Build of the demo's page: one script and one style sheet for the ready-made server.
+ * Build of the demo's page: one script and one style sheet for the ready-made server, each with a .gz beside it.
  *
  * In: src/main.js with the browser client as it is published (../dist) and Backbone; styles/demo.css with the
  * files that it imports. Out: demo.js, demo.css, demo-icon.svg in the server's static folder. ../build.mjs calls it when dist is
@@ -9,12 +9,13 @@ import { cp, mkdir } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
+import { compress } from "../compress.mjs";
 
 const DEMO = dirname(fileURLToPath(import.meta.url));
 const SOCKET_IO = "/headgate/headgate.socket.io.js";
 const STATIC = resolve(DEMO, "../../server/headgate_server/static");
 
-/** Build the page; rejected when a source does not parse or an import is missing. */
+/** Build the page; rejected when a source does not parse or an import is missing. @returns {Promise<number>} its bytes, gzip */
 export async function buildDemo() {
   await mkdir(STATIC, { recursive: true });
   await Promise.all([
@@ -37,6 +38,7 @@ export async function buildDemo() {
     }),
     cp(resolve(DEMO, "demo-icon.svg"), resolve(STATIC, "demo-icon.svg")),
   ]);
+  return compress(STATIC, ["demo.js", "demo.css", "demo-icon.svg"]);
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) await buildDemo();
+if (process.argv[1] === fileURLToPath(import.meta.url)) console.log(`demo: ${await buildDemo()} bytes gzip`);

@@ -11,9 +11,10 @@ from urllib.parse import urlsplit
 
 from flask import request
 
-from headgate.auth.identity import Handshake, Identity
+from headgate.auth.identity import ANONYMOUS, Handshake, Identity
 from headgate.errors import Forbidden, HeadgateError, Unauthorized, UnauthorizedReason
 from headgate.settings import is_loopback
+from headgate.transport.peer_address import address_of
 from headgate_server.gate import Gate
 
 
@@ -29,25 +30,42 @@ def caller(gate: Gate, namespace: str, environ: Mapping[str, Any]) -> Identity:
         Unauthorized: no token, or one that is not accepted.
         Forbidden: no token, in development, and the request was sent here by another site.
     """
+    return gate.identify(_handshake(namespace, environ))
+
+
+def _handshake(namespace: str, environ: Mapping[str, Any]) -> Handshake:
     header = str(environ.get("HTTP_AUTHORIZATION", ""))
     kind, _, token = header.partition(" ")
     if header and kind.lower() != "bearer":
         raise Unauthorized(UnauthorizedReason.MALFORMED, "expected `Authorization: Bearer <token>`")
     if not header:
         _refuse_other_sites()
-    return gate.identify(Handshake(namespace, {"token": token.strip()} if header else {}, environ))
+    return Handshake(namespace, {"token": token.strip()} if header else {}, environ)
 
 
-def first_known(gate: Gate, namespaces: Sequence[str], environ: Mapping[str, Any]) -> tuple[str, Identity]:
-    """Return the first namespace that knows the caller, and as whom: before a request's body, which names the namespace, is read.
+def account_of(identity: Identity, environ: Mapping[str, Any], proxies: int) -> str:
+    """Return whose rate a request counts for: a user's, or an address's, as all the anonymous have one name."""
+    if identity.user != ANONYMOUS:
+        return identity.user
+    return f"\0{address_of(environ, proxies)}"  # no user's name
+
+
+def first_known(
+    gate: Gate, namespaces: Sequence[str], environ: Mapping[str, Any], shown: Handshake | None = None
+) -> tuple[Handshake, Identity]:
+    """Return the handshake for the first namespace that knows the caller, and its identity there.
+
+    It is asked before a request's body, which names the namespace, is read. `shown`: what it returned for the same head.
 
     Raises:
         Unauthorized, Forbidden: no namespace does; as `caller`, for the first one.
     """
     first: HeadgateError | None = None
-    for namespace in namespaces:
+    for namespace in namespaces if shown is None else dict.fromkeys((shown.namespace, *namespaces)):
         try:
-            return namespace, caller(gate, namespace, environ)
+            again = shown is not None and shown.namespace == namespace
+            handshake = shown if again and shown is not None else _handshake(namespace, environ)
+            return handshake, gate.identify(handshake)
         except (Unauthorized, Forbidden) as error:
             first = first or error
     assert first is not None  # a gateway serves a namespace at least

@@ -1,7 +1,8 @@
 """`GET /api/events?pattern=&from=&to=&namespace=`: the log over HTTP, paged, for services that were away.
 
 Out: `{namespace, epoch, events: [{topic, data, id, time, offset}], next}`; ask again with `from=next` until it is null. The
-caller's grants must contain the pattern. 429 for who goes too fast.
+caller's grants must contain the pattern, and the application's `authorize`, if there is one, must allow it. 429 for one that
+goes too fast.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ import time
 
 from flask import Blueprint, Response, request
 
+from headgate.auth.api_keys import shown_name
 from headgate.auth.audit import audit
-from headgate.auth.identity import ANONYMOUS, Identity
 from headgate.errors import Forbidden, InvalidRequest, LimitReached
 from headgate.protocol.requests import MAX_OFFSET
 from headgate.runtime.rates import Rates
@@ -20,13 +21,12 @@ from headgate.topic import check_pattern
 from headgate.transport.peer_address import address_of
 from headgate_server.gate import Gate
 
-from .callers import caller
+from .callers import account_of, caller
 
 
-def events_routes(gate: Gate, settings: Settings) -> Blueprint:
-    """Return the route."""
+def events_routes(gate: Gate, settings: Settings, rates: Rates) -> Blueprint:
+    """Return the route. `rates`: of readers."""
     routes = Blueprint("events_api", __name__)
-    rates = Rates(settings.read_per_s, settings.read_burst)
 
     @routes.get("/api/events")
     def events() -> Response:
@@ -38,12 +38,13 @@ def events_routes(gate: Gate, settings: Settings) -> Blueprint:
         identity = caller(gate, namespace, request.environ)
         if not identity.may_subscribe(pattern):
             address = address_of(request.environ, settings.proxies)
-            audit.right_refused(address=address, namespace=namespace, user=identity.user, action="read", name=pattern)
+            audit.right_refused(address=address, namespace=namespace, user=shown_name(identity.user), action="read", name=pattern)
             raise Forbidden("read", pattern)
+        gate.check_authorized(identity, pattern, "replay")
         first, last = _offset("from") or 1, _offset("to")
         if last is not None and last < first:
             raise InvalidRequest("to: expected at least what `from` is")
-        if wait_s := rates.spend(_reader(identity, settings.proxies), time.monotonic()):
+        if wait_s := rates.spend(account_of(identity, request.environ, settings.proxies), time.monotonic()):
             raise LimitReached("read_per_s", settings.read_per_s, wait_s)
         epoch, found, next_ = gate.events(pattern, first, last, namespace)
         # The payloads are JSON already: they go out as they came in.
@@ -67,13 +68,6 @@ def events_routes(gate: Gate, settings: Settings) -> Blueprint:
         return Response(body, mimetype="application/json")
 
     return routes
-
-
-def _reader(identity: Identity, proxies: int) -> str:
-    """Return whose rate a request counts for: a user's, or an address's, as all the anonymous have one name."""
-    if identity.user != ANONYMOUS:
-        return identity.user
-    return f"\0{address_of(request.environ, proxies)}"  # no user's name
 
 
 def _offset(name: str) -> int | None:

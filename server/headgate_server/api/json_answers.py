@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from flask import Response
@@ -24,10 +25,17 @@ def json_bytes(value: object) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
-def encoded_answer(status: int, body: bytes, headers: Sequence[tuple[str, str]] = ()) -> Answer:
+def encoded_answer(
+    status: int, body: bytes, headers: Sequence[tuple[str, str]] = (), media_type: str = "application/json"
+) -> Answer:
     """Return an answer with a body that is JSON already."""
-    shown = [("Content-Type", "application/json"), ("Content-Length", str(len(body))), *headers]
-    return Answer(_STATUS.get(status, f"{status} UNKNOWN"), shown, body)
+    shown = _headers_of(len(body), media_type)
+    return Answer(_STATUS.get(status) or f"{status} UNKNOWN", (*shown, *headers) if headers else shown, body)
+
+
+@lru_cache(maxsize=256)  # receipts differ in a few digits
+def _headers_of(size: int, media_type: str) -> tuple[tuple[str, str], ...]:
+    return ("Content-Type", media_type), ("Content-Length", str(size))
 
 
 def as_response(answer: Answer) -> Response:

@@ -15,30 +15,36 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from functools import lru_cache
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
 from flask import Blueprint, Response, request
 from werkzeug.exceptions import RequestEntityTooLarge
 from werkzeug.http import parse_options_header
 
+from headgate.auth.api_keys import shown_name
 from headgate.auth.audit import audit
-from headgate.auth.identity import Identity
+from headgate.auth.identity import Handshake, Identity
 from headgate.errors import Forbidden, HeadgateError, InvalidRequest, LimitReached, PayloadTooLarge
-from headgate.event import JsonText, compact_json
+from headgate.event import compact_json
+from headgate.json_text import JsonText
 from headgate.runtime.logging import told
-from headgate.runtime.rates import Rates
+from headgate.runtime.shared_rates import SharedRates
 from headgate.settings import Settings
+from headgate.spans import current_traceparent
 from headgate.topic import check_topic
+from headgate.traceparent import read_traceparent
 from headgate.transport.http_answers import Answer
 from headgate.transport.http_routes import Route, RoutedRequest
 from headgate.transport.peer_address import address_of
-from headgate_server.gate import Gate, Receipt
+from headgate_server.gate import Gate, Publishing, Receipt
 from headgate_server.security_headers import security_headers
 
 from .callers import caller, first_known, has_credentials
-from .error_pages import failed_answer, late_answer, refusal_answer
+from .error_pages import WORDS, WORDS_OF_V1, Words, log_failure
 from .json_answers import as_response, encoded_answer, json_bytes
+from .v1.problems import BodyFault, problem_answer
 
 PUBLISH_PATH = "/api/publish"
 BATCH_PATH = "/api/publish/batch"
@@ -77,6 +83,9 @@ class Asked(Protocol):
     def environ(self) -> Mapping[str, Any]:
         """The WSGI environment."""
 
+    known: object
+    """Who asks, as `PublishApi` has found out; a request with the same head may have it from the one before."""
+
     def body(self, limit_bytes: int) -> bytes:
         """Return the body. Waits for it.
 
@@ -85,32 +94,57 @@ class Asked(Protocol):
         """
 
 
+class HasData(Protocol):
+    """An event, as it came."""
+
+    data: msgspec.Raw
+
+
+class Posted:
+    """Events of a request that are on their way."""
+
+    __slots__ = ("_answer", "_publishing")
+
+    def __init__(self, publishing: Publishing, answer: Callable[[Sequence[Receipt | HeadgateError]], Answer]) -> None:
+        self._publishing, self._answer = publishing, answer
+
+    def answer(self) -> Answer:
+        """Return the answer, when it is there. Raises errors of the tree."""
+        return self._answer(self._publishing.wait())
+
+
+Publish: TypeAlias = Callable[[Asked], Posted]
+
+
 class PublishApi:
     """See the module. Errors are raised: of the tree, and what reading the body raises."""
 
-    def __init__(self, gate: Gate, settings: Settings) -> None:
+    def __init__(self, gate: Gate, settings: Settings, rates: SharedRates | None = None) -> None:
+        """`rates`: those of another one, whose events count with the events here."""
         self._gate, self._settings = gate, settings
-        self._rates = Rates(settings.publish_per_s, settings.publish_burst)
+        self.rates = rates or SharedRates("publish", settings.publish_per_s, settings.publish_burst)
         self._max_one_bytes = settings.max_payload_bytes + ENVELOPE_BYTES
         self._max_batch_bytes = max(self._max_one_bytes, min(settings.max_body_bytes, MAX_BATCH_BYTES))
 
-    def one(self, asked: Asked) -> Answer:
-        """Publish one event."""
-        known = first_known(self._gate, self._settings.namespaces, asked.environ)  # a stranger's body is not waited for
+    def one(self, asked: Asked) -> Posted:
+        """Publish one event. Waits for the body only."""
+        known = self._first_known(asked)  # a stranger's body is not waited for
         event = _read(asked, self._max_one_bytes, _decode_one, "{topic, data, id?, namespace?}")
         data = self._encoded(event)
         check_topic(event.topic)
         namespace, identity = self._caller(asked, known, event.namespace)
         self._check_grant(asked, namespace, identity, event.topic)
         self._count(identity, 1)
-        (outcome,) = self._gate.publish_each([(event.topic, data, event.id)], namespace, by=identity.user)
-        if isinstance(outcome, HeadgateError):
-            raise outcome
-        return encoded_answer(201, _receipt(outcome) + b"\n")
+        return Posted(
+            self._gate.begin_publish(
+                [(event.topic, data, event.id)], namespace, by=identity.user, traceparent=traceparent_of(asked)
+            ),
+            one_answer,
+        )
 
-    def batch(self, asked: Asked) -> Answer:
-        """Publish a batch."""
-        known = first_known(self._gate, self._settings.namespaces, asked.environ)
+    def batch(self, asked: Asked) -> Posted:
+        """Publish a batch. Waits for the body only."""
+        known = self._first_known(asked)
         batch = _read(asked, self._max_batch_bytes, _decode_batch, "{events: [{topic, data, id?}, …], namespace?}")
         limit = min(MAX_BATCH_EVENTS, self._settings.publish_burst)  # more than a burst would never be let in
         if len(batch.events) > limit:
@@ -132,18 +166,30 @@ class PublishApi:
             else:
                 events.append((topic, data, event.id))
         self._count(identity, len(events))
-        published = self._gate.publish_each(events, namespace, by=identity.user)
-        if errors:
+        publishing = self._gate.begin_publish(events, namespace, by=identity.user, traceparent=traceparent_of(asked))
+        if not errors:
+            return Posted(publishing, batch_answer)
+
+        def answer(published: Sequence[Receipt | HeadgateError]) -> Answer:
             rest = iter(published)
-            published = [errors.get(index) or next(rest) for index in range(len(batch.events))]
-        return _batch_answer(published)
+            return batch_answer([errors.get(index) or next(rest) for index in range(len(batch.events))])
+
+        return Posted(publishing, answer)
+
+    def _first_known(self, asked: Asked) -> tuple[str, Identity]:
+        known = asked.known
+        shown = known if isinstance(known, Handshake) else None
+        handshake, identity = first_known(self._gate, self._settings.namespaces, asked.environ, shown)
+        if shown is None and handshake.kept() is not None:
+            asked.known = handshake
+        return handshake.namespace, identity
 
     def _caller(self, asked: Asked, known: tuple[str, Identity], namespace: str | None) -> tuple[str, Identity]:
         """Return the namespace that a request names, and the identity of its caller there."""
         wanted = (namespace if namespace is not None else self._settings.namespaces[0]).removeprefix("/")
         return known if known[0] == wanted else (wanted, caller(self._gate, wanted, asked.environ))
 
-    def _encoded(self, event: _Event) -> JsonText:
+    def _encoded(self, event: HasData) -> JsonText:
         """Return the data of an event as it is published: compact."""
         if (size := len(event.data)) > self._settings.max_payload_bytes:
             raise PayloadTooLarge(size, self._settings.max_payload_bytes, "http")
@@ -152,13 +198,20 @@ class PublishApi:
     def _check_grant(self, asked: Asked, namespace: str, identity: Identity, topic: str) -> None:
         if not identity.may_publish(topic):
             address = address_of(asked.environ, self._settings.proxies)
-            audit.right_refused(address=address, namespace=namespace, user=identity.user, action="publish", name=topic)
+            audit.right_refused(
+                address=address, namespace=namespace, user=shown_name(identity.user), action="publish", name=topic
+            )
             raise Forbidden("publish to", topic)
 
     def _count(self, identity: Identity, events: int) -> None:
         """Let events count for their user. Raises LimitReached when they are too many now."""
-        if wait_s := self._rates.spend(identity.user, time.monotonic(), events):
+        if wait_s := self.rates.spend(identity.user, time.monotonic(), events):
             raise LimitReached("publish_per_s", self._settings.publish_per_s, wait_s)
+
+
+def posted(publish: Publish) -> Callable[[], Answer]:
+    """Return what answers a request of Flask's."""
+    return lambda: publish(AskedOfFlask(request.environ)).answer()
 
 
 def publish_routes(api: PublishApi) -> Blueprint:
@@ -167,49 +220,92 @@ def publish_routes(api: PublishApi) -> Blueprint:
 
     @routes.post(PUBLISH_PATH)
     def publish() -> Response:
-        return as_response(api.one(_AskedOfFlask(request.environ)))
+        return as_response(posted(api.one)())
 
     @routes.post(BATCH_PATH)
     def publish_batch() -> Response:
-        return as_response(api.batch(_AskedOfFlask(request.environ)))
+        return as_response(posted(api.batch)())
 
     return routes
 
 
-def routes_below(api: PublishApi, answers_to: Callable[[Mapping[str, Any]], bool]) -> Mapping[tuple[str, str], Route]:
-    """Return the same routes for requests below WSGI (transport/http_routes.py).
+def routes_below(
+    api: PublishApi, answers_to: Callable[[Mapping[str, Any]], bool], of_v1: Mapping[str, Publish] = {}
+) -> Mapping[tuple[str, str], Route]:
+    """Return the same routes for requests below WSGI (transport/http_routes.py), and those of /api/v1 by their paths.
 
     Flask has the requests without a token, and those to a name that is not ours (`answers_to`).
     """
 
-    def route(publish: Callable[[Asked], Answer]) -> Route:
-        def answer(request: RoutedRequest) -> Answer | None:
+    def route(publish: Publish, words: Words) -> Route:
+        def answer(request: RoutedRequest) -> Answer | _Later | None:
             environ = request.environ
-            if not has_credentials(environ) or not answers_to(environ):
+            if request.known is None and not (has_credentials(environ) and answers_to(environ)):
                 return None
             try:
-                found = publish(_AskedBelow(request))
-            except HeadgateError as error:
-                found = refusal_answer(error)
-            except TimeoutError:
-                found = late_answer()
-            except OSError:
-                raise  # the caller is gone
-            except Exception as error:  # noqa: BLE001 - as Flask's own page for it: logged, and told nothing
-                found = failed_answer(str(environ["PATH_INFO"]), str(environ["REQUEST_METHOD"]), environ, error)
-            host = str(environ.get("HTTP_HOST", ""))
-            return found._replace(headers=[*found.headers, *security_headers(host, is_json=True)])
+                return _Later(publish(_AskedBelow(request)), environ, words)
+            except Exception as error:  # noqa: BLE001 - raised again, or told
+                return _failure(error, environ, words)
 
         return answer
 
-    return {("POST", PUBLISH_PATH): route(api.one), ("POST", BATCH_PATH): route(api.batch)}
+    legacy: dict[str, Publish] = {PUBLISH_PATH: api.one, BATCH_PATH: api.batch}
+    found = {("POST", path): route(publish, WORDS) for path, publish in legacy.items()}
+    return found | {("POST", path): route(publish, WORDS_OF_V1) for path, publish in of_v1.items()}
 
 
-class _AskedOfFlask:
+class _Later:
+    """The answer to a request below WSGI, when it is there."""
+
+    __slots__ = ("_environ", "_posted", "_words")
+
+    def __init__(self, posted: Posted, environ: Mapping[str, Any], words: Words) -> None:
+        self._posted, self._environ, self._words = posted, environ, words
+
+    def wait(self) -> Answer:
+        """Return the answer. Switches greenlets."""
+        try:
+            return _secured(self._posted.answer(), self._environ)
+        except Exception as error:  # noqa: BLE001 - raised again, or told
+            return _failure(error, self._environ, self._words)
+
+
+def _failure(error: Exception, environ: Mapping[str, Any], words: Words) -> Answer:
+    """Return the answer that tells an error.
+
+    Raises:
+        OSError: the caller is gone.
+    """
+    if isinstance(error, HeadgateError):
+        return _secured(words.refusal(error), environ)
+    if isinstance(error, BodyFault):
+        return _secured(problem_answer(error), environ)
+    if isinstance(error, TimeoutError):
+        return _secured(words.late(), environ)
+    if isinstance(error, OSError):
+        raise error
+    # As Flask's own page for it: logged, and told nothing.
+    log_failure(str(environ["PATH_INFO"]), str(environ["REQUEST_METHOD"]), environ, error)
+    return _secured(words.failed(), environ)
+
+
+def _secured(answer: Answer, environ: Mapping[str, Any]) -> Answer:
+    """Return an answer with the headers that make a browser strict."""
+    status, headers, body, closes = answer
+    return Answer(status, _with_security(tuple(headers), str(environ.get("HTTP_HOST", ""))), body, closes)
+
+
+@lru_cache(maxsize=256)
+def _with_security(headers: tuple[tuple[str, str], ...], host: str) -> tuple[tuple[str, str], ...]:
+    return *headers, *security_headers(host, is_json=True)
+
+
+class AskedOfFlask:
     """A request of Flask's."""
 
     def __init__(self, environ: Mapping[str, Any]) -> None:
         self.environ = environ
+        self.known: object = None
 
     def body(self, limit_bytes: int) -> bytes:
         """Return the body. Of a chunked one werkzeug reads as much as may come, and passes that off as the whole."""
@@ -224,9 +320,21 @@ class _AskedOfFlask:
 class _AskedBelow:
     """A request below WSGI."""
 
+    __slots__ = ("_request", "environ")
+
     def __init__(self, request: RoutedRequest) -> None:
         self._request = request
-        self.environ = dict(request.environ)  # an application's authenticator may keep things in it
+        # An application's authenticator may keep things in it.
+        self.environ = dict(request.environ) if request.known is None else request.environ
+
+    @property
+    def known(self) -> object:
+        """Who asks, if that was found out for this head."""
+        return self._request.known
+
+    @known.setter
+    def known(self, found: object) -> None:
+        self._request.known = found
 
     def body(self, limit_bytes: int) -> bytes:
         """Return the body, whose length the head says."""
@@ -234,6 +342,11 @@ class _AskedBelow:
         if size > limit_bytes:
             raise PayloadTooLarge(size, limit_bytes, "http")
         return self._request.body()
+
+
+def traceparent_of(asked: Asked) -> str | None:
+    """Return the trace of a request: None, for that of the current span, else that of its header; a malformed one is dropped."""
+    return None if current_traceparent() else read_traceparent(asked.environ.get("HTTP_TRACEPARENT"), "http")
 
 
 def _read(asked: Asked, limit_bytes: int, decode: Callable[[bytes], T], expected: str) -> T:
@@ -253,7 +366,15 @@ def _receipt(receipt: Receipt) -> bytes:
     return f'{{"duplicate":{duplicate},"epoch":"{receipt.epoch}","id":"{receipt.id}","offset":{receipt.offset}}}'.encode()
 
 
-def _batch_answer(outcomes: Sequence[Receipt | HeadgateError]) -> Answer:
+def one_answer(outcomes: Sequence[Receipt | HeadgateError]) -> Answer:
+    """Return the answer to one event. Raises what it was refused for."""
+    outcome = outcomes[0]
+    if isinstance(outcome, HeadgateError):
+        raise outcome
+    return encoded_answer(201, _receipt(outcome) + b"\n")
+
+
+def batch_answer(outcomes: Sequence[Receipt | HeadgateError]) -> Answer:
     """Return the answer to a batch.
 
     Raises:

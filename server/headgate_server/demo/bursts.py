@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import structlog
 
@@ -43,13 +44,14 @@ class BurstNotFound(HeadgateError):
 
 @dataclass(slots=True)
 class Burst:
-    """One burst as it stands. `published` counts receipts, so it is what the log holds and never a plan."""
+    """One burst as it stands. `published` counts receipts, never a plan; the log has `lost` some of these since."""
 
     id: str
     by: str
     events: int
     over_s: float
     published: int = 0
+    lost: int = 0
     done: bool = False
     error: str = ""
 
@@ -89,6 +91,25 @@ class Bursts:
             self._run(burst)
         return burst
 
+    def check(self, asked: Mapping[str, object], by: str) -> None:
+        """Raise what `start` would raise now, and start nothing."""
+        with self._lock:
+            self._forget_started()
+            self._check(_read(asked, by))
+
+    def remember(self, record: Mapping[str, Any]) -> None:
+        """Add the record of a burst of the process before this one."""
+        burst = Burst(**record)
+        with self._lock:
+            self._records[burst.id] = burst
+
+    def lost(self, events: int) -> None:
+        """Note that the log has lost its newest `events`: those of the last burst, as far as it has so many."""
+        with self._lock:
+            if self._records:
+                burst = list(self._records.values())[-1]
+                burst.lost = min(burst.published, burst.lost + events)
+
     def record(self, burst_id: str) -> Burst:
         """Return how a burst stands now.
 
@@ -101,27 +122,33 @@ class Bursts:
             return replace(burst)
 
     def _admit(self, burst: Burst) -> Burst:
-        now_s = self._now_s()
         with self._lock:
-            if any(not each.done for each in self._records.values()):
-                raise LimitReached("bursts at a time", 1, MAX_OVER_S)
-            if burst.id in self._records:
-                raise InvalidRequest("id: there was a burst of this id already")
-            while self._started and self._started[0][0] <= now_s - WINDOW_S:
-                self._started.popleft()
-            if sum(events for _, events in self._started) + burst.events > MAX_EVENTS_PER_WINDOW:
-                raise LimitReached(f"burst events in {WINDOW_S:g} seconds", MAX_EVENTS_PER_WINDOW, WINDOW_S)
-            self._started.append((now_s, burst.events))
+            self._forget_started()
+            self._check(burst)
+            self._started.append((self._now_s(), burst.events))
             self._records[burst.id] = burst
             while len(self._records) > MAX_RECORDS:
                 del self._records[next(iter(self._records))]
         return burst
 
+    def _forget_started(self) -> None:
+        now_s = self._now_s()
+        while self._started and self._started[0][0] <= now_s - WINDOW_S:
+            self._started.popleft()
+
+    def _check(self, burst: Burst) -> None:
+        if any(not each.done for each in self._records.values()):
+            raise LimitReached("bursts at a time", 1, MAX_OVER_S)
+        if burst.id in self._records:
+            raise InvalidRequest("id: there was a burst of this id already")
+        if sum(events for _, events in self._started) + burst.events > MAX_EVENTS_PER_WINDOW:
+            raise LimitReached(f"burst events in {WINDOW_S:g} seconds", MAX_EVENTS_PER_WINDOW, WINDOW_S)
+
     def _run_paced(self, burst: Burst) -> None:
         try:
             self._run(burst)
         except HeadgateError as error:
-            _log.warning("burst_cut_short", published=burst.published, events=burst.events, code=error.code)
+            _log.warning("burst cut short", published=burst.published, events=burst.events, code=error.code)
 
     def _run(self, burst: Burst) -> None:
         """Publish each event at its planned time: a slow bus does not stretch the plan, it makes the rest come closer."""

@@ -3,14 +3,15 @@
 `GET /?user=ana` one board (`&stall_s=2` for a shorter stall), `GET /two` both users side by side, `POST /demo/session {user}`
 a token and the first version of the orders, which is another one after a restart, `GET /demo/orders`, `POST /demo/orders`,
 `PUT` and `DELETE /demo/orders/<id>`, `POST /demo/orders/<id>/restore {version}`, `POST /demo/burst {events?, over_s?, id?}`,
-`GET /demo/burst/<id>`.
+`GET /demo/burst/<id>`; and where the gateway was started as a demo, with a Redis of its own, `POST /demo/restart {id?}` and
+`POST /demo/lose` (trouble.py).
 Every change needs the token as a Bearer header (which also means that no other site can make a browser send it) and is
 published by orders.py, bursts by bursts.py.
 """
 
 from __future__ import annotations
 
-from flask import Blueprint, Response, jsonify, render_template, request
+from flask import Blueprint, Response, abort, current_app, jsonify, render_template, request
 
 from headgate.auth.identity import Authenticator, Handshake, Identity
 from headgate.errors import InvalidRequest, Unauthorized, UnauthorizedReason
@@ -19,6 +20,7 @@ from headgate.protocol.requests import check_text
 from .bursts import BURST_SIZES, Bursts
 from .orders import STATUSES, TEXT_LIMITS, OrderBook
 from .tokens import TOKEN_LIFETIME_S, USERS, DemoTokens
+from .trouble import Operator, Trouble
 
 STALL_S = 10.0
 # `?stall_s=2`: who shows the demo, or tests it, has not always ten seconds.
@@ -44,6 +46,15 @@ def demo_routes(book: OrderBook, tokens: DemoTokens) -> Blueprint:
     """Return the demo's pages and routes."""
     routes = Blueprint("demo", __name__)
     bursts = Bursts(book.scan)
+    troubles: list[Trouble] = []
+
+    def trouble() -> Trouble:
+        operator: Operator | None = current_app.extensions.get("headgate.operator")
+        if operator is None:
+            abort(404, "no trouble here: it takes `headgate serve --demo` on loopback, without a Redis URL")
+        if not troubles:
+            troubles.append(Trouble(operator, bursts))
+        return troubles[0]
 
     @routes.get("/")
     def board() -> str:
@@ -57,6 +68,7 @@ def demo_routes(book: OrderBook, tokens: DemoTokens) -> Blueprint:
             limits=TEXT_LIMITS,
             burst_sizes=BURST_SIZES,
             stall_s=_stall_s(request.args.get("stall_s")),
+            has_operator="headgate.operator" in current_app.extensions,
         )
 
     @routes.get("/two")
@@ -96,8 +108,19 @@ def demo_routes(book: OrderBook, tokens: DemoTokens) -> Blueprint:
         response.status_code = 202 if burst.over_s else 200
         return response
 
+    @routes.post("/demo/restart")
+    def restart() -> tuple[Response, int]:
+        troubled, user, asked = trouble(), _user(tokens), _body()
+        return jsonify(id=asked.get("id"), events=troubled.restart(asked.get("id"), user)), 202
+
+    @routes.post("/demo/lose")
+    def lose() -> Response:
+        return jsonify(trouble().lose(_user(tokens)))
+
     @routes.get("/demo/burst/<burst_id>")
     def burst_record(burst_id: str) -> Response:
+        if "headgate.operator" in current_app.extensions:
+            trouble()  # knows the burst of a restart
         return jsonify(bursts.record(burst_id))
 
     return routes

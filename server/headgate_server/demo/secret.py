@@ -34,7 +34,7 @@ def demo_secret(folder: Path) -> bytes:
         return _kept(path)
     except (OSError, _Unusable) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        _log.warning("demo_secret_not_kept", path=str(path), reason=reason, effect="tokens of the demo end with this process")
+        _log.warning("demo secret not kept", path=str(path), reason=reason, effect="tokens of the demo end with this process")
         return secrets.token_bytes(SECRET_BYTES)
 
 

@@ -6,10 +6,16 @@
  *
  * @import { Kind, Preferences, Way } from "./preferences.js"
  */
-import { element } from "./element.js";
+import { element } from "../../design/element.js";
 import { WAYS } from "./preferences.js";
 
+/** So many events of each type are taken from the log when the page opens: the centre is not empty after a reload. */
+const PAST = { last: 20 };
+
 export class Alerts {
+  /** @type {Map<string, { close: () => void }>} what brings the past of each type that is not off */
+  #pasts = new Map();
+
   /**
    * @param {HTMLElement} root
    * @param {any} gate
@@ -32,10 +38,15 @@ export class Alerts {
 
   /** @param {Kind} kind */
   #follow({ pattern, way }) {
+    if (way !== "off" && !this.#pasts.has(pattern)) this.#pasts.set(pattern, this.gate.subscribe(pattern, { since: PAST }, () => {}));
     this.gate.off(pattern, this.tell);
     if (way === "toast") this.gate.on(pattern, this.tell);
     if (way === "off") this.list.dismiss(pattern);
     else this.list.choose(pattern);
+    if (way === "off") {
+      this.#pasts.get(pattern)?.close();
+      this.#pasts.delete(pattern);
+    }
   }
 }
 

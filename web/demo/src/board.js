@@ -7,6 +7,7 @@
  * @import { CardActions } from "./card.js"
  */
 import { Card } from "./card.js";
+import { glide } from "./glide.js";
 import { STATUSES } from "./order.js";
 
 /** MIME type of a dragged order: the board ignores text that is dropped from elsewhere. */
@@ -17,6 +18,8 @@ export class Board {
   #cards = new Map();
   /** @type {Map<string, { section: HTMLElement, list: HTMLElement, count: HTMLElement }>} */
   #columns = new Map();
+  /** @type {string | null} the order at whose card the Tab key stops */
+  #stop = null;
 
   /**
    * @param {HTMLElement} root
@@ -36,15 +39,30 @@ export class Board {
       this.#acceptDrops(section, status);
     }
     root.addEventListener("keydown", (event) => this.#key(event));
+    root.addEventListener("focusin", ({ target }) => {
+      const article = /** @type {HTMLElement} */ (target).closest(".card");
+      if (article instanceof HTMLElement) this.#stopAt(article.dataset.id ?? null);
+    });
     orders.on("add change", (/** @type {any} */ order) => this.#show(order.attributes));
     orders.on("remove", (/** @type {any} */ order) => this.#remove(String(order.id)));
     orders.on("reset", () => this.#reset());
+    // Until there are orders to show, nothing is: what comes below would be pushed away.
+    orders.on("add reset sync error", () => root.removeAttribute("aria-busy"));
     orders.each((/** @type {any} */ order) => this.#show(order.attributes));
   }
 
   /** @param {string} id @returns {Card | undefined} */
   card(id) {
     return this.#cards.get(id);
+  }
+
+  /** Show an order to the user, and give its card the focus. @param {string} id @returns {boolean} whether it is on the board */
+  focus(id) {
+    const card = this.#cards.get(id);
+    if (!card) return false;
+    card.article.scrollIntoView({ block: "center" });
+    card.article.focus({ preventScroll: true });
+    return true;
   }
 
   /** @param {Record<string, any>} order */
@@ -63,7 +81,15 @@ export class Board {
     if (!list || card.element.parentElement === list) return;
     const number = Number(card.article.dataset.id);
     const after = [...list.children].find((each) => Number(/** @type {HTMLElement} */ (each.firstElementChild).dataset.id) < number);
-    card.moveTo(list, after ?? null);
+    glide(() => this.#parts(), () => card.moveTo(list, after ?? null));
+  }
+
+  /** What a card that comes, goes or moves pushes aside: columns, their cards, and what is below the board. @returns {HTMLElement[]} */
+  #parts() {
+    if (this.root.ariaBusy === "true") return [];
+    const columns = [...this.#columns.values()].map(({ section }) => section);
+    const cards = [...this.#cards.values()].map(({ element }) => element);
+    return /** @type {HTMLElement[]} */ ([...columns, ...cards, ...[...(this.root.parentElement?.children ?? [])].filter((each) => each !== this.root)]);
   }
 
   /** @param {string} id */
@@ -85,7 +111,7 @@ export class Board {
     if (!card) return;
     const focused = card.element.contains(document.activeElement);
     const next = card.element.nextElementSibling ?? card.element.previousElementSibling;
-    card.element.remove();
+    glide(() => this.#parts(), () => card.element.remove());
     this.#cards.delete(id);
     if (focused) /** @type {HTMLElement} */ (next?.firstElementChild ?? this.root).focus();
     this.#count();
@@ -96,7 +122,20 @@ export class Board {
     this.orders.each((/** @type {any} */ order) => this.#show(order.attributes));
   }
 
+  /** One card of the board is a stop of the Tab key: the one that had the focus last, or the first. @param {string | null} id */
+  #stopAt(id) {
+    const known = this.#stop === null ? undefined : this.#cards.get(this.#stop);
+    if (known) known.isStop = false;
+    this.#stop = id;
+    const card = id === null ? undefined : this.#cards.get(id);
+    if (card) card.isStop = true;
+  }
+
   #count() {
+    if (this.#stop === null || !this.#cards.has(this.#stop)) {
+      const first = /** @type {HTMLElement | null} */ (this.root.querySelector(".card"));
+      this.#stopAt(first?.dataset.id ?? null);
+    }
     for (const { list, count } of this.#columns.values()) count.textContent = String(list.children.length);
   }
 

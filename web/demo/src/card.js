@@ -14,7 +14,7 @@
  * @property {(id: string, status: string) => void} move
  * @property {(id: string, byKeyboard: boolean) => void} remove
  */
-import { element } from "./element.js";
+import { element } from "../../design/element.js";
 import { isOfTheShop, money, neighbour, nextStep, UNKNOWN } from "./order.js";
 
 const FLASH_EVERY_MS = 400;
@@ -30,10 +30,10 @@ export class Card {
   #facts = element("p");
   #by = element("span", { className: "by" });
   #conflict = element("p", { className: "conflict", role: "alert", hidden: true });
-  #back = element("button", { type: "button", className: "icon", text: "‹" });
-  #forth = element("button", { type: "button", className: "icon", text: "›" });
-  #fail = element("button", { type: "button", className: "icon danger", text: "!" });
-  #remove = element("button", { type: "button", className: "icon danger", text: "×" });
+  #back = element("button", { type: "button", className: "action back" });
+  #forth = element("button", { type: "button", className: "action next" });
+  #fail = element("button", { type: "button", className: "action danger" });
+  #remove = element("button", { type: "button", className: "action danger" });
   /** @type {Map<string, Field>} */
   #fields = new Map();
 
@@ -56,7 +56,7 @@ export class Card {
     this.#remove.addEventListener("click", () => actions.remove(id, this.#remove.matches(":focus-visible")));
     this.article = element(
       "article",
-      { className: "card", tabIndex: 0, data: { id }, aria: { labelledby: `${number.id} ${this.#title.id}`, describedby: "keys" } },
+      { className: "card", tabIndex: -1, data: { id }, aria: { labelledby: `${number.id} ${this.#title.id}`, describedby: "keys" } },
       this.head,
       element("div", { className: "card-facts" }, this.#facts, this.#by),
       this.#field("carrier", "Carrier", "none"),
@@ -65,6 +65,35 @@ export class Card {
       element("div", { className: "card-actions" }, this.#back, this.#forth, this.#fail, this.#remove),
     );
     this.element = element("li", {}, this.article);
+    this.#open(false);
+    // The board is one stop of the Tab key. A card's own controls are stops while the focus is in it.
+    this.article.addEventListener("focusin", ({ target }) => this.#open(target !== this.article));
+    this.article.addEventListener("focusout", ({ relatedTarget }) => this.#moving || this.element.contains(/** @type {Node | null} */ (relatedTarget)) || this.#open(false));
+    this.article.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && event.target === this.article) this.#enter(event);
+      if (event.key === "Escape" && event.target !== this.article) this.article.focus();
+    });
+  }
+
+  /** Whether this is the card that the Tab key stops at. @param {boolean} is */
+  set isStop(is) {
+    this.article.tabIndex = is ? 0 : -1;
+  }
+
+  /** @param {KeyboardEvent} event */
+  #enter(event) {
+    event.preventDefault();
+    this.#controls.find((each) => !each.hidden)?.focus();
+  }
+
+  /** @returns {(HTMLInputElement | HTMLButtonElement)[]} */
+  get #controls() {
+    return [...[...this.#fields.values()].map(({ input }) => input), this.#back, this.#forth, this.#fail, this.#remove];
+  }
+
+  /** Let the Tab key stop at the controls, or not. @param {boolean} is */
+  #open(is) {
+    for (const each of this.#controls) each.tabIndex = is ? 0 : -1;
   }
 
   /** @param {Order} order @param {boolean} fresh whether someone else has just changed it */
@@ -86,10 +115,10 @@ export class Card {
   #offer(order) {
     const known = isOfTheShop(order);
     const [back, next] = [neighbour(order, -1), nextStep(order)];
-    offer(this.#back, known && back && `Move order ${this.#id} to ${back}`);
-    offer(this.#forth, known && next && `Move order ${this.#id} to ${next}`);
-    offer(this.#fail, known && order.status !== "failed" && `Fail order ${this.#id}`);
-    offer(this.#remove, known ? `Delete order ${this.#id}` : `Take order ${this.#id} off this board`);
+    offer(this.#back, known && back && `Move order ${this.#id} to ${back}`, back ? capital(back) : "");
+    offer(this.#forth, known && next && `Move order ${this.#id} to ${next}`, next ? `${capital(next)} ›` : "");
+    offer(this.#fail, known && order.status !== "failed" && `Fail order ${this.#id}`, "Fail");
+    offer(this.#remove, known ? `Delete order ${this.#id}` : `Take order ${this.#id} off this board`, known ? "Delete" : "Take off");
   }
 
   /** Put the card into a list; the element that has the focus keeps it. @param {Element} list @param {Element | null} before */
@@ -183,8 +212,15 @@ function factsOf({ items, scans }) {
   return parts.join(" · ");
 }
 
-/** Show a button with the name of its present action, or hide it. @param {HTMLButtonElement} button @param {string | false | null} label */
-function offer(button, label) {
+/** @param {string} word */
+function capital(word) {
+  return word[0].toUpperCase() + word.slice(1);
+}
+
+/** Show a button with the word and the full name of its present action, or hide it. @param {HTMLButtonElement} button @param {string | false | null} label @param {string} word */
+function offer(button, label, word) {
+  const way = button.classList.contains("back") ? [new Text("‹"), element("span", { text: ` ${word}` })] : [new Text(word)];
+  button.replaceChildren(...way);
   button.disabled = button.hidden = !label;
   button.title = label || "";
   button.setAttribute("aria-label", label || "");

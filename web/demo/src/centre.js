@@ -5,7 +5,7 @@
  * that the user sees: the list is open and the page visible. The model bounds the list. The browser's popover opens and closes
  * it, also at Escape, and gives the focus back.
  */
-import { element } from "./element.js";
+import { element } from "../../design/element.js";
 
 export class Centre {
   /** @type {Map<string, { item: HTMLElement, mark: HTMLButtonElement }>} by Backbone's cid: not every notification has an id */
@@ -15,22 +15,32 @@ export class Centre {
    * @param {{ panel: HTMLElement, bell: HTMLElement, badge: HTMLElement, title: HTMLElement, items: HTMLElement, readAll: HTMLElement, unread: HTMLElement }} parts
    * @param {any} list
    * @param {(topic: string, data: any) => { title: string, detail: string, status: string }} words
+   * @param {{ opened: () => void, show: (order: string) => boolean }} page what it does when the list opens, and how it shows an order
    */
-  constructor(parts, list, words) {
+  constructor(parts, list, words, page) {
     this.parts = parts;
+    this.page = page;
     this.list = list;
     this.words = words;
     list.on("add", (/** @type {any} */ notification) => this.#add(notification));
     list.on("remove", (/** @type {any} */ notification) => this.#remove(notification));
     list.on("change:read", (/** @type {any} */ notification) => this.#show(notification));
     list.on("unread", () => this.#count());
-    parts.panel.addEventListener("toggle", () => this.#shown());
+    parts.panel.addEventListener("toggle", () => {
+      if (this.isOpen) page.opened();
+      this.#shown();
+    });
     document.addEventListener("visibilitychange", () => this.#shown());
     parts.readAll.addEventListener("click", () => {
       list.readAll();
       parts.title.focus();
     });
     this.#count();
+  }
+
+  /** Whether the list is open, so that everything new is seen in it. */
+  get isOpen() {
+    return this.parts.panel.matches(":popover-open");
   }
 
   /** @param {any} notification */
@@ -44,7 +54,7 @@ export class Centre {
     const said = element(
       "div",
       {},
-      element("strong", { text: title }),
+      this.#heading(notification, title),
       element("p", { className: "detail", text: detail }),
       element("p", { className: "meta" }, element("code", { text: topic }), element("time", {
         dateTime: valid ? when.toISOString() : "",
@@ -53,14 +63,31 @@ export class Centre {
     );
     const item = element("li", { className: "notification", data: status ? { status } : {} }, said, mark);
     this.#items.set(notification.cid, { item, mark });
-    this.parts.items.prepend(item);
+    // One that comes from the log may be older than what is there.
+    const newer = [...this.parts.items.children].filter((each) => Number(/** @type {HTMLElement} */ (each).dataset.time) > time);
+    item.dataset.time = String(time);
+    if (newer.length) newer[newer.length - 1].after(item);
+    else this.parts.items.prepend(item);
     this.#show(notification);
     this.#shown();
   }
 
+  /** The words of an order's event lead to the order. @param {any} notification @param {string} title */
+  #heading(notification, title) {
+    const [root, id] = notification.get("topic").split(".");
+    if (root !== "orders" || !id) return element("strong", { text: title });
+    const link = element("button", { type: "button", className: "to-order", text: title, title: `Go to order ${id}` });
+    link.addEventListener("click", () => {
+      notification.set("read", true);
+      this.parts.panel.hidePopover();
+      this.page.show(id);
+    });
+    return element("strong", {}, link);
+  }
+
   /** Report the notifications that the user sees here, so that nobody mails them. */
   #shown() {
-    if (document.visibilityState === "visible" && this.parts.panel.matches(":popover-open")) this.list.shown(...this.list.models);
+    if (document.visibilityState === "visible" && this.isOpen) this.list.shown(...this.list.models);
   }
 
   /** @param {any} notification */

@@ -21,6 +21,7 @@ const LEAST_MS = 1000;
 const BANDS = {
   stalled: { className: "is-stalled" },
   offline: { className: "is-offline" },
+  "no Redis": { className: "is-without-redis" },
   "catching up": { className: "is-catching-up" },
   backpressure: { className: "is-backpressure" },
 };
@@ -46,10 +47,12 @@ export class Chart {
     for (const { condition, from, to } of runs(seconds)) {
       behind.push(rect(BANDS[condition], from * SECOND, 0, (to - from) * SECOND, HEIGHT));
     }
-    seconds.forEach(({ received, slowestMs, notes }, index) => {
+    seconds.forEach(({ received, takenBack, slowestMs, notes }, index) => {
       const x = index * SECOND;
       if (notes.length) behind.push(rect({ className: "noted" }, x + SECOND / 2 - 0.75, 0, 1.5, HEIGHT));
       if (received) bars.push(rect({ className: "events" }, x + 1, AXIS * (1 - received / most), SECOND - 2, (AXIS * received) / most));
+      // From the top of the bar down: the newest are lost first.
+      if (takenBack) bars.push(rect({ className: "taken-back" }, x + 1, AXIS * (1 - received / most), SECOND - 2, (AXIS * takenBack) / most));
       if (slowestMs) bars.push(rect({ className: "delay" }, x + 1, AXIS, SECOND - 2, ((HEIGHT - AXIS) * slowestMs) / slowest));
     });
     this.svg.replaceChildren(...behind, ...bars, rect({ className: "axis" }, 0, AXIS - 0.5, HISTORY_S * SECOND, 1));

@@ -8,7 +8,7 @@
  * @import { Restored } from "./edits.js"
  * @typedef {{ id: string, version: number, customer: string }} Deletion
  */
-import { element } from "./element.js";
+import { element } from "../../design/element.js";
 import { Expiring } from "./expiring.js";
 
 /** More than a user deletes in SHOWN_FOR_MS. */

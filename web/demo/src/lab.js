@@ -1,7 +1,7 @@
 /**
  * The lab: it makes trouble on purpose, and proves that no event is lost in it.
  *
- * In: clicks (publish a burst, stall this tab, go offline), every event, and the gate's reports about connection and delivery.
+ * In: clicks (publish a burst, stall this tab, go offline, restart the gateway, lose the end of the log), every event, and the gate's reports about connection and delivery.
  * Out: the pulse's chart and table; for the latest burst a tally of published events (receipts, by the server's record) against
  * shown ones (drawn here); and a diary, the history of this tab, which no burst can crowd out. The lab has no subscriptions of
  * its own: it counts the events that the board receives.
@@ -10,7 +10,7 @@
  * @import { Shop } from "./shop.js"
  * @import { Timeline } from "./timeline.js"
  */
-import { element } from "./element.js";
+import { element } from "../../design/element.js";
 import { gapWords } from "./gap-words.js";
 import { Pulse } from "./pulse.js";
 import { seconds, Tally, stampOf } from "./tally.js";
@@ -25,10 +25,14 @@ const STALL_EVENTS_PER_S = 40;
 const MAX_BURST_EVENTS = 500;
 const MAX_OVER_S = 10;
 const MAX_TALLIES = 4;
+/** Published before the log loses its last second, so that there is something in that second to lose. */
+const LOSE = { events: 60, over_s: 2 };
+/** The lab asks this often whether they are published: the second does not wait. */
+const ASK_MS = 100;
 
 export class Lab {
   pulse = new Pulse();
-  /** @type {Map<string, { tally: Tally, missedBefore: number, requesting: boolean, forgotten: boolean }>} newest last */
+  /** @type {Map<string, { tally: Tally, missedBefore: number, takenBack: number, requesting: boolean, forgotten: boolean }>} newest last */
   #bursts = new Map();
   #oldestMs = Infinity;
   #framed = false;
@@ -41,7 +45,8 @@ export class Lab {
 
   /**
    * @param {{ gate: any, shop: Shop, line: Line, diary: Timeline, isLive: () => boolean, complain: (title: string, detail: string) => void }} site
-   * @param {{ chart: import("./chart.js").Chart, tools: HTMLElement, stall: HTMLElement, offline: HTMLElement, verdict: HTMLElement, status: HTMLElement,
+   * @param {{ chart: import("./chart.js").Chart, tools: HTMLElement, stall: HTMLElement, offline: HTMLElement,
+   *   restart: HTMLElement | null, lose: HTMLElement | null, verdict: HTMLElement, status: HTMLElement,
    *   tally: Record<"published" | "shown" | "twice" | "slowest", HTMLElement>, table: HTMLElement, details: HTMLDetailsElement }} parts
    * @param {number} stallMs
    */
@@ -54,6 +59,8 @@ export class Lab {
       if (events) void this.#publish(events, 0);
     });
     parts.stall.addEventListener("click", () => void this.#stall());
+    parts.restart?.addEventListener("click", () => void this.#restart());
+    parts.lose?.addEventListener("click", () => void this.#lose());
     parts.offline.addEventListener("click", () => this.#toggleLine());
     parts.details.addEventListener("toggle", () => this.#draw());
     document.addEventListener("visibilitychange", () => {
@@ -64,9 +71,9 @@ export class Lab {
     this.#draw();
   }
 
-  /** Count a dispatched event. @param {{ data: any, time: number }} event */
-  event({ data, time }) {
-    this.pulse.received(performance.now());
+  /** Count a dispatched event. @param {{ data: any, time: number, offset?: number }} event */
+  event({ data, time, offset }) {
+    this.pulse.received(performance.now(), offset);
     const stamp = stampOf(data);
     if (stamp) (this.#bursts.get(stamp.id) ?? this.#begin(stamp.id, stamp.of, stamp.number)).tally.take(stamp.number);
     if (Number.isFinite(time)) this.#oldestMs = Math.min(this.#oldestMs, time);
@@ -96,9 +103,22 @@ export class Lab {
       else pulse.begin("backpressure", performance.now());
       this.#note(`backpressure ${state} in the ${where}: ${queued} queued, ${discarded} set aside`);
     });
+    gate.on("connection:moving", () => this.#note("the gateway restarts"));
+    gate.on("state:change", (/** @type {any} */ { connection, bus }) => {
+      if (connection === "up" && bus === "down") pulse.begin("no Redis", performance.now());
+      else pulse.end("no Redis", performance.now());
+    });
     gate.on("delivery:gap", (/** @type {any} */ gap) => {
+      if (gap.reason === "rolled_back") this.#takeBack(gap);
       this.#note(`${gapWords(gap)}, ${gap.recoverable ? "recoverable" : "for good"}`);
     });
+  }
+
+  /** @param {{ from: number | null, count: number | null }} gap */
+  #takeBack({ from, count }) {
+    if (from !== null) this.pulse.takeBack(from);
+    for (const burst of this.#bursts.values()) burst.takenBack += count ?? 0;
+    void this.#ask(true);
   }
 
   /** This frame draws every event that was dispatched before it. */
@@ -135,7 +155,7 @@ export class Lab {
 
   /** @param {number} events @param {number} over_s @returns {Promise<void>} resolved when the server has answered */
   async #publish(events, over_s) {
-    const id = `${Date.now().toString(36)}-${Math.random().toString(36).slice(2)}`;
+    const id = newId();
     const burst = this.#begin(id, events, 1);
     burst.requesting = true;
     this.#judge();
@@ -150,19 +170,52 @@ export class Lab {
 
   /** Block this page's main thread for the whole stall, while the server publishes events. */
   async #stall() {
-    if (this.parts.stall.ariaDisabled === "true") return;
-    const label = this.parts.stall.textContent;
-    this.parts.stall.ariaDisabled = "true";
-    this.parts.stall.textContent = "Stalled…";
-    const over_s = Math.min(MAX_OVER_S, this.stallMs / 1000);
-    await this.#publish(Math.min(MAX_BURST_EVENTS, Math.ceil(over_s * STALL_EVENTS_PER_S)), over_s);
-    // Two frames: the first draws the label, the second shows it.
-    requestAnimationFrame(() => requestAnimationFrame(() => {
+    await during(this.parts.stall, "Stalled…", async () => {
+      const over_s = Math.min(MAX_OVER_S, this.stallMs / 1000);
+      await this.#publish(Math.min(MAX_BURST_EVENTS, Math.ceil(over_s * STALL_EVENTS_PER_S)), over_s);
+      // Two frames: the first draws the label, the second shows it.
+      await new Promise((shown) => void requestAnimationFrame(() => requestAnimationFrame(shown)));
       const end = performance.now() + this.stallMs;
       while (performance.now() < end);
-      this.parts.stall.ariaDisabled = "false";
-      this.parts.stall.textContent = label;
-    }));
+    });
+  }
+
+  /** Restart the gateway, which publishes events while no page is connected. Over when this page is connected again. */
+  async #restart() {
+    await during(/** @type {HTMLElement} */ (this.parts.restart), "Restarting…", async () => {
+      const id = newId();
+      try {
+        const back = new Promise((up) => this.site.gate.once("connection:up", up));
+        const { events } = await this.site.shop.restart(id);
+        const burst = this.#begin(id, events, 1);
+        burst.requesting = true;
+        this.#judge();
+        await back;
+        burst.requesting = false;
+        await this.#ask();
+      } catch (error) {
+        this.site.complain("The gateway was not restarted", /** @type {Error} */ (error).message);
+      }
+    });
+  }
+
+  /** Publish for two seconds, and have the log lose the last one. */
+  async #lose() {
+    await during(/** @type {HTMLElement} */ (this.parts.lose), "Losing…", async () => {
+      await this.#publish(LOSE.events, LOSE.over_s);
+      const burst = [...this.#bursts.values()].at(-1);
+      while (burst && !burst.forgotten && !burst.tally.report?.done) {
+        await new Promise((later) => setTimeout(later, ASK_MS));
+        await this.#ask();
+      }
+      try {
+        const { first, last, count } = await this.site.shop.lose();
+        this.#note(count ? `Redis went back a second: ${count} events lost (${first} to ${last})` : "Redis went back a second, in which nothing happened");
+      } catch (error) {
+        this.site.complain("The log has lost nothing", /** @type {Error} */ (error).message);
+      }
+      await this.#ask(true);
+    });
   }
 
   #toggleLine() {
@@ -177,16 +230,16 @@ export class Lab {
 
   /** @param {string} id @param {number} of @param {number} first */
   #begin(id, of, first) {
-    const burst = { tally: new Tally(id, of, first), missedBefore: this.site.gate.state.missed, requesting: false, forgotten: false };
+    const burst = { tally: new Tally(id, of, first), missedBefore: this.site.gate.state.missed, takenBack: 0, requesting: false, forgotten: false };
     this.#bursts.set(id, burst);
     if (this.#bursts.size > MAX_TALLIES) this.#bursts.delete(/** @type {string} */ (this.#bursts.keys().next().value));
     return burst;
   }
 
-  /** Ask the server how many receipts the latest burst has, until the burst is over. */
-  async #ask() {
+  /** Ask the server how many receipts the latest burst has, until the burst is over; or, `again`, what the log has lost of it. */
+  async #ask(again = false) {
     const burst = [...this.#bursts.values()].at(-1);
-    if (!burst || burst.forgotten || burst.tally.report?.done || this.#asking) return;
+    if (!burst || burst.forgotten || (burst.tally.report?.done && !again) || this.#asking) return;
     this.#asking = true;
     // The question may arrive before the request that starts the burst.
     const { requesting } = burst;
@@ -204,9 +257,9 @@ export class Lab {
   #judge() {
     const burst = [...this.#bursts.values()].at(-1);
     if (!burst) return;
-    const { tally, missedBefore, forgotten } = burst;
+    const { tally, missedBefore, takenBack, forgotten } = burst;
     const { connection, missed } = this.site.gate.state;
-    let { outcome, text } = tally.verdict({ online: connection === "up", lost: missed - missedBefore });
+    let { outcome, text } = tally.verdict({ online: connection === "up", lost: missed - missedBefore, takenBack });
     if (forgotten) [outcome, text] = ["short", "The server did not run this burst."];
     else if (outcome === "waiting" && !this.site.isLive()) text = "This board is not live, so it is not subscribed to the burst.";
     const { verdict, status, tally: figures } = this.parts;
@@ -236,9 +289,27 @@ export class Lab {
   }
 }
 
+/** Do something while a button says so and takes no clicks. @param {HTMLElement} button @param {string} label @param {() => Promise<void>} work */
+async function during(button, label, work) {
+  if (button.ariaDisabled === "true") return;
+  const before = button.textContent;
+  button.ariaDisabled = "true";
+  button.textContent = label;
+  try {
+    await work();
+  } finally {
+    button.ariaDisabled = "false";
+    button.textContent = before;
+  }
+}
+
+function newId() {
+  return `${Date.now().toString(36)}-${Math.random().toString(36).slice(2)}`;
+}
+
 /** @param {import("./pulse.js").Second} second */
-function rowOf({ ago, received, slowestMs, conditions, notes }) {
-  const cells = [String(received), slowestMs === null ? "–" : seconds(slowestMs), [...conditions, ...notes].join("; ")];
+function rowOf({ ago, received, takenBack, slowestMs, conditions, notes }) {
+  const cells = [takenBack ? `${received}, ${takenBack} taken back` : String(received), slowestMs === null ? "–" : seconds(slowestMs), [...conditions, ...notes].join("; ")];
   const head = element("th", { scope: "row", text: ago ? `${ago} s ago` : "now" });
   return element("tr", {}, head, ...cells.map((text) => element("td", { text })));
 }

@@ -10,13 +10,14 @@ import { Centre } from "./centre.js";
 import { Chart } from "./chart.js";
 import { Deletions } from "./deletions.js";
 import { Edits } from "./edits.js";
-import { byId } from "./element.js";
+import { byId } from "../../design/element.js";
 import { Lab } from "./lab.js";
 import { Line } from "./line.js";
 import { isStatus, neighbour } from "./order.js";
 import { Orders } from "./orders.js";
 import { Panel } from "./panel.js";
 import { Preferences } from "./preferences.js";
+import { ReadMemory } from "./read-memory.js";
 import { Shop } from "./shop.js";
 import { Timeline } from "./timeline.js";
 import { Toasts } from "./toasts.js";
@@ -74,11 +75,29 @@ const board = new Board(
 const deletions = new Deletions(byId("deletions"), (deletion) => edits.restore(deletion), board);
 byId("new-order").addEventListener("click", () => void edits.create());
 
+// What was there before the page opened is in the centre; a toast says what has happened since.
+let openedAt = Infinity;
+gate.once("connection:up", (/** @type {{ offset: number }} */ { offset }) => {
+  openedAt = offset;
+});
+gate.on("delivery:gap", (/** @type {any} */ { lost }) => {
+  if (lost) openedAt = 0;
+});
+const isPast = (/** @type {any} */ event) => event.replayed && event.offset <= openedAt;
+
 const alerts = byId("alerts");
 const preferences = new Preferences(user, () => localStorage);
-const list = new NotificationList([], { gate });
+// Nobody needs to be told of what they have just done.
+const isOwn = (/** @type {any} */ data) => data?.by === user;
+const memory = new ReadMemory(user, () => localStorage, Date.now());
+const list = new NotificationList([], { gate, accepts: (data) => !isOwn(data), wasRead: (/** @type {any} */ event) => memory.has(event) });
+list.on("add change:read", () => memory.keep(list.map((/** @type {any} */ each) => each.attributes)));
+const title = document.title;
+list.on("unread", (/** @type {number} */ count) => {
+  document.title = count ? `(${count}) ${title}` : title;
+});
 const words = (/** @type {string} */ topic, /** @type {any} */ data) => wordsFor(topic, data, page);
-new Centre(
+const centre = new Centre(
   {
     panel: byId("centre"),
     bell: byId("bell"),
@@ -90,8 +109,11 @@ new Centre(
   },
   list,
   words,
+  { opened: () => toasts.clear(), show: (id) => board.focus(id) },
 );
-new Alerts(alerts, gate, preferences, list, (data, event) => toasts.show({ ...words(event.topic, data), topic: event.topic }));
+new Alerts(alerts, gate, preferences, list, (data, event) => {
+  if (!isPast(event) && !isOwn(data) && !centre.isOpen) toasts.show({ ...words(event.topic, data), topic: event.topic });
+});
 const live = switchFor("live", "Live board", orders.pattern, true, (chosen) => {
   if (chosen) orders.goLive();
   else orders.goStill();
@@ -114,6 +136,8 @@ const lab = new Lab(
     tools: byId("tools"),
     stall: byId("stall"),
     offline: byId("offline"),
+    restart: document.getElementById("restart"),
+    lose: document.getElementById("lose"),
     verdict: byId("verdict"),
     status: byId("verdict-status"),
     tally: { published: byId("tally-published"), shown: byId("tally-shown"), twice: byId("tally-twice"), slowest: byId("tally-slowest") },
@@ -124,7 +148,7 @@ const lab = new Lab(
 );
 
 gate.on("all", (/** @type {string} */ name, /** @type {any} */ _data, /** @type {any} */ event) => {
-  if (!name.includes(":") && event) {
+  if (!name.includes(":") && event && !isPast(event)) {
     timeline.event(event);
     lab.event(event);
   }
@@ -152,11 +176,11 @@ function showState() {
 function showBanner() {
   const { connection, bus } = gate.state;
   let text = "";
-  if (line.isCut) text = "Offline on purpose: this tab receives no events and keeps its subscriptions. Go online, and it catches up.";
+  if (line.isCut) text = "Offline on purpose: this tab keeps its subscriptions, and catches up when you go online.";
   else if (connection === "refused") text = `The gateway does not let this page in: ${refusal}.`;
-  else if (connection === "waiting") text = "Disconnected. This page tries again and then catches up on the events that it missed.";
-  else if (bus === "down") text = "The gateway has lost Redis. The events wait there and arrive when it is back.";
-  else if (!orders.live) text = "This board is not live: it does not show the changes of others until you turn it on again.";
+  else if (connection === "waiting") text = "Disconnected. This page tries again, and then catches up on what it missed.";
+  else if (bus === "down") text = "The gateway has lost Redis. Events wait there, and arrive when it is back.";
+  else if (!orders.live) text = "This board is not live: it shows no changes of others until you turn it on.";
   const banner = byId("banner");
   banner.hidden = !text;
   byId("try-again").hidden = line.isCut || connection !== "refused";

@@ -6,7 +6,7 @@
  *
  * @import { Line } from "./line.js"
  */
-import { element } from "./element.js";
+import { element } from "../../design/element.js";
 
 const PERIOD_MS = 1000;
 

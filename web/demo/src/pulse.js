@@ -4,10 +4,11 @@
  * In: dispatched and drawn events, the conditions of the tab (`stalled`, `offline`, …), notes. Out: one entry per second, for the
  * chart and for the table. HISTORY_S, the number of conditions, and MAX_NOTES per second bound it.
  *
- * @typedef {"stalled" | "offline" | "catching up" | "backpressure"} Condition
+ * @typedef {"stalled" | "offline" | "no Redis" | "catching up" | "backpressure"} Condition
  * @typedef {object} Second
  * @property {number} ago seconds before now
  * @property {number} received events dispatched
+ * @property {number} takenBack so many of them the log has lost since, about
  * @property {number | null} slowestMs longest time from publishing to drawing, of the events drawn
  * @property {Condition[]} conditions
  * @property {string[]} notes
@@ -19,14 +20,28 @@ const MAX_NOTES = 4;
 const MAX_STRETCHES = 64;
 
 export class Pulse {
-  /** @type {Map<number, { received: number, slowestMs: number | null, notes: string[] }>} */
+  /** @type {Map<number, { received: number, first: number, last: number, takenBack: number, slowestMs: number | null, notes: string[] }>} */
   #seconds = new Map();
   /** @type {{ condition: Condition, fromMs: number, toMs: number | null }[]} */
   #stretches = [];
 
-  /** Count a dispatched event. @param {number} nowMs */
-  received(nowMs) {
-    this.#at(nowMs).received++;
+  /** Count a dispatched event. @param {number} nowMs @param {number} [offset] */
+  received(nowMs, offset) {
+    const second = this.#at(nowMs);
+    second.received++;
+    if (offset === undefined) return;
+    second.first = Math.min(second.first, offset);
+    second.last = Math.max(second.last, offset);
+  }
+
+  /** Mark the events from this offset on as lost by the log: of a second on the edge, in proportion. @param {number} from */
+  takeBack(from) {
+    for (const second of this.#seconds.values()) {
+      const { received, first, last } = second;
+      if (last < from) continue;
+      second.takenBack = first >= from ? received : Math.round((received * (last - from + 1)) / (last - first + 1));
+      second.last = from - 1; // these offsets come again, for other events
+    }
   }
 
   /** Note that the dispatched events are drawn. @param {number} nowMs @param {number} lagMs delay of the oldest */
@@ -67,8 +82,8 @@ export class Pulse {
     return Array.from({ length: HISTORY_S }, (_, index) => {
       const ago = HISTORY_S - 1 - index;
       const start = (present - ago) * 1000;
-      const held = this.#seconds.get(present - ago) ?? { received: 0, slowestMs: null, notes: [] };
-      return { ...held, ago, conditions: this.#during(start, start + 1000, nowMs) };
+      const { received = 0, takenBack = 0, slowestMs = null, notes = [] } = this.#seconds.get(present - ago) ?? {};
+      return { ago, received, takenBack, slowestMs, notes, conditions: this.#during(start, start + 1000, nowMs) };
     });
   }
 
@@ -89,7 +104,7 @@ export class Pulse {
     const second = Math.floor(nowMs / 1000);
     let held = this.#seconds.get(second);
     if (!held) {
-      held = { received: 0, slowestMs: null, notes: [] };
+      held = { received: 0, first: Infinity, last: -Infinity, takenBack: 0, slowestMs: null, notes: [] };
       this.#seconds.set(second, held);
       for (const each of this.#seconds.keys()) if (each <= second - HISTORY_S) this.#seconds.delete(each);
     }
@@ -123,6 +138,8 @@ export function summary(seconds) {
   /** @type {string[]} */
   const parts = [`${received} events in the last minute, at most ${most} in a second`];
   if (received) parts.push(`the slowest shown ${(slowest / 1000).toFixed(1)} seconds after it was published`);
+  const takenBack = seconds.reduce((sum, each) => sum + each.takenBack, 0);
+  if (takenBack) parts.push(`about ${takenBack} of them taken back`);
   for (const condition of new Set(seconds.flatMap(({ conditions }) => conditions))) {
     parts.push(`${condition} during ${seconds.filter(({ conditions }) => conditions.includes(condition)).length} of the seconds`);
   }

@@ -84,9 +84,19 @@ export class Shop {
     return this.#signed("POST", "/demo/burst", asked);
   }
 
-  /** @param {string} id @returns {Promise<{ published: number, done: boolean, error: string }>} */
+  /** @param {string} id @returns {Promise<{ published: number, lost: number, done: boolean, error: string }>} */
   burstRecord(id) {
     return request("GET", `/demo/burst/${encodeURIComponent(id)}`);
+  }
+
+  /** Restart the gateway. @param {string} id of the burst that is published meanwhile @returns {Promise<{ events: number }>} */
+  restart(id) {
+    return this.#signed("POST", "/demo/restart", { id });
+  }
+
+  /** Have the log lose its last second. @returns {Promise<{ first: number, last: number, count: number }>} */
+  lose() {
+    return this.#signed("POST", "/demo/lose");
   }
 
   async #open() {

@@ -6,7 +6,7 @@
  * one.
  *
  * @typedef {{ id: string, number: number, of: number }} Stamp
- * @typedef {{ published: number, done: boolean, error?: string }} Report
+ * @typedef {{ published: number, done: boolean, error?: string, lost?: number }} Report `lost`: so many of its newest the log has lost since
  * @typedef {"publishing" | "waiting" | "whole" | "short"} Outcome
  */
 
@@ -70,13 +70,15 @@ export class Tally {
   }
 
   /**
-   * @param {{ online: boolean, lost: number }} line whether the tab is connected; events gone for good since the burst began
+   * @param {{ online: boolean, lost: number, takenBack?: number }} line whether the tab is connected; since the burst began, events that
+   *   are gone for good, and events that this tab was told to take back
    * @returns {{ outcome: Outcome, text: string }}
    */
-  verdict({ online, lost }) {
+  verdict({ online, lost, takenBack = 0 }) {
     const { published, shown, report } = this;
     const cut = report?.error ? ` The burst ended early: ${report.error}.` : "";
     if (!report?.done) return { outcome: "publishing", text: `Publishing ${this.of} events…` };
+    if (report.lost || takenBack) return this.#rolledBack(report.lost ?? 0, takenBack, online);
     if (this.whole) {
       const twice = this.twice ? `${this.twice} of them twice` : "none twice";
       const slowest = this.slowestMs === null ? "" : `; the slowest ${seconds(this.slowestMs)} after it was published`;
@@ -86,6 +88,29 @@ export class Tally {
     if (!online) return { outcome: "waiting", text: `${missing} events wait in the log until this tab is online again.${cut}` };
     if (lost) return { outcome: "short", text: `${missing} events were not shown, and the gateway said so: a gap of ${lost}.${cut}` };
     return { outcome: "waiting", text: `Catching up: ${missing} events are still to come.${cut}` };
+  }
+
+  /**
+   * The log has lost its end. This tab must have been told of each event that it has shown and that is no more.
+   *
+   * @param {number} lost so many of this burst
+   * @param {number} told so many this tab was told of
+   * @param {boolean} online
+   * @returns {{ outcome: Outcome, text: string }}
+   */
+  #rolledBack(lost, told, online) {
+    const { published, shown } = this;
+    const kept = Math.max(0, published - lost);
+    const ghosts = Math.max(0, shown - kept);
+    if (told && told >= ghosts) {
+      return {
+        outcome: "whole",
+        text: `Nothing lost in silence: Redis lost its newest ${told} events, and this page was told of each. It took them back, and shows what the server has now.`,
+      };
+    }
+    if (ghosts) return { outcome: "waiting", text: `Redis has lost ${ghosts} events that are shown here, and this page is not told yet.` };
+    if (shown < kept) return { outcome: "waiting", text: `${online ? "Catching up" : "Offline"}: ${kept - shown} of ${kept} events are still to come.` };
+    return { outcome: "whole", text: `Nothing lost in silence: ${kept} of ${published} events are in the log and shown. Redis lost the others before they came here.` };
   }
 }
 

@@ -4,7 +4,7 @@
  * In: `event`, `gap`, `note`, in a burst many per frame. Out: one change of the list per frame. A hidden tab draws no frames; the
  * same bound holds for the entries that wait there.
  */
-import { element } from "./element.js";
+import { element } from "../../design/element.js";
 import { gapWords } from "./gap-words.js";
 
 const MAX_ENTRIES = 40;

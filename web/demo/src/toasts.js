@@ -6,7 +6,7 @@
  * how many. A dismissed toast hands the focus on: to the next toast if the user works with the keyboard, else to the element that
  * had it before.
  */
-import { element } from "./element.js";
+import { element } from "../../design/element.js";
 import { Expiring } from "./expiring.js";
 
 const MAX_SHOWN = 4;

@@ -1,0 +1,33 @@
+"""The status of an HTTP answer for each error of the tree (RFC 9110, section 15). No I/O."""
+
+from __future__ import annotations
+
+from headgate.errors import HeadgateError, LimitReached
+
+# Any other code is the caller's fault: 400.
+STATUS_BY_CODE = {
+    "unauthorized": 401,
+    "forbidden": 403,
+    "not_found": 404,
+    "unknown_namespace": 404,
+    "not_acceptable": 406,
+    "conflict": 409,
+    "payload_too_large": 413,
+    "unsupported_media_type": 415,
+    "unknown_host": 421,
+    "batch_refused": 422,
+    "schema_violation": 422,
+    # Where waiting does not help; else 429.
+    "limit_reached": 409,
+    "bus_refused": 502,
+    "bus_unavailable": 503,
+    "overloaded": 503,
+    "paused": 503,
+}
+# Of an error of the tree that can be tried again and does not say when.
+RETRY_AFTER_S = 1
+
+
+def status_of(error: HeadgateError) -> int:
+    """Return the status for an error."""
+    return 429 if error.code == LimitReached.code and error.retry else STATUS_BY_CODE.get(error.code, 400)

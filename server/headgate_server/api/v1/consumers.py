@@ -1,0 +1,291 @@
+"""Consumers: how far each one is, and its dead letters: listed, tried again, dropped. None need run for that."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from headgate.auth.api_keys import shown_name
+from headgate.auth.audit import audit
+from headgate.consumers.work.dead_letters import PAGE_LETTERS, DeadLetter, DeadLetters
+from headgate.consumers.work.groups import Groups, GroupStatus
+from headgate.consumers.work.metrics import UNREADABLE
+from headgate.errors import InvalidRequest
+from headgate.redis.client import Client, call, call_at
+from headgate.redis.keys import group_key, log_key
+
+from .operation import Call, InNamespace, Operation
+from .problems import Conflict, NotFound
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+LetterId = Annotated[str, Meta(pattern=r"^[0-9]{1,15}-[0-9]{1,15}$")]
+
+
+class Consumer(msgspec.Struct):
+    """A consumer of a namespace.
+
+    `lag` counts events that it has not taken, `age_s` is the age of the oldest of them (null: there is none); `leased`,
+    `waiting` and `dead` count tasks, `missed` events that the log lost before it took them. `idle_s` is the time since an
+    instance gave a heartbeat (null: not known).
+    """
+
+    name: str
+    lag: int
+    age_s: float | None
+    leased: int
+    waiting: int
+    dead: int
+    missed: int
+    idle_s: float | None
+
+
+class ConsumerList(msgspec.Struct):
+    """Consumers by name."""
+
+    namespace: str
+    consumers: list[Consumer]
+
+
+class Removed(msgspec.Struct):
+    """How many tasks and dead letters were removed with a consumer."""
+
+    waiting: int
+    dead: int
+
+
+class Letter(msgspec.Struct):
+    """A dead letter: since when (ms since 1970), why, and the event that it was. `key` is the part of the event's work.
+
+    Of one whose `why` is `unreadable`, `data` is text; it can only be dropped.
+    """
+
+    id: str
+    time: int
+    why: str
+    reason: str
+    epoch: str
+    offset: int
+    topic: str
+    event_id: str | None
+    key: str
+    data: msgspec.Raw
+
+
+class Letters(msgspec.Struct):
+    """Dead letters, oldest first; `count` is of all. `next` is what to ask for as `after` to go on; null: that was the end."""
+
+    count: int
+    letters: list[Letter]
+    next: str | None
+
+
+class LettersOf(InNamespace, forbid_unknown_fields=True):
+    """The part of the letters that is wanted."""
+
+    after: Annotated[LetterId | UnsetType, Meta(description="Letters behind this one.")] = UNSET
+    limit: Annotated[int, Meta(ge=1, le=PAGE_LETTERS, description="Letters at most.")] = 20
+
+
+class LettersNamed(msgspec.Struct, forbid_unknown_fields=True):
+    """Letters by their ids, or `all` that are there now."""
+
+    ids: Annotated[list[LetterId], Meta(min_length=1, max_length=PAGE_LETTERS)] | Literal["all"]
+
+
+class LettersDone(msgspec.Struct):
+    """How many there were. One that is not there any more, or cannot be tried again, does not count."""
+
+    count: int
+
+
+def every(call_: Call) -> ConsumerList:
+    """Return all consumers of a namespace."""
+    redis = call_.services.redis
+    found = Groups(redis, call_.namespace).statuses()
+    return ConsumerList(call_.namespace, [_shown(redis, call_.namespace, status) for status in found])
+
+
+def one(call_: Call) -> Consumer:
+    """Return one consumer."""
+    name, redis = _name(call_), call_.services.redis
+    status = Groups(redis, call_.namespace).look(name)
+    if status is None:
+        raise NotFound("consumer", name)
+    return _shown(redis, call_.namespace, status)
+
+
+def remove(call_: Call) -> Removed:
+    """Take a consumer out for good."""
+    name, groups = _name(call_), Groups(call_.services.redis, call_.namespace)
+    if groups.look(name) is None:
+        raise NotFound("consumer", name)
+    try:
+        waiting, dead = groups.remove(name)
+    except InvalidRequest as error:
+        raise Conflict(error.message) from error
+    audit.acted("consumer removed", by=shown_name(call_.identity.user), namespace=call_.namespace, consumer=name)
+    return Removed(waiting, dead)
+
+
+def letters(call_: Call) -> Letters:
+    """Return a page of a consumer's dead letters."""
+    of, asked = _letters_of(call_), call_.query
+    page = of.page(None if asked.after is UNSET else asked.after, asked.limit)
+    is_more = len(page) == asked.limit and bool(of.page(page[-1].id, 1))
+    return Letters(of.count(), [_letter(each) for each in page], page[-1].id if is_more else None)
+
+
+def letter(call_: Call) -> Letter:
+    """Return one dead letter."""
+    letter_id = call_.path["letter"]
+    try:
+        found = _letters_of(call_).show(letter_id)
+    except InvalidRequest:
+        found = None
+    if found is None:
+        raise NotFound("dead letter", letter_id)
+    return _letter(found)
+
+
+def retry(call_: Call) -> LettersDone:
+    """Have dead letters tried again."""
+    of, named = _letters_of(call_), _named(call_)
+    count = of.retry_all() if named is None else of.retry(named)
+    return _done(call_, "dead letters to be tried again", count)
+
+
+def drop(call_: Call) -> LettersDone:
+    """Drop dead letters for good."""
+    of, named = _letters_of(call_), _named(call_)
+    count = of.drop_all() if named is None else of.drop(named)
+    return _done(call_, "dead letters dropped", count)
+
+
+def _name(call_: Call) -> str:
+    name = call_.path["name"]
+    if not _NAME.fullmatch(name):
+        raise NotFound("consumer", name)
+    return name
+
+
+def _letters_of(call_: Call) -> DeadLetters:
+    return DeadLetters(call_.services.redis, call_.namespace, _name(call_))
+
+
+def _named(call_: Call) -> list[str] | None:
+    """Return the letters that the body names; None: all."""
+    ids: list[str] | Literal["all"] = call_.body.ids
+    return None if ids == "all" else ids
+
+
+def _done(call_: Call, action: str, count: int) -> LettersDone:
+    by = shown_name(call_.identity.user)
+    audit.acted(action, by=by, namespace=call_.namespace, consumer=call_.path["name"], count=count)
+    return LettersDone(count)
+
+
+def _shown(redis: Client, namespace: str, status: GroupStatus) -> Consumer:
+    age_s = _age_s(redis, namespace, status.name) if status.lag else None
+    return Consumer(
+        status.name, status.lag, age_s, status.leased, status.waiting, status.dead, status.missed, status.idle_s
+    )  # fmt: skip
+
+
+def _age_s(redis: Client, namespace: str, name: str) -> float | None:
+    """Return the age of the oldest event that a consumer has not taken, by Redis' clock."""
+    position = call(redis, "HGET", group_key(namespace, name), "position")
+    if position is None or not position.isdigit():
+        return None
+    found = call(redis, "XRANGE", log_key(namespace), f"({int(position)}-0", "+", "COUNT", 1)
+    time_ms = found[0][1].get(b"time", b"") if found else b""
+    if not time_ms.isdigit():
+        return None
+    seconds, micros = call_at(redis, log_key(namespace), "TIME")
+    return round(max(0.0, int(seconds) + int(micros) / 1e6 - int(time_ms) / 1000), 3)
+
+
+def _letter(letter: DeadLetter) -> Letter:
+    task = letter.task
+    # Of an unreadable one it may be no JSON, and then it is told as text.
+    data = msgspec.json.encode(task.data.decode(errors="replace")) if letter.why == UNREADABLE else task.data
+    told = (letter.id, letter.at_ms, letter.why, letter.reason, task.epoch, task.offset, task.topic, task.id, task.key)
+    return Letter(*told, msgspec.Raw(data))
+
+
+_PATH = "/consumers/{name}/dead-letters"
+OPERATIONS = (
+    Operation("listConsumers", "GET", "/consumers", "List consumers", "consumers", ConsumerList, every, query=InNamespace),
+    Operation(
+        "getConsumer",
+        "GET",
+        "/consumers/{name}",
+        "Say how far a consumer is",
+        "consumers",
+        Consumer,
+        one,
+        query=InNamespace,
+        problems=(404,),
+    ),
+    Operation(
+        "removeConsumer",
+        "DELETE",
+        "/consumers/{name}",
+        "Take a consumer out of Redis for good",
+        "consumers:write",
+        Removed,
+        remove,
+        query=InNamespace,
+        problems=(404, 409),
+        about="Its place in the log, its tasks, its dead letters. 409 while an instance has been at work within the last minute.",
+    ),
+    Operation(
+        "listDeadLetters",
+        "GET",
+        _PATH,
+        "List what a consumer gave up",
+        "consumers",
+        Letters,
+        letters,
+        query=LettersOf,
+        problems=(404,),
+    ),
+    Operation(
+        "getDeadLetter",
+        "GET",
+        _PATH + "/{letter}",
+        "Read one dead letter",
+        "consumers",
+        Letter,
+        letter,
+        query=InNamespace,
+        problems=(404,),
+    ),
+    Operation(
+        "retryDeadLetters",
+        "POST",
+        _PATH + "/retry",
+        "Have dead letters tried again",
+        "consumers:write",
+        LettersDone,
+        retry,
+        query=InNamespace,
+        body=LettersNamed,
+        problems=(404,),
+        about="As if for the first time. The consumer need not run for that.",
+    ),
+    Operation(
+        "dropDeadLetters",
+        "POST",
+        _PATH + "/drop",
+        "Drop dead letters for good",
+        "consumers:write",
+        LettersDone,
+        drop,
+        query=InNamespace,
+        body=LettersNamed,
+        problems=(404,),
+    ),
+)

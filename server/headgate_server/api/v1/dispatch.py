@@ -1,0 +1,234 @@
+"""Dispatch: from a request to the row of the table, and from what the row answers to the answer.
+
+In: the table. Out: Flask's routes for it. Each request goes through the same steps, cheap ones first: does it accept JSON, whose
+is it, may that caller do such things at all, not too fast; then query and body are read, and the scope is asked for what they
+name.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+from flask import Blueprint, Response, request
+from werkzeug.datastructures import MIMEAccept, MultiDict
+from werkzeug.exceptions import RequestEntityTooLarge
+from werkzeug.http import parse_accept_header
+
+from headgate.auth.api_keys import shown_name
+from headgate.auth.audit import audit
+from headgate.auth.identity import Identity
+from headgate.auth.scopes import WITH_PATTERN
+from headgate.errors import InvalidRequest, PayloadTooLarge
+from headgate.runtime.rates import Rates
+from headgate.topic import check_pattern
+from headgate.transport.peer_address import address_of
+from headgate_server.api.callers import account_of, caller, first_known
+from headgate_server.api.json_answers import as_response, encoded_answer
+
+from .operation import Call, Operation, Otherwise, Who
+from .problems import ROOT, BodyFault, NotAcceptable, RateReached, ScopeMissing, UnsupportedMediaType, problem_answer
+from .rights import may, may_some
+from .services import Services
+
+# Where the application has no limit.
+MAX_BODY_BYTES = 64 * 1024
+# Of msgspec's words, where a member is missing or should not be there.
+_FIELD = re.compile(r"(?:missing required|contains unknown) field `(.{1,80})`\Z")
+_encode = msgspec.json.Encoder(order="sorted").encode
+# What an application's `authorize` is asked about (headgate.authorize), by the kind of a scope.
+ACTIONS = {"read": "replay", "presence": "presence"}
+# Whoever asks for something that needs no credentials.
+_NOBODY = Identity("")
+
+
+def routes(table: Sequence[Operation], services: Services, reads: Rates, below: Mapping[str, Any]) -> Blueprint:
+    """Return the routes.
+
+    Args:
+        reads: how fast each caller may ask.
+        below: by name, what answers the operations that have no `answer`.
+    """
+    blueprint = Blueprint("api_v1", __name__)
+    by_path: dict[str, dict[str, Operation]] = {}
+    for operation in table:
+        by_path.setdefault(operation.path, {})[operation.method] = operation
+    for path, operations in by_path.items():
+        methods = sorted({*operations, "OPTIONS", *(("HEAD",) if "GET" in operations else ())})
+        allow = ", ".join(methods)
+
+        def view(_operations: Mapping[str, Operation] = operations, _allow: str = allow, /, **names: str) -> Response:
+            if request.method == "OPTIONS":
+                return _empty({"Allow": _allow})
+            operation = _operations["GET" if request.method == "HEAD" else request.method]
+            try:
+                check_acceptable(request.headers.get("Accept", ""))
+                if operation.answer is None:
+                    return as_response(below[operation.name]())
+                return _answered(operation, services, reads, names)
+            except BodyFault as fault:
+                return as_response(problem_answer(fault))
+
+        rule = ROOT + path.replace("{", "<").replace("}", ">")
+        as_it_is: dict[str, Any] = {"provide_automatic_options": False, "merge_slashes": False}
+        blueprint.add_url_rule(rule, path.replace(".", "_"), view, methods=methods, **as_it_is)
+    return blueprint
+
+
+def check_acceptable(accept: str) -> None:
+    """Refuse a request that does not take JSON (RFC 9110, section 12.5.1).
+
+    Raises:
+        NotAcceptable: it does not.
+    """
+    if not _accepts_json(accept):
+        raise NotAcceptable
+
+
+@lru_cache(maxsize=256)  # clients have few
+def _accepts_json(accept: str) -> bool:
+    return not accept or parse_accept_header(accept[:1024], MIMEAccept).quality("application/json") > 0
+
+
+def _answered(operation: Operation, services: Services, reads: Rates, names: Mapping[str, str]) -> Response:
+    settings = services.settings
+    identity, namespace = _caller(operation, services)
+    if operation.scope is not Who.ANYONE:
+        _check_scope(operation, identity, services, namespace, None)
+        account = account_of(identity, request.environ, settings.proxies)
+        if wait_s := reads.spend(account, time.monotonic()):
+            raise RateReached("read_per_s", settings.read_per_s, settings.read_burst, wait_s)
+
+    def need(scope: str) -> None:
+        if not may(identity, scope, settings):
+            refuse(identity, scope, namespace, request.environ, settings.proxies)
+
+    call = Call(services, identity, namespace, names, read_query(operation, request.args), read_body(operation), need)
+    _check_scope(operation, identity, services, namespace, call)
+    assert operation.answer is not None
+    found, status = operation.answer(call), operation.status
+    if isinstance(found, Otherwise):
+        found, status = found.value, found.status
+    if status == 204:
+        return _empty({})
+    return as_response(encoded_answer(status, _encode(found) + b"\n"))
+
+
+def _caller(operation: Operation, services: Services) -> tuple[Identity, str]:
+    """Return who asks, and the namespace that it asks about."""
+    settings = services.settings
+    if operation.scope is Who.ANYONE:
+        return _NOBODY, settings.namespaces[0]
+    if operation.in_namespace:
+        namespace = request.args.get("namespace", settings.namespaces[0]).removeprefix("/")
+        return caller(services.gate, namespace, request.environ), settings.served(namespace)
+    handshake, identity = first_known(services.gate, settings.namespaces, request.environ)
+    return identity, handshake.namespace
+
+
+def _check_scope(operation: Operation, identity: Identity, services: Services, namespace: str, call: Call | None) -> None:
+    """Ask for the scope of an operation: as far as that can be said before the request is read (`call` is None), or all of it."""
+    wanted = operation.scope
+    if isinstance(wanted, Who):
+        return
+    if wanted in WITH_PATTERN:
+        if call is None:
+            granted = may_some(identity, wanted, services.settings)
+            wanted = f"{wanted}:…"
+        elif not operation.pattern:
+            return  # what it is about is not known yet: the operation asks
+        else:
+            value = check_pattern(getattr(call.query, operation.pattern))
+            scope = f"{wanted}:{value}"
+            granted = may(identity, scope, services.settings)
+            if granted:
+                services.gate.check_authorized(identity, value, ACTIONS[wanted])
+            wanted = scope
+    else:
+        granted = may(identity, wanted, services.settings)
+    if not granted:
+        refuse(identity, wanted, namespace, request.environ, services.settings.proxies)
+
+
+def refuse(identity: Identity, scope: str, namespace: str, environ: Mapping[str, Any], proxies: int) -> None:
+    """Refuse a known caller.
+
+    Raises:
+        ScopeMissing: always.
+    """
+    audit.right_refused(
+        address=address_of(environ, proxies), namespace=namespace, user=shown_name(identity.user), action="use", name=scope
+    )
+    raise ScopeMissing(scope)
+
+
+def read_query(operation: Operation, given: MultiDict[str, str]) -> Any:
+    """Return the parameters, read as the row says.
+
+    Raises:
+        InvalidRequest: one is unknown, or there twice, or not what is expected.
+    """
+    for name in given:
+        if len(given.getlist(name)) > 1:
+            raise InvalidRequest(f"the parameter {name[:40]!r} is there more than once")
+    try:
+        return msgspec.convert(given.to_dict(), operation.query, strict=False)
+    except (msgspec.ValidationError, ValueError, OverflowError) as error:
+        raise InvalidRequest(f"parameters: {error}") from error
+
+
+def read_body(operation: Operation) -> Any:
+    """Return the body, read as the row says. Waits for it.
+
+    Raises:
+        UnsupportedMediaType: by its type it is no JSON.
+        PayloadTooLarge, RequestEntityTooLarge: it is larger than the application allows.
+        InvalidRequest: it is no JSON.
+        BodyFault: it is JSON, and not what is expected.
+    """
+    if operation.body is None:
+        return None
+    if request.mimetype != "application/json":
+        raise UnsupportedMediaType
+    limit = request.max_content_length or MAX_BODY_BYTES  # that of the application: an event, and room around it
+    if (request.content_length or 0) > limit:
+        raise PayloadTooLarge(request.content_length or 0, limit, "http")
+    request.max_content_length = limit
+    body = request.get_data(cache=False)
+    if request.content_length is None and request.environ["wsgi.input"].read(1):
+        raise RequestEntityTooLarge
+    return decode(body, msgspec.json.Decoder(operation.body).decode)
+
+
+def decode(body: bytes, decoder: Any) -> Any:
+    """Return a body of JSON, decoded.
+
+    Raises:
+        InvalidRequest: it is no JSON.
+        BodyFault: it is JSON, and not what the decoder expects.
+    """
+    try:
+        return decoder(body)
+    except msgspec.ValidationError as error:
+        pointer, said = pointer_of(str(error))
+        raise BodyFault([(pointer, InvalidRequest(said))]) from error
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise InvalidRequest(f"the body is not JSON: {error}") from error
+
+
+def pointer_of(said: str) -> tuple[str, str]:
+    """Return where msgspec has found a fault, as a JSON Pointer, and what is wrong: it says `… - at `$.events[3].topic``."""
+    text, _, path = said.rpartition(" - at `$")
+    pointer = path.rstrip("`").replace(".", "/").replace("[...]", "/*").replace("[", "/").replace("]", "") if text else ""
+    field = _FIELD.search(text or said)
+    return pointer + (f"/{field[1].replace('~', '~0').replace('/', '~1')}" if field else ""), text or said
+
+
+def _empty(headers: Mapping[str, str]) -> Response:
+    response = Response(status=204, headers={"Cache-Control": "no-store", **headers})
+    del response.headers["Content-Type"]
+    return response

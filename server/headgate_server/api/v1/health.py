@@ -1,0 +1,69 @@
+"""Health, and the meaning of each code: what anyone may ask."""
+
+from __future__ import annotations
+
+import msgspec
+
+from headgate_server.health import report
+
+from .operation import Call, Operation, Otherwise, Who
+from .problems import NotFound, descriptions
+
+
+class NamespaceHealth(msgspec.Struct):
+    """A namespace: whether its bus is up, where its feed is, how many clients it has on this gateway."""
+
+    bus: str
+    epoch: str | None = None
+    offset: int = 0
+    clients: int = 0
+
+
+class Health(msgspec.Struct):
+    """Whether this gateway (all its workers) can publish and deliver; else what is `missing`."""
+
+    ready: bool
+    bus: str
+    missing: list[str]
+    namespaces: dict[str, NamespaceHealth] = {}
+    admission: str | None = None
+    paused: list[str] = []
+    build: str | None = None
+
+
+class CodeMeaning(msgspec.Struct):
+    """A code of a problem: the status that it usually comes with, and what it means."""
+
+    code: str
+    status: int
+    meaning: str
+
+
+def health(call: Call) -> Health | Otherwise:
+    """Return the health of this gateway, without what strangers are not to know."""
+    found = msgspec.convert(report(call.services.gate), Health)
+    return found if found.ready else Otherwise(503, found)
+
+
+def meaning(call: Call) -> CodeMeaning:
+    """Return what a code means."""
+    code = call.path["code"]
+    found = descriptions().get(code)
+    if found is None:
+        raise NotFound("code", code)
+    return CodeMeaning(code, *found)
+
+
+OPERATIONS = (
+    Operation("getHealth", "GET", "/health", "Say whether this gateway works", Who.ANYONE, Health, health, also={503: Health}),
+    Operation(
+        "getProblem",
+        "GET",
+        "/problems/{code}",
+        "Say what the code of a problem means",
+        Who.ANYONE,
+        CodeMeaning,
+        meaning,
+        problems=(404,),
+    ),
+)

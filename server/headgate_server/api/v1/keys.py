@@ -1,0 +1,158 @@
+"""API keys over the API itself: made, listed, revoked. No key can make one that may do more than it may, or longer."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from headgate.auth.api_keys import EVERY, MAX_NAMESPACES, MAX_TTL_S, NAME, check_key_id, new_key, shown_name
+from headgate.auth.audit import audit
+from headgate.auth.identity import Identity
+from headgate.auth.scopes import ADMIN, MAX_SCOPES, check_scopes
+from headgate.errors import HeadgateError, InvalidRequest
+from headgate.redis import api_keys
+from headgate.redis.api_keys import StoredKey
+
+from .grammar import Scope
+from .operation import Call, Operation
+from .problems import BodyFault, NotFound
+
+_NAMESPACE = Meta(extra_json_schema={"pattern": r"^(\*|[A-Za-z0-9_-]{1,64})$"})
+
+
+class Key(msgspec.Struct):
+    """An API key, without its secret. Times are seconds since 1970; no `expires`: until it is revoked.
+
+    `namespaces` are those that it is for, `*` all; null: the first of each gateway.
+    """
+
+    id: str
+    name: str
+    scopes: tuple[str, ...]
+    namespaces: tuple[str, ...] | None
+    created: int
+    created_by: str
+    expires: int | None
+
+
+class KeyList(msgspec.Struct):
+    """Keys that count, the oldest first."""
+
+    keys: list[Key]
+
+
+class KeyWanted(msgspec.Struct, forbid_unknown_fields=True):
+    """A key to be made."""
+
+    name: Annotated[str, Meta(extra_json_schema={"pattern": f"^{NAME}$"})]
+    scopes: Annotated[list[Scope], Meta(min_length=1, max_length=MAX_SCOPES)]
+    namespaces: Annotated[list[Annotated[str, _NAMESPACE]], Meta(max_length=MAX_NAMESPACES)] | None = None
+    ttl_s: Annotated[int, Meta(ge=1, le=MAX_TTL_S)] | None = None
+
+
+class MadeKey(msgspec.Struct):
+    """A key that has just been made. `secret` is the whole key: it is shown now and never again."""
+
+    secret: str
+    key: Key
+
+
+def every(call: Call) -> KeyList:
+    """Return all keys."""
+    return KeyList([_shown(each) for each in api_keys.find_all(call.services.redis)])
+
+
+def make(call: Call) -> MadeKey:
+    """Make a key."""
+    wanted: KeyWanted = call.body
+    by = shown_name(call.identity.user)
+    namespaces = wanted.namespaces or _own(call)
+    ttl_s = wanted.ttl_s
+    try:
+        check_scopes(wanted.scopes)
+    except HeadgateError as error:
+        raise BodyFault([("/scopes", error)]) from error
+    _check_no_more_than(call, wanted.scopes, wanted.namespaces or [])
+    left_s = None if call.identity.expires_at is None else max(1, int(call.identity.expires_at - call.services.time_s()))
+    if left_s is not None and (ttl_s is None or ttl_s > left_s):
+        raise BodyFault([("/ttl_s", InvalidRequest(f"expected at most {left_s}: the key that makes it ends then"))])
+    try:
+        made = new_key(wanted.name, wanted.scopes, namespaces=namespaces, ttl_s=ttl_s, by=by, time_s=call.services.time_s)
+    except HeadgateError as error:
+        raise BodyFault([("/namespaces" if error.code == "unknown_namespace" else "/name", error)]) from error
+    api_keys.add(call.services.redis, made.stored)
+    audit.acted("key made", by=by, key=made.stored.id, name=wanted.name, scopes=" ".join(made.stored.scopes))
+    return MadeKey(made.text, _shown(made.stored))
+
+
+def revoke(call: Call) -> None:
+    """Revoke a key."""
+    key_id = call.path["key"]
+    try:
+        was = api_keys.remove(call.services.redis, check_key_id(key_id))
+    except InvalidRequest:
+        was = None
+    if was is None:
+        raise NotFound("key", key_id[:20])
+    audit.acted("key revoked", by=shown_name(call.identity.user), key=was.id, name=was.name)
+
+
+def _own(call: Call) -> list[str]:
+    """Return the namespaces of a key that names none. None is the first of *each* gateway, and that of another one may not be
+    for its maker."""
+    is_for_named = call.identity.namespaces is not None and ADMIN not in (call.identity.scopes or ())
+    return [call.services.settings.namespaces[0]] if is_for_named else []
+
+
+def _check_no_more_than(call: Call, scopes: list[str], namespaces: list[str]) -> None:
+    """Refuse to make a key that may do more than its maker.
+
+    Raises:
+        ScopeMissing, BodyFault: it might.
+    """
+    identity: Identity = call.identity
+    for scope in scopes:
+        call.need(scope)
+    if ADMIN in (identity.scopes or ()):
+        return
+    first = call.services.settings.namespaces[0]
+    for at, name in enumerate(namespaces or [first]):
+        if name == EVERY or not identity.may_enter(name.removeprefix("/"), first):
+            fault = InvalidRequest("the key that makes it is not for this namespace")
+            raise BodyFault([(f"/namespaces/{at}" if namespaces else "/namespaces", fault)])
+
+
+def _shown(key: StoredKey) -> Key:
+    return Key(key.id, key.name, key.scopes, key.namespaces, key.created_s, key.created_by, key.expires_s)
+
+
+OPERATIONS = (
+    Operation("listKeys", "GET", "/keys", "List API keys", "keys", KeyList, every),
+    Operation(
+        "makeKey",
+        "POST",
+        "/keys",
+        "Make an API key",
+        "keys:write",
+        MadeKey,
+        make,
+        body=KeyWanted,
+        status=201,
+        problems=(409,),
+        about="A key can only make keys that may do no more than it may itself.",
+    ),
+    Operation(
+        "revokeKey",
+        "DELETE",
+        "/keys/{key}",
+        "Revoke an API key",
+        "keys:write",
+        None,
+        revoke,
+        status=204,
+        problems=(404,),
+        about="Every gateway refuses it within two seconds.",
+    ),
+)

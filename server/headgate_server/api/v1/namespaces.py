@@ -1,0 +1,83 @@
+"""Namespaces: those that the caller may enter; where each log stands, and how long it keeps events."""
+
+from __future__ import annotations
+
+import msgspec
+
+from headgate.auth.identity import Identity
+from headgate.redis.client import call
+from headgate.redis.keys import head_key
+from headgate.redis.log import EventLog
+
+from .operation import Call, Operation, Who
+from .problems import NotFound
+from .services import Services
+
+
+class Retention(msgspec.Struct):
+    """How much the log holds; what is older goes. 0 bytes: no such limit."""
+
+    max_events: int
+    max_age_s: int
+    max_bytes: int
+
+
+class NamespaceInfo(msgspec.Struct):
+    """A log: its epoch, the offsets of its first and its newest event (`head`).
+
+    `bytes` is what its events take, as the limit `max_bytes` counts it (payload, topic and 128 for each), some seconds ago.
+    """
+
+    name: str
+    epoch: str
+    first: int
+    head: int
+    bytes: int
+    retention: Retention
+
+
+class NamespaceList(msgspec.Struct):
+    """Namespaces in the order in which the gateway names them."""
+
+    namespaces: list[NamespaceInfo]
+
+
+def every(call: Call) -> NamespaceList:
+    """Return all that the caller may enter."""
+    return NamespaceList([_info(call.services, name) for name in _entered(call.services, call.identity)])
+
+
+def one(call: Call) -> NamespaceInfo:
+    """Return one that the caller may enter."""
+    name = call.path["name"]
+    if name not in _entered(call.services, call.identity):
+        raise NotFound("namespace", name)
+    return _info(call.services, name)
+
+
+def _entered(services: Services, identity: Identity) -> list[str]:
+    served = services.settings.namespaces
+    return [name for name in served if identity.may_enter(name, served[0])]
+
+
+def _info(services: Services, name: str) -> NamespaceInfo:
+    log = EventLog(name, services.redis, 0)
+    head, (size, _) = log.head(), log.extent()
+    limits = call(services.redis, "HMGET", head_key(name), "max_events", "max_age_ms", "max_bytes")
+    events, age_ms, most = (int(each) if each and each.isdigit() else 0 for each in limits)
+    return NamespaceInfo(name, head.epoch, head.first, head.offset, size, Retention(events, age_ms // 1000, most))
+
+
+OPERATIONS = (
+    Operation("listNamespaces", "GET", "/namespaces", "List namespaces and their logs", Who.ANY_CALLER, NamespaceList, every),
+    Operation(
+        "getNamespace",
+        "GET",
+        "/namespaces/{name}",
+        "Say where a log stands",
+        Who.ANY_CALLER,
+        NamespaceInfo,
+        one,
+        problems=(404,),
+    ),
+)

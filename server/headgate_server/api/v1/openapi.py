@@ -1,0 +1,173 @@
+"""The OpenAPI 3.1 document, made from the table. No I/O.
+
+Types become JSON Schemas by msgspec, in which a request is checked too. Each operation has its own answers, and the refusals
+that its steps can make: `application/problem+json`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from headgate import __version__
+from headgate.auth.scopes import WITH_PATTERN
+
+from .operation import Operation, Who
+from .problems import MEDIA_TYPE, ROOT, Problem
+
+_JSON = "application/json"
+_REFERENCE = "#/components/schemas/{name}"
+ABOUT = (
+    "Publish events and read them, see who is there, and operate gateways. A caller has an API key (`headgate keys create`) or, "
+    "for events and presence, a user's token: `Authorization: Bearer …`. Refusals are problems (RFC 9457) with the codes of "
+    "docs/protocol.md."
+)
+MEANINGS: Mapping[int, str] = {
+    400: "The request cannot be read.",
+    401: "No credentials, or none that count.",
+    403: "A scope is missing: `scope` says which.",
+    404: "There is nothing of that name.",
+    406: "The caller does not accept JSON.",
+    408: "The body took too long.",
+    409: "A limit that waiting does not help with, or a state that does not allow it.",
+    413: "The body is too large.",
+    415: "The body is not JSON by its type.",
+    422: "The body asks for what cannot be; `errors` says where.",
+    429: "Too fast, or too many failed logins: try again after `Retry-After`.",
+    500: "The server failed.",
+    502: "Redis refused.",
+    503: "Redis cannot be reached, or an operator has paused this: try again after `Retry-After`.",
+}
+SUCCESS: Mapping[int, str] = {
+    200: "The answer.",
+    201: "Done.",
+    204: "Done.",
+    207: "Some of the events were refused.",
+    503: "It does not work now.",
+}
+
+
+def document(table: Sequence[Operation]) -> dict[str, Any]:
+    """Return the document for a table."""
+    types = [each for operation in table for each in _types(operation)]
+    _, schemas = msgspec.json.schema_components([*types, Problem], ref_template=_REFERENCE)
+    schemas["Problem"]["additionalProperties"] = True
+    for schema in schemas.values():
+        schema["description"] = " ".join(schema.get("description", "").removeprefix("See the module. ").split())
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in table:
+        paths.setdefault(ROOT + operation.path, {})[operation.method.lower()] = _operation(operation)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Headgate",
+            "version": __version__,
+            "description": ABOUT,
+            "license": {"name": "MIT", "identifier": "MIT"},
+        },
+        "security": [{"bearer": []}],
+        "tags": [{"name": name} for name in dict.fromkeys(operation.group for operation in table)],
+        "paths": paths,
+        "components": {
+            "securitySchemes": {
+                "bearer": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "An API key (`hgk_…`), the admin key, or a user's token.",
+                }
+            },
+            "schemas": {name: schemas[name] for name in sorted(schemas)},
+        },
+    }
+
+
+def refusals(operation: Operation) -> list[int]:
+    """Return the statuses of the problems that an operation may answer."""
+    found = {400, 406, 500, *operation.problems}
+    if operation.scope is not Who.ANYONE:
+        found |= {401, 403, 429, 503}
+    if operation.in_namespace:
+        found.add(404)
+    if operation.body is not None:
+        found |= {408, 413, 415, 422}
+    if operation.answer is not None and operation.scope is not Who.ANYONE:
+        found.add(502)
+    return sorted(found - operation.also.keys())
+
+
+def scope_words(operation: Operation) -> str:
+    """Return what a caller needs, in words."""
+    if operation.scope is Who.ANYONE:
+        return "no credentials"
+    if operation.scope is Who.ANY_CALLER:
+        return "any key or token"
+    if operation.scope == "send":
+        return "`send:PATTERN`"
+    if operation.scope in WITH_PATTERN:
+        return f"`{operation.scope}:PATTERN`, or a token that grants it"
+    return f"`{operation.scope}`" + (", or a token that grants `#`" if operation.scope == "trace" else "")
+
+
+def parameters(operation: Operation) -> list[dict[str, Any]]:
+    """Return the parameters of an operation: in the path, in the query, in the header."""
+    found: list[dict[str, Any]] = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}} for name in operation.names
+    ]
+    schema = msgspec.json.schema(operation.query)
+    shape = schema["$defs"][operation.query.__name__]
+    for name, each in shape.get("properties", {}).items():
+        told = {key: value for key, value in each.items() if key not in ("default", "description")}
+        if each.get("default") is not None:
+            told["default"] = each["default"]
+        described = {"description": each["description"]} if "description" in each else {}
+        if name == "namespace" and operation.in_namespace:
+            described = {"description": "The namespace; not given: the first."}
+        found.append({"name": name, "in": "query", "required": name in shape.get("required", ()), **described, "schema": told})
+    for name, description in operation.fields.items():
+        key = {"type": "string", "minLength": 1, "maxLength": 122, "pattern": "^[A-Za-z0-9_.:~-]+$"}
+        found.append({"name": name, "in": "header", "required": False, "description": description, "schema": key})
+    return found
+
+
+def _operation(operation: Operation) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "operationId": operation.name,
+        "tags": [operation.group],
+        "summary": operation.summary,
+        "description": f"{operation.about} Needs {scope_words(operation)}.".strip(),
+        "parameters": parameters(operation),
+        "responses": _responses(operation),
+    }
+    if operation.scope is Who.ANYONE:
+        found["security"] = []
+    if operation.body is not None:
+        found["requestBody"] = {"required": True, "content": {_JSON: {"schema": _schema(operation.body)}}}
+    return found
+
+
+def _responses(operation: Operation) -> dict[str, Any]:
+    found: dict[str, Any] = {str(operation.status): _answer(operation.status, operation.returns)}
+    for status, returns in operation.also.items():
+        found[str(status)] = _answer(status, returns)
+    for status in refusals(operation):
+        problem = {"description": MEANINGS[status], "content": {MEDIA_TYPE: {"schema": _schema(Problem)}}}
+        if status in (429, 503):
+            problem["headers"] = {"Retry-After": {"schema": {"type": "string"}, "description": "Seconds to wait."}}
+        found[str(status)] = problem
+    return dict(sorted(found.items()))
+
+
+def _answer(status: int, returns: Any) -> dict[str, Any]:
+    described: dict[str, Any] = {"description": SUCCESS[status]}
+    return described if returns is None else {**described, "content": {_JSON: {"schema": _schema(returns)}}}
+
+
+def _schema(kind: Any) -> Any:
+    (schema,), _ = msgspec.json.schema_components([kind], ref_template=_REFERENCE)
+    return schema
+
+
+def _types(operation: Operation) -> list[Any]:
+    return [each for each in (operation.returns, operation.body, *operation.also.values()) if each is not None]

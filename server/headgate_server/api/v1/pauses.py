@@ -1,0 +1,89 @@
+"""Pauses: connects, publishes or a namespace refused on every gateway of a Redis, for a time or until they are resumed."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from headgate.auth.api_keys import shown_name
+from headgate.auth.audit import audit
+from headgate.errors import HeadgateError
+from headgate.redis import pauses
+from headgate.redis.pauses import CONNECTS, MAX_PAUSED_S, PUBLISHES, namespace_member, namespace_of
+
+from .operation import Call, Operation
+from .problems import NotFound
+
+
+class Pause(msgspec.Struct):
+    """A pause: `connects`, `publishes` or `namespace:<name>`. `left_s`: when it ends; null: when somebody resumes it."""
+
+    what: str
+    left_s: int | None
+
+
+class PauseList(msgspec.Struct):
+    """Active pauses by name."""
+
+    pauses: list[Pause]
+
+
+class PauseWanted(msgspec.Struct, forbid_unknown_fields=True):
+    """For how long; without a time until it is resumed."""
+
+    for_s: Annotated[int, Meta(ge=1, le=MAX_PAUSED_S)] | None = None
+
+
+def every(call: Call) -> PauseList:
+    """Return all active pauses."""
+    found = pauses.read_paused(call.services.redis)
+    return PauseList([Pause(what, None if math.isinf(left) else math.ceil(left)) for what, left in sorted(found.items())])
+
+
+def pause(call: Call) -> Pause:
+    """Pause something, or give its pause another end."""
+    what, wanted = _member(call.path["what"]), call.body
+    pauses.pause(call.services.redis, what, wanted.for_s)
+    audit.acted("paused", by=shown_name(call.identity.user), what=what, for_s=wanted.for_s)
+    return Pause(what, wanted.for_s)
+
+
+def resume(call: Call) -> None:
+    """Resume something."""
+    what = _member(call.path["what"])
+    if not pauses.resume(call.services.redis, what):
+        raise NotFound("pause", what)
+    audit.acted("resumed", by=shown_name(call.identity.user), what=what)
+
+
+def _member(what: str) -> str:
+    name = namespace_of(what)
+    if name is not None:
+        try:
+            return namespace_member(name)
+        except HeadgateError:
+            raise NotFound("pause", what) from None
+    if what not in (CONNECTS, PUBLISHES):
+        raise NotFound("pause", what)
+    return what
+
+
+OPERATIONS = (
+    Operation("listPauses", "GET", "/pauses", "List what is paused", "pauses", PauseList, every),
+    Operation(
+        "pause",
+        "PUT",
+        "/pauses/{what}",
+        "Pause connects, publishes or a namespace",
+        "pauses:write",
+        Pause,
+        pause,
+        body=PauseWanted,
+        problems=(404, 409),
+        about="`what` is `connects`, `publishes` or `namespace:<name>`. Every gateway of this Redis obeys within two seconds.",
+    ),
+    Operation("resume", "DELETE", "/pauses/{what}", "Resume", "pauses:write", None, resume, status=204, problems=(404,)),
+)

@@ -1,0 +1,67 @@
+"""Presence: who is in a topic now, over all gateways, by name, in parts."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from headgate.topic import check_topic
+
+from .grammar import Topic
+from .operation import Call, InNamespace, Operation
+
+MAX_PAGE = 1000
+Name = Annotated[str, Meta(max_length=255)]
+
+
+class Member(msgspec.Struct):
+    """A user who is in a topic: with so many connections, since a time (ms since 1970), and what its page says about it."""
+
+    user: str
+    connections: int
+    since: int
+    meta: Any
+
+
+class Members(msgspec.Struct):
+    """Members by name; `count` is of all. `next` is what to ask for as `after` to go on; null: that was the end."""
+
+    namespace: str
+    topic: str
+    count: int
+    members: list[Member]
+    next: str | None
+
+
+class MembersOf(InNamespace, forbid_unknown_fields=True, kw_only=True):
+    """The topic, and the part of its members that is wanted."""
+
+    topic: Annotated[Topic, Meta(description="The topic.")]
+    after: Annotated[Name | UnsetType, Meta(description="Members behind this user.")] = UNSET
+    limit: Annotated[int, Meta(ge=1, le=MAX_PAGE, description="Members at most.")] = MAX_PAGE
+
+
+def members(call: Call) -> Members:
+    """Return a part of a topic's members."""
+    asked = call.query
+    after = None if asked.after is UNSET else asked.after
+    found = call.services.gate.presence_page(check_topic(asked.topic), after, asked.limit, call.namespace)
+    shown = [Member(one.user, one.connections, one.since_ms, one.meta) for one in found.members]
+    return Members(call.namespace, asked.topic, found.count, shown, found.after)
+
+
+OPERATIONS = (
+    Operation(
+        "listMembers",
+        "GET",
+        "/presence",
+        "List who is in a topic",
+        "presence",
+        Members,
+        members,
+        query=MembersOf,
+        pattern="topic",
+    ),
+)

@@ -1,0 +1,209 @@
+"""Problems: every refusal of /api/v1 as `application/problem+json` (RFC 9457), with the wire's codes.
+
+Out: `{type, title, status, detail, code, retry, …parts}`, and `errors: [{pointer, code, detail, …}]` where the fault is in the
+body: a JSON Pointer to each field at fault. `type` leads to the code's description, which is the first sentence of its class.
+
+400 is for a request that cannot be read, 422 for a body that can be and asks for what cannot be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from headgate import errors
+from headgate.errors import Forbidden, HeadgateError, LimitReached
+from headgate.publisher import NonePublished
+from headgate.runtime.logging import told
+from headgate.transport.http_answers import Answer
+from headgate_server.api.json_answers import encoded_answer, json_bytes
+from headgate_server.api.statuses import RETRY_AFTER_S, STATUS_BY_CODE, status_of
+
+ROOT = "/api/v1"
+MEDIA_TYPE = "application/problem+json"
+# Places in a body that one problem names; `refused` counts all.
+MAX_NAMED = 100
+# Beside the codes of the error tree, by HTTP's own status.
+OF_HTTP: Mapping[int, tuple[str, str]] = {
+    400: ("bad_request", "The request cannot be read as HTTP."),
+    404: ("not_found", "There is no such path, or nothing of that name (any more)."),
+    405: ("method_not_allowed", "The path has no such method; the field Allow lists those that it has."),
+    406: ("not_acceptable", "The answer would be JSON, which the field Accept of the request does not allow."),
+    408: ("request_timeout", "The body of the request took too long."),
+    409: ("conflict", "The state of things does not allow it now."),
+    415: ("unsupported_media_type", "The body is not JSON by its Content-Type."),
+    500: ("internal_error", "The server failed; its log says why."),
+}
+
+
+# The base, and what only somebody who starts a gateway is told.
+_NOT_HERE = ("error", "invalid_settings", "not_durable")
+
+
+class NotFound(HeadgateError):
+    """There is no such path, or nothing of that name (any more)."""
+
+    code = "not_found"
+
+    def __init__(self, what: str, name: str) -> None:
+        shown = name if name.isprintable() else ascii(name)[1:-1]
+        super().__init__(f"there is no {what} {shown[:80]!r} (any more)", what=what, name=shown[:80])
+
+
+class Conflict(HeadgateError):
+    """The state of things does not allow it now."""
+
+    code = "conflict"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, reason=reason)
+
+
+class NotAcceptable(HeadgateError):
+    """The answer would be JSON, which the field Accept of the request does not allow."""
+
+    code = "not_acceptable"
+
+    def __init__(self) -> None:
+        super().__init__("the answer would be application/json, which the request does not accept")
+
+
+class UnsupportedMediaType(HeadgateError):
+    """The body is not JSON by its Content-Type."""
+
+    code = "unsupported_media_type"
+
+    def __init__(self) -> None:
+        super().__init__("expected a body of type application/json")
+
+
+class ScopeMissing(Forbidden):
+    """A known caller asked for something outside its scopes or grants; `scope` is what it lacks."""
+
+    def __init__(self, scope: str) -> None:
+        HeadgateError.__init__(self, f"the scope {scope!r} is missing", action="use", name=scope, scope=scope)
+
+
+class RateReached(LimitReached):
+    """A caller goes too fast: `fields` tell its quota (draft-ietf-httpapi-ratelimit-headers-10)."""
+
+    def __init__(self, name: str, per_s: float, burst: int, wait_s: float) -> None:
+        super().__init__(name, per_s, wait_s)
+        policy = f'"{name}";q={burst};w={max(1, round(burst / per_s))}'
+        self.fields = (("RateLimit-Policy", policy), ("RateLimit", f'"{name}";r=0;t={self.retry_after_s}'))
+
+
+class BodyFault(Exception):
+    """Faults in a body that could be read: (JSON Pointer, error) of each."""
+
+    def __init__(self, faults: Sequence[tuple[str, HeadgateError]]) -> None:
+        super().__init__(f"{len(faults)} faults in a body")
+        self.faults = tuple(faults)
+
+
+class Problem(msgspec.Struct, omit_defaults=True):
+    """A refusal (RFC 9457). Beside these members it may have those that its code has, such as `limit` or `scope`."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    retry: bool
+    retry_after_s: int | None = None
+    errors: list[FaultAt] | None = None
+
+
+class FaultAt(msgspec.Struct):
+    """One fault in a body, and its place as a JSON Pointer (RFC 6901)."""
+
+    pointer: str
+    code: str
+    detail: str
+
+
+def problem_answer(error: HeadgateError | BodyFault) -> Answer:
+    """Return the answer for an error."""
+    if isinstance(error, HeadgateError):
+        status = status_of(error)
+        return _answer(status, _members(error, status), _headers(error))
+    faults = error.faults
+    named = [{"pointer": pointer, **_told(each)} for pointer, each in faults[:MAX_NAMED]]
+    first = faults[0][1]
+    status = status_of(first)
+    status = 422 if status == 400 else status
+    if len(faults) == 1:
+        return _answer(status, {**_members(first, status), "errors": named}, _headers(first))
+    body = {
+        "type": type_of("batch_refused"),
+        "title": _title("batch_refused"),
+        "status": 422,
+        "detail": f"{len(faults)} faults; the first is at {faults[0][0]}: {first.message}",
+        "code": "batch_refused",
+        "retry": False,
+        "refused": len(faults),
+        "errors": named,
+    }
+    return _answer(422, body)
+
+
+def http_problem(status: int, detail: str | None = None, headers: Sequence[tuple[str, str]] = ()) -> Answer:
+    """Return the answer for a refusal that is HTTP's own."""
+    code, meaning = OF_HTTP.get(status, OF_HTTP[400])
+    body = {
+        "type": type_of(code),
+        "title": _title(code),
+        "status": status,
+        "detail": detail or meaning,
+        "code": code,
+        "retry": status == 408,
+    }
+    return _answer(status, body, headers)
+
+
+def type_of(code: str) -> str:
+    """Return where a code is described."""
+    return f"{ROOT}/problems/{code}"
+
+
+def descriptions() -> dict[str, tuple[int, str]]:
+    """Return status and description of every code that a refusal over HTTP may have."""
+    found: dict[str, tuple[int, str]] = {code: (status, meaning) for status, (code, meaning) in OF_HTTP.items()}
+    for each in (*vars(errors).values(), NonePublished):
+        if not (isinstance(each, type) and issubclass(each, HeadgateError) and each.__doc__ and "code" in vars(each)):
+            continue
+        if each.code in _NOT_HERE or "not travel" in each.__doc__:
+            continue
+        status = 429 if each.code == LimitReached.code else STATUS_BY_CODE.get(each.code, 400)
+        found.setdefault(each.code, (status, " ".join(each.__doc__.split("\n\n")[0].split())))
+    return dict(sorted(found.items()))
+
+
+def _told(error: HeadgateError) -> dict[str, Any]:
+    wire = told(error)
+    return {"detail": wire.pop("message"), **wire}
+
+
+def _members(error: HeadgateError, status: int) -> dict[str, Any]:
+    return {"type": type_of(error.code), "title": _title(error.code), "status": status, **_told(error)}
+
+
+def _title(code: str) -> str:
+    return code.replace("_", " ").capitalize()
+
+
+def _headers(error: HeadgateError) -> list[tuple[str, str]]:
+    headers: list[tuple[str, str]] = []
+    if error.retry:
+        headers.append(("Retry-After", str(error.retry_after_s or RETRY_AFTER_S)))
+    if error.code == "unauthorized":
+        headers.append(("WWW-Authenticate", 'Bearer realm="headgate"'))
+    if isinstance(error, RateReached):
+        headers += error.fields
+    return headers
+
+
+def _answer(status: int, body: Mapping[str, Any], headers: Sequence[tuple[str, str]] = ()) -> Answer:
+    return encoded_answer(status, json_bytes(body) + b"\n", headers, MEDIA_TYPE)

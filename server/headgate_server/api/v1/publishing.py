@@ -1,0 +1,267 @@
+"""Publishing over /api/v1: one event, or a batch, of which each event stands for itself or all go together.
+
+`Idempotency-Key` is the id of an event that has none, of a batch `<key>.<number>` for each that has none: a second request with
+it, for the same topics within 300 s, is answered with the receipts of the first, `duplicate` said.
+
+It answers requests below WSGI and Flask's with the same bytes, as `publish.PublishApi` does, with whose events these count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from headgate.auth.identity import Identity
+from headgate.errors import HeadgateError, InvalidRequest, LimitReached
+from headgate.event import MAX_ID_LENGTH, check_event_id
+from headgate.publisher import NonePublished
+from headgate.topic import check_topic
+from headgate.transport.http_answers import Answer
+from headgate_server.api.publish import MAX_BATCH_EVENTS, Asked, Posted, PublishApi, batch_answer, one_answer, traceparent_of
+from headgate_server.gate import Publishing, Receipt
+
+from .dispatch import check_acceptable, decode, refuse
+from .grammar import EventId, Topic
+from .operation import Operation
+from .problems import ROOT, BodyFault, RateReached, UnsupportedMediaType
+
+EVENTS, BATCH = f"{ROOT}/events", f"{ROOT}/events/batch"
+# Behind the key of a batch: a dot and the number of the event.
+_MAX_BATCH_KEY = MAX_ID_LENGTH - len(f".{MAX_BATCH_EVENTS}")
+
+
+class BatchEvent(msgspec.Struct, forbid_unknown_fields=True):
+    """An event of a batch: as an event alone, but that one whose topic or id cannot be is refused in its place."""
+
+    topic: str
+    data: msgspec.Raw
+    id: str | None = None
+
+
+class NewEvent(msgspec.Struct, forbid_unknown_fields=True):
+    """An event: a topic, data that is any JSON, an id, which makes publishing idempotent for 300 s, and a namespace.
+
+    Without a namespace it is the first.
+    """
+
+    topic: Topic
+    data: msgspec.Raw
+    id: EventId | None = None
+    namespace: str | None = None
+
+
+class NewBatch(msgspec.Struct, forbid_unknown_fields=True):
+    """Events in order. `atomic`: nothing is published unless every event can be; else each stands for itself."""
+
+    events: Annotated[list[BatchEvent], Meta(extra_json_schema={"maxItems": MAX_BATCH_EVENTS})]
+    namespace: str | None = None
+    atomic: bool = False
+
+
+class ReceiptShown(msgspec.Struct):
+    """Proof that an event is in the log. `duplicate`: its id was there already, and nothing was added."""
+
+    duplicate: bool
+    epoch: str
+    id: str
+    offset: int
+
+
+class WireError(msgspec.Struct):
+    """An error of the tree, with its parts, as on the wire."""
+
+    code: str
+    message: str
+    retry: bool
+
+
+class Outcome(msgspec.Struct, omit_defaults=True):
+    """A receipt, or the `error` for which an event was not published."""
+
+    duplicate: bool | UnsetType = UNSET
+    epoch: str | UnsetType = UNSET
+    id: str | UnsetType = UNSET
+    offset: int | UnsetType = UNSET
+    error: WireError | UnsetType = UNSET
+
+
+class Receipts(msgspec.Struct):
+    """A receipt for each event of a batch, in order."""
+
+    receipts: list[ReceiptShown]
+
+
+class SomeReceipts(msgspec.Struct):
+    """A receipt for each event of a batch that was published, and an error for each other, in order."""
+
+    receipts: list[Outcome]
+
+
+_decode_one = msgspec.json.Decoder(NewEvent).decode
+_decode_batch = msgspec.json.Decoder(NewBatch).decode
+_Events: TypeAlias = list[tuple[str, object, str | None]]
+
+
+class PublishingV1(PublishApi):
+    """See the module. Errors are raised: of the tree, `BodyFault`, and what reading the body raises."""
+
+    def one(self, asked: Asked) -> Posted:
+        """Publish one event. Waits for the body only."""
+        known = self._begin(asked)
+        event = decode(asked.body(self._max_one_bytes), _decode_one)
+        key = _idempotency_key(asked.environ, MAX_ID_LENGTH)
+        namespace, identity = self._caller(asked, known, event.namespace)
+        field = "/data"
+        try:
+            data = self._encoded(event)
+            field = "/topic"
+            check_topic(event.topic)
+            field = "/id"
+            event_id = key if event.id is None else event.id
+            if event_id is not None:
+                check_event_id(event_id)
+        except HeadgateError as error:
+            raise BodyFault([(field, error)]) from error
+        self._check_grant(asked, namespace, identity, event.topic)
+        self._count(identity, 1)
+        events: _Events = [(event.topic, data, event_id)]
+        trace = traceparent_of(asked)
+        return Posted(self._gate.begin_publish(events, namespace, by=identity.user, traceparent=trace), one_answer)
+
+    def batch(self, asked: Asked) -> Posted:
+        """Publish a batch. Waits for the body only."""
+        known = self._begin(asked)
+        batch = decode(asked.body(self._max_batch_bytes), _decode_batch)
+        key = _idempotency_key(asked.environ, _MAX_BATCH_KEY)
+        limit = min(MAX_BATCH_EVENTS, self._settings.publish_burst)  # more than a burst would never be let in
+        if len(batch.events) > limit:
+            raise LimitReached("batch_events", limit)
+        namespace, identity = self._caller(asked, known, batch.namespace)
+        errors: dict[int, tuple[str, HeadgateError]] = {}
+        events: _Events = []
+        granted: set[str] = set()
+        for index, event in enumerate(batch.events):
+            field, topic = "/data", event.topic
+            try:
+                data = self._encoded(event)
+                field = "/topic"
+                if topic not in granted:
+                    check_topic(topic)
+                    self._check_grant(asked, namespace, identity, topic)
+                    granted.add(topic)
+                field = "/id"
+                event_id = f"{key}.{index}" if event.id is None and key is not None else event.id
+                if event_id is not None:
+                    check_event_id(event_id)
+            except HeadgateError as error:
+                errors[index] = (field, error)
+            else:
+                events.append((topic, data, event_id))
+        if errors and batch.atomic:
+            raise BodyFault([(f"/events/{index}{field}", error) for index, (field, error) in errors.items()])
+        self._count(identity, len(events))
+        publishing = self._begun(asked, events, namespace, identity, all_or_none=batch.atomic)
+        if not errors:
+            return Posted(publishing, batch_answer)
+
+        def answer(published: Sequence[Receipt | HeadgateError]) -> Answer:
+            rest = iter(published)
+            count = len(batch.events)
+            return batch_answer([errors[index][1] if index in errors else next(rest) for index in range(count)])
+
+        return Posted(publishing, answer)
+
+    def _begin(self, asked: Asked) -> tuple[str, Identity]:
+        """Look at the head, so that the body of a request that is refused is not waited for; return where and who asks."""
+        environ = asked.environ
+        if accept := environ.get("HTTP_ACCEPT"):
+            check_acceptable(str(accept))
+        known = self._first_known(asked)
+        if not known[1].publish:
+            refuse(known[1], "publish:…", known[0], environ, self._settings.proxies)
+        kind = str(environ.get("CONTENT_TYPE", ""))
+        if kind != "application/json" and kind.partition(";")[0].strip().lower() != "application/json":
+            raise UnsupportedMediaType
+        if environ.get("QUERY_STRING"):
+            raise InvalidRequest("expected no parameters")
+        return known
+
+    def _begun(self, asked: Asked, events: _Events, namespace: str, identity: Identity, *, all_or_none: bool) -> Publishing:
+        trace = traceparent_of(asked)
+        try:
+            return self._gate.begin_publish(
+                events, namespace, by=identity.user, all_or_none=all_or_none, traceparent=trace
+            )  # fmt: skip
+        except NonePublished as error:
+            raise BodyFault([(f"/events/{index}", each) for index, each in error.errors.items()]) from error
+
+    def _check_grant(self, asked: Asked, namespace: str, identity: Identity, topic: str) -> None:
+        if not identity.may_publish(topic):
+            refuse(identity, f"publish:{topic}", namespace, asked.environ, self._settings.proxies)
+
+    def _count(self, identity: Identity, events: int) -> None:
+        try:
+            super()._count(identity, events)
+        except LimitReached as error:
+            settings = self._settings
+            raise RateReached(
+                "publish_per_s", settings.publish_per_s, settings.publish_burst, error.retry_after_s or 1
+            ) from error
+
+
+def _idempotency_key(environ: Mapping[str, Any], at_most: int) -> str | None:
+    """Return the key of a request: bare, or in the quotes that draft-ietf-httpapi-idempotency-key-header wants."""
+    given = environ.get("HTTP_IDEMPOTENCY_KEY")
+    if given is None:
+        return None
+    text = str(given).strip()
+    key = text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text
+    try:
+        if len(key) <= at_most:
+            return check_event_id(key)
+    except HeadgateError:
+        pass
+    raise InvalidRequest(f"Idempotency-Key: expected 1 to {at_most} characters of A-Z a-z 0-9 _ . : ~ -")
+
+
+_KEY = {
+    "Idempotency-Key": "The id of an event that has none (of a batch: with a dot and the number of the event behind it). A "
+    "request that is sent again with it publishes nothing twice within 300 s."
+}
+OPERATIONS = (
+    Operation(
+        "publishEvent",
+        "POST",
+        "/events",
+        "Publish an event",
+        "publish",
+        ReceiptShown,
+        None,
+        body=NewEvent,
+        status=201,
+        problems=(404, 409, 422, 502),
+        fields=_KEY,
+        about="The answer comes when the event is in the log.",
+    ),
+    Operation(
+        "publishBatch",
+        "POST",
+        "/events/batch",
+        "Publish a batch of events",
+        "publish",
+        Receipts,
+        None,
+        body=NewBatch,
+        status=201,
+        also={207: SomeReceipts},
+        problems=(404, 409, 422, 502),
+        fields=_KEY,
+        about=(
+            "Each event stands for itself: where some are refused, the answer is 207, with an error in their places. With "
+            "`atomic` nothing is published unless every event can be: the problem names each that cannot (`errors[].pointer`)."
+        ),
+    ),
+)

@@ -1,0 +1,220 @@
+"""Reading: pages of the log by pattern, from an offset or a time; one event; its trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from headgate.errors import Forbidden, InvalidRequest
+from headgate.event import Event
+from headgate.protocol.requests import MAX_OFFSET
+from headgate.publisher import Receipt
+from headgate.redis.client import Client, call
+from headgate.redis.event_ids import IdSearch
+from headgate.redis.keys import log_key
+from headgate.redis.log import EventLog, read_entry
+from headgate.settings import HARD_MAX_PAYLOAD_BYTES
+from headgate.topic import check_pattern
+from headgate.tracing import Trace, trace
+
+from .grammar import Pattern
+from .operation import Call, InNamespace, Operation, Who
+from .problems import NotFound
+
+Time = Annotated[int, Meta(ge=0, le=2**53)]
+Epoch = Annotated[str, Meta(pattern="^[0-9a-f]{16}$")]
+Offset = Annotated[int, Meta(ge=1, le=MAX_OFFSET)]
+# Of a search by id: the newest events of a log that are looked at, and how many bytes of them.
+MAX_LOOKED_AT, MAX_LOOKED_AT_BYTES = 20_000, 32 * 1024 * 1024
+
+
+class LoggedEvent(msgspec.Struct):
+    """An event of the log. `time` is milliseconds since 1970, by Redis."""
+
+    topic: str
+    data: msgspec.Raw
+    id: str
+    time: int
+    offset: int
+
+
+class ReceiptOf(InNamespace, forbid_unknown_fields=True, kw_only=True):
+    """A receipt."""
+
+    epoch: Annotated[Epoch, Meta(description="Its epoch.")]
+    offset: Annotated[Offset, Meta(description="Its offset.")]
+
+
+class FateShown(msgspec.Struct):
+    """What has become of an event: it is in the log, or was; Redis has lost it; or the log is another one."""
+
+    fate: Literal["in_log", "rolled_back", "trimmed", "unknown"]
+
+
+class LogPage(msgspec.Struct):
+    """Events in the order of the log. `next` is what to ask for as `from` to go on; null: that was the end."""
+
+    namespace: str
+    epoch: str
+    events: list[LoggedEvent]
+    next: int | None
+
+
+class PageOf(InNamespace, forbid_unknown_fields=True):
+    """The part of the log that is wanted: from an offset, or from a time (`since`, milliseconds since 1970)."""
+
+    pattern: Annotated[Pattern, Meta(description="Events of these topics only.")] = "#"
+    from_: Annotated[Offset | UnsetType, Meta(description="First offset.")] = msgspec.field(name="from", default=UNSET)
+    to: Annotated[Offset | UnsetType, Meta(description="Last offset.")] = UNSET
+    since: Annotated[Time | UnsetType, Meta(description="First time (ms since 1970). With `from`, the later of the two.")] = UNSET
+
+
+def page(call: Call) -> LogPage:
+    """Return a page of the log."""
+    asked = call.query
+    pattern, first = check_pattern(asked.pattern), 1 if asked.from_ is UNSET else asked.from_
+    last = None if asked.to is UNSET else asked.to
+    if asked.since is not UNSET:
+        first = max(first, first_since(call.services.redis, call.namespace, asked.since))
+    if last is not None and last < first:
+        return LogPage(call.namespace, EventLog(call.namespace, call.services.redis, 0).head().epoch, [], None)
+    epoch, found, next_ = call.services.gate.events(pattern, first, last, call.namespace)
+    return LogPage(call.namespace, epoch, [_shown(event) for event in found], next_)
+
+
+def event(call: Call) -> LoggedEvent:
+    """Return one event, by its id or its offset: the newest that the caller may read.
+
+    To a caller who may not read it an event is not there: its topic, and that there is one, are nobody else's to know.
+    """
+    wanted = call.path["event"]
+    for found in find_events(call.services.redis, call.namespace, wanted):
+        try:
+            call.need(f"read:{found.topic}")
+            call.services.gate.check_authorized(call.identity, found.topic, "replay")
+        except Forbidden:
+            continue
+        return _shown(found)
+    raise NotFound("event", wanted)
+
+
+def fate(call: Call) -> FateShown:
+    """Return whether a receipt still holds."""
+    receipt = Receipt(call.query.epoch, call.query.offset, False, "")
+    return FateShown(call.services.publisher.check(receipt, call.namespace).value)
+
+
+def trace_of(call: Call) -> Trace:
+    """Return what is known of one event, by its id or its offset."""
+    wanted = call.path["event"]
+    with call.services.lent_redis() as redis:
+        try:
+            return trace(redis, call.namespace, wanted)
+        except InvalidRequest:  # nothing has that id
+            raise NotFound("event", wanted) from None
+
+
+def find_events(client: Client, namespace: str, wanted: str) -> Iterator[Event]:
+    """Yield the event at an offset, then those with an id, newest first, among the newest MAX_LOOKED_AT. Waits for Redis.
+
+    One that cannot be delivered is none.
+    """
+    if wanted.isascii() and wanted.isdigit() and len(wanted) <= 15:
+        yield from _at(client, namespace, int(wanted))
+    try:
+        search = IdSearch(client, namespace, wanted)
+    except UnicodeEncodeError:
+        return
+    for offset in search.offsets(MAX_LOOKED_AT, MAX_LOOKED_AT_BYTES):
+        yield from _at(client, namespace, offset)
+
+
+def _at(client: Client, namespace: str, offset: int) -> Iterator[Event]:
+    for _, fields in _range(client, "XRANGE", log_key(namespace), f"{offset}-0", f"{offset}-0"):
+        if (event := read_entry(offset, fields, HARD_MAX_PAYLOAD_BYTES).event) is not None:
+            yield event
+
+
+def _range(client: Client, *command: str | int) -> Any:
+    return call(client, *command)
+
+
+def first_since(client: Client, namespace: str, time_ms: int) -> int:
+    """Return the offset of the first event that came at a time or later; behind the head, if none has.
+
+    Times of a log do not go back but by a clock that was set, so halving the log finds it, in some twenty looks at most.
+    """
+    head = EventLog(namespace, client, 0).head()
+    key, low, high = log_key(namespace), head.first, head.offset + 1
+    while low < high:
+        middle = (low + high) // 2
+        found = _range(client, "XRANGE", key, f"{middle}-0", "+", "COUNT", 1)
+        if not found:  # trimmed meanwhile, or never there
+            high = middle
+            continue
+        at = int(found[0][0].partition(b"-")[0])
+        text = found[0][1].get(b"time", b"")
+        if (int(text) if text.isdigit() else 0) < time_ms:
+            low = at + 1
+        else:
+            high = middle
+    return max(1, low)
+
+
+def _shown(event: Event) -> LoggedEvent:
+    return LoggedEvent(event.topic, msgspec.Raw(event.data), event.id or "", event.time_ms, event.offset or 0)
+
+
+OPERATIONS = (
+    Operation(
+        "listEvents",
+        "GET",
+        "/events",
+        "Read a page of the log",
+        "read",
+        LogPage,
+        page,
+        query=PageOf,
+        pattern="pattern",
+        about="A page holds some 100 events or 64 KiB of payload. Ask again with `from` set to `next` until that is null.",
+    ),
+    Operation(
+        "getEvent",
+        "GET",
+        "/events/{event}",
+        "Read one event",
+        "read",
+        LoggedEvent,
+        event,
+        query=InNamespace,
+        problems=(404,),
+        about="`event` is an id or an offset. An id is looked for among the newest 20,000 events, and 32 MiB of them. An "
+        "event that the caller may not read is not there.",
+    ),
+    Operation(
+        "checkReceipt",
+        "GET",
+        "/receipts",
+        "Say whether a receipt still holds",
+        Who.ANY_CALLER,
+        FateShown,
+        fate,
+        query=ReceiptOf,
+        about="After a failover of Redis: publish `rolled_back` events again, with their ids.",
+    ),
+    Operation(
+        "traceEvent",
+        "GET",
+        "/events/{event}/trace",
+        "Say what has become of an event",
+        "trace",
+        Trace,
+        trace_of,
+        query=InNamespace,
+        problems=(404,),
+        about="What `headgate trace` tells: gateways, browsers, consumers.",
+    ),
+)

@@ -1,0 +1,39 @@
+"""Rights: whether a caller may do something. A key by its scopes; a user's token by its grants; in development anyone here.
+
+A user may publish and read as its token grants, and see a trace with a grant of everything (`#`). The rest is for keys.
+"""
+
+from __future__ import annotations
+
+from headgate.auth.identity import ANONYMOUS, Identity
+from headgate.auth.scopes import ADMIN, PLAIN, WITH_PATTERN, compiled
+from headgate.settings import Settings
+
+EVERYTHING = "#"
+# Development lets anyone on this machine do all but what outlasts it.
+_IN_DEVELOPMENT = compiled(
+    (*(f"{kind}:{EVERYTHING}" for kind in WITH_PATTERN), *(scope for scope in PLAIN if scope not in (ADMIN, "keys:write")))
+)
+
+
+def may(identity: Identity, scope: str, settings: Settings) -> bool:
+    """Return whether a caller has a scope, such as `clients` or `read:orders.#`."""
+    if identity.scopes is not None:
+        return compiled(identity.scopes).cover(scope)
+    if settings.dev and identity.user == ANONYMOUS and _IN_DEVELOPMENT.cover(scope):
+        return True
+    kind, _, pattern = scope.partition(":")
+    if kind == "publish":
+        return identity.may_publish(pattern)
+    if kind in ("read", "presence") and pattern:
+        return identity.may_subscribe(pattern)
+    return scope == "trace" and identity.may_subscribe(EVERYTHING)
+
+
+def may_some(identity: Identity, kind: str, settings: Settings) -> bool:
+    """Return whether a caller has a scope of a kind with any pattern: asked before it is known which topic it is about."""
+    if identity.scopes is not None:
+        return compiled(identity.scopes).have(kind)
+    if settings.dev and identity.user == ANONYMOUS and _IN_DEVELOPMENT.have(kind):
+        return True
+    return bool({"publish": identity.publish, "read": identity.subscribe, "presence": identity.subscribe}.get(kind))

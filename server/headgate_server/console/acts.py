@@ -1,0 +1,127 @@
+"""What an operator does in the console: publish, disconnect, have dead letters tried again or dropped, make and revoke API keys.
+
+In: POST requests with JSON, of someone who may act (access.py). Out: JSON; a line in the audit log for each, also for one that
+was refused or has failed.
+
+Only those who have signed in with the admin key make API keys: a key may do what it says long after its maker has gone, and an
+application's operator has rights for the time of a session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from flask import Blueprint, Response, g, jsonify, request
+
+from headgate.auth.api_keys import check_key_id, new_key
+from headgate.consumers.work.dead_letters import PAGE_LETTERS, DeadLetters
+from headgate.errors import Forbidden, HeadgateError, InvalidRequest
+from headgate.event import check_event_id
+from headgate.protocol.requests import check_text
+from headgate.redis import api_keys
+from headgate.settings import Settings
+from headgate.topic import check_topic
+
+from .access import Access
+from .gate import ConsoleGate
+from .reads import connected, consumer_name
+
+Body = Mapping[str, Any]
+# Returns the answer, and what the audit log is told besides.
+Act = Callable[[Body, str], tuple[dict[str, Any], dict[str, Any]]]
+
+
+def act_routes(routes: Blueprint, gate: ConsoleGate, settings: Settings, access: Access) -> None:
+    """Add the routes."""
+
+    def audited(action: str, act: Act) -> Callable[[], Response]:
+        def answer() -> Response:
+            operator, environ = g.operator, request.environ
+            access.check_act(operator, environ, action)
+            namespace = ""
+            try:
+                body = _body()
+                namespace = settings.served(_text(body, "namespace", settings.namespaces[0]))
+                told, more = act(body, namespace)
+            except HeadgateError as error:
+                access.acted(operator, environ, action, namespace=namespace or None, outcome=error.code)
+                raise
+            access.acted(operator, environ, action, namespace=namespace, **more)
+            return jsonify(told)
+
+        return answer
+
+    def publish(body: Body, namespace: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        if "data" not in body:
+            raise InvalidRequest("publish takes {topic, data, id?, namespace?}")
+        topic = check_topic(body.get("topic"))
+        event_id = None if body.get("id") in (None, "") else check_event_id(body["id"])
+        receipt = gate.publish(topic, body["data"], event_id, namespace, by=g.operator.user)
+        told = {"id": receipt.id, "epoch": receipt.epoch, "offset": receipt.offset, "duplicate": receipt.duplicate}
+        return told, {"name": topic, "event_id": receipt.id, "offset": receipt.offset}
+
+    def letters(act: Callable[[DeadLetters, list[str]], int]) -> Act:
+        def change(body: Body, namespace: str) -> tuple[dict[str, Any], dict[str, Any]]:
+            consumer, ids = consumer_name(_text(body, "consumer", "")), body.get("ids")
+            if not isinstance(ids, list) or not 0 < len(ids) <= PAGE_LETTERS or not all(isinstance(each, str) for each in ids):
+                raise InvalidRequest(f"ids: expected a list of 1 to {PAGE_LETTERS} ids of dead letters")
+            with connected(settings) as client:
+                changed = act(DeadLetters(client, namespace, consumer), ids)
+            return {"changed": changed}, {"name": consumer, "letters": len(ids), "changed": changed}
+
+        return change
+
+    def disconnect(body: Body, namespace: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        which = {name: _text(body, name, "") or None for name in ("session", "user")}
+        reason = _text(body, "reason", "") or "disconnected by an operator"
+        reached = gate.disconnect(**which, reason=reason, by=g.operator.user)
+        told = {"disconnected": reached.count, "silent": reached.silent}
+        return told, {"name": which["session"] or which["user"], "disconnected": reached.count}
+
+    def make_key(body: Body, namespace: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        if not g.operator.by_key:
+            raise Forbidden("make", "API keys")
+        scopes, ttl_s = body.get("scopes"), body.get("ttl_s")
+        if not isinstance(scopes, list) or not (ttl_s is None or type(ttl_s) is int):
+            raise InvalidRequest("a key takes {name, scopes: […], ttl_s?, namespace?}")
+        made = new_key(_text(body, "name", ""), scopes, namespaces=[namespace], ttl_s=ttl_s, by=g.operator.user)
+        with connected(settings) as client:
+            api_keys.add(client, made.stored)
+        return {"secret": made.text, "id": made.stored.id}, {"key": made.stored.id, "name": made.stored.name, "scopes": scopes}
+
+    def revoke_key(body: Body, namespace: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        with connected(settings) as client:
+            was = api_keys.remove(client, check_key_id(_text(body, "key", "")))
+        if was is None:
+            raise InvalidRequest("there is no such key (any more)")
+        return {"revoked": was.id}, {"key": was.id, "name": was.name}
+
+    acts: dict[str, tuple[str, Act]] = {
+        "publish": ("publish", publish),
+        "disconnect": ("disconnect", disconnect),
+        "keys/make": ("key made", make_key),
+        "keys/revoke": ("key revoked", revoke_key),
+        "letters/retry": ("retry dead letters", letters(DeadLetters.retry)),
+        "letters/discard": ("discard dead letters", letters(DeadLetters.drop)),
+    }
+    for path, (action, act) in acts.items():
+        routes.add_url_rule(f"/api/{path}", path.replace("/", "_"), audited(action, act), methods=["POST"])
+
+
+def _body() -> dict[str, Any]:
+    try:
+        body = request.get_json(silent=True) if request.mimetype == "application/json" else None
+    except RecursionError as error:
+        raise InvalidRequest("JSON that is nested too deeply") from error
+    if not isinstance(body, dict):
+        raise InvalidRequest("expected a JSON object of type application/json")
+    check_text({name: value for name, value in body.items() if name != "data"})
+    return body
+
+
+def _text(body: Body, name: str, default: str) -> str:
+    value = body.get(name, default)
+    if not isinstance(value, str):
+        raise InvalidRequest(f"{name}: expected text")
+    return value

@@ -1,0 +1,54 @@
+"""The consumers of a namespace, for a view that asks every few seconds.
+
+In: the groups that read the log, which Redis tells at once, and now and then the names of all keys, which takes long where there
+are many: a consumer that has left only dead letters is found by these. Out: how each stands.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from headgate.consumers.work.groups import Groups
+from headgate.errors import BusRefused
+from headgate.redis.client import Client, call
+from headgate.redis.keys import log_key
+
+# How often the names of all keys are looked through.
+SCAN_EVERY_S = 60.0
+MAX_CONSUMERS = 100
+
+
+class Consumers:
+    """See the module. One for a process. `now_s` is monotonic."""
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self._known: dict[str, tuple[float, set[str]]] = {}
+
+    def statuses(self, client: Client, namespace: str) -> list[dict[str, Any]]:
+        """Return how each consumer stands, by name, at most MAX_CONSUMERS. Waits for Redis.
+
+        Raises:
+            BusUnavailable, BusRefused: as `redis.client.call`.
+        """
+        groups = Groups(client, namespace)
+        scanned_s, names = self._known.get(namespace, (-SCAN_EVERY_S, set()))
+        if self._now_s() - scanned_s >= SCAN_EVERY_S:
+            names = {status.name for status in groups.statuses()}
+            self._known[namespace] = (self._now_s(), names)
+        wanted = sorted(names | _reading(client, namespace))[:MAX_CONSUMERS]
+        found = [groups.look(name) for name in wanted]
+        return [{"namespace": namespace, **asdict(status)} for status in found if status is not None]
+
+
+def _reading(client: Client, namespace: str) -> set[str]:
+    """Return the consumers that have a group on the log (its name is that of the consumer, and the epoch)."""
+    try:
+        found = call(client, "XINFO", "GROUPS", log_key(namespace))
+    except BusRefused:
+        return set()  # there is no log yet
+    pairs = (each if isinstance(each, dict) else dict(zip(each[::2], each[1::2], strict=True)) for each in found)
+    return {each[b"name"].decode("utf-8", "replace").partition("@")[0] for each in pairs}

@@ -1,0 +1,41 @@
+"""The gateway, as the console needs it: what gate.py asks, who is admitted, and the clients of all gateways. No I/O."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from headgate.auth.identity import Authenticator
+from headgate.clients import ClientsPage, ConnectedClient, Reached
+from headgate_server.gate import Gate
+
+
+class ConsoleGate(Gate, Protocol):
+    """See the module."""
+
+    @property
+    def has_authenticator(self) -> bool:
+        """Whether the application says itself whose a handshake is."""
+        ...
+
+    def admit_console(self, admit: Authenticator) -> None:
+        """Let pages of the console in as whom `admit` says."""
+        ...
+
+    def clients(
+        self,
+        namespace: str | None = None,
+        user: str | None = None,
+        sort: str = "trouble",
+        limit: int = 100,
+        after: str | None = None,
+    ) -> ClientsPage:
+        """Return a page of the clients of all gateways. May switch greenlets."""
+        ...
+
+    def client(self, session: str) -> ConnectedClient | None:
+        """Return the client of a session, with all its patterns. May switch greenlets."""
+        ...
+
+    def disconnect(self, *, session: str | None = None, user: str | None = None, reason: str = "", by: str = "") -> Reached:
+        """Disconnect a client, or all of a user; they may come back. May switch greenlets."""
+        ...

@@ -1,0 +1,168 @@
+"""The console's pages: the page to sign in, one page for all views, its files, and what they need of who is there.
+
+`GET /console` and `GET /console/<view>` the page; to sign in where nobody is signed in and there is a key, 404 where nobody may
+know that there is a console. `POST /console/sign-in {key}`, `POST /console/sign-out`, `GET /console/session` (the ticket for the
+socket), `GET /console/files/<name>`. What the views read is in reads.py, what they do in acts.py; who may, in access.py.
+
+No text of an event is ever part of HTML: the page makes elements and sets their text (web/console).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from flask import Blueprint, Flask, Response, abort, g, jsonify, redirect, render_template, request
+from flask.typing import ResponseReturnValue
+
+from headgate import __version__
+from headgate.errors import HeadgateError, LimitReached, Unauthorized, UnauthorizedReason
+from headgate.page_files import serve_page_file
+from headgate.settings import Settings
+from headgate_server.api.error_pages import refusal
+from headgate_server.built_files import built_files
+from headgate_server.security_headers import add_security_headers, content_security_policy
+
+from .access import COOKIE, SESSION_S, Access, Operator, check_own_page
+from .acts import act_routes
+from .gate import ConsoleGate
+from .reads import read_routes
+
+
+class View(NamedTuple):
+    """A view of the page: its place in the address, and its name for people."""
+
+    path: str
+    title: str
+
+
+VIEWS = (
+    View("", "Overview"),
+    View("tail", "Live tail"),
+    View("clients", "Clients"),
+    View("topics", "Topics and log"),
+    View("consumers", "Consumers"),
+    View("trace", "Trace"),
+    View("presence", "Presence"),
+    View("schemas", "Schemas"),
+    View("keys", "API keys"),
+)
+NAME = "headgate_console"
+
+
+def add_console(app: Flask, gate: ConsoleGate, settings: Settings, access: Access | None = None) -> Access | None:
+    """Add the console to an application, if anyone could enter it; return who may. Idempotent.
+
+    `HEADGATE_ADMIN_KEY` lets someone in, and an application's own authenticator that gives an identity with `admin`.
+    """
+    if NAME in app.blueprints or (settings.admin_key is None and not gate.has_authenticator):
+        return None
+    access = access or Access(settings, gate.identify if gate.has_authenticator else None)
+    if access.takes_key:
+        gate.admit_console(access.admit)
+    app.register_blueprint(console_routes(gate, settings, access))
+    return access
+
+
+def console_routes(gate: ConsoleGate, settings: Settings, access: Access) -> Blueprint:
+    """Return the console's pages and routes."""
+    routes = Blueprint(NAME, __name__, url_prefix="/console", template_folder="../templates")
+
+    @routes.before_request
+    def enter() -> ResponseReturnValue | None:
+        """Find out who asks. Nobody learns more than that there is a page to sign in, and that only where there is a key."""
+        g.operator = None
+        if request.endpoint == f"{NAME}.sign_in" or (request.endpoint == f"{NAME}.file" and access.takes_key):
+            return None
+        g.operator = access.operator(request.cookies.get(COOKIE), request.environ)
+        if g.operator is not None or request.endpoint in (f"{NAME}.page", f"{NAME}.file"):
+            return None
+        if not access.takes_key:
+            abort(404)
+        return refusal(Unauthorized(UnauthorizedReason.NO_TOKEN, "sign in at /console"))
+
+    @routes.after_request
+    def secure(response: Response) -> Response:
+        # With no-referrer a form's Origin would be null, and nobody could sign in.
+        response.headers["Referrer-Policy"] = "same-origin"
+        response.headers["X-Frame-Options"] = "DENY"
+        host = request.environ.get("HTTP_HOST", "")
+        response.headers["Content-Security-Policy"] = content_security_policy(host, frames=False)
+        if request.endpoint != f"{NAME}.file":
+            response.headers["Cache-Control"] = "no-store"
+        return add_security_headers(response)
+
+    @routes.errorhandler(HeadgateError)
+    def refuse(error: HeadgateError) -> Response:
+        return refusal(error)
+
+    @routes.get("", defaults={"view": ""})
+    @routes.get("/<any({}):view>".format(", ".join(view.path for view in VIEWS if view.path)))
+    def page(view: str) -> str:
+        operator: Operator | None = g.operator
+        if operator is None:
+            return _sign_in_page(access)
+        return render_template(
+            "headgate_console.html",
+            version=__version__,
+            views=VIEWS,
+            current=next(each for each in VIEWS if each.path == view),
+            operator=operator,
+            namespaces=settings.namespaces,
+            limits={"log_max_events": settings.log_max_events, "log_max_age_s": settings.log_max_age_s},
+            trace_every=settings.trace_every,
+            schemas=settings.schemas or "",
+            file=_address_of,
+        )
+
+    @routes.get("/files/<name>")
+    def file(name: str) -> Response:
+        found = built_files().get(name)
+        if found is None or (g.operator is None and not access.takes_key):
+            abort(404)
+        return serve_page_file(found)
+
+    @routes.post("/sign-in")
+    def sign_in() -> ResponseReturnValue:
+        if not access.takes_key:
+            abort(404)
+        check_own_page(request.environ, settings.proxies)
+        try:
+            session = access.sign_in(request.form.get("key", ""), request.environ)
+        except LimitReached as error:
+            page = _sign_in_page(access, f"Too many wrong keys from your address. Try again in {error.retry_after_s} s.")
+            return page, 429, {"Retry-After": str(error.retry_after_s)}
+        except Unauthorized:
+            return _sign_in_page(access, "This is not the admin key."), 401
+        response = redirect("/console", 303)
+        secure = request.is_secure or request.headers.get("X-Forwarded-Proto", "").strip().endswith("https")
+        response.set_cookie(COOKIE, session, max_age=SESSION_S, path="/console", httponly=True, samesite="Strict", secure=secure)
+        return response
+
+    @routes.post("/sign-out")
+    def sign_out() -> ResponseReturnValue:
+        check_own_page(request.environ, settings.proxies)
+        access.acted(g.operator, request.environ, "sign out")
+        response = redirect("/console", 303)
+        response.delete_cookie(COOKIE, path="/console", httponly=True, samesite="Strict")
+        return response
+
+    @routes.get("/session")
+    def session() -> Response:
+        operator: Operator = g.operator
+        return jsonify(user=operator.user, may=operator.may, ticket=access.ticket(operator))
+
+    read_routes(routes, gate, settings)
+    act_routes(routes, gate, settings, access)
+    return routes
+
+
+def _sign_in_page(access: Access, fault: str = "") -> str:
+    if not access.takes_key:
+        abort(404)
+    return render_template("headgate_console_sign_in.html", fault=fault, file=_address_of)
+
+
+def _address_of(name: str) -> str:
+    """Return where a file is, with its version: that address may be kept for a year."""
+    found = built_files().get(name)
+    return f"/console/files/{name}" + (f"?v={found.version}" if found is not None else "")

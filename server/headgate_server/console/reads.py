@@ -1,0 +1,187 @@
+"""What the console's views read over HTTP, besides the live numbers: Redis, consumers, dead letters, schemas, presence, a trace.
+
+In: GET requests of someone who may look. Out: JSON. Each asks Redis over a connection of its own for a bounded amount, and each
+is asked for every few seconds at most by a page, and only while its view is open. What cannot be had says why, and the rest is
+there.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+from flask import Blueprint, Response, request
+
+from headgate.consumers.work.dead_letters import DeadLetter, DeadLetters
+from headgate.errors import BusUnavailable, InvalidRequest
+from headgate.redis.api_keys import find_all
+from headgate.redis.client import Client, call, open_client, primaries
+from headgate.redis.one_server import address_of
+from headgate.redis.server_advice import advise
+from headgate.schemas.documents import Documents, read_folder
+from headgate.schemas.registry import read_registry
+from headgate.settings import Settings
+from headgate.topic import check_topic
+from headgate.tracing import trace
+
+from .consumers import Consumers
+from .gate import ConsoleGate
+from .topics import newest_topics
+
+TIMEOUT_S = 3.0
+LETTERS = 50
+CLIENTS = 50
+MAX_MEMBERS = 500
+# Of a dead letter's data and of a schema: a page shows no more.
+MAX_SHOWN_BYTES = 64 * 1024
+_CONSUMER = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+
+
+def read_routes(routes: Blueprint, gate: ConsoleGate, settings: Settings) -> None:
+    """Add the routes."""
+
+    known = Consumers()
+
+    def namespace() -> str:
+        return settings.served(request.args.get("namespace"))
+
+    @routes.get("/api/redis")
+    def redis() -> Response:
+        with connected(settings) as client:
+            return _json({"servers": [_server(server) for server in primaries(client)]})
+
+    @routes.get("/api/consumers")
+    def consumers() -> Response:
+        with connected(settings) as client:
+            found = [each for name in settings.namespaces for each in known.statuses(client, name)]
+        return _json({"consumers": found})
+
+    @routes.get("/api/clients")
+    def clients() -> Response:
+        given = {name: request.args.get(name) or None for name in ("namespace", "user", "after")}
+        return _json(gate.clients(**given, sort=request.args.get("sort", "trouble"), limit=CLIENTS))
+
+    @routes.get("/api/client")
+    def client() -> Response:
+        return _json({"client": gate.client(request.args.get("session", ""))})
+
+    @routes.get("/api/topics")
+    def topics() -> Response:
+        with connected(settings) as client:
+            return _json(newest_topics(client, namespace(), request.args.get("after", "")))
+
+    @routes.get("/api/keys")
+    def keys() -> Response:
+        with connected(settings) as client:
+            found = [
+                {name: value for name, value in msgspec.structs.asdict(each).items() if name != "sha256"}
+                for each in find_all(client)
+            ]
+        return _json({"keys": found})
+
+    @routes.get("/api/letters")
+    def letters() -> Response:
+        consumer = consumer_name(request.args.get("consumer", ""))
+        with connected(settings) as client:
+            kept = DeadLetters(client, namespace(), consumer)
+            page = kept.page(request.args.get("after") or None, LETTERS)
+            return _json({"count": kept.count(), "letters": [_letter(each) for each in page]})
+
+    @routes.get("/api/trace")
+    def traced() -> Response:
+        wanted = request.args.get("event", "").strip()
+        if not wanted:
+            raise InvalidRequest("event: expected the id of an event, or its offset")
+        with connected(settings) as client:
+            return _json(trace(client, namespace(), wanted))
+
+    @routes.get("/api/presence")
+    def presence() -> Response:
+        topic = check_topic(request.args.get("topic", "").strip())
+        found = gate.presence_page(topic, None, MAX_MEMBERS, namespace())
+        members = [
+            {"user": one.user, "connections": one.connections, "since": one.since_ms, "meta": one.meta} for one in found.members
+        ]
+        return _json({"topic": topic, "count": found.count, "members": members})
+
+    @routes.get("/api/schemas")
+    def schemas() -> Response:
+        found = _documents(settings, namespace())
+        texts = {} if found is None else found.texts
+        told = [{"name": name, "text": text[:MAX_SHOWN_BYTES].decode("utf-8", "replace")} for name, text in texts.items()]
+        return _json({"check": settings.schema_check_in_force(), "source": settings.schemas, "documents": told})
+
+
+@contextmanager
+def connected(settings: Settings) -> Iterator[Client]:
+    """Lend a client of Redis.
+
+    Raises:
+        BusUnavailable: none is set.
+    """
+    if settings.redis_url is None:
+        raise BusUnavailable("no Redis")
+    client = open_client(settings.redis_url, timeout_s=TIMEOUT_S, max_connections=1)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def _server(server: Any) -> dict[str, Any]:
+    began_s = time.monotonic()
+    found = call(server, "INFO")
+    took_s = time.monotonic() - began_s
+    names = ("redis_version", "valkey_version", "role", "uptime_in_seconds", "connected_clients", "used_memory", "maxmemory")
+    more = (
+        "maxmemory_policy",
+        "instantaneous_ops_per_sec",
+        "aof_enabled",
+        "connected_slaves",
+        "evicted_keys",
+        "total_error_replies",
+    )
+    told = {name: found.get(name) for name in (*names, *more)}
+    return {"address": address_of(server), "info_ms": took_s * 1000, "advice": [each.line for each in advise(found)], **told}
+
+
+def consumer_name(name: str) -> str:
+    """Return the name of a consumer.
+
+    Raises:
+        InvalidRequest: it is none.
+    """
+    if not _CONSUMER.fullmatch(name):
+        raise InvalidRequest(f"a consumer {name[:80]!r}; expected a name of 1 to 64 characters of [A-Za-z0-9_-]")
+    return name
+
+
+def _letter(letter: DeadLetter) -> dict[str, Any]:
+    task = letter.task
+    data = task.data[:MAX_SHOWN_BYTES].decode("utf-8", "replace")
+    return {
+        "id": letter.id,
+        "at": letter.at_ms,
+        "why": letter.why,
+        "reason": letter.reason,
+        "topic": task.topic,
+        "offset": task.offset,
+        "event": task.id,
+        "data": data,
+    }
+
+
+def _documents(settings: Settings, namespace: str) -> Documents | None:
+    """Return the schemas that gateways check by, wherever they are kept; None where there are none."""
+    if settings.schemas is None or settings.schemas == "redis":
+        with connected(settings) as client:
+            return read_registry(client, namespace)
+    return read_folder(settings.schemas)
+
+
+def _json(body: object) -> Response:
+    return Response(msgspec.json.encode(body), mimetype="application/json")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import select
 import subprocess
@@ -24,7 +25,11 @@ def build() -> None:
     Raises:
         Failed: with what the compiler said.
     """
-    done = subprocess.run(["make", "-C", str(BINARIES.parent), "all"], capture_output=True, text=True, timeout=120, check=False)
+    BINARIES.mkdir(exist_ok=True)
+    with (BINARIES / ".lock").open("w") as lock:  # held by one process at a time, to its end
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        make = ["make", "-C", str(BINARIES.parent), "all"]
+        done = subprocess.run(make, capture_output=True, text=True, timeout=120, check=False)
     if done.returncode:
         raise Failed(f"cannot build the load generator (it needs cc and make):\n{done.stderr[-2000:]}")
 

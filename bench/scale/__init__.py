@@ -1,1 +1,1 @@
-"""What several workers cost, and how evenly they share one port."""
+"""The cost of several workers, and how evenly they share one port."""

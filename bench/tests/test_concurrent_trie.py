@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 import sys
@@ -303,6 +304,93 @@ def test_threads_lose_no_subscription_to_each_other() -> None:
     assert all(trie.match(f"users.{turn}") == watching | set(range(8)) for turn in range(60))
     at_once(trie.unsubscribe)
     assert trie.empty
+
+
+class Call(NamedTuple):
+    """One change, or one snapshot with what it answers; and when it began and ended, in numbers of the common order."""
+
+    begun: int
+    ended: int
+    step: tuple[str, str, int] | None
+    found: list[set[int]] | None
+
+
+def linearizable(calls: list[Call]) -> bool:
+    """Return whether each call can have had its effect at one moment between its beginning and its end."""
+
+    @functools.cache
+    def from_here(left: frozenset[int], there: frozenset[tuple[str, int]]) -> bool:
+        if not left:
+            return True
+        first_end = min(calls[number].ended for number in left)
+        for number in left:
+            call = calls[number]
+            if call.begun > first_end:
+                continue  # another one was over before it began
+            model = Model()
+            model.there = set(there)
+            if call.step is not None:
+                model.change(*call.step)
+            elif model.answers() != call.found:
+                continue
+            if from_here(left - {number}, frozenset(model.there)):
+                return True
+        return False
+
+    return from_here(frozenset(range(len(calls))), frozenset())
+
+
+def test_the_check_of_histories_knows_an_order_from_none() -> None:
+    """A snapshot behind a change that is over has it; one during the change may have it or not; two agree."""
+    nothing, one = Model(), Model()
+    one.change("subscribe", "a", 1)
+    change_ = Call(1, 4, ("subscribe", "a", 1), None)
+    without, having = nothing.answers(), one.answers()
+    assert linearizable([change_, Call(2, 3, None, without), Call(5, 6, None, having)])
+    assert linearizable([change_, Call(2, 3, None, having)])
+    assert not linearizable([change_, Call(5, 6, None, without)])
+    assert not linearizable([change_, Call(0, 2, None, having), Call(3, 5, None, without)])
+
+
+@pytest.mark.usefixtures("rapid_switches")
+def test_random_histories_of_threads_have_an_order_that_explains_them() -> None:
+    """Changes of the same subscriptions and snapshots, by three threads at once, as if they had come one by one."""
+    draw = random.Random(6)
+    few = [("a", 0), ("a.b", 0), ("a.b", 1), ("#.b", 0), ("a.*", 1)]
+    for _ in range(60):
+        trie, order = ConcurrentTrie(), itertools.count()
+        calls: list[Call] = []
+        plans = [
+            [None if draw.random() < 0.4 else (draw.choice(["subscribe", "unsubscribe"]), *draw.choice(few)) for _ in range(5)]
+            for _ in range(3)
+        ]
+        together = threading.Barrier(len(plans))
+
+        def follow(
+            plan: list[tuple[str, str, int] | None],
+            trie: ConcurrentTrie = trie,
+            order: Iterator[int] = order,
+            calls: list[Call] = calls,
+            together: threading.Barrier = together,
+        ) -> None:
+            together.wait()
+            for step in plan:
+                begun = next(order)
+                if step is not None:
+                    change(trie, *step)
+                    calls.append(Call(begun, next(order), step, None))
+                else:
+                    snapshot = trie.snapshot()
+                    ended = next(order)
+                    calls.append(Call(begun, ended, None, answers(snapshot)))
+
+        threads = [threading.Thread(target=follow, args=(plan,)) for plan in plans]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        calls.append(Call(next(order), next(order), None, answers(trie)))
+        assert linearizable(calls), calls
 
 
 # The map -----------------------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 
@@ -24,6 +24,8 @@ CHANNEL = "hg:{notifications}:"
 TOKEN_SECRET = "no secret: every bench has this one"
 
 _HEADGATE = Path(sys.executable).with_name("headgate")
+# `make compiled` installs it there.
+_COMPILED = Path(__file__).parents[2] / "build" / "compiled"
 _JOINED = f'42{NAMESPACE},["welcome"'
 
 
@@ -40,7 +42,7 @@ def headgate_connect(**auth: object) -> str:
     return f"40{NAMESPACE},{json.dumps(body, separators=(',', ':'))}"
 
 
-def _start(bus: Bus, port: int, core: int, folder: Path) -> Child:
+def _start(bus: Bus, port: int, core: int, folder: Path, more: Mapping[str, str] | None = None) -> Child:
     env = {
         "HEADGATE_REDIS_URL": bus.url,
         "HEADGATE_DATA_DIR": str(folder / "data"),
@@ -49,8 +51,13 @@ def _start(bus: Bus, port: int, core: int, folder: Path) -> Child:
         "HEADGATE_MAX_CLIENTS_PER_ADDRESS": "0",
         "HEADGATE_PUBLISH_PER_S": "100000",
         "HEADGATE_PUBLISH_BURST": "100000",
+        **(more or {}),
     }
     return started([str(_HEADGATE), "serve", "--dev", "--port", str(port)], core, folder, healthy(port), env)
+
+
+def _start_compiled(bus: Bus, port: int, core: int, folder: Path) -> Child:
+    return _start(bus, port, core, folder, {"PYTHONPATH": str(_COMPILED)})
 
 
 def _logged(_bus: Bus, _port: int, size_bytes: int, to: str | None) -> bytes:
@@ -82,6 +89,10 @@ def functions() -> list[str]:
 def has_append() -> bool:
     """Return whether the library of this Headgate has the entry for publishers that have checked the payload themselves."""
     return "headgate_append" in functions()
+
+
+def _compiled_missing() -> str:
+    return _missing() or ("" if _COMPILED.exists() else "there is no build/compiled: run `make compiled`")
 
 
 def _append_missing() -> str:
@@ -145,4 +156,11 @@ APPEND = _variant(
     missing=_append_missing,
 )  # fmt: skip
 TWO = dataclasses.replace(HEADGATE, name="headgate-two", title="Headgate, two gateways (logged publish)", gateways=2)
+COMPILED = dataclasses.replace(
+    HEADGATE,
+    name="headgate-compiled",
+    title="Headgate, compiled (logged publish)",
+    start=_start_compiled,
+    missing=_compiled_missing,
+)
 PLAIN = _variant("headgate-plain", "Headgate (plain PUBLISH)", plain, "topics", "wildcards")

@@ -1,0 +1,379 @@
+"""`headgate.socketio.Server` beside python-socketio's own, in one run: what a change of one line gains an application.
+
+    python -m bench.dropin [--clients 1000] [--rounds 3] [--seconds 2] [--json FILE]
+
+Each server is a process of its own (`serve`), with the same application; this process has its clients' WebSockets on epoll,
+reads bytes and counts them. CPU is the server process's own, user and system. Rounds are interleaved: A B, A B, …; the
+table has the medians and the extremes. The figures:
+
+    one at a time    an event of 100 bytes to a room, emitted when everybody has the one before: deliveries per CPU second
+    bare loop        the same frame by a bare loop of send() over the same sockets: what the kernel takes of each delivery
+    bursts of 8      the same as the first, eight emits in a row
+    memory           resident memory per client that has joined a room and is idle
+    joins            WebSocket handshake, CONNECT and a room: per CPU second
+    slow client      200 events a second of 1 KB to 100 clients: p99 of the others, without and with one that reads nothing
+    elsewhere        events of 1 KB that another process emits by RedisManager to rooms without a member here: per CPU second
+    large frame      one binary event of 20 MB to one client; no figure where it has not arrived after LARGE_S
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import os
+import select
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+KINDS = ("stock", "headgate")
+PAYLOAD = "x" * 100
+LARGE_BYTES, LARGE_S = 20_000_000, 10.0
+ELSEWHERE = 20_000
+SLOW_RATE, SLOW_CLIENTS, SLOW_BYTES = 200, 100, 1000
+
+
+def serve(kind: str, redis_url: str | None = None) -> None:
+    """Serve: commands come as JSON lines, and each is answered with one."""
+    from gevent import monkey
+
+    monkey.patch_all()
+    import gevent
+    import socketio
+    from gevent import pywsgi
+    from gevent.fileobject import FileObjectThread
+
+    options: dict[str, Any] = {"ping_interval": 600}
+    if redis_url:
+        options["client_manager"] = socketio.RedisManager(redis_url)
+    if kind == "stock":
+        sio: Any = socketio.Server(async_mode="gevent", **options)
+        server = pywsgi.WSGIServer(("127.0.0.1", 0), socketio.WSGIApp(sio), log=None, backlog=4096)
+    else:
+        from headgate.socketio import HTTPServer, Server
+
+        sio = Server(**options)
+        server = HTTPServer(("127.0.0.1", 0), socketio.WSGIApp(sio), backlog=4096)
+    sids: list[str] = []
+
+    def connect(sid: str, _environ: object, _auth: object = None) -> None:
+        sids.append(sid)
+        sio.enter_room(sid, "room")
+
+    def emit(count: int, size: int = len(PAYLOAD), stamped: bool = False) -> None:
+        for _ in range(count):
+            sio.emit("event", f"{time.monotonic_ns():020}" + "x" * size if stamped else "x" * size, to="room")
+
+    def paced(count: int, rate: float, size: int) -> None:
+        start = time.monotonic()
+        for number in range(count):
+            gevent.sleep(max(0.0, start + number / rate - time.monotonic()))
+            emit(1, size, stamped=True)
+
+    def bare(count: int) -> None:
+        frame = event_frame(PAYLOAD)
+        sends = [session.wire.send for session in sio.eio.sockets.values()]
+        for _ in range(count):
+            for send in sends:
+                send(frame)
+
+    def run(command: str, **arguments: Any) -> Any:
+        if command == "emit":
+            emit(**arguments)
+        elif command == "paced":
+            paced(**arguments)
+        elif command == "bare":
+            bare(**arguments)
+        elif command == "large":
+            sio.emit("blob", bytes(LARGE_BYTES), to=sids[-1])
+        return {"cpu_s": time.process_time(), "clients": len(sio.eio.sockets), "rss_kb": _rss_kb()}
+
+    sio.on("connect", connect)
+    server.start()
+    print(server.server_port, flush=True)
+    for line in FileObjectThread(sys.stdin):
+        print(json.dumps(run(**json.loads(line))), flush=True)
+
+
+def _rss_kb() -> int:
+    with open("/proc/self/smaps_rollup") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("Rss"))
+
+
+class Server:
+    """One server process."""
+
+    def __init__(self, kind: str, *options: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "bench.dropin", "serve", kind, *options],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.port = int(self._line())
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, "the server ended"
+        return line
+
+    def ask(self, command: str = "state", **arguments: Any) -> dict[str, Any]:
+        """Run a command in the server."""
+        self.begin(command, **arguments)
+        return self.answer()
+
+    def begin(self, command: str, **arguments: Any) -> None:
+        """Send a command."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"command": command, **arguments}) + "\n")
+        self._process.stdin.flush()
+
+    def answer(self) -> dict[str, Any]:
+        """Return the answer to the oldest command."""
+        answer: dict[str, Any] = json.loads(self._line())
+        return answer
+
+    def stop(self) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.wait()
+
+
+class Clients:
+    """WebSockets that have joined; they read everything and count bytes."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._poll = select.epoll()
+        self.sockets: dict[int, socket.socket] = {}
+        self.bytes = 0
+
+    def join(self, count: int) -> None:
+        """Let as many join, a few at once."""
+        for _ in range(count):
+            sock = socket.create_connection(("127.0.0.1", self._port))
+            key = base64.b64encode(os.urandom(16)).decode()
+            sock.sendall(
+                "GET /socket.io/?EIO=4&transport=websocket HTTP/1.1\r\nHost: bench\r\n"
+                "Upgrade: websocket\r\nConnection: Upgrade\r\n"
+                f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
+            )
+            _until(sock, b"maxPayload")
+            sock.sendall(b"\x81\x82\0\0\0\x0040")
+            _until(sock, b'40{"sid"')
+            sock.setblocking(False)
+            self.sockets[sock.fileno()] = sock
+            self._poll.register(sock, select.EPOLLIN)
+
+    def read(self, until_bytes: int, seen: Callable[[bytes], object] | None = None, deadline_s: float = 60) -> None:
+        """Read until so many bytes have come, all together."""
+        give_up = time.monotonic() + deadline_s
+        while self.bytes < until_bytes:
+            if time.monotonic() > give_up:
+                raise TimeoutError(f"{self.bytes} of {until_bytes} bytes")
+            for descriptor, _ in self._poll.poll(0.1):
+                data = self.sockets[descriptor].recv(1 << 20)
+                assert data, "the server closed"
+                self.bytes += len(data)
+                if seen is not None:
+                    seen(data)
+
+    def look(self) -> None:
+        """Read what comes within a moment."""
+        for descriptor, _ in self._poll.poll(0.1):
+            self.bytes += len(self.sockets[descriptor].recv(1 << 20))
+
+    def stop_reading(self) -> int:
+        """Let the first client read nothing any more; return how many still do."""
+        sock = next(iter(self.sockets.values()))
+        self._poll.unregister(sock)
+        return len(self.sockets) - 1
+
+    def close(self) -> None:
+        """Go."""
+        for sock in self.sockets.values():
+            sock.close()
+        self._poll.close()
+
+
+def _until(sock: socket.socket, mark: bytes) -> None:
+    data = b""
+    while mark not in data:
+        more = sock.recv(4096)
+        assert more, "the server closed"
+        data += more
+
+
+def event_frame(payload: str) -> bytes:
+    """Return an event's frame, as both servers send it."""
+    packet = f'42["event","{payload}"]'.encode()
+    return b"\x81" + (bytes([len(packet)]) if len(packet) < 126 else b"\x7e" + len(packet).to_bytes(2, "big")) + packet
+
+
+def frame_bytes(payload_bytes: int) -> int:
+    """Return the bytes of an event's frame on the wire."""
+    packet = len('42["event",""]') + payload_bytes
+    return packet + (2 if packet < 126 else 4)
+
+
+def rooms(kind: str, clients: int, seconds: float) -> dict[str, float]:
+    """Measure joins, memory and emits to a room."""
+    server = Server(kind)
+    crowd = Clients(server.port)
+    try:
+        crowd.join(1)  # imports and caches
+        before = server.ask()
+        crowd.join(clients - 1)
+        time.sleep(0.5)
+        after = server.ask()
+        figures = {
+            "joins per CPU second": (clients - 1) / (after["cpu_s"] - before["cpu_s"]),
+            "memory per client, KB": (after["rss_kb"] - before["rss_kb"]) / (clients - 1),
+        }
+        ways = [("one at a time", "emit", 1), ("bursts of 8", "emit", 8)]
+        if kind == "headgate":  # python-socketio's sockets are simple-websocket's, each with a greenlet that reads
+            ways.insert(1, ("bare loop of send()", "bare", 1))
+        for name, command, burst in ways:
+            start, deliveries, stop = server.ask()["cpu_s"], 0, time.monotonic() + seconds
+            while time.monotonic() < stop:
+                server.begin(command, count=burst)
+                crowd.read(crowd.bytes + burst * clients * frame_bytes(len(PAYLOAD)))
+                server.answer()
+                deliveries += burst * clients
+            figures[f"deliveries per CPU second, {name}"] = deliveries / (server.ask()["cpu_s"] - start)
+        begun, cpu_s = time.monotonic(), server.ask()["cpu_s"]
+        server.begin("large")
+        sent = crowd.bytes
+        try:
+            crowd.read(sent + LARGE_BYTES, deadline_s=LARGE_S)
+        except TimeoutError:  # simple-websocket writes what the socket takes of a frame, and forgets the rest
+            figures["20 MB frame, ms"] = figures["20 MB frame, CPU ms"] = float("nan")
+        else:
+            figures["20 MB frame, ms"] = (time.monotonic() - begun) * 1000
+            server.answer()
+            figures["20 MB frame, CPU ms"] = (server.ask()["cpu_s"] - cpu_s) * 1000
+        figures["20 MB frame, MB that arrive"] = (crowd.bytes - sent) / 1e6
+        return figures
+    finally:
+        crowd.close()
+        server.stop()
+
+
+def slow(kind: str, seconds: float, *, one_is_slow: bool) -> dict[str, float]:
+    """Measure the latency of a room's members, of which one reads nothing, or all read."""
+    server = Server(kind)
+    crowd = Clients(server.port)
+    latencies: list[float] = []
+
+    def seen(data: bytes) -> None:
+        now_ns = time.monotonic_ns()
+        at = data.find(b'["event","')
+        while at >= 0 and len(data) >= at + 30:
+            stamp = data[at + 10 : at + 30]
+            latencies.append((now_ns - int(stamp)) / 1e6)
+            at = data.find(b'["event","', at + 30)
+
+    try:
+        crowd.join(SLOW_CLIENTS)
+        readers = crowd.stop_reading() if one_is_slow else SLOW_CLIENTS
+        count = int(SLOW_RATE * seconds)
+        server.begin("paced", count=count, rate=SLOW_RATE, size=SLOW_BYTES)
+        crowd.read(readers * count * frame_bytes(SLOW_BYTES + 20), seen)
+        server.answer()
+        latencies.sort()
+        with_it = "with" if one_is_slow else "without"
+        return {f"p99 {with_it} a client that does not read, ms": latencies[int(len(latencies) * 0.99)]}
+    finally:
+        crowd.close()
+        server.stop()
+
+
+def elsewhere(kind: str, redis_url: str) -> dict[str, float]:
+    """Measure what events of other processes cost a server that has nobody for them."""
+    import socketio
+
+    server = Server(kind, redis_url)
+    crowd = Clients(server.port)
+    outside = socketio.RedisManager(redis_url, write_only=True)
+    try:
+        crowd.join(1)
+        hear = frame_bytes(len(PAYLOAD))
+        give_up = time.monotonic() + 30
+        while not crowd.bytes and time.monotonic() < give_up:  # python-socketio says nothing when it has subscribed
+            outside.emit("event", PAYLOAD, namespace="/", room="room")
+            crowd.look()
+        cpu_s, before = server.ask()["cpu_s"], crowd.bytes
+        for number in range(ELSEWHERE):
+            outside.emit("event", "x" * 1000, namespace="/", room=f"room {number % 100}")
+        outside.emit("event", PAYLOAD, namespace="/", room="room")
+        crowd.read(before + hear)
+        return {"events for elsewhere per CPU second": ELSEWHERE / (server.ask()["cpu_s"] - cpu_s)}
+    finally:
+        crowd.close()
+        server.stop()
+
+
+def main() -> None:
+    """Measure, and print a table in Markdown."""
+    parser = argparse.ArgumentParser(prog="python -m bench.dropin")
+    parser.add_argument("--clients", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--json")
+    asked = parser.parse_args()
+    from headgate.redis.embedded import start_private_redis
+
+    rows: dict[str, dict[str, list[float]]] = {}
+    with tempfile.TemporaryDirectory() as folder, start_private_redis(Path(folder) / "redis") as redis:
+        measure(asked, rows, redis.url)
+    report(asked, rows)
+
+
+def measure(asked: argparse.Namespace, rows: dict[str, dict[str, list[float]]], redis_url: str) -> None:
+    """Run the rounds."""
+    for _ in range(asked.rounds):
+        for kind in KINDS:
+            figures = rooms(kind, asked.clients, asked.seconds) | elsewhere(kind, redis_url)
+            for one_is_slow in (False, True):
+                figures |= slow(kind, asked.seconds, one_is_slow=one_is_slow)
+            for name, value in figures.items():
+                rows.setdefault(name, {}).setdefault(kind, []).append(value)
+
+
+def report(asked: argparse.Namespace, rows: dict[str, dict[str, list[float]]]) -> None:
+    """Print the table, and write the rows down."""
+    print("| figure | python-socketio | headgate.socketio | ratio |\n|---|---|---|---|")
+    for name, values in rows.items():
+        middle = {kind: statistics.median(values[kind]) for kind in KINDS if kind in values}
+        cells = [
+            f"{middle[kind]:,.4g} ({min(values[kind]):,.4g} to {max(values[kind]):,.4g})" if kind in middle else ""
+            for kind in KINDS
+        ]
+        ratio = f"{middle['headgate'] / middle['stock']:.2f}" if "stock" in middle else ""
+        print(f"| {name} | {' | '.join(cells)} | {ratio} |")
+    if asked.json:
+        with open(asked.json, "w") as file:
+            # JSON has no word for a figure that there is none of.
+            json.dump(
+                {
+                    name: {kind: [None if each != each else each for each in row] for kind, row in by.items()}
+                    for name, by in rows.items()
+                },
+                file,
+                indent=1,
+            )
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["serve"]:
+        serve(*sys.argv[2:])
+    else:
+        main()

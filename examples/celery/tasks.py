@@ -1,0 +1,22 @@
+"""A Celery task that tells how far it is: `celery -A tasks worker`, then `python start.py`."""
+
+import os
+
+from celery import Celery, Task
+
+from headgate import Publisher
+
+REDIS = os.environ.get("HEADGATE_REDIS_URL", "redis://localhost:6379/0")
+app = Celery("tasks", broker=REDIS, backend=REDIS)
+app.conf.update(task_acks_late=True, broker_connection_retry_on_startup=True)
+publisher = Publisher(REDIS)  # a worker that is forked off gets connections of its own
+
+
+@app.task(bind=True, max_retries=5, default_retry_delay=1)
+def report(self: Task, user: str, pages: int) -> int:
+    """Each event has an id that all tries of the task share: a second try adds nothing to the log."""
+    name = self.request.id
+    for page in range(1, pages + 1):
+        publisher.publish("reports.progress", {"report": name, "page": page, "of": pages}, user=user, id=f"{name}-{page}")
+    publisher.publish("reports.ready", {"report": name}, user=user, id=f"{name}-ready")
+    return pages

@@ -1,0 +1,17 @@
+"""What cron runs at night, and who hears of it."""
+
+import sys
+
+from headgate import HeadgateError, Publisher
+
+
+def close_the_books() -> dict[str, int]:
+    """Yours does the work."""
+    return {"orders": 1204, "returns": 7}
+
+
+# The URL is in HEADGATE_REDIS_URL.
+try:
+    print(Publisher().publish("books.closed", close_the_books()))
+except HeadgateError as error:
+    sys.exit(f"nightly: the books are closed, but nobody heard of it: {error}")

@@ -1,0 +1,34 @@
+"""Receives Headgate's webhooks: `flask --app receiver run --port 8001`."""
+
+import os
+import sqlite3
+
+from flask import Flask, Response, request
+from standardwebhooks import Webhook, WebhookVerificationError
+
+app = Flask(__name__)
+webhook = Webhook(os.environ.get("WEBHOOK_SECRET", "whsec_b25seSBmb3IgdGhlIGV4YW1wbGUsIG5vdCB5b3Vycw=="))
+DATABASE = os.environ.get("RECEIVED_DATABASE", "received.sqlite3")
+
+with sqlite3.connect(DATABASE) as created:
+    created.execute("CREATE TABLE IF NOT EXISTS received (id TEXT PRIMARY KEY, body TEXT)")
+
+
+@app.post("/hook")
+def hook() -> Response:
+    """Believe only what is signed, and keep each event once: a webhook may come again."""
+    try:
+        webhook.verify(request.get_data(), dict(request.headers))
+    except WebhookVerificationError:
+        return Response("the signature is wrong", status=401)
+    with sqlite3.connect(DATABASE) as database:
+        database.execute(
+            "INSERT OR IGNORE INTO received VALUES (?, ?)", (request.headers["webhook-id"], request.get_data(as_text=True))
+        )
+    return Response(status=204)
+
+
+@app.get("/received")
+def received() -> list[str]:
+    with sqlite3.connect(DATABASE) as database:
+        return [body for (body,) in database.execute("SELECT body FROM received ORDER BY rowid")]

@@ -1,0 +1,107 @@
+"""The site's own steps between Markdown and HTML: pages from outside docs/, links as the site has them, diagrams in the page.
+
+A page of the project is written to be read in a checkout, where `../README.md` is a link. Here each of these files has an address
+in the site, and a link to a file that is no page is shown as its name, or leads to `extra.source_url` where that is set.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).resolve().parent.parent
+PYTHON_EXAMPLES = ("django", "fastapi", "celery", "script", "webhook", "consumer")
+# Pages outside docs/: the file in the project, and its place in the site.
+PAGES = {
+    "CHANGELOG.md": "project/changelog.md",
+    "CODE_OF_CONDUCT.md": "project/conduct.md",
+    "CONTRIBUTING.md": "project/contributing.md",
+    "SECURITY.md": "project/security-policy.md",
+    "bench/README.md": "project/bench.md",
+    "web/README.md": "reference/javascript.md",
+    "examples/README.md": "examples/index.md",
+    "examples/deploy/README.md": "examples/deploy.md",
+    "examples/monitoring/README.md": "examples/monitoring.md",
+    **{f"examples/{name}/README.md": f"examples/{name}.md" for name in PYTHON_EXAMPLES},
+}
+# A folder, or another file, whose page says what is in it.
+STANDS_FOR = {
+    "README.md": "index.md",
+    "docs/decisions": "decisions/README.md",
+    "docs": "index.md",
+    "bench/results": "project/bench.md",
+}
+RESULTS = ("bench/results/*.md", "project/results")
+PICTURES = ("bench/results/*.svg", "project/results")
+LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
+FENCE = re.compile(r"^(```.*?^```|~~~.*?^~~~)", re.MULTILINE | re.DOTALL)
+DIAGRAM = re.compile(r'<img alt="([^"]*)" src="[^"]*diagrams/([\w-]+)\.svg"\s*/?>')
+
+
+def _site_places() -> dict[str, str]:
+    places = dict(PAGES)
+    for pattern, folder in (RESULTS, PICTURES):
+        places |= {str(path.relative_to(ROOT)): f"{folder}/{path.name}" for path in sorted(ROOT.glob(pattern))}
+    return places
+
+
+PLACES = _site_places()
+FILE_OF = {place: file for file, place in PLACES.items()}
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Bring in the pages and pictures that are outside docs/, and what the theme needs."""
+    for file, place in PLACES.items():
+        path = ROOT / file
+        content = path.read_text("utf-8")
+        files.append(File.generated(config, place, content=content))
+    files.append(File.generated(config, "site.css", abs_src_path=str(ROOT / "site" / "site.css")))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
+    """Lead the links of a page to where the site has their files."""
+    here = page.file.src_uri
+    if here == "index.md":
+        page.meta["hide"] = ["navigation", "toc"]
+    source = FILE_OF.get(here, f"docs/{here}")
+
+    def led(found: re.Match[str]) -> str:
+        picture, text, target = found.groups()
+        if "://" in target or target.startswith(("#", "mailto:", "/")):
+            return found[0]
+        path, hash_, anchor = target.partition("#")
+        file = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
+        place = PLACES.get(file) or STANDS_FOR.get(file) or (PLACES.get(f"{file}/README.md"))
+        if place is None and file.startswith("docs/") and files.get_file_from_path(file.removeprefix("docs/")):
+            place = file.removeprefix("docs/")
+        if place is not None:
+            # The first page of the site is not the README: its headings are others.
+            kept = f"{hash_}{anchor}" if file != "README.md" else ""
+            return f"{picture}[{text}]({posixpath.relpath(place, posixpath.dirname(here) or '.')}{kept})"
+        if not (ROOT / file).exists():
+            return found[0]  # mkdocs says that it leads nowhere
+        url = config["extra"].get("source_url")
+        if url:
+            return f"[{text}]({url.rstrip('/')}/{file})"
+        return text if file.split("/")[-1].lower() in text.lower() or "`" in text else f"{text} (`{file}`)"
+
+    parts = FENCE.split(markdown)
+    for number in range(0, len(parts), 2):
+        parts[number] = LINK.sub(led, parts[number])
+    return "".join(parts)
+
+
+def on_page_content(html: str, page: Any, config: Any, files: Files) -> str:
+    """Put the diagrams into the page, so that they have its colours."""
+
+    def drawn(found: re.Match[str]) -> str:
+        svg = (ROOT / "docs" / "diagrams" / f"{found[2]}.svg").read_text("utf-8")
+        svg = re.sub(r"<\?xml.*?\?>\s*", "", svg)
+        return svg.replace("<svg ", f'<svg class="diagram" role="img" aria-label="{found[1]}" ', 1)
+
+    return DIAGRAM.sub(drawn, html)

@@ -3,6 +3,7 @@
 #
 #   tools/part.sh begin part "what is tried"    before a part's commands
 #   tools/part.sh passed part                   after the last one: a part that fails or is killed never gets there
+#   tools/part.sh again part command ...        try a few failed tests once more: runs the command with their names behind it
 #   tools/part.sh summary part ...              one line for each part, and the tests that failed; exit status 1 if any part failed
 #   tools/part.sh failed-tests part             where a part's tools write the names of the tests that failed, a line each
 #
@@ -11,13 +12,15 @@ set -u
 notes=build/parts
 # As many names as one looks at; the output of the part has all.
 names=20
+# More failures than these are no accident of a busy machine.
+again_at_most=3
 
 word=$1
 shift
 case $word in
 begin)
     mkdir -p "$notes"
-    rm -f "$notes/$1.passed" "$notes/$1.failed"
+    rm -f "$notes/$1.passed" "$notes/$1.failed" "$notes/$1.unsteady"
     date +%s >"$notes/$1.began"
     printf '\n== %s ==\n' "$2"
     ;;
@@ -27,6 +30,25 @@ passed)
 failed-tests)
     echo "$PWD/$notes/$1.failed"
     ;;
+again)
+    part=$1
+    shift
+    failed=$notes/$part.failed
+    unsteady=$notes/$part.unsteady
+    [ -s "$failed" ] || exit 1
+    sort -u "$failed" >"$unsteady"
+    if [ "$(wc -l <"$unsteady")" -gt "$again_at_most" ]; then
+        rm -f "$unsteady"
+        exit 1
+    fi
+    while IFS= read -r name; do
+        set -- "$@" "$name"
+    done <"$unsteady"
+    printf '\n== once more, with nothing beside them: the tests of %s that failed ==\n' "$part"
+    "$@" && rm -f "$failed" && exit 0
+    rm -f "$unsteady"
+    exit 1
+    ;;
 summary)
     status=0
     printf '\n== summary ==\n'
@@ -34,6 +56,11 @@ summary)
         if [ -f "$notes/$part.passed" ]; then
             printf 'passed  %s (%s s)\n' "$part" "$(cat "$notes/$part.passed")"
         fi
+    done
+    for part in "$@"; do
+        [ -f "$notes/$part.passed" ] && [ -f "$notes/$part.unsteady" ] || continue
+        printf 'UNSTEADY %s: these failed, and passed alone; a fault of theirs or of the product, to be found\n' "$part"
+        sed 's/^/          /' "$notes/$part.unsteady"
     done
     for part in "$@"; do
         [ -f "$notes/$part.passed" ] && continue

@@ -46,6 +46,45 @@ def test_the_summary_of_parts_that_passed_succeeds(tmp_path: Path) -> None:
     assert part(tmp_path, "summary", "unit").returncode == 1
 
 
+def failed_once(folder: Path, names: list[str], command: list[str]) -> subprocess.CompletedProcess[str]:
+    """Begin a part, note what failed in it, and try that again."""
+    part(folder, "begin", "e2e", "end to end")
+    Path(part(folder, "failed-tests", "e2e").stdout.strip()).write_text("".join(f"{name}\n" for name in names))
+    return part(folder, "again", "e2e", *command)
+
+
+def test_a_few_failed_tests_are_tried_again_and_named_although_they_pass(tmp_path: Path) -> None:
+    """By their names, each once, behind the command; the part passes, and the summary does not hide them."""
+    again = failed_once(tmp_path, ["test_x.py::test_a[two words]", "test_x.py::test_b", "test_x.py::test_b"], ["printf", "<%s>"])
+    assert again.returncode == 0
+    assert again.stdout.endswith("<test_x.py::test_a[two words]><test_x.py::test_b>")
+    part(tmp_path, "passed", "e2e")
+    summary = part(tmp_path, "summary", "e2e")
+    lines = [line.strip() for line in summary.stdout.splitlines()]
+    assert summary.returncode == 0
+    assert lines[3].startswith("UNSTEADY e2e: ")
+    assert lines[4:] == ["test_x.py::test_a[two words]", "test_x.py::test_b"]
+    part(tmp_path, "begin", "e2e", "end to end")
+    part(tmp_path, "passed", "e2e")
+    assert "UNSTEADY" not in part(tmp_path, "summary", "e2e").stdout
+
+
+@pytest.mark.parametrize(
+    ("names", "command"),
+    [
+        (["test_a"], ["false"]),  # it fails again
+        (["test_a", "test_b", "test_c", "test_d"], ["true"]),  # too many to be an accident
+        ([], ["true"]),  # something else went wrong than a test
+    ],
+)
+def test_what_fails_again_or_in_numbers_or_without_a_name_fails(tmp_path: Path, names: list[str], command: list[str]) -> None:
+    """The summary names the tests as failed, and none as unsteady."""
+    assert failed_once(tmp_path, names, command).returncode == 1
+    summary = part(tmp_path, "summary", "e2e")
+    assert summary.returncode == 1
+    assert [line.strip() for line in summary.stdout.splitlines()][2:] == ["FAILED  e2e", *names]
+
+
 def test_node_tells_failures_in_full_at_the_end_and_their_names(tmp_path: Path) -> None:
     """With the suites that a test is in, and not once more for each suite."""
     node = shutil.which("node")

@@ -29,6 +29,8 @@ FORM = "redis+sentinel://host:26379,host:26379/primary/0"
 SENTINEL_PORT = 26379
 # A Sentinel that does not answer must not use up the time of the others.
 ASK_TIMEOUT_S = 0.5
+# Sentinels and primary → the newest failover that this process knows of. All pools of a process follow it.
+_newest_failover: dict[tuple[tuple[tuple[str, int], ...], str], int] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ def _query(options: Mapping[str, str]) -> str:
 
 
 class Discovery:
-    """Asks the Sentinels where the primary is, each time anew: redis-py's own discovery.
+    """Asks the Sentinels where the primary is, each time anew.
 
     Args:
         address: of the Sentinels.
@@ -107,18 +109,35 @@ class Discovery:
         Raises:
             redis.ConnectionError: none answers, or none knows a primary of that name that is up.
         """
+        place = self.address.sentinels, self.address.primary
+        known = _newest_failover.get(place, -1)
         sentinels: Any = redis.sentinel.Sentinel(  # type: ignore[no-untyped-call]
             self.address.sentinels, sentinel_kwargs=self._options
         )
+        found: Mapping[str, Any] | None = None
         try:
-            host, port = sentinels.discover_master(self.address.primary)
-            return str(host), int(port)
-        except redis.sentinel.MasterNotFoundError as error:
-            raise redis.ConnectionError("none of them answers and knows a primary of that name that is up") from error
+            for sentinel in sentinels.sentinels:
+                state = self._asked(sentinels, sentinel)
+                if state is not None and (found is None or state["config-epoch"] > found["config-epoch"]):
+                    found = state
+                if found is not None and found["config-epoch"] >= known:
+                    break
         finally:
             for client in sentinels.sentinels:
                 with suppress(redis.RedisError, OSError):
                     client.close()
+        if found is None:
+            raise redis.ConnectionError("none of them answers and knows a primary of that name that is up")
+        _newest_failover[place] = max(_newest_failover.get(place, -1), found["config-epoch"])  # others may have asked meanwhile
+        return str(found["ip"]), int(found["port"])
+
+    def _asked(self, sentinels: Any, sentinel: Any) -> Mapping[str, Any] | None:
+        """Return what a Sentinel knows of the primary; None when it does not answer, or knows none that is up."""
+        try:
+            state: Mapping[str, Any] | None = sentinel.sentinel_masters().get(self.address.primary)
+        except (redis.ConnectionError, redis.TimeoutError):
+            return None
+        return state if state is not None and sentinels.check_master_state(state, self.address.primary) else None
 
 
 class _AsksSentinels:

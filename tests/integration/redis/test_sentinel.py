@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from headgate.publisher import Fate
 from headgate.redis.client import call, describe_server, open_client
 from headgate.redis.subscriber_link import SubscriberLink
 from tests.support.redis_server import wait_until
-from tests.support.sentinels import start_sentinels
+from tests.support.sentinels import PRIMARY, Server, start_sentinels
 
 
 def test_a_failover_is_followed_by_publishers_and_links(tmp_path: Path) -> None:
@@ -78,3 +79,39 @@ def test_one_sentinel_that_answers_is_enough(tmp_path: Path) -> None:
         site.sentinels[0].kill()
         site.sentinels[1].kill()
         assert "mymaster" in describe_server(site.url)
+
+
+def test_a_sentinel_that_is_behind_leads_nobody_back(tmp_path: Path) -> None:
+    """After a failover each Sentinel hears of it in its turn, and the old primary may be up again before the last one has.
+
+    Two Sentinels that do not know each other stay as they are for good: one knows of no failover, the other of several.
+    """
+    with contextlib.ExitStack() as started:
+
+        def begin(name: str, *lines: str, sentinel: bool = False) -> Server:
+            server = Server(tmp_path / name, *lines, sentinel=sentinel)
+            started.callback(server.close)
+            return server
+
+        old, new = begin("old"), begin("new")
+        behind = begin("behind", f"sentinel monitor {PRIMARY} 127.0.0.1 {old.port} 1", sentinel=True)
+        ahead = begin(
+            "ahead",
+            f"sentinel monitor {PRIMARY} 127.0.0.1 {new.port} 1",
+            f"sentinel config-epoch {PRIMARY} 7",
+            sentinel=True,
+        )
+        url = f"redis+sentinel://127.0.0.1:{behind.port},127.0.0.1:{ahead.port}/{PRIMARY}"
+
+        def primary() -> int:
+            with open_client(url, timeout_s=5) as client:
+                found: int = call(client, "INFO", "server")["tcp_port"]
+                return found
+
+        assert primary() == old.port  # it is all that this process knows
+        behind.freeze()
+        assert primary() == new.port
+        behind.go_on()
+        assert primary() == new.port
+        ahead.kill()
+        assert primary() == old.port  # the one that answers is all that there is

@@ -5,7 +5,8 @@ MAX_WORKERS greenlets, off the event path. Questions that may wait for an applic
 that hangs holds up no other question.
 
 Rules. 1. Bounded: a question beyond MAX_WAITING is left out, and one that has waited longer than its asker does; the asker then
-names this process as silent. 2. A fault costs a line in the log, and the answer.
+names this process as silent. 2. A fault costs the answer, and a line in the log: one in ten seconds for all of its kind,
+since a Redis that takes no answers refuses every one, and a script may ask thousands.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from headgate.metrics import QUESTIONS as ASKED
 from headgate.redis.client import open_client
 from headgate.redis.questions import Question, answer, read_question
 from headgate.runtime.loop import spawn
+from headgate.runtime.seldom import Seldom
 
 log = structlog.get_logger("headgate.answers")
 
@@ -77,6 +79,7 @@ class Answers:
         self._gateway_id, self._kinds, self._now_s = gateway_id, kinds, now_s
         self._lane, self._lane_of_applications = _Lane(), _Lane()
         self._closed = False
+        self._told = Seldom(now_s)
 
     def hear(self, message: bytes) -> None:
         """Take a message of the channel. Never waits."""
@@ -126,9 +129,13 @@ class Answers:
                 answer(self._client, question, self._gateway_id(), part, last=at == len(parts))
             outcome = "answered"
         except (HeadgateError, msgspec.DecodeError) as error:
-            if not self._closed:
-                log.warning("question not answered", kind=question.kind, error=str(error))
+            self._tell_fault(question.kind, error)
         except Exception:
             # A fault of ours must not end the greenlet with others waiting.
             log.exception("question failed", kind=question.kind)
         ASKED.labels(question.kind, outcome).inc()
+
+    def _tell_fault(self, kind: str, error: HeadgateError | msgspec.DecodeError) -> None:
+        name = f"{kind} {error.code if isinstance(error, HeadgateError) else 'unreadable'}"
+        if not self._closed and (left_out := self._told.due(name)) is not None:
+            log.warning("question not answered", kind=kind, error=str(error), left_out=left_out)

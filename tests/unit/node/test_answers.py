@@ -16,6 +16,7 @@ from headgate.node import answers as module
 from headgate.node.answers import MAX_WORKERS, Answering, Answers
 from headgate.redis.keys import answers_key
 from headgate.redis.questions import Question
+from headgate.runtime.seldom import SELDOM_S
 from tests.support.small_redis import SmallRedis
 
 
@@ -167,6 +168,19 @@ def test_redis_that_is_away_when_it_is_answered_is_a_line_in_the_log(process: Pr
         process.ask(1)
         gevent.idle()
     assert [line["event"] for line in lines] == ["question not answered"]
+
+
+def test_faults_of_one_kind_within_seconds_are_one_line_in_the_log(process: Process) -> None:
+    """Redis takes no answers while it fails over, and a script asks thousands of questions. The next line counts them."""
+    process.redis.up = False
+    with capture_logs() as lines:
+        for number in range(100):
+            process.ask(number)
+        gevent.idle()
+        process.now_s = SELDOM_S
+        process.ask(100)
+        gevent.idle()
+    assert [(line["event"], line["left_out"]) for line in lines] == [("question not answered", 0), ("question not answered", 99)]
 
 
 def test_a_closed_one_takes_no_questions(process: Process) -> None:

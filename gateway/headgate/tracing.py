@@ -100,6 +100,10 @@ class Trace:
     notes: list[str] = field(default_factory=list)
 
 
+class NoSuchEvent(InvalidRequest):
+    """The log has no such event (any more): all of it was looked through."""
+
+
 def trace(
     client: Client,
     namespace: str,
@@ -116,7 +120,8 @@ def trace(
         wait: waits for a flag, so many seconds at most.
 
     Raises:
-        InvalidRequest: the log has no such event (any more).
+        NoSuchEvent: the log has no such event (any more).
+        InvalidRequest: it is not among the newest MAX_EVENTS, and the log holds more.
         BusUnavailable, BusRefused: as `redis.client.call`; BusUnavailable also when the event was not found in time.
     """
     search = _Search(client, namespace, wanted, now_s)
@@ -267,17 +272,18 @@ def _find(client: Client, namespace: str, wanted: str, late: Callable[[], bool])
     try:
         search = IdSearch(client, namespace, wanted)
     except UnicodeEncodeError:
-        raise InvalidRequest(f"no event's id: {wanted[:80]!a} is not Unicode") from None
+        raise NoSuchEvent(f"no event's id: {wanted[:80]!a} is not Unicode") from None
     if wanted.isascii() and wanted.isdigit() and len(wanted) <= 15 and (fields := _fields(client, namespace, int(wanted))):
         return int(wanted), fields
     for offset in search.offsets(MAX_EVENTS, late=late):
         if fields := _fields(client, namespace, offset):
             return offset, fields
     if search.at_end:
-        raise InvalidRequest(f"no event {wanted[:80]} in the log of {namespace}, which holds {search.looked}")
-    raise InvalidRequest(
-        f"no event {wanted[:80]} among the newest {search.looked} of {namespace}; give its offset to look further back"
-    )
+        raise NoSuchEvent(f"no event {wanted[:80]} in the log of {namespace}, which holds {search.looked}")
+    among = f"no event {wanted[:80]} among the newest {search.looked} of {namespace}"
+    if search.looked < MAX_EVENTS:
+        raise BusUnavailable(f"{among}, and no time to look further back; try again, or give its offset")
+    raise InvalidRequest(f"{among}; give its offset to look further back")
 
 
 def _fields(client: Client, namespace: str, offset: int) -> Mapping[bytes, bytes] | None:

@@ -29,6 +29,7 @@ from headgate.tracing import (
     HANDLED,
     AtConsumer,
     AtGateway,
+    NoSuchEvent,
     Trace,
     epoch_of,
     trace,
@@ -131,17 +132,27 @@ def test_an_event_is_found_by_its_id_and_by_its_offset(answers: Answers) -> None
     """An id of digits that is no offset is an id."""
     assert (of("id-12").offset, of("12").id, of("id-3").epoch) == (12, "id-12", "e1")
     for missing in ("id-99", "99"):
-        with pytest.raises(InvalidRequest, match="which holds 20"):
+        with pytest.raises(NoSuchEvent, match="which holds 20"):
             of(missing)
 
 
 def test_a_long_log_is_looked_through_until_the_deadline(answers: Answers) -> None:
-    """Then the answer says how far that was."""
+    """Then the answer says how far that was, and not that there is no such event: who asks again may find it."""
     answers.size = 3 * PART_EVENTS
     assert of("id-1").offset == 1
     times = iter([0.0, 0.0, DEADLINE_S + 1])
-    with pytest.raises(InvalidRequest, match=f"among the newest {2 * PART_EVENTS}"):
+    with pytest.raises(BusUnavailable, match=f"among the newest {2 * PART_EVENTS}") as refused:
         of("id-1", lambda: next(times))
+    assert refused.value.retry
+
+
+def test_a_log_that_is_too_long_to_look_through_has_perhaps_the_event(answers: Answers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is no word about the event, and to ask again does not help."""
+    monkeypatch.setattr(module, "MAX_EVENTS", 2 * PART_EVENTS)
+    answers.size = 3 * PART_EVENTS
+    with pytest.raises(InvalidRequest, match="give its offset") as refused:
+        of("id-1")
+    assert not isinstance(refused.value, NoSuchEvent)
 
 
 def test_the_words_of_a_gateway_in_every_epoch_that_has_the_event_are_added(answers: Answers) -> None:

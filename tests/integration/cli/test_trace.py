@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from headgate.cli.main import main
 from headgate.consumers.work.store import Store, dead, defer_for, done
-from headgate.errors import BusUnavailable, InvalidRequest
+from headgate.errors import BusUnavailable
 from headgate.publisher import Publisher
 from headgate.redis.client import open_client
 from headgate.redis.seen import mark_seen
@@ -121,7 +121,7 @@ def test_an_event_is_followed_from_its_publish_to_browsers_and_consumers(start_g
     # A long log is looked through within the deadline, by a clock of the test's own, or says how far it came.
     publisher.publish_many([("users.bob.orders", {"number": number}) for number in range(1200)])
     clock = iter([0.0] + [DEADLINE_S + 1] * 100)
-    with pytest.raises(InvalidRequest, match="among the newest 500"):
+    with pytest.raises(BusUnavailable, match="among the newest 500"):
         trace(redis, NAMESPACE, "first", lambda: next(clock))
     assert trace(redis, NAMESPACE, "first", lambda: 0.0).offset == receipt.offset
     for client in (*clients, past):

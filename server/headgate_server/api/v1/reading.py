@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from headgate.errors import Forbidden, InvalidRequest
+from headgate.errors import Forbidden
 from headgate.event import Event
 from headgate.protocol.requests import MAX_OFFSET
 from headgate.publisher import Receipt
@@ -18,7 +18,7 @@ from headgate.redis.keys import log_key
 from headgate.redis.log import EventLog, read_entry
 from headgate.settings import HARD_MAX_PAYLOAD_BYTES
 from headgate.topic import check_pattern
-from headgate.tracing import Trace, trace
+from headgate.tracing import NoSuchEvent, Trace, trace
 
 from .grammar import Pattern
 from .operation import Call, InNamespace, Operation, Who
@@ -113,7 +113,7 @@ def trace_of(call: Call) -> Trace:
     with call.services.lent_redis() as redis:
         try:
             return trace(redis, call.namespace, wanted)
-        except InvalidRequest:  # nothing has that id
+        except NoSuchEvent:
             raise NotFound("event", wanted) from None
 
 

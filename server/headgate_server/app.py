@@ -69,7 +69,7 @@ def create_app(settings: Settings | None = None, *, gate: Gate | None = None) ->
     reads = SharedRates("read", settings.read_per_s, settings.read_burst)
     app.register_blueprint(events_routes(gate, settings, reads))
     app.register_blueprint(presence_routes(gate, settings, reads))
-    publishing = PublishingV1(gate, settings, publish_api.rates)
+    publishing = PublishingV1(gate, settings, publish_api)
     below = {"publishEvent": posted(publishing.one), "publishBatch": posted(publishing.batch)}
     app.register_blueprint(routes_of_v1(OPERATIONS, Services(gate, settings), reads, below))
     if tokens:

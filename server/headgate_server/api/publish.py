@@ -41,10 +41,11 @@ from headgate.transport.peer_address import address_of
 from headgate_server.gate import Gate, Publishing, Receipt
 from headgate_server.security_headers import security_headers
 
-from .callers import caller, first_known, has_credentials
+from .callers import account_of, caller, first_known, has_credentials
 from .error_pages import WORDS, WORDS_OF_V1, Words, log_failure
 from .json_answers import as_response, encoded_answer, json_bytes
 from .v1.problems import BodyFault, problem_answer
+from .waiting_bodies import AT_ONCE_BYTES, WaitingBodies
 
 PUBLISH_PATH = "/api/publish"
 BATCH_PATH = "/api/publish/batch"
@@ -119,17 +120,20 @@ Publish: TypeAlias = Callable[[Asked], Posted]
 class PublishApi:
     """See the module. Errors are raised: of the tree, and what reading the body raises."""
 
-    def __init__(self, gate: Gate, settings: Settings, rates: SharedRates | None = None) -> None:
-        """`rates`: those of another one, whose events count with the events here."""
+    def __init__(self, gate: Gate, settings: Settings, beside: PublishApi | None = None) -> None:
+        """`beside`: another one, whose events and bodies count with those here."""
         self._gate, self._settings = gate, settings
-        self.rates = rates or SharedRates("publish", settings.publish_per_s, settings.publish_burst)
         self._max_one_bytes = settings.max_payload_bytes + ENVELOPE_BYTES
         self._max_batch_bytes = max(self._max_one_bytes, min(settings.max_body_bytes, MAX_BATCH_BYTES))
+        self.rates: SharedRates = (
+            SharedRates("publish", settings.publish_per_s, settings.publish_burst) if beside is None else beside.rates
+        )
+        self.bodies: WaitingBodies = WaitingBodies(self._max_batch_bytes) if beside is None else beside.bodies
 
     def one(self, asked: Asked) -> Posted:
         """Publish one event. Waits for the body only."""
         known = self._first_known(asked)  # a stranger's body is not waited for
-        event = _read(asked, self._max_one_bytes, _decode_one, "{topic, data, id?, namespace?}")
+        event = self._read(asked, known[1], self._max_one_bytes, _decode_one, "{topic, data, id?, namespace?}")
         data = self._encoded(event)
         check_topic(event.topic)
         namespace, identity = self._caller(asked, known, event.namespace)
@@ -145,7 +149,8 @@ class PublishApi:
     def batch(self, asked: Asked) -> Posted:
         """Publish a batch. Waits for the body only."""
         known = self._first_known(asked)
-        batch = _read(asked, self._max_batch_bytes, _decode_batch, "{events: [{topic, data, id?}, …], namespace?}")
+        expected = "{events: [{topic, data, id?}, …], namespace?}"
+        batch = self._read(asked, known[1], self._max_batch_bytes, _decode_batch, expected)
         limit = min(MAX_BATCH_EVENTS, self._settings.publish_burst)  # more than a burst would never be let in
         if len(batch.events) > limit:
             raise LimitReached("batch_events", limit)
@@ -188,6 +193,26 @@ class PublishApi:
         """Return the namespace that a request names, and the identity of its caller there."""
         wanted = (namespace if namespace is not None else self._settings.namespaces[0]).removeprefix("/")
         return known if known[0] == wanted else (wanted, caller(self._gate, wanted, asked.environ))
+
+    def _read(self, asked: Asked, identity: Identity, limit_bytes: int, decode: Callable[[bytes], T], expected: str) -> T:
+        """Return the body, decoded. Only JSON is read: a page of another site could send text/plain without asking first."""
+        kind = str(asked.environ.get("CONTENT_TYPE", ""))
+        if kind != "application/json" and parse_options_header(kind)[0].lower() != "application/json":
+            raise InvalidRequest("expected a body of type application/json")
+        try:
+            return decode(self._body(asked, identity, limit_bytes))
+        except _BAD_JSON as error:
+            raise InvalidRequest(f"expected {expected}: {error}") from error
+
+    def _body(self, asked: Asked, identity: Identity, limit_bytes: int) -> bytes:
+        """Return the body, as `asked.body`. Raises LimitReached as well: too much is on its way."""
+        environ = asked.environ
+        told = str(environ.get("CONTENT_LENGTH", ""))
+        size = limit_bytes if "HTTP_TRANSFER_ENCODING" in environ else int(told) if told.isdecimal() else 0
+        if not AT_ONCE_BYTES < size <= limit_bytes:
+            return asked.body(limit_bytes)
+        with self.bodies.coming(account_of(identity, environ, self._settings.proxies), size):
+            return asked.body(limit_bytes)
 
     def _encoded(self, event: HasData) -> JsonText:
         """Return the data of an event as it is published: compact."""
@@ -347,17 +372,6 @@ class _AskedBelow:
 def traceparent_of(asked: Asked) -> str | None:
     """Return the trace of a request: None, for that of the current span, else that of its header; a malformed one is dropped."""
     return None if current_traceparent() else read_traceparent(asked.environ.get("HTTP_TRACEPARENT"), "http")
-
-
-def _read(asked: Asked, limit_bytes: int, decode: Callable[[bytes], T], expected: str) -> T:
-    """Return the body, decoded. Nothing but JSON is read: a page of another site could send text/plain without asking first."""
-    kind = str(asked.environ.get("CONTENT_TYPE", ""))
-    if kind != "application/json" and parse_options_header(kind)[0].lower() != "application/json":
-        raise InvalidRequest("expected a body of type application/json")
-    try:
-        return decode(asked.body(limit_bytes))
-    except _BAD_JSON as error:
-        raise InvalidRequest(f"expected {expected}: {error}") from error
 
 
 def _receipt(receipt: Receipt) -> bytes:

@@ -111,7 +111,7 @@ class PublishingV1(PublishApi):
     def one(self, asked: Asked) -> Posted:
         """Publish one event. Waits for the body only."""
         known = self._begin(asked)
-        event = decode(asked.body(self._max_one_bytes), _decode_one)
+        event = decode(self._body(asked, known[1], self._max_one_bytes), _decode_one)
         key = _idempotency_key(asked.environ, MAX_ID_LENGTH)
         namespace, identity = self._caller(asked, known, event.namespace)
         field = "/data"
@@ -134,7 +134,7 @@ class PublishingV1(PublishApi):
     def batch(self, asked: Asked) -> Posted:
         """Publish a batch. Waits for the body only."""
         known = self._begin(asked)
-        batch = decode(asked.body(self._max_batch_bytes), _decode_batch)
+        batch = decode(self._body(asked, known[1], self._max_batch_bytes), _decode_batch)
         key = _idempotency_key(asked.environ, _MAX_BATCH_KEY)
         limit = min(MAX_BATCH_EVENTS, self._settings.publish_burst)  # more than a burst would never be let in
         if len(batch.events) > limit:

@@ -140,7 +140,7 @@ class Clock:
 
 def all_routes(gate: RecordingGate, settings: Settings, answers_to: Callable[[Any], bool]) -> Mapping[tuple[str, str], Route]:
     api = PublishApi(gate, settings)
-    publishing = PublishingV1(gate, settings, api.rates)
+    publishing = PublishingV1(gate, settings, api)
     return routes_below(api, answers_to, {EVENTS: publishing.one, BATCH: publishing.batch})
 
 

@@ -16,6 +16,7 @@ client, or ends it, calls `FanOut.settle` first, so that order is kept.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from socketio import Manager, PubSubManager
@@ -33,6 +34,8 @@ from .member import Member
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+# Answers of clients of other processes that are waited for. Nobody hears here that such a client, or its process, has gone.
+MAX_ASKED_ELSEWHERE = 10_000
 _STRIDE = 7919  # coprime to most sizes: consecutive passes start far apart
 
 
@@ -153,10 +156,13 @@ class RoomManager(Members):
     _entered: dict[tuple[str, str], set[object]]
     _audiences: dict[tuple[str, object], RoomAudience]
     _listener: object
+    _ack_ids: Iterator[int]
+    _asked_elsewhere: dict[tuple[Any, int], None]
 
     def prepare(self) -> None:
         """Begin; instead of a constructor, as the manager has been made already."""
         self._entered, self._audiences, self._listener = {}, {}, None
+        self._ack_ids, self._asked_elsewhere = count(1), {}
 
     # -- events -------------------------------------------------------------------------------------------------------
 
@@ -251,6 +257,40 @@ class RoomManager(Members):
             return False  # our own, which has had its effect here
         rooms = self.rooms.get(to.namespace)
         return rooms is not None and to.room in rooms
+
+    # -- answers ------------------------------------------------------------------------------------------------------
+
+    def _generate_ack_id(self, sid: Any, callback: Callable[..., object]) -> int:
+        """Return the id of an event whose answer `callback` takes: of a client, or a room that clients of any process are in.
+
+        Callbacks of a client of ours go when it disconnects. Nothing ends those of others: beyond MAX_ASKED_ELSEWHERE the oldest
+        goes.
+        """
+        if any(sid in clients.get(None, ()) for clients in self.rooms.values()):
+            ack_id: int = super()._generate_ack_id(sid, callback)
+            return ack_id
+        # Of all of them together, so that an answer which comes when its entry is forgotten is never another question's.
+        ack_id = next(self._ack_ids)
+        self.callbacks.setdefault(sid, {})[ack_id] = callback
+        self._asked_elsewhere[sid, ack_id] = None
+        if len(self._asked_elsewhere) > MAX_ASKED_ELSEWHERE:
+            self._forget_asked(*next(iter(self._asked_elsewhere)))
+        return ack_id
+
+    def trigger_callback(self, sid: Any, id: int, data: Any) -> None:
+        """Give an answer to its callback. As python-socketio's, which keeps an entry for each client that was ever asked."""
+        try:
+            super().trigger_callback(sid, id, data)
+        finally:
+            if (sid, id) in self._asked_elsewhere:
+                self._forget_asked(sid, id)
+
+    def _forget_asked(self, sid: Any, ack_id: int) -> None:
+        del self._asked_elsewhere[sid, ack_id]
+        waiting = self.callbacks.get(sid, {})
+        waiting.pop(ack_id, None)
+        if not waiting:
+            self.callbacks.pop(sid, None)
 
     # -- rooms --------------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ import pytest
 import socketio
 from gevent.queue import Queue
 
+from headgate.socketio import rooms
 from headgate.socketio.rooms import RoomManager
 from tests.support.session_clock import turn
 from tests.support.socketio_application import Application, Browser, without_blocking
@@ -119,6 +120,54 @@ def test_an_answer_finds_its_way_to_the_process_that_asked(here_and_there: tuple
     far.send('431["yes"]')
 
     assert answers == [("yes",)]
+
+
+def test_what_was_asked_of_a_client_elsewhere_leaves_nothing_behind_when_it_is_answered(
+    here_and_there: tuple[Application, Application],
+) -> None:
+    """Nobody hears here that the client has gone. An answer that comes again is nobody's, and never another question's."""
+    here, there = here_and_there
+    Browser(here).join()  # the server listens to the others from its first client on
+    far, farther = Browser(there), Browser(there)
+    sids = far.join(), farther.join()
+    for sid in sids:
+        there.sio.enter_room(sid, "lobby")
+    answers: list[Any] = []
+    here.sio.emit("who?", to=sids[0], callback=lambda *answer: answers.append(answer))
+    assert far.received() == ['421["who?"]']
+    far.send('431["me"]')
+    here.sio.emit("first?", to="lobby", callback=lambda *answer: answers.append(("first", *answer)))
+    assert (far.received(), farther.received()) == (['422["first?"]'], ['421["first?"]'])
+    far.send('432["yes"]')
+    assert here.sio.manager.callbacks == {}
+
+    here.sio.emit("second?", to="lobby", callback=lambda *answer: answers.append(("second", *answer)))
+    farther.received()
+    farther.send('431["no, to the first"]')
+
+    assert answers == [("me",), ("first", "yes")]
+    assert list(here.sio.manager.callbacks) == ["lobby"]
+
+
+def test_answers_that_never_come_from_elsewhere_are_waited_for_up_to_a_bound(
+    here_and_there: tuple[Application, Application], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process that the clients were at was killed, with 100 questions on their way. The newest are still answered."""
+    monkeypatch.setattr(rooms, "MAX_ASKED_ELSEWHERE", 10)
+    here, there = here_and_there
+    Browser(here).join()
+    far = Browser(there)
+    sid = far.join()
+    answers: list[Any] = []
+    for number in range(100):
+        here.sio.emit("question", number, to=f"gone-{number}", callback=lambda *answer: answers.append(answer))
+    assert len(here.sio.manager.callbacks) == 10
+    here.sio.emit("question", to=sid, callback=lambda *answer: answers.append(answer))
+    assert far.received() == ['421["question"]']
+    far.send('431["yes"]')
+
+    assert answers == [("yes",)]
+    assert len(here.sio.manager.callbacks) == 9
 
 
 def test_a_slow_client_does_not_hold_up_what_comes_from_another_process(here_and_there: tuple[Application, Application]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parent.parent
-PYTHON_EXAMPLES = ("django", "fastapi", "celery", "script", "webhook", "consumer")
+PYTHON_EXAMPLES = ("flask", "vite", "django", "fastapi", "celery", "script", "webhook", "consumer")
 # Pages outside docs/: the file in the project, and its place in the site.
 PAGES = {
     "CHANGELOG.md": "project/changelog.md",
@@ -112,5 +112,7 @@ def on_page_content(html: str, page: Any, config: Any, files: Files) -> str:
     if page.file.src_uri != "index.md":
         return html
     # The style sheet makes figures of the first page's first table, and buttons of the links below it.
-    html = html.replace("<table>", '<table class="figures">', 1).replace('<p><a href="tutorial', '<p class="ways"><a href="tutorial', 1)
+    html = html.replace("<table>", '<table class="figures">', 1).replace(
+        '<p><a href="tutorial', '<p class="ways"><a href="tutorial', 1
+    )
     return f'<div class="first-page">{html}</div>'

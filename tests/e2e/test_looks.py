@@ -107,7 +107,7 @@ def test_no_word_of_a_name_is_broken(browser: Browser, gateway: GatewayProcess, 
 
 
 def test_trouble_and_its_repair_are_seen_together(open_board: OpenBoard) -> None:
-    """The board, the last minute, the verdict and every button that makes trouble are on one screen, also under the longest verdict."""
+    """The board, the last minute, the verdict and every button that makes trouble are on one screen, under the longest verdict."""
     board = open_board("ana")
     board.view.locator("#lose").click()
     expect(board.verdict()).to_contain_text("Nothing lost in silence")
@@ -247,7 +247,8 @@ def outside(page: Page, *selectors: str) -> list[str]:
           const { top, bottom, left, right, width } = each.getBoundingClientRect();
           const [x, y] = [(left + right) / 2, (top + bottom) / 2];
           const over = document.elementFromPoint(x, y);
-          return !width || top < 0 || bottom > innerHeight || !over || !(each.contains(over) || over.closest(".plot")?.contains(each));
+          const covered = !over || !(each.contains(over) || over.closest(".plot")?.contains(each));
+          return !width || top < 0 || bottom > innerHeight || covered;
         }).map(each => each.id || each.textContent)""",
         ", ".join(selectors),
     )

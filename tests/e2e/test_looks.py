@@ -107,7 +107,7 @@ def test_no_word_of_a_name_is_broken(browser: Browser, gateway: GatewayProcess, 
 
 
 def test_trouble_and_its_repair_are_seen_together(open_board: OpenBoard) -> None:
-    """The board, the last minute, the verdict and every button that makes trouble are on one screen, under the longest verdict."""
+    """The board, the last minute, the verdict and each button that makes trouble are on one screen, under the longest verdict."""
     board = open_board("ana")
     board.view.locator("#lose").click()
     expect(board.verdict()).to_contain_text("Nothing lost in silence")

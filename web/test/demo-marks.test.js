@@ -28,6 +28,11 @@ test("where there is no room, the oldest words are left out", () => {
   assert.deepEqual(found.map(({ text }) => text), ["word 19"]);
 });
 
+test("where there is no room, a word gives way to another before it is there twice", () => {
+  const words = [{ text: "offline", x: 120 }, { text: "nothing lost", x: 130 }, { text: "nothing lost", x: 300 }];
+  assert.deepEqual(placed(words, 400, 44).map(({ text, left }) => [text, left]), [["nothing lost", 300], ["offline", 120]]);
+});
+
 test("a chart without a size has no words", () => {
   assert.deepEqual(placed([{ text: "offline", x: 0 }], 0, 0), []);
 });

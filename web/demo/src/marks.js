@@ -1,8 +1,8 @@
 /**
  * Places for the chart's words, so that none covers another. Pure.
  *
- * In: words and where on the time axis they belong. Out: those that have room, each in the first row that is free there. The newest choose
- * first: in a minute with more happenings than room, the oldest words are left out, and the table still has them.
+ * In: words and where on the time axis they belong. Out: those that have room, each in the first row that is free there. The newest of
+ * each choose first, then the older ones: in a minute with more happenings than room some are left out, and the table still has them.
  */
 
 const ROW_PX = 19;
@@ -23,7 +23,9 @@ export function placed(words, width, height) {
   /** @type {[number, number][][]} what is taken in each row */
   const rows = Array.from({ length: Math.floor((height * PART) / ROW_PX) }, (_, row) => (row ? [] : [[0, SCALE_PX]]));
   const found = [];
-  for (const { text, x } of [...words].sort((one, other) => other.x - one.x)) {
+  const newestFirst = [...words].sort((one, other) => other.x - one.x);
+  const isNewest = newestFirst.map(({ text }, index) => newestFirst.findIndex((each) => each.text === text) === index);
+  for (const { text, x } of [true, false].flatMap((is) => newestFirst.filter((_, index) => isNewest[index] === is))) {
     const wide = text.length * LETTER_PX + PADDING_PX;
     const left = Math.max(0, Math.min(x, width - wide));
     const row = rows.findIndex((taken) => taken.every(([from, to]) => left >= to || left + wide <= from));

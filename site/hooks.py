@@ -14,7 +14,7 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parent.parent
-PYTHON_EXAMPLES = ("django", "fastapi", "celery", "script", "webhook", "consumer")
+PYTHON_EXAMPLES = ("flask", "vite", "django", "fastapi", "celery", "script", "webhook", "consumer")
 # Pages outside docs/: the file in the project, and its place in the site.
 PAGES = {
     "CHANGELOG.md": "project/changelog.md",
@@ -38,6 +38,8 @@ STANDS_FOR = {
 RESULTS = ("bench/results/*.md", "project/results")
 PICTURES = ("bench/results/*.svg", "project/results")
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
+# Pages whose tables need the room of the table of contents.
+WIDE = {"comparison.md", "benchmarks.md", "settings.md"}
 FENCE = re.compile(r"^(```.*?^```|~~~.*?^~~~)", re.MULTILINE | re.DOTALL)
 DIAGRAM = re.compile(r'<img alt="([^"]*)" src="[^"]*diagrams/([\w-]+)\.svg"\s*/?>')
 
@@ -68,6 +70,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     here = page.file.src_uri
     if here == "index.md":
         page.meta["hide"] = ["navigation", "toc"]
+    elif here in WIDE:
+        page.meta["hide"] = ["toc"]
     source = FILE_OF.get(here, f"docs/{here}")
 
     def led(found: re.Match[str]) -> str:
@@ -104,4 +108,11 @@ def on_page_content(html: str, page: Any, config: Any, files: Files) -> str:
         svg = re.sub(r"<\?xml.*?\?>\s*", "", svg)
         return svg.replace("<svg ", f'<svg class="diagram" role="img" aria-label="{found[1]}" ', 1)
 
-    return DIAGRAM.sub(drawn, html)
+    html = DIAGRAM.sub(drawn, html)
+    if page.file.src_uri != "index.md":
+        return html
+    # The style sheet makes figures of the first page's first table, and buttons of the links below it.
+    html = html.replace("<table>", '<table class="figures">', 1).replace(
+        '<p><a href="tutorial', '<p class="ways"><a href="tutorial', 1
+    )
+    return f'<div class="first-page">{html}</div>'

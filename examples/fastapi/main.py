@@ -1,6 +1,5 @@
 """A FastAPI service that publishes: `uvicorn main:app`."""
 
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -12,7 +11,7 @@ from headgate import HeadgateError, Publisher
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    app.state.publisher = Publisher(os.environ.get("HEADGATE_REDIS_URL", "redis://localhost:6379/0"))
+    app.state.publisher = Publisher()  # HEADGATE_REDIS_URL, or the private Redis of a gateway in this folder
     yield
     app.state.publisher.close()
 

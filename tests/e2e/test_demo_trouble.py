@@ -94,6 +94,19 @@ def test_changes_published_while_offline_wait_and_follow(open_board: OpenBoard, 
     expect(ana.figure("missed")).to_have_text("0 in 0")
 
 
+def test_the_chart_names_the_trouble_and_its_repair(open_board: OpenBoard) -> None:
+    """The words stand where it happened: offline, caught up, nothing lost."""
+    ana = open_board("ana")
+    words = ana.view.locator("#pulse-words span")
+    ana.view.get_by_role("button", name="Go offline").click()
+    expect(words.get_by_text("offline", exact=True)).to_be_visible()
+    ana.burst(50)
+    expect(ana.verdict()).to_contain_text("50 of 50 events wait in the log")
+    ana.view.get_by_role("button", name="Go online").click()
+    for word in ("caught up", "nothing lost"):
+        expect(words.get_by_text(word, exact=True)).to_be_visible()
+
+
 def test_a_tab_that_is_offline_on_purpose_says_so_and_keeps_its_subscriptions(open_board: OpenBoard) -> None:
     """It does not claim to reconnect or to know the bus, and it keeps its subscriptions and resumes them."""
     ana = open_board("ana")

@@ -35,6 +35,21 @@ SUM = """async () => {
   return shifts.splice(0).filter(({ hadRecentInput }) => !hadRecentInput).reduce((sum, { value }) => sum + value, 0);
 }"""
 
+# What glides takes so long that the next change finds it on its way.
+SLOWLY = """
+const animate = Element.prototype.animate;
+Element.prototype.animate = function (frames, options) {
+  return animate.call(this, frames, { ...options, duration: options.duration * 200 });
+};
+"""
+ARRIVE = "document.getAnimations().forEach((each) => each.finish())"
+# Some of its way.
+FRAMES = """() => new Promise((shown) => {
+  let left = 6;
+  const next = () => (left-- ? requestAnimationFrame(next) : shown());
+  next();
+})"""
+
 
 @pytest.fixture(params=[*SCREENS.values()], ids=[*SCREENS])
 def page(request: pytest.FixtureRequest, browser: Browser) -> Iterator[Page]:
@@ -76,3 +91,27 @@ def test_nothing_jumps(page: Page, gateway: GatewayProcess, shop: Shop) -> None:
     board.wait_until_live()
     moved["a connection"] = page.evaluate(SUM)
     assert {what: shift for what, shift in moved.items() if shift > MOST} == {}
+
+
+def test_what_is_moved_again_while_it_glides_does_not_jump(page: Page, gateway: GatewayProcess, shop: Shop) -> None:
+    """Nothing counts as a shift, neither what is pushed aside twice nor the card that is moved on before it has arrived."""
+    page.add_init_script(SLOWLY)
+    board = BoardPage(page, gateway.url, "ana")
+    board.open()
+    board.look_at_toasts()
+    numbers = [shop.create() for _ in range(2)]
+    for number in numbers:
+        expect(board.card(number)).to_be_visible()
+    page.evaluate(ARRIVE)
+    page.evaluate(SUM)
+    for number in numbers:
+        for status in ("packed", "shipped", "new"):
+            shop.change(number, status=status)
+            expect(board.card_in(status, number)).to_be_visible()
+            page.evaluate(FRAMES)
+            assert page.evaluate("document.getAnimations().some(({ effect }) => effect.target.closest('#board'))")
+    page.evaluate(ARRIVE)
+    moved = page.evaluate(SUM)
+    for number in numbers:
+        shop.delete(number)
+    assert moved <= MOST

@@ -106,6 +106,25 @@ def test_no_word_of_a_name_is_broken(browser: Browser, gateway: GatewayProcess, 
                 assert found["words"] > 16
 
 
+def test_trouble_and_its_repair_are_seen_together(open_board: OpenBoard) -> None:
+    """The board, the last minute, the verdict and each button that makes trouble are on one screen, under the longest verdict."""
+    board = open_board("ana")
+    board.view.locator("#lose").click()
+    expect(board.verdict()).to_contain_text("Nothing lost in silence")
+    for width, height in ((1366, 768), (1440, 900), (1536, 864), (1920, 1080)):
+        resize(board.page, width, height)
+        assert outside(board.page, "#board h2", "#pulse", "#verdict", "#tools button") == [], width
+
+
+@pytest.mark.parametrize("size", [(390, 844), (768, 1024)])
+def test_a_narrow_page_leads_to_the_trouble(open_board: OpenBoard, size: tuple[int, int]) -> None:
+    """Where the buttons are below the board, a link at the top goes there, and the last minute is in sight beside them."""
+    board = open_board("ana", viewport={"width": size[0], "height": size[1]})
+    board.view.get_by_role("link", name="Make trouble").click()
+    expect(board.view.locator("#tools button").last).to_be_in_viewport(ratio=1)
+    assert outside(board.page, "#pulse", "#verdict", "#tools button") == []
+
+
 def test_the_bar_begins_and_ends_where_the_page_does(open_board: OpenBoard) -> None:
     """Its name stands over the left edge of the board, its last button over the right edge of the widest part below."""
     page = open_board("ana").page
@@ -219,6 +238,21 @@ def resize(page: Page, width: int, height: int = 900) -> None:
     """Resize the window, and return when the page knows."""
     page.set_viewport_size({"width": width, "height": height})
     page.wait_for_function("width => innerWidth === width", arg=width)
+
+
+def outside(page: Page, *selectors: str) -> list[str]:
+    """Return what of the selected parts is not wholly in the window, or is covered there."""
+    found: list[str] = page.evaluate(
+        """selectors => [...document.querySelectorAll(selectors)].filter(each => {
+          const { top, bottom, left, right, width } = each.getBoundingClientRect();
+          const [x, y] = [(left + right) / 2, (top + bottom) / 2];
+          const over = document.elementFromPoint(x, y);
+          const covered = !over || !(each.contains(over) || over.closest(".plot")?.contains(each));
+          return !width || top < 0 || bottom > innerHeight || covered;
+        }).map(each => each.id || each.textContent)""",
+        ", ".join(selectors),
+    )
+    return found
 
 
 def wrong_on(page: Page, looks: tuple[tuple[Scheme, int], ...]) -> dict[str, list[str]]:

@@ -1,4 +1,4 @@
-"""The pages of examples/webpack, /rollup and /esbuild: built with the packed client, and fed without socket.io-client."""
+"""The pages of examples/webpack, /rollup, /esbuild and /vite: built with the packed client, and fed without socket.io-client."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from playwright.sync_api import Page, expect
 
 from headgate.publisher import Publisher
 from tests.examples.conftest import BUILT, OpenShop
+from tests.support.gateway_process import StartGateway
 
 pytestmark = pytest.mark.nightly
 
@@ -26,3 +27,12 @@ def test_a_bundled_page_hears_events_and_requests_no_chunk_of_socket_io(
     chunks = {path for path in scripts if "engine.io" in (BUILT / bundler / "dist" / path).read_text() and path != "main.js"}
     assert chunks, f"no chunk among {scripts}"
     assert not [url for url in loaded if url.rpartition("/")[2] in chunks]
+
+
+def test_a_page_of_vite_and_flask_hears_what_flask_publishes(page: Page, start_gateway: StartGateway, redis_url: str) -> None:
+    """Its build has checked the types; Flask serves it, and publishes."""
+    gateway = start_gateway({"HEADGATE_REDIS_URL": redis_url, "PYTHONPATH": str(BUILT / "vite")}, "app:app", "--dev")
+    page.goto(gateway.url)
+    expect(page.locator("#status")).to_have_text("live")
+    page.locator("#ship").click()
+    expect(page.locator("#events li")).to_have_text("orders.42.shipped by UPS")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import Page, expect
 
 from headgate.redis.client import call, open_client
 from headgate.redis.keys import log_key
@@ -121,6 +122,19 @@ def published(redis_url: str) -> list[tuple[str, Any]]:
     entries = [fields for _, fields in call(client, "XRANGE", log_key("notifications"), "-", "+")]
     client.close()
     return [(fields[b"topic"].decode(), json.loads(fields[b"data"])) for fields in entries]
+
+
+def test_a_flask_page_with_a_script_tag_hears_events(example: MakeExample, page: Page, port: int) -> None:
+    """The gateway serves page and client from the wheel alone, with a Redis of its own."""
+    flask = example("flask", "[server,embedded]")
+    flask.environment = {"HEADGATE_PORT": str(port)}
+    flask.start("headgate", "serve", "app:app", "--dev")
+    url = f"http://127.0.0.1:{port}"
+    assert ask(url)[0] == 200
+    page.goto(url)
+    expect(page.locator("#status")).to_have_text("live")
+    page.locator("#ship").click()
+    expect(page.locator("#events li")).to_have_text("orders.42.shipped by UPS")
 
 
 def test_django_publishes_when_the_transaction_is_committed(

@@ -6,7 +6,7 @@ import { HISTORY_S, Pulse, runs, summary } from "../demo/src/pulse.js";
 test("a minute has sixty seconds, the present one last, also when nothing happened", () => {
   const entries = new Pulse().seconds(123_456);
   assert.equal(entries.length, HISTORY_S);
-  assert.deepEqual(entries.at(-1), { ago: 0, received: 0, takenBack: 0, slowestMs: null, conditions: [], notes: [] });
+  assert.deepEqual(entries.at(-1), { ago: 0, received: 0, takenBack: 0, slowestMs: null, conditions: [], notes: [], marks: [] });
   assert.equal(entries[0].ago, HISTORY_S - 1);
 });
 

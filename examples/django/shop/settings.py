@@ -11,6 +11,6 @@ MIDDLEWARE = ["django.contrib.sessions.middleware.SessionMiddleware", "django.co
 DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": os.environ.get("SHOP_DATABASE", "shop.sqlite3")}}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-# Where events go, and the secret that the gateway has too: it proves who a browser is.
-HEADGATE_REDIS_URL = os.environ.get("HEADGATE_REDIS_URL", "redis://localhost:6379/0")
+# Where events go: None is the private Redis of a gateway in this folder. The secret proves who a browser is, to the gateway too.
+HEADGATE_REDIS_URL = os.environ.get("HEADGATE_REDIS_URL")
 HEADGATE_TOKEN_SECRET = os.environ.get("HEADGATE_TOKEN_SECRET", "only-for-the-example-and-long-enough")

@@ -30,7 +30,7 @@ export class Card {
   #facts = element("p");
   #by = element("span", { className: "by" });
   #conflict = element("p", { className: "conflict", role: "alert", hidden: true });
-  #back = element("button", { type: "button", className: "action back" });
+  #back = element("button", { type: "button", className: "action" });
   #forth = element("button", { type: "button", className: "action next" });
   #fail = element("button", { type: "button", className: "action danger" });
   #remove = element("button", { type: "button", className: "action danger" });
@@ -115,7 +115,7 @@ export class Card {
   #offer(order) {
     const known = isOfTheShop(order);
     const [back, next] = [neighbour(order, -1), nextStep(order)];
-    offer(this.#back, known && back && `Move order ${this.#id} to ${back}`, back ? capital(back) : "");
+    offer(this.#back, known && back && `Move order ${this.#id} to ${back}`, back ? `‹ ${capital(back)}` : "");
     offer(this.#forth, known && next && `Move order ${this.#id} to ${next}`, next ? `${capital(next)} ›` : "");
     offer(this.#fail, known && order.status !== "failed" && `Fail order ${this.#id}`, "Fail");
     offer(this.#remove, known ? `Delete order ${this.#id}` : `Take order ${this.#id} off this board`, known ? "Delete" : "Take off");
@@ -219,8 +219,7 @@ function capital(word) {
 
 /** Show a button with the word and the full name of its present action, or hide it. @param {HTMLButtonElement} button @param {string | false | null} label @param {string} word */
 function offer(button, label, word) {
-  const way = button.classList.contains("back") ? [new Text("‹"), element("span", { text: ` ${word}` })] : [new Text(word)];
-  button.replaceChildren(...way);
+  button.textContent = word;
   button.disabled = button.hidden = !label;
   button.title = label || "";
   button.setAttribute("aria-label", label || "");

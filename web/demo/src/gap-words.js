@@ -14,3 +14,8 @@ export function gapWords({ from, to, count, reason }) {
     ? `${count ?? "?"} taken back ${range}: Redis has lost them`
     : `${count ?? "?"} missed ${range}: ${reason}`;
 }
+
+/** A gap in two words, for the chart. @param {{ count: number | null, reason: string }} gap @returns {string} */
+export function gapMark({ count, reason }) {
+  return `${count ?? "?"} ${reason === "rolled_back" ? "taken back" : "missed"}`;
+}

@@ -11,7 +11,7 @@
  * @import { Timeline } from "./timeline.js"
  */
 import { element } from "../../design/element.js";
-import { gapWords } from "./gap-words.js";
+import { gapMark, gapWords } from "./gap-words.js";
 import { Pulse } from "./pulse.js";
 import { seconds, Tally, stampOf } from "./tally.js";
 
@@ -103,14 +103,14 @@ export class Lab {
       else pulse.begin("backpressure", performance.now());
       this.#note(`backpressure ${state} in the ${where}: ${queued} queued, ${discarded} set aside`);
     });
-    gate.on("connection:moving", () => this.#note("the gateway restarts"));
+    gate.on("connection:moving", () => this.#note("the gateway restarts", "restart"));
     gate.on("state:change", (/** @type {any} */ { connection, bus }) => {
       if (connection === "up" && bus === "down") pulse.begin("no Redis", performance.now());
       else pulse.end("no Redis", performance.now());
     });
     gate.on("delivery:gap", (/** @type {any} */ gap) => {
       if (gap.reason === "rolled_back") this.#takeBack(gap);
-      this.#note(`${gapWords(gap)}, ${gap.recoverable ? "recoverable" : "for good"}`);
+      this.#note(`${gapWords(gap)}, ${gap.recoverable ? "recoverable" : "for good"}`, gapMark(gap));
     });
   }
 
@@ -150,7 +150,7 @@ export class Lab {
     if (connection !== "up" || waiting || (offset ?? 0) < /** @type {number} */ (this.#target)) return;
     this.#target = null;
     this.pulse.end("catching up", performance.now());
-    this.#note("caught up");
+    this.#note("caught up", "caught up");
   }
 
   /** @param {number} events @param {number} over_s @returns {Promise<void>} resolved when the server has answered */
@@ -269,7 +269,10 @@ export class Lab {
     write(figures.shown, String(tally.shown));
     write(figures.twice, String(tally.twice));
     write(figures.slowest, tally.slowestMs === null ? "–" : seconds(tally.slowestMs));
-    if (this.#outcome !== `${tally.id} ${outcome}`) write(status, text);
+    if (this.#outcome !== `${tally.id} ${outcome}`) {
+      write(status, text);
+      if (outcome === "whole") this.pulse.note(performance.now(), text, "nothing lost");
+    }
     this.#outcome = `${tally.id} ${outcome}`;
   }
 
@@ -282,9 +285,9 @@ export class Lab {
     this.parts.table.replaceChildren(...rows.map(rowOf));
   }
 
-  /** @param {string} text */
-  #note(text) {
-    this.pulse.note(performance.now(), text);
+  /** @param {string} text @param {string} [mark] the same in a word or two, for the chart */
+  #note(text, mark) {
+    this.pulse.note(performance.now(), text, mark);
     this.site.diary.note(text);
   }
 }

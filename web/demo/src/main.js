@@ -132,7 +132,7 @@ const panel = new Panel(gate, line, {
 const lab = new Lab(
   { gate, shop, line, diary: new Timeline(byId("diary")), complain, isLive: () => orders.live },
   {
-    chart: new Chart(byId("pulse"), byId("pulse-most"), byId("pulse-slowest")),
+    chart: new Chart(byId("pulse"), byId("pulse-words"), byId("pulse-most"), byId("pulse-slowest")),
     tools: byId("tools"),
     stall: byId("stall"),
     offline: byId("offline"),

@@ -12,6 +12,7 @@
  * @property {number | null} slowestMs longest time from publishing to drawing, of the events drawn
  * @property {Condition[]} conditions
  * @property {string[]} notes
+ * @property {string[]} marks the notes that the chart shows, each in a word or two
  */
 
 export const HISTORY_S = 60;
@@ -20,7 +21,7 @@ const MAX_NOTES = 4;
 const MAX_STRETCHES = 64;
 
 export class Pulse {
-  /** @type {Map<number, { received: number, first: number, last: number, takenBack: number, slowestMs: number | null, notes: string[] }>} */
+  /** @type {Map<number, { received: number, first: number, last: number, takenBack: number, slowestMs: number | null, notes: string[], marks: string[] }>} */
   #seconds = new Map();
   /** @type {{ condition: Condition, fromMs: number, toMs: number | null }[]} */
   #stretches = [];
@@ -50,10 +51,11 @@ export class Pulse {
     second.slowestMs = Math.max(second.slowestMs ?? 0, lagMs);
   }
 
-  /** @param {number} nowMs @param {string} text */
-  note(nowMs, text) {
-    const { notes } = this.#at(nowMs);
+  /** @param {number} nowMs @param {string} text @param {string} [mark] the same in a word or two, for the chart */
+  note(nowMs, text, mark) {
+    const { notes, marks } = this.#at(nowMs);
     if (notes.length < MAX_NOTES) notes.push(text);
+    if (mark && marks.length < MAX_NOTES) marks.push(mark);
   }
 
   /** Begin a condition, unless it lasts already. @param {Condition} condition @param {number} nowMs */
@@ -82,8 +84,8 @@ export class Pulse {
     return Array.from({ length: HISTORY_S }, (_, index) => {
       const ago = HISTORY_S - 1 - index;
       const start = (present - ago) * 1000;
-      const { received = 0, takenBack = 0, slowestMs = null, notes = [] } = this.#seconds.get(present - ago) ?? {};
-      return { ago, received, takenBack, slowestMs, notes, conditions: this.#during(start, start + 1000, nowMs) };
+      const { received = 0, takenBack = 0, slowestMs = null, notes = [], marks = [] } = this.#seconds.get(present - ago) ?? {};
+      return { ago, received, takenBack, slowestMs, notes, marks, conditions: this.#during(start, start + 1000, nowMs) };
     });
   }
 
@@ -104,7 +106,7 @@ export class Pulse {
     const second = Math.floor(nowMs / 1000);
     let held = this.#seconds.get(second);
     if (!held) {
-      held = { received: 0, first: Infinity, last: -Infinity, takenBack: 0, slowestMs: null, notes: [] };
+      held = { received: 0, first: Infinity, last: -Infinity, takenBack: 0, slowestMs: null, notes: [], marks: [] };
       this.#seconds.set(second, held);
       for (const each of this.#seconds.keys()) if (each <= second - HISTORY_S) this.#seconds.delete(each);
     }

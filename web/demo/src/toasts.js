@@ -8,6 +8,7 @@
  */
 import { element } from "../../design/element.js";
 import { Expiring } from "./expiring.js";
+import { glide } from "./glide.js";
 
 const MAX_SHOWN = 4;
 const SHOWN_FOR_MS = 9000;
@@ -44,26 +45,43 @@ export class Toasts {
       this.#shown.handOn(next?.querySelector("button"));
       this.#remove(toast);
     });
-    this.#stack.append(toast);
-    this.#shown.start(toast);
-    while (this.#shown.elements.length > MAX_SHOWN) {
-      this.#more++;
-      this.#remove(/** @type {HTMLElement} */ (this.#stack.firstElementChild));
-    }
-    this.#count();
+    this.#glide(() => {
+      this.#stack.append(toast);
+      this.#shown.start(toast);
+      while (this.#shown.elements.length > MAX_SHOWN) {
+        this.#more++;
+        this.#take(/** @type {HTMLElement} */ (this.#stack.firstElementChild));
+      }
+    });
   }
 
   /** Dismiss all. */
   clear() {
-    for (const toast of this.#shown.elements) this.#remove(toast);
+    for (const toast of this.#shown.elements) this.#take(toast);
+    this.#count();
   }
 
   /** @param {HTMLElement} toast */
   #remove(toast) {
+    this.#glide(() => this.#take(toast));
+  }
+
+  /** @param {HTMLElement} toast */
+  #take(toast) {
     this.#shown.stop(toast);
     toast.remove();
     if (!this.#shown.elements.length) this.#more = 0;
-    this.#count();
+  }
+
+  /** Change the stack; the toasts that this moves glide. @param {() => void} change */
+  #glide(change) {
+    glide(
+      () => /** @type {HTMLElement[]} */ ([...this.#stack.children]),
+      () => {
+        change();
+        this.#count();
+      },
+    );
   }
 
   #count() {

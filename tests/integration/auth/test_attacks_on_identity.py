@@ -210,7 +210,7 @@ def test_failed_logins_of_an_address_count_at_every_gateway(unstarted_gateway: U
     def look(numbers: Iterable[int]) -> None:
         for number in numbers:
             watch = gates[number].gateway.rates_watch
-            watch._id = f"gateway {number}"
+            watch._telling.process_id = f"gateway {number}"
             watch.look()
 
     look([0, 1, 0])

@@ -74,7 +74,7 @@ def test_a_process_whose_counts_redis_has_lost_tells_them_anew(redis_url: str, r
     counts = {"ana": 2, "ben": 1}
     places = Places(5)
     with closing(PlacesWatch(redis_url, places, lambda: counts)) as watch:
-        key = places_key(watch._id)
+        key = places_key(watch._telling.process_id)
         watch.look()
         assert call(redis_client, "HGETALL", key) == {b"ana": b"2", b"ben": b"1"}
         places.changed("ben", 0)

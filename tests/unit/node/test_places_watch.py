@@ -14,7 +14,7 @@ from headgate.auth.admission import Admission
 from headgate.auth.identity import Identity
 from headgate.auth.places import Places
 from headgate.errors import LimitReached
-from headgate.node import places_watch
+from headgate.node import places_watch, telling
 from headgate.node.places_watch import PlacesWatch
 from headgate.redis.keys import PROCESSES
 from headgate.redis.places import LEASE_S
@@ -52,7 +52,7 @@ class Process:
 def server(monkeypatch: pytest.MonkeyPatch) -> SmallRedis:
     """The Redis of all watches."""
     server = SmallRedis()
-    monkeypatch.setattr(places_watch, "open_client", lambda *_, **__: server.client())
+    monkeypatch.setattr(telling, "open_client", lambda *_, **__: server.client())
     return server
 
 
@@ -151,7 +151,7 @@ def test_redis_that_does_not_answer_is_one_line_in_the_log(server: SmallRedis, p
         one.watch.look()
         server.up = False
         one.watch.look()
-    assert [(entry["event"], entry["log_level"]) for entry in entries] == [("places out of reach", "warning")] * 3
+    assert [(entry["event"], entry["log_level"]) for entry in entries] == [("shared limits out of reach", "warning")] * 3
     server.now_s += LEASE_S
     assert [one.join() for _ in range(4)].count(True) <= 2
     server.up = True
@@ -178,7 +178,7 @@ def test_places_that_cannot_be_given_back_end_with_their_lease(server: SmallRedi
     server.up = False
     with capture_logs() as entries:
         process.watch.close()
-    assert [(entry["event"], entry["log_level"]) for entry in entries] == [("places not given back", "debug")]
+    assert [(entry["event"], entry["log_level"]) for entry in entries] == [("shared limits not taken out", "debug")]
 
 
 def test_without_a_limit_nobody_looks(server: SmallRedis) -> None:
@@ -199,7 +199,7 @@ def test_a_fault_of_ours_does_not_end_it(server: SmallRedis, monkeypatch: pytest
         raise RuntimeError("a fault")
 
     monkeypatch.setattr(places_watch, "look", look)
-    monkeypatch.setattr(places_watch, "GAP_S", 0.0)
+    monkeypatch.setattr(telling, "GAP_S", 0.0)
     process = Process(server)
     with capture_logs() as entries, gevent.Timeout(30):
         process.watch.start()
@@ -207,4 +207,4 @@ def test_a_fault_of_ours_does_not_end_it(server: SmallRedis, monkeypatch: pytest
             process.places.wanted()
             gevent.sleep(0.001)
     process.watch.close()
-    assert {entry["event"] for entry in entries} == {"places watch failed"}
+    assert {entry["event"] for entry in entries} == {"shared limits failed"}

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from headgate.auth.admission import FailedLogins, LoginsThrottled
-from headgate.node import rates_watch
+from headgate.node import telling
 from headgate.node.rates_watch import RatesWatch
 from headgate.redis.keys import SPENDERS
 from headgate.runtime.shared_rates import SharedRates
@@ -22,7 +22,7 @@ class Process:
     def __init__(self, server: SmallRedis, number: int) -> None:
         self.publishes, self.reads = (SharedRates(label, 1, 10, lambda: float(server.now_s)) for label in ("publish", "read"))
         self.watch = RatesWatch("redis://127.0.0.1:1/0")
-        self.watch._id = f"process {number}"
+        self.watch._telling.process_id = f"process {number}"
         self.watch.share(self.publishes)
         self.watch.share(self.reads)
         self.watch.look()
@@ -32,7 +32,7 @@ class Process:
 def server(monkeypatch: pytest.MonkeyPatch) -> SmallRedis:
     """The Redis of all watches."""
     server = SmallRedis()
-    monkeypatch.setattr(rates_watch, "open_client", lambda *_, **__: server.client())
+    monkeypatch.setattr(telling, "open_client", lambda *_, **__: server.client())
     return server
 
 
@@ -55,7 +55,7 @@ def test_what_one_process_lets_a_caller_spend_the_others_take_off(server: SmallR
     """Each rate for itself."""
     one, two = pair
     one.publishes.spend("ana", server.now_s, 7)
-    assert one.watch._rounds.is_hurried
+    assert one.watch._telling._rounds.is_hurried
     one.watch.look()
     two.watch.look()
     assert (left(two.publishes, server), left(two.reads, server)) == (3, 10)
@@ -123,7 +123,7 @@ def test_redis_that_is_away_costs_one_line(server: SmallRedis, pair: tuple[Proce
     with capture_logs() as logs:
         one.watch.look()
         one.watch.look()
-    assert [each["event"] for each in logs] == ["rates out of reach"]
+    assert [each["event"] for each in logs] == ["shared limits out of reach"]
     server.up = True
     one.watch.look()
     two.watch.look()
@@ -132,7 +132,7 @@ def test_redis_that_is_away_costs_one_line(server: SmallRedis, pair: tuple[Proce
 
 def test_it_looks_by_itself_when_something_was_spent(server: SmallRedis, monkeypatch: pytest.MonkeyPatch) -> None:
     """A fault of ours does not end it. A process that closes is taken out, if Redis answers."""
-    monkeypatch.setattr(rates_watch, "GAP_S", 0.0)
+    monkeypatch.setattr(telling, "GAP_S", 0.0)
     process = Process(server, 1)
     process.watch.start()
     process.watch.start()
@@ -144,19 +144,19 @@ def test_it_looks_by_itself_when_something_was_spent(server: SmallRedis, monkeyp
             raise faults.pop()
         whole()
 
-    monkeypatch.setattr(process.watch, "look", faulty)
-    key = f"hg:spendings:{process.watch._id}"
+    monkeypatch.setattr(process.watch._telling, "_look", faulty)
+    key = f"hg:spendings:{process.watch._telling.process_id}"
     with capture_logs() as logs, gevent.Timeout(30):
-        process.watch._rounds.hurry()
+        process.watch._telling._rounds.hurry()
         while faults:
             gevent.sleep(0.001)
         process.publishes.spend("ana", server.now_s)
         while key not in server._hashes:
             gevent.sleep(0.001)
-    assert "rates watch failed" in [each["event"] for each in logs]
+    assert "shared limits failed" in [each["event"] for each in logs]
     process.watch.close()
     process.watch.close()
-    assert process.watch._id not in server._sets[SPENDERS]
+    assert process.watch._telling.process_id not in server._sets[SPENDERS]
     server.up = False
     other = RatesWatch("redis://127.0.0.1:1/0")
     other.start()

@@ -23,7 +23,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from time import process_time
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headgate.delivery.live_feed import LiveFeed
 
 COMPILED = Path(__file__).parents[1] / "build" / "compiled"
 NAMESPACE, EPOCH = "bench", "0123456789abcdef"
@@ -68,7 +71,7 @@ def main(words: Sequence[str] | None = None) -> int:
 def _measured() -> Mapping[str, float | str]:
     from headgate.compiled import build_in_use
 
-    sockets, reader = _connections(CLIENTS)
+    sockets, reader = connections(CLIENTS)
     gc.disable()
     try:
         return {
@@ -83,7 +86,7 @@ def _measured() -> Mapping[str, float | str]:
         os.waitpid(reader, 0)
 
 
-def _connections(count: int) -> tuple[list[socket.socket], int]:
+def connections(count: int) -> tuple[list[socket.socket], int]:
     """Return connections, and the process that reads from their other ends."""
     ours, theirs = [], []
     with socket.create_server(("127.0.0.1", 0), backlog=count) as server:
@@ -107,6 +110,29 @@ def _connections(count: int) -> tuple[list[socket.socket], int]:
 
 def _path(patterns: Sequence[str], sockets: Sequence[socket.socket], read: int, reads: int) -> float:
     """Return the µs that a read of so many messages takes. One of `users.` patterns listens to each, in random order."""
+    feed, live, reply = path_to(patterns, sockets, budget_s=1.0)
+
+    def slice_() -> Callable[[], None]:
+        replies = [reply() for _ in range(read)]
+
+        def act() -> None:
+            feed.receive(replies, 0)
+            while (action := feed.next_action()) is not None:
+                for _ in live.route(action.events):
+                    pass
+
+        return act
+
+    return _tenth_percentile_us(slice_, reads)
+
+
+def path_to(
+    patterns: Sequence[str], sockets: Sequence[socket.socket], budget_s: float
+) -> tuple[Any, LiveFeed, Callable[[], list[bytes]]]:
+    """Return the path of an event to clients, each with a pattern and a socket: the bus' feed, the live feed, a maker of replies.
+
+    A reply of Redis holds an event for a random one of the clients with `users.` patterns, or for all of those with `#`.
+    """
     from headgate.delivery.client import Client
     from headgate.delivery.live_feed import LiveFeed
     from headgate.delivery.matcher import SubscriptionMatcher
@@ -122,7 +148,7 @@ def _path(patterns: Sequence[str], sockets: Sequence[socket.socket], read: int, 
         client = clients[str(number)] = Client(NAMESPACE, str(number), nobody, connection, nobody)
         matcher.add(pattern, client)
     readers: Any = SimpleNamespace(handover=set())
-    live = LiveFeed(NAMESPACE, feed, clients, Router(NAMESPACE, matcher), readers, lambda entry: None, budget_s=1.0)
+    live = LiveFeed(NAMESPACE, feed, clients, Router(NAMESPACE, matcher), readers, lambda entry: None, budget_s=budget_s)
     draw = random.Random(1)
     is_own = patterns[0] != "#"
 
@@ -135,19 +161,7 @@ def _path(patterns: Sequence[str], sockets: Sequence[socket.socket], read: int, 
         return [b"pmessage", b"*", user_channel(NAMESPACE, user).encode(), b"%b\n%b\n%b" % (topic, header, PAYLOAD)]
 
     offsets = iter(range(1, 1 << 40))
-
-    def slice_() -> Callable[[], None]:
-        replies = [reply() for _ in range(read)]
-
-        def act() -> None:
-            feed.receive(replies, 0)
-            while (action := feed.next_action()) is not None:
-                for _ in live.route(action.events):
-                    pass
-
-        return act
-
-    return _tenth_percentile_us(slice_, reads)
+    return feed, live, reply
 
 
 def _synced_feed() -> Any:

@@ -11,7 +11,7 @@ from time import monotonic
 import structlog
 
 from headgate.errors import HeadgateError
-from headgate.runtime.loop import Signal, sleep, spawn
+from headgate.runtime.loop import Signal, Turns, sleep, spawn
 
 from .client import Client
 from .log_readers import LiveFeed, LogReaders
@@ -53,7 +53,7 @@ class CatchUp:
             spawn(self._run, self._feed)
 
     def _run(self, feed: LiveFeed) -> None:
-        yielded_s = monotonic()
+        turns, yielded_s = Turns(), monotonic()
         while not self._closed:
             if not self.readers.waiting:
                 self._wake.clear()
@@ -71,7 +71,7 @@ class CatchUp:
                 log.exception("catching up failed", session=client.session)
                 client.connection.end("internal error")
             if monotonic() - yielded_s > BUDGET_S:
-                sleep()
+                turns.give()
                 yielded_s = monotonic()
 
     def _again(self, client: Client) -> None:

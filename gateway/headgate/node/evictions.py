@@ -16,7 +16,7 @@ from headgate.errors import Unauthorized, UnauthorizedReason
 from headgate.metrics import EVICTED
 from headgate.protocol.frames import message_frame
 from headgate.protocol.packets import STATUS, notice_packet
-from headgate.runtime.loop import sleep
+from headgate.runtime.loop import one_round
 from headgate.settings import Settings
 from headgate.transport.frame_parser import POLICY
 from headgate.transport.peer_address import address_of
@@ -90,7 +90,7 @@ class Evictions:
             if self._namespaces[client.namespace].clients.get(client.session) is client:
                 yield client
             if not count % _STRIDE:
-                sleep()
+                one_round()
 
     def end_pending_later(self, connection: Session, told: str) -> None:
         """Let a connection out of every namespace stay for as long as before its first CONNECT, to come back."""

@@ -21,7 +21,7 @@ from headgate.handled import AtBrowsers, HandledQuestion
 from headgate.protocol.frames import message_frame
 from headgate.protocol.packets import HANDLED, notice_packet
 from headgate.protocol.requests import Handled, read_handled
-from headgate.runtime.loop import Signal, sleep
+from headgate.runtime.loop import Signal, one_round
 
 from .namespace import Namespace
 
@@ -132,7 +132,7 @@ class Handling:
                 client.asked = number
                 client.connection.offer_control(frame)
             if not nth % _STRIDE:
-                sleep()
+                one_round()
         round_.asked_all = True
         round_.look()
         return behind

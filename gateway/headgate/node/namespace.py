@@ -29,7 +29,7 @@ from headgate.protocol.frames import message_frame
 from headgate.protocol.packets import STATUS, GapReason, notice_packet
 from headgate.protocol.requests import Replay, Resume, read_replay, read_subscription
 from headgate.redis.log import Entry, Head
-from headgate.runtime.loop import Greenlet, Share, one_round, sleep, spawn
+from headgate.runtime.loop import Greenlet, Share, Turns, one_round, spawn
 from headgate.runtime.shared_rates import SharedRates
 from headgate.settings import Settings
 
@@ -92,6 +92,7 @@ class Namespace:
         )
         self._ledger = Ledger(self.clients, self._router, self._catch_up.readers)
         self._cursor_told_s, self._cursor_told = monotonic(), 0
+        self._turns = Turns()  # of everybody else, between the slices of the bus' work
         self._round: Greenlet | None = None  # goes round the clients now
         self._count_join: dict[bool | None, Callable[[], object]] = {}
         self._matcher = matcher
@@ -259,7 +260,7 @@ class Namespace:
             except StopIteration as ended:
                 balance: Balance = ended.value
                 return balance
-            sleep()
+            one_round()
 
     def close(self) -> None:
         """Stop listening and reading. Idempotent."""
@@ -273,19 +274,19 @@ class Namespace:
     def route(self, events: Iterable[Event], more: Callable[[], list[Event]] = list) -> None:
         """Hand events to their clients, in order; lets the loop run between slices and every few milliseconds."""
         for _ in self._live.route(events, more):
-            sleep()
+            self._turns.give()
 
     def missing(self, first: int, last: int, reason: GapReason) -> None:
         """Tell every client of a range that will not come."""
         for _ in self._live.missing(first, last, reason):
-            sleep()
+            self._turns.give()
 
     def line_changed(self, end: int) -> None:
         """Tell every client once that the log goes on in another epoch, without what it had above `end`."""
         self._catch_up.pages.cut(end)
         self._search.cut(end)
         for _ in self._live.change_line(end):
-            sleep()
+            self._turns.give()
 
     def log_lost(self, head: Head) -> None:
         """Tell every client once that the log is another one, and where the new one stands."""
@@ -293,7 +294,7 @@ class Namespace:
         self._catch_up.pages.clear()
         self._search.clear()
         for _ in self._live.lose_log(head.epoch or "", head.offset):
-            sleep()
+            self._turns.give()
 
     def bus_changed(self, up: bool) -> None:
         """Tell every client whether live delivery is proven; read over new connections from then on."""
@@ -302,7 +303,7 @@ class Namespace:
         frame = message_frame(notice_packet(self.name, STATUS, {"bus": "up" if up else "down"}))
         for client in self._live.each():
             if client is None:
-                sleep()
+                self._turns.give()
             else:
                 client.connection.offer_control(frame)
 
@@ -321,7 +322,7 @@ class Namespace:
     def _go_round(self) -> None:
         try:
             for _ in self._live.tell_cursor():
-                one_round()  # after a plain sleep this would be the next to run, for many slices, before a socket is looked at
+                one_round()
         finally:
             self._round = None
 

@@ -19,7 +19,7 @@ from headgate.errors import HeadgateError
 from headgate.metrics import SPANS
 from headgate.redis.client import Client, open_client
 from headgate.redis.traces import write
-from headgate.runtime.loop import Signal, sleep, spawn
+from headgate.runtime.loop import Signal, one_round, spawn
 
 from .namespace import Namespace
 
@@ -75,7 +75,7 @@ class Tracer:
         for name, namespace in self._namespaces.items():
             for changed in namespace.tallies.changed():
                 if not changed:
-                    sleep()
+                    one_round()
                     continue
                 try:
                     write(self._client, name, gateway_name(), [(tally.epoch, tally.offset, values(tally)) for tally in changed])
@@ -98,7 +98,7 @@ class Tracer:
                 spans.record(routed or each.traceparent, "deliver", name, each.topic, each.routed_ms, each.delivered_ms, said)
                 SPANS.labels("made").inc(2)
                 if not number % _STRIDE:
-                    sleep()
+                    one_round()
 
     def _run(self) -> None:
         while not self._wakeup.wait(EVERY_S):

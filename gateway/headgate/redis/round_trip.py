@@ -88,9 +88,21 @@ def _pack(commands: Iterable[Command]) -> tuple[list[bytes], int]:
     return [*pieces, b"".join(parts)], count
 
 
+# By the size of a word: the end of the word before it, and its own size. Formatting that took half of the time of packing.
+_BETWEEN = tuple(b"\r\n$%d\r\n" % size for size in range(1024))
+
+
 def _packed_words(words: Command) -> bytes:
-    encoded = [word if isinstance(word, bytes) else str(word).encode() for word in words]
-    return b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in encoded])
+    parts: list[bytes] = []
+    for word in words:
+        encoded = word if isinstance(word, bytes) else str(word).encode()
+        size = len(encoded)
+        parts.append(_BETWEEN[size] if size < len(_BETWEEN) else b"\r\n$%d\r\n" % size)
+        parts.append(encoded)
+    if parts:
+        parts[0] = parts[0].removeprefix(b"\r\n")
+        parts.append(b"\r\n")
+    return b"".join(parts)
 
 
 _packed_names = lru_cache(maxsize=1024)(_packed_words)

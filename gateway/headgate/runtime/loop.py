@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from time import monotonic
+from time import monotonic, thread_time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -37,9 +37,8 @@ else:
 
 READ, WRITE = 1, 2
 
-# A time that is over at once, for which the loop looks at sockets nevertheless. It does not for `sleep(0)` as long as there is
-# another greenlet to run: fifteen slices of 2 ms went by before an event was read.
-_ONE_ROUND_S = 1e-6
+# A watcher's priority: of those for which the loop has something, sockets have none, and higher ones go first.
+_BEHIND_SOCKETS = -1
 
 __all__ = [
     "READ",
@@ -50,6 +49,7 @@ __all__ = [
     "Lock",
     "Share",
     "Signal",
+    "Turns",
     "Watcher",
     "current",
     "deadline",
@@ -148,7 +148,7 @@ class Share:
         """
         is_over = self._used_s + monotonic() - self._since_s >= self._slice_s
         if is_over:
-            sleep(_ONE_ROUND_S)  # with the turn: the others who wait for it would each have theirs in the same round of the loop
+            one_round()  # with the turn: the others who wait for it would each have theirs in the same round of the loop
             self._turn.release()
             if self._waiting:
                 sleep()  # without, or they would never have it
@@ -278,13 +278,48 @@ class Arrivals:
 
 
 def sleep(seconds: float = 0) -> None:
-    """Wait, letting the loop run. With 0: give every other ready greenlet and watcher a turn."""
+    """Wait, letting the loop run. With 0: let every other greenlet that is ready go on; sockets may not be looked at before."""
     gevent.sleep(seconds)
 
 
 def one_round() -> None:
-    """Wait while the loop looks at its sockets and timers once: a turn for everybody else, between two slices of long work."""
-    gevent.sleep(_ONE_ROUND_S)
+    """Wait while the loop looks at its sockets and timers once: a turn for everybody else, between two slices of long work.
+
+    `sleep(0)` is no such turn: the loop runs greenlets that are ready as long as there are any, and looks at the clock after each
+    fifty of them. Nor is the shortest sleep: the loop then waits for a tenth of a millisecond, even if there is nothing to do.
+    For a timer that is due it does not wait.
+    """
+    hub = gevent.get_hub()
+    timer = hub.loop.timer(0, priority=_BEHIND_SOCKETS)
+    timer.start(gevent.getcurrent().switch)
+    try:
+        hub.switch()
+    finally:
+        timer.stop()
+        timer.close()
+
+
+class Turns:
+    """Turns of everybody else between the slices of long work of one greenlet: at most half of the time.
+
+    The loop looks at its sockets after each slice, unless the others took longer the last time than the work has taken since.
+    Time is that of the CPU: while another program has it, nobody here has had a turn.
+    """
+
+    __slots__ = ("_until_s",)
+
+    def __init__(self) -> None:
+        self._until_s = 0.0
+
+    def give(self) -> None:
+        """Let everybody else have a turn, if it is their time; else only greenlets that are ready. Switches greenlets."""
+        began_s = thread_time()
+        if began_s < self._until_s:
+            sleep()
+            return
+        one_round()
+        ended_s = thread_time()
+        self._until_s = ended_s + (ended_s - began_s)
 
 
 # The standard library's own threads and sleep, from before gevent replaced them: they need no loop to run.

@@ -25,7 +25,7 @@ from headgate.delivery.client import Client
 from headgate.delivery.fanout import BUDGET_S, MAX_SLICE_BYTES, Matched, Pass
 from headgate.delivery.matcher import Audience
 from headgate.protocol.frames import Frame
-from headgate.runtime.loop import current, sleep, spawn
+from headgate.runtime.loop import Turns, current, spawn
 from headgate.transport.members import Members
 
 from .foreign import destination_of
@@ -80,9 +80,10 @@ class FanOut:
             pass
 
     def _work(self) -> None:
+        turns = Turns()
         try:
             while self._advance(BUDGET_S):
-                sleep()
+                turns.give()
         finally:
             self._at_work = False
 

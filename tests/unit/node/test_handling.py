@@ -52,7 +52,7 @@ def no_signal(monkeypatch: pytest.MonkeyPatch) -> list[float]:
             return self.is_set
 
     monkeypatch.setattr(module, "Signal", Signal)
-    monkeypatch.setattr(module, "sleep", lambda: None)
+    monkeypatch.setattr(module, "one_round", lambda: None)
     return waits
 
 

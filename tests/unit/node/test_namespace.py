@@ -24,7 +24,7 @@ from headgate.node.namespace import Namespace, Resumption
 from headgate.protocol.packets import Overflow
 from headgate.protocol.requests import Resume
 from headgate.redis.log import EventLog, Head
-from headgate.runtime.loop import Arrivals, spawn
+from headgate.runtime.loop import READ, Arrivals, io_watcher, spawn
 from headgate.settings import Settings
 from tests.support.bus_position import stand_at
 from tests.support.wired_client import EPOCH, NAMESPACE, WiredClient, event
@@ -505,6 +505,36 @@ def test_a_past_that_is_asked_for_while_many_are_written_to_becomes_active_behin
     assert subscribing.get(timeout=30) == "a"
     assert client.state.phase is Phase.READING
     other.close()
+
+
+def test_sockets_are_read_between_two_slices_of_a_pass(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ping or a handshake does not wait until all clients have their event."""
+    monkeypatch.setattr("headgate.delivery.fanout._CLOCK_EVERY", 1)
+    namespace._live._budget_s = -1.0
+    wired = [WiredClient({}) for _ in range(6)]
+    clients = [namespace.join(str(number), Identity("user", ("#",)), each.connection) for number, each in enumerate(wired)]
+    for client in clients:
+        namespace.subscribe(client, {"pattern": "#"})
+        namespace.resume(client, None)
+    ours, theirs = socket.socketpair()
+    written: list[int] = []
+
+    def read() -> None:
+        ours.recv(1)
+        written.append(sum(client.direct for client in clients))
+
+    watcher = io_watcher(ours.fileno(), READ)
+    watcher.start(read)
+    theirs.send(b"x")
+    publish(namespace, 11)
+    assert written == [1]
+    assert sum(client.direct for client in clients) == 6
+    watcher.stop()
+    watcher.close()
+    ours.close()
+    theirs.close()
+    for each in wired:
+        each.close()
 
 
 def test_a_log_that_is_lost_between_two_subscriptions_is_looked_through_anew(namespace: Namespace, wired: WiredClient) -> None:

@@ -5,12 +5,25 @@ from __future__ import annotations
 import gc
 import socket
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 
 import gevent
 import pytest
 
-from headgate.runtime.loop import Arrivals, Idle, Share, Signal, in_hub_after, sleep, spawn
+from headgate.runtime.loop import (
+    READ,
+    Arrivals,
+    Idle,
+    Share,
+    Signal,
+    Turns,
+    in_hub_after,
+    io_watcher,
+    one_round,
+    sleep,
+    spawn,
+)
 
 
 def test_a_call_after_a_while_comes_once_and_in_the_hub_though_nobody_holds_its_timer() -> None:
@@ -178,3 +191,64 @@ def test_bytes_are_waited_for_again_and_again() -> None:
         arrivals.close()
         long_ago.close()
         ours.close()
+
+
+@pytest.fixture
+def caller() -> Iterator[tuple[socket.socket, list[bytes]]]:
+    """A socket to write to, and what the loop has read at its other end."""
+    ours, theirs = socket.socketpair()
+    read: list[bytes] = []
+    watcher = io_watcher(ours.fileno(), READ)
+    watcher.start(lambda: read.append(ours.recv(1)))
+    yield theirs, read
+    watcher.stop()
+    watcher.close()
+    ours.close()
+    theirs.close()
+
+
+def test_sockets_are_read_in_a_round_before_work_goes_on(caller: tuple[socket.socket, list[bytes]]) -> None:
+    """Each time; a sleep of no time would go on with the work again and again."""
+    theirs, read = caller
+    for number in range(1, 4):
+        theirs.send(b"x")
+        one_round()
+        assert len(read) == number
+
+
+def test_a_greenlet_that_is_thrown_out_of_a_round_is_not_woken_from_its_next_wait() -> None:
+    other = Signal()
+    woken: list[bool] = []
+
+    def work() -> None:
+        with suppress(TimeoutError):
+            one_round()
+        woken.append(other.wait(30))
+
+    worker = gevent.spawn(work)
+    gevent.sleep()
+    worker.kill(TimeoutError, block=False)
+    one_round()
+    one_round()
+    assert woken == []
+    other.set()
+    worker.join()
+    assert woken == [True]
+
+
+def test_work_goes_on_for_as_long_as_others_have_had_the_loop(
+    caller: tuple[socket.socket, list[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A crowd of others has half of the time; greenlets that are ready go on all the same."""
+    theirs, read = caller
+    times_s = iter([0.0, 10.0, 15.0, 20.0, 20.5, 20.75])
+    monkeypatch.setattr("headgate.runtime.loop.thread_time", lambda: next(times_s))
+    turns, others = Turns(), list[str]()
+    turns.give()  # took ten seconds
+    theirs.send(b"x")
+    gevent.spawn(others.append, "ready")
+    turns.give()  # after five of work
+    assert (others, read) == (["ready"], [])
+    turns.give()  # after ten
+    assert read == [b"x"]
+    assert next(times_s) == 20.75, "a round was a round, and no more"

@@ -252,7 +252,7 @@ tracing: $(DEV) build ## The real OpenTelemetry Collector takes the spans of an 
 faults: $(DEV) build ## The whole fault suite at full load, and its figures into docs/faults.md (an hour)
 	@$(BIN)/python -m pytest -m nightly tests/fault tests/e2e tests/integration/presence $(ARGS)
 
-http-api: $(DEV) build ## schemathesis sends /api/v1 hundreds of requests of each kind, by its OpenAPI document (minutes)
+http-api: $(DEV) build ## schemathesis sends /api/v1 thousands of requests, by its OpenAPI document (two minutes; HTTP_API_REQUESTS: how many of each kind)
 	@$(BIN)/python -m pytest -m nightly tests/integration/server/test_api_v1_served.py $(ARGS)
 
 socketio-suites: $(DEV) ## python-socketio's and Flask-SocketIO's own test suites on headgate.socketio (a minute, needs the package index)

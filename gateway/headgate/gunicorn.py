@@ -4,6 +4,9 @@ In: listening sockets, and an application by its name, from gunicorn's process m
 reloads on SIGHUP and upgrades on SIGUSR2. Out: a worker that serves the application with the gateway inside, on our HTTP server.
 Nothing of Redis, greenlets or the loop begins before the fork; gevent patches the worker, never the arbiter.
 
+The first workers of an arbiter look whether Redis can be used before they serve, and end the arbiter where it cannot, as
+`headgate serve` ends. Once a worker has served, no later one does so: an arbiter that has clients goes on while Redis is away.
+
 A worker is BOOTING until it listens, SERVING, then DRAINING (workers/board.py). After SIGTERM it goes on serving while a younger
 worker boots, for at most SUCCESSOR_S, so that a reload never leaves the port to nobody; then it closes its end of the port, moves
 its clients within `HEADGATE_DRAIN_S` or gunicorn's graceful_timeout, whichever is shorter, and ends.
@@ -26,7 +29,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from types import FrameType, SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from .extras import needing
 
@@ -64,6 +67,7 @@ _IMPORTED_BEFORE = ("flask", "prometheus_client", "structlog", "msgspec", "crypt
 # A worker that was asked to end waits for a younger one that boots.
 SUCCESSOR_S = 10.0
 BUS_S = 10.0
+_SERVED = "served"
 LOOK_S = 0.05
 HEARTBEAT_S = 1.0
 # gunicorn's exit code for an application that could not be loaded: the arbiter ends, too.
@@ -116,6 +120,23 @@ class Premises:
         if cls._of_process is None or cls._of_process[0] != os.getpid():
             cls._of_process = (os.getpid(), cls(owner))
         return cls._of_process[1]
+
+    @property
+    def has_served(self) -> bool:
+        """Whether any worker of this arbiter has ever served."""
+        return (self.folder / _SERVED).exists()
+
+    def serves(self) -> None:
+        """A worker serves."""
+        (self.folder / _SERVED).touch()
+
+    def is_first(self, what: str) -> bool:
+        """Return whether no worker has asked this before: it is the one that tells the operator what they all have met."""
+        try:
+            (self.folder / f"told-{what}").touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
 
     def _remove(self, process_id: int) -> None:
         if os.getpid() == process_id:
@@ -183,6 +204,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
 
     def load_wsgi(self) -> None:
         """Load the application, and make it ready to be served; end, and the arbiter with it, when that cannot be."""
+        from .redis.client import describe_server
         from .runtime import logging as logs
         from .workers.application import made_ready
 
@@ -195,10 +217,10 @@ class Worker(BaseWorker):  # type: ignore[misc]
             loaded: object = self.app.wsgi()
             config: Mapping[str, Any] = getattr(loaded, "config", {})
             self.wsgi = made_ready(loaded, Settings.read(config, environment()), "gunicorn's application")
+            if not self._premises.has_served:
+                describe_server(self.wsgi.extensions["headgate"].settings.redis_url)
         except HeadgateError as error:
-            for line in error.lines():
-                complain(line)
-            sys.exit(APP_LOAD_ERROR)
+            self._end_arbiter(error)
 
     def run(self) -> None:
         """Serve until asked to end. The arbiter sees a heartbeat as long as the loop turns."""
@@ -228,6 +250,10 @@ class Worker(BaseWorker):  # type: ignore[misc]
         gate.start()
         for namespace in gateway.namespaces.values():
             namespace.bus.was_up.wait(timeout=BUS_S)
+        lines = gateway.not_ready()
+        if lines and self._premises.is_first("not-ready"):
+            for line in lines:
+                complain(line)
         gateway.registration.tried.wait(timeout=BUS_S)
         heap = Heap(lambda: sum(len(namespace.clients) for namespace in gateway.namespaces.values()))
         heap.start()
@@ -236,6 +262,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
         for server in self._servers:
             server.start()
         self._move(State.SERVING)
+        self._premises.serves()
         while not self._asked.wait(HEARTBEAT_S):
             if self.ppid != os.getppid():
                 complain(f"worker {self._row.number} ends: its process manager is gone")
@@ -255,6 +282,18 @@ class Worker(BaseWorker):  # type: ignore[misc]
             self._move(State.FREE)
 
     # -- private ------------------------------------------------------------------------------------------------------
+
+    def _end_arbiter(self, error: HeadgateError) -> NoReturn:
+        """Say why no worker can serve, and end the arbiter.
+
+        One worker does so for all that have met the same: two that end with this code at once end gunicorn with a traceback.
+        """
+        if self._premises.is_first("fault"):
+            for line in error.lines():
+                complain(line)
+            sys.exit(APP_LOAD_ERROR)
+        self._asked.wait(BUS_S)
+        sys.exit(0)
 
     def _server(self, sock: Any, app: Flask, gate: Headgate) -> HTTPServer:
         from dataclasses import replace
@@ -306,9 +345,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
         try:
             return Relay(settings, owner, lambda *handed: self._servers[0].adopt(*handed))
         except HeadgateError as error:
-            for line in error.lines():
-                complain(line)
-            sys.exit(APP_LOAD_ERROR)
+            self._end_arbiter(error)
 
     def _hand_over(self, received: bytes, descriptor: int) -> bool:
         if self._siblings is not None and self._siblings.hand_over(received, descriptor):

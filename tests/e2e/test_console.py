@@ -10,7 +10,9 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Browser, expect
 
+from headgate.auth.api_keys import new_key
 from headgate.publisher import Publisher
+from headgate.redis import api_keys
 from headgate.redis.client import open_client
 from headgate.redis.data_folder import find_private_redis
 from headgate.redis.pauses import PUBLISHES, pause, resume
@@ -173,6 +175,29 @@ def test_a_key_is_made_shown_once_and_revoked(console: ConsolePage) -> None:
     console.page.get_by_role("button", name="Revoke billing").click()
     console.page.get_by_role("dialog").get_by_role("button", name="Revoke").click()
     expect(console.panel("API keys")).to_contain_text("There are no keys.")
+
+
+def test_a_key_of_elsewhere_comes_and_goes_in_the_open_view(console: ConsolePage, site: GatewayProcess) -> None:
+    """The command line does so beside the console; nobody reloads the page, and no button loses the focus."""
+    console.go("keys")
+    expect(console.panel("API keys")).to_contain_text("There are no keys.")
+    made = [new_key(name, ["clients"]).stored for name in ("reports", "mail")]
+    url = find_private_redis(site.folder / "data")
+    assert url is not None
+    client = open_client(url)
+    try:
+        for key in made:
+            api_keys.add(client, key)
+        revoke = console.page.get_by_role("button", name=f"Revoke reports, {made[0].id}")
+        revoke.focus()
+        expect(console.panel("API keys")).to_contain_text("mail")
+        api_keys.remove(client, made[1].id)
+        expect(console.panel("API keys")).not_to_contain_text("mail")
+        expect(revoke).to_be_focused()
+        api_keys.remove(client, made[0].id)
+        expect(console.panel("API keys")).to_contain_text("There are no keys.")
+    finally:
+        client.close()
 
 
 def test_a_view_without_an_answer_says_so_and_not_that_there_is_nothing(browser: Browser, site: GatewayProcess) -> None:

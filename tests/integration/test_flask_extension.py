@@ -242,6 +242,53 @@ def test_without_any_redis_an_application_that_serves_browsers_says_how_to_get_o
         Headgate(Flask(__name__))
 
 
+OWN_SERVER = """
+from gevent import monkey
+monkey.patch_all()
+import gevent
+from flask import Flask
+from headgate import Headgate
+from headgate.presence import presence
+looks = []
+looked = presence.store.any_process
+def counted(*given):
+    looks.append(given)
+    return looked(*given)
+presence.store.any_process, presence.IDLE_LOOK_S, presence.LAST_RETRY_S = counted, 0.1, 0.01
+gate = Headgate(Flask(__name__))
+gate.start()
+with gevent.Timeout(60):
+    while not gate.gateway.not_ready() or len(looks) < 9:
+        gevent.sleep(0.01)
+lines = gate.gateway.not_ready()
+gate.close()
+print(*lines, sep="\\n")
+"""
+
+
+def test_an_own_server_that_never_had_redis_says_so_once(tmp_path: Path) -> None:
+    """It runs on, as its other pages may: each part says once that Redis is out of reach, and the bus what to do about it."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("HEADGATE_")}
+    ended = subprocess.run(
+        [sys.executable, "-c", OWN_SERVER],
+        env={**environment, "HEADGATE_REDIS_URL": "redis://:hunter2@127.0.0.1:1/0", "NO_COLOR": "1"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+    )
+    assert ended.returncode == 0, ended.stderr
+    wrong, advice = ended.stdout.splitlines()[-2:]
+    assert wrong == "not ready, clients are refused for now: the bus is unavailable: 127.0.0.1:1: connection refused"
+    assert advice.startswith("start Redis there, or set HEADGATE_REDIS_URL to another")
+    lines = (ended.stdout + ended.stderr).splitlines()
+    for event, says in (("bus down", "start Redis there"), ("presence out of reach", "connection refused")):
+        (told,) = [line for line in lines if event in line]
+        assert says in told
+    assert "Traceback" not in ended.stderr
+    assert "hunter2" not in ended.stdout + ended.stderr
+
+
 # In processes of their own -------------------------------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ import json
 import re
 import subprocess
 import time
+import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
@@ -65,11 +66,21 @@ class Prometheus:
         return Path(self._log.name).read_text()
 
     def listen(self) -> None:
-        """Wait for its port."""
+        """Wait for its port, and until it answers queries: it listens before it has read its data."""
         until(lambda: re.search(r"Listening on\" address=(\S+:\d+)", self.log()), self.log)
         found = re.search(r"Listening on\" address=(\S+:\d+)", self.log())
         assert found is not None
         self.url = f"http://{found[1]}"
+        until(self._is_ready, self.log)
+
+    def _is_ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.url}/-/ready", timeout=30):
+                return True
+        except urllib.error.HTTPError as error:
+            if error.code != 503:
+                raise
+            return False
 
     def ask(self, path: str, **words: str) -> Any:
         with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(words)}", timeout=30) as answer:

@@ -265,7 +265,7 @@ class Bus:
                 error, self._closed_for = self._closed_for or broken, None
                 known = self.last_error is not None and self.last_error.message == error.message
                 if not self._closing.is_set() and (self.up or not known):
-                    log.warning("bus down", namespace=self._namespace, error=error.message)
+                    log.warning("bus down", namespace=self._namespace, error="; ".join(error.lines()))
                 wait_s = FIRST_RECONNECT_S if self.up else min(wait_s * 2, LAST_RECONNECT_S)
                 self.last_error = error
             except Exception as error:

@@ -29,6 +29,8 @@ _IDLE_FIX = (
 )
 _RELAY_FIX = "set HEADGATE_INTERNAL_ADDRESS on each gateway, so that any of them answers for any session, or sticky sessions"
 _ORIGIN_FIX = "list the origin of your pages in HEADGATE_ALLOWED_ORIGINS, or set HEADGATE_PROXIES and X-Forwarded-Proto"
+_NOBODY = ("connection refused", "no such host")
+_NOBODY_FIX = "start a gateway or its proxy there, or name with --url where pages connect"
 _HOST_FIX = "list the name in HEADGATE_HOSTS"
 
 
@@ -104,7 +106,9 @@ class PublicUrl:
             ):
                 certificate, version = tls.getpeercert() or {}, tls.version()
         except OSError as error:
-            yield fault("TLS", reason_of(error), "give the proxy a certificate for this name, with its whole chain")
+            reason = reason_of(error)
+            fix = _NOBODY_FIX if reason in _NOBODY else "give the proxy a certificate for this name, with its whole chain"
+            yield fault("TLS", reason, fix)
             return
         yield self._expiry(str(certificate.get("notAfter", "")), version or "TLS")
 
@@ -167,4 +171,6 @@ def _fix(name: str, error: NotConnected) -> str | None:
         return "let the proxy pass /socket.io/ on to the gateway"
     if name == "WebSocket" and (error.status is not None or "did not receive a valid HTTP response" in said):
         return _UPGRADE_FIX
+    if said.startswith(_NOBODY):
+        return _NOBODY_FIX
     return None

@@ -289,6 +289,14 @@ class Gateway:
         for namespace in self.namespaces.values():
             namespace.bus.start()
 
+    def not_ready(self) -> list[str]:
+        """Return lines for the operator: why clients are refused, and what to do; no lines: Redis can be used."""
+        for namespace in self.namespaces.values():
+            if not namespace.bus.up and namespace.bus.last_error is not None:
+                message, *advice = namespace.bus.last_error.lines()
+                return [f"not ready, clients are refused for now: {message}", *advice]
+        return []
+
     def own(self, letters: str) -> None:
         """Let the ids of sessions begin with letters that name this worker, before clients come."""
         self._sockets.own(letters)

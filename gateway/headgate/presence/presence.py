@@ -215,7 +215,6 @@ class Presence:
             wait_s: float | None = 0.0
             try:
                 wait_s = self._beat_and_write()
-                self._faults.pop("write", None)
             except HeadgateError as error:
                 self._log_once("write", error)
                 sleep(LAST_RETRY_S)
@@ -257,6 +256,7 @@ class Presence:
         except BaseException:
             rooms.telling.failed(writes)
             raise
+        self._faults.pop("write", None)
         if waiting is None:
             rooms.telling.failed(writes)
             self._has_lease = False
@@ -267,7 +267,9 @@ class Presence:
         """Without rooms: look for processes that have died; return when to look again, None: not before there are rooms."""
         if now_s >= self._look_at_s:
             self._look_at_s = now_s + IDLE_LOOK_S
-            if store.any_process(self._commands, self._namespace):
+            any_process = store.any_process(self._commands, self._namespace)
+            self._faults.pop("write", None)
+            if any_process:
                 self._beat("")
             elif not self._events:
                 return None
@@ -290,6 +292,7 @@ class Presence:
         except HeadgateError:
             self._leases.missed()
             raise
+        self._faults.pop("write", None)
         if process and not found.known and self._rooms is not None:
             self._rooms.telling.all_anew()  # the first beat, a flush, or others took this process for dead
         for dead in self._leases.heard(found.beats, found.now_ms, self._now_s()):

@@ -95,7 +95,7 @@ def console_routes(gate: ConsoleGate, settings: Settings, access: Access) -> Blu
     def refuse(error: HeadgateError) -> Response:
         return refusal(error)
 
-    @routes.get("", defaults={"view": ""})
+    @routes.get("", defaults={"view": ""}, strict_slashes=False)
     @routes.get("/<any({}):view>".format(", ".join(view.path for view in VIEWS if view.path)))
     def page(view: str) -> str:
         operator: Operator | None = g.operator

@@ -26,6 +26,7 @@ from click.testing import CliRunner
 from headgate.cli.main import main
 from headgate.publisher import Publisher
 from headgate.redis.client import Client, call, open_client
+from headgate.redis.embedded import EmbeddedRedis
 from headgate.redis.keys import SPENDERS, spendings_key
 from tests.support.gateway_process import GatewayProcess, StartGateway
 from tests.support.metric_names import asked, exported, expressions_of_dashboard
@@ -44,6 +45,18 @@ def get(url: str, body: bytes | None = None) -> str:
             return str(answer.read().decode())
     except urllib.error.HTTPError as error:
         return f"{error.code} {error.read().decode()}"
+
+
+def get_over(path: Path, target: str) -> str:
+    """Return an answer, its head too, over a Unix socket."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(DEADLINE_S)
+        connection.connect(str(path))
+        connection.sendall(f"GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+        answer = b""
+        while part := connection.recv(65536):
+            answer += part
+        return answer.decode()
 
 
 def publish(url: str) -> str:
@@ -216,29 +229,82 @@ def test_gunicorn_runs_the_worker_class(tmp_path: Path, redis_url: str, shop_fol
         gunicorn._launch()
         gunicorn.wait_for_line("no meaning for headgate.gunicorn.Worker: threads")
 
-        def ask(target: str) -> bytes:
-            with socket.socket(socket.AF_UNIX) as connection:
-                connection.settimeout(DEADLINE_S)
-                connection.connect(str(path))
-                connection.sendall(f"GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
-                answer = b""
-                while part := connection.recv(65536):
-                    answer += part
-                return answer
-
         def booted() -> bool:
             try:
-                return b" 200 " in ask("/healthz")
+                return " 200 " in get_over(path, "/healthz")
             except OSError:
                 return False
 
         wait_until(booted, "it serves")
         gunicorn.wait_for_line('"GET /healthz HTTP/1.1" 200')
         for _ in range(8):
-            assert b'"ready":' in ask("/healthz")
+            assert '"ready":' in get_over(path, "/healthz")
         gunicorn.wait_for_line("Worker exiting")
         assert gunicorn.stop(DEADLINE_S) == 0
         assert "Traceback" not in gunicorn.output
+    finally:
+        gunicorn.stop()
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        (
+            "redis://:hunter2@127.0.0.1:1/0",
+            [
+                "the bus is unavailable: 127.0.0.1:1: connection refused",
+                "start Redis there, or set HEADGATE_REDIS_URL to another",
+            ],
+        ),
+        ("{ours}?password=hunter2", ["wrong user name or password", "check user and password in the URL"]),
+    ],
+    ids=["nothing listens", "password"],
+)
+def test_gunicorn_ends_where_redis_cannot_be_used(shop_folder: Path, redis_url: str, url: str, says: list[str]) -> None:
+    """As `headgate serve` does: what is wrong and what to do, once for all workers. No traceback, no second try."""
+    arguments = ("-k", "headgate.gunicorn.Worker", "-w", "3", "-b", "127.0.0.1:0", "--no-control-socket", "shop:app")
+    gunicorn = GunicornProcess(shop_folder, {"HEADGATE_REDIS_URL": url.format(ours=redis_url)}, arguments)
+    try:
+        gunicorn._launch()
+        assert gunicorn.wait_until_ended(DEADLINE_S) == 4
+    finally:
+        gunicorn.stop()
+    told = [line for line in gunicorn.output.splitlines() if line.startswith("headgate: ")]
+    assert len(told) == len(says), gunicorn.output
+    assert all(expected in line for expected, line in zip(says, told, strict=True)), gunicorn.output
+    assert "Traceback" not in gunicorn.output
+    assert "hunter2" not in gunicorn.output
+    assert gunicorn.output.count("Booting worker") == 3
+
+
+def test_gunicorn_goes_on_while_redis_is_away_once_it_has_served(
+    shop_folder: Path, start_redis: Callable[..., EmbeddedRedis]
+) -> None:
+    """A worker that replaces a killed one serves without Redis: the arbiter does not end for it."""
+    redis = start_redis()
+    path = shop_folder / "s"
+    arguments = ("-k", "headgate.gunicorn.Worker", "-w", "1", "-b", f"unix:{path}", "--no-control-socket", "shop:app")
+    gunicorn = GunicornProcess(shop_folder, {"HEADGATE_REDIS_URL": redis.url}, arguments)
+
+    def booted() -> list[str]:
+        return re.findall(r"Booting worker with pid: (\d+)", gunicorn.output)
+
+    def answers() -> bool:
+        try:
+            return " 200 " in get_over(path, "/livez")
+        except OSError:
+            return False
+
+    try:
+        gunicorn._launch()
+        wait_until(answers, "it serves")
+        redis.close()
+        os.kill(int(booted()[0]), signal.SIGKILL)
+        wait_until(lambda: len(booted()) == 2, "another worker")
+        gunicorn.wait_for_line("not ready, clients are refused for now: the bus is unavailable: ")
+        wait_until(answers, "the other one serves")
+        assert len(booted()) == 2
+        assert gunicorn.stop(DEADLINE_S) == 0
     finally:
         gunicorn.stop()
 

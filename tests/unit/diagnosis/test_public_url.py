@@ -27,6 +27,8 @@ DAY_S = 86400
         ("WebSocket", "HTTP 502", 502, "start a gateway behind the proxy"),
         ("long poll", "HTTP 404: no", 404, "/socket.io/"),
         ("WebSocket", "HTTP 200", 200, "proxy_http_version 1.1"),
+        ("WebSocket", "connection refused", None, "--url"),
+        ("long poll", "no such host", None, "--url"),
         ("WebSocket", "did not receive a valid HTTP response", None, "proxy_http_version 1.1"),
     ],
 )
@@ -39,7 +41,7 @@ def test_each_answer_of_a_proxy_or_gateway_leads_to_a_setting(name: str, reason:
 
 def test_nothing_is_advised_about_what_may_have_any_cause() -> None:
     """The reason stands for itself."""
-    assert _fix("WebSocket", NotConnected("connection refused")) is None
+    assert _fix("WebSocket", NotConnected("no answer in time")) is None
     assert _fix("long poll", NotConnected("HTTP 500: oh", 500)) is None
 
 
@@ -102,3 +104,4 @@ def test_where_nobody_listens_tls_is_a_fault() -> None:
     """In one line."""
     [found] = PublicUrl("https://127.0.0.1:1", "n", {}, idle_s=0, timeout_s=60)._tls()
     assert (found.verdict, found.text) == (Verdict.FAULT, "connection refused")
+    assert "--url" in (found.fix or "")

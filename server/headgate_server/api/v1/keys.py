@@ -11,9 +11,10 @@ from headgate.auth.api_keys import EVERY, MAX_NAMESPACES, MAX_TTL_S, NAME, check
 from headgate.auth.audit import audit
 from headgate.auth.identity import Identity
 from headgate.auth.scopes import ADMIN, MAX_SCOPES, check_scopes
-from headgate.errors import HeadgateError, InvalidRequest
+from headgate.errors import HeadgateError, InvalidRequest, UnknownNamespace
 from headgate.redis import api_keys
 from headgate.redis.api_keys import StoredKey
+from headgate.topic import check_namespace
 
 from .grammar import Scope
 from .operation import Call, Operation
@@ -74,6 +75,7 @@ def make(call: Call) -> MadeKey:
         check_scopes(wanted.scopes)
     except HeadgateError as error:
         raise BodyFault([("/scopes", error)]) from error
+    _check_names(wanted.namespaces or [])
     _check_no_more_than(call, wanted.scopes, wanted.namespaces or [])
     left_s = None if call.identity.expires_at is None else max(1, int(call.identity.expires_at - call.services.time_s()))
     if left_s is not None and (ttl_s is None or ttl_s > left_s):
@@ -81,7 +83,7 @@ def make(call: Call) -> MadeKey:
     try:
         made = new_key(wanted.name, wanted.scopes, namespaces=namespaces, ttl_s=ttl_s, by=by, time_s=call.services.time_s)
     except HeadgateError as error:
-        raise BodyFault([("/namespaces" if error.code == "unknown_namespace" else "/name", error)]) from error
+        raise BodyFault([("/name", error)]) from error
     api_keys.add(call.services.redis, made.stored)
     audit.acted("key made", by=by, key=made.stored.id, name=wanted.name, scopes=" ".join(made.stored.scopes))
     return MadeKey(made.text, _shown(made.stored))
@@ -104,6 +106,21 @@ def _own(call: Call) -> list[str]:
     for its maker."""
     is_for_named = call.identity.namespaces is not None and ADMIN not in (call.identity.scopes or ())
     return [call.services.settings.namespaces[0]] if is_for_named else []
+
+
+def _check_names(namespaces: list[str]) -> None:
+    """Refuse what is no name of a namespace. A key may be for one that this gateway does not serve, so none is unknown.
+
+    Raises:
+        BodyFault: with the place of the first.
+    """
+    for at, name in enumerate(namespaces):
+        try:
+            if name != EVERY:
+                check_namespace(name)
+        except UnknownNamespace as error:
+            fault = InvalidRequest("a namespace; expected * or 1 to 64 letters, digits, _ and -")
+            raise BodyFault([(f"/namespaces/{at}", fault)]) from error
 
 
 def _check_no_more_than(call: Call, scopes: list[str], namespaces: list[str]) -> None:

@@ -38,7 +38,8 @@ def signed_in(gate: ConsoleGate | None = None, **settings: Any) -> FlaskClient:
 
 READS = ["redis", "consumers", "letters", "trace", "presence", "schemas", "clients", "client", "topics", "keys"]
 ACTS = ["publish", "disconnect", "letters/retry", "letters/discard", "keys/make", "keys/revoke"]
-PATHS = ["/console", "/console/tail", "/console/session", "/console/files/console.js", "/console/api/redis", "/console/sign-in"]
+REST = ("", "tail", "session", "files/console.js", "api/redis", "sign-in")
+PATHS = ["/console", *(f"/console/{rest}" for rest in REST)]
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -67,6 +68,11 @@ def test_one_whom_the_application_marks_finds_it() -> None:
     assert (page.status_code, "Set-Cookie" in page.headers) == (200, False)
     assert 'data-may="read"' in page.text
     assert client.get("/console/session").get_json() == {"user": "ann", "may": "read", "ticket": None}
+
+
+def test_a_slash_at_the_end_of_the_address_leads_to_the_same_page() -> None:
+    """As people type it."""
+    assert application(ConsoleGate(), admin_key=KEY).get("/console/").status_code == 200
 
 
 def test_with_a_key_a_stranger_sees_the_page_to_sign_in_and_nothing_else() -> None:

@@ -20,10 +20,12 @@ export function clients() {
   const counter = element("span", { className: "note" });
   const more = element("button", { type: "button", className: "button small", text: "Next page", hidden: true });
   const first = element("button", { type: "button", className: "button small", text: "First page", hidden: true });
+  // An answer to the list takes back its own fault, and not the one of an action.
+  const listed = new Outcome();
   const outcome = new Outcome();
   const detail = element("div");
   grid.head.append(counter, element("div", { className: "row" }, ...(page.namespaces.length > 1 ? [field("Namespace", namespace)] : []), field("User", user), field("Sort by", sort)));
-  const root = element("div", { className: "stack" }, grid.root, element("div", { className: "row" }, first, more, outcome.root), detail);
+  const root = element("div", { className: "stack" }, grid.root, element("div", { className: "row" }, first, more, listed.root, outcome.root), detail);
   /** @type {string | null} */
   let after = null;
   /** @type {string | null} */
@@ -38,13 +40,13 @@ export function clients() {
       const silent = told.silent.length ? `; no answer from ${told.silent.join(", ")}` : "";
       counter.textContent = `${counted(told.total, "client")}${silent}`;
       next = told.after;
-      outcome.well();
+      listed.well();
       more.hidden = next === null;
       first.hidden = after === null;
       grid.show(told.clients.map((/** @type {any} */ each) => row(each)), user.value.trim() ? "No client of this user is connected." : undefined);
     } catch (error) {
       grid.unknown("The clients");
-      outcome.fault(error);
+      listed.fault(error);
     } finally {
       asking = false;
     }

@@ -1,4 +1,7 @@
-/** API keys: who may do what over HTTP. Made by those who have signed in with the admin key, and shown once; revoked by all who may act. */
+/**
+ * API keys: who may do what over HTTP. Made by those who have signed in with the admin key, and shown once; revoked by all who may act. Asked again
+ * every few seconds: others make and revoke keys too.
+ */
 import { element } from "../../../design/element.js";
 import { askFirst } from "../ask-first.js";
 import { field, namespaceSelect, Outcome, onSend, select } from "../fields.js";
@@ -6,24 +9,32 @@ import { duration } from "../format.js";
 import { Grid } from "../grid.js";
 import { act, page, read } from "../page.js";
 
+const ASK_MS = 3000;
 const DAY_S = 86_400;
 /** @type {[string, string][]} */
 const ENDS = [[String(30 * DAY_S), "in 30 days"], [String(90 * DAY_S), "in 90 days"], [String(365 * DAY_S), "in a year"], ["", "never"]];
 
 export function keys() {
   const grid = new Grid("API keys", [{ label: "Name" }, { label: "Id" }, { label: "May", wide: true }, { label: "Namespaces" }, { label: "Made by" }, { label: "Ends" }, { label: "More" }], "There are no keys. Services that use the HTTP API need one, or a token.");
+  // An answer to the list takes back its own fault, and not the one of a revocation.
+  const listed = new Outcome();
   const outcome = new Outcome();
   const secret = element("div");
-  const root = element("div", { className: "stack" }, grid.root, outcome.root, secret, ...(page.mayAct && page.byKey ? [form()] : []));
+  const root = element("div", { className: "stack" }, grid.root, listed.root, outcome.root, secret, ...(page.mayAct && page.byKey ? [form()] : []));
+  let latest = 0;
 
   async function ask() {
+    const nth = ++latest;
     try {
       const told = await read("api/keys");
-      outcome.well();
+      // One that was asked for later may be here already, without a key that has just been revoked.
+      if (nth !== latest) return;
+      listed.well();
       grid.show(told.keys.map((/** @type {any} */ each) => row(each, revoke)));
     } catch (error) {
+      if (nth !== latest) return;
       grid.unknown("The keys");
-      outcome.fault(error);
+      listed.fault(error);
     }
   }
 
@@ -68,7 +79,8 @@ export function keys() {
   }
 
   ask();
-  return { root, close() {} };
+  const timer = setInterval(() => document.hidden || ask(), ASK_MS);
+  return { root, close: () => clearInterval(timer) };
 }
 
 /** The secret of a new key, which nobody sees again. @param {string} name @param {string} text */

@@ -2,9 +2,12 @@
 
 import os
 
-from celery import Celery, Task
+try:
+    from celery import Celery, Task
 
-from headgate import Publisher
+    from headgate import Publisher
+except ModuleNotFoundError as missing:
+    raise SystemExit(f"{missing.name} is not installed: pip install -r requirements.txt") from None
 
 REDIS = os.environ.get("HEADGATE_REDIS_URL", "redis://localhost:6379/0")
 app = Celery("tasks", broker=REDIS, backend=REDIS)

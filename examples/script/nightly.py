@@ -2,7 +2,10 @@
 
 import sys
 
-from headgate import HeadgateError, Publisher
+try:
+    from headgate import HeadgateError, Publisher
+except ModuleNotFoundError as missing:
+    raise SystemExit(f"{missing.name} is not installed: pip install headgate") from None
 
 
 def close_the_books() -> dict[str, int]:

@@ -10,9 +10,12 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from flask import Flask, Response, send_from_directory
+try:
+    from flask import Flask, Response, send_from_directory
 
-from headgate import Headgate
+    from headgate import Headgate
+except ModuleNotFoundError as missing:
+    raise SystemExit(f'{missing.name} is not installed: pip install "headgate[server]"') from None
 
 app = Flask(__name__)
 app.config.update(DATABASE="shop.db", PAGE="../react/dist")

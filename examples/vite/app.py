@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
-from flask import Flask, Response, send_from_directory
+try:
+    from flask import Flask, Response, send_from_directory
 
-from headgate import Headgate
+    from headgate import Headgate
+except ModuleNotFoundError as missing:
+    raise SystemExit(f'{missing.name} is not installed: pip install "headgate[server,embedded]"') from None
 
 app = Flask(__name__)
 gate = Headgate(app)

@@ -3,8 +3,11 @@
 import os
 import sqlite3
 
-from flask import Flask, Response, request
-from standardwebhooks import Webhook, WebhookVerificationError
+try:
+    from flask import Flask, Response, request
+    from standardwebhooks import Webhook, WebhookVerificationError
+except ModuleNotFoundError as missing:
+    raise SystemExit(f"{missing.name} is not installed: pip install -r requirements.txt") from None
 
 app = Flask(__name__)
 webhook = Webhook(os.environ.get("WEBHOOK_SECRET", "whsec_b25seSBmb3IgdGhlIGV4YW1wbGUsIG5vdCB5b3Vycw=="))

@@ -34,6 +34,7 @@ from headgate.protocol.packets import GapReason
 from headgate.redis.client import is_forbidden, open_client
 from headgate.redis.cluster import is_cluster
 from headgate.redis.entries import Head
+from headgate.redis.followers import leads_to
 from headgate.redis.keys import log_key
 from headgate.redis.lineage import Lineage
 from headgate.redis.log import EventLog, read_head
@@ -471,6 +472,8 @@ class Bus:
         self._wake_waiting()
         self._wakeup.set()
         log.info("bus up", namespace=self._namespace, epoch=self.epoch, offset=self.offset)
+        if self.feed.server and not self._sharded:
+            leads_to(self._url, self.feed.server)
         self._receiver.bus_changed(True)
 
     def _close_link(self, action: Close) -> None:

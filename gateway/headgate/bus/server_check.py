@@ -25,6 +25,11 @@ class ServerCheck:
         self._server = ""  # the Redis process that this connection leads to, as soon as it is known
         self._fences_left = ANEW_FENCES
 
+    @property
+    def server(self) -> str:
+        """The Redis process, by its name for itself; empty before it is known."""
+        return self._server
+
     def reset(self) -> None:
         """Begin with a new connection: it may lead to another server."""
         self._server, self._fences_left = "", ANEW_FENCES

@@ -25,6 +25,7 @@ from headgate.settings import is_loopback
 from . import cluster, sentinel
 from .cluster import ClusterAddress, Topology, is_cluster
 from .faults import advised, shown_cause, translate
+from .followers import follow
 from .sentinel import follow_sentinels, is_sentinel
 
 Command = Sequence[str | bytes | int]
@@ -63,7 +64,16 @@ def connection_pool(
         pool.connection_kwargs.pop(name, None)
     if address is not None:
         follow_sentinels(pool, address)
+    follow(url, pool, drop_idle_of)
     return pool
+
+
+def drop_idle_of(pool: Any) -> None:
+    """Close the connections of a pool that wait for a command."""
+    waiting = getattr(pool, "pool", None)  # one that hands out connections for good has none that wait
+    # Before redis-py 7 its own `disconnect` takes those in use by others too.
+    for connection in [] if waiting is None else [idle for idle in waiting.queue if idle is not None]:
+        connection.disconnect()
 
 
 def cluster_address(url: str) -> ClusterAddress:

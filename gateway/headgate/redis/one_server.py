@@ -19,7 +19,7 @@ from headgate.errors import BusUnavailable, HeadgateError
 from headgate.histogram import Histogram
 
 from .cluster import ASK_TIMEOUT_S
-from .connections import Command, connection_pool
+from .connections import Command, connection_pool, drop_idle_of
 from .faults import advised, shown_cause, translate
 from .round_trip import is_short, round_trip
 
@@ -107,9 +107,7 @@ def exchange(client: redis.Redis, commands: Iterable[Command]) -> list[Any]:
 
 def drop_idle(client: redis.Redis) -> None:
     """Close the connections that wait for a command."""
-    pool: Any = client.connection_pool  # before redis-py 7 its own `disconnect` takes those in use by others too
-    for connection in [idle for idle in pool.pool.queue if idle is not None]:
-        connection.disconnect()
+    drop_idle_of(client.connection_pool)
 
 
 def address_of(client: redis.Redis) -> str:

@@ -327,7 +327,7 @@ class Presence:
         delay_s = FIRST_RETRY_S
         while not self._closed:
             link = SubscriberLink(self._url, TIMEOUT_S, key=presence_key(self._namespace))
-            follow(self._url, link, SubscriberLink.close)
+            follow(self._url, link, lambda left: left.close())
             try:
                 link.connect()
                 link.settimeout(LINK_TIMEOUT_S)

@@ -8,6 +8,8 @@ BIN := $(VENV)/bin
 STEP := tools/step.sh
 PART := tools/part.sh
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
+# What the tests import is compiled when they do; the rest of the test tools, which is more, never is.
+PIP_INSTALL_TOOLS := $(PIP_INSTALL) --no-compile
 PIP_COMPILE := CUSTOM_COMPILE_COMMAND="make requirements" $(BIN)/pip-compile --quiet --strip-extras --allow-unsafe --generate-hashes \
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links $(if $(UPGRADE),--upgrade)
 NPM_CI := npm ci --no-audit --no-fund --loglevel=error
@@ -46,7 +48,7 @@ BESIDE_EACH_OTHER := $(if $(filter output-sync,$(.FEATURES)),BESIDE=1 -j 2 --out
 # Commands of the tests may call make themselves, which is not to take part in this one.
 ALONE := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u BESIDE
 .PHONY: help run build dist floors test test-setup lint style types imports docs-check web-check web-test client-test py-test py-test-unit site-check \
-	py-test-together py-test-alone compiled unit e2e chromium format settings requirements screenshot console-pictures bench bench-quick examples http-api monitoring tracing compose faults soak fuzz socketio-suites \
+	py-test-together py-test-alone compiled unit coverage e2e chromium format settings requirements screenshot console-pictures bench bench-quick examples http-api monitoring tracing compose faults soak fuzz socketio-suites \
 	deployments sbom audit docs release clean
 
 help: ## Show this list
@@ -135,18 +137,23 @@ client-test: build ## The browser client, from Node, against a real gateway
 py-test: ## All Python tests, end to end included
 	@$(MAKE) --no-print-directory --keep-going $(PY_TESTS)
 
-# Branch coverage is measured here, where it costs little: tools/coverage_floors.py holds each package to its floor. A million steps
-# of random histories, and random bytes, would take minutes when each line is counted, so they run with the tests below, as do those
-# that count objects, of which the tracer keeps some for each greenlet. Long tests of random examples have the marker `no_cover`.
-# These tests compute and do not wait: each process beyond two would only collect them once more, which takes ten seconds.
+# Random histories and random bytes compute for seconds each, so they run with the tests below, of which most wait. These compute
+# and do not wait: each process beyond two would only collect them once more, which takes ten seconds.
 HISTORIES := tests/unit/bus/test_feed.py tests/unit/delivery/test_delivery_histories.py tests/unit/delivery/test_state.py \
 	tests/unit/redis/test_lineage_model.py tests/unit/transport/test_fuzz.py tests/unit/node/test_garbage.py
 py-test-unit: $(DEV) build
-	@$(PART) begin $@ "Python: unit and contract tests, with branch coverage"
-	@FAILED_TESTS=$$($(PART) failed-tests $@) $(ALONE) $(BIN)/python -m pytest -n 2 --dist loadfile --cov --cov-report=json:build/coverage.json \
+	@$(PART) begin $@ "Python: unit and contract tests"
+	@FAILED_TESTS=$$($(PART) failed-tests $@) $(ALONE) $(BIN)/python -m pytest -n 2 --dist loadfile \
+		$(HISTORIES:%=--ignore=%) tests/contract tests/unit $(ARGS)
+	@$(PART) passed $@
+
+# To trace each line makes these tests take twice as much of the processor, so the test command runs them without. A million steps
+# of random histories would take minutes, so they are left out here, as are the tests that count objects, of which the tracer keeps
+# some for each greenlet. Long tests of random examples have the marker `no_cover`.
+coverage: $(DEV) build ## The same with branch coverage, and each package held to its floor (CI does so for every change)
+	@$(ALONE) $(BIN)/python -m pytest -n 2 --dist loadfile --cov --cov-report=json:build/coverage.json \
 		$(HISTORIES:%=--ignore=%) tests/contract tests/unit $(ARGS)
 	@$(BIN)/python -m tools.coverage_floors build/coverage.json
-	@$(PART) passed $@
 
 # Most tests wait most of the time, so four at a time; a file's tests stay together. tests/conftest.py has the order. With browsers
 # and hundreds of processes on a few processors, one test in a thousand meets a pause that it does not expect: up to three that
@@ -159,12 +166,13 @@ py-test-together: $(DEV) build
 		tests/e2e tests/integration $(BENCH_TESTS) $(HISTORIES) $(ARGS) || $(PART) again $@ $(ALONE) $(BIN)/python -m pytest
 	@$(PART) passed $@
 
-# Faults are tried with nothing else beside them, but in their short form three files at a time, of which most wait: their figures
-# are measured by `make faults`, one after the other. The longest begin, or one would run alone at the end.
+# Faults are tried with nothing else beside them, but in their short form six files at a time, of which most wait (all of them take
+# 165 s of a processor): their figures are measured by `make faults`, one after the other. The longest begin, or one would run alone
+# at the end.
 LONG_FAULTS := tests/fault/test_f31_slow_http.py tests/fault/test_f03_failover.py
 py-test-alone: $(DEV) build
 	@$(PART) begin $@ "Python: faults"
-	@FAILED_TESTS=$$($(PART) failed-tests $@) $(ALONE) $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder \
+	@FAILED_TESTS=$$($(PART) failed-tests $@) $(ALONE) $(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder \
 		$(LONG_FAULTS) tests/fault $(ARGS)
 	@$(PART) passed $@
 
@@ -273,7 +281,7 @@ soak: $(DEV) build ## A gateway under churn for an hour, and what it keeps of cl
 	@HEADGATE_SOAK_S=$${HEADGATE_SOAK_S:-3600} $(BIN)/python -m pytest -m nightly -s tests/fault/test_f24_soak.py $(ARGS)
 	@$(BIN)/python -m pytest -m nightly tests/unit/node/test_garbage.py $(ARGS)
 
-fuzz: $(DEV) $(NODE) ## Fuzzed frames and packets, a hundred times as many as in the test command (an hour), and new examples for the rest
+fuzz: $(DEV) $(NODE) ## A million fuzzed frames and packets each (an hour), and new examples for the rest
 	@HEADGATE_FUZZ=nightly $(BIN)/python -m pytest --timeout=7200 tests/integration/transport/test_fuzz.py tests/unit $(ARGS)
 	@HEADGATE_HISTORIES=100000 $(BIN)/python -m pytest --timeout=7200 -s tests/unit/bus/test_feed.py
 	@HEADGATE_HISTORIES=100000 $(BIN)/python -m pytest --timeout=7200 -s tests/unit/delivery/test_delivery_histories.py
@@ -298,7 +306,7 @@ $(RUNTIME): requirements.txt pyproject.toml
 	@touch $@
 
 $(DEV): $(RUNTIME) requirements-dev.txt
-	@$(STEP) "installing the pinned test tools" pip-dev $(PIP_INSTALL) --require-hashes -r requirements-dev.txt
+	@$(STEP) "installing the pinned test tools" pip-dev $(PIP_INSTALL_TOOLS) --require-hashes -r requirements-dev.txt
 	@touch $@
 
 $(SBOM): tools/sbom.py requirements.txt requirements-dev.txt package-lock.json gateway/headgate/__init__.py | $(RUNTIME)

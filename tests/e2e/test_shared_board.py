@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Browser, Route, expect
 
-from headgate.redis.client import at, open_client
-from headgate.redis.data_folder import find_private_redis
+from headgate.redis.embedded import EmbeddedRedis
 from tests.e2e.board_page import BoardPage
 from tests.e2e.conftest import DEADLINE_MS, VIEWPORT, OpenBoard
 from tests.e2e.shop import Shop, publish, publish_by_command
 from tests.support.gateway_process import GatewayProcess, StartGateway
-from tests.support.redis_server import DEADLINE_S
 
 
 def test_an_edit_in_one_browser_is_seen_in_the_other(open_board: OpenBoard, shop: Shop) -> None:
@@ -270,16 +269,20 @@ def test_a_board_that_was_offline_catches_up(open_board: OpenBoard, shop: Shop) 
     expect(ana.view.locator("#banner")).to_be_hidden()
 
 
-def test_without_redis_a_change_is_refused_and_everyone_is_told(browser: Browser, start_gateway: StartGateway) -> None:
-    """Readiness says what is missing, the board says so too, and an edit comes back as not saved."""
-    gateway = start_gateway(None, "--demo")
+def test_without_redis_a_change_is_refused_and_everyone_is_told(
+    browser: Browser, start_gateway: StartGateway, start_redis: Callable[[], EmbeddedRedis]
+) -> None:
+    """Readiness says what is missing, the board says so too, and an edit comes back as not saved.
+
+    The Redis is not the gateway's own, which it would start again within half a second.
+    """
+    redis = start_redis()
+    gateway = start_gateway({"HEADGATE_REDIS_URL": redis.url}, "--demo")
     context = browser.new_context(viewport=VIEWPORT)
     ana = BoardPage(context.new_page(), gateway.url, "ana")
     ana.open()
     ana.look_at_toasts()
-    redis_url = find_private_redis(gateway.folder / "data")
-    assert redis_url is not None
-    at(open_client(redis_url, timeout_s=DEADLINE_S), "").shutdown(nosave=True)
+    redis.close()
     expect(ana.view.locator("#banner")).to_contain_text("lost Redis")
     ana.write("42", "carrier", "nobody will know")
     expect(ana.toast("Order 42 was not saved")).to_contain_text("the bus is unavailable")

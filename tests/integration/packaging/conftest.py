@@ -1,7 +1,9 @@
-"""The wheel of this checkout, made once for every test that installs it."""
+"""The wheel of this checkout, made once for every test that installs it, whichever process of the test run it is in."""
 
 from __future__ import annotations
 
+import fcntl
+import os
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,15 @@ from tests.support.checkout import NO_PROGRAMS, copy_checkout, only_file, pip_wh
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel of this checkout."""
-    folder = tmp_path_factory.mktemp("wheel")
-    made = pip_wheel(copy_checkout(folder, built=True), folder / "made", NO_PROGRAMS)
-    assert made.returncode == 0, made.stderr
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent  # the processes of one run share it
+    folder = folder / "wheel"
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "made").exists():
+            made = pip_wheel(copy_checkout(folder, built=True), folder / "being-made", NO_PROGRAMS)
+            assert made.returncode == 0, made.stderr
+            (folder / "being-made").rename(folder / "made")
     return only_file(folder / "made")

@@ -23,7 +23,7 @@ from tests.support.builds import python_only
 from tests.support.feed_world import Broken, World
 
 STEPS = 300
-HISTORIES = int(os.environ.get("HEADGATE_HISTORIES", "1000"))
+HISTORIES = int(os.environ.get("HEADGATE_HISTORIES", "500"))
 # A planted fault is found within so many histories.
 MAX_HISTORIES = 3000
 

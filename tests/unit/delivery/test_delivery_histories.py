@@ -23,7 +23,7 @@ from headgate.transport.send_queue import ClientQueue
 from tests.support.builds import python_only
 from tests.support.model_delivery import SMALL, World
 
-HISTORIES = int(os.environ.get("HEADGATE_HISTORIES", "1000"))
+HISTORIES = int(os.environ.get("HEADGATE_HISTORIES", "500"))
 STEPS = 200
 # A planted fault is found within so many histories, or the oracle is no good; most within ten.
 FAULT_HISTORIES = 5000

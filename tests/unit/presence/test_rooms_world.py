@@ -13,7 +13,7 @@ from headgate.presence.leases import BEAT_S
 from headgate.redis.presence_entries import LEASE_S
 from tests.support.presence_world import RETRY_S, Page, Process, World
 
-HISTORIES = int(os.environ.get("HEADGATE_HISTORIES", "60"))
+HISTORIES = int(os.environ.get("HEADGATE_HISTORIES", "30"))
 GONE_S, GRACE_S = 10.0, 5.0
 # So soon after Redis has lost its memory, every process that lives has written its members again, and the others are dead.
 TOLD_ANEW_S = RETRY_S + BEAT_S + LEASE_S + 1.0

@@ -1,6 +1,6 @@
 """The argument of decision 18, tried: all interleavings to a depth, then random ones, of servers that lose the end of their log.
 
-HEADGATE_HISTORIES sets how many random histories are tried, HEADGATE_SEED where they begin (`make fuzz` tries 10,000 and more).
+HEADGATE_HISTORIES sets how many random histories are tried, HEADGATE_SEED where they begin (`make fuzz`: 1,000,000).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.model_lineage import ALL_RULES, Broken, World
 
-HISTORIES = int(os.environ.get("HEADGATE_HISTORIES", "10000"))
+HISTORIES = int(os.environ.get("HEADGATE_HISTORIES", "4000"))
 SEED = int(os.environ.get("HEADGATE_SEED", "1"))
 STEPS = 100
 # Faults are rare, so that something is lost by them: the events of which browsers have heard.
@@ -67,7 +67,7 @@ def test_every_interleaving_to_a_depth(begin: Callable[[], World], depth: int, s
 
 
 def test_random_histories() -> None:
-    """The same over long histories: a million steps in the test command."""
+    """The same over long histories: 400,000 steps in the test command."""
     for seed in range(SEED, SEED + HISTORIES):
         try:
             run(seed)

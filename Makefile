@@ -166,13 +166,13 @@ py-test-together: $(DEV) build
 		tests/e2e tests/integration $(BENCH_TESTS) $(HISTORIES) $(ARGS) || $(PART) again $@ $(ALONE) $(BIN)/python -m pytest
 	@$(PART) passed $@
 
-# Faults are tried with nothing else beside them, but in their short form six files at a time, of which most wait (all of them take
-# 165 s of a processor): their figures are measured by `make faults`, one after the other. The longest begin, or one would run alone
+# Faults are tried with nothing else beside them, but in their short form five files at a time, of which most wait (all of them take
+# 130 s of a processor): their figures are measured by `make faults`, one after the other. The longest begin, or one would run alone
 # at the end.
-LONG_FAULTS := tests/fault/test_f31_slow_http.py tests/fault/test_f03_failover.py
+LONG_FAULTS := tests/fault/test_f31_slow_http.py tests/fault/test_f03_failover.py tests/fault/test_f26_whole_gateway.py
 py-test-alone: $(DEV) build
 	@$(PART) begin $@ "Python: faults"
-	@FAILED_TESTS=$$($(PART) failed-tests $@) $(ALONE) $(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder \
+	@FAILED_TESTS=$$($(PART) failed-tests $@) $(ALONE) $(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder \
 		$(LONG_FAULTS) tests/fault $(ARGS)
 	@$(PART) passed $@
 

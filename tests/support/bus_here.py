@@ -116,7 +116,7 @@ class ModelBus(BusHere):
 
     def run(self) -> None:
         """Let the loop run until nothing is left to do now."""
-        gevent.idle()
+        gevent.idle(-2)
 
     def advance(self, seconds: float) -> None:
         """Let time pass."""

@@ -102,14 +102,14 @@ class ClientHere(SocketIOClient):
 
     def read(self) -> None:
         """Let everything happen that needs no time, and take what has come."""
-        gevent.idle()
+        gevent.idle(-2)
         while self.reading and self._receive():
-            gevent.idle()
+            gevent.idle(-2)
 
     def leave(self) -> None:
         """Close the connection. Idempotent."""
         self._socket.close()
-        gevent.idle()
+        gevent.idle(-2)
 
     def _receive(self) -> bool:
         try:
@@ -166,7 +166,7 @@ class GatewayHere:
         for client in self._clients:
             client.leave()
         self.gateway.close()
-        gevent.idle()
+        gevent.idle(-2)
 
 
 StartGatewayHere = Callable[..., GatewayHere]
@@ -223,12 +223,12 @@ class GatewayOnModel(GatewayHere):
         self.server, self.redis, self.clock = server, server.redis, clock
         self.wait = clock.advance
         super().__init__(settings, authenticator)
-        gevent.idle()
+        gevent.idle(-2)
 
     def publish(self, count: int = 1, topic: str = "orders.1", data: bytes = b"1") -> list[int]:
         """Publish so many events at once, and let them reach the clients; return their offsets."""
         offsets = [self.redis.publish(topic, data) for _ in range(count)]
-        gevent.idle()
+        gevent.idle(-2)
         return offsets
 
 

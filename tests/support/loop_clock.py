@@ -40,12 +40,12 @@ class LoopClock:
     def advance(self, seconds: float) -> None:
         """Let time pass: everything that is due happens in order, each at its own time."""
         end_s = self.now_s + seconds
-        gevent.idle()
+        gevent.idle(-2)
         while self._due and self._due[0][0] <= end_s:
             due_s, _, timer = heapq.heappop(self._due)
             self.now_s = max(self.now_s, due_s)
             timer.set()
-            gevent.idle()
+            gevent.idle(-2)
         self.now_s = end_s
 
     def _timer(self, seconds: float) -> Event:

@@ -167,7 +167,7 @@ def turn() -> None:
 
     Not a sleep, however short: a timer that is due may be served before a socket that was ready in the same turn of the loop.
     """
-    gevent.idle()
+    gevent.idle(-2)
 
 
 def event(offset: int | None, topic: str = "a", size: int = 0) -> Event:

@@ -269,5 +269,5 @@ def test_a_watch_is_started_once_and_ends_when_it_is_closed() -> None:
     assert linked.watch._greenlet is greenlet
     assert greenlet is not None
     greenlet.join(DEADLINE_S)
-    gevent.idle()
+    gevent.idle(-2)
     assert len(linked.opened) == 1

@@ -81,7 +81,7 @@ def process() -> Iterator[Process]:
     process.gate.set()
     process.application.set()
     process.answers.close()
-    gevent.idle()
+    gevent.idle(-2)
 
 
 def test_a_question_is_answered_and_one_of_another_kind_is_not(process: Process) -> None:
@@ -89,7 +89,7 @@ def test_a_question_is_answered_and_one_of_another_kind_is_not(process: Process)
     process.ask(2)
     process.ask(3, kind="unknown")
     process.answers.hear(b"rubbish")
-    gevent.idle()
+    gevent.idle(-2)
     assert process.answered(2) == 4
     assert process.answered(3) is None
 
@@ -101,14 +101,14 @@ def test_so_many_are_worked_on_and_wait_and_no_more(process: Process, monkeypatc
     process.gate.clear()
     for number in range(MAX_WORKERS):
         process.ask(number)
-    gevent.idle()
+    gevent.idle(-2)
     for number in range(MAX_WORKERS, MAX_WORKERS + 13):
         process.ask(number)
     assert process.at_once == MAX_WORKERS
     assert [wish.number for wish in process.noted] == list(range(MAX_WORKERS + 13))  # in order, and also those that are left out
     assert left_out() == before + 3
     process.gate.set()
-    gevent.idle()
+    gevent.idle(-2)
     assert sorted(process.worked) == list(range(MAX_WORKERS + 10))
     assert process.answers._lane.workers == 0
 
@@ -117,12 +117,12 @@ def test_an_application_that_hangs_holds_up_no_other_question(process: Process) 
     """Somebody regrants many users while their data base is slow; operators still see, send and disconnect."""
     for number in range(3 * MAX_WORKERS):
         process.ask(number, kind="slow")
-    gevent.idle()
+    gevent.idle(-2)
     process.ask(100)
-    gevent.idle()
+    gevent.idle(-2)
     assert process.answered(100) == 200
     process.application.set()
-    gevent.idle()
+    gevent.idle(-2)
     assert process.answered(3 * MAX_WORKERS - 1) == 2 * (3 * MAX_WORKERS - 1)
 
 
@@ -131,10 +131,10 @@ def test_a_question_that_its_asker_has_given_up_is_let_be(process: Process) -> N
     process.gate.clear()
     for number in range(MAX_WORKERS + 2):
         process.ask(number, within_ms=1000 if number <= MAX_WORKERS else 5000)
-    gevent.idle()
+    gevent.idle(-2)
     process.now_s = 2.0
     process.gate.set()
-    gevent.idle()
+    gevent.idle(-2)
     assert MAX_WORKERS not in process.worked
     assert MAX_WORKERS + 1 in process.worked
 
@@ -145,11 +145,11 @@ def test_a_fault_is_a_line_in_the_log_and_no_answer(process: Process, fault: Exc
     process.fault = fault
     with capture_logs() as lines:
         process.ask(1)
-        gevent.idle()
+        gevent.idle(-2)
     assert [line["event"] for line in lines] in (["question not answered"], ["question failed"])
     process.fault = None
     process.ask(2)
-    gevent.idle()
+    gevent.idle(-2)
     assert (process.answered(1), process.answered(2)) == (None, 4)
 
 
@@ -157,7 +157,7 @@ def test_a_body_of_another_shape_is_a_line_in_the_log(process: Process) -> None:
     """As one of another version."""
     with capture_logs() as lines:
         process.ask("one")
-        gevent.idle()
+        gevent.idle(-2)
     assert [line["event"] for line in lines] == ["question not answered"]
 
 
@@ -166,7 +166,7 @@ def test_redis_that_is_away_when_it_is_answered_is_a_line_in_the_log(process: Pr
     process.redis.up = False
     with capture_logs() as lines:
         process.ask(1)
-        gevent.idle()
+        gevent.idle(-2)
     assert [line["event"] for line in lines] == ["question not answered"]
 
 
@@ -176,10 +176,10 @@ def test_faults_of_one_kind_within_seconds_are_one_line_in_the_log(process: Proc
     with capture_logs() as lines:
         for number in range(100):
             process.ask(number)
-        gevent.idle()
+        gevent.idle(-2)
         process.now_s = SELDOM_S
         process.ask(100)
-        gevent.idle()
+        gevent.idle(-2)
     assert [(line["event"], line["left_out"]) for line in lines] == [("question not answered", 0), ("question not answered", 99)]
 
 
@@ -188,9 +188,9 @@ def test_a_closed_one_takes_no_questions(process: Process) -> None:
     process.gate.clear()
     for number in range(MAX_WORKERS + 1):
         process.ask(number)
-    gevent.idle()
+    gevent.idle(-2)
     process.answers.close()
     process.ask(100)
     process.gate.set()
-    gevent.idle()
+    gevent.idle(-2)
     assert sorted(process.worked) == list(range(MAX_WORKERS))

@@ -127,7 +127,7 @@ def test_a_client_that_comes_while_the_bus_is_down_is_told_so_behind_its_welcome
     """Everybody else was told when it went down."""
     gateway = gateway_on_model()
     gateway.server.leave()
-    gevent.idle()
+    gevent.idle(-2)
     client = gateway.join()
     assert client.welcome
     assert [name for name, *_ in client.received] == ["welcome", "status"]
@@ -364,7 +364,7 @@ def test_a_gateway_takes_so_many_clients_and_prefers_those_that_come_back(gatewa
     told = gateway.gateway.ready()
     assert (told["ready"], told["admission"]) == (True, "full")
     last.leave()
-    gevent.idle()
+    gevent.idle(-2)
     assert gateway.gateway.ready()["admission"] == "admitting"
 
 

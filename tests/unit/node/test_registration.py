@@ -74,7 +74,7 @@ def registration(clock: LoopClock, registry: Registry) -> Iterator[Registration]
 def start(registration: Registration) -> None:
     """Start it, and let it register."""
     registration.start()
-    gevent.idle()
+    gevent.idle(-2)
 
 
 def test_it_registers_at_once_and_renews_within_the_lease(
@@ -118,7 +118,7 @@ def test_after_the_registry_was_emptied_others_have_a_lease_to_come_back(
     registry.members.clear()
     with capture_logs() as lines:
         registration.renew()
-        gevent.idle()
+        gevent.idle(-2)
     assert [line["event"] for line in lines] == ["registered again"]
     clock.advance(after_s)
     assert registration.leave() is alone

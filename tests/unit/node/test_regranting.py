@@ -204,7 +204,7 @@ def test_when_explicit_grants_end_the_source_counts_again(
     assert may(client, "b.x")
     regranting = here.gateway._regranting
     regranting.tick()
-    gevent.idle()
+    gevent.idle(-2)
     assert len(statuses(client)) == 1
     monkeypatch.setattr(regranting.regrants, "_now_s", lambda: monotonic() + 61)
     regranting.tick()
@@ -284,10 +284,10 @@ def test_a_regrant_that_a_gateway_has_missed_counts_when_it_hears_again(people: 
     assert regrant(people, "ana", subscribe=["b.#"]).silent == ("deaf/1",)
     assert may(client, "a.x")
     here.gateway._begin_questions(people.redis.client())
-    gevent.idle()
+    gevent.idle(-2)
     assert statuses(client) == [{"ended": [forbidden("a.x")], "granted": True}]
     here.gateway._begin_questions(people.redis.client())
-    gevent.idle()
+    gevent.idle(-2)
     assert len(statuses(client)) == 1
 
 

@@ -43,10 +43,10 @@ def traced(server: SmallRedis, clock: LoopClock) -> Iterator[tuple[Tracer, Any]]
     tracer = Tracer("redis://127.0.0.1:1/0", {"n": cast(Namespace, here)})
     tracer.start()
     tracer.start()
-    gevent.idle()
+    gevent.idle(-2)
     yield tracer, here
     tracer.close()
-    gevent.idle()
+    gevent.idle(-2)
 
 
 def test_what_has_changed_is_told_once_a_second_and_at_the_end(

@@ -70,10 +70,10 @@ def upkeep(clock: LoopClock, log: Log) -> Iterator[Upkeep]:
     upkeep = Upkeep(Settings(redis_url="redis://127.0.0.1:1/0"))
     upkeep.start()
     upkeep.start()
-    gevent.idle()
+    gevent.idle(-2)
     yield upkeep
     upkeep.close()
-    gevent.idle()
+    gevent.idle(-2)
 
 
 def test_each_tick_says_what_was_told_and_how_long_ago(upkeep: Upkeep, clock: LoopClock, log: Log) -> None:

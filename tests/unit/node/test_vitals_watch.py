@@ -191,7 +191,7 @@ def test_a_fault_of_ours_does_not_end_the_watch(server: SmallRedis, pair: tuple[
     one.watch.look = broken  # type: ignore[method-assign]
     with capture_logs() as lines:
         one.watch.start()
-        gevent.idle()
+        gevent.idle(-2)
     assert [line["event"] for line in lines] == ["vitals failed"]
 
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 # What has been imported up to here is never compiled.
 obey()
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _LAZY = {
     "Clients": "clients",

@@ -342,7 +342,7 @@ def test_a_person_reads_it_in_lines() -> None:
     """What did not happen is left out."""
     counts = dict.fromkeys(NAMES, 0) | {"matched": 5, "written": 4, "gone": 1, "from_log": 2}
     found = Trace("n", "e2", 12, "users.ann.x", "id-12", 1700000000000, 2, 20)
-    found.gateways, found.shown = [AtGateway("web/1", counts), AtGateway("web/2", dict.fromkeys(NAMES, 0))], False
+    found.gateways, found.shown = [AtGateway("web/1", counts), AtGateway("web/2", {**dict.fromkeys(NAMES, 0), "matched": 1, "gone": 1})], False
     found.consumers = [AtConsumer("mail", "done"), AtConsumer("hook", "dead", 5, "gave_up")]
     found.notes = ["Redis was too slow."]
     assert lines(replace(found, by="ann", traceparent=f"00-{'a' * 32}-{'b' * 16}-01"))[1:3] == [
@@ -353,7 +353,7 @@ def test_a_person_reads_it_in_lines() -> None:
         "event id-12, topic users.ann.x, 2 bytes",
         "published 2023-11-14T22:13:20.000+00:00 by a service, offset 12 of 20 in n, epoch e2",
         "gateway web/1: for 5 clients: 4 written to at once, 1 whose connection was gone; 2 read it from the log",
-        "gateway web/2: for 0 clients",
+        "gateway web/2: for 1 client: 1 whose connection was gone",
         "browsers: none has said that it was shown",
         "consumer mail: done",
         "consumer hook: dead, attempt 5 (gave_up)",

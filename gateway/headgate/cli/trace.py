@@ -89,7 +89,8 @@ def _gateway(at: AtGateway) -> str:
     counts = at.counts
     parts = [f"{counts[name]} {words}" for name, words in _WORDS.items() if counts.get(name)]
     read = f"; {counts['from_log']} read it from the log" if counts.get("from_log") else ""
-    return f"gateway {at.gateway}: for {counts['matched']} clients" + (f": {', '.join(parts)}" if parts else "") + read
+    clients = "1 client" if counts["matched"] == 1 else f"{counts['matched']} clients"
+    return f"gateway {at.gateway}: for {clients}" + (f": {', '.join(parts)}" if parts else "") + read
 
 
 def _browsers(at: AtBrowsers) -> str:

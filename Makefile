@@ -178,7 +178,7 @@ py-test-alone: $(DEV) build
 
 # The tests that meet compiled modules; those that replace parts of a module are left out where it is compiled (tests/support/builds.py).
 COMPILED := build/compiled
-COMPILED_UNIT := tests/unit/bus tests/unit/delivery tests/unit/protocol tests/unit/node tests/unit/transport tests/unit/test_event.py \
+COMPILED_UNIT := tests/unit/bus tests/unit/delivery tests/unit/protocol tests/unit/node tests/unit/transport tests/unit/socketio tests/unit/test_event.py \
 	tests/unit/test_compiled.py
 COMPILED_TESTS := $(COMPILED_UNIT) tests/contract tests/integration/bus tests/integration/delivery tests/integration/transport
 compiled: $(DEV) build ## Compile the hot modules (needs a C compiler) into build/compiled, and test both builds of them (some minutes)

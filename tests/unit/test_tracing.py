@@ -342,7 +342,10 @@ def test_a_person_reads_it_in_lines() -> None:
     """What did not happen is left out."""
     counts = dict.fromkeys(NAMES, 0) | {"matched": 5, "written": 4, "gone": 1, "from_log": 2}
     found = Trace("n", "e2", 12, "users.ann.x", "id-12", 1700000000000, 2, 20)
-    found.gateways, found.shown = [AtGateway("web/1", counts), AtGateway("web/2", {**dict.fromkeys(NAMES, 0), "matched": 1, "gone": 1})], False
+    found.gateways, found.shown = (
+        [AtGateway("web/1", counts), AtGateway("web/2", {**dict.fromkeys(NAMES, 0), "matched": 1, "gone": 1})],
+        False,
+    )
     found.consumers = [AtConsumer("mail", "done"), AtConsumer("hook", "dead", 5, "gave_up")]
     found.notes = ["Redis was too slow."]
     assert lines(replace(found, by="ann", traceparent=f"00-{'a' * 32}-{'b' * 16}-01"))[1:3] == [

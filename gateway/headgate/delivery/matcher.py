@@ -61,6 +61,20 @@ class Audience(Generic[S]):
         raise NotImplementedError
 
 
+class FixedAudience(Audience[S]):
+    """Clients that were counted once. Here, since nobody outside can inherit from a class of this module when it is compiled."""
+
+    __slots__ = ("_clients",)
+
+    def __init__(self, clients: tuple[S, ...]) -> None:
+        self._clients = clients
+
+    @property
+    def clients(self) -> tuple[S, ...]:
+        """Each of them once."""
+        return self._clients
+
+
 class _Pattern(Audience[S]):
     """A pattern with its subscribers, in the order in which they came: the audience of the topics that reach no other pattern."""
 

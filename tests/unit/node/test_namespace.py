@@ -26,6 +26,7 @@ from headgate.protocol.requests import Resume
 from headgate.redis.log import EventLog, Head
 from headgate.runtime.loop import READ, Arrivals, io_watcher, spawn
 from headgate.settings import Settings
+from tests.support.builds import python_only
 from tests.support.bus_position import stand_at
 from tests.support.wired_client import EPOCH, NAMESPACE, WiredClient, event
 
@@ -177,6 +178,7 @@ def test_idle_clients_are_told_their_position_beside_the_feed(namespace: Namespa
     assert [cursor["offset"] for cursor in wired.notices("cursor")] == [11]
 
 
+@python_only
 def test_the_bus_is_read_between_two_steps_of_a_round(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bytes that come while idle clients are told are read after the next step at the latest, not when all have been told."""
     ours, theirs = socket.socketpair()

@@ -59,10 +59,10 @@ run: build ## Set up everything and start the gateway with the demo (HEADGATE_* 
 
 build: $(RUNTIME) $(WEB) $(SBOM) ## Install pinned dependencies, build the browser client and the demo, list what is in them
 
-dist: build $(if $(filter compiled,$(BUILD)),$(DEV)) ## Make dist/headgate-*.whl for pip and dist/headgate-*.tgz for npm (BUILD=compiled: the wheel for this platform)
+dist: build $(if $(filter compiled,$(BUILD)),$(DEV)) ## Make dist/headgate-*.whl for pip and dist/headgate-*.tgz for npm (BUILD=direct, BUILD=compiled: a wheel for this platform)
 	@rm -rf dist && mkdir -p dist
 	@$(STEP) "making the wheel" wheel $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
-		--wheel-dir dist $(if $(filter compiled,$(BUILD)),--config-settings compiled=yes) .
+		--wheel-dir dist $(addprefix --config-settings compiled=,$(patsubst compiled,yes,$(BUILD))) .
 	@$(STEP) "making the npm package" npm-pack npm pack --silent --ignore-scripts --workspace web --pack-destination dist
 	@ls dist/*
 
@@ -298,7 +298,7 @@ clean: ## Remove everything that was made, but for the private Redis data in .he
 	rm -rf $(VENV) node_modules web/node_modules web/dist build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache \
 		.import_linter_cache .hypothesis test-results
 
-$(RUNTIME): requirements.txt pyproject.toml
+$(RUNTIME): requirements.txt pyproject.toml setup.py gateway/headgate/delivery/_direct.c
 	@tools/machine.sh check
 	@$(STEP) "making .venv" venv tools/machine.sh venv
 	@$(STEP) "installing the pinned Python packages" pip $(PIP_INSTALL) --require-hashes -r requirements.txt

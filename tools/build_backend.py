@@ -1,6 +1,7 @@
 """The build backend: setuptools, with the page's files built first. `pip install`, `pip wheel` and `python -m build` call it.
 
-With `--config-settings compiled=yes` a wheel also has the hot modules compiled (setup.py), and is for one platform.
+With `--config-settings compiled=direct` a wheel also has the direct writes in C, and with `compiled=yes` the hot modules compiled
+too (setup.py): then it is for one platform. An editable install has the direct writes in C where they can be compiled.
 
 In: the folder of the project, a checkout or an unpacked sdist. Out: a wheel or sdist that holds everything that browsers load,
 or one line that says what to do. A checkout builds them with npm when they are missing or older than web/; an sdist brings them.
@@ -14,12 +15,12 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from setuptools import build_meta
 from setuptools.build_meta import (  # noqa: F401  (the hooks that are setuptools' own)
-    build_editable,
     get_requires_for_build_editable,
     get_requires_for_build_sdist,
     prepare_metadata_for_build_editable,
@@ -37,6 +38,7 @@ BUILT = [
         for gz in ("", ".gz")
     ),
 ]
+DIRECT = Path("gateway", "headgate", "delivery", "_direct.c")
 STAMP = WEB / "dist" / ".headgate-built"
 SOURCES = [Path(name) for name in ("package.json", "package-lock.json", "tsconfig.json")]
 NO_SOURCES = {"node_modules", "dist", "test"}
@@ -46,13 +48,23 @@ INSTALL = ("npm", "ci", "--no-audit", "--no-fund", "--loglevel=error")
 BUILD = ("npm", "run", "--silent", "build")
 
 
-# Whether the build that is under way is a compiled one; setup.py, which setuptools runs in this process, looks here.
-is_compiled = False
+class Compiled(Enum):
+    """What a build has in C, beside the sources."""
+
+    NO = "no"
+    WHERE_POSSIBLE = "where possible"  # the direct writes, if there is a compiler: of an editable install
+    DIRECT = "direct"  # the direct writes
+    YES = "yes"  # the hot modules too
+
+
+# Of the build that is under way; setup.py, which setuptools runs in this process, looks here.
+compiled = Compiled.NO
+_SETTINGS = {each.value: each for each in (Compiled.NO, Compiled.DIRECT, Compiled.YES)}
 
 
 def get_requires_for_build_wheel(config_settings: Any = None) -> list[str]:
     """Return what a wheel needs beside setuptools: for a compiled one, mypyc and the packages whose types it must know."""
-    is_wanted = _wants_compiled(config_settings)
+    is_wanted = _compiled(config_settings) is Compiled.YES
     needed: list[str] = build_meta.get_requires_for_build_wheel(config_settings)
     if is_wanted:
         needed += tomllib.loads(Path("pyproject.toml").read_text())["tool"]["headgate"]["compiled"]["requires"]
@@ -61,13 +73,22 @@ def get_requires_for_build_wheel(config_settings: Any = None) -> list[str]:
 
 def build_wheel(wheel_directory: str, config_settings: Any = None, metadata_directory: str | None = None) -> str:
     """Build a wheel with the page's files in it."""
-    global is_compiled
-    is_compiled = _wants_compiled(config_settings)
+    global compiled
+    compiled = _compiled(config_settings)
     _have_page()
     # This build would take in the files of an earlier one, those of deleted modules included.
     for folder in Path("build").glob("lib*"):
         shutil.rmtree(folder, ignore_errors=True)
     return str(build_meta.build_wheel(wheel_directory, config_settings, metadata_directory))
+
+
+def build_editable(wheel_directory: str, config_settings: Any = None, metadata_directory: str | None = None) -> str:
+    """Install the sources in place, with the direct writes in C beside them where they can be compiled."""
+    global compiled
+    compiled = Compiled.WHERE_POSSIBLE
+    for old in DIRECT.parent.glob("_direct.*.so"):  # of sources that have changed
+        old.unlink()
+    return str(build_meta.build_editable(wheel_directory, config_settings, metadata_directory))
 
 
 def build_sdist(sdist_directory: str, config_settings: Any = None) -> str:
@@ -76,11 +97,11 @@ def build_sdist(sdist_directory: str, config_settings: Any = None) -> str:
     return str(build_meta.build_sdist(sdist_directory, config_settings))
 
 
-def _wants_compiled(config_settings: Any) -> bool:
+def _compiled(config_settings: Any) -> Compiled:
     value = (config_settings or {}).get("compiled", "no")
-    if value not in ("yes", "no"):
-        sys.exit(f"headgate: --config-settings compiled={value}: expected yes or no.")
-    return bool(value == "yes")
+    if value not in _SETTINGS:
+        sys.exit(f"headgate: --config-settings compiled={value}: expected yes, direct or no.")
+    return _SETTINGS[value]
 
 
 def _have_page() -> None:

@@ -20,13 +20,15 @@ _OFF = ("", "0", "false", "no", "off")
 _PACKAGE = __name__.rpartition(".")[0]
 # All modules of the list are compiled, or none is; every process of ours loads this one.
 _ONE_OF_THEM = f"{_PACKAGE}.event"
+_DIRECT = f"{_PACKAGE}.delivery._direct"
 
 
 class Build(StrEnum):
     """What the hot modules of a process are."""
 
     PYTHON = "python"
-    COMPILED = "compiled"
+    DIRECT = "direct"  # sources, but for the direct writes (delivery/direct.py), which are C
+    COMPILED = "compiled"  # and the hot modules too
 
 
 class SourcesOnly:
@@ -42,15 +44,23 @@ class SourcesOnly:
         return None
 
 
-def obey(environ: Mapping[str, str] | None = None) -> None:
-    """Run the sources from now on, if the environment says so."""
+def wants_sources(environ: Mapping[str, str] | None = None) -> bool:
+    """Return whether the environment asks for the sources of everything."""
     # Read here, as settings come too late: they import modules that may be compiled.
     environ = os.environ if environ is None else environ  # noqa: TID251
-    if environ.get(PURE, "").strip().lower() not in _OFF:
+    return environ.get(PURE, "").strip().lower() not in _OFF
+
+
+def obey(environ: Mapping[str, str] | None = None) -> None:
+    """Run the sources from now on, if the environment says so."""
+    if wants_sources(environ):
         sys.meta_path.insert(0, SourcesOnly())
 
 
 def build_in_use() -> Build:
     """Return what the hot modules of this process are."""
     spec = find_spec(_ONE_OF_THEM)
-    return Build.COMPILED if spec is not None and isinstance(spec.loader, ExtensionFileLoader) else Build.PYTHON
+    if spec is not None and isinstance(spec.loader, ExtensionFileLoader):
+        return Build.COMPILED
+    has_direct = find_spec(f"{_PACKAGE}.delivery") is not None and find_spec(_DIRECT) is not None
+    return Build.DIRECT if has_direct and not wants_sources() else Build.PYTHON

@@ -16,7 +16,8 @@ import gevent
 import pytest
 
 from headgate.bus import feed, interest, listener
-from headgate.bus.listener import Bus
+from headgate.bus.feed import Front
+from headgate.bus.listener import Bus, Taken
 from headgate.event import Event
 from headgate.protocol.packets import GapReason
 from headgate.redis.entries import Head
@@ -37,15 +38,26 @@ class Teller:
         told: `["route", [[topic, offset, data], …]]`, `["missing", first, last, reason]`, `["log_lost", epoch, offset]`,
             `["line_changed", end]`, `["bus", up]`, `["fenced"]`.
         during: called while events are routed, with `more`.
+        takes: called with replies that the feed has not seen, and where it stands; takes none, by default.
+        rested: how often it was asked to let the loop run.
     """
 
     def __init__(self) -> None:
         self.told: list[list[Any]] = []
+        self.takes: Callable[[list[list[bytes]], Front], Taken | None] = lambda replies, front: None
+        self.rested = 0
         self.during: Callable[[Callable[[], list[Event]]], object] = lambda more: None
 
     def route(self, events: Iterable[Event], more: Callable[[], list[Event]]) -> None:
         self.told.append(["route", [[event.topic, event.offset, event.data.decode()] for event in events]])
         self.during(more)
+
+    def take(self, replies: list[list[bytes]], front: Front) -> Taken | None:
+        return self.takes(replies, front)
+
+    def rest(self) -> None:
+        self.rested += 1
+        gevent.sleep(0)
 
     def missing(self, first: int, last: int, reason: GapReason) -> None:
         self.told.append(["missing", first, last, reason.value])
@@ -82,7 +94,7 @@ class BusHere(Teller):
 
     def __init__(self, redis_url: str, patterns: Sequence[str], settings: Settings) -> None:
         super().__init__()
-        self.bus = Bus(NAMESPACE, redis_url, settings, self)
+        self.bus = Bus(NAMESPACE, redis_url, settings, self, self)
         for pattern in patterns:
             self.bus.acquire(pattern)
         self.bus.start()

@@ -14,11 +14,14 @@ from typing import Any, NamedTuple
 from headgate.bus import actions as out
 from headgate.bus.feed import Feed, State
 from headgate.bus.interest import by_command
+from headgate.delivery.direct import direct_writer
+from headgate.delivery.matcher import SubscriptionMatcher
 from headgate.errors import BusUnavailable
 from headgate.event import Event
 from headgate.protocol.packets import GapReason
 from headgate.redis.entries import Entry, Head
 from headgate.topic import matches
+from tests.support.direct_events import Wire, WrittenTo, events_in
 from tests.support.model_redis import NAMESPACE, OLD_LIBRARY, ModelRedis
 
 TOPICS = ["orders.1", "orders.2", "orders.1.paid", "bills.1", "bills.1.paid", "users.7", "users.7.mail", "users.8.mail.new"]
@@ -233,6 +236,7 @@ class World:
 
     Attributes:
         inputs: how many inputs the feed has had, and actions it has given.
+        taken: how many messages were written directly, past the feed.
         trail: the steps so far.
     """
 
@@ -243,7 +247,12 @@ class World:
         self.redis = ModelRedis(max_events=10 + int(60 * self._random()), page_events=2 + int(6 * self._random()))
         self.feed = feed_class(NAMESPACE, 65536, FENCE_INTERVAL_S, sharded=self.sharded)
         self.oracle = Oracle(self.redis)
-        self.inputs = 0
+        self.inputs = self.taken = 0
+        self._of_direct = random.Random(f"direct writes of {seed}").random
+        self._wire = Wire()
+        matcher: SubscriptionMatcher[Any] = SubscriptionMatcher()
+        matcher.add("#", WrittenTo(self._wire))
+        self._direct = direct_writer(NAMESPACE, matcher, 65536, 0)
         self.trail: list[str] = []
         self._acquired: list[str] = []
         self._now_s = 0.0
@@ -444,12 +453,33 @@ class World:
         replies = [self._pipe.popleft() for _ in range(count)]
         self.inputs += count
         if self._reading:
-            self.feed.receive(replies, 1)
-            self._reading = False
+            self._take_directly(replies)
+            if replies:
+                self.feed.receive(replies, 1)
+                self._reading = False
         elif self._pass is not None:
             events = self.feed.more(replies, 1)
             self._pass.events.extend(events)
             self.oracle.delivered(events)
+
+    def _take_directly(self, replies: list[list[bytes]]) -> None:
+        """Let a direct writer take what simply follows, as the listener does, or not."""
+        front = self.feed.front()
+        if front is None or self._direct is None or self._of_direct() < 0.5:
+            return
+        taken = self._direct.take(replies, front).taken
+        data, self._wire.data = self._wire.data, b""
+        events = list(events_in(data, NAMESPACE, front.epoch))
+        assert len(events) == taken
+        self.oracle.delivered(events)
+        del replies[:taken]
+        if taken and self._of_direct() < 0.01:  # a fault of ours, behind some of the writes
+            self.oracle.undelivered(events)
+            self._carry_out_all(self.feed.half_handed_on(front))
+        else:
+            self.feed.handed_on(front)
+        self.taken += taken
+        self._check()
 
     def _disconnect(self) -> None:
         self._lose_connection(0)

@@ -17,9 +17,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from headgate.auth.identity import Identity
+from headgate.bus.feed import Front
 from headgate.delivery import client as client_module
 from headgate.delivery import fanout, live_feed, page_cache
 from headgate.delivery.client import Client
+from headgate.delivery.direct import direct_writer
 from headgate.delivery.fanout import Matched
 from headgate.delivery.ledger import Balance, Ledger
 from headgate.delivery.live_feed import LiveFeed
@@ -37,6 +39,7 @@ from headgate.protocol.packets import GapReason, Overflow, notice_packet
 from headgate.redis.lineage import Lineage, alone, read_lineage
 from headgate.redis.log import Entry, Head
 from headgate.topic import matches
+from tests.support.direct_events import message_of
 from tests.support.model_browser import Browser, Lines
 from tests.support.model_connection import ModelConnection
 from tests.support.socket_record import SocketRecord
@@ -183,7 +186,10 @@ class Slot:
 
 
 class World:
-    """See the module. `trail` names the steps of the history, `steps` counts them, `taken` the steps of the clients' states."""
+    """See the module. `trail` names the steps of the history, `steps` counts them, `taken` the steps of the clients' states.
+
+    `taken_directly` counts events that were written in C.
+    """
 
     def __init__(self, seed: int, clients: int = 3) -> None:
         self._random = Random(seed)
@@ -209,7 +215,11 @@ class World:
         router = Router(NAMESPACE, self.matcher, self.tallies)
         self.ledger = Ledger(self.clients, router, self.readers)
         self.before = Balance()
-        self.feed = LiveFeed(NAMESPACE, self.bus, self.clients, router, self.readers, lambda entry: None, self._budget_s)
+        self._direct = direct_writer(NAMESPACE, self.matcher, 65536, 1)
+        self._of_direct, self.taken_directly = Random(f"direct writes of {seed}"), 0
+        self.feed = LiveFeed(
+            NAMESPACE, self.bus, self.clients, router, self.readers, lambda entry: None, self._budget_s, self._direct
+        )
         self.teller: Iterator[None] | None = None
         self.line = Line(self.bus, self.feed, Search(self))  # type: ignore[arg-type]
         self.witness = self._slot("witness", dict.fromkeys(PATTERNS, Overflow.DROP))
@@ -363,12 +373,28 @@ class World:
         if self.bus.arrived and self.bus.arrived[0].epoch not in (None, self.bus.epoch):
             self._settle()
             return
+        if self._direct and self._of_direct.random() < 0.5 and self._take():
+            return
         events = self._more(self._random.randint(1, 6))
         if events:
             self.bus.task = self.feed.route(events, lambda: self._more(self._random.randint(0, 3)))
             self.run_bus()
         elif self.bus.arrived:
             self._skip()
+
+    def _take(self) -> int:
+        """Let the feed write directly what it can of what has arrived, as the bus does first; return how many events."""
+        some = list(self.bus.arrived)[: self._of_direct.randint(1, 8)]
+        front = Front(self.bus.epoch or "", self.bus.reached, self.log.head, consecutive=True)
+        run = self.feed.take([message_of(NAMESPACE, event) if event.id else [b"", b"", b""] for event in some], front)
+        assert run is not None
+        self.taken_directly += run.taken
+        for event in some[: run.taken]:
+            if wanting := self._wanting(event.topic):
+                self.record.came(event_frame(NAMESPACE.encode(), event), len(wanting))
+            self.bus.arrived.popleft()
+        self.bus.reached = front.reached
+        return run.taken
 
     def _more(self, count: int) -> list[Event]:
         events: list[Event] = []

@@ -16,7 +16,7 @@ from headgate.delivery.tally import Tally
 from headgate.protocol.frames import Frame
 
 Place = tuple[str, int]
-SOURCES = build_in_use() is Build.PYTHON
+SOURCES = build_in_use() is not Build.COMPILED
 
 
 class SocketRecord:

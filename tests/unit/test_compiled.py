@@ -65,17 +65,24 @@ def test_the_environment_decides(monkeypatch: pytest.MonkeyPatch, value: str | N
 
 
 @pytest.mark.parametrize(
-    ("loader", "build"),
+    ("loader", "direct", "pure", "build"),
     [
-        (ExtensionFileLoader("headgate.event", "event.so"), Build.COMPILED),
-        (SourceFileLoader("headgate.event", "event.py"), Build.PYTHON),
+        (ExtensionFileLoader("headgate.event", "event.so"), True, "", Build.COMPILED),
+        (SourceFileLoader("headgate.event", "event.py"), True, "", Build.DIRECT),
+        (SourceFileLoader("headgate.event", "event.py"), True, "1", Build.PYTHON),
+        (SourceFileLoader("headgate.event", "event.py"), False, "", Build.PYTHON),
     ],
 )
 def test_the_build_in_use_is_that_of_the_hot_modules(
-    monkeypatch: pytest.MonkeyPatch, loader: ExtensionFileLoader | SourceFileLoader, build: Build
+    monkeypatch: pytest.MonkeyPatch, loader: ExtensionFileLoader | SourceFileLoader, direct: bool, pure: str, build: Build
 ) -> None:
-    """It is what has been loaded, whatever else lies in the folder."""
-    monkeypatch.setattr(compiled, "find_spec", lambda name: ModuleSpec(name, loader))
+    """It is what would be loaded, whatever else lies in the folder; the direct writes in C are looked for apart."""
+
+    def find(name: str) -> ModuleSpec | None:
+        return ModuleSpec(name, loader) if direct or not name.endswith("._direct") else None
+
+    monkeypatch.setattr(compiled, "find_spec", find)
+    monkeypatch.setenv(PURE, pure)
     assert build_in_use() is build
 
 

@@ -35,6 +35,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator
+from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
@@ -111,6 +112,24 @@ TRANSITIONS: dict[tuple[State, Cause], State] = {
     (State.LIVE, Cause.DISCONNECTED): State.DOWN,
     (State.DOWN, Cause.DISCONNECTED): State.DOWN,  # an attempt that did not connect
 }
+
+
+@dataclass(slots=True)
+class Front:
+    """Where a live feed stands, for those who can tell by themselves which message simply follows.
+
+    Attributes:
+        epoch: that of the position.
+        reached: everything up to it has been handed on.
+        head: the newest known offset of the log.
+        consecutive: whether the next offset is the only one that follows. Otherwise it is any above, but none that is too far
+            above `reached` and `head`: holes are events that nobody here needs.
+    """
+
+    epoch: str
+    reached: int
+    head: int
+    consecutive: bool
 
 
 class Feed:
@@ -228,6 +247,29 @@ class Feed:
         answer, self._answer = self._answer, None
         self._action = self._steps.send(answer)
         return self._action
+
+    def front(self) -> Front | None:
+        """Return where replies go on that the feed has not received; None: only the feed can tell which of them follows."""
+        interest = self._interest
+        if (
+            self.state is not State.LIVE
+            or self._action is not None
+            or self._replies
+            or interest.overlapping
+            or self.epoch is None
+        ):
+            return None
+        return Front(self.epoch, self.reached, self.head, interest.whole or bool(self._one_line_from))
+
+    def handed_on(self, front: Front) -> None:
+        """Everything up to `front` has been handed on, past the feed."""
+        self.offset = self.reached = front.reached
+
+    def half_handed_on(self, front: Front) -> list[Action]:
+        """The same failed midway: nobody knows which clients have which of these events."""
+        first = self.offset + 1
+        self.handed_on(front)
+        return [Gap(first, self.offset, GapReason.UPSTREAM)] if first <= self.offset else []
 
     def more(self, replies: list[list[bytes]], now_ms: int) -> list[Event]:
         """Return the events among fresh replies that may join the live Deliver under way, if they simply follow."""

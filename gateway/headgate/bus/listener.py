@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from time import monotonic, time
 from typing import Protocol
 
@@ -63,7 +64,7 @@ from .actions import (
     Up,
     Wake,
 )
-from .feed import Feed, State
+from .feed import MAX_EVENTS, Feed, Front, State
 from .interest import by_command
 
 log = structlog.get_logger("headgate.bus")
@@ -82,6 +83,19 @@ ACTIVE_TIMEOUT_S = 10.0
 WAKE_S = 0.5
 # At most one line per this time about quarantined messages; the metric counts them all.
 QUARANTINE_LOG_S = 10.0
+
+
+class Taken(Protocol):
+    """What a receiver has taken at once: so many replies; whether the next one has many receivers; whether it is for later."""
+
+    @property
+    def taken(self) -> int: ...
+
+    @property
+    def crowd(self) -> bool: ...
+
+    @property
+    def full(self) -> bool: ...
 
 
 class Receiver(Protocol):
@@ -109,6 +123,19 @@ class Receiver(Protocol):
         """Everything up to the position has been handed on; nothing is under way."""
 
 
+class DirectReceiver(Protocol):
+    """A receiver that takes the usual messages as they come from Redis, past the feed."""
+
+    def take(self, replies: list[list[bytes]], front: Front) -> Taken | None:
+        """Hand on the events at the front of replies that simply follow, as far as that goes at once; move `front` behind them.
+
+        Must not let the loop run. None: nothing goes this way now. Raises for a fault of ours, maybe behind some of the writes.
+        """
+
+    def rest(self) -> None:
+        """Let the loop run: enough has been handed on at once."""
+
+
 class Bus:
     """The listener of one namespace: two greenlets (feed and fence), three connections, none shared.
 
@@ -117,17 +144,24 @@ class Bus:
         was_up: set once the feed has been live for the first time.
     """
 
-    def __init__(self, namespace: str, redis_url: str, settings: Settings, receiver: Receiver) -> None:
+    def __init__(
+        self, namespace: str, redis_url: str, settings: Settings, receiver: Receiver, direct: DirectReceiver | None = None
+    ) -> None:
         self._namespace = namespace
         self._url = redis_url
         self._settings = settings
         self._receiver = receiver
+        self._direct = direct
         self._sharded = is_cluster(redis_url)
         self.feed = Feed(namespace, settings.max_payload_bytes, settings.fence_interval_s, sharded=self._sharded)
         self._log = self.open_log()
         # Three quarters of the interval, so that two late fences in a row are noticed within three.
         self._fence_log = self.open_log(min(COMMAND_TIMEOUT_S, max(0.75 * settings.fence_interval_s, LEAST_FENCE_TIMEOUT_S)))
         self._link: SubscriberLink | None = None
+        # Replies that have come and that the feed has not seen, and how many of them it gets when nothing can be handed on
+        # directly: one, as the next may be the usual case again, and twice as many each time that it is not.
+        self._unseen: list[list[bytes]] = []
+        self._portion = 1
         self._greenlets: list[Greenlet] = []
         self._wakeup = Signal()  # the fence greenlet has something to do before its next tick
         self._synced = Signal()  # replaced by another whenever patterns have become active
@@ -293,14 +327,50 @@ class Bus:
         self._link = link
         link.connect()
         link.settimeout(CONNECT_TIMEOUT_S)
-        feed = self.feed
-        feed.connected()
+        self.feed.connected()
+        self._unseen = []
         while True:
-            action = feed.next_action()
-            if action is not None:
-                self._carry_out(action)
-                continue
-            feed.receive(self._read(link), int(time() * 1000))
+            self._hand_on()
+            self._unseen = self._read(link)
+            while self._unseen:
+                self._go_on()
+
+    def _hand_on(self) -> None:
+        """Do what the feed asks for, until it waits for replies."""
+        feed = self.feed
+        while (action := feed.next_action()) is not None:
+            self._carry_out(action)
+
+    def _go_on(self) -> None:
+        """Hand on some of what the feed has not seen: directly what can be, else by way of the feed."""
+        taken = self._take(self._direct) if self._direct is not None else None
+        if taken is not None and taken.taken:
+            self._portion = 1
+            return
+        portion = len(self._unseen)
+        if taken is not None and not taken.crowd:
+            portion, self._portion = self._portion, min(2 * self._portion, MAX_EVENTS)
+        seen, self._unseen = self._unseen[:portion], self._unseen[portion:]
+        self.feed.receive(seen, int(time() * 1000))
+        self._hand_on()
+
+    def _take(self, direct: DirectReceiver) -> Taken | None:
+        """Let the receiver take what it can directly; None: nothing can be."""
+        front = self.feed.front()
+        if front is None:
+            return None
+        try:
+            taken = direct.take(self._unseen, front)
+        except Exception:
+            self._carry_out_all(self.feed.half_handed_on(front))
+            raise
+        if taken is not None and taken.taken:
+            self.feed.handed_on(front)
+            self._events.total += taken.taken
+            del self._unseen[: taken.taken]
+            if taken.full:
+                direct.rest()
+        return taken
 
     def _read_link_head(self) -> Head:
         """Ask on the connection on which this will listen, and which waits for nothing else yet."""
@@ -320,12 +390,10 @@ class Bus:
 
     def _more(self) -> list[Event]:
         """Return the next events if they have arrived by now. Never waits: the fan-out asks between two turns of a pass."""
-        replies: list[list[bytes]] = []
+        replies, self._unseen = self._unseen, []
         if self._link is not None:
-            try:
-                replies = self._link.read_ready()
-            except HeadgateError:
-                return []  # the connection is broken: `read` raises the same in a moment, and that is dealt with
+            with suppress(HeadgateError):  # of a broken connection; `read` raises the same in a moment, and that is dealt with
+                replies += self._link.read_ready()
         events = self.feed.more(replies, int(time() * 1000))
         if events:
             self._events.total += len(events)

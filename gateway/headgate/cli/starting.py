@@ -37,6 +37,9 @@ def say_mode(settings: Settings) -> None:
         say("development mode: anyone on this machine may subscribe to everything and publish. Never use it in public.")
 
 
+_BUILDS = {Build.PYTHON: (), Build.DIRECT: ("direct writes in C",), Build.COMPILED: ("compiled",)}
+
+
 def say_ready(settings: Settings, address: object, *details: str) -> None:
     """Say where the gateway serves. `settings` may have named port 0, or systemd has passed a socket with another address."""
     if isinstance(address, tuple):
@@ -44,7 +47,7 @@ def say_ready(settings: Settings, address: object, *details: str) -> None:
         at = f"http://{host}:{address[1]}/"
     else:
         at = f"unix:{address}"
-    build = (f"headgate {__version__}", "compiled") if build_in_use() is Build.COMPILED else (f"headgate {__version__}",)
+    build = (f"headgate {__version__}", *_BUILDS[build_in_use()])
     say(f"ready at {at} ({', '.join((*build, *details, 'Ctrl-C stops it'))})")
 
 

@@ -194,14 +194,12 @@ class Pass:
                 except BlockingIOError:
                     sent = 0
                 except OSError as error:
-                    connection.lost(error)
-                    client.gone += events
-                    _note_gone(frames)
+                    note_broken(client, frames, error)
                     continue
                 if sent == size:
                     client.direct += events
                 else:
-                    _in_part(client, frames, sent)
+                    note_in_part(client, frames, sent)
             else:
                 for frame in frames:
                     client.offer(frame)
@@ -227,12 +225,10 @@ class Pass:
                 except BlockingIOError:
                     sent = 0
                 except OSError as error:
-                    connection.lost(error)
-                    client.gone += len(_frames_of(part))
-                    _note_gone(_frames_of(part))
+                    note_broken(client, _frames_of(part), error)
                     continue
                 if sent != len(data):
-                    _in_part(client, _frames_of(part), sent)
+                    note_in_part(client, _frames_of(part), sent)
                 elif type(part) is _Several:
                     client.direct += len(part.frames)
                 else:
@@ -298,14 +294,16 @@ def _frames_of(part: Frame | _Several) -> tuple[Frame, ...]:
     return part.frames if isinstance(part, _Several) else (part,)
 
 
-def _note_gone(frames: Sequence[Frame]) -> None:
-    """The connection broke with these."""
+def note_broken(client: Client, frames: Sequence[Frame], error: OSError) -> None:
+    """The client's connection broke with these."""
+    client.connection.lost(error)
+    client.gone += len(frames)
     for frame in frames:
         if frame.tally is not None:
             frame.tally.gone += 1
 
 
-def _in_part(client: Client, frames: Sequence[Frame], sent: int) -> None:
+def note_in_part(client: Client, frames: Sequence[Frame], sent: int) -> None:
     """The kernel took only the first `sent` bytes: the frame that it cut is finished, those that it did not touch queue up."""
     accounted = client.connection.written_in_part(frames, sent)
     client.direct += accounted

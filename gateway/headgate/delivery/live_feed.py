@@ -23,7 +23,8 @@ from headgate.protocol.frames import Frame, message_frame
 from headgate.protocol.packets import CURSOR, GapReason, notice_packet
 
 from .client import Client
-from .fanout import BUDGET_S, Matched, Pass, write_notice
+from .direct import DirectWriter, Front, Run
+from .fanout import BUDGET_S, Matched, Pass, note_broken, note_in_part, write_notice
 from .log_readers import LogReaders
 from .router import Router
 from .state import Phase
@@ -65,6 +66,7 @@ class LiveFeed:
         readers: LogReaders,
         quarantine: Callable[[Entry], None],
         budget_s: float = BUDGET_S,
+        direct: DirectWriter | None = None,
     ) -> None:
         self._namespace = namespace
         self._at = at
@@ -73,6 +75,7 @@ class LiveFeed:
         self._readers = readers
         self.quarantine = quarantine
         self._budget_s = budget_s
+        self._direct = direct
         self._writes = DELIVERIES.of(namespace)
         self._passes = FAN_OUT.of(namespace)
         self._latency = PUBLISH_TO_SOCKET.of(namespace)
@@ -143,6 +146,35 @@ class LiveFeed:
                 matched = yield from self._run(self._router.passes(matched), more)
         finally:
             self._end_work()
+
+    def take(self, replies: list[list[bytes]], front: Front) -> Run | None:
+        """Write the events at the front of replies directly, if this is built with it and nothing is under way; see direct.py."""
+        if self._direct is None or self.under_way:
+            return None
+        self._begin_work()
+        try:
+            began_s = monotonic()
+            run = self._direct.take(replies, front)
+            if run.taken:
+                self._told = front.reached
+                self._note(run, monotonic() - began_s)
+            return run
+        finally:
+            self._end_work()
+
+    def _note(self, run: Run, took_s: float) -> None:
+        """Count what has been written directly, and go on with the clients whose sockets did not take all."""
+        self._router.written(run)
+        for client, sent, error, frames in run.left:
+            if error is not None:
+                note_broken(client, frames, error)
+            else:
+                note_in_part(client, frames, sent)
+        self._writes.total += run.writes
+        self._passes.record(took_s)
+        now_ms = time() * 1000
+        for time_ms, events in run.times:
+            self._latency.record((now_ms - time_ms) / 1000, events)
 
     def between_passes(self, act: Callable[[], None]) -> None:
         """Act when nothing is under way: only then the place of every client is known. `act` must neither wait nor raise.

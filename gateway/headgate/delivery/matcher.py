@@ -51,7 +51,10 @@ _UNSHARED = -1
 
 
 class Audience(Generic[S]):
-    """The clients that get the events of a topic."""
+    """The clients that get the events of a topic.
+
+    Each kind has `listed` for _direct.c: the clients, if they are at hand and sure; None: ask for `clients`.
+    """
 
     __slots__ = ()
 
@@ -64,38 +67,38 @@ class Audience(Generic[S]):
 class FixedAudience(Audience[S]):
     """Clients that were counted once. Here, since nobody outside can inherit from a class of this module when it is compiled."""
 
-    __slots__ = ("_clients",)
+    __slots__ = ("listed",)
 
     def __init__(self, clients: tuple[S, ...]) -> None:
-        self._clients = clients
+        self.listed = clients
 
     @property
     def clients(self) -> tuple[S, ...]:
         """Each of them once."""
-        return self._clients
+        return self.listed
 
 
 class _Pattern(Audience[S]):
     """A pattern with its subscribers, in the order in which they came: the audience of the topics that reach no other pattern."""
 
-    __slots__ = ("_clients", "_members", "changed", "text")
+    __slots__ = ("_members", "changed", "listed", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.changed = _UNSHARED  # else the number of the last change
-        self._clients: tuple[S, ...] | None = ()
-        self._members: dict[S, None] | None = None  # None: few, `_clients` has them
+        self.listed: tuple[S, ...] | None = ()  # None: to be made of the members
+        self._members: dict[S, None] | None = None  # None: few, `listed` has them
 
     @property
     def clients(self) -> tuple[S, ...]:
-        if self._clients is None:
-            self._clients = tuple(self._members or ())
-        return self._clients
+        if self.listed is None:
+            self.listed = tuple(self._members or ())
+        return self.listed
 
     @property
     def vacant(self) -> bool:
         """Whether nobody subscribes."""
-        return self._clients == () and self._members is None
+        return self.listed == () and self._members is None
 
     def add(self, subscriber: S) -> bool:
         """Add a subscriber; False if it was there."""
@@ -103,14 +106,14 @@ class _Pattern(Audience[S]):
             clients = self.clients
             if subscriber in clients:
                 return False
-            self._clients = (*clients, subscriber)
-            if len(self._clients) > _FEW:
-                self._members = dict.fromkeys(self._clients)
+            self.listed = (*clients, subscriber)
+            if len(self.listed) > _FEW:
+                self._members = dict.fromkeys(self.listed)
             return True
         if subscriber in self._members:
             return False
         self._members[subscriber] = None
-        self._clients = None
+        self.listed = None
         return True
 
     def remove(self, subscriber: S) -> bool:
@@ -119,14 +122,14 @@ class _Pattern(Audience[S]):
             clients = self.clients
             if subscriber not in clients:
                 return False
-            self._clients = tuple([each for each in clients if each != subscriber]) if len(clients) > 1 else ()
+            self.listed = tuple([each for each in clients if each != subscriber]) if len(clients) > 1 else ()
             return True
         if subscriber not in self._members:
             return False
         del self._members[subscriber]
-        self._clients = None
+        self.listed = None
         if len(self._members) <= _FEW // 2:
-            self._clients = tuple(self._members)
+            self.listed = tuple(self._members)
             self._members = None
         return True
 
@@ -145,6 +148,10 @@ class _Union(Audience[S]):
         for pattern in patterns:
             if pattern.changed == _UNSHARED:
                 pattern.changed = 0
+
+    @property
+    def listed(self) -> None:
+        """Never sure: a pattern may have gained or lost a client."""
 
     @property
     def clients(self) -> tuple[S, ...]:
@@ -349,6 +356,11 @@ class SubscriptionMatcher(Generic[S]):
         self._max_cached_topics = max_cached_topics
         self._audiences = self._topics.audiences
         self.subscriptions = 0
+
+    @property
+    def known(self) -> dict[str, Audience[S] | None]:
+        """The audiences of topics that are sure (None: forgotten), to read; another dict at times. `match` finds the others."""
+        return self._audiences
 
     @property
     def patterns(self) -> int:

@@ -12,6 +12,7 @@ from headgate.event import Event
 from headgate.protocol.frames import event_frame
 
 from .client import Client
+from .direct import Run
 from .fanout import MAX_SLICE_BYTES, Matched, Pass
 from .matcher import SubscriptionMatcher
 from .tally import Tallies
@@ -58,6 +59,21 @@ class Router:
             matched.append(Matched(frame, audience))
         self.matched += len(matched)
         return matched
+
+    def written(self, run: Run) -> None:
+        """Events have been written directly: count them, and where they went."""
+        self.matched += run.matched
+        self.unwanted += run.unwanted
+        self.routed += run.routed
+        if self._tallies is None:
+            return
+        tallies = {offset: self._tallies.of(offset) for offset, _ in run.tallied}
+        for offset, clients in run.tallied:
+            if (tally := tallies[offset]) is not None:
+                tally.matched += clients
+        for left in run.left:
+            for frame in left.frames:
+                frame.tally = tallies.get(frame.offset or 0)
 
     def passes(self, matched: Iterable[Matched]) -> Iterator[Pass]:
         """Yield passes over matched events, in order; each must be advanced to its end before the next is asked for."""

@@ -15,6 +15,7 @@ from headgate.bus.listener import Bus
 from headgate.delivery.catch_up import CatchUp
 from headgate.delivery.client import Client
 from headgate.delivery.client_connection import ClientConnection
+from headgate.delivery.direct import Front, Run, direct_writer
 from headgate.delivery.ledger import Balance, Ledger
 from headgate.delivery.live_feed import LiveFeed
 from headgate.delivery.matcher import SubscriptionMatcher
@@ -60,7 +61,10 @@ class Resumption:
 
 
 class Namespace:
-    """See the module. Implements `bus.Feed`. `on_log_lost` is called when the log is another one, and must not wait."""
+    """See the module. Implements `bus.Receiver` and `bus.DirectReceiver`.
+
+    `on_log_lost` is called when the log is another one, and must not wait.
+    """
 
     def __init__(
         self,
@@ -76,7 +80,7 @@ class Namespace:
         self._settings = settings
         self.clients: dict[str, Client] = {}
         matcher: SubscriptionMatcher[Client] = SubscriptionMatcher()
-        self.bus = Bus(name, redis_url, settings, self)
+        self.bus = Bus(name, redis_url, settings, self, self)
         search_log, pages_log = self._logs = self.bus.open_log(verified=True), self.bus.open_log(verified=True)
         share = Share(SHARE_S)
         self._search = LogSearch(name, search_log, settings, share)
@@ -84,7 +88,8 @@ class Namespace:
         self._catch_up = CatchUp(LogPages(name, pages_log), self.tallies)
         self.traced = Traced() if settings.otel else None
         self._router = Router(name, matcher, self.tallies, self.traced)
-        self._live = LiveFeed(name, self.bus, self.clients, self._router, self._catch_up.readers, self._quarantine)
+        direct = direct_writer(name, matcher, settings.max_payload_bytes, settings.trace_every)
+        self._live = LiveFeed(name, self.bus, self.clients, self._router, self._catch_up.readers, self._quarantine, direct=direct)
         self._catch_up.follow(self._live)
         self._line = Line(self.bus, self._live, self._search)
         self._subscriptions = Subscriptions(
@@ -269,12 +274,20 @@ class Namespace:
         if DELIVERY.tellers.get(self.name) == self._tell_delivery:
             del DELIVERY.tellers[self.name]
 
-    # -- bus.Feed -------------------------------------------------------------------------------------------------
+    # -- bus.Receiver, bus.DirectReceiver --------------------------------------------------------------------------
 
     def route(self, events: Iterable[Event], more: Callable[[], list[Event]] = list) -> None:
         """Hand events to their clients, in order; lets the loop run between slices and every few milliseconds."""
         for _ in self._live.route(events, more):
             self._turns.give()
+
+    def take(self, replies: list[list[bytes]], front: Front) -> Run | None:
+        """Write the events at the front of replies directly, as far as that goes (delivery/direct.py). The loop does not run."""
+        return self._live.take(replies, front)
+
+    def rest(self) -> None:
+        """Let everybody else have a turn."""
+        self._turns.give()
 
     def missing(self, first: int, last: int, reason: GapReason) -> None:
         """Tell every client of a range that will not come."""

@@ -124,6 +124,11 @@ def event_frame(namespace: bytes, event: Event, *, replayed: bool = False) -> Fr
     return _EventFrame(wire, len(head), event.topic, offset, len(data), event.time_ms)
 
 
+def written_frame(wire: bytes, skip: int, topic: str, offset: int, payload_bytes: int, time_ms: int) -> Frame:
+    """Return the frame of a logged event whose wire was written elsewhere (delivery/_direct.c), as `event_frame` returns it."""
+    return _EventFrame(wire, skip, topic, offset, payload_bytes, time_ms)
+
+
 def pong_frame(payload: bytes) -> bytes:
     """Return the WebSocket pong that answers a ping with this payload (at most 125 bytes, RFC 6455 section 5.5)."""
     return _header(_FIN_PONG, len(payload)) + payload

@@ -19,6 +19,7 @@ from headgate.bus.interest import LINGER_S, by_command
 from headgate.bus.server_check import ANEW_FENCES
 from headgate.errors import InvalidEvent
 from headgate.event import HEADER_TAG
+from headgate.protocol.packets import GapReason
 from headgate.redis.entries import Head
 from headgate.redis.keys import channel, user_channel
 from tests.support.model_redis import NAMESPACE, OLD_LIBRARY, TIME_MS, ModelRedis
@@ -1088,3 +1089,47 @@ def test_inputs_that_the_state_does_not_allow_raise() -> None:
         feed.more([], TIME_MS)
     with pytest.raises(IllegalTransition):
         feed.failed()
+
+
+# Past the feed -----------------------------------------------------------------------------------------------------------
+
+
+def test_others_may_go_on_from_the_front_only_while_the_feed_waits_for_replies() -> None:
+    """Not while it comes up, has replies of its own, has something to carry out, or may get one publish twice."""
+    feed = Feed(NAMESPACE, 65536, INTERVAL_S)
+    assert feed.front() is None
+    gateway = Gateway("orders.1", "orders.2")
+    front = gateway.feed.front()
+    assert front is not None
+    assert (front.epoch, front.reached, front.head, front.consecutive) == (gateway.redis.epoch, 0, 0, False)
+
+    gateway.deaf = True
+    gateway.redis.publish("orders.1")
+    (reply,) = gateway.redis.sent
+    gateway.feed.receive([reply], TIME_MS)
+    assert gateway.feed.front() is None, "it has a reply"
+    assert isinstance(gateway.feed.next_action(), out.Deliver)
+    assert gateway.feed.front() is None, "a pass is under way"
+    assert gateway.feed.next_action() is None
+    assert gateway.feed.front() is not None
+
+    overlapping = Gateway("orders.*", "*.1")
+    overlapping.redis.publish("orders.1")
+    assert overlapping.feed.front() is None
+    whole = Gateway("#").feed.front()
+    assert whole is not None
+    assert whole.consecutive
+
+
+def test_what_was_handed_on_past_the_feed_moves_its_position() -> None:
+    """And a fault midway is a gap of just that."""
+    gateway = Gateway("#")
+    front = gateway.feed.front()
+    assert front is not None
+    front.reached += 3
+    gateway.feed.handed_on(front)
+    assert (gateway.feed.offset, gateway.feed.reached) == (3, 3)
+    front.reached += 2
+    assert gateway.feed.half_handed_on(front) == [out.Gap(4, 5, GapReason.UPSTREAM)]
+    assert gateway.feed.half_handed_on(front) == []
+    assert (gateway.feed.offset, gateway.feed.reached) == (5, 5)

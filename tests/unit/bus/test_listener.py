@@ -5,6 +5,9 @@ tests/contract/test_bus_links.py holds the model's two ends to the real ones. te
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from random import Random
+from types import SimpleNamespace
 from typing import cast
 
 import gevent
@@ -14,6 +17,7 @@ from structlog.testing import capture_logs
 
 from headgate.bus import listener
 from headgate.bus.actions import Ping, ReadFenceHead, Subscribe
+from headgate.bus.feed import Front
 from headgate.bus.interest import LINGER_S
 from headgate.bus.listener import (
     ACTIVE_TIMEOUT_S,
@@ -23,8 +27,10 @@ from headgate.bus.listener import (
     LAST_RECONNECT_S,
     QUARANTINE_LOG_S,
     Bus,
+    Taken,
 )
 from headgate.errors import BusRefused, BusUnavailable
+from headgate.event import Event
 from headgate.redis.faults import NO_PERMISSION
 from headgate.redis.subscriber_link import SubscriberLink
 from headgate.settings import Settings
@@ -106,6 +112,92 @@ def test_events_that_arrive_while_others_are_routed_go_with_them(model_bus: Star
     bus.publish(1)
     assert (bus.offsets, taken) == ([1], [2, 3])
     assert (bus.bus.offset, counted("events_received_total") - before) == (3, 3)
+
+
+class Taking:
+    """A namespace that takes the topics it can directly: `orders.…`, at most `most` at once. `bills.…` are a crowd."""
+
+    def __init__(self, bus: ModelBus, most: int = 1000) -> None:
+        self._bus, self._most = bus, most
+        self.offsets: list[int] = []  # of all events, in the order in which they were handed on
+        self.calls: list[int] = []  # how many replies were offered each time
+        bus.takes = self._take
+        bus.during = self._routed
+        self.fails = False
+
+    def _take(self, replies: list[list[bytes]], front: Front) -> Taken:
+        topics = [reply[-2].partition(b":")[2].partition(b":")[2] for reply in replies]
+        count = next((at for at, topic in enumerate(topics) if not topic.startswith(b"orders.")), len(replies))
+        taken = min(count, self._most)
+        self.calls.append(len(replies))
+        self.offsets += range(front.reached + 1, front.reached + 1 + taken)
+        front.reached += taken
+        if self.fails:
+            self.fails = False
+            raise RuntimeError("as planned")
+        crowd = taken == count < len(replies) and topics[count].startswith(b"bills.")
+        return cast(Taken, SimpleNamespace(taken=taken, crowd=crowd, full=taken < count))
+
+    def _routed(self, more: Callable[[], list[Event]]) -> None:
+        """Events have come by way of the feed; those that have come in meanwhile go with them."""
+        self.offsets += [offset for _, offset, _ in self._bus.told[-1][1]]
+        if self._bus.redis.offset % 3 == 0:
+            self._bus.redis.publish("orders.1")
+        self.offsets += [event.offset or 0 for event in more()]
+
+
+@pytest.mark.parametrize("most", [1, 3, 1000])
+def test_what_is_taken_directly_and_what_is_not_come_in_order_each_once(model_bus: StartModelBus, most: int) -> None:
+    """Whatever a read brings: events behind one that has to be routed never overtake it, whether or not they join its pass."""
+    bus = model_bus("#")
+    taking = Taking(bus, most)
+    before = counted("events_received_total")
+    for seed in range(60):
+        drawn = Random(seed)
+        for _ in range(drawn.randint(1, 9)):
+            bus.redis.publish(drawn.choice(["orders.1", "orders.1", "orders.1", "bills.1", "users.7"]))
+        if drawn.random() < 0.5:
+            bus.run()
+    bus.run()
+    assert taking.offsets == list(range(1, bus.redis.offset + 1))
+    assert (bus.bus.offset, bus.bus.reached) == (bus.redis.offset, bus.redis.offset)
+    assert counted("events_received_total") - before == bus.redis.offset
+    assert bool(bus.rested) == (most < 1000)
+    assert bus.only("missing") == []
+
+
+def test_what_cannot_be_taken_goes_to_the_feed_in_growing_portions(model_bus: StartModelBus) -> None:
+    """One odd event among usual ones costs one detour; where all are odd, the attempts get rare. A crowd takes all along."""
+    bus = model_bus("#")
+    taking = Taking(bus)
+    bus.during = lambda more: None
+    for topic in ("users.7", "orders.1", "users.7"):
+        bus.redis.publish(topic)
+    bus.run()
+    assert (taking.calls, len(bus.told[-1][1])) == ([3, 2, 1], 1)
+
+    taking.calls.clear()
+    bus.publish(40, "users.7")
+    assert taking.calls == [40, 38, 34, 26, 10]
+
+    taking.calls.clear()
+    bus.publish(40, "bills.1")
+    assert (taking.calls, len(bus.told[-1][1])) == ([40], 40)
+
+
+def test_a_fault_while_events_are_taken_directly_is_told_as_a_gap(model_bus: StartModelBus) -> None:
+    """Nobody knows which clients have which of them; a new connection goes on behind."""
+    bus = model_bus("#")
+    taking = Taking(bus)
+    bus.publish(2)
+    taking.fails = True
+    with capture_logs() as logs:
+        bus.publish(3)
+    assert bus.only("missing") == [["missing", 3, 5, "upstream"]]
+    assert [entry["event"] for entry in logs if entry["log_level"] == "error"] == ["bus listener failed"]
+    bus.advance(LAST_RECONNECT_S)
+    bus.publish(1)
+    assert (taking.offsets, bus.bus.offset) == ([1, 2, 3, 4, 5, 6], 6)
 
 
 def test_others_have_their_turn_while_there_is_always_something_to_read(model_bus: StartModelBus) -> None:

@@ -12,6 +12,7 @@ from contextlib import nullcontext
 
 import pytest
 
+from headgate.compiled import Build, build_in_use
 from headgate.delivery.client import Client
 from headgate.delivery.live_feed import LiveFeed
 from headgate.delivery.log_readers import LogReaders
@@ -57,13 +58,16 @@ def test_whatever_happens_an_event_is_received_in_order_and_once_or_told_before_
     one = os.environ.get("HEADGATE_SEED")
     seeds = [int(one)] if one else range(1, HISTORIES + 1)
     taken: Counter[str] = Counter()
-    steps = 0
+    steps = directly = 0
     for seed in seeds:
         world = history(seed)
         steps += world.steps
+        directly += world.taken_directly
         for (_, step), count in world.taken.items():
             taken[step] += count
     print(f"{len(seeds)} histories, {steps} steps, {sum(taken.values())} steps of states: {dict(taken)}")
+    print(f"{directly} events were written directly")
+    assert bool(directly) == (build_in_use() is not Build.PYTHON) or one
     if not one and HISTORIES >= 500:
         assert set(taken) == {step.value for step in Step}, "every step of the table is taken"
 

@@ -74,8 +74,20 @@ def test_sources_that_are_no_checkout_and_lack_the_page_are_one_clear_line(check
     assert "take a complete sdist, wheel or checkout" in told()
 
 
-def test_an_editable_install_builds_nothing() -> None:
-    """make does it first, and builds the page after it: these hooks are setuptools' own."""
-    hooks = vars(build_backend)
-    for name in ("build_editable", "prepare_metadata_for_build_editable"):
-        assert hooks[name] is getattr(build_meta, name)
+def test_an_editable_install_builds_no_page(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """make does it first, and builds the page after it. The direct writes in C are made anew, where they can be compiled."""
+    assert vars(build_backend)["prepare_metadata_for_build_editable"] is build_meta.prepare_metadata_for_build_editable
+    monkeypatch.setattr(build_backend, "_have_page", lambda: pytest.fail("it builds the page"))
+    monkeypatch.setattr(build_backend, "compiled", build_backend.Compiled.NO)
+    old = build_backend.DIRECT.with_name("_direct.old.so")
+    old.parent.mkdir(parents=True, exist_ok=True)
+    old.touch()
+    seen: list[build_backend.Compiled] = []
+
+    def build(*_: object) -> str:
+        seen.append(build_backend.compiled)
+        return "headgate.whl"
+
+    monkeypatch.setattr(build_meta, "build_editable", build)
+    assert build_backend.build_editable("wheels") == "headgate.whl"
+    assert (seen, old.exists()) == ([build_backend.Compiled.WHERE_POSSIBLE], False)

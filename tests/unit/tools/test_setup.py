@@ -23,7 +23,7 @@ def told() -> str:
     assert isinstance(ended.value.code, str)
     assert ended.value.code.startswith("headgate: compiled modules need ")
     assert "\n" not in ended.value.code
-    assert "or build without --config-settings compiled=yes" in ended.value.code
+    assert "or build without --config-settings compiled=…" in ended.value.code
     return ended.value.code
 
 
@@ -67,10 +67,45 @@ def test_an_environment_without_mypyc_is_told_how_to_get_it(complete: Path, monk
     assert "need mypyc, and mypy is not installed here" in told()
 
 
+@pytest.mark.parametrize(
+    ("compiled", "modules", "optional"),
+    [
+        (build_backend.Compiled.NO, [], []),
+        (build_backend.Compiled.WHERE_POSSIBLE, ["headgate.delivery._direct"], [True]),
+        (build_backend.Compiled.DIRECT, ["headgate.delivery._direct"], [False]),
+    ],
+)
+def test_each_kind_of_build_has_its_modules(
+    complete: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    compiled: build_backend.Compiled,
+    modules: list[str],
+    optional: list[bool],
+) -> None:
+    """What is asked for must be there; an editable install takes what it can have."""
+    monkeypatch.setitem(sys.modules, "build_backend", build_backend)
+    monkeypatch.setattr(build_backend, "compiled", compiled)
+    found = setup.wanted()
+    assert ([each.name for each in found], [each.optional for each in found]) == (modules, optional)
+    assert all(Path(source).is_file() for each in found for source in each.sources)
+
+
+def test_direct_writes_that_are_asked_for_need_a_compiler_and_no_mypyc(complete: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It never falls back by itself: a wheel is what its builder asked for."""
+    monkeypatch.setitem(sys.modules, "build_backend", build_backend)
+    monkeypatch.setattr(build_backend, "compiled", build_backend.Compiled.DIRECT)
+    monkeypatch.setitem(sys.modules, "mypyc.build", None)
+    assert setup.wanted()
+    (complete / "Python.h").unlink()
+    with pytest.raises(SystemExit, match=r"no Python\.h"):
+        setup.wanted()
+
+
 def test_a_wheel_needs_mypyc_only_where_it_is_asked_to_be_compiled() -> None:
     """`pip install headgate` stays as it is."""
     assert not [name for name in build_backend.get_requires_for_build_wheel() if name.startswith("mypy")]
     assert not [name for name in build_backend.get_requires_for_build_wheel({"compiled": "no"}) if name.startswith("mypy")]
+    assert not [name for name in build_backend.get_requires_for_build_wheel({"compiled": "direct"}) if name.startswith("mypy")]
     assert [name for name in build_backend.get_requires_for_build_wheel({"compiled": "yes"}) if name.startswith("mypy")]
 
 
@@ -78,7 +113,7 @@ def test_a_setting_that_is_neither_yes_nor_no_is_one_clear_line() -> None:
     """Rather than a wheel that is not what was meant."""
     with pytest.raises(SystemExit) as ended:
         build_backend.get_requires_for_build_wheel({"compiled": "1"})
-    assert ended.value.code == "headgate: --config-settings compiled=1: expected yes or no."
+    assert ended.value.code == "headgate: --config-settings compiled=1: expected yes, direct or no."
 
 
 def test_every_module_of_the_list_has_its_source() -> None:

@@ -1,0 +1,68 @@
+"""Events as Redis brings them, and as a direct writer has written them: both ends of delivery/_direct.c. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+from headgate.event import Event
+from headgate.redis.keys import channel
+
+
+def message_of(namespace: str, event: Event) -> list[bytes]:
+    """Return the reply that brings an event on the channel of its topic; a plain PUBLISH, if it has no offset."""
+    message = event.data
+    if event.offset is not None:
+        words = ["hg1", event.epoch or "", str(event.offset), str(event.time_ms), event.id or ""]
+        words += [event.traceparent] if event.traceparent else []
+        message = " ".join(words).encode() + b"\n" + message
+    return [b"message", channel(namespace, event.topic).encode(), message]
+
+
+class Wire:
+    """A client's socket that takes all, or `room` bytes, or breaks. `data` is what it took."""
+
+    def __init__(self, room: int | None = None, error: OSError | None = None) -> None:
+        self.room, self.error = room, error
+        self.data = b""
+
+    def send(self, data: bytes) -> int:
+        """Take what there is room for."""
+        if self.error is not None:
+            raise self.error
+        if self.room == 0:
+            raise BlockingIOError
+        sent = len(data) if self.room is None else min(self.room, len(data))
+        if self.room is not None:
+            self.room -= sent
+        self.data += data[:sent]
+        return sent
+
+
+class WrittenTo:
+    """As much of a client as a direct writer asks for. `direct` is a slot, as in a client; what the connection has is none."""
+
+    __slots__ = ("connection", "direct")
+
+    def __init__(self, wire: Any, *, ready: bool = True) -> None:
+        self.connection = SimpleNamespace(wire=wire, ready=ready)
+        self.direct = 0
+
+
+def events_in(data: bytes, namespace: str, epoch: str) -> Iterator[Event]:
+    """Read frames of logged events (RFC 6455 section 5.2, text, no mask) back into events of an epoch."""
+    begin = f'42/{namespace},["event","'.encode()
+    start = 0
+    while start < len(data):
+        size, head = data[start + 1], 2
+        if size >= 126:
+            head = 4 if size == 126 else 10
+            size = int.from_bytes(data[start + 2 : start + head])
+        packet = data[start + head : start + head + size]
+        assert (data[start], packet[: len(begin)], len(packet)) == (0x81, begin, size)
+        topic, _, rest = packet[len(begin) :].partition(b'",')
+        body, _, meta = rest.rpartition(b',{"id":"')
+        event_id, time_ms, offset = meta.removesuffix(b"}]").replace(b'","time":', b" ").replace(b',"offset":', b" ").split(b" ")
+        yield Event(topic.decode(), body, event_id.decode(), int(time_ms), epoch, int(offset))
+        start += head + size

@@ -1,0 +1,480 @@
+"""Direct writes: what the C takes is what Python would have written, byte for byte, and it leaves everything else.
+
+The histories of test_delivery_histories.py and ../bus/test_feed.py live through it too: half of what comes is offered to it.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import socket
+import sysconfig
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.bus.feed import Front
+from headgate.compiled import Build, build_in_use, wants_sources
+from headgate.delivery import direct, fanout
+from headgate.delivery.direct import DirectWriter, Run, direct_writer
+from headgate.delivery.matcher import SubscriptionMatcher
+from headgate.event import Event, check_json, decode_message
+from headgate.protocol.frames import event_frame
+from headgate.redis.keys import feed_channel, user_channel
+from tests.support.direct_events import Wire, WrittenTo, events_in, message_of
+from tests.support.model_delivery import World
+
+with suppress(ImportError):  # `built` leaves out what asks for it
+    from headgate.delivery._direct import is_surely_json
+
+NAMESPACE, EPOCH = "n", "00000000000000a1"
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+built = pytest.mark.skipif(build_in_use() is Build.PYTHON, reason="the direct writes in C are not built here, or not wanted")
+
+
+def event(offset: int | None = 1, topic: str = "a.b", data: bytes = b"{}", **others: Any) -> Event:
+    """Return an event of the epoch."""
+    return Event(topic, data, "id-1", 1_700_000_000_000, EPOCH, offset, **others)
+
+
+class Room:
+    """A writer and its matcher, and where the feed stands."""
+
+    def __init__(self, max_payload_bytes: int = 65536, tally_every: int = 0) -> None:
+        self.matcher: SubscriptionMatcher[Any] = SubscriptionMatcher()
+        writer = direct_writer(NAMESPACE, self.matcher, max_payload_bytes, tally_every)
+        assert writer is not None
+        self.writer: DirectWriter = writer
+        self.front = Front(EPOCH, 0, 0, consecutive=True)
+
+    def listen(self, pattern: str, wire: Any = None, *, ready: bool = True) -> WrittenTo:
+        """Add a client that listens to a pattern."""
+        client = WrittenTo(wire or Wire(), ready=ready)
+        self.matcher.add(pattern, client)
+        return client
+
+    def take(self, *replies: Any) -> Run:
+        """Offer events, or replies as they are."""
+        return self.writer.take(
+            [message_of(NAMESPACE, each) if isinstance(each, Event) else each for each in replies], self.front
+        )
+
+
+@pytest.fixture
+def room() -> Room:
+    return Room()
+
+
+def test_they_are_built_where_there_is_a_compiler() -> None:
+    """Else every test of this file would be left out unseen. An installed wheel is pure, so this looks at checkouts only."""
+    compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
+    has_headers = Path(sysconfig.get_path("include"), "Python.h").exists()
+    is_checkout = Path(direct.__file__).with_name("_direct.c").exists()
+    if is_checkout and shutil.which(compiler) and has_headers and not wants_sources():
+        assert build_in_use() is not Build.PYTHON
+
+
+def test_the_numbers_that_the_c_repeats_are_those_of_the_modules() -> None:
+    """A bound that changes in one place only would let one way take what the other refuses."""
+    source = Path(direct.__file__).with_name("_direct.c")
+    if not source.exists():
+        pytest.skip("the source is not in a wheel")
+    constants = dict(
+        line.split("=") for line in source.read_text().replace(" ", "").replace(",", "\n").splitlines() if line.count("=") == 1
+    )
+    from headgate import event as events
+    from headgate import topic as topics
+    from headgate.bus import feed
+
+    for name, value in (
+        ("MAX_AUDIENCE", fanout._FEW_CLIENTS),
+        ("MAX_EVENTS", feed.MAX_EVENTS),
+        ("MAX_LEAP", feed.MAX_LEAP),
+        ("MAX_RUN_BYTES", fanout.MAX_SLICE_BYTES),
+        ("MAX_HEADER_BYTES", events.MAX_HEADER_BYTES),
+        ("MAX_ID_LENGTH", events.MAX_ID_LENGTH),
+        ("MAX_DEPTH", events.MAX_DEPTH),
+        ("MAX_TOPIC_BYTES", topics.MAX_TOPIC_BYTES),
+    ):
+        assert int(constants[name]) == value, name
+
+
+# JSON --------------------------------------------------------------------------------------------------------------------
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**14), 10**14) | st.floats(-1e9, 1e9, allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
+    max_leaves=20,
+)
+_PIECES = (
+    *(b"{", b"}", b"[", b"]", b'"', b":", b",", b"1", b"-", b".", b"e", b"0", b"\\", b"u", b" ", b"true", b"null", b"\n", b"\0"),
+    *(b"\x80", b"\xc3\xa9", b"\xed\xa0\x80", b"\xf4\x90\x80\x80"),
+)
+_broken = st.lists(st.sampled_from(_PIECES), max_size=12)
+
+
+@built
+@given(_json, st.booleans())
+def test_usual_json_is_surely_json(value: Any, blanks: bool) -> None:
+    """As publishers write it, in UTF-8 and with or without blanks."""
+    text = json.dumps(value, ensure_ascii=False, separators=None if blanks else (",", ":"))
+    try:
+        data = text.encode()
+    except UnicodeEncodeError:
+        return  # half of a surrogate pair
+    if "e" in repr(value) or "\\u" in text:
+        return  # exponents of three digits and \\u are left to Python
+    assert is_surely_json(data), data
+
+
+@built
+@given(_broken, _json, st.integers(0, 200))
+def test_what_is_surely_json_is_what_python_takes(parts: list[bytes], value: Any, at: int) -> None:
+    """Never the other way: a payload that the gateway refuses must not get past it here."""
+    whole = json.dumps(value).encode()
+    for data in (b"".join(parts), whole[:at] + b"".join(parts) + whole[at:], whole[:at] + whole[at + 1 :]):
+        if is_surely_json(data):
+            check_json(data)
+
+
+# What is taken -----------------------------------------------------------------------------------------------------------
+
+
+@built
+@pytest.mark.parametrize("size", [2, 70, 80, 90, 125, 126, 127, 65_400, 65_535, 65_536, 70_000])
+def test_a_frame_is_what_python_makes_of_the_event(size: int) -> None:
+    """At each form of the length (RFC 6455 section 5.2)."""
+    room = Room(max_payload_bytes=100_000)
+    client = room.listen("a.*")
+    sent = event(data=b'"' + b"x" * (size - 2) + b'"')
+    run = room.take(sent)
+    assert (run.taken, run.matched, run.routed, run.writes, run.left) == (1, 1, 1, 1, [])
+    assert client.connection.wire.data == event_frame(NAMESPACE.encode(), sent).wire
+    assert (client.direct, room.front.reached) == (1, 1)
+
+
+@built
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["a.b", "a.c", "users.7.mail", "d"]),
+            _json.map(lambda value: json.dumps(value).encode()),
+            st.from_regex(r"[A-Za-z0-9_.:~-]{1,128}", fullmatch=True),
+            st.integers(1, 10**16 - 1),
+        ),
+        max_size=8,
+    )
+)
+def test_whatever_it_takes_is_what_python_decodes_and_writes(drawn: list[tuple[str, bytes, str, int]]) -> None:
+    """One client that gets all of them has them in order, in one write."""
+    room = Room()
+    client = room.listen("#")
+    events = [
+        Event(topic, data, event_id, time_ms, EPOCH, offset) for offset, (topic, data, event_id, time_ms) in enumerate(drawn, 1)
+    ]
+    run = room.take(*events)
+    expected = [decode_message(each.topic, message_of(NAMESPACE, each)[2], 65536, 0) for each in events]
+    assert client.connection.wire.data == b"".join(event_frame(NAMESPACE.encode(), each).wire for each in expected[: run.taken])
+    assert list(events_in(client.connection.wire.data, NAMESPACE, EPOCH)) == events[: run.taken]
+    assert (client.direct, run.writes, room.front.reached) == (run.taken, bool(run.taken), run.taken)
+    assert run.times == [] or sum(count for _, count in run.times) == run.taken
+
+
+@built
+def test_each_client_gets_its_own_in_one_write(room: Room) -> None:
+    """Events for one of them that stand apart are joined in their order."""
+    first, second, both = room.listen("a"), room.listen("b"), room.listen("*")
+    run = room.take(event(1, "a"), event(2, "b"), event(3, "a"), event(4, "c"))
+    offsets = [
+        [each.offset for each in events_in(client.connection.wire.data, NAMESPACE, EPOCH)] for client in (first, second, both)
+    ]
+    assert offsets == [[1, 3], [2], [1, 2, 3, 4]]
+    assert (run.taken, run.matched, run.routed, run.writes) == (4, 4, 7, 3)
+    assert [client.direct for client in (first, second, both)] == [2, 1, 4]
+
+
+@built
+def test_the_channels_of_users_and_the_feed_channel_have_the_topic_in_the_message(room: Room) -> None:
+    """On a subscription to a name, to a glob, and in a Cluster."""
+    client = room.listen("users.7.#")
+    mail = event(1, "users.7.mail")
+    within = mail.topic.encode() + b"\n" + message_of(NAMESPACE, mail)[2]
+    feed = feed_channel(NAMESPACE).encode()
+    for reply in (
+        [b"message", user_channel(NAMESPACE, "7").encode(), within],
+        [b"smessage", feed, within],
+        [b"pmessage", b"hg:{n}:*", message_of(NAMESPACE, mail)[1], message_of(NAMESPACE, mail)[2]],
+    ):
+        room.front.reached = 0
+        assert room.take(reply).taken == 1
+    assert client.direct == 3
+
+
+@built
+def test_events_that_nobody_wants_are_passed_and_counted(room: Room) -> None:
+    """They move the front like any other."""
+    room.listen("a")
+    run = room.take(event(1, "b"), event(2, "a"), event(3, "b"))
+    assert (run.taken, run.matched, run.unwanted, run.routed, room.front.reached) == (3, 1, 2, 1, 3)
+
+
+@built
+def test_a_hole_is_passed_only_where_the_feed_is_narrow(room: Room) -> None:
+    """The whole feed has no holes, and one that is too far ahead is checked against the log."""
+    room.listen("#")
+    assert room.take(event(2)).taken == 0
+    room.front.consecutive = False
+    assert room.take(event(2), event(200), event(200)).taken == 2
+    room.front.head = 1000
+    assert [room.take(event(offset)).taken for offset in (1257, 1256, 1512, 1769)] == [0, 1, 1, 0]
+
+
+@built
+def test_times_and_tallies_are_those_of_what_was_taken() -> None:
+    """Of each hundredth event a tally is kept, if somebody wanted it."""
+    room = Room(tally_every=2)
+    room.listen("a")
+    room.listen("a")
+    run = room.take(*(event(offset, "a" if offset != 4 else "b") for offset in range(1, 7)))
+    assert (run.times, run.tallied) == ([(1_700_000_000_000, 5)], [(2, 2), (6, 2)])
+
+
+# What is left ------------------------------------------------------------------------------------------------------------
+
+_PLAIN = event(None)
+_TEXT = message_of(NAMESPACE, event())[2]
+
+
+@built
+@pytest.mark.parametrize(
+    "reply",
+    [
+        _PLAIN,
+        event(traceparent=PARENT),
+        event(2),
+        event(data=b""),
+        event(data=b"{"),
+        event(data=b'"\\ud800"'),
+        event(data=b'"\xff"'),
+        event(data=b"[" * 65 + b"]" * 65),
+        event(data=b"1" * 65_537),
+        event(topic="a..b"),
+        event(topic="a.*"),
+        event(topic="\N{LATIN SMALL LETTER E WITH ACUTE}"),
+        event(topic="x" * 256),
+        [b"message", b"hg:{n}:a.b", _TEXT.replace(EPOCH.encode(), b"00000000000000a2")],
+        [b"message", b"hg:{n}:a.b", _TEXT.replace(b" 1 ", b" 01 ")],
+        [b"message", b"hg:{n}:a.b", _TEXT.replace(b" 1 ", b" +1 ")],
+        [b"message", b"hg:{n}:a.b", _TEXT.replace(b" 1 ", b" 1" + b"0" * 16 + b" ")],
+        [b"message", b"hg:{n}:a.b", _TEXT.replace(b"id-1", b"i" * 129)],
+        [b"message", b"hg:{n}:a.b", _TEXT.replace(b"id-1", b"")],
+        [b"message", b"hg:{n}:a.b", _TEXT.replace(b"id-1", b'"')],
+        [b"message", b"hg:{n}:a.b", _TEXT[:30]],
+        [b"message", b"hg:{n}:a.b", b""],
+        [b"message", b"hg:{n}:", _TEXT],
+        [b"message", b"hg:{n}", _TEXT],
+        [b"message", b"hg:{n}/users.7", _TEXT[:20]],
+        [b"message", "hg:{n}:a.b", _TEXT],
+        [b"messages", b"hg:{n}:a.b", _TEXT],
+        [b"message\0", b"hg:{n}:a.b", _TEXT],
+        [b"message", _TEXT],
+        [b"subscribe", b"hg:{n}:a.b", 1],
+        [b"pong", b"token"],
+        (b"message", b"hg:{n}:a.b", _TEXT),
+        7,
+    ],
+)
+def test_anything_but_the_usual_case_is_left_with_all_behind_it(room: Room, reply: Any) -> None:
+    """The feed says what it is. It may be the usual case for the event behind it, which must not overtake."""
+    client = room.listen("#")
+    run = room.take(reply, event(1), event(2))
+    assert (run.taken, run.crowd, run.full, room.front.reached, client.connection.wire.data) == (0, False, False, 0, b"")
+
+
+@built
+def test_a_client_that_has_to_wait_leaves_its_event_to_the_fan_out(room: Room) -> None:
+    """For all of the event's clients: nobody gets it twice."""
+    ready, waiting = room.listen("a"), room.listen("b", ready=False)
+    room.matcher.add("b", ready)
+    run = room.take(event(1, "a"), event(2, "b"), event(3, "a"))
+    assert (run.taken, room.front.reached, ready.direct, waiting.direct) == (1, 1, 1, 0)
+
+
+@built
+def test_an_event_for_many_is_a_crowd(room: Room) -> None:
+    """The fan-out joins it with those behind it."""
+    for _ in range(16):
+        room.listen("many")
+    room.listen("one")
+    run = room.take(event(1, "one"), event(2, "many"), event(3, "one"))
+    assert (run.taken, run.crowd, run.full) == (1, True, False)
+
+
+@built
+def test_a_run_ends_behind_some_sixty_writes_and_before_it_is_more_than_a_slice(room: Room) -> None:
+    """The rest is for another call, before which others have a turn."""
+    for number in range(70):
+        room.listen(f"u{number}")
+    run = room.take(*(event(offset, f"u{offset - 1}") for offset in range(1, 71)))
+    assert (run.taken, run.full, room.front.reached) == (64, True, 64)
+    run = room.take(*(event(offset, f"u{offset - 1}") for offset in range(65, 71)))
+    assert (run.taken, run.full) == (6, False)
+
+    large = [event(offset, "u1", b'"' + b"x" * 30_000 + b'"') for offset in range(71, 76)]
+    run = room.take(*large)
+    assert (run.taken, run.full) == (2, True)
+
+
+@built
+def test_what_a_socket_did_not_take_is_left_with_the_frames(room: Room) -> None:
+    """In part, not at all, or broken: the fan-out goes on as it does behind a write of its own."""
+    half = room.listen("a", Wire(room=100))
+    blocked = room.listen("a", Wire(room=0))
+    broken = room.listen("a", Wire(error=BrokenPipeError(errno.EPIPE, "Broken pipe")))
+    whole = room.listen("a")
+    events = [event(1, "a"), event(2, "a")]
+    run = room.take(*events)
+    assert (run.taken, run.routed, run.writes, room.front.reached) == (2, 8, 4, 2)
+    found: list[Any] = [(left.client, left.sent, type(left.error)) for left in run.left]
+    assert found == [
+        (half, 100, type(None)),
+        (blocked, 0, type(None)),
+        (broken, -1, BrokenPipeError),
+    ]
+    for left in run.left:
+        ours = [event_frame(NAMESPACE.encode(), each) for each in events]
+        for name in ("wire", "skip", "topic", "offset", "payload_bytes", "time_ms", "binary", "attachment", "tally"):
+            assert [getattr(frame, name) for frame in left.frames] == [getattr(frame, name) for frame in ours], name
+    assert [client.direct for client in (half, blocked, broken, whole)] == [0, 0, 0, 2]
+
+
+@built
+def test_the_systems_own_sockets_are_written_to_without_their_method(room: Room) -> None:
+    """All, in part, not at all, reset and closed, as the method of a socket says it."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    client = room.listen("a", SimpleNamespace(send=ours.send))
+    assert room.take(event(1, "a")).left == []
+    assert list(events_in(theirs.recv(65536), NAMESPACE, EPOCH)) == [event(1, "a")]
+
+    large = b'"' + b"x" * 60_000 + b'"'
+    offset = 1
+    left: list[Any] = []
+    while not left:
+        offset += 1
+        left = room.take(event(offset, "a", large)).left
+    assert (left[0].client, left[0].error, left[0].sent < len(left[0].frames[0].wire)) == (client, None, True)
+    assert room.take(event(offset + 1, "a", large)).left[0].sent == 0
+
+    theirs.close()
+    (left_behind,) = room.take(event(offset + 2, "a")).left
+    assert isinstance(left_behind.error, ConnectionError)
+    ours.close()
+    (left_behind,) = room.take(event(offset + 3, "a")).left
+    assert left_behind.error is not None
+    assert left_behind.error.errno == errno.EBADF
+
+
+# Faults of ours ----------------------------------------------------------------------------------------------------------
+
+
+@built
+def test_a_fault_before_the_first_write_leaves_the_front_where_it_was(room: Room) -> None:
+    """Nothing was handed on, and the log has it all."""
+    client = room.listen("a")
+    broken = room.listen("b")
+    del broken.connection.ready
+    with pytest.raises(AttributeError, match="ready"):
+        room.take(event(1, "a"), event(2, "b"))
+    assert (room.front.reached, client.connection.wire.data) == (0, b"")
+    assert room.take(event(1, "a")).taken == 1
+
+
+@built
+def test_a_fault_behind_a_write_moves_the_front_behind_all_that_may_have_been_written(room: Room) -> None:
+    """The listener tells of these as a gap."""
+    client, broken = room.listen("a"), room.listen("b")
+    broken.connection.wire.send = lambda data: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        room.take(event(1, "a"), event(2, "b"), event(3, "a"))
+    assert (room.front.reached, client.connection.wire.data != b"") == (3, True)
+    assert room.take(event(4, "a")).taken == 1
+
+
+@built
+@pytest.mark.parametrize(
+    "arguments", [(), ([], {}, EPOCH, 0, 0), ((), {}, EPOCH, 0, 0, True), ([], [], EPOCH, 0, 0, True), ([], {}, 7, 0, 0, True),
+                  ([], {}, EPOCH, "0", 0, True), ([], {}, EPOCH, 0, 1 << 70, True)]
+)  # fmt: skip
+def test_arguments_of_other_types_are_refused(room: Room, arguments: tuple[Any, ...]) -> None:
+    """Only direct.py calls it, and mypy looks after that; but C must not take anything on trust."""
+    with pytest.raises((TypeError, OverflowError)):
+        room.writer._writer.take(*arguments)
+
+
+@built
+def test_no_run_leaves_an_object_behind(room: Room) -> None:
+    """References are counted by hand in C."""
+    import sys
+
+    client = room.listen("a", Wire(room=0))
+    replies = [message_of(NAMESPACE, event(offset, "a")) for offset in range(1, 4)]
+    held = (client, client.connection, client.connection.wire, replies[0], replies[0][2], EPOCH, None)
+
+    def counts() -> list[int]:
+        return [sys.getrefcount(each) for each in held[:-1]]
+
+    room.take(*replies)
+    before = counts()
+    for _ in range(500):
+        room.front.reached = 0
+        room.take(*replies)
+        room.take([b"message", b"hg:{n}:a..b", _TEXT])
+    assert counts() == before
+
+
+def test_without_the_c_there_is_no_writer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And HEADGATE_PURE asks for that."""
+    matcher: SubscriptionMatcher[Any] = SubscriptionMatcher()
+    monkeypatch.setenv("HEADGATE_PURE", "1")
+    assert direct_writer(NAMESPACE, matcher, 65536, 0) is None
+    monkeypatch.delenv("HEADGATE_PURE")
+    monkeypatch.setattr(direct, "Writer", None)
+    assert direct_writer(NAMESPACE, matcher, 65536, 0) is None
+
+
+# Behind a write ----------------------------------------------------------------------------------------------------------
+
+
+@built
+@pytest.mark.parametrize(("room", "breaks"), [(0, True), (0, False), (40, False), (100_000, False)])
+def test_the_feed_goes_on_with_clients_whose_socket_did_not_take_all(
+    monkeypatch: pytest.MonkeyPatch, room: int, breaks: bool
+) -> None:
+    """What broke counts as gone, what was cut is finished first, and every event is in one place, in the tallies too."""
+    monkeypatch.setattr(fanout, "_hand", fanout._hand)  # the world has one of its own
+    world = World(1)
+    connection, client = world.witness.connection, world.witness.client
+    assert connection is not None
+    assert client is not None
+    connection.make_room(100_000)
+    connection.room, connection.breaks = room, breaks
+    world.burst()
+    events = len(world.bus.arrived)
+    while world.bus.arrived and world._take():
+        pass
+    world._check_ledger()
+    balance = world.before
+    assert (connection.closed, client.gone > 0) == (breaks, breaks)
+    assert world.taken_directly > 0
+    assert (balance.open, balance.gone) == (0, client.gone)
+    if room > 1000:
+        assert (world.taken_directly, client.direct) == (events, events)

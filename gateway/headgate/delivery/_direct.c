@@ -22,6 +22,10 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#ifndef MSG_NOSIGNAL /* Python ignores SIGPIPE anyway */
+#define MSG_NOSIGNAL 0
+#endif
+
 enum {
     MAX_AUDIENCE = 15,       /* clients of one event: fanout._FEW_CLIENTS */
     MAX_WRITES = 64,         /* a run takes no further event from here on: half a millisecond */

@@ -21,6 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.bus.feed import Front
+from headgate.bus.messages import Messages
 from headgate.compiled import Build, build_in_use, wants_sources
 from headgate.delivery import direct, fanout
 from headgate.delivery.direct import DirectWriter, Run, direct_writer
@@ -297,6 +298,33 @@ def test_anything_but_the_usual_case_is_left_with_all_behind_it(room: Room, repl
     client = room.listen("#")
     run = room.take(reply, event(1), event(2))
     assert (run.taken, run.crowd, run.full, room.front.reached, client.connection.wire.data) == (0, False, False, 0, b"")
+
+
+_bytes = st.binary(max_size=40) | st.sampled_from(
+    [b"message", b"pmessage", b"hg:{n}:a.b", b"hg:{n}/users.7", _TEXT, b"a.b\n" + _TEXT]
+)
+
+
+@built
+@given(st.lists(st.lists(_bytes, max_size=5) | st.tuples(st.integers(0, len(_TEXT)), _bytes), max_size=4))
+def test_no_bytes_bring_it_down_or_get_past_python(drawn: list[Any]) -> None:
+    """Random words, and messages that random bytes were put into: it takes what Python decodes, or nothing."""
+    room = Room()
+    client = room.listen("#")
+    replies = []
+    for each in drawn:
+        at, bytes_ = each if isinstance(each, tuple) else (0, b"")
+        replies.append([b"message", b"hg:{n}:a.b", _TEXT[:at] + bytes_ + _TEXT[at:]] if isinstance(each, tuple) else each)
+    taken = room.take(*replies).taken
+    room.front.reached = 0
+    expected = b""
+    for reply in replies[:taken]:
+        decoded = Messages(NAMESPACE, 65536).decode(reply[-2], reply[-1], 0)
+        assert isinstance(decoded, Event)
+        assert (decoded.epoch, decoded.offset) == (EPOCH, room.front.reached + 1)
+        room.front.reached += 1
+        expected += event_frame(NAMESPACE.encode(), decoded).wire
+    assert client.connection.wire.data == expected
 
 
 @built

@@ -298,7 +298,7 @@ clean: ## Remove everything that was made, but for the private Redis data in .he
 	rm -rf $(VENV) node_modules web/node_modules web/dist build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache \
 		.import_linter_cache .hypothesis test-results
 
-$(RUNTIME): requirements.txt pyproject.toml setup.py gateway/headgate/delivery/_direct.c
+$(RUNTIME): requirements.txt pyproject.toml setup.py $(wildcard gateway/headgate/delivery/_direct*.[ch])
 	@tools/machine.sh check
 	@$(STEP) "making .venv" venv tools/machine.sh venv
 	@$(STEP) "installing the pinned Python packages" pip $(PIP_INSTALL) --require-hashes -r requirements.txt

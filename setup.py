@@ -85,7 +85,9 @@ def extensions() -> list[Extension]:
 
 def direct_writes(*, optional: bool) -> Extension:
     """Return the extension module of delivery/direct.py. Where it cannot be compiled, an optional one is left out."""
-    return Extension("headgate.delivery._direct", ["gateway/headgate/delivery/_direct.c"], optional=optional)
+    folder = "gateway/headgate/delivery"
+    parts = [f"{folder}/_direct_json.h", f"{folder}/_direct_message.h"]
+    return Extension("headgate.delivery._direct", [f"{folder}/_direct.c"], depends=parts, optional=optional)
 
 
 def wanted() -> list[Extension]:

@@ -22,6 +22,9 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "_direct_json.h"
+#include "_direct_message.h"
+
 #ifndef MSG_NOSIGNAL /* Python ignores SIGPIPE anyway */
 #define MSG_NOSIGNAL 0
 #endif
@@ -33,24 +36,12 @@ enum {
     MAX_RUN_BYTES = 65536,   /* of its frames: fanout.MAX_SLICE_BYTES */
     MAX_KEPT_BYTES = 262144, /* of a buffer that is kept for the next run */
     MAX_LEAP = 256,          /* feed.MAX_LEAP */
-    MAX_HEADER_BYTES = 256,  /* event.MAX_HEADER_BYTES */
-    MAX_ID_LENGTH = 128,     /* event.MAX_ID_LENGTH */
     MAX_TOPIC_BYTES = 255,   /* topic.MAX_TOPIC_BYTES */
-    MAX_DIGITS = 16,         /* of an offset and of a time */
-    MAX_DEPTH = 64,          /* event.MAX_DEPTH */
-    MAX_NUMBER_DIGITS = 15,  /* of a number in JSON: beyond, msgspec decides */
-    MAX_EXPONENT_DIGITS = 2,
-    EPOCH_LENGTH = 16,
     MAX_LINKS = MAX_WRITES + MAX_AUDIENCE,
     TARGET_SLOTS = 256, /* a power of two, more than twice MAX_LINKS */
 };
 
 /* -- bytes ---------------------------------------------------------------------------------------------------------------- */
-
-struct span {
-    const char *start;
-    size_t size;
-};
 
 struct buffer {
     char *bytes;
@@ -99,209 +90,6 @@ static char *put_number(char *to, long long number)
         digits[--at] = (char)('0' + number % 10);
     while (number /= 10);
     return put(to, digits + at, sizeof digits - at);
-}
-
-/* -- JSON ----------------------------------------------------------------------------------------------------------------- */
-
-typedef const unsigned char *Cursor;
-
-static Cursor skip_blanks(Cursor at, Cursor end)
-{
-    while (at < end && (*at == ' ' || *at == '\n' || *at == '\r' || *at == '\t'))
-        at++;
-    return at;
-}
-
-/* Return the end of a character of several bytes, or NULL if it is not UTF-8 (RFC 3629: no longer form than needed, no surrogate). */
-static Cursor skip_utf8(Cursor at, Cursor end)
-{
-    unsigned char first = *at++, low = 0x80, high = 0xBF;
-    int more;
-    if (first >= 0xC2 && first <= 0xDF)
-        more = 1;
-    else if (first >= 0xE0 && first <= 0xEF) {
-        more = 2;
-        low = first == 0xE0 ? 0xA0 : low;
-        high = first == 0xED ? 0x9F : high;
-    } else if (first >= 0xF0 && first <= 0xF4) {
-        more = 3;
-        low = first == 0xF0 ? 0x90 : low;
-        high = first == 0xF4 ? 0x8F : high;
-    } else
-        return NULL;
-    if (end - at < more || *at < low || *at > high)
-        return NULL;
-    for (at++; --more; at++)
-        if (*at < 0x80 || *at > 0xBF)
-            return NULL;
-    return at;
-}
-
-/* Return the end of a string whose opening quote is behind us, or NULL. Escapes of \u are left to Python. */
-static Cursor skip_string(Cursor at, Cursor end)
-{
-    while (at < end) {
-        unsigned char byte = *at;
-        if (byte == '"')
-            return at + 1;
-        if (byte == '\\') {
-            if (end - at < 2 || !at[1] || !strchr("\"\\/bfnrt", at[1]))
-                return NULL;
-            at += 2;
-        } else if (byte < 0x20)
-            return NULL;
-        else if (byte < 0x80)
-            at++;
-        else if (!(at = skip_utf8(at, end)))
-            return NULL;
-    }
-    return NULL;
-}
-
-static Cursor skip_digits(Cursor at, Cursor end, int most)
-{
-    Cursor from = at;
-    while (at < end && *at >= '0' && *at <= '9')
-        at++;
-    return at > from && at - from <= most ? at : NULL;
-}
-
-static Cursor skip_number(Cursor at, Cursor end)
-{
-    if (*at == '-')
-        at++;
-    if (at < end && *at == '0')
-        at++;
-    else if (!(at = skip_digits(at, end, MAX_NUMBER_DIGITS)))
-        return NULL;
-    if (at < end && *at == '.' && !(at = skip_digits(at + 1, end, MAX_NUMBER_DIGITS)))
-        return NULL;
-    if (at < end && (*at == 'e' || *at == 'E')) {
-        at++;
-        if (at < end && (*at == '+' || *at == '-'))
-            at++;
-        at = skip_digits(at, end, MAX_EXPONENT_DIGITS);
-    }
-    return at;
-}
-
-static Cursor skip_word(Cursor at, Cursor end, const char *word)
-{
-    size_t size = strlen(word);
-    return (size_t)(end - at) >= size && !memcmp(at, word, size) ? at + size : NULL;
-}
-
-/* Return the end of a value that holds no others, or NULL. */
-static Cursor skip_scalar(Cursor at, Cursor end)
-{
-    switch (*at) {
-    case '"':
-        return skip_string(at + 1, end);
-    case 't':
-        return skip_word(at, end, "true");
-    case 'f':
-        return skip_word(at, end, "false");
-    case 'n':
-        return skip_word(at, end, "null");
-    default:
-        return *at == '-' || (*at >= '0' && *at <= '9') ? skip_number(at, end) : NULL;
-    }
-}
-
-/* Return whether bytes are surely one JSON text in UTF-8, nested at most MAX_DEPTH deep. */
-static int is_surely_json(const char *bytes, size_t size)
-{
-    Cursor at = (Cursor)bytes, end = at + size;
-    unsigned char closers[MAX_DEPTH];
-    int depth = 0, is_key = 0;
-    for (;;) {
-        at = skip_blanks(at, end);
-        if (at == end)
-            return 0;
-        if (is_key) {
-            if (*at != '"' || !(at = skip_string(at + 1, end)))
-                return 0;
-            at = skip_blanks(at, end);
-            if (at == end || *at++ != ':')
-                return 0;
-            is_key = 0;
-            continue;
-        }
-        if (*at == '{' || *at == '[') {
-            if (depth == MAX_DEPTH)
-                return 0;
-            closers[depth++] = *at == '{' ? '}' : ']';
-            is_key = *at == '{';
-            at = skip_blanks(at + 1, end);
-            if (at == end || *at != closers[depth - 1])
-                continue;
-            is_key = 0; /* it is empty: the loop below closes it */
-        } else if (!(at = skip_scalar(at, end)))
-            return 0;
-        /* Behind a value: what it closes, then a comma, or the end. */
-        for (;;) {
-            at = skip_blanks(at, end);
-            if (!depth)
-                return at == end;
-            if (at == end)
-                return 0;
-            if (*at != closers[depth - 1])
-                break;
-            at++;
-            depth--;
-        }
-        if (*at++ != ',')
-            return 0;
-        is_key = closers[depth - 1] == '}';
-    }
-}
-
-/* -- messages ------------------------------------------------------------------------------------------------------------- */
-
-struct message {
-    struct span topic, id, data;
-    long long offset, time_ms;
-};
-
-static int is_of_id(unsigned char byte)
-{
-    return (byte >= 'a' && byte <= 'z') || (byte >= '0' && byte <= '9') || (byte >= 'A' && byte <= 'Z') ||
-           byte == '-' || byte == '_' || byte == '.' || byte == ':' || byte == '~';
-}
-
-/* Read a number without a leading zero; return where it ends, which is at `stop`, or NULL. */
-static const char *read_number(const char *at, const char *end, char stop, long long *number)
-{
-    const char *from = at;
-    long long value = 0;
-    while (at < end && *at >= '0' && *at <= '9' && at - from < MAX_DIGITS)
-        value = value * 10 + (*at++ - '0');
-    if (at == from || *from == '0' || at == end || *at != stop)
-        return NULL;
-    *number = value;
-    return at;
-}
-
-/* Read `hg1 <epoch> <offset> <time_ms> <id>\n<payload>` of this epoch; return whether it is that. */
-static int read_message(struct span text, const char *epoch, struct message *message)
-{
-    static const char TAG[] = "hg1 ";
-    const size_t tag = sizeof TAG - 1, fixed = tag + EPOCH_LENGTH + 1;
-    if (text.size <= fixed || memcmp(text.start, TAG, tag) || memcmp(text.start + tag, epoch, EPOCH_LENGTH) ||
-        text.start[fixed - 1] != ' ')
-        return 0;
-    const char *end = text.start + text.size;
-    const char *at = read_number(text.start + fixed, end, ' ', &message->offset);
-    if (!at || !(at = read_number(at + 1, end, ' ', &message->time_ms)))
-        return 0;
-    const char *id = ++at;
-    while (at < end && is_of_id((unsigned char)*at))
-        at++;
-    message->id = (struct span){id, (size_t)(at - id)};
-    if (at == end || *at != '\n' || !message->id.size || message->id.size > MAX_ID_LENGTH || at - text.start >= MAX_HEADER_BYTES)
-        return 0;
-    message->data = (struct span){at + 1, (size_t)(end - at - 1)};
-    return 1;
 }
 
 /* -- a run ---------------------------------------------------------------------------------------------------------------- */

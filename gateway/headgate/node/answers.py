@@ -132,7 +132,8 @@ class Answers:
             self._tell_fault(question.kind, error)
         except Exception:
             # A fault of ours must not end the greenlet with others waiting.
-            log.exception("question failed", kind=question.kind)
+            if not self._closed and (left_out := self._told.due(f"{question.kind} failed")) is not None:
+                log.exception("question failed", kind=question.kind, left_out=left_out)
         ASKED.labels(question.kind, outcome).inc()
 
     def _tell_fault(self, kind: str, error: HeadgateError | msgspec.DecodeError) -> None:

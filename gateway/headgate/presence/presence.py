@@ -219,7 +219,8 @@ class Presence:
                 self._log_once("write", error)
                 sleep(LAST_RETRY_S)
             except Exception:
-                log.exception("presence failed")  # a fault of ours must not end it for good
+                if not self._closed:  # a fault of ours must not end it for good
+                    log.exception("presence failed")
                 sleep(LAST_RETRY_S)
             sleep(WRITE_GAP_S)
             self._pulse_now.wait(wait_s)
@@ -343,7 +344,8 @@ class Presence:
                 if not self._closed:
                     self._log_once("link", error)
             except Exception:
-                log.exception("presence link failed")
+                if not self._closed:  # else a connection went in the middle of it
+                    log.exception("presence link failed")
             finally:
                 self._link = self._in_touch_since_s = None
                 self._listened.clear()
@@ -420,7 +422,8 @@ class Presence:
                     self._log_once("read", error)
                     sleep(LAST_RETRY_S)
                 except Exception:
-                    log.exception("presence not read")
+                    if not self._closed:  # else a connection went in the middle of it
+                        log.exception("presence not read")
                     sleep(LAST_RETRY_S)
 
     def _read(self, topic: str) -> bool:

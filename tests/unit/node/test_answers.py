@@ -153,6 +153,16 @@ def test_a_fault_is_a_line_in_the_log_and_no_answer(process: Process, fault: Exc
     assert (process.answered(1), process.answered(2)) == (None, 4)
 
 
+def test_a_fault_of_ours_that_comes_again_and_again_is_one_line_in_ten_seconds(process: Process) -> None:
+    """With its traceback: a script may ask thousands of questions that meet it."""
+    process.fault = RuntimeError("a bug")
+    with capture_logs() as lines:
+        for number in range(50):
+            process.ask(number)
+        gevent.idle(-2)
+    assert [(line["event"], line["left_out"]) for line in lines] == [("question failed", 0)]
+
+
 def test_a_body_of_another_shape_is_a_line_in_the_log(process: Process) -> None:
     """As one of another version."""
     with capture_logs() as lines:

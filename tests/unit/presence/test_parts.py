@@ -6,16 +6,20 @@ import json
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from headgate.errors import InvalidRequest, LimitReached, PayloadTooLarge
+from headgate.presence import presence as presence_module
 from headgate.presence import room as room_module
 from headgate.presence import tables
 from headgate.presence.leases import BACK_S, Leases
 from headgate.presence.own_members import GRACE_S, OwnMembers, Step
+from headgate.presence.presence import Presence
 from headgate.presence.room import MERGED_AT_ONCE, Room
 from headgate.presence.rooms import SETTLE_S, Limits, Rooms, read_meta
 from headgate.presence.telling import MAX_CHANGES, Telling
 from headgate.redis.presence_entries import LEASE_S, Entry, Member, Written, encode_entry, merge, merge_all, read_entries
+from headgate.runtime.loop import Signal
 from tests.support.presence_world import Page
 
 
@@ -555,3 +559,29 @@ def test_many_watchers_are_told_in_turns() -> None:
     rooms.prepare("s", "t")
     rooms.enter("s", "t", Page("ana", "s"), "ana", None)
     assert list(rooms.tell()) == [0, 0, 0]
+
+
+# Closing -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("closes", [True, False])
+def test_a_reading_that_fails_because_presence_was_closed_is_no_fault(monkeypatch: pytest.MonkeyPatch, closes: bool) -> None:
+    """Its connection is closed in the middle of it. Any other failure is logged with its traceback, and reading goes on."""
+    monkeypatch.setattr(presence_module, "sleep", lambda seconds: None)
+    presence: Any = object.__new__(Presence)
+    presence._closed, presence._unread, presence._read_now = False, {}, Signal()
+    read: list[str] = []
+
+    def fail(topic: str) -> bool:
+        read.append(topic)
+        del presence._unread[topic]
+        presence._closed = closes or len(read) == 2
+        raise ValueError("as planned")
+
+    presence._read = fail
+    presence._read_soon("one")
+    presence._read_soon("two")
+    with capture_logs() as lines:
+        presence._run_reader()
+    assert [line["event"] for line in lines] == ([] if closes else ["presence not read"])
+    assert read == (["one"] if closes else ["one", "two"])

@@ -18,7 +18,17 @@ from .storm import storm
 SOCKETIO = ("headgate", "stock", "flask-socketio", "node")
 PEERS = (*SOCKETIO, "centrifugo")
 # Where the way of publishing counts, Headgate takes part with both of its functions.
-OWN = ("headgate", "headgate-append", "headgate-two", "stock", "flask-socketio", "node", "centrifugo", "sink-addressed")
+OWN = (
+    "headgate",
+    "headgate-append",
+    "headgate-python",
+    "headgate-two",
+    "stock",
+    "flask-socketio",
+    "node",
+    "centrifugo",
+    "sink-addressed",
+)
 _PERCENTILES = {"p50": "p50", "p99": "p99", "p99_9": "p99.9", "max": "max"}
 BOUNDS = ("sink", "sink-each", "sink-addressed")
 _THROUGHPUT_COLUMNS = {

@@ -60,6 +60,10 @@ def _start_compiled(bus: Bus, port: int, core: int, folder: Path) -> Child:
     return _start(bus, port, core, folder, {"PYTHONPATH": str(_COMPILED)})
 
 
+def _start_python(bus: Bus, port: int, core: int, folder: Path) -> Child:
+    return _start(bus, port, core, folder, {"HEADGATE_PURE": "1"})
+
+
 def _logged(_bus: Bus, _port: int, size_bytes: int, to: str | None) -> bytes:
     payload = publishing.payload(size_bytes)
     return publishing.command("FCALL", "headgate_publish", "1", LOG_KEY, to or publishing.TOPIC, payload)
@@ -156,6 +160,9 @@ APPEND = _variant(
     missing=_append_missing,
 )  # fmt: skip
 TWO = dataclasses.replace(HEADGATE, name="headgate-two", title="Headgate, two gateways (logged publish)", gateways=2)
+PYTHON = dataclasses.replace(
+    HEADGATE, name="headgate-python", title="Headgate without its C (logged publish)", start=_start_python
+)
 COMPILED = dataclasses.replace(
     HEADGATE,
     name="headgate-compiled",

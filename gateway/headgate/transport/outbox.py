@@ -209,6 +209,11 @@ class Outbox(ABC):
         else:
             self._uncork()
 
+    def let_out(self) -> None:
+        """Write the control frames that wait, and take one `cork` back: data follows."""
+        self.flush()
+        self.uncork()
+
     def _uncork(self) -> None:
         self._gate.uncork()
         self.flush()

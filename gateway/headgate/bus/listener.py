@@ -75,7 +75,7 @@ COMMAND_TIMEOUT_S = 2.0
 CONNECT_TIMEOUT_S = 1.0
 LEAST_FENCE_TIMEOUT_S = 0.25
 # Expedited fences follow each other no closer than this; clients that come meanwhile share the next one.
-EXPEDITED_INTERVAL_S = 0.005
+EXPEDITED_INTERVAL_S = 0.002
 # A pattern becomes active within this time, or its subscription is refused. A dead connection is noticed sooner.
 ACTIVE_TIMEOUT_S = 10.0
 # How often those who wait for that look at the time.

@@ -211,7 +211,8 @@ class Outbox(ABC):
 
     def let_out(self) -> None:
         """Write the control frames that wait, and take one `cork` back: data follows."""
-        self.flush()
+        if self.queue.frames:
+            self.flush()
         self.uncork()
 
     def _uncork(self) -> None:
@@ -223,6 +224,8 @@ class Outbox(ABC):
     def next_chunk(self) -> bytes | None:
         """Hand over the next joined frames."""
         self.ready = False
+        if not self.queue and not self.awaits_drain and self._room is None:
+            return None  # as it is behind nearly every write
         frames = self.take_frames()
         if not frames:
             return None

@@ -26,7 +26,6 @@ from .send_queue import ClientQueue
 from .session_state import (
     CLIENT_DISCONNECT,
     MOVED,
-    OVER,
     PING_TIMEOUT,
     SERVER_DISCONNECT,
     TRANSPORT_CLOSE,
@@ -112,7 +111,7 @@ class Session(Outbox):
             IllegalStep: the state does not allow it.
         """
         self.state = following(self.state, step)
-        self.closed = self.state in OVER
+        self.closed = self.state is SessionState.CLOSING or self.state is SessionState.CLOSED  # OVER, without Python's hash
         if self.state is SessionState.OPEN:
             self.upgraded = True
 

@@ -111,7 +111,7 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
         self._told_server = False
         self.final_frames = FinalFrames(self.deadlines)
         # The answers to handshakes and CONNECTs.
-        self.writes = Together(lambda: log.exception("write failed"))
+        self.writes = Together(lambda: log.exception("answer not written"))
         # A greenlet for each time that messages wait, so that an application has locals of its own in it.
         self.start: Callable[[Callable[[], None]], object] = spawn
 

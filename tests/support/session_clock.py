@@ -15,6 +15,7 @@ from typing import Any, cast
 import gevent
 import pytest
 
+from headgate.runtime.loop import Together
 from headgate.transport import heartbeat, long_poll, receiver, session, websocket
 from headgate.transport.final_frames import FinalFrames
 from headgate.transport.limits import TransportLimits
@@ -50,6 +51,8 @@ class SessionServer:
         self.limits = limits
         self.deadlines = cast(Deadlines, clock)
         self.final_frames = FinalFrames(self.deadlines)
+        self.failed_writes = 0
+        self.writes = Together(self._write_failed)
         self.delivered: list[str | bytes] = []
         self.ends: list[str] = []
         self.delivering: Callable[[], None] = lambda: None
@@ -66,6 +69,9 @@ class SessionServer:
     def ended(self, sid: str, reason: str) -> None:
         """Record an end."""
         self.ends.append(reason)
+
+    def _write_failed(self) -> None:
+        self.failed_writes += 1
 
 
 def controlled_clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:

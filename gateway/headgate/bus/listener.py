@@ -40,7 +40,7 @@ from headgate.redis.keys import log_key
 from headgate.redis.lineage import Lineage
 from headgate.redis.log import EventLog, read_head
 from headgate.redis.subscriber_link import SubscriberLink
-from headgate.runtime.loop import Arrivals, Greenlet, Signal, sleep, spawn
+from headgate.runtime.loop import Arrivals, Greenlet, Idle, Signal, sleep, spawn
 from headgate.settings import Settings
 
 from .actions import (
@@ -76,7 +76,7 @@ COMMAND_TIMEOUT_S = 2.0
 CONNECT_TIMEOUT_S = 1.0
 LEAST_FENCE_TIMEOUT_S = 0.25
 # Expedited fences follow each other no closer than this; clients that come meanwhile share the next one.
-EXPEDITED_INTERVAL_S = 0.005
+EXPEDITED_INTERVAL_S = 0.002
 # A pattern becomes active within this time, or its subscription is refused. A dead connection is noticed sooner.
 ACTIVE_TIMEOUT_S = 10.0
 # How often those who wait for that look at the time.
@@ -164,8 +164,8 @@ class Bus:
         self._portion = 1
         self._greenlets: list[Greenlet] = []
         self._wakeup = Signal()  # the fence greenlet has something to do before its next tick
-        self._synced = Signal()  # replaced by another whenever patterns have become active
-        self._waiting = 0  # so many wait for it
+        # Greenlets that wait for a pattern, and until when, in the order in which they came.
+        self._waiting: dict[Idle, tuple[str, float]] = {}
         self._waking = False
         self._closing = Signal()
         self._closed_for: HeadgateError | None = None  # the feed's reason to close the connection under way
@@ -274,17 +274,18 @@ class Bus:
         if self.feed.active(pattern):
             return
         give_up_s = monotonic() + ACTIVE_TIMEOUT_S
-        self._waiting += 1
         if not self._waking:  # one for all: a timer for each that waits took a third of the time of waiting
             self._waking = True
             spawn(self._wake_in_time)
-        try:
-            while not self.feed.active(pattern):
-                if monotonic() >= give_up_s:
-                    raise BusUnavailable(f"Redis has not confirmed the subscription within {ACTIVE_TIMEOUT_S:g} s")
-                self._synced.wait()
-        finally:
-            self._waiting -= 1
+        while not self.feed.active(pattern):  # a new connection may have come since it was woken
+            if monotonic() >= give_up_s:
+                raise BusUnavailable(f"Redis has not confirmed the subscription within {ACTIVE_TIMEOUT_S:g} s")
+            rest = Idle()
+            self._waiting[rest] = pattern, give_up_s
+            try:
+                rest.wait()
+            finally:
+                self._waiting.pop(rest, None)
 
     # -- the greenlet of the feed ---------------------------------------------------------------------------------
 
@@ -555,8 +556,12 @@ class Bus:
             raise action.error
 
     def _wake_waiting(self) -> None:
-        woken, self._synced = self._synced, Signal()
-        woken.set()
+        """Wake those whose pattern is active, or whose time is over: each fence confirms a few, and many wait for the next."""
+        active, now_s = self.feed.active, monotonic()
+        for rest, (pattern, give_up_s) in list(self._waiting.items()):
+            if now_s >= give_up_s or active(pattern):
+                del self._waiting[rest]
+                rest.wake()
 
     def _wake_in_time(self) -> None:
         """Have those who wait look at the time, as long as there are any."""

@@ -164,7 +164,7 @@ class Joining:
         identity = client.identity
         # Of 3 KB per client, what an authenticator may ask for when this connection joins once more, or another namespace.
         self._sockets.trim_environ(connection.sid, _KEPT_OF_ENVIRON)
-        connection.cork()  # welcome goes first: before a gap, and before what the log or the bus brings meanwhile
+        # The connection is corked, so welcome goes first: before a gap, and before what the log or the bus brings meanwhile.
         try:
             results = self._subscribe_all(namespace, client, wanted)
             resumption = namespace.resume(client, point)  # may wait: the feed's position is read after it
@@ -183,11 +183,11 @@ class Joining:
                 "subscriptions": results,
                 "heartbeat_s": HEARTBEAT_S,
             }
-            connection.offer_control(message_frame(notice_packet(namespace.name, WELCOME, welcome)))
+            connection.offer_control(message_frame(notice_packet(namespace.name, WELCOME, welcome)), flush=False)
             if is_regranted:  # it has been told before its welcome, when that meant nothing
-                connection.offer_control(message_frame(notice_packet(namespace.name, STATUS, {"granted": True})))
+                connection.offer_control(message_frame(notice_packet(namespace.name, STATUS, {"granted": True})), flush=False)
             if not namespace.bus.up:
-                connection.offer_control(message_frame(notice_packet(namespace.name, STATUS, {"bus": "down"})))
+                connection.offer_control(message_frame(notice_packet(namespace.name, STATUS, {"bus": "down"})), flush=False)
         except Unauthorized:
             pass  # disconnected while Redis was asked
         except HeadgateError as error:
@@ -195,8 +195,6 @@ class Joining:
             # It comes back, with the same point: an event that waits behind the welcome must not come without it, and move that.
             connection.queue.discard(client)
             connection.end("bus unavailable")
-        finally:
-            connection.uncork()
 
     def _subscribe_all(self, namespace: Namespace, client: Client, wanted: list[Any]) -> list[dict[str, Any]]:
         """Activate the handshake's subscriptions. A refused one does not affect the others."""

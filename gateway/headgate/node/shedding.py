@@ -150,7 +150,8 @@ class Shedding:
         return "full" if 0 < self._max_clients <= self._count() else "admitting"
 
     def _check_lag(self) -> None:
-        if self.state in _REFUSING:
+        # Three times in a join: _REFUSING would take a hash, which an enum makes in Python.
+        if self.state is State.SHEDDING or self.state is State.RECOVERING:
             SHED.labels("lag").inc()
             raise Overloaded(self._spread(*LAG_RETRY_S))
 

@@ -49,6 +49,7 @@ __all__ = [
     "Lock",
     "Share",
     "Signal",
+    "Together",
     "Turns",
     "Watcher",
     "current",
@@ -213,6 +214,34 @@ class Idle:
         """Let the greenlet go on in the next turn of the loop. Once. Callable from the hub."""
         self.is_woken = True
         self._callback = self._hub.loop.run_callback(self._greenlet.switch)
+
+
+class Together:
+    """Writes that need not be made at once: made in the hub, one after the other, behind the greenlets that are ready now.
+
+    The first of them wakes a peer on this machine, or a network card; the others find it awake.
+    """
+
+    __slots__ = ("_callbacks", "_failed")
+
+    def __init__(self, failed: Callable[[], object]) -> None:
+        """`failed` is called where a callback has raised, which does not cost the others theirs."""
+        self._callbacks: list[Callable[[], object]] = []
+        self._failed = failed
+
+    def add(self, callback: Callable[[], object]) -> None:
+        """Call `callback` in the hub; it must not switch greenlets. Callable from the hub."""
+        if not self._callbacks:
+            gevent.get_hub().loop.run_callback(self._call)
+        self._callbacks.append(callback)
+
+    def _call(self) -> None:
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            try:
+                callback()
+            except Exception:  # noqa: BLE001 - `failed` logs it
+                self._failed()
 
 
 class Arrivals:

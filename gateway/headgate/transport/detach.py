@@ -55,19 +55,28 @@ class Detached(NamedTuple):
         sock: non-blocking, and the caller's to close.
         received: the bytes that came behind the request.
         body: the application returns it, and the server has nothing more to do with the connection.
+        unsent: the answer to the request, which is the caller's to write before anything else.
     """
 
     sock: NativeSocket
     received: bytes
     body: Iterable[bytes] = ()
+    unsent: bytes = b""
 
 
 def detach(
-    environ: WSGIEnvironment, start_response: StartResponse, accept: bytes, first_frames: bytes = b"", *, of_others: bool = True
+    environ: WSGIEnvironment,
+    start_response: StartResponse,
+    accept: bytes,
+    first_frames: bytes = b"",
+    *,
+    of_others: bool = True,
+    takes_unsent: bool = False,
 ) -> Detached:
     """Take the request's socket away from the HTTP server; write the answer to the request, and the first frames behind it.
 
-    Without `of_others` only from pywsgi and our own server: a gateway needs more of a server than its sockets.
+    Without `of_others` only from pywsgi and our own server: a gateway needs more of a server than its sockets. A caller that
+    `takes_unsent` writes the answer itself where there is no handler yet.
 
     Raises:
         CannotDetach: under another WSGI server.
@@ -75,7 +84,11 @@ def detach(
     """
     first = environ.get("headgate.handler")
     if isinstance(first, FirstRequest):  # there is no handler yet
-        taken = Detached(*first.detach(accept + first_frames))
+        first_bytes = accept + first_frames
+        if takes_unsent:
+            taken = Detached(*first.detach(b""), unsent=first_bytes)
+        else:
+            taken = Detached(*first.detach(first_bytes))
         del environ["headgate.handler"]
     elif (answered := environ.get("wsgi.websocket")) is not None:
         if not of_others:

@@ -20,7 +20,7 @@ from engineio.packet import MESSAGE, Packet
 
 from headgate.metrics import SESSIONS_ENDED
 from headgate.protocol.frames import Frame
-from headgate.runtime.loop import spawn
+from headgate.runtime.loop import Together, spawn
 from headgate.runtime.servers import instead
 
 from .detach import CannotDetach, PollWatch, detach
@@ -110,6 +110,8 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
         self.owner = ""
         self._told_server = False
         self.final_frames = FinalFrames(self.deadlines)
+        # The answers to handshakes and CONNECTs.
+        self.writes = Together(lambda: log.exception("answer not written"))
         # A greenlet for each time that messages wait, so that an application has locals of its own in it.
         self.start: Callable[[Callable[[], None]], object] = spawn
 
@@ -275,13 +277,13 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
             headers = [("Set-Cookie", self._cookie(sid))] if self.cookie else []
             return _respond(start_response, opening.packet, headers + cors)
         try:
-            detached = detach(environ, start_response, accept, opening.wire, of_others=self.takes_of_others)
+            detached = detach(environ, start_response, accept, opening.wire, of_others=self.takes_of_others, takes_unsent=True)
         except (CannotDetach, OSError) as error:
             session.end(f"handshake failed: {error}", abort=True)
             if isinstance(error, CannotDetach):
                 raise self._unsupported(environ, str(error)) from error
             return []
-        session.start_websocket(detached.sock, detached.received)
+        session.start_websocket(detached.sock, detached.received, detached.unsent)
         return detached.body
 
     def _opening(self, upgrades: bool) -> bytes:

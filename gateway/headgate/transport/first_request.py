@@ -101,7 +101,7 @@ class FirstRequest:
         return b""
 
     def detach(self, first_bytes: bytes) -> tuple[NativeSocket, bytes]:
-        """Take the socket, and write `first_bytes` to it; return it with the bytes that have come behind the request.
+        """Take the socket, and write `first_bytes` to it, if any; return it with the bytes that have come behind the request.
 
         Raises:
             OSError: the client is gone, or the kernel has no room for a connection's first answer.
@@ -109,7 +109,7 @@ class FirstRequest:
         sock = self.sock
         if sock is None:
             raise ConnectionResetError("this connection has been taken")
-        if sock.send(first_bytes) < len(first_bytes):
+        if first_bytes and sock.send(first_bytes) < len(first_bytes):
             raise ConnectionResetError("no room for the first answer of a connection")
         self.sock = None
         return sock, self.behind

@@ -209,6 +209,12 @@ class Outbox(ABC):
         else:
             self._uncork()
 
+    def let_out(self) -> None:
+        """Write the control frames that wait, and take one `cork` back: data follows."""
+        if self.queue.frames:
+            self.flush()
+        self.uncork()
+
     def _uncork(self) -> None:
         self._gate.uncork()
         self.flush()
@@ -218,6 +224,8 @@ class Outbox(ABC):
     def next_chunk(self) -> bytes | None:
         """Hand over the next joined frames."""
         self.ready = False
+        if not self.queue and not self.awaits_drain and self._room is None:
+            return None  # as it is behind nearly every write
         frames = self.take_frames()
         if not frames:
             return None

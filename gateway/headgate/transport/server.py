@@ -164,8 +164,11 @@ class Server(socketio.Server):  # type: ignore[misc]
             if joined:
                 self.joined(eio_sid, namespace, sid)
         finally:
-            session.flush()
-            session.uncork()
+            self.answered(session)
+
+    def answered(self, session: Session) -> None:
+        """Let out the answer to a CONNECT, and what waits behind it. For subclasses; a session is corked until its `uncork`."""
+        session.let_out()
 
     def ask(self, session: Session, namespace: str, data: object) -> None:
         """Ask the application whether a client may join, and tell the client. For subclasses that know how theirs is asked."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from headgate.protocol.frames import Frame
-from headgate.runtime.loop import spawn
+from headgate.runtime.loop import Together, spawn
 
 from .final_frames import FinalFrames
 from .frame_parser import NORMAL, POLICY
@@ -26,7 +26,6 @@ from .send_queue import ClientQueue
 from .session_state import (
     CLIENT_DISCONNECT,
     MOVED,
-    OVER,
     PING_TIMEOUT,
     SERVER_DISCONNECT,
     TRANSPORT_CLOSE,
@@ -50,6 +49,7 @@ class SessionServer(Protocol):
     deadlines: Deadlines
     limits: TransportLimits
     final_frames: FinalFrames
+    writes: Together
 
     def start(self, work: Callable[[], None], /) -> object:
         """Run a function in a greenlet, starting in the next turn of the loop."""
@@ -111,7 +111,7 @@ class Session(Outbox):
             IllegalStep: the state does not allow it.
         """
         self.state = following(self.state, step)
-        self.closed = self.state in OVER
+        self.closed = self.state is SessionState.CLOSING or self.state is SessionState.CLOSED  # OVER, without Python's hash
         if self.state is SessionState.OPEN:
             self.upgraded = True
 
@@ -122,8 +122,11 @@ class Session(Outbox):
         self._advance(SessionStep.START_POLLING)
         self._start_deadlines()
 
-    def start_websocket(self, sock: NativeSocket, already_received: bytes = b"") -> None:
-        """Begin the life of a session on this WebSocket; one that ended meanwhile closes it."""
+    def start_websocket(self, sock: NativeSocket, already_received: bytes = b"", unsent: bytes = b"") -> None:
+        """Begin the life of a session on this WebSocket; one that ended meanwhile closes it.
+
+        `unsent` is the answer to the handshake: it is written in a moment, before anything else.
+        """
         wire = self._websocket(sock, self)
         if self.closed:
             wire.lose(SERVER_DISCONNECT)
@@ -131,8 +134,13 @@ class Session(Outbox):
         self._advance(SessionStep.START_WEBSOCKET)
         self.wire = wire
         self._start_deadlines()
-        wire.open(already_received)
-        self.flush()
+        if unsent:
+            wire.put_first(unsent)
+            self._server.writes.add(wire.write_first)
+            wire.open(already_received)
+        else:
+            wire.open(already_received)
+            self.flush()
 
     def _start_deadlines(self) -> None:
         self._heartbeat.start(self)

@@ -113,6 +113,11 @@ class _HookedServer(Server):
         session.offer_control(message_frame(b'0%b,{"sid":"%b"}' % (namespace.encode(), sid.encode())), flush=False)
         self.manager.connect(sid, namespace)
 
+    def answered(self, session: Session) -> None:
+        """Have it written with the answers of all joins that end in this turn of the loop. Until then the session is corked."""
+        engine: EngineServer = self.eio
+        engine.writes.add(session.let_out)
+
     def _refuse(self, eio_sid: str, namespace: str, data: object) -> None:
         self._send_packet(eio_sid, self.packet_class(CONNECT_ERROR, data=data, namespace=namespace))
 

@@ -135,6 +135,17 @@ class WebSocket:
         self._unsent = memoryview(rest)
         self.flush()
 
+    def put_first(self, unsent: bytes) -> None:
+        """Take the answer to the handshake, of which nothing is written yet: the caller has `write_first` called in a moment."""
+        self._unsent = memoryview(unsent)
+        self.writing = True  # so nobody writes past it
+        self.progress_s = monotonic()
+
+    def write_first(self) -> None:
+        """Write it, and what has come behind it."""
+        self.writing = False
+        self.flush()
+
     @property
     def is_clear(self) -> bool:
         """Whether nothing of its own waits in front of the owner's frames, and the owner is not handing over any now."""

@@ -19,7 +19,7 @@ class RecordedConnection:
         self.closed = False
         self.owners: tuple[Any, ...] = ()
 
-    def offer_control(self, frame: Any) -> None:
+    def offer_control(self, frame: Any, *, flush: bool = True) -> None:
         self.done.append(("notice", self.sid))
 
     def end(self, reason: str, **options: Any) -> None:

@@ -17,6 +17,7 @@ from headgate.runtime.loop import (
     Idle,
     Share,
     Signal,
+    Together,
     Turns,
     in_hub_after,
     io_watcher,
@@ -252,3 +253,30 @@ def test_work_goes_on_for_as_long_as_others_have_had_the_loop(
     turns.give()  # after ten
     assert read == [b"x"]
     assert next(times_s) == 20.75, "a round was a round, and no more"
+
+
+def test_what_is_done_together_comes_in_the_hub_in_order_and_behind_the_greenlets_that_are_ready() -> None:
+    """What one of them adds comes in another turn, and one that fails does not cost the others theirs."""
+    done: list[object] = []
+    together = Together(lambda: done.append("failed"))
+
+    def fail() -> None:
+        raise RuntimeError
+
+    def first() -> None:
+        done.append(("first", gevent.getcurrent() is gevent.get_hub()))
+        together.add(lambda: done.append("added"))
+
+    def greenlet(name: str) -> None:
+        done.append(name)
+        together.add(lambda: done.append(f"written by {name}"))
+
+    one = spawn(greenlet, "one")
+    together.add(first)
+    together.add(fail)
+    two = spawn(greenlet, "two")
+    one.join()
+    two.join()
+    sleep()
+
+    assert done == ["one", ("first", True), "failed", "written by one", "two", "added", "written by two"]

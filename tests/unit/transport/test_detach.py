@@ -80,7 +80,8 @@ def test_a_socket_is_taken_away_with_the_bytes_behind_the_request(
 
     served = serve(application, handler_class=handler_class)
     served.send(REQUEST + behind)
-    ((sock, received, _),) = taken
+    ((sock, received, _, unsent),) = taken
+    assert not unsent
     assert received == behind
     assert served.greenlet.dead
     assert not os.get_blocking(sock.fileno())

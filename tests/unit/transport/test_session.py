@@ -614,3 +614,19 @@ def do(browser: Browser, action: str) -> None:
         session.end(action, abort=action == "abort")
     elif action == "turn":
         turn()
+
+
+def test_the_answer_to_the_handshake_goes_first_and_no_event_is_written_past_it(clock: Clock) -> None:
+    """It is written in a moment, with those of other handshakes; until then the fan-out has no direct way."""
+    browser = Browser(clock)
+    session = browser.session
+    session.start_websocket(browser._dial(), unsent=b"the answer")
+    session.offer(Frame(b"4an event"))
+    assert (session.ready, read_all(browser.socks[-1])) == (False, b"")
+
+    turn()
+
+    assert read_all(browser.socks[-1]) == b"the answer" + Frame(b"4an event").wire
+    assert (session.ready, session.state) == (True, SessionState.OPEN)
+    session.end("the test is over")
+    browser.close()

@@ -7,12 +7,14 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import gevent
 import pytest
 
 from headgate.protocol.frames import message_frame
 from headgate.transport import server as server_module
 from headgate.transport.engine import EngineServer
 from headgate.transport.limits import TransportLimits
+from headgate.transport.outbox import CONNECT_HEAD_START_S
 from headgate.transport.session import Session
 from headgate.transport.socketio_face import ConnectRefused, OneTooMany, SocketIOFace
 from tests.support.session_clock import turn
@@ -109,6 +111,25 @@ def test_a_client_connects_and_is_welcomed_behind_its_connect_packet(gateway: Ga
         ("joined", "session", NAMESPACE, client),
     ]
     assert gateway.face.session_of(NAMESPACE, client) is session
+
+
+def test_answers_of_joins_are_written_together_and_data_waits_for_them(gateway: Gateway) -> None:
+    """In the turn in which the joins end nothing is written: each write would wake a peer that sleeps again at the next."""
+    sessions = [Session(gateway.engine, name) for name in ("one", "two")]
+    for session in sessions:
+        gateway.engine.sockets[session.sid] = session
+        session.start_polling()
+        gateway.engine.handlers["connect"](session.sid, {})
+        gateway.engine.deliver(session.sid, "0/notifications,")
+        session.offer(message_frame(b'2/notifications,["event"]'))
+    assert [session.corked for session in sessions] == [True, True]
+    assert [[b'"welcome"' in frame.packet for frame in session.take_frames()] for session in sessions] == [[False, True]] * 2
+
+    turn()
+    gevent.sleep(2 * CONNECT_HEAD_START_S)
+
+    assert [session.corked for session in sessions] == [False, False]
+    assert [[frame.packet for frame in session.take_frames()] for session in sessions] == [[b'42/notifications,["event"]']] * 2
 
 
 def test_a_refused_client_is_told_message_and_data(gateway: Gateway) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import cast
 
 import pytest
@@ -243,3 +244,59 @@ def test_a_reader_lives_while_it_accepts_bytes_however_slowly(clock: Clock) -> N
         clock.advance(1)
 
     assert owner.lost == ["write deadline"]
+
+
+def test_nothing_overtakes_the_answer_to_the_handshake(pair: tuple[WebSocket, Scripted, socket.socket]) -> None:
+    """Until it is written the wire counts as one that waits for room, so that nobody writes to it directly."""
+    wire, owner, theirs = pair
+    wire.put_first(b"the answer ")
+    assert (wire.writing, wire.is_clear) == (True, False)
+    owner.chunks = [b"a frame"]
+
+    wire.write_first()
+
+    assert theirs.recv(100) == b"the answer a frame"
+    assert (wire.writing, wire.is_clear, owner.idle) == (False, True, 1)
+
+
+def test_an_answer_for_which_there_is_no_room_is_written_when_there_is(pair: tuple[WebSocket, Scripted, socket.socket]) -> None:
+    """A peer with a full buffer gets all of it, in order."""
+    wire, _, theirs = pair
+    filled = 0
+    with suppress(BlockingIOError):
+        while True:
+            filled += wire.send(b"-" * 4096)
+    wire.put_first(b"the answer")
+    wire.write_first()
+    assert wire.writing
+
+    got = b""
+    while len(got) < filled:
+        got += theirs.recv(65536)
+    turn()
+
+    assert got[filled:] + theirs.recv(100) == b"the answer"
+    assert not wire.writing
+
+
+def test_a_goodbye_before_the_answer_was_written_follows_it(pair: tuple[WebSocket, Scripted, socket.socket]) -> None:
+    """A session may end in the turn in which it began."""
+    wire, owner, theirs = pair
+    wire.put_first(b"the answer")
+    wire.close(1008, "no")
+    wire.write_first()
+
+    assert theirs.recv(100).startswith(b"the answer\x88")
+    assert owner.lost == ["transport error"]
+
+
+def test_an_answer_to_a_client_that_is_gone_loses_the_socket(pair: tuple[WebSocket, Scripted, socket.socket]) -> None:
+    """The owner is told once."""
+    wire, owner, theirs = pair
+    wire.put_first(b"the answer")
+    theirs.close()
+    wire.write_first()
+    wire.write_first()
+
+    assert wire.closed
+    assert len(owner.lost) == 1

@@ -565,6 +565,33 @@ def test_a_pattern_that_redis_does_not_confirm_is_given_up(model_bus: StartModel
     assert "not confirmed" in waiting.exception.message
 
 
+def test_a_fence_wakes_those_whose_pattern_is_active_and_nobody_else(model_bus: StartModelBus) -> None:
+    """Any other would look, and wait again: with many joins at a time that was most of their waits."""
+    bus = model_bus("orders.1")
+    interest, looked = bus.bus.feed._interest, list[object]()
+    active = interest.active
+
+    def look(pattern: str) -> bool:
+        looked.append(gevent.getcurrent())
+        return pattern != "bills.1" and active(pattern)
+
+    interest.active = look  # type: ignore[method-assign]
+    bus.bus.acquire("bills.1")
+    waiting = gevent.spawn(bus.bus.wait_for, "bills.1")
+    gevent.sleep()
+    looks = looked.count(waiting)
+    for number in range(3):
+        bus.bus.acquire(f"users.u{number}.#")
+        other = gevent.spawn(bus.bus.wait_for, f"users.u{number}.#")
+        bus.advance(0.1)
+        assert other.successful()
+    assert (looks, looked.count(waiting), waiting.ready()) == (2, 2, False)
+
+    waiting.kill()
+
+    assert not bus.bus._waiting
+
+
 def test_a_subscription_waits_while_redis_stands_still_until_the_connection_is_given_up(model_bus: StartModelBus) -> None:
     """The next connection begins with it, and with the log from the position on: nothing behind its acknowledgement is missed."""
     bus = model_bus("orders.1")

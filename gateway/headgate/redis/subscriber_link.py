@@ -174,6 +174,8 @@ class SubscriberLink:
                 raise unavailable(f"{self._address} sent a reply larger than {MAX_REPLY_BYTES} bytes")
             return replies
         self._unfinished_bytes = 0
+        if _ErrorReply not in map(type, replies):
+            return replies
         for reply in replies:
             if isinstance(reply, _ErrorReply):
                 refusal = redis.ResponseError(str(reply))

@@ -551,7 +551,7 @@ static int is_full(const Writer *self, Py_ssize_t taken, const struct message *m
 
 static PyObject *Writer_take(Writer *self, PyObject *const *args, Py_ssize_t count)
 {
-    if (count != 6 || !PyList_CheckExact(args[0]) || !PyDict_CheckExact(args[1]) || !PyUnicode_CheckExact(args[2])) {
+    if (count != 6 || !self->find || !PyList_CheckExact(args[0]) || !PyDict_CheckExact(args[1]) || !PyUnicode_CheckExact(args[2])) {
         PyErr_SetString(PyExc_TypeError, "take(replies: list, audiences: dict, epoch: str, reached: int, head: int, consecutive: bool)");
         return NULL;
     }

@@ -506,3 +506,12 @@ def test_the_feed_goes_on_with_clients_whose_socket_did_not_take_all(
     assert (balance.open, balance.gone) == (0, client.gone)
     if room > 1000:
         assert (world.taken_directly, client.direct) == (events, events)
+
+
+@built
+def test_a_writer_that_was_never_made_ready_refuses() -> None:
+    """`__new__` alone makes one that knows nobody to ask."""
+    kind: Any = vars(direct)["Writer"]
+    writer = kind.__new__(kind)
+    with pytest.raises(TypeError):
+        writer.take([], {}, EPOCH, 0, 0, True)

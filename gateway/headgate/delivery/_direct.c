@@ -29,6 +29,12 @@
 #define MSG_NOSIGNAL 0
 #endif
 
+#if defined(__GNUC__)
+#define FETCH(address) __builtin_prefetch(address)
+#else
+#define FETCH(address) ((void)(address))
+#endif
+
 enum {
     MAX_AUDIENCE = 15,       /* clients of one event: fanout._FEW_CLIENTS */
     MAX_WRITES = 64,         /* a run takes no further event from here on: half a millisecond */
@@ -471,10 +477,33 @@ static PyObject *caught(void)
     return value;
 }
 
+/* Have the processor fetch what a write reads, one step further for all clients of the run at a time: what belongs to one of
+ * thousands of clients is in no cache, and to wait for one after the other takes longer. */
+static void fetch_ahead(const Writer *self)
+{
+    PyObject *at[MAX_LINKS];
+    struct attribute *const steps[] = {&CONNECTION, &WIRE, &SEND};
+    for (int i = 0; i < self->targets_count; i++)
+        at[i] = self->targets[i].client;
+    for (size_t step = 0; step < sizeof steps / sizeof *steps; step++)
+        for (int i = 0; i < self->targets_count; i++) {
+            PyObject **place = at[i] ? place_of(at[i], steps[step]) : NULL;
+            at[i] = place ? *place : NULL;
+            if (at[i]) {
+                FETCH(at[i]);
+                FETCH((char *)at[i] + 64);
+            }
+        }
+    for (int i = 0; i < self->targets_count; i++)
+        if (at[i] && PyCFunction_Check(at[i]))
+            FETCH(PyCFunction_GET_SELF(at[i]));
+}
+
 /* Write to all clients of the run, each once; return those whose socket did not take all, or NULL. */
 static PyObject *write_all(Writer *self)
 {
     PyObject *left = PyList_New(0);
+    fetch_ahead(self);
     for (int i = 0; left && i < self->targets_count; i++) {
         const struct target *target = &self->targets[i];
         const char *data = joined(self, target);

@@ -49,8 +49,8 @@ STRONG_SECRET = (
     f"a secret of at least {MIN_SECRET_BYTES} bytes, {MIN_SECRET_DIFFERENT} of them different, that does not repeat a short text"
 )
 _REDIS_PROGRAM, _CONFIGURATION_FILE = "HEADGATE_REDIS_SERVER", "HEADGATE_CONFIG"
-# Names with our prefix that belong to tools around the gateway (Makefile, tests, publishers), not to it.
-_FOREIGN = {_REDIS_PROGRAM, _CONFIGURATION_FILE, PURE, "HEADGATE_CHROMIUM"}
+# Names with our prefix that belong to tools around the gateway (Makefile, tests, bench, publishers), not to it.
+_FOREIGN = {_REDIS_PROGRAM, _CONFIGURATION_FILE, PURE, "HEADGATE_CHROMIUM", "HEADGATE_BENCH_CENTRIFUGO"}
 
 
 def environment() -> MutableMapping[str, str]:

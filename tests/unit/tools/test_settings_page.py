@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.settings import describe
+from headgate.settings import Settings, describe
 from tools import settings_page
 
 
@@ -33,3 +33,9 @@ def test_an_unknown_argument_writes_nothing(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setattr(settings_page, "PAGE", tmp_path / "settings.md")
     assert settings_page.main(["--chekc"]) == 2
     assert not settings_page.PAGE.exists()
+
+
+@pytest.mark.parametrize("name", [name for name, *_ in settings_page.OTHERS])
+def test_what_the_page_lists_for_other_tools_stops_no_gateway(name: str) -> None:
+    """Who has `headgate bench`'s variable in the environment starts gateways in it, too."""
+    assert Settings.read({name: "something"}) == Settings.read({})

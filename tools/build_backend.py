@@ -67,7 +67,10 @@ def get_requires_for_build_wheel(config_settings: Any = None) -> list[str]:
     is_wanted = _compiled(config_settings) is Compiled.YES
     needed: list[str] = build_meta.get_requires_for_build_wheel(config_settings)
     if is_wanted:
-        needed += tomllib.loads(Path("pyproject.toml").read_text())["tool"]["headgate"]["compiled"]["requires"]
+        file = tomllib.loads(Path("pyproject.toml").read_text())
+        project = file["project"]
+        extras = project["optional-dependencies"]
+        needed += [*file["tool"]["headgate"]["compiled"]["requires"], *project["dependencies"], *extras["server"]]
     return needed
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from types import SimpleNamespace
 from typing import Any
 
 import gevent
@@ -156,7 +155,7 @@ def on_the_model(patch: pytest.MonkeyPatch) -> Iterator[tuple[ModelServer, LoopC
     patch.setattr(listener, "time", clock.time)
     patch.setattr(listener, "sleep", clock.sleep)
     patch.setattr(listener, "Signal", clock.signal)
-    patch.setattr("headgate.bus.listener.random", SimpleNamespace(uniform=lambda low, high: high))
+    patch.setattr("random.uniform", lambda low, high: high)
     yield server, clock
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 import tomllib
+from collections.abc import Iterator, Sequence
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 
@@ -95,6 +97,28 @@ def test_the_modules_of_the_list_are_there_and_are_all_compiled_or_none() -> Non
         loaders.add(type(sys.modules[name].__loader__) is ExtensionFileLoader)
     assert loaders == {build_in_use() is Build.COMPILED}
     assert "headgate.event" in LISTED, "build_in_use looks at it"
+
+
+def test_no_class_that_is_not_compiled_inherits_from_one_that_is() -> None:
+    """Its module could not be imported; and where it could, as with a Struct, methods would refuse its objects."""
+    heirs = []
+    for path in sorted((ROOT / "gateway").rglob("*.py")) + sorted((ROOT / "server").rglob("*.py")):
+        folder = path.relative_to(ROOT / "gateway").parent if path.is_relative_to(ROOT / "gateway") else Path("headgate_server")
+        tree = ast.parse(path.read_text())
+        origins = {name: module for module, name in _imported(tree, folder.parts)}
+        if ".".join((*folder.parts, path.stem)) not in LISTED:
+            bases = [ast.unparse(base) for each in ast.walk(tree) if isinstance(each, ast.ClassDef) for base in each.bases]
+            heirs += [f"{path.name}: {base}" for base in bases if origins.get(base.partition("[")[0]) in LISTED]
+    assert not heirs
+
+
+def _imported(tree: ast.Module, package: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield (module, name) of each `from module import name`, relative ones in full."""
+    for each in ast.walk(tree):
+        if isinstance(each, ast.ImportFrom):
+            above = package[: len(package) + 1 - each.level] if each.level else ()
+            module = ".".join([*above, *([each.module] if each.module else [])])
+            yield from ((module, alias.asname or alias.name) for alias in each.names)
 
 
 def test_what_is_imported_before_the_environment_is_obeyed_is_never_compiled() -> None:

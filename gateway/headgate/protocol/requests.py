@@ -73,7 +73,7 @@ class PresenceRequest(NamedTuple):
 
     act: PresenceAct
     topic: str
-    meta: object
+    meta: Any
     after: str
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import structlog
 
@@ -117,7 +117,7 @@ class FirstRequest:
 
 class _Waiting(NamedTuple):
     watcher: Watcher
-    address: object
+    address: Any
     since_s: float
 
 

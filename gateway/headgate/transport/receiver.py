@@ -14,7 +14,7 @@ from typing import Protocol
 from headgate.protocol.frames import Frame
 from headgate.runtime.token_bucket import TokenBucket
 
-from .frame_parser import POLICY, PROTOCOL_ERROR
+from .frame_parser import NORMAL, POLICY, PROTOCOL_ERROR
 from .inbox import Inbox
 from .limits import TransportLimits
 from .session_state import CLIENT_DISCONNECT, TRANSPORT_ERROR
@@ -30,7 +30,7 @@ class ReceivingSession(Protocol):
     def limits(self) -> TransportLimits:
         """The rate limit is in them."""
 
-    def end(self, reason: str, *, abort: bool = False, code: int = ..., told: str = "") -> None:
+    def end(self, reason: str, *, abort: bool = False, code: int = NORMAL, told: str = "") -> None:
         """End the session."""
 
     def offer_control(self, frame: Frame) -> None:

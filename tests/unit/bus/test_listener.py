@@ -553,6 +553,7 @@ def test_two_hundred_users_cost_no_glob_and_leave_nothing_behind(model_bus: Star
     assert counted("bus_subscriptions") == 1
 
 
+@python_only
 def test_a_pattern_that_redis_does_not_confirm_is_given_up(model_bus: StartModelBus) -> None:
     """Fences that pass meanwhile, and other patterns, do not help it."""
     bus = model_bus("#")
@@ -565,6 +566,7 @@ def test_a_pattern_that_redis_does_not_confirm_is_given_up(model_bus: StartModel
     assert "not confirmed" in waiting.exception.message
 
 
+@python_only
 def test_a_fence_wakes_those_whose_pattern_is_active_and_nobody_else(model_bus: StartModelBus) -> None:
     """Any other would look, and wait again: with many joins at a time that was most of their waits."""
     bus = model_bus("orders.1")

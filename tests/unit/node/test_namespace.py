@@ -577,6 +577,7 @@ def test_a_pattern_that_a_client_here_has_is_asked_of_redis_once(namespace: Name
     assert needs(namespace) == {}
 
 
+@python_only
 def test_a_pattern_whose_last_client_leaves_while_another_is_waited_for_is_asked_of_redis_again(
     namespace: Namespace, wired: WiredClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -595,6 +596,7 @@ def test_a_pattern_whose_last_client_leaves_while_another_is_waited_for_is_asked
     assert needs(namespace) == {"new": 1, "had": 1}
 
 
+@python_only
 def test_a_pattern_that_redis_does_not_confirm_refuses_its_own_subscriptions_only(
     namespace: Namespace, wired: WiredClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

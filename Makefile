@@ -176,21 +176,21 @@ py-test-alone: $(DEV) build
 		$(LONG_FAULTS) tests/fault $(ARGS)
 	@$(PART) passed $@
 
-# The tests that meet compiled modules; those that replace parts of a module are left out where it is compiled (tests/support/builds.py).
+# The tests that meet compiled modules: all but those of wheels, of the page, and of the bench. Those that replace parts of a module are
+# left out where it is compiled (tests/support/builds.py).
 COMPILED := build/compiled
-COMPILED_UNIT := tests/unit/bus tests/unit/delivery tests/unit/protocol tests/unit/node tests/unit/transport tests/unit/socketio tests/unit/test_event.py \
-	tests/unit/test_compiled.py
-COMPILED_TESTS := $(COMPILED_UNIT) tests/contract tests/integration/bus tests/integration/delivery tests/integration/transport
-compiled: $(DEV) build ## Compile the hot modules (needs a C compiler) into build/compiled, and test both builds of them (some minutes)
+COMPILED_TESTS := tests/unit tests/contract tests/integration tests/fault
+compiled: $(DEV) build ## Compile the hot modules (needs a C compiler) into build/compiled, and test both builds of them (a quarter of an hour)
 	@rm -rf $(COMPILED)
 	@$(STEP) "compiling the hot modules" compiled $(PIP_INSTALL) --no-deps --no-build-isolation --target $(COMPILED) \
 		--config-settings compiled=yes .
 	@printf '\n== the compiled modules ==\n'
 	@PYTHONPATH=$(CURDIR)/$(COMPILED) $(BIN)/python -m tools.build_in_use compiled
-	@PYTHONPATH=$(CURDIR)/$(COMPILED) $(BIN)/python -m pytest -n 2 --dist loadfile $(COMPILED_TESTS) $(ARGS)
+	@PYTHONPATH=$(CURDIR)/$(COMPILED) $(BIN)/python -m pytest -n 2 --dist loadfile --ignore=tests/integration/packaging \
+		$(COMPILED_TESTS) $(ARGS)
 	@printf '\n== their sources, beside them ==\n'
 	@HEADGATE_PURE=1 PYTHONPATH=$(CURDIR)/$(COMPILED) $(BIN)/python -m tools.build_in_use python
-	@HEADGATE_PURE=1 PYTHONPATH=$(CURDIR)/$(COMPILED) $(BIN)/python -m pytest -n 2 --dist loadfile $(COMPILED_UNIT) $(ARGS)
+	@HEADGATE_PURE=1 PYTHONPATH=$(CURDIR)/$(COMPILED) $(BIN)/python -m pytest -n 2 --dist loadfile tests/unit tests/contract $(ARGS)
 
 unit: $(DEV) ## Unit and contract tests only (seconds)
 	@$(BIN)/python -m pytest tests/unit tests/contract $(ARGS)

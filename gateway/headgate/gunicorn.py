@@ -301,7 +301,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
         import gevent.socket
         from gevent.pool import Pool
 
-        from .transport.http_limits import HttpLimits
+        from .transport.http_limits import BACKLOG, HttpLimits
         from .transport.http_server import HTTPServer
         from .workers.turn import Turn
 
@@ -312,6 +312,8 @@ class Worker(BaseWorker):  # type: ignore[misc]
             {"spawn": Pool(self.cfg.worker_connections)} if _is_set(self.cfg, "worker_connections") else {}
         )
         listener = gevent.socket.socket(sock.FAMILY, gevent.socket.SOCK_STREAM, fileno=sock.sock.detach())
+        if not _is_set(self.cfg, "backlog"):
+            listener.listen(BACKLOG)  # it listens already; said again, the number changes
         routes = dict(gate.routes(app))
         logs_access = self.log.access_log_enabled
         if logs_access:  # requests below WSGI are not logged

@@ -14,6 +14,7 @@ from headgate.errors import HeadgateError
 from headgate.extras import MissingExtra
 from headgate.runtime.operator_lines import complain
 from headgate.settings import PREFIX, Settings, environment
+from headgate.transport.http_limits import BACKLOG
 
 from .keeper_process import Keeper, NotKept
 from .starting import complain_of_address, host_in_url, read_file, say_mode, say_ready
@@ -21,7 +22,6 @@ from .systemd import passed_sockets
 
 # Beside the drain: gunicorn kills a worker that has not ended by then.
 END_S = 15.0
-BACKLOG = 2048
 
 
 def run(overrides: Mapping[str, str], target: str | None, config: str | None, *, with_consumers: bool, workers: int) -> int:

@@ -15,8 +15,8 @@ from headgate.redis.loads import Load
 
 # A gateway for a thousand clients has twice as many descriptors to spare.
 FEW_FILES = 4096
-# The gateways listen with a backlog of 2,048 (cli/workers.py); the kernel cuts it to this setting.
-FEW_WAITING = 1024
+# The kernel cuts the backlog that gateways ask for (transport/http_limits.py) to this setting. 4,096 is what Linux has since 5.4.
+FEW_WAITING = 4096
 _FILES_FIX = "set LimitNOFILE=65536 in its unit, or ulimit -n 65536 before it starts"
 _PROC = Path("/proc")
 
@@ -51,5 +51,6 @@ def _somaxconn(proc: Path) -> Finding:
         return unknown(name, "not to be read here")
     text = f"{waiting} new connections may wait"
     if waiting < FEW_WAITING:
-        return warning(name, f"{text}; more at once are refused", "sysctl -w net.core.somaxconn=4096")
+        text = f"{text}; more that come at once try again after 1 s, 3 s, 7 s"
+        return warning(name, text, "sysctl -w net.core.somaxconn=65535")
     return ok(name, text)

@@ -10,6 +10,11 @@ from enum import Enum
 
 from headgate.settings import DEFAULTS, Settings
 
+# Connections that wait to be accepted. All clients of a gateway may come back at once, and one that finds no place in this queue
+# tries again after 1 s, 3 s, 7 s and so on. The kernel cuts the number to net.core.somaxconn: in Linux 4,096 unless it is set.
+# gevent's own number is 128, gunicorn's 2,048.
+BACKLOG = 65535
+
 
 @dataclass(frozen=True, slots=True)
 class HttpLimits:

@@ -33,7 +33,7 @@ from .first_request import Beginning, FirstRequests
 from .http_answers import NO_ROOM_TEXT, Answer, error_answer, refusing, retry_after_s, too_many_text
 from .http_connections import HttpConnections
 from .http_handler import HttpHandler
-from .http_limits import HttpLimits
+from .http_limits import BACKLOG, HttpLimits
 from .http_routes import NeverWaits, Routes
 from .peer_address import address_key, address_of
 from .peer_socket import NativeSocket, PeerSocket, close_hard, native
@@ -65,6 +65,7 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
     """pywsgi with deadlines, a bounded number of connections (in all, and per address), TCP_NODELAY and no access log."""
 
     handler_class = HttpHandler
+    backlog = BACKLOG
     # In one turn of the loop: connections that are ended for others close theirs in the next.
     max_accept = 32
     _first: FirstRequests | None = None

@@ -28,7 +28,9 @@ from headgate.publisher import Publisher
 from headgate.redis.client import Client, call, open_client
 from headgate.redis.embedded import EmbeddedRedis
 from headgate.redis.keys import SPENDERS, spendings_key
+from headgate.transport.http_limits import BACKLOG
 from tests.support.gateway_process import GatewayProcess, StartGateway
+from tests.support.listening import granted, places_of
 from tests.support.metric_names import asked, exported, expressions_of_dashboard
 from tests.support.raw_client import RawClient
 
@@ -244,6 +246,24 @@ def test_gunicorn_runs_the_worker_class(tmp_path: Path, redis_url: str, shop_fol
         assert "Traceback" not in gunicorn.output
     finally:
         gunicorn.stop()
+
+
+@pytest.mark.parametrize(("options", "places"), [((), BACKLOG), (("--backlog", "77"), 77)], ids=["its default", "set"])
+def test_as_many_connections_may_wait_at_gunicorn_as_at_headgate_serve(
+    redis_url: str, shop_folder: Path, options: tuple[str, ...], places: int
+) -> None:
+    """Its own default would be 2,048: all clients of a machine may come back at once. A number that was set is left."""
+    with socket.create_server(("127.0.0.1", 0), backlog=77) as listener:  # which gunicorn takes as it is
+        bound = ("-b", f"fd://{listener.fileno()}", "-w", "1", *options)
+        arguments = ("-k", "headgate.gunicorn.Worker", *bound, "--no-control-socket", "shop:app")
+        gunicorn = GunicornProcess(shop_folder, {"HEADGATE_REDIS_URL": redis_url}, arguments)
+        gunicorn.pass_fds = (listener.fileno(),)
+        try:
+            gunicorn._launch()
+            assert '"ready":true' in get(f"http://127.0.0.1:{listener.getsockname()[1]}/healthz").replace(" ", "")
+            assert places_of(listener) == granted(places)
+        finally:
+            gunicorn.stop()
 
 
 @pytest.mark.parametrize(

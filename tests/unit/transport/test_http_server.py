@@ -6,6 +6,7 @@ import errno
 import os
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,10 +16,11 @@ from structlog.testing import capture_logs
 
 from headgate.metrics import ACCEPT_FAILURES, HTTP_CONNECTIONS, HTTP_ENDED
 from headgate.transport import descriptors, http_server
-from headgate.transport.http_limits import HttpLimits
+from headgate.transport.http_limits import BACKLOG, HttpLimits
 from headgate.transport.http_routes import NeverWaits
 from headgate.transport.http_server import ACCEPT_AGAIN_S, EXHAUSTED_LOG_S, PLACES_TAKEN_PAUSE_S, HTTPServer
 from headgate.transport.peer_socket import NativeSocket
+from tests.support.listening import granted, places_of
 from tests.support.wsgi import Said
 
 ONE, OTHER = "192.0.2.1", "192.0.2.2"
@@ -446,3 +448,11 @@ def test_every_connection_of_a_bounded_number_of_greenlets_has_one_from_its_begi
     gevent.sleep(0)
     server.pool.kill()
     server.close()
+
+
+def test_as_many_connections_may_wait_as_the_kernel_lets_wait() -> None:
+    """All clients may come back at once, and one that finds no place in the queue is a second late, or three, or seven."""
+    server = HTTPServer(("127.0.0.1", 0), lambda environ, start_response: [])
+    server.init_socket()
+    with closing(server.socket):
+        assert places_of(server.socket) == granted(BACKLOG)

@@ -215,6 +215,7 @@ settings: $(DEV) ## Write docs/settings.md, docs/reference, and the tables of do
 requirements: $(DEV) ## Pin requirements*.txt anew after a change of dependencies (UPGRADE=1: to the newest versions)
 	@$(STEP) "pinning requirements.txt" requirements sh -c '$(PIP_COMPILE) --extra server --extra consumers --extra embedded --extra schemas --extra gunicorn -o requirements.txt pyproject.toml requirements.in'
 	@$(STEP) "pinning requirements-dev.txt" requirements-dev sh -c '$(PIP_COMPILE) -o requirements-dev.txt requirements-dev.in'
+	@$(STEP) "pinning requirements-compile.txt" requirements-compile sh -c '$(PIP_COMPILE) -o requirements-compile.txt requirements-compile.in'
 	@$(STEP) "pinning requirements-audit.txt" requirements-audit sh -c '$(PIP_COMPILE) -o requirements-audit.txt requirements-audit.in'
 	@$(STEP) "pinning requirements-docs.txt" requirements-docs sh -c '$(PIP_COMPILE) -o requirements-docs.txt requirements-docs.in'
 

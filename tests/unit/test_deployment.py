@@ -17,7 +17,7 @@ from headgate.settings import Settings
 ROOT = Path(__file__).resolve().parents[2]
 # A checkout and the image have all extras but Apprise.
 LOCKED_EXTRAS = ("server", "consumers", "embedded")
-LOCKS = ("requirements.txt", "requirements-dev.txt", "requirements-audit.txt", "requirements-docs.txt")
+LOCKS = ("requirements.txt", "requirements-dev.txt", "requirements-compile.txt", "requirements-audit.txt", "requirements-docs.txt")
 # An image is named by what it is for, and pinned by what is in it.
 DIGEST = "@sha256:[0-9a-f]{64}"
 PIN = re.compile(r"^([a-z0-9-]+)==\S+ \\$")
@@ -56,7 +56,7 @@ def test_every_line_of_a_lock_is_a_pin_a_hash_or_a_comment(lock: str) -> None:
 def test_every_pin_has_a_hash(lock: str) -> None:
     """pip refuses the file otherwise, but only on the machine that has to install it."""
     blocks = re.split(r"^(?=[a-z0-9-]+==)", (ROOT / lock).read_text(), flags=re.MULTILINE)[1:]
-    assert len(blocks) == len(pins(lock)) > 10
+    assert len(blocks) == len(pins(lock)) > 5
     assert all("--hash=sha256:" in block for block in blocks)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -151,3 +152,13 @@ def test_the_metadata_has_the_projects_address(monkeypatch: pytest.MonkeyPatch) 
     assert setup.described()["project_urls"]["Changelog"] == "https://example.org/headgate/blob/main/CHANGELOG.md"
     monkeypatch.delenv(setup.PROJECT_URL)
     assert setup.described()["project_urls"] == {}
+
+
+def test_a_release_has_a_compiled_wheel_for_each_python_that_is_supported() -> None:
+    """Whoever has another one gets the pure wheel, and nobody would notice."""
+    file = tomllib.loads(Path("pyproject.toml").read_text())
+    prefix = "Programming Language :: Python :: "
+    supported = [each.removeprefix(prefix) for each in file["project"]["classifiers"] if each.startswith(f"{prefix}3.")]
+    wheels = file["tool"]["cibuildwheel"]
+    assert wheels["build"] == [f"cp{each.replace('.', '')}-manylinux_*" for each in supported]
+    assert wheels["config-settings"] == {"compiled": build_backend.Compiled.YES.value}

@@ -15,9 +15,9 @@ WORKDIR /src
 # For the compiled modules and the direct writes in C; the image itself has no compiler.
 RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev && rm -rf /var/lib/apt/lists/*
 COPY requirements.txt requirements-compile.txt ./
-RUN python -m venv /opt/headgate && /opt/headgate/bin/pip install --no-cache-dir --require-hashes -r requirements.txt
+RUN python -m venv /opt/headgate && /opt/headgate/bin/pip install --no-cache-dir --require-hashes --no-deps -r requirements.txt
 # mypyc stays behind: it is no part of the environment that the image gets.
-RUN /opt/headgate/bin/pip install --no-cache-dir --require-hashes --target /opt/compile -r requirements-compile.txt
+RUN /opt/headgate/bin/pip install --no-cache-dir --require-hashes --no-deps --target /opt/compile -r requirements-compile.txt
 COPY pyproject.toml setup.py README.md LICENSE ./
 COPY tools/build_backend.py tools/
 COPY gateway/ gateway/

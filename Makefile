@@ -8,8 +8,11 @@ BIN := $(VENV)/bin
 STEP := tools/step.sh
 PART := tools/part.sh
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
+# A lock file names every package, so pip has nothing to resolve. Older pips resolve all the same, and refuse a lock as soon as a
+# package that another one asks for with an extra has a newer version. `pip check` says whether something is missing.
+PIP_LOCKED := --quiet --disable-pip-version-check --no-input --require-hashes --no-deps
 # What the tests import is compiled when they do; the rest of the test tools, which is more, never is.
-PIP_INSTALL_TOOLS := $(PIP_INSTALL) --no-compile
+PIP_TOOLS := $(PIP_LOCKED) --no-compile
 PIP_COMPILE := CUSTOM_COMPILE_COMMAND="make requirements" $(BIN)/pip-compile --quiet --strip-extras --allow-unsafe --generate-hashes \
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links $(if $(UPGRADE),--upgrade)
 NPM_CI := npm ci --no-audit --no-fund --loglevel=error
@@ -302,12 +305,13 @@ clean: ## Remove everything that was made, but for the private Redis data in .he
 $(RUNTIME): requirements.txt pyproject.toml setup.py $(wildcard gateway/headgate/delivery/_direct*.[ch])
 	@tools/machine.sh check
 	@$(STEP) "making .venv" venv tools/machine.sh venv
-	@$(STEP) "installing the pinned Python packages" pip $(PIP_INSTALL) --require-hashes -r requirements.txt
+	@$(STEP) "installing the pinned Python packages" pip $(BIN)/python -m pip install $(PIP_LOCKED) -r requirements.txt
 	@$(STEP) "installing headgate itself" headgate $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(DEV): $(RUNTIME) requirements-dev.txt
-	@$(STEP) "installing the pinned test tools" pip-dev $(PIP_INSTALL_TOOLS) --require-hashes -r requirements-dev.txt
+	@$(STEP) "installing the pinned test tools" pip-dev $(BIN)/python -m pip install $(PIP_TOOLS) -r requirements-dev.txt
+	@$(STEP) "looking for packages that are missing" pip-check $(BIN)/python -m pip --disable-pip-version-check check
 	@touch $@
 
 $(SBOM): tools/sbom.py requirements.txt requirements-dev.txt package-lock.json gateway/headgate/__init__.py | $(RUNTIME)
@@ -315,12 +319,12 @@ $(SBOM): tools/sbom.py requirements.txt requirements-dev.txt package-lock.json g
 
 $(AUDIT): requirements-audit.txt | $(RUNTIME)
 	@$(STEP) "installing the pinned audit tools" audit sh -c '$(BIN)/python -m venv build/audit && build/audit/bin/python -m pip install \
-		--quiet --disable-pip-version-check --no-input --require-hashes -r requirements-audit.txt'
+		$(PIP_LOCKED) -r requirements-audit.txt'
 	@touch $@
 
 $(DOCS): requirements-docs.txt | $(RUNTIME)
 	@$(STEP) "installing what makes the documentation site" docs-tools sh -c '$(BIN)/python -m venv build/docs-tools && build/docs-tools/bin/python \
-		-m pip install --quiet --disable-pip-version-check --no-input --require-hashes -r requirements-docs.txt'
+		-m pip install $(PIP_LOCKED) -r requirements-docs.txt'
 	@touch $@
 
 $(NODE): package.json package-lock.json web/package.json

@@ -41,7 +41,7 @@
 -- first_time (of the oldest event, as far as this library trimmed), sum (the bytes of all events that the log ever had) and
 -- first_sum (of those below the oldest one, as far as this library looked), and the retention: max_events, max_age_ms,
 -- max_payload_bytes, max_bytes; and sharded, if the gateways listen on a Cluster. Each entry has the sum up to itself, so that the
--- log's bytes are known unread. An event writes offset and time alone. The process that writes an epoch has all the rest in memory,
+-- log's bytes are known unread. An event writes offset and time alone, and a usual one offset alone (`append_usual`): entries have the time. The process that writes an epoch has all the rest in memory,
 -- and saves it when an epoch begins, with the clock every ten seconds, and with the retention. Another process begins another
 -- epoch, and counts again from the oldest and the newest entry (`recount`). The epochs hash is the lineage: epoch → `<offset of its first event> <nth>`, of the newest
 -- MAX_EPOCHS. The reply has it as a flat list.
@@ -52,7 +52,7 @@
 -- there was none to tell. A Redis that is full refuses that, and then they call `headgate_trim`, which makes room: a publish that is
 -- refused trims nothing.
 --
--- Ids are remembered in hashes hg:{N}:id:<n>, by topic, user and id: <epoch>-<offset>-<clock>. A new one begins after IDEMPOTENCY_MS,
+-- Ids are remembered in hashes hg:{N}:id:<n>, by topic, user and id: <epoch>-<offset>-<clock>. A new one begins after IDS_MS,
 -- or after so many events, and the last but one is dropped. The head says which is the newest (ids), and when and behind which offset
 -- it began (ids_time, ids_first), beside clock and shift, the clock's own.
 --
@@ -71,7 +71,7 @@
 --
 -- Raise VERSION with every change: an older library is replaced by a newer one, never the other way round.
 
-local VERSION = 11
+local VERSION = 12
 
 local HARD_MAX_PAYLOAD_BYTES = 1024 * 1024
 local MAX_TOPIC_BYTES, MAX_TOPIC_WORDS = 255, 8
@@ -83,6 +83,8 @@ local MAX_DEPTH = 64
 -- While a batch is appended, Redis does nothing else.
 local MAX_BATCH_EVENTS = 256
 local IDEMPOTENCY_MS = 300000
+-- A hash of ids takes new ones for so long. In its second half, no id of the one before counts any more.
+local IDS_MS = 2 * IDEMPOTENCY_MS
 -- A hash of ids holds those of so many events at most: the more, the more bytes the log may have.
 local LEAST_IDS, LOG_BYTES_PER_ID = 65536, 4096
 -- A hash of ids that nobody drops any more ends by itself, long after its ids do not count.
@@ -96,6 +98,8 @@ local ENTRY_BYTES = 128
 -- The most that one publish trims, so that a retention that was just lowered, or a log that was idle, is worked off in
 -- small steps: by age each entry must be read, by bytes a few, by count none.
 local MAX_AGED_PER_CALL, MAX_SURPLUS_PER_CALL, MAX_HEAVY_PER_CALL = 4, 100, 1000
+-- To trim for each event costs more than to write it. So a log of many events may have up to TRIM_STEP - 1 more than it may keep.
+local TRIM_STEP, LEAST_TRIMMED_IN_STEPS = 16, 1000
 -- By age, a call that only trims.
 local MAX_AGED_PER_TRIM = 100
 -- One for each time that Redis was started or failed over. A position in an older epoch counts as one in a log that is lost.
@@ -154,24 +158,30 @@ local function user_of(topic)
   return match(topic, '^users%.([^.]+)')
 end
 
--- By topic: its user, or false.
+-- By topic: its user, or false; and what its events need in the log that had the last of them, or nil (`append_usual`).
 local known_topics, topics = {}, 0
 
--- The user of a topic, or false; nil and the fault if it is no topic.
+-- Set what its events need in a log.
+local function set_known(known, name, topic)
+  known.log, known.channel, known.own_id = name.log, name.channel .. topic, topic .. ':'
+  known.user_channel = known.user and name.users .. known.user
+end
+
+-- What is known of a topic; nil and the fault if it is no topic.
 local function read_topic(topic)
-  local user = known_topics[topic]
-  if user ~= nil then return user end
+  local known = known_topics[topic]
+  if known then return known end
   local fault = topic_fault(topic)
   if fault then return nil, fault end
   if topics >= MAX_KNOWN_TOPICS then known_topics, topics = {}, 0 end
-  user = user_of(topic) or false
-  known_topics[topic], topics = user, topics + 1
-  return user
+  known = { user = user_of(topic) or false, log = nil, channel = nil, user_channel = nil, own_id = nil, ids = nil }
+  known_topics[topic], topics = known, topics + 1
+  return known
 end
 
--- One pass of a class takes half the time of a search for its opposite.
+-- Most ids are letters and digits. One pass of a class takes half the time of a search for its opposite.
 local function is_event_id(id)
-  return #id >= 1 and #id <= MAX_ID_LENGTH and match(id, '^[A-Za-z0-9_.:~-]*()') > #id
+  return #id >= 1 and #id <= MAX_ID_LENGTH and (match(id, '^%w*()') > #id or match(id, '^[A-Za-z0-9_.:~-]*()') > #id)
 end
 
 local function is_by(by)
@@ -296,8 +306,9 @@ local function number(text)
 end
 
 -- By epoch, the head of a log that this process writes, as it has left it, with its clock and where ids are (`own`). Kept for as
--- long as this library is loaded.
+-- long as this library is loaded. By log key, the one of them that was written last (databases may have logs of one name).
 local written, remembered = {}, 0
+local newest_head = {}
 
 -- A head as it is in the data, which another process may have left there. The numbers of its events may be older than its offset.
 local function stored_head(name)
@@ -306,8 +317,12 @@ local function stored_head(name)
     'sum', 'first_sum', 'max_bytes', 'sharded'
   )
   local head = { epoch = raw[1] or '', offset = number(raw[2]), time = number(raw[3]) or 0, first_time = number(raw[5]) or 0 }
-  head.offset_text, head.time_text = raw[2], raw[3]
+  head.offset_text, head.time_text, head.stored_time = raw[2], raw[3], raw[3]
   head.exists = head.offset and #head.epoch == 16 and not find(head.epoch, '[^0-9a-f]')
+  -- A usual event leaves the time that is stored as it was. Who may not read the log is refused later.
+  local newest = head.exists and try('XRANGE', name.log, raw[2], raw[2])
+  local time = newest and newest[1] and number(newest[1][2][6])
+  if time and time > head.time then head.time, head.time_text = time, whole(time) end
   head.first = min(number(raw[4]) or 1, (head.offset or 0) + 1)
   head.max_events = number(raw[6]) or DEFAULT_MAX_EVENTS
   head.max_age_ms = number(raw[7]) or DEFAULT_MAX_AGE_MS
@@ -325,7 +340,8 @@ local function read_head(name)
   if raw.err then return nil, try_again(raw) end
   local head = raw[1] and written[raw[1]]
   if not head or head.offset_text ~= raw[2] then return stored_head(name) end
-  if head.time_text ~= raw[3] then head.time, head.time_text = number(raw[3]) or 0, raw[3] end
+  -- A usual event leaves the time that is stored as it was.
+  if head.stored_time ~= raw[3] then head.time, head.time_text, head.stored_time = number(raw[3]) or 0, raw[3], raw[3] end
   return head
 end
 
@@ -353,9 +369,10 @@ local function forget(epoch)
   end
 end
 
-local function remember(head)
+local function remember(name, head)
+  newest_head[name.log] = head
   if written[head.epoch] == head then return end
-  if remembered >= MAX_REMEMBERED then written, remembered = {}, 0 end
+  if remembered >= MAX_REMEMBERED then written, remembered, newest_head = {}, 0, { [name.log] = head } end
   if not written[head.epoch] then remembered = remembered + 1 end
   written[head.epoch], head.exists = head, true
 end
@@ -463,9 +480,19 @@ local function is_unsaved_head(head)
   return head.own.unsaved or is_unsaved(head.own.clock)
 end
 
+-- What usual events need of a head, and changes with little else.
+local function set_usual(name, head)
+  local own = head.own
+  own.key, own.key_before = name.id .. whole(own.ids), name.id .. whole(own.ids - 1)
+  own.most_ids = max(LEAST_IDS, head.max_bytes / LOG_BYTES_PER_ID)
+  head.message_begins = 'hg1 ' .. head.epoch .. ' '
+  head.trim_step = head.max_events >= LEAST_TRIMMED_IN_STEPS and TRIM_STEP or 1
+end
+
 -- Keep for another process what this one knows: when an epoch begins, and now and then.
 local function save_head(name, head, ...)
   local own = head.own
+  set_usual(name, head)
   call(
     'HSET', name.head, 'epoch', head.epoch, 'offset', head.offset_text, 'time', head.time_text,
     'first', whole(head.first), 'first_time', whole(head.first_time), 'sum', whole(head.sum), 'first_sum', whole(head.first_sum),
@@ -499,7 +526,8 @@ local function write_head(name, head)
     end
     head.began = nil
   end
-  remember(head)
+  head.stored_time = head.time_text
+  remember(name, head)
 end
 
 -- The token of this process, kept for as long as this library is loaded; empty for a user who may not make one, and is the first.
@@ -633,6 +661,11 @@ local function read_receipt(name, head, receipt)
   return epoch, offset
 end
 
+-- Whether an id in the hash before the newest may count.
+local function are_older_ids(head)
+  return head.own.ids ~= head.own.oldest_ids and head.clock - head.own.ids_time < IDEMPOTENCY_MS
+end
+
 -- The receipt of an id that counts: its epoch, offset, key and text; nil without one. Returns nil and an error if that cannot be
 -- known here.
 local function recall(name, head, id)
@@ -641,7 +674,7 @@ local function recall(name, head, id)
   if elsewhere then return nil, elsewhere end
   local key = name.id .. whole(head.own.ids)
   local found = try('HMGET', key, id)
-  if not found.err and not found[1] and head.own.ids ~= head.own.oldest_ids then
+  if not found.err and not found[1] and are_older_ids(head) then
     key = name.id .. whole(head.own.ids - 1)
     found = try('HMGET', key, id)
   end
@@ -655,7 +688,7 @@ end
 
 local function are_ids_due(head)
   local own = head.own
-  return head.clock - own.ids_time >= IDEMPOTENCY_MS
+  return head.clock - own.ids_time >= IDS_MS
     or head.offset - own.ids_first >= max(LEAST_IDS, head.max_bytes / LOG_BYTES_PER_ID)
 end
 
@@ -672,7 +705,7 @@ local is_claim_refused = false
 local function claim(name, head, id)
   local own = head.own
   if in_cluster or head.sharded or are_ids_due(head) then return end
-  if own.ids ~= own.oldest_ids then
+  if are_older_ids(head) then
     local before = try('HMGET', name.id .. whole(own.ids - 1), id)
     if before.err or before[1] then return end
   end
@@ -683,6 +716,18 @@ local function claim(name, head, id)
   is_claim_refused = claimed ~= 0
 end
 
+-- Forget an id whose event could not be appended. For want of a right to delete it, an empty receipt is none.
+local function unclaim(key, id)
+  if is_allowed('HDEL', key, id) then
+    try('HDEL', key, id)
+  else
+    try('HSET', key, id, '')
+  end
+end
+
+-- Whether the last user had no right to HGET or HINCRBY: then the next one is asked about first.
+local is_usual_refused = false
+
 -- Begin a new hash of ids if it is time, and drop those in which no id counts any more: this user, or the next one who may.
 local function turn_ids(name, head)
   if not are_ids_due(head) then return end
@@ -690,9 +735,10 @@ local function turn_ids(name, head)
   local age = head.clock - own.ids_time
   if may('UNLINK', name.id .. '1') then return end
   call('UNLINK', name.id .. whole(own.ids - 1))
-  if age >= 2 * IDEMPOTENCY_MS then call('UNLINK', name.id .. whole(own.ids)) end
+  local are_all_old = age >= IDS_MS + IDEMPOTENCY_MS
+  if are_all_old then call('UNLINK', name.id .. whole(own.ids)) end
   own.ids, own.ids_time, own.ids_first, own.unsaved = own.ids + 1, head.clock, head.offset, true
-  own.oldest_ids = age >= 2 * IDEMPOTENCY_MS and own.ids or own.ids - 1
+  own.oldest_ids = are_all_old and own.ids or own.ids - 1
   return true
 end
 
@@ -765,8 +811,8 @@ end
 
 -- The user of an event's topic, or false; nil and a refusal where a part of the event is not what it must be.
 local function read_event(topic, id, by)
-  local user, fault = read_topic(topic)
-  if fault then return nil, refusal('invalid_topic', { topic = shown(topic), reason = fault }) end
+  local known, fault = read_topic(topic)
+  if not known then return nil, refusal('invalid_topic', { topic = shown(topic), reason = fault }) end
   if id and not is_event_id(id) then
     return nil, refusal('invalid_event', {
       field = 'id', reason = 'expected 1 to ' .. MAX_ID_LENGTH .. ' characters of A-Z a-z 0-9 _ . : ~ -',
@@ -777,7 +823,7 @@ local function read_event(topic, id, by)
       field = 'by', reason = 'expected 1 to ' .. MAX_BY_LENGTH .. ' characters of A-Z a-z 0-9 _ -',
     })
   end
-  return user
+  return known.user
 end
 
 -- Refuse a payload that is larger than the log takes.
@@ -829,12 +875,7 @@ local function take(name, head, topic, user, payload, id, by, origin, trusted)
   end
   local event_id, not_appended = append(name, head, topic, id, time, payload, origin)
   if not event_id then
-    -- For want of a right to delete it, an empty receipt is none.
-    if claimed and is_allowed('HDEL', claimed, own_id) then
-      try('HDEL', claimed, own_id)
-    elseif claimed then
-      try('HSET', claimed, own_id, '')
-    end
+    if claimed then unclaim(claimed, own_id) end
     return nil, not_appended
   end
   if own_id and not (claimed and not head.began) then
@@ -845,7 +886,78 @@ local function take(name, head, topic, user, payload, id, by, origin, trusted)
   return head.epoch, head.offset_text, 0
 end
 
+-- The usual event, in as few commands as there can be: one with an id of its own, in a log that this process writes and where nothing
+-- else is due. Returns its epoch and offset, and 0. Or nil: nothing is written, and `take` is to take it, or to refuse it.
+--
+-- One command looks at the head and moves it, and is taken back where the data is not as this process has left it. So the time of the
+-- newest event is stored now and then only; entries have it.
+local function append_usual(key, topic, payload, id, trusted)
+  local head, known, name = newest_head[key], known_topics[topic], known_keys[key]
+  if not (head and known and name) or written[head.epoch] ~= head or head.sharded or in_cluster then return end
+  local own, clock, limit = head.own, head.own.clock, head.max_payload_bytes
+  if #payload > limit or limit > HARD_MAX_PAYLOAD_BYTES or own.unsaved or not clock.saved or clock.doubt ~= 0
+    or clock.shift ~= 0 or not is_event_id(id) or not trusted and json_fault(payload)
+  then return end
+  local time = wall_ms()
+  local offset, sum = head.offset + 1, head.sum + #topic + #payload + ENTRY_BYTES
+  local surplus = offset - head.first + 1 - head.max_events
+  if time < head.time or time < clock.last or time - clock.last > LEAP_MS or time - clock.saved >= SAVE_MS
+    or time - own.ids_time >= IDS_MS or head.offset - own.ids_first >= own.most_ids
+    or time - head.first_time > head.max_age_ms or sum - head.first_sum > head.max_bytes
+    or surplus > MAX_SURPLUS_PER_CALL or head.is_trim_due
+  then return end
+  if known.log ~= key then set_known(known, name, topic) end
+  if not is_allowed('PUBLISH', known.channel, '') or known.user and not is_allowed('PUBLISH', known.user_channel, '')
+    or is_usual_refused and not (is_allowed('HGET', name.head, 'epoch') and is_allowed('HINCRBY', name.head, 'offset', '1'))
+  then return end
+  local own_id = known.own_id .. id
+  local epoch = try('HGET', name.head, 'epoch')
+  is_usual_refused = type(epoch) == 'table'
+  if epoch ~= head.epoch then return end
+  if own.ids ~= own.oldest_ids and time - own.ids_time < IDEMPOTENCY_MS and try('HGET', own.key_before, own_id) then return end
+  local moved = try('HINCRBY', name.head, 'offset', 1)
+  is_usual_refused = type(moved) == 'table'
+  if is_usual_refused then return end
+  if moved ~= offset then
+    call('HINCRBY', name.head, 'offset', -1)
+    return
+  end
+  local offset_text, time_text = format(WHOLE, offset), time == head.time and head.time_text or format(WHOLE, time)
+  if try('HSETNX', own.key, own_id, head.epoch .. '-' .. offset_text .. '-' .. time_text) ~= 1 then
+    call('HINCRBY', name.head, 'offset', -1)
+    return
+  end
+  local added
+  if surplus >= head.trim_step then
+    added = try(
+      'XADD', key, 'NOMKSTREAM', 'MINID', '=', format(WHOLE, head.first + surplus), offset_text,
+      'topic', topic, 'id', id, 'time', time_text, 'data', payload, 'sum', format(WHOLE, sum)
+    )
+  else
+    added = try(
+      'XADD', key, 'NOMKSTREAM', offset_text,
+      'topic', topic, 'id', id, 'time', time_text, 'data', payload, 'sum', format(WHOLE, sum)
+    )
+  end
+  if not added or added.err then
+    unclaim(own.key, own_id)
+    call('HINCRBY', name.head, 'offset', -1)
+    return
+  end
+  if surplus >= head.trim_step then head.first = head.first + surplus end
+  head.offset, head.offset_text, head.time, head.time_text, head.sum = offset, offset_text, time, time_text, sum
+  head.clock, clock.last = time, time
+  local message = head.message_begins .. offset_text .. ' ' .. time_text .. ' ' .. id .. '\n' .. payload
+  call('PUBLISH', known.channel, message)
+  if known.user then call('PUBLISH', known.user_channel, topic .. '\n' .. message) end
+  return head.epoch, offset_text, 0
+end
+
 local function publish(keys, args, trusted, answer)
+  if args[3] and not args[4] and not keys[2] then
+    local epoch, offset, duplicate = append_usual(keys[1], args[1], args[2], args[3], trusted)
+    if epoch then return answer(epoch, offset, duplicate) end
+  end
   local name, wrong_key = names(keys)
   if not name then return wrong_key end
   local topic, payload, id = args[1], args[2], args[3]
@@ -912,7 +1024,7 @@ local function recall_batch(name, head, events, first)
   if #ids == 0 then return end
   local refused = may('HSET', name.id .. '1', '', '') or (in_cluster or head.sharded) and moving(name, head)
   if refused then return refused end
-  for number = own.ids, own.ids == own.oldest_ids and own.ids or own.ids - 1, -1 do
+  for number = own.ids, are_older_ids(head) and own.ids - 1 or own.ids, -1 do
     local key = name.id .. whole(number)
     local found = try('HMGET', key, unpack(ids))
     if found.err then return try_again(found) end

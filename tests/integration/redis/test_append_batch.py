@@ -21,7 +21,21 @@ from tests.support.redis_server import DEADLINE_S
 NAMESPACE = "orders"
 KEY, HEAD = keys.log_key(NAMESPACE), keys.head_key(NAMESPACE)
 IDS = f"hg:{{{NAMESPACE}}}:id:"
-RIGHTS = ["-@all", "+fcall", "+time", "+hmget", "+hset", "+hsetnx", "+unlink", "+xadd", "+xinfo", "+xrange", "+publish"]
+RIGHTS = [
+    "-@all",
+    "+fcall",
+    "+time",
+    "+hget",
+    "+hincrby",
+    "+hmget",
+    "+hset",
+    "+hsetnx",
+    "+unlink",
+    "+xadd",
+    "+xinfo",
+    "+xrange",
+    "+publish",
+]
 Event = tuple[str, str, str, str]
 shared = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]

@@ -1,0 +1,260 @@
+"""The usual event in the function library: fewer commands, and nothing that the careful way would not have done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from headgate.errors import BusRefused, NotSerializable
+from headgate.redis import keys
+from headgate.redis.client import Client, call, call_many
+from headgate.redis.connections import Command
+from headgate.redis.functions import LOG_LIBRARY, SOURCE, ensure_loaded
+from tests.support.wall_clock import BEGIN_MS, WallClock
+
+NAMESPACE = "orders"
+KEY, HEAD = keys.log_key(NAMESPACE), keys.head_key(NAMESPACE)
+# `by` without anything in it: the same event, by the careful way.
+CAREFULLY = " "
+OLDER_RIGHTS = ["-@all", "+fcall", "+time", "+hmget", "+hset", "+hsetnx", "+unlink", "+xadd", "+xinfo", "+xrange", "+publish"]
+
+
+@pytest.fixture
+def client(redis_client: Client) -> Client:
+    """A client of a Redis in which this process has begun a log, with one event."""
+    ensure_loaded(redis_client)
+    append(redis_client, "first")
+    return redis_client
+
+
+def append(client: Client, event_id: str, *more: str, payload: str = "1", topic: str = "a") -> tuple[str, int, int]:
+    epoch, offset, duplicate = call(client, "FCALL", "headgate_append", 1, KEY, topic, payload, event_id, *more).split()
+    return epoch.decode(), int(offset), int(duplicate)
+
+
+def offsets(client: Client) -> list[int]:
+    return [int(entry_id.partition(b"-")[0]) for entry_id, _ in call(client, "XRANGE", KEY, "-", "+")]
+
+
+def moves(client: Client) -> int:
+    """Return how often the head was moved, forth or back, since the statistics were reset: only a usual event does so."""
+    return int(call(client, "INFO", "commandstats").get("cmdstat_hincrby", {}).get("calls", 0))
+
+
+def refusals(client: Client) -> list[int]:
+    """Return how often each kind of command was refused for want of a right."""
+    return [int(dict(zip(entry[::2], entry[1::2], strict=True))[b"count"]) for entry in call(client, "ACL", "LOG")]
+
+
+def copy(client: Client) -> list[tuple[bytes, bytes]]:
+    return [(key, call(client, "DUMP", key)) for key in sorted(call(client, "KEYS", "hg:*"))]
+
+
+def put_back(client: Client, copied: list[tuple[bytes, bytes]]) -> None:
+    for key in call(client, "KEYS", "hg:*"):
+        call(client, "DEL", key)
+    for key, dump in copied:
+        call(client, "RESTORE", key, 0, dump)
+
+
+def test_both_ways_write_the_same(client: Client) -> None:
+    """Entry, receipt, head and answer, but for the time that is stored with the head; and each knows the other's ids."""
+    append(client, "topic-is-known", topic="users.ada.mail")
+    call(client, "CONFIG", "RESETSTAT")
+    usual = append(client, "one", payload='{"x":1}', topic="users.ada.mail")
+    assert moves(client) == 1
+    careful = append(client, "two", CAREFULLY, payload='{"x":1}', topic="users.ada.mail")
+    assert moves(client) == 1
+
+    assert (usual[1:], careful) == ((3, 0), (usual[0], 4, 0))
+    (_, one), (_, two) = call(client, "XRANGE", KEY, "3", "4")
+    assert {**one, b"id": b"", b"time": b"", b"sum": b""} == {**two, b"id": b"", b"time": b"", b"sum": b""}
+    assert int(two[b"sum"]) - int(one[b"sum"]) == len("users.ada.mail") + len('{"x":1}') + 128
+    assert call(client, "HMGET", HEAD, "epoch", "offset") == [usual[0].encode(), b"4"]
+    assert append(client, "one", CAREFULLY, topic="users.ada.mail") == (usual[0], 3, 1)
+    assert append(client, "two", topic="users.ada.mail") == (usual[0], 4, 1)
+    assert call(client, "HGET", HEAD, "offset") == b"4"
+
+
+def test_the_strict_entry_takes_the_usual_way_as_well(client: Client) -> None:
+    """Behind its look at the payload; and one that is refused has moved nothing."""
+    call(client, "CONFIG", "RESETSTAT")
+
+    assert call(client, "FCALL", "headgate_publish", 1, KEY, "a", "{}", "one")[1:] == [2, 0]
+    with pytest.raises(NotSerializable):
+        call(client, "FCALL", "headgate_publish", 1, KEY, "a", "{", "two")
+    assert moves(client) == 1
+    assert call(client, "HGET", HEAD, "offset") == b"2"
+
+
+def test_data_of_an_earlier_moment_is_noticed_by_the_next_event(client: Client) -> None:
+    """An offset that this process has given is never given again in the same epoch."""
+    copied = copy(client)
+    first, *_ = append(client, "lost")
+    put_back(client, copied)
+
+    epoch, offset, _ = append(client, "new")
+
+    assert (epoch != first, offset) == (True, 2)
+    assert offsets(client) == [1, 2]
+    assert call(client, "HMGET", HEAD, "epoch", "offset") == [epoch.encode(), b"2"]
+
+
+def test_another_epoch_at_the_same_offset_is_noticed(client: Client) -> None:
+    """Data that another process has written may have come to the same offset by chance."""
+    first, *_ = append(client, "two")
+    call(client, "HSET", HEAD, "epoch", "0123456789abcdef")
+
+    epoch, offset, _ = append(client, "new")
+
+    assert epoch not in (first, "0123456789abcdef")
+    assert offset == 3
+
+
+def test_an_event_that_cannot_be_appended_leaves_the_head_and_no_id(client: Client) -> None:
+    """The head was moved and the id remembered by then."""
+    call(client, "RENAME", KEY, "aside")
+    call(client, "SET", KEY, "no stream")
+    before = copy(client)
+    call(client, "CONFIG", "RESETSTAT")
+
+    with pytest.raises(BusRefused):
+        append(client, "an-id")
+
+    assert moves(client) == 2
+    assert copy(client) == before
+    call(client, "RENAME", "aside", KEY)
+    assert append(client, "an-id")[1:] == (2, 0)
+
+
+@pytest.mark.parametrize("topic", ["a", "users.ada.mail"])
+def test_a_channel_that_is_not_allowed_leaves_no_trace(client: Client, as_user: Callable[..., Client], topic: str) -> None:
+    """It is asked for before anything is written; of a user's event, both channels."""
+    append(client, "known-topic", topic=topic)
+    before = copy(client)
+    rights = [*OLDER_RIGHTS, "+hget", "+hincrby", "resetchannels", f"&{keys.channel(NAMESPACE, 'users.ada.mail')}"]
+    limited = as_user(*rights)
+
+    with pytest.raises(BusRefused):
+        append(limited, "an-id", topic=topic)
+
+    assert copy(client) == before
+
+
+def test_rights_of_an_older_library_are_enough(client: Client, as_user: Callable[..., Client]) -> None:
+    """Who may not HGET or HINCRBY goes the careful way, and is not written into the log of refusals again and again."""
+    call(client, "ACL", "LOG", "RESET")
+    for others in ([], ["+hget"], ["+hincrby"]):
+        limited = as_user(*OLDER_RIGHTS, *others)
+        for number in range(5):
+            assert append(limited, f"n{len(others)}{''.join(others)[1:]}{number}")[2] == 0
+
+    assert offsets(client) == list(range(1, 17))
+    assert sum(refusals(client)) <= 3
+
+
+@pytest.mark.parametrize(("max_events", "most"), [(999, 999), (1000, 1015)])
+def test_a_log_of_many_events_is_trimmed_in_steps(client: Client, max_events: int, most: int) -> None:
+    """It always holds as many as it may keep, and a few more if these are many."""
+    call(client, "FCALL", "headgate_configure", 1, KEY, max_events, 600_000, 65536)
+    commands: list[Command] = []
+    for number in range(max_events + 50):
+        commands += [("FCALL", "headgate_append", 1, KEY, "a", "1", f"n{number}"), ("XLEN", KEY)]
+    lengths = call_many(client, commands)[1::2][max_events:]
+
+    assert min(lengths) == max_events
+    assert max(lengths) == most
+
+
+def test_bytes_are_kept_within_their_limit_to_the_event(client: Client) -> None:
+    """An event that would go beyond is left to the careful way, which reads what must go."""
+    call(client, "FCALL", "headgate_configure", 1, KEY, 10_000, 600_000, 2**17, 2**20)
+    each = 100_000 + len("a") + 128
+
+    for number in range(30):
+        append(client, f"n{number}", payload='"' + "x" * 99_998 + '"')
+        assert len(offsets(client)) * each <= 2**20 + each - 2
+
+    assert len(offsets(client)) == 2**20 // each
+
+
+def test_time_does_not_go_back_in_another_process(redis_client: Client) -> None:
+    """The head has an older time than the newest event; its entry has it, and another process reads it there."""
+    ensure_loaded(redis_client)
+    clock = WallClock(redis_client)
+    append(redis_client, "first")
+    clock.advance(4_000)
+    append(redis_client, "second")
+    assert call(redis_client, "HGET", HEAD, "time") == b"%d" % BEGIN_MS
+    assert call(redis_client, "FCALL_RO", "headgate_head", 1, KEY)[3] == BEGIN_MS + 4_000
+
+    clock.advance(-3_000)
+    clock.restart()
+    assert call(redis_client, "FCALL_RO", "headgate_head", 1, KEY)[3] == BEGIN_MS + 4_000
+    append(redis_client, "third")
+
+    times = [int(fields[b"time"]) for _, fields in call(redis_client, "XRANGE", KEY, "-", "+")]
+    assert times == [BEGIN_MS, BEGIN_MS + 4_000, BEGIN_MS + 4_000]
+
+
+def test_an_id_of_the_hash_before_counts_for_300_s(redis_client: Client) -> None:
+    """A hash of ids takes new ones for 600 s; the one before is looked at for the 300 s in which its ids can count."""
+    ensure_loaded(redis_client)
+    clock = WallClock(redis_client)
+    append(redis_client, "zero")
+    clock.advance(5_000)
+    for _ in range(66):
+        clock.advance(9_000)
+        append(redis_client, f"at-{clock.ms}")
+    last = append(redis_client, "last")
+    for _ in range(33):
+        clock.advance(9_000)
+        append(redis_client, f"at-{clock.ms}")
+        assert append(redis_client, "last") == (*last[:2], 1)
+    clock.advance(4_000)
+    assert append(redis_client, "last")[2] == 0
+    assert len(call(redis_client, "KEYS", f"hg:{{{NAMESPACE}}}:id:*")) == 2
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("  if epoch ~= head.epoch then return end\n", ""),
+        ("  if moved ~= offset then\n", "  if false then\n"),
+        (
+            "    call('HINCRBY', name.head, 'offset', -1)\n    return\n  end\n  local offset_text",
+            "    return\n  end\n  local offset_text",
+        ),
+        ("    unclaim(own.key, own_id)\n", ""),
+        (" or sum - head.first_sum > head.max_bytes\n", "\n"),
+        ("if surplus >= head.trim_step then\n    added", "if surplus >= 1000 then\n    added"),
+        ("time - own.ids_time < IDEMPOTENCY_MS and try('HGET'", "false and try('HGET'"),
+        ("  if not is_allowed('PUBLISH', known.channel, '') or known.user", "  if known.user"),
+    ],
+)
+def test_a_rule_that_is_left_out_breaks_a_test(
+    redis_client: Client, redis_url: str, as_user: Callable[..., Client], monkeypatch: pytest.MonkeyPatch, right: str, wrong: str
+) -> None:
+    """The tests above would not miss it."""
+    assert SOURCE.count(right) == 1
+    monkeypatch.setattr(LOG_LIBRARY, "source", SOURCE.replace(right, wrong))
+
+    def begin() -> Client:
+        call(redis_client, "FLUSHALL")
+        call(redis_client, "FUNCTION", "LOAD", "REPLACE", LOG_LIBRARY.source)
+        append(redis_client, "first")
+        return redis_client
+
+    def all_tests() -> None:
+        test_data_of_an_earlier_moment_is_noticed_by_the_next_event(begin())
+        test_another_epoch_at_the_same_offset_is_noticed(begin())
+        test_an_event_that_cannot_be_appended_leaves_the_head_and_no_id(begin())
+        test_a_log_of_many_events_is_trimmed_in_steps(begin(), 999, 999)
+        test_bytes_are_kept_within_their_limit_to_the_event(begin())
+        test_a_channel_that_is_not_allowed_leaves_no_trace(begin(), as_user, "a")
+        call(redis_client, "FLUSHALL")
+        test_an_id_of_the_hash_before_counts_for_300_s(redis_client)
+
+    with pytest.raises((AssertionError, BusRefused, pytest.fail.Exception)):
+        all_tests()

@@ -896,7 +896,7 @@ local function append_usual(key, topic, payload, id, trusted)
   if not (head and known and name) or written[head.epoch] ~= head or head.sharded or in_cluster then return end
   local own, clock, limit = head.own, head.own.clock, head.max_payload_bytes
   if #payload > limit or limit > HARD_MAX_PAYLOAD_BYTES or own.unsaved or not clock.saved or clock.doubt ~= 0
-    or clock.shift ~= 0 or not is_event_id(id) or not trusted and json_fault(payload)
+    or clock.shift ~= 0 or not is_event_id(id)
   then return end
   local time = wall_ms()
   local offset, sum = head.offset + 1, head.sum + #topic + #payload + ENTRY_BYTES
@@ -915,6 +915,7 @@ local function append_usual(key, topic, payload, id, trusted)
   is_usual_refused = type(epoch) == 'table'
   if epoch ~= head.epoch then return end
   if own.ids ~= own.oldest_ids and time - own.ids_time < IDEMPOTENCY_MS and try('HGET', own.key_before, own_id) then return end
+  if not trusted and json_fault(payload) then return end
   local moved = try('HINCRBY', name.head, 'offset', 1)
   is_usual_refused = type(moved) == 'table'
   if is_usual_refused then return end

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from headgate.auth.identity import Identity
@@ -38,6 +39,8 @@ from .tally import Tallies
 
 # Notices of one client that may wait beyond the limit of its queue: gaps, and words of another epoch.
 MAX_NOTICES = 64
+# What nearly all clients have: one for all.
+NO_STARTS: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +143,7 @@ class Client:
         self.auth: Mapping[str, Any] | None = None
         self.state: State = FIRST
         self.position = self.base = 0
-        self.starts: dict[str, int] = {}
+        self.starts: Mapping[str, int] = NO_STARTS
         self._reader = reader
         self._gaps: Gaps | None = None
         self._latest: Latest | None = None
@@ -168,7 +171,8 @@ class Client:
         """Forget a subscription; False if there was none."""
         if not self.subscriptions.remove(pattern):
             return False
-        self.starts.pop(pattern, None)
+        if pattern in self.starts:
+            self.starts = {other: start for other, start in self.starts.items() if other != pattern}
         return True
 
     # -- arriving -------------------------------------------------------------------------------------------------
@@ -319,7 +323,7 @@ class Client:
             self._tell_gaps()
             self._hand_over_latest()
         if state.takes_live:
-            base, starts = self.position if state.phase is Phase.HANDOVER else feed_offset, {}
+            base, starts = self.position if state.phase is Phase.HANDOVER else feed_offset, dict[str, int]()
         else:  # it has what it has had: only the new pattern goes further back than its position
             base = max(self.base, self.position)
             starts = {other: max(begin, self.position) for other, begin in self.starts.items()}
@@ -360,7 +364,7 @@ class Client:
             return False
         self.position = last
         if self.starts and last >= self.even_from:
-            self.starts.clear()
+            self.starts = NO_STARTS
         return True
 
     def wait_for_room(self) -> None:
@@ -374,7 +378,7 @@ class Client:
         """It has read as far as the live feed is: live events above its position come from now on, through the queue."""
         eased = self.state.pressure is Pressure.EASED
         self.subscriptions.forget_map()
-        self.starts.clear()
+        self.starts = NO_STARTS
         self._step(Step.REACHED_FEED)
         if eased:
             self._tell("off")
@@ -389,7 +393,7 @@ class Client:
         """The log is another one: no position in the old one means anything. `tell_log_lost` follows, unless it is arriving."""
         eased = self.state.pressure is Pressure.EASED
         self.subscriptions.forget_map()
-        self.starts.clear()
+        self.starts = NO_STARTS
         if self.state.arriving:
             self.forget_waiting()
         self._step(Step.LOG_LOST)
@@ -424,7 +428,7 @@ class Client:
         if self.state.arriving:
             self._forget_above(end)
         self.position, self.base = min(self.position, end), min(self.base, end)
-        self.starts = {pattern: min(start, end) for pattern, start in self.starts.items()}
+        self.starts = {pattern: min(start, end) for pattern, start in self.starts.items()} or NO_STARTS
         return None if self.state.arriving else had
 
     def tell_line(self, cursor: Frame, epoch: str) -> None:
@@ -496,7 +500,7 @@ class Client:
         if after.phase is Phase.READING and not after.full:
             self._reader.add(self)  # else when the queue has drained
 
-    def _read(self, step: Step, base: int, starts: dict[str, int]) -> None:
+    def _read(self, step: Step, base: int, starts: Mapping[str, int]) -> None:
         self.base, self.starts = base, starts
         self.position = min([base, *starts.values()])
         self._step(step)

@@ -160,7 +160,7 @@ class Joining:
     def joined(self, connection: Session, namespace: Namespace, session: str) -> None:
         """The CONNECT packet is out: activate the handshake's subscriptions, then say welcome."""
         self._pending.forget(connection.sid)
-        client, wanted, point = connection.session.pop(namespace.name)
+        client, wanted, point = connection.take(namespace.name)
         identity = client.identity
         # Of 3 KB per client, what an authenticator may ask for when this connection joins once more, or another namespace.
         self._sockets.trim_environ(connection.sid, _KEPT_OF_ENVIRON)

@@ -99,6 +99,17 @@ class Session(Outbox):
     def session(self, value: dict[str, Any]) -> None:
         self._data = value
 
+    def take(self, key: str) -> Any:
+        """Take an entry out of the application's data; the last one frees the memory of all (200 bytes).
+
+        Raises:
+            KeyError: there is none.
+        """
+        value = self.session.pop(key)
+        if not self._data:
+            self._data = None
+        return value
+
     @property
     def limits(self) -> TransportLimits:
         """The limits of all sessions of the server."""

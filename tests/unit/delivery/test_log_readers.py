@@ -111,7 +111,7 @@ def test_a_past_asked_for_meanwhile_does_not_cut_the_first_one_short(wired: Wire
 
 def test_a_past_leaves_out_nothing_that_a_pattern_still_has_to_get(wired: WiredClient) -> None:
     """A client behind the feed asks for the past of a pattern that it has: it goes on where it is."""
-    wired.client.starts.clear()
+    wired.client.starts = {}
     wired.client.base = wired.client.position = 1
     wired.client.ask_past("#", 3, 3, is_new=False)
     assert (wired.client.position, wired.client.starts) == (1, {"#": 1})

@@ -79,6 +79,7 @@ def test_a_topic_reaches_the_subscriptions_that_match_it(steps: list[tuple[str, 
         assert sorted(policies.reached(topic)) == sorted(item for item in plain.items() if matches(item[0], topic))
         assert policies.wildcards == sum(map(is_wildcard, plain))
         assert policies == plain
+        assert (list(policies), len(policies), None in policies) == (list(plain), len(plain), False)
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,7 @@ class RecordedSockets:
         if connection is None:
             connection = self.connections[sid] = RecordedConnection(sid, self.done)
             connection.session = {}  # type: ignore[attr-defined]
+            connection.take = connection.session.pop  # type: ignore[attr-defined]
             connection.cork = connection.uncork = lambda: None  # type: ignore[attr-defined]
         return connection
 

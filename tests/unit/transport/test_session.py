@@ -143,6 +143,18 @@ class TestBeginning:
         browser.begin_polling()
         assert browser.session.alive()
 
+    def test_data_that_was_taken_is_gone(self, browser: Browser) -> None:
+        """The rest of it stays, and what is put in later; without any, a session holds no dict for it."""
+        browser.session.session["a"] = browser.session.session["b"] = 1
+        assert browser.session.take("a") == 1
+        assert browser.session.session == {"b": 1}
+        assert browser.session.take("b") == 1
+        assert not any(isinstance(held, dict) for held in gc.get_referents(browser.session))
+        browser.session.session["c"] = 2
+        assert browser.session.session == {"c": 2}
+        with pytest.raises(KeyError):
+            browser.session.take("a")
+
     def test_a_session_begins_once(self, browser: Browser) -> None:
         """Anything else is a bug of the server, and raises."""
         browser.begin_polling()

@@ -39,7 +39,7 @@ from .tally import Tallies
 
 # Notices of one client that may wait beyond the limit of its queue: gaps, and words of another epoch.
 MAX_NOTICES = 64
-# What nearly all clients have: one for all.
+# Nearly all clients have no starts of their own, and share this.
 NO_STARTS: Mapping[str, int] = MappingProxyType({})
 
 

@@ -319,7 +319,7 @@ local function stored_head(name)
   local head = { epoch = raw[1] or '', offset = number(raw[2]), time = number(raw[3]) or 0, first_time = number(raw[5]) or 0 }
   head.offset_text, head.time_text, head.stored_time = raw[2], raw[3], raw[3]
   head.exists = head.offset and #head.epoch == 16 and not find(head.epoch, '[^0-9a-f]')
-  -- A usual event leaves the time that is stored as it was. Who may not read the log is refused later.
+  -- A usual event leaves the time that is stored as it was. A user who may not read the log is refused later.
   local newest = head.exists and try('XRANGE', name.log, raw[2], raw[2])
   local time = newest and newest[1] and number(newest[1][2][6])
   if time and time > head.time then head.time, head.time_text = time, whole(time) end

@@ -143,7 +143,7 @@ def test_a_channel_that_is_not_allowed_leaves_no_trace(client: Client, as_user: 
 
 
 def test_rights_of_an_older_library_are_enough(client: Client, as_user: Callable[..., Client]) -> None:
-    """Who may not HGET or HINCRBY goes the careful way, and is not written into the log of refusals again and again."""
+    """A user without HGET or HINCRBY goes the careful way, and Redis does not log a refusal for each event."""
     call(client, "ACL", "LOG", "RESET")
     for others in ([], ["+hget"], ["+hincrby"]):
         limited = as_user(*OLDER_RIGHTS, *others)

@@ -31,7 +31,7 @@ class History:
         self.told: dict[tuple[str, int], bytes] = {}
         self.ids: dict[str, tuple[str, int]] = {}
         self.doubted: set[str] = set()
-        self.copies: list[list[tuple[bytes, bytes]]] = []
+        self.copies: list[tuple[int, int, list[tuple[bytes, bytes]]]] = []
         self.max_events = self.max_bytes = self.number = 0
         self.configure()
 
@@ -139,17 +139,20 @@ class History:
     def copy(self) -> None:
         """Keep the data of this moment."""
         found = call(self.client, "KEYS", "hg:*")
-        self.copies.append([(key, call(self.client, "DUMP", key)) for key in sorted(found)])
+        dumps = [(key, call(self.client, "DUMP", key)) for key in sorted(found)]
+        self.copies.append((self.max_events, self.max_bytes, dumps))
 
     def put_back(self) -> None:
         """Bring data of an earlier moment back."""
         if self.copies:
             for key in call(self.client, "KEYS", "hg:*"):
                 call(self.client, "DEL", key)
-            for key, dump in self.random.choice(self.copies):
+            max_events, max_bytes, dumps = self.random.choice(self.copies)
+            for key, dump in dumps:
                 call(self.client, "RESTORE", key, 0, dump, "REPLACE")
             self.doubt_ids()
-            self.max_events = max(self.max_events, 40)
+            # The process may have the retention in memory, or read what came back.
+            self.max_events, self.max_bytes = max(self.max_events, max_events), max(self.max_bytes, max_bytes)
             self.perhaps_configure()
 
     def lose(self) -> None:

@@ -174,7 +174,7 @@ local function read_topic(topic)
   local fault = topic_fault(topic)
   if fault then return nil, fault end
   if topics >= MAX_KNOWN_TOPICS then known_topics, topics = {}, 0 end
-  known = { user = user_of(topic) or false, log = nil, channel = nil, user_channel = nil, own_id = nil, ids = nil }
+  known = { user = user_of(topic) or false, log = nil, channel = nil, user_channel = nil, own_id = nil }
   known_topics[topic], topics = known, topics + 1
   return known
 end
@@ -725,7 +725,7 @@ local function unclaim(key, id)
   end
 end
 
--- Whether the last user had no right to HGET or HINCRBY: then the next one is asked about first.
+-- Whether a user was met who may not use HGET or HINCRBY: then each is asked about first.
 local is_usual_refused = false
 
 -- Begin a new hash of ids if it is time, and drop those in which no id counts any more: this user, or the next one who may.
@@ -901,7 +901,8 @@ local function append_usual(key, topic, payload, id, trusted)
   local time = wall_ms()
   local offset, sum = head.offset + 1, head.sum + #topic + #payload + ENTRY_BYTES
   local surplus = offset - head.first + 1 - head.max_events
-  if time < head.time or time < clock.last or time - clock.last > LEAP_MS or time - clock.saved >= SAVE_MS
+  -- SAVE_MS is no more than LEAP_MS, so what is soon behind a save is no leap either.
+  if time < head.time or time < clock.last or time - clock.saved >= SAVE_MS
     or time - own.ids_time >= IDS_MS or head.offset - own.ids_first >= own.most_ids
     or time - head.first_time > head.max_age_ms or sum - head.first_sum > head.max_bytes
     or surplus > MAX_SURPLUS_PER_CALL or head.is_trim_due
@@ -912,13 +913,17 @@ local function append_usual(key, topic, payload, id, trusted)
   then return end
   local own_id = known.own_id .. id
   local epoch = try('HGET', name.head, 'epoch')
-  is_usual_refused = type(epoch) == 'table'
-  if epoch ~= head.epoch then return end
+  if epoch ~= head.epoch then
+    is_usual_refused = is_usual_refused or type(epoch) == 'table'
+    return
+  end
   if own.ids ~= own.oldest_ids and time - own.ids_time < IDEMPOTENCY_MS and try('HGET', own.key_before, own_id) then return end
   if not trusted and json_fault(payload) then return end
   local moved = try('HINCRBY', name.head, 'offset', 1)
-  is_usual_refused = type(moved) == 'table'
-  if is_usual_refused then return end
+  if type(moved) == 'table' then
+    is_usual_refused = true
+    return
+  end
   if moved ~= offset then
     call('HINCRBY', name.head, 'offset', -1)
     return

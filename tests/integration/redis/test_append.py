@@ -26,27 +26,11 @@ from headgate.redis.functions import SOURCE, ensure_loaded
 from headgate.redis.log import read_entry
 from headgate.redis.subscriber_link import SubscriberLink
 from headgate.topic import check_topic
-from tests.support.redis_server import DEADLINE_S
+from tests.support.redis_server import DEADLINE_S, PUBLISHER_RIGHTS
 from tests.support.wall_clock import WallClock
 
 NAMESPACE = "orders"
 KEY, HEAD = keys.log_key(NAMESPACE), keys.head_key(NAMESPACE)
-# All that a publisher's user needs, as docs/operations.md has it.
-RIGHTS = [
-    "-@all",
-    "+fcall",
-    "+time",
-    "+hget",
-    "+hincrby",
-    "+hmget",
-    "+hset",
-    "+hsetnx",
-    "+unlink",
-    "+xadd",
-    "+xinfo",
-    "+xrange",
-    "+publish",
-]
 shared = settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
@@ -199,7 +183,7 @@ def test_sizes_arguments_and_keys_are_checked(client: Client) -> None:
 
 def test_the_two_entries_are_allowed_apart(client: Client, as_user: Callable[..., Client]) -> None:
     """A right on FCALL may name the function (Redis 7.0): this user may publish what Redis checks, and nothing else."""
-    rights = [right for right in RIGHTS if right != "+fcall"]
+    rights = [right for right in PUBLISHER_RIGHTS if right != "+fcall"]
     limited = as_user(*rights, "+fcall|headgate_publish")
     assert publish(limited, "a", "1", "id")[1:] == (1, 0)
     for function in ("headgate_append", "headgate_configure", "headgate_trim"):
@@ -221,7 +205,7 @@ def test_a_right_that_is_missing_leaves_no_trace(
     """Neither an event, nor an id that would make the next one look like a repetition."""
     append(client, "a", "1", "first")
     before = call(client, "HGETALL", HEAD)
-    limited = as_user(*[right for right in RIGHTS if right not in missing.split()])
+    limited = as_user(*[right for right in PUBLISHER_RIGHTS if right not in missing.split()])
 
     with pytest.raises(BusRefused):
         append(limited, "a", "2", *known_id)
@@ -250,7 +234,7 @@ def test_an_event_that_the_log_cannot_take_leaves_no_id(client: Client) -> None:
 def test_a_right_for_a_new_epoch_is_missed_before_it_begins(client: Client, as_user: Callable[..., Client], missing: str) -> None:
     """Most events do not need it. The one that would begin an epoch is refused, and has written nothing."""
     first = append(client)
-    limited = as_user(*[right for right in RIGHTS if right != missing])
+    limited = as_user(*[right for right in PUBLISHER_RIGHTS if right != missing])
     assert append(limited)[:2] == (first[0], 2)
     forget(client)
     before = call(client, "HGETALL", HEAD)
@@ -269,7 +253,7 @@ def test_a_right_to_read_what_is_trimmed_is_missed_before_the_id_is_remembered(
     call(client, "FCALL", "headgate_configure", 1, KEY, 100, 600_000, 2**20, 2**20)
     large = '"' + "x" * 600_000 + '"'
     append(client, "a", large, "first")
-    limited = as_user(*[right for right in RIGHTS if right != "+xrange"])
+    limited = as_user(*[right for right in PUBLISHER_RIGHTS if right != "+xrange"])
     assert append(limited, "a", "1", "small")[1:] == (2, 0)
 
     with pytest.raises(BusRefused):
@@ -283,7 +267,7 @@ def test_a_user_who_may_not_append_ends_no_log(client: Client, as_user: Callable
     """Where the stream is ahead of its head another log must begin; one who may not append to it leaves the old one alone."""
     append(client, "a", "1", "first")
     call(client, "XADD", KEY, "7-0", "topic", "by hand")
-    limited = as_user(*[right for right in RIGHTS if right != "+xadd"])
+    limited = as_user(*[right for right in PUBLISHER_RIGHTS if right != "+xadd"])
 
     for known_id in ((), ("an-id",)):
         with pytest.raises(BusRefused):
@@ -294,7 +278,7 @@ def test_a_user_who_may_not_append_ends_no_log(client: Client, as_user: Callable
 
 def test_without_the_right_to_claim_an_id_ids_count_as_well(client: Client, as_user: Callable[..., Client]) -> None:
     """Users made for an older library have no right to HSETNX; the steps are then taken one by one."""
-    limited = as_user(*[right for right in RIGHTS if right != "+hsetnx"])
+    limited = as_user(*[right for right in PUBLISHER_RIGHTS if right != "+hsetnx"])
     first = append(client, "a", "1", "zero")[0]
 
     assert [append(limited, "a", "1", event_id)[1:] for event_id in ("one", "one", "zero", "two")] == [

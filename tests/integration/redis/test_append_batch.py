@@ -16,26 +16,11 @@ from headgate.redis.batches import in_batches
 from headgate.redis.client import Client, call
 from headgate.redis.functions import SOURCE, ensure_loaded
 from headgate.redis.subscriber_link import SubscriberLink
-from tests.support.redis_server import DEADLINE_S
+from tests.support.redis_server import DEADLINE_S, PUBLISHER_RIGHTS
 
 NAMESPACE = "orders"
 KEY, HEAD = keys.log_key(NAMESPACE), keys.head_key(NAMESPACE)
 IDS = f"hg:{{{NAMESPACE}}}:id:"
-RIGHTS = [
-    "-@all",
-    "+fcall",
-    "+time",
-    "+hget",
-    "+hincrby",
-    "+hmget",
-    "+hset",
-    "+hsetnx",
-    "+unlink",
-    "+xadd",
-    "+xinfo",
-    "+xrange",
-    "+publish",
-]
 Event = tuple[str, str, str, str]
 shared = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
@@ -220,7 +205,7 @@ def test_a_right_that_is_missing_leaves_no_trace(client: Client, as_user: Callab
     """Neither events nor ids, in a log that goes on and in one that would begin an epoch."""
     append_batch(client, [("a", "1", "first", "")])
     before = (call(client, "HGETALL", HEAD), call(client, "HGETALL", f"{IDS}1"), entries(client))
-    limited = as_user(*[right for right in RIGHTS if right != missing])
+    limited = as_user(*[right for right in PUBLISHER_RIGHTS if right != missing])
 
     for _ in range(2):
         try:
@@ -236,7 +221,7 @@ def test_a_right_that_is_missing_leaves_no_trace(client: Client, as_user: Callab
 
 def test_a_channel_that_is_forbidden_refuses_its_events_alone(client: Client, as_user: Callable[..., Client]) -> None:
     """The rest of the batch lands."""
-    limited = as_user(*RIGHTS, "resetchannels", f"&{keys.channel(NAMESPACE, 'a')}")
+    limited = as_user(*PUBLISHER_RIGHTS, "resetchannels", f"&{keys.channel(NAMESPACE, 'a')}")
 
     first, refused, second = append_batch(limited, [("a", "1", "", ""), ("b", "2", "", ""), ("a", "3", "", "")])
 
@@ -248,7 +233,7 @@ def test_a_user_who_may_append_each_event_and_no_batch_publishes_one_by_one(
     client: Client, as_user: Callable[..., Client], limited_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The publisher finds out once, and its log says what to allow."""
-    rights = [right for right in RIGHTS if right != "+fcall"]
+    rights = [right for right in PUBLISHER_RIGHTS if right != "+fcall"]
     limited = as_user(*rights, "+fcall|headgate_append", "+fcall_ro", "+zcard", "+zrange")
     with Publisher(limited_url, namespace=NAMESPACE) as publisher:
         call(client, "CONFIG", "RESETSTAT")

@@ -11,13 +11,13 @@ from headgate.redis import keys
 from headgate.redis.client import Client, call, call_many
 from headgate.redis.connections import Command
 from headgate.redis.functions import LOG_LIBRARY, SOURCE, ensure_loaded
+from tests.support.redis_server import OLDER_RIGHTS, PUBLISHER_RIGHTS
 from tests.support.wall_clock import BEGIN_MS, WallClock
 
 NAMESPACE = "orders"
 KEY, HEAD = keys.log_key(NAMESPACE), keys.head_key(NAMESPACE)
 # `by` without anything in it: the same event, by the careful way.
 CAREFULLY = " "
-OLDER_RIGHTS = ["-@all", "+fcall", "+time", "+hmget", "+hset", "+hsetnx", "+unlink", "+xadd", "+xinfo", "+xrange", "+publish"]
 
 
 @pytest.fixture
@@ -133,8 +133,7 @@ def test_a_channel_that_is_not_allowed_leaves_no_trace(client: Client, as_user: 
     """It is asked for before anything is written; of a user's event, both channels."""
     append(client, "known-topic", topic=topic)
     before = copy(client)
-    rights = [*OLDER_RIGHTS, "+hget", "+hincrby", "resetchannels", f"&{keys.channel(NAMESPACE, 'users.ada.mail')}"]
-    limited = as_user(*rights)
+    limited = as_user(*PUBLISHER_RIGHTS, "resetchannels", f"&{keys.channel(NAMESPACE, 'users.ada.mail')}")
 
     with pytest.raises(BusRefused):
         append(limited, "an-id", topic=topic)
@@ -148,9 +147,10 @@ def test_rights_of_an_older_library_are_enough(client: Client, as_user: Callable
     for others in ([], ["+hget"], ["+hincrby"]):
         limited = as_user(*OLDER_RIGHTS, *others)
         for number in range(5):
-            assert append(limited, f"n{len(others)}{''.join(others)[1:]}{number}")[2] == 0
+            assert append(limited, f"n{''.join(others)[1:]}{number}")[2] == 0
+            assert append(client, f"m{''.join(others)[1:]}{number}")[2] == 0
 
-    assert offsets(client) == list(range(1, 17))
+    assert offsets(client) == list(range(1, 32))
     assert sum(refusals(client)) <= 3
 
 
@@ -217,10 +217,48 @@ def test_an_id_of_the_hash_before_counts_for_300_s(redis_client: Client) -> None
     assert len(call(redis_client, "KEYS", f"hg:{{{NAMESPACE}}}:id:*")) == 2
 
 
+def test_events_that_are_too_old_go(redis_client: Client) -> None:
+    """Usual events of a log that is old enough are none any more: each lets the older ones go."""
+    ensure_loaded(redis_client)
+    clock = WallClock(redis_client)
+    call(redis_client, "FCALL", "headgate_configure", 1, KEY, 10_000, 20_000, 65536)
+    for number in range(1, 21):
+        append(redis_client, f"n{number}")
+        assert offsets(redis_client) == list(range(max(1, number - 5), number + 1))
+        clock.advance(4_000)
+
+
+def test_what_only_memory_has_is_saved_every_ten_seconds(redis_client: Client) -> None:
+    """However many usual events there are."""
+    ensure_loaded(redis_client)
+    clock = WallClock(redis_client)
+    append(redis_client, "first")
+    for number in range(20):
+        clock.advance(3_000)
+        append(redis_client, f"n{number}")
+        saved_ms, sum_ = map(int, call(redis_client, "HMGET", HEAD, "clock", "sum"))
+        assert clock.ms - saved_ms < 10_000
+        assert sum_ >= (number - 2) * 130
+
+
+def test_an_event_is_no_older_than_the_time_of_the_log(redis_client: Client) -> None:
+    """Where the head says a later time than the clock."""
+    ensure_loaded(redis_client)
+    clock = WallClock(redis_client)
+    append(redis_client, "first")
+    call(redis_client, "HSET", HEAD, "time", clock.ms + 5_000)
+    call(redis_client, "FCALL_RO", "headgate_head", 1, KEY)
+
+    append(redis_client, "second")
+
+    assert int(call(redis_client, "XRANGE", KEY, "2", "2")[0][1][b"time"]) == clock.ms + 5_000
+
+
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
-        ("  if epoch ~= head.epoch then return end\n", ""),
+        ("local function append_usual", "local function append_usual"),  # nothing is left out, and all pass
+        ("  if epoch ~= head.epoch then\n    is_usual", "  if type(epoch) == 'table' then\n    is_usual"),
         ("  if moved ~= offset then\n", "  if false then\n"),
         (
             "    call('HINCRBY', name.head, 'offset', -1)\n    return\n  end\n  local offset_text",
@@ -228,6 +266,9 @@ def test_an_id_of_the_hash_before_counts_for_300_s(redis_client: Client) -> None
         ),
         ("    unclaim(own.key, own_id)\n", ""),
         (" or sum - head.first_sum > head.max_bytes\n", "\n"),
+        ("or time - head.first_time > head.max_age_ms or sum", "or sum"),
+        (" or time - clock.saved >= SAVE_MS\n", "\n"),
+        ("if time < head.time or time < clock.last", "if time < clock.last"),
         ("if surplus >= head.trim_step then\n    added", "if surplus >= 1000 then\n    added"),
         ("time - own.ids_time < IDEMPOTENCY_MS and try('HGET'", "false and try('HGET'"),
         ("  if not is_allowed('PUBLISH', known.channel, '') or known.user", "  if known.user"),
@@ -253,8 +294,17 @@ def test_a_rule_that_is_left_out_breaks_a_test(
         test_a_log_of_many_events_is_trimmed_in_steps(begin(), 999, 999)
         test_bytes_are_kept_within_their_limit_to_the_event(begin())
         test_a_channel_that_is_not_allowed_leaves_no_trace(begin(), as_user, "a")
-        call(redis_client, "FLUSHALL")
-        test_an_id_of_the_hash_before_counts_for_300_s(redis_client)
+        for test in (
+            test_an_id_of_the_hash_before_counts_for_300_s,
+            test_events_that_are_too_old_go,
+            test_what_only_memory_has_is_saved_every_ten_seconds,
+            test_an_event_is_no_older_than_the_time_of_the_log,
+        ):
+            call(redis_client, "FLUSHALL")
+            test(redis_client)
 
+    if right == wrong:
+        all_tests()
+        return
     with pytest.raises((AssertionError, BusRefused, pytest.fail.Exception)):
         all_tests()

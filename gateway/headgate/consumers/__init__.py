@@ -5,6 +5,6 @@ A consumer is a named consumer group on the log, at least once, at its own pace.
 
 from __future__ import annotations
 
-from .base import Consumer, Context, Defer, Delivery, Reject, Retry
+from .base import Consumer, Context, Defer, Delivery, OutcomeUnknown, Reject, Retry
 
-__all__ = ["Consumer", "Context", "Defer", "Delivery", "Reject", "Retry"]
+__all__ = ["Consumer", "Context", "Defer", "Delivery", "OutcomeUnknown", "Reject", "Retry"]

@@ -1,8 +1,8 @@
 """The interface of a consumer: the class to derive from, its deliveries, and its possible answers. No I/O.
 
-In: deliveries, one after the other, from the runner. Out: nothing (done), a `Defer` (later), `Retry` (it will pass) or
-`Reject` (it never will). Any other exception counts as a fault of its code: it is logged with its traceback and
-tried again, until the event is set aside.
+In: deliveries, one after the other, from the runner. Out: nothing (done), a `Defer` (later), `Retry` (it will pass),
+`OutcomeUnknown` (it may have worked) or `Reject` (it never will). Any other exception counts as a fault of its code: it is logged
+with its traceback and tried again, until the event is set aside.
 
 Every delivery may come twice (a process that dies between doing and acknowledging), so `Delivery.identity` names the work:
 the same for every attempt, and a receiver can recognise a double by it.
@@ -59,6 +59,14 @@ class Retry(Exception):
     def __init__(self, reason: str, after_s: float | None = None) -> None:
         super().__init__(reason)
         self.reason, self.after_s = reason, after_s
+
+
+class OutcomeUnknown(Retry):
+    """It may have worked: everything was sent, and the answer was lost or did not come in time.
+
+    It is tried again, but no sooner than after `retry_last_s`. After the third attempt without a known outcome the event goes to
+    the dead letters as `outcome_unknown`.
+    """
 
 
 class Reject(Exception):
@@ -175,7 +183,7 @@ class Consumer:
         """Do the work of one delivery.
 
         Raises:
-            Retry, Reject: see there.
+            Retry, OutcomeUnknown, Reject: see there.
         """
         raise NotImplementedError
 

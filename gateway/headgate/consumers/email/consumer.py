@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Protocol
 
 from headgate.consumers.base import Consumer, Context, Defer, Delivery, Reject, Retry
 from headgate.consumers.templates import Template, TemplateFault, user_of, view
+from headgate.errors import BusRefused, BusUnavailable
 from headgate.metrics import MAILS
 from headgate.runtime.importing import import_string
 
@@ -42,6 +44,7 @@ class Postbox(Protocol):
 
         Raises:
             Retry: not now; the mail is unchanged and may come again.
+            OutcomeUnknown: the server may have it.
             Reject: this mail will never be taken.
         """
 
@@ -179,7 +182,8 @@ class Email(Consumer):
             self._postbox.send(mail)
         except Retry:
             if self._options.digest_s or self._options.rate:
-                self.context.state.put(_admitted(first), b"1", ADMITTED_S)
+                with suppress(BusUnavailable, BusRefused):  # which would hide that the outcome is unknown; SENDING_S still holds
+                    self.context.state.put(_admitted(first), b"1", ADMITTED_S)
             raise
         MAILS.labels(self.context.name, kind).inc()
 

@@ -30,9 +30,10 @@ _ID = re.compile(r"\d{1,15}-\d{1,15}", re.ASCII)
 class DeadLetter:
     """One letter: its `id` among the dead letters, since when it is there, why, and the work that it was.
 
-    `why` is one of `unreadable` (the log's entry is no event), `poison` (it ended the process, or the consumer's code failed,
-    five times), `rejected` (it will never work) and `gave_up` (tried for too long); `reason` says it in words. Of an unreadable
-    one `task` holds as much as can be looked at; it can only be dropped.
+    `why` is one of `unreadable` (the log's entry is no event), `poison` (it ended the process three times, or the consumer's code
+    failed five times), `rejected` (it will never work), `gave_up` (tried for too long) and `outcome_unknown` (it may have worked,
+    and is not repeated further); `reason` says it in words. Of an unreadable one `task` holds as much as can be looked at; it can
+    only be dropped.
     """
 
     id: str
@@ -121,7 +122,7 @@ class DeadLetters:
 
 def _untried(task: Task) -> Task:
     return msgspec.structs.replace(
-        task, attempt=0, failures=0, faults=0, failing_since_ms=0, deferred=False, together=False, reason=""
+        task, attempt=0, failures=0, faults=0, failing_since_ms=0, deferred=False, together=False, reason="", unknown=0
     )  # fmt: skip
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from headgate import metrics
 
 # Why there are dead letters: the words of the `why` label and of the letters themselves.
-UNREADABLE, POISON, REJECTED, GAVE_UP = "unreadable", "poison", "rejected", "gave_up"
+UNREADABLE, POISON, REJECTED, GAVE_UP, OUTCOME_UNKNOWN = "unreadable", "poison", "rejected", "gave_up", "outcome_unknown"
+WHY_DEAD = (UNREADABLE, POISON, REJECTED, GAVE_UP, OUTCOME_UNKNOWN)
 
 
 class ConsumerMetrics:
@@ -16,7 +17,7 @@ class ConsumerMetrics:
         self.retried = metrics.CONSUMER_RETRIED.labels(consumer)
         self.waiting = metrics.CONSUMER_WAITING.labels(consumer)
         self.full = metrics.CONSUMER_FULL.labels(consumer)
-        self.dead = {why: metrics.CONSUMER_DEAD.labels(consumer, why) for why in (UNREADABLE, POISON, REJECTED, GAVE_UP)}
+        self.dead = {why: metrics.CONSUMER_DEAD.labels(consumer, why) for why in WHY_DEAD}
         self.dead_dropped = metrics.CONSUMER_DEAD_DROPPED.labels(consumer)
         self.missed = metrics.CONSUMER_MISSED.labels(consumer)
         self.logs_lost = metrics.CONSUMER_LOGS_LOST.labels(consumer)

@@ -17,7 +17,7 @@ class Task(msgspec.Struct, array_like=True):
 
     `split` says that the consumer was asked for the event's keys; `attempt` counts the times that it was handed out and
     answered; `failures` and `faults` the answers in a row that were failures at all, and faults of the consumer's code, since
-    `failing_since_ms`.
+    `failing_since_ms`; `unknown` the attempts whose outcome is unknown: the answer was lost, or the process ended.
     """
 
     epoch: str
@@ -36,6 +36,7 @@ class Task(msgspec.Struct, array_like=True):
     together: bool = False
     reason: str = ""
     traceparent: str | None = None
+    unknown: int = 0
 
     @property
     def name(self) -> str:

@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from headgate.consumers.base import Consumer, Context, Defer, Delivery, Reject, Retry
+from headgate.consumers.base import Consumer, Context, Defer, Delivery, OutcomeUnknown, Reject, Retry
 from headgate.consumers.sparse_log import SparseLog
 from headgate.errors import BusRefused, BusUnavailable, InvalidTopic
 from headgate.spans import consuming
@@ -29,7 +29,7 @@ from headgate.traceparent import is_sampled
 
 from .backoff import delay_s
 from .leases import Leases
-from .metrics import GAVE_UP, POISON, REJECTED, UNREADABLE, ConsumerMetrics
+from .metrics import GAVE_UP, OUTCOME_UNKNOWN, POISON, REJECTED, UNREADABLE, ConsumerMetrics
 from .spec import ConsumerSpec
 from .store import Answer, LeasedTask, Page, Store, back, dead, defer, defer_for, done
 from .task import Task
@@ -41,8 +41,10 @@ PACE_SLACK_S = 0.01
 # The longest wait for something new: after it, what other instances deferred or left behind is looked for.
 IDLE_S = 0.5
 SHORTEST_WAIT_S = 0.01
-# How often work may be handed out without an answer, or fail by a fault of the consumer's code, before it is set aside.
-MAX_DELIVERIES = 5
+# How often work may fail by a fault of the consumer's code before it is set aside.
+MAX_FAULTS = 5
+# Attempts that may have worked (the answer was lost, or the process ended): at most so many copies reach a receiver.
+MAX_UNKNOWN = 3
 # Into how many tasks one event may be split.
 MAX_KEYS = 1000
 # Waits for Redis: the ceiling of the first and of the last.
@@ -223,8 +225,11 @@ class Worker:
         for leased in work:
             if leased.error is not None:
                 self._dead_letter([leased], UNREADABLE, leased.error.message)
-            elif leased.out > MAX_DELIVERIES:
-                self._dead_letter([leased], POISON, f"handed out {MAX_DELIVERIES} times without an answer")
+            elif leased.task.unknown + leased.out > MAX_UNKNOWN:
+                why = OUTCOME_UNKNOWN if leased.task.unknown else POISON
+                self._dead_letter(
+                    [leased], why, f"the outcome of {MAX_UNKNOWN} attempts is unknown: the process ended before an answer"
+                )
             else:
                 fit.append(leased)
         if consumer.batch:
@@ -269,7 +274,7 @@ class Worker:
                     answer = consumer.handle(self._delivery(first))
             until_ms = None if answer is None else _until_ms(answer)
         except Retry as error:
-            self._retry(group, error.reason, error.after_s)
+            self._retry(group, error.reason, error.after_s, unknown=isinstance(error, OutcomeUnknown))
         except Reject as error:
             self._dead_letter(group, REJECTED, error.reason)
         except _BusError as error:
@@ -287,7 +292,7 @@ class Worker:
         try:
             consumer.handle_many([self._delivery(leased) for leased in group])
         except Retry as error:
-            self._retry(group, error.reason, error.after_s)
+            self._retry(group, error.reason, error.after_s, unknown=isinstance(error, OutcomeUnknown))
         except _BusError as error:
             self._retry(group, error.message)
         except Exception as error:  # noqa: BLE001 - as in _handle
@@ -342,20 +347,32 @@ class Worker:
 
         self._settle(group, answers)
 
-    def _retry(self, group: Sequence[LeasedTask], reason: str, after_s: float | None = None, *, fault: bool = False) -> None:
+    def _retry(
+        self,
+        group: Sequence[LeasedTask],
+        reason: str,
+        after_s: float | None = None,
+        *,
+        fault: bool = False,
+        unknown: bool = False,
+    ) -> None:
         options, now_ms, reason = self._spec.runner, round(time.time() * 1000), reason[:MAX_REASON_CHARACTERS]
         failures = max(leased.task.failures for leased in group) + 1
         wait_s = max(delay_s(failures, options.retry_first_s, options.retry_last_s), min(after_s or 0.0, LONGEST_S))
+        if unknown:  # a receiver that was too slow is not hurried, and an outage of minutes does not use up the attempts
+            wait_s = max(wait_s, options.retry_last_s)
 
         def answers(leased: LeasedTask) -> list[Answer]:
             since_ms = leased.task.failing_since_ms or now_ms
             if now_ms - since_ms >= options.retry_for_s * 1000:
                 return self._to_dead_letters(leased, GAVE_UP, reason)
-            if fault and leased.task.faults + 1 >= MAX_DELIVERIES:
+            if fault and leased.task.faults + 1 >= MAX_FAULTS:
                 return self._to_dead_letters(leased, POISON, reason)
             kept = _answered(
-                leased, failures=failures, faults=leased.task.faults + fault, failing_since_ms=since_ms, reason=reason
+                leased, unknown, failures=failures, faults=leased.task.faults + fault, failing_since_ms=since_ms, reason=reason
             )  # fmt: skip
+            if unknown and kept.unknown >= MAX_UNKNOWN:
+                return self._to_dead_letters(leased, OUTCOME_UNKNOWN, reason)
             self._metrics.retried.inc()
             return _instead(leased, defer_for(kept, round(wait_s * 1000)))
 
@@ -414,9 +431,12 @@ class Worker:
         return not is_probe(topic) and any(matches(pattern, topic) for pattern in self._spec.patterns)
 
 
-def _answered(leased: LeasedTask, **changes: Any) -> Task:
-    """Return the task as it is after this answer."""
-    return msgspec.structs.replace(leased.task, attempt=leased.task.attempt + leased.out, **changes)
+def _answered(leased: LeasedTask, unknown: bool = False, /, **changes: Any) -> Task:
+    """Return the task as it is after this answer; of the times that it was handed out only the last one was answered."""
+    task = leased.task
+    return msgspec.structs.replace(
+        task, attempt=task.attempt + leased.out, unknown=task.unknown + leased.out - 1 + unknown, **changes
+    )  # fmt: skip
 
 
 def _instead(leased: LeasedTask, answer: Answer) -> list[Answer]:

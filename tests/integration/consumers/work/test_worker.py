@@ -10,7 +10,7 @@ import pytest
 import structlog
 from prometheus_client import REGISTRY
 
-from headgate.consumers import Defer, Delivery, Reject, Retry
+from headgate.consumers import Defer, Delivery, OutcomeUnknown, Reject, Retry
 from headgate.consumers.work import worker as workers
 from headgate.consumers.work.dead_letters import DeadLetters
 from headgate.consumers.work.worker import PAGE_TASKS
@@ -26,11 +26,11 @@ from tests.support.stepped_worker import SteppedWorker, WorkerClock
 LOG = "hg:{notifications}:log"
 GROUP = "hg:{notifications}:group:mail"
 
-# The first event was handed out five times, the second four times, long ago.
-FIVE_TIMES = """
+# The first event was handed out three times, the second twice, long ago.
+THRICE = """
 redis.call('XREADGROUP', 'GROUP', ARGV[1], 'headgate', 'STREAMS', KEYS[1], '>')
-redis.call('XCLAIM', KEYS[1], ARGV[1], 'headgate', 0, '1-0', 'RETRYCOUNT', 5, 'IDLE', 10000000, 'JUSTID')
-redis.call('XCLAIM', KEYS[1], ARGV[1], 'headgate', 0, '2-0', 'RETRYCOUNT', 4, 'IDLE', 10000000, 'JUSTID')
+redis.call('XCLAIM', KEYS[1], ARGV[1], 'headgate', 0, '1-0', 'RETRYCOUNT', 3, 'IDLE', 10000000, 'JUSTID')
+redis.call('XCLAIM', KEYS[1], ARGV[1], 'headgate', 0, '2-0', 'RETRYCOUNT', 2, 'IDLE', 10000000, 'JUSTID')
 """
 
 Make = Callable[..., SteppedWorker]
@@ -449,14 +449,14 @@ def test_an_answer_that_is_none_is_a_fault_of_the_code(
     assert [letter.why for letter in letters.page()] == ["poison", "poison"]
 
 
-def test_an_event_that_was_handed_out_five_times_without_an_answer_is_set_aside(
+def test_an_event_that_was_handed_out_three_times_without_an_answer_is_set_aside(
     make: Make, recorder: type[Recorder], publisher: Publisher, letters: DeadLetters, redis_client: Client
 ) -> None:
     """It ended the process each time: this one does not even see it. The event that was leased with it is handled."""
     worker = make()
     publisher.publish_many([("a", "deadly"), ("a", "harmless")])
     epoch = call(redis_client, "HGET", GROUP, "epoch").decode()
-    call(redis_client, "EVAL", FIVE_TIMES, 1, LOG, group_in_log("mail", epoch))
+    call(redis_client, "EVAL", THRICE, 1, LOG, group_in_log("mail", epoch))
     call(redis_client, "HSET", GROUP, "position", 2)
 
     worker.work()
@@ -464,7 +464,52 @@ def test_an_event_that_was_handed_out_five_times_without_an_answer_is_set_aside(
     check_at_rest(worker, redis_client, 2)
     (letter,) = letters.page()
     assert (letter.why, letter.task.data) == ("poison", b'"deadly"')
-    assert [(delivery.value(), delivery.attempt) for delivery in recorder.seen] == [("harmless", 5)]
+    assert [(delivery.value(), delivery.attempt) for delivery in recorder.seen] == [("harmless", 3)]
+
+
+def test_an_attempt_of_unknown_outcome_is_repeated_twice_and_no_sooner_than_the_last_wait(
+    make: Make, recorder: type[Recorder], publisher: Publisher, letters: DeadLetters, redis_client: Client
+) -> None:
+    """Then it may have been done, and is repeated no further. The count is kept in Redis: each attempt has another worker."""
+    outcomes = [OutcomeUnknown("no answer"), Retry("451"), OutcomeUnknown("no answer"), OutcomeUnknown("reset")]
+    recorder.script = staticmethod(lambda delivery: fail(outcomes[delivery.attempt - 1]))
+    before = metric("dead_total", why="outcome_unknown")
+    for attempt in range(1, 5):
+        worker, asked_ms = make(start="oldest", retry_first_s=0.01, retry_last_s=300), int(time.time() * 1000)
+        if attempt == 1:
+            publisher.publish("a", 1)
+        worker.work()
+        assert [delivery.attempt for delivery in recorder.seen] == [*range(1, attempt + 1)]
+        if isinstance(outcomes[attempt - 1], OutcomeUnknown) and attempt < 4:
+            assert due_ms(redis_client) - asked_ms >= 300_000
+        worker.make_due()
+
+    (letter,) = letters.page()
+    assert (letter.why, letter.reason, letter.task.attempt) == ("outcome_unknown", "reset", 4)
+    assert metric("dead_total", why="outcome_unknown") - before == 1
+    letters.retry_all()
+    worker.work()
+    assert [delivery.attempt for delivery in recorder.seen][4:] == [1]
+
+
+def test_a_process_that_ends_under_its_work_counts_as_an_attempt_of_unknown_outcome(
+    make: Make, recorder: type[Recorder], publisher: Publisher, letters: DeadLetters, redis_client: Client
+) -> None:
+    """Lost answers and lost processes together: three copies at most."""
+    recorder.script = staticmethod(lambda delivery: fail(OutcomeUnknown("no answer")))
+    worker = make()
+    publisher.publish_many([("a", "killed thrice"), ("a", "killed twice")])
+    epoch = call(redis_client, "HGET", GROUP, "epoch").decode()
+    call(redis_client, "EVAL", THRICE, 1, LOG, group_in_log("mail", epoch))
+    call(redis_client, "HSET", GROUP, "position", 2)
+
+    worker.work()
+
+    assert [(delivery.value(), delivery.attempt) for delivery in recorder.seen] == [("killed twice", 3)]
+    assert {(letter.task.data, letter.why) for letter in letters.page()} == {
+        (b'"killed thrice"', "poison"),
+        (b'"killed twice"', "outcome_unknown"),
+    }
 
 
 def test_an_entry_that_is_no_event_is_set_aside(

@@ -7,7 +7,7 @@ import { act, page, read } from "../page.js";
 import { tree } from "../tree.js";
 
 const ASK_MS = 3000;
-const WHY = /** @type {Record<string, string>} */ ({ unreadable: "cannot be read", poison: "made its process fail", rejected: "will never work", gave_up: "tried for too long" });
+const WHY = /** @type {Record<string, string>} */ ({ unreadable: "cannot be read", poison: "made its process fail", rejected: "will never work", gave_up: "tried for too long", outcome_unknown: "may have worked" });
 
 export function consumers() {
   const grid = new Grid(

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 # Extra → what it brings beside a publisher's packages, by the names that are imported.
 EXTRAS = {
     "server": (
-        "click", "cryptography", "engineio", "flask", "gevent", "hiredis", "jwt", "prometheus_client", "socketio", "structlog",
-        "websockets",
+        "click", "cryptography", "engineio", "flask", "gevent", "h11", "hiredis", "idna", "jwt", "prometheus_client", "socketio",
+        "structlog", "websockets",
     ),
-    "consumers": ("click", "hiredis", "jinja2", "prometheus_client", "structlog"),
+    "consumers": ("click", "h11", "hiredis", "idna", "jinja2", "prometheus_client", "structlog"),
     "gunicorn": ("gunicorn",),
     "apprise": ("apprise",),
     "schemas": ("click", "jsonschema_rs", "yaml"),

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from .errors import InvalidPattern, InvalidTopic
+from .hostnames import ascii_host
 from .topic import check_pattern, check_topic, check_word
 
 Declared = TypeVar("Declared")
@@ -278,6 +279,6 @@ def _refused(check: Callable[[object], str]) -> Callable[[Any], str]:
 def _host_and_port(raw: Any) -> tuple[str, int]:
     given = raw.strip()
     place = urlsplit(f"//{given}")
-    if place.netloc != given or re.search(r"[\s@]", given) or not place.hostname or not place.port:
+    if place.netloc != given or "@" in given or not place.port:
         raise ValueError
-    return place.hostname, place.port
+    return ascii_host(place.hostname or ""), place.port

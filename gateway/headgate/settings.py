@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from .compiled import PURE
 from .errors import SettingsError, UnknownNamespace
+from .http_target import read_target
 from .options import (
     STATSD_PREFIX,
     Kind,
@@ -152,13 +153,11 @@ def _admin_key(raw: Any) -> str:
 
 
 def _jwks_url(raw: Any) -> str:
-    url = urlsplit(str(raw).strip())
-    _ = url.port  # raises ValueError when it is not a port
-    if not url.hostname or url.username is not None or url.password is not None or url.fragment or not url.geturl().isprintable():
+    url = str(raw).strip()
+    target = read_target(url)
+    if "#" in url or (target.scheme != "https" and not is_loopback(target.host)):
         raise ValueError
-    if url.scheme != "https" and not (url.scheme == "http" and is_loopback(url.hostname)):
-        raise ValueError
-    return url.geturl()
+    return url
 
 
 def is_weak_secret(secret: bytes) -> bool:

@@ -17,18 +17,25 @@ class ScriptClock:
 
 
 class ScriptedSocket:
-    """The part of a socket that post.py uses.
+    """The part of a socket that http_exchange.py uses.
 
     Args:
         clock: moves while the other end is waited for.
         script: bytes that come in, seconds until the next of them, or an error; after the last one the stream ends.
         reads: how many bytes the other end takes; it never takes more.
+        broken: it closes the stream then.
     """
 
-    def __init__(self, clock: ScriptClock, script: Iterable[bytes | float | OSError] = (), reads: float = float("inf")) -> None:
+    def __init__(
+        self,
+        clock: ScriptClock,
+        script: Iterable[bytes | float | OSError] = (),
+        reads: float = float("inf"),
+        broken: bool = False,
+    ) -> None:
         self.sent = bytearray()
         self.closed = False
-        self._clock, self._reads = clock, reads
+        self._clock, self._reads, self._broken = clock, reads, broken
         self._script: Iterator[bytes | float | OSError] = iter(script)
         self._incoming = b""
         self._wait_s = 0.0
@@ -45,6 +52,8 @@ class ScriptedSocket:
     def send(self, data: memoryview) -> int:
         """Take what the other end reads; wait in vain for it to read more."""
         room = self._reads - len(self.sent)
+        if room <= 0 and self._broken:
+            raise BrokenPipeError
         if room <= 0:
             self._pass(self._timeout_s)
             raise TimeoutError
@@ -52,7 +61,7 @@ class ScriptedSocket:
         self.sent += taken
         return len(taken)
 
-    def recv_into(self, buffer: memoryview) -> int:
+    def recv(self, most: int) -> bytes:
         """Return the next bytes of the script, b"" at its end; wait as it says."""
         while not self._incoming:
             if self._wait_s:
@@ -68,12 +77,11 @@ class ScriptedSocket:
                 case float() as seconds:
                     self._wait_s = seconds
                 case b"":
-                    return 0
+                    return b""
                 case bytes() as data:
                     self._incoming = data
-        count = min(len(buffer), len(self._incoming))
-        buffer[:count], self._incoming = self._incoming[:count], self._incoming[count:]
-        return count
+        data, self._incoming = self._incoming[:most], self._incoming[most:]
+        return data
 
     def close(self) -> None:
         """Note it."""

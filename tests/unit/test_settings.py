@@ -235,6 +235,12 @@ def test_the_demo_replaces_no_tokens_and_is_not_public_by_accident(beside: dict[
         ("https://user:password@login.example.com/jwks", False),
         ("https://login.example.com:port/jwks", False),
         ("login.example.com", False),
+        ("https://login.example.com/jwks#part", False),
+        ("https://login.exa mple.com/jwks", False),
+        ("https://login..example.com/jwks", False),
+        ("https://0x7f.1/jwks", False),
+        ("https://[::1/jwks", False),
+        ("https://lo\u200dgin.example.com/jwks", False),
     ],
 )
 def test_keys_are_fetched_over_tls_or_from_this_machine(url: str, accepted: bool) -> None:

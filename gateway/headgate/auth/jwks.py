@@ -9,15 +9,14 @@ bounded size. 2. A set replaces the one before it. The rest is the plan's.
 
 from __future__ import annotations
 
-import http.client
-import ssl
 import time
 from collections.abc import Callable
-from urllib.parse import urlsplit
 
 import structlog
 
+from headgate.http_target import read_target
 from headgate.metrics import JWKS_FETCHES
+from headgate.runtime.http_exchange import exchange
 from headgate.runtime.loop import Greenlet, Signal, deadline, sleep, spawn
 
 from .fetch_plan import AGAIN_S, FetchPlan, State
@@ -96,7 +95,7 @@ class Jwks:
         try:
             with deadline(TIMEOUT_S):
                 keys = read_jwks(self._get(self._url))
-        except (OSError, http.client.HTTPException, ValueError) as error:
+        except (OSError, ValueError) as error:
             JWKS_FETCHES.labels("failed").inc()
             if self._plan.failed(self._now_s()):
                 self._on_keys([])
@@ -115,25 +114,11 @@ def fetch(url: str) -> bytes:
     """Return the body of one GET, at most MAX_BYTES of it. Waits; the caller has the deadline.
 
     Raises:
-        OSError, HTTPException: there is no answer.
-        ValueError: it is not 200, or too large.
+        OSError: there is no whole answer, or it is too large.
+        ValueError: it is not 200, or the URL cannot be asked.
     """
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    connection: http.client.HTTPConnection
-    if parts.scheme == "https":
-        connection = http.client.HTTPSConnection(host, parts.port, timeout=TIMEOUT_S, context=ssl.create_default_context())
-    else:
-        connection = http.client.HTTPConnection(host, parts.port, timeout=TIMEOUT_S)
-    try:
-        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        connection.request("GET", path, headers={"Accept": "application/json, application/jwk-set+json"})
-        answer = connection.getresponse()
-        if answer.status != 200:
-            raise ValueError(f"the answer is {answer.status}, expected 200 (redirects are not followed)")
-        body = answer.read(MAX_BYTES + 1)
-    finally:
-        connection.close()
-    if len(body) > MAX_BYTES:
-        raise ValueError(f"the answer is larger than {MAX_BYTES} bytes")
-    return body
+    accept = {"Accept": "application/json, application/jwk-set+json"}
+    with exchange("GET", read_target(url), accept, b"", TIMEOUT_S) as (head, read_body):
+        if head.status != 200:
+            raise ValueError(f"the answer is {head.status}, expected 200 (redirects are not followed)")
+        return read_body(MAX_BYTES)

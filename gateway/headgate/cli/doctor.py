@@ -61,6 +61,7 @@ def doctor(
     from headgate.diagnosis.doctor import Asked, Doctor
     from headgate.errors import HeadgateError
     from headgate.finding import Finding, Verdict, count
+    from headgate.http_target import read_target
     from headgate.publisher import find_redis_url
     from headgate.topic import check_namespace
 
@@ -74,6 +75,10 @@ def doctor(
     except HeadgateError as error:
         no_redis = error
     url, token = url or _own_url(settings), token or _own_token(settings, namespace)
+    try:
+        read_target(url)
+    except ValueError as error:
+        raise click.BadParameter(f"{url[:80]!r}: {error}", param_hint="--url") from error
     asked = Asked(url, redis_url, namespace, token, origin, idle_s, timeout_s, no_redis)
     examination, found, section = Doctor(asked), [], ""
     for name, finding in examination.examine():

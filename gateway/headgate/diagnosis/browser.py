@@ -6,7 +6,6 @@ why there is no connection (any more). A thread collects. It does not reconnect:
 
 from __future__ import annotations
 
-import http.client
 import json
 import queue
 import socket
@@ -16,13 +15,15 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
 
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
+
+from headgate.http_target import read_target
+from headgate.runtime.http_exchange import exchange
 
 # Of Engine.IO 4 and Socket.IO 5: the first character of a packet, and of the message in it.
 _OPEN, _CLOSE, _PING, _PONG, _MESSAGE = "0", "1", "2", "3", "4"
@@ -66,7 +67,7 @@ class Browser(ABC):
     """
 
     def __init__(self, url: str, namespace: str, origin: str, timeout_s: float) -> None:
-        self.url, self.namespace, self.origin, self.timeout_s = urlsplit(url), namespace, origin, timeout_s
+        self.target, self.namespace, self.origin, self.timeout_s = read_target(url), namespace, origin, timeout_s
         self.answered_s = 0.0
         self.ended: str | None = None
         self.ended_at_s = 0.0
@@ -134,7 +135,7 @@ class Browser(ABC):
 
     @property
     def _path(self) -> str:
-        return self.url.path.rstrip("/") + "/socket.io/?EIO=4&transport="
+        return self.target.path.partition("?")[0].rstrip("/") + "/socket.io/?EIO=4&transport="
 
     def _run(self) -> None:
         try:
@@ -196,7 +197,7 @@ class WebSocketBrowser(Browser):
         self._socket: ClientConnection
 
     def _open(self) -> None:
-        url = f"{'wss' if self.url.scheme == 'https' else 'ws'}://{self.url.netloc}{self._path}websocket"
+        url = f"{'wss' if self.target.scheme == 'https' else 'ws'}://{self.target.authority}{self._path}websocket"
         try:
             opening = connect(
                 url, origin=Origin(self.origin), compression=None, open_timeout=self.timeout_s, close_timeout=1, proxy=None
@@ -258,33 +259,24 @@ class PollingBrowser(Browser):
 
     def _request(self, method: str, timeout_s: float, body: str | None = None) -> list[str]:
         """Return the packets of an answer."""
-        connection = http_connection(self.url, timeout_s)
         headers = {"Origin": self.origin, "Content-Type": "text/plain; charset=UTF-8"}
         if self._cookies:
             headers["Cookie"] = "; ".join(f"{name}={value}" for name, value in self._cookies.items())
+        target, data = replace(self.target, path=f"{self._path}polling{self._session}"), (body or "").encode()
         try:
-            connection.request(method, f"{self._path}polling{self._session}", None if body is None else body.encode(), headers)
-            answer = connection.getresponse()
-            text = answer.read(MAX_ANSWER_BYTES).decode("utf-8", "replace")
-            for cookie in answer.headers.get_all("Set-Cookie", []):
-                name, _, value = cookie.partition(";")[0].partition("=")
-                self._cookies[name] = value
-            self.date = answer.getheader("Date", self.date)
-        except (OSError, http.client.HTTPException) as error:
+            with exchange(method, target, headers, data, timeout_s) as (head, read_body):
+                text = read_body(MAX_ANSWER_BYTES).decode("utf-8", "replace")
+        except (OSError, ValueError) as error:
             raise NotConnected(reason_of(error)) from error
-        finally:
-            connection.close()
-        if answer.status != 200:
-            raise NotConnected(f"HTTP {answer.status}: {text[:200]}", answer.status)
+        for name, value in head.headers:
+            if name == "set-cookie":
+                cookie, _, content = value.partition(";")[0].partition("=")
+                self._cookies[cookie] = content
+            elif name == "date":
+                self.date = value
+        if head.status != 200:
+            raise NotConnected(f"HTTP {head.status}: {text[:200]}", head.status)
         return text.split(_SEPARATOR)
-
-
-def http_connection(url: SplitResult, timeout_s: float) -> http.client.HTTPConnection:
-    """Return a connection that has not been opened yet. TLS checks the certificate."""
-    host = url.hostname or ""
-    if url.scheme == "https":
-        return http.client.HTTPSConnection(host, url.port, timeout=timeout_s, context=ssl.create_default_context())
-    return http.client.HTTPConnection(host, url.port, timeout=timeout_s)
 
 
 def reason_of(error: Exception) -> str:

@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any
-from urllib.parse import urlsplit
 
 from headgate.finding import Finding, fault, ok, unknown, warning
+from headgate.http_target import read_target
 
 from .browser import Browser, NotConnected, PollingBrowser, Refused, WebSocketBrowser, reason_of
 
@@ -45,6 +45,9 @@ class PublicUrl:
         idle_s: how long both connections are left quiet.
         timeout_s: limit on each step.
 
+    Raises:
+        ValueError: `url` is none.
+
     Attributes:
         browsers: those that are connected, by what they are called.
         welcome: what the gateway said to the first of them.
@@ -61,10 +64,9 @@ class PublicUrl:
         timeout_s: float,
         now_s: Callable[[], float] = time.time,
     ) -> None:
-        parts = urlsplit(url)
-        self._url, self._parts, self._auth = url, parts, auth
+        self._target, self._auth = read_target(url), auth
         self._idle_s, self._timeout_s, self._now_s = idle_s, timeout_s, now_s
-        origin = origin or f"{parts.scheme}://{parts.netloc}"
+        origin = origin or self._target.origin
         self._websocket = WebSocketBrowser(url, namespace, origin, timeout_s)
         self._polling = PollingBrowser(url, namespace, origin, timeout_s)
         self.browsers: dict[str, Browser] = {}
@@ -72,7 +74,7 @@ class PublicUrl:
 
     def look(self) -> Iterator[Finding]:
         """Yield the findings. Takes `idle_s`, and `timeout_s` a few times at most."""
-        if self._parts.scheme == "https":
+        if self._target.scheme == "https":
             yield from self._tls()
         yield self._join("WebSocket", self._websocket)
         yield self._join("long poll", self._polling)
@@ -98,7 +100,7 @@ class PublicUrl:
     # -- private ------------------------------------------------------------------------------------------------------
 
     def _tls(self) -> Iterator[Finding]:
-        host, port = self._parts.hostname or "", self._parts.port or 443
+        host, port = self._target.host, self._target.port
         try:
             with (
                 socket.create_connection((host, port), self._timeout_s) as raw,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import http.client
-import io
-from collections.abc import Callable
-from typing import Any, cast
+import ssl
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import gevent
 import pytest
@@ -14,6 +13,8 @@ from structlog.testing import capture_logs
 from headgate.auth import jwks as module
 from headgate.auth.fetch_plan import AGAIN_S, FIRST_RETRY_S, KEPT_S, REFRESH_S
 from headgate.auth.jwks import MAX_BYTES, Jwks, fetch
+from tests.support.certificates import Authority
+from tests.support.http_receiver import Receiver, say, status
 from tests.support.token_keys import ED_KEY, RSA_KEY, jwks
 
 URL = "https://login.example.com/jwks.json"
@@ -86,7 +87,7 @@ def test_each_set_replaces_the_one_before_and_comes_from_the_configured_address(
         (fail(ValueError("the answer is 500, expected 200")), "the answer is 500"),
         (fail(OSError("Connection refused")), "Connection refused"),
         (fail(TimeoutError()), "TimeoutError"),
-        (fail(http.client.BadStatusLine("x" * 1000)), "x" * 200),
+        (fail(OSError("x" * 1000)), "x" * 200),
     ],
 )
 def test_an_issuer_that_answers_wrongly_is_asked_again(broken: Step | bytes, told: str) -> None:
@@ -176,86 +177,74 @@ def test_a_fetch_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) ->
 # One GET -------------------------------------------------------------------------------------------------------------------
 
 
-class Connection:
-    """An HTTP connection whose server has sent an answer already: the standard library's parser, and no socket."""
-
-    answer = b""
-    made: list[Connection]
-
-    def __init__(self, host: str, port: int | None, **options: Any) -> None:
-        self.at, self.options = (host, port), options
-        self.requested: tuple[Any, ...] = ()
-        self.closed = False
-        type(self).made.append(self)
-
-    def request(self, method: str, path: str, *, headers: dict[str, str]) -> None:
-        self.requested = (method, path)
-
-    def getresponse(self) -> http.client.HTTPResponse:
-        response = http.client.HTTPResponse(cast(Any, self), method="GET")
-        response.begin()
-        return response
-
-    def makefile(self, mode: str) -> io.BytesIO:
-        return io.BytesIO(self.answer)
-
-    def close(self) -> None:
-        self.closed = True
-
-
 @pytest.fixture
-def connections(monkeypatch: pytest.MonkeyPatch) -> list[Connection]:
-    """The connections that are made, in plain text or with TLS."""
-    Connection.made = []
-    monkeypatch.setattr(http.client, "HTTPConnection", Connection)
-    monkeypatch.setattr(http.client, "HTTPSConnection", Connection)
-    return Connection.made
+def server() -> Iterator[Receiver]:
+    """A real server of keys on this machine."""
+    with Receiver() as receiver:
+        yield receiver
 
 
-def answer(monkeypatch: pytest.MonkeyPatch, status: str, body: bytes, *headers: str) -> None:
-    head = "\r\n".join((f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *headers))
-    monkeypatch.setattr(Connection, "answer", head.encode() + b"\r\n\r\n" + body)
+def test_a_fetch_is_one_get_of_the_address(server: Receiver) -> None:
+    """With the query; the connection is closed after it."""
+    server.answer = status(200, body=b"{}")
+    assert fetch(server.url("/keys?tenant=a")) == b"{}"
+    (request,) = server.requests
+    assert (request.path, request.body) == ("/keys?tenant=a", b"")
+    assert request.headers["host"] == f"127.0.0.1:{server.port}"
+    assert request.headers["connection"] == "close"
+
+
+def test_tls_checks_the_certificate(authority: Authority) -> None:
+    """One of an authority that this machine does not know is refused before anything is sent."""
+    with Receiver(authority.server_context("127.0.0.1")) as server:
+        with pytest.raises(ssl.SSLCertVerificationError):
+            fetch(server.url())
+        assert server.requests == []
+
+
+@pytest.mark.parametrize("code", [500, 302, 404, 204])
+def test_any_other_answer_than_200_is_none(server: Receiver, code: int) -> None:
+    """A redirect is not followed: it would lead where the operator did not say."""
+    server.answer = status(code, {"Location": server.url("/elsewhere")})
+    with pytest.raises(ValueError, match=f"the answer is {code}, expected 200"):
+        fetch(server.url())
+    assert [request.path for request in server.requests] == ["/hook"]
+
+
+def test_an_answer_has_a_bound(server: Receiver) -> None:
+    """One byte more is refused, and not read to its end."""
+    server.answer = status(200, body=b" " * MAX_BYTES)
+    assert len(fetch(server.url())) == MAX_BYTES
+    server.answer = status(200, body=b" " * (MAX_BYTES + 1))
+    with pytest.raises(OSError, match=f"larger than {MAX_BYTES} bytes"):
+        fetch(server.url())
+
+
+def test_informational_answers_before_the_keys_are_skipped(server: Receiver) -> None:
+    """A proxy or a CDN in front of the issuer may send them to anybody."""
+    hints = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n"
+    server.answer = say(hints + b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n")
+    assert fetch(server.url()) == b"{}"
 
 
 @pytest.mark.parametrize(
-    ("url", "at", "path", "tls"),
+    "parts",
     [
-        ("https://login.example.com/jwks.json", ("login.example.com", None), "/jwks.json", True),
-        ("http://127.0.0.1:8080/keys?tenant=a", ("127.0.0.1", 8080), "/keys?tenant=a", False),
-        ("http://[::1]", ("::1", None), "/", False),
+        pytest.param((b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}",), id="cut short"),
+        pytest.param((b"HTTP/1.1 200 OK\r\n",), id="a head that breaks off"),
+        pytest.param((b"HTTP/1.1 103 Early Hints\r\n\r\n" * 1000,), id="hints without an end"),
+        pytest.param((b"HTTP/1.1 200 OK\r\nX: " + b"x" * 1_000_000,), id="a huge head"),
+        pytest.param((b"220 smtp.example.com\r\n",), id="not HTTP"),
     ],
 )
-def test_a_fetch_is_one_get_of_the_address(
-    connections: list[Connection],
-    monkeypatch: pytest.MonkeyPatch,
-    url: str,
-    at: tuple[str, int | None],
-    path: str,
-    tls: bool,
-) -> None:
-    """Over TLS with a context that checks the certificate and the name; the connection is closed."""
-    answer(monkeypatch, "200 OK", b"{}")
-    assert fetch(url) == b"{}"
-    (made,) = connections
-    assert (made.at, made.requested, made.closed) == (at, ("GET", path), True)
-    context = made.options.get("context")
-    assert (context is not None) is tls
-    assert context is None or (context.check_hostname and context.verify_mode.name == "CERT_REQUIRED")
+def test_keys_are_taken_from_a_whole_answer_only(server: Receiver, parts: tuple[bytes, ...]) -> None:
+    """Half a set would lock out the users of the other half."""
+    server.answer = say(*parts)
+    with pytest.raises(OSError):  # noqa: PT011 - each has its own text
+        fetch(server.url())
 
 
-@pytest.mark.parametrize("status", ["500 Internal Server Error", "302 Found", "404 Not Found", "204 No Content"])
-def test_any_other_answer_than_200_is_none(connections: list[Connection], monkeypatch: pytest.MonkeyPatch, status: str) -> None:
-    """A redirect is not followed: it would lead where the operator did not say."""
-    answer(monkeypatch, status, b"", "Location: https://evil.example/jwks.json")
-    with pytest.raises(ValueError, match=f"the answer is {status[:3]}, expected 200"):
-        fetch(URL)
-    assert [made.closed for made in connections] == [True]
-
-
-def test_an_answer_has_a_bound(connections: list[Connection], monkeypatch: pytest.MonkeyPatch) -> None:
-    """One byte more is refused, and not read to its end."""
-    answer(monkeypatch, "200 OK", b" " * MAX_BYTES)
-    assert len(fetch(URL)) == MAX_BYTES
-    answer(monkeypatch, "200 OK", b" " * (MAX_BYTES + 1))
-    with pytest.raises(ValueError, match=f"larger than {MAX_BYTES} bytes"):
-        fetch(URL)
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """A certificate authority that nobody knows."""
+    return Authority(tmp_path_factory.mktemp("authority"))

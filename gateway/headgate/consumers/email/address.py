@@ -10,11 +10,13 @@ import re
 import unicodedata
 from dataclasses import dataclass
 
+from headgate.hostnames import ascii_host
+
 MAX_ADDRESS_CHARACTERS = 254  # RFC 5321, section 4.5.3.1.3, less the brackets
 MAX_LOCAL_CHARACTERS = 64  # section 4.5.3.1.1
 MAX_NAME_CHARACTERS = 100
 _ATOM_MARKS = frozenset("!#$%&'*+-/=?^_`{|}~.")  # RFC 5322, section 3.2.3
-_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
+_DOTS = ".\u3002\uff0e\uff61"  # all of them dots to IDNA
 _MAILBOX = re.compile(r"(?P<name>[^<>]*)<(?P<address>[^<>]*)>")
 
 
@@ -87,11 +89,10 @@ def _may_stand(character: str) -> bool:
 
 def _check_domain(domain: str) -> str:
     try:
-        # Python's IDNA (2003) also makes plain digits and dots of full-width ones, so the check comes after it.
-        name = domain.encode("idna").decode("ascii").lower()
-    except UnicodeError as error:
+        name = ascii_host(domain)
+    except ValueError as error:
         raise ValueError("what stands after the @ is no host name") from error
-    labels = name.split(".")
-    if len(name) > 253 or not all(_LABEL.fullmatch(label) for label in labels) or labels[-1].isdigit():
+    # Literals, names of private networks, and the dot at the end that no mail address has (RFC 5321, section 4.1.2).
+    if ":" in name or "_" in name or name.rpartition(".")[2].isdigit() or domain[-1] in _DOTS:
         raise ValueError("what stands after the @ is no host name")
     return name

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from headgate.consumers.credentials import read_secret
 from headgate.consumers.templates import SAMPLE, Template, TemplateFault
 from headgate.errors import InvalidRequest
+from headgate.hostnames import ascii_host
 from headgate.options import Kind, integer, number, one_of, option, read_words, required, switch
 from headgate.options import text as some
 from headgate.redis.seen import SEEN_S
@@ -22,7 +22,6 @@ from .smtp import PORTS, MailServer, Server
 from .text import DEFAULT_SUBJECT, MailTemplates
 
 FUNCTION = "package.module:function"
-_HOST = re.compile(r"[^\s/@\[\]]{1,253}")
 
 
 def _addresses(raw: str | Sequence[str]) -> tuple[str, ...]:
@@ -30,11 +29,7 @@ def _addresses(raw: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def _host(raw: str) -> str:
-    host = raw.strip()
-    # A name that the resolver cannot look up would count as a fault of ours, event by event.
-    if not host.encode("idna") or not _HOST.fullmatch(host):
-        raise ValueError
-    return host
+    return ascii_host(raw.strip())
 
 
 @dataclass(frozen=True, slots=True)

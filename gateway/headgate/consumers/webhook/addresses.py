@@ -11,9 +11,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from headgate.http_target import Address, read_target
 from headgate.options import read_words
-
-from .target import Address, read_target
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 

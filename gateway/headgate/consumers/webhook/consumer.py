@@ -19,13 +19,13 @@ import msgspec
 from headgate import __version__
 from headgate.consumers.base import Consumer, Context, Delivery, Retry
 from headgate.consumers.credentials import need_secret
+from headgate.http_target import EXPECTED_URL, Target, read_target
 from headgate.options import Kind, number, option, required, text
 
 from .addresses import Allowed, read_allowed
 from .answer import Answer, judge
 from .post import HttpPost
 from .signing import EXPECTED_SECRET, read_secrets, sign
-from .target import EXPECTED_URL, Target, read_target
 
 MAX_HEADERS, MAX_HEADER_BYTES = 20, 1024
 # Ours, or of the connection (RFC 9110, section 7.6.1); `webhook-…` are the specification's.
@@ -106,6 +106,7 @@ class Post(Protocol):
 
         Raises:
             Retry: there is no answer.
+            OutcomeUnknown: there is none, and the request was sent whole.
         """
 
     def close(self) -> None:
@@ -161,7 +162,8 @@ class Webhook(Consumer):
 
         Raises:
             Reject: 410 Gone.
-            Retry: any other answer but a 2xx, none, a pause that the receiver asked for, or an address that is not allowed.
+            OutcomeUnknown: the request was sent, and no status line came.
+            Retry: any other answer but a 2xx, no connection, a pause that the receiver asked for, an address that is not allowed.
         """
         pause_s = self._paused_until_s - self._now()
         if pause_s > 0:

@@ -4,31 +4,27 @@ In: a target, headers, a body. Out: the status that it answered, or `Retry` with
 connection resolves the name once, checks every address of the answer, and connects to one of those very addresses: a second
 resolution could say something else. Redirects are not followed and no proxy is taken from the environment. One deadline covers
 connecting, sending and the head of the answer, however slowly its bytes come; of its body a little is read and forgotten.
+
+Without a status line, a request that was sent whole has an unknown outcome: the receiver may have acted on it (`OutcomeUnknown`).
 """
 
 from __future__ import annotations
 
-import http.client
-import io
 import ipaddress
-import select
 import socket
 import ssl
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
-from headgate.consumers.base import Retry
+from headgate.consumers.base import OutcomeUnknown, Retry
+from headgate.http_target import Target
+from headgate.runtime.http_exchange import BadAnswer, HttpConnection, left_s
 
 from .addresses import Allowed
 from .answer import Answer, read_retry_after
-from .target import Target
 
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
-
-# The part of an answer that is read. A head above it counts as no answer; a body above it costs the connection.
-MAX_ANSWER_BYTES = 16 * 1024
+# A longer body costs the connection.
+MAX_BODY_BYTES = 16 * 1024
 # The answer's body is only read so that the connection can be used again: not worth a longer wait.
 BODY_TIMEOUT_S = 1.0
 # How long a connection may be idle, and in use: its address is resolved and checked anew after that.
@@ -94,8 +90,7 @@ class HttpPost:
         self._target, self._timeout_s, self._allowed = target, timeout_s, allowed or Allowed()
         self._resolve, self._connect_to, self._now = resolve, connect, now
         self._tls = ssl.create_default_context(cafile=ca_file) if target.scheme == "https" else None
-        self._connection: http.client.HTTPConnection | None = None
-        self._wire: _Wire | None = None
+        self._connection: HttpConnection | None = None
         self._opened_s = self._used_s = 0.0
 
     def post(self, headers: Mapping[str, str], body: bytes) -> Answer:
@@ -103,60 +98,52 @@ class HttpPost:
 
         Raises:
             Retry: no answer; the reason names the target's host, what went wrong, and no address or path.
+            OutcomeUnknown: likewise, after the request was sent whole.
         """
         deadline_s = self._now() + self._timeout_s
+        sent = False
         try:
-            connection, wire = self._connect(deadline_s)
-            wire.begin(deadline_s)
-            connection.request("POST", self._target.path, body, {"Host": self._target.authority, **headers})
-            response = connection.getresponse()
+            connection = self._connect(deadline_s)
+            try:
+                head = connection.request(
+                    "POST", self._target.path, {"Host": self._target.authority, **headers}, body, deadline_s
+                )
+            finally:
+                sent = connection.sent
         except BaseException as error:
             self.close()
-            if isinstance(error, OSError | http.client.HTTPException):
-                raise Retry(f"{self._target.origin} {_wrong(error, self._timeout_s)}") from error
+            if isinstance(error, OSError):
+                raise (OutcomeUnknown if sent else Retry)(f"{self._target.origin} {_wrong(error, self._timeout_s)}") from error
             raise
-        answer = Answer(response.status, read_retry_after(response.getheader("Retry-After", ""), time.time()))
-        if not self._read_to_the_end(response, wire):
+        try:
+            connection.read_body(MAX_BODY_BYTES, self._now() + BODY_TIMEOUT_S)
+        except OSError:
             self.close()
+        else:
+            if not connection.reusable:
+                self.close()
         self._used_s = self._now()
-        return answer
+        return Answer(head.status, read_retry_after(head.header("retry-after"), time.time()))
 
     def close(self) -> None:
         """Close the connection, if there is one. Idempotent."""
         if self._connection is not None:
             self._connection.close()
-        if self._wire is not None:
-            self._wire.close()
-        self._connection = self._wire = None
+        self._connection = None
 
-    def _read_to_the_end(self, response: http.client.HTTPResponse, wire: _Wire) -> bool:
-        """Return whether the connection can be used again: the answer ended, in time and within bounds."""
-        if response.will_close or (response.length or 0) > MAX_ANSWER_BYTES:
-            return False
-        wire.begin(self._now() + BODY_TIMEOUT_S)
-        try:
-            response.read(MAX_ANSWER_BYTES)
-        except (OSError, http.client.HTTPException, ValueError):
-            return False
-        return response.isclosed()
-
-    def _connect(self, deadline_s: float) -> tuple[http.client.HTTPConnection, _Wire]:
+    def _connect(self, deadline_s: float) -> HttpConnection:
         now_s = self._now()
-        if self._connection is not None and self._wire is not None:
-            if now_s - self._opened_s < KEEP_S and now_s - self._used_s < KEEP_IDLE_S and self._wire.is_quiet():
-                return self._connection, self._wire
+        if self._connection is not None:
+            if now_s - self._opened_s < KEEP_S and now_s - self._used_s < KEEP_IDLE_S and self._connection.is_quiet():
+                return self._connection
             self.close()
         sock = self._open_socket(self._addresses(), deadline_s)
-        self._wire = _Wire(sock, self._now)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._tls is not None:
-            sock.settimeout(_left_s(deadline_s, self._now))
-            self._wire = _Wire(self._tls.wrap_socket(sock, server_hostname=self._target.host), self._now)
-        self._connection = http.client.HTTPConnection(self._target.host, self._target.port)
-        self._connection.auto_open = 0  # never a connection of its own, which would resolve the name again
-        self._connection.sock = self._wire
-        self._opened_s = now_s
-        return self._connection, self._wire
+            sock.settimeout(left_s(deadline_s, self._now))
+            sock = self._tls.wrap_socket(sock, server_hostname=self._target.host)
+        self._connection, self._opened_s = HttpConnection(sock, self._now), now_s
+        return self._connection
 
     def _addresses(self) -> list[Resolved]:
         """Resolve the host, and check every address of the answer: one that mixes public and private is refused whole."""
@@ -173,69 +160,10 @@ class HttpPost:
         failed: OSError = OSError("has no address")
         for tried, address in enumerate(addresses):
             try:
-                return self._connect_to(address, _left_s(deadline_s, self._now) / (len(addresses) - tried))
+                return self._connect_to(address, left_s(deadline_s, self._now) / (len(addresses) - tried))
             except OSError as error:
                 failed = error
         raise failed
-
-
-class _Wire:
-    """The part of a socket that http.client uses, with a deadline and a bound on what is read for one exchange."""
-
-    def __init__(self, sock: socket.socket, now: Callable[[], float]) -> None:
-        self._sock, self._now = sock, now
-        self._deadline_s = 0.0
-        self._room = 0
-
-    def begin(self, deadline_s: float) -> None:
-        """Start an exchange: everything up to `deadline_s` (monotonic), reading at most MAX_ANSWER_BYTES."""
-        self._deadline_s, self._room = deadline_s, MAX_ANSWER_BYTES
-
-    def is_quiet(self) -> bool:
-        """Return whether nothing has come in that nobody asked for; a connection that was closed is not quiet."""
-        poll = select.poll()
-        poll.register(self._sock, select.POLLIN)
-        return not poll.poll(0)
-
-    def sendall(self, data: bytes) -> None:
-        left = memoryview(data)
-        while left:
-            self._sock.settimeout(_left_s(self._deadline_s, self._now))
-            left = left[self._sock.send(left) :]
-
-    def recv_into(self, buffer: memoryview) -> int:
-        if self._room <= 0:
-            raise http.client.HTTPException("too long")
-        self._sock.settimeout(_left_s(self._deadline_s, self._now))
-        count = self._sock.recv_into(buffer[: self._room])
-        self._room -= count
-        return count
-
-    def makefile(self, mode: str) -> io.BufferedReader:
-        return io.BufferedReader(_Reader(self))
-
-    def close(self) -> None:
-        self._sock.close()
-
-
-class _Reader(io.RawIOBase):
-    """The incoming bytes of a wire, as a file. Closing it leaves the wire open."""
-
-    def __init__(self, wire: _Wire) -> None:
-        self._wire = wire
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: WriteableBuffer) -> int:
-        return self._wire.recv_into(memoryview(buffer))
-
-
-def _left_s(deadline_s: float, now: Callable[[], float]) -> float:
-    left_s = deadline_s - now()
-    if left_s <= 0:
-        raise TimeoutError
-    return left_s
 
 
 def _wrong(error: BaseException, timeout_s: float) -> str:
@@ -245,16 +173,16 @@ def _wrong(error: BaseException, timeout_s: float) -> str:
             return f"did not answer within {timeout_s:g} s"
         case socket.gaierror():
             return "cannot be resolved"
+        case BadAnswer():
+            return "answered something that is not HTTP, or too long"
+        case ConnectionResetError() | BrokenPipeError() | ssl.SSLEOFError():
+            return "closed the connection without an answer"
         case ssl.SSLCertVerificationError():
             return f"has a certificate that is not accepted: {error.verify_message}"
         case ssl.SSLError():
             return f"does not speak TLS as we do ({error.reason or type(error).__name__})"
-        case http.client.RemoteDisconnected() | ConnectionResetError() | BrokenPipeError():
-            return "closed the connection without an answer"
         case ConnectionRefusedError():
             return "refused the connection"
-        case http.client.HTTPException():
-            return "answered something that is not HTTP, or too long"
         case OSError() if error.strerror:
             return f"cannot be reached: {error.strerror[0].lower()}{error.strerror[1:]}"
     return "cannot be reached"

@@ -51,6 +51,8 @@ def test_a_good_table_has_no_fault(given: dict[str, Any]) -> None:
         ({"host": None}, "host is missing; expected a host name or address"),
         ({"host": "mail..example"}, "host='mail..example': expected a host name or address"),
         ({"host": "smtp://mail"}, "host='smtp://mail': expected a host name or address"),
+        ({"host": "mail.example.com:25"}, "host='mail.example.com:25': expected a host name or address"),
+        ({"host": "mail\nexample"}, "host='mail\\nexample': expected a host name or address"),
         ({"host": "mail.example.com"}, PLAIN),
         ({"host": "127.0.0.1.example.com"}, PLAIN),
         ({"security": "ssl"}, "security='ssl': expected starttls, tls or none"),

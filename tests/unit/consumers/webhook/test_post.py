@@ -10,11 +10,12 @@ from typing import cast
 
 import pytest
 
-from headgate.consumers.base import Retry
+from headgate.consumers.base import OutcomeUnknown, Retry
 from headgate.consumers.webhook.addresses import read_allowed
 from headgate.consumers.webhook.answer import Answer
-from headgate.consumers.webhook.post import BODY_TIMEOUT_S, MAX_ADDRESSES, MAX_ANSWER_BYTES, HttpPost, Resolved
-from headgate.consumers.webhook.target import read_target
+from headgate.consumers.webhook.post import BODY_TIMEOUT_S, MAX_ADDRESSES, MAX_BODY_BYTES, HttpPost, Resolved
+from headgate.http_target import read_target
+from headgate.runtime.http_exchange import MAX_HEAD_BYTES, MAX_INFORMATIONAL
 from tests.support.scripted_socket import ScriptClock, ScriptedSocket
 
 URL = "http://hooks.example/secret?token=canary"
@@ -39,13 +40,15 @@ def resolved(*addresses: str) -> list[Resolved]:
 class Network:
     """The other end: one script for each connection, in order. `connected` holds the addresses that were connected to."""
 
-    def __init__(self, *scripts: Script, addresses: Iterable[str] = ("8.8.8.8",), reads: float = float("inf")) -> None:
+    def __init__(
+        self, *scripts: Script, addresses: Iterable[str] = ("8.8.8.8",), reads: float = float("inf"), broken: bool = False
+    ) -> None:
         self.clock = ScriptClock()
         self.connected: list[object] = []
         self.waits_s: list[float] = []
         self.sockets: list[ScriptedSocket] = []
         self.refusals: dict[str, OSError] = {}
-        self._scripts, self._addresses, self._reads = iter(scripts), list(addresses), reads
+        self._scripts, self._addresses, self._reads, self._broken = iter(scripts), list(addresses), reads, broken
 
     def resolve(self, host: str, port: int) -> list[Resolved]:
         assert (host, port) == ("hooks.example", 80)
@@ -58,7 +61,7 @@ class Network:
             if isinstance(error, TimeoutError):
                 self.clock.now_s += timeout_s
             raise error
-        self.sockets.append(ScriptedSocket(self.clock, next(self._scripts), self._reads))
+        self.sockets.append(ScriptedSocket(self.clock, next(self._scripts), self._reads, self._broken))
         return cast(socket.socket, self.sockets[-1])
 
     def post(self, timeout_s: float = 10.0, allow: str = "", url: str = URL) -> HttpPost:
@@ -93,9 +96,9 @@ def test_a_request_is_written_whole_and_its_status_returned() -> None:
     "script",
     [
         pytest.param(lambda: HANG, id="nothing"),
-        pytest.param(lambda: trickle(b"HTTP/1.1 200 OK\r\nX-Slow: "), id="a head that does not end"),
         pytest.param(lambda: trickle(b""), id="a status line that does not end"),
-        pytest.param(lambda: trickle(b"HTTP/1.1 100 Continue\r\n\r\n" * 3), id="continue, and then nothing that ends"),
+        pytest.param(lambda: trickle(b"HTTP/1.1 103 Early Hints\r\n\r\n" * 3), id="1xx, and then nothing that ends"),
+        pytest.param(lambda: trickle(b"HTTP/1.1 102 Processing\r\nX-Slow: "), id="a 1xx whose head does not end"),
     ],
 )
 def test_one_deadline_covers_an_answer_however_slowly_it_comes(script: Callable[[], Script]) -> None:
@@ -117,6 +120,42 @@ def test_one_deadline_covers_connecting_and_a_receiver_that_does_not_read() -> N
     assert network.clock.now_s == pytest.approx(1010)
 
 
+@pytest.mark.parametrize("informational", [b"100 Continue", b"102 Processing", b"103 Early Hints\r\nLink: </a>", b"199 Odd"])
+def test_an_informational_answer_is_skipped(informational: bytes) -> None:
+    """RFC 9110, section 15.2: any number of them may stand before the answer. The connection stays in use."""
+    before = b"HTTP/1.1 %b\r\n\r\n" % informational
+    network = Network([before, before * 2 + OK.replace(b"200 OK", b"503 No")])
+
+    assert network.post().post({}, b"{}") == Answer(503, None)
+    assert not network.sockets[0].closed
+
+
+def test_an_answer_to_another_protocol_is_final() -> None:
+    """101 decides nothing for us, and nothing of HTTP follows it."""
+    network = Network([b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\n\r\n", OK])
+
+    assert network.post().post({}, b"{}") == Answer(101, None)
+    assert network.sockets[0].closed
+
+
+def test_the_outcome_is_unknown_once_the_request_was_sent_whole() -> None:
+    """Before that the receiver cannot have acted on it."""
+    lost: list[Script] = [[ConnectionResetError()], [], HANG, [b"HTTP/1.1 103 Early Hints\r\n\r\n"], [b"nonsense\r\n"]]
+    for script in lost:
+        with pytest.raises(OutcomeUnknown):
+            Network(script).post().post({}, b"{}")
+    with pytest.raises(Retry) as failed:
+        Network(HANG, reads=10_000).post().post({}, b"x" * 100_000)
+    assert not isinstance(failed.value, OutcomeUnknown)
+
+
+def test_an_answer_that_comes_before_the_request_was_read_counts() -> None:
+    """A receiver may refuse by the head alone, and close."""
+    network = Network([b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n"], reads=10_000, broken=True)
+
+    assert network.post().post({}, b"x" * 100_000) == Answer(413, None)
+
+
 # Answers that are none -----------------------------------------------------------------------------------------------------
 
 NOT_HTTP = "answered something that is not HTTP, or too long"
@@ -128,9 +167,11 @@ NOT_HTTP = "answered something that is not HTTP, or too long"
         pytest.param([ConnectionResetError()], "closed the connection without an answer", id="reset"),
         pytest.param([], "closed the connection without an answer", id="closed"),
         pytest.param([b"220 smtp.example.com\r\n"], NOT_HTTP, id="not HTTP"),
-        pytest.param([b"HTTP/1.1 200 OK\r\n", b"X-Filler: abcdefghijklmnopqrstuvwxyz\r\n" * 1000], NOT_HTTP, id="a huge head"),
-        pytest.param([b"HTTP/1.1 200 OK\r\nX: " + b"a" * 4 * MAX_ANSWER_BYTES], NOT_HTTP, id="a huge header"),
-        pytest.param([b"HTTP/1.1 100 Continue\r\n\r\n" * 5000], NOT_HTTP, id="continue"),
+        pytest.param([b"HTTP/1.1 103 Hints\r\n", b"Link: abcdefghijklmnopqrstuvwxyz\r\n" * 5000], NOT_HTTP, id="a huge 1xx"),
+        pytest.param([b"HTTP/1.1 100 Continue\r\n\r\n" * (MAX_INFORMATIONAL + 1), OK], NOT_HTTP, id="1xx without an end"),
+        pytest.param([b"x" * 100_000], NOT_HTTP, id="a line without an end"),
+        pytest.param([b"HTTP/1.1 20\r\n\r\n"], NOT_HTTP, id="a status of two digits"),
+        pytest.param([b"HTTP/2 200\r\n\r\n"], NOT_HTTP, id="another version of HTTP"),
         pytest.param([OSError(113, "No route to host")], "cannot be reached: no route to host", id="another error"),
         pytest.param([OSError("canary")], "cannot be reached", id="an error without a number"),
     ],
@@ -156,13 +197,21 @@ def test_an_answer_that_is_none_is_tried_again(script: Script, said: str) -> Non
         pytest.param([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n"], 0, id="chunks that are none"),
         pytest.param(
             [
-                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n" % MAX_ANSWER_BYTES + b"x" * MAX_ANSWER_BYTES,
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n" % MAX_BODY_BYTES + b"x" * MAX_BODY_BYTES,
                 *HANG,
             ],
-            0,
+            BODY_TIMEOUT_S,
             id="chunks without a last one",
         ),
         pytest.param([b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort"], 0, id="a body that is cut short"),
+        pytest.param([b"HTTP/1.1 200 OK\r\n", ConnectionResetError()], 0, id="a reset after the status line"),
+        pytest.param([b"HTTP/1.1 200 OK\r\n", *HANG], 60, id="nothing after the status line"),
+        pytest.param(trickle(b"HTTP/1.1 200 OK\r\nX-Slow: "), 60, id="a head that does not end"),
+        pytest.param([b"HTTP/1.1 200 OK\r\n", b"X-Filler: abcdefghijklmnopqrstuvwxyz\r\n" * 5000], 0, id="a huge head"),
+        pytest.param([b"HTTP/1.1 200 OK\r\nX: " + b"a" * 2 * MAX_HEAD_BYTES], 0, id="a huge header"),
+        pytest.param([b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n"], 0, id="a header that is none"),
+        pytest.param([b"HTTP/1.1 200\r\nContent-Length: 0\r\nContent-Length: 1\r\n\r\n"], 0, id="two lengths"),
+        pytest.param([b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n", ConnectionResetError()], 0, id="a reset in the body"),
         pytest.param(trickle(b"HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n"), BODY_TIMEOUT_S, id="a body that does not end"),
         pytest.param([b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n", *HANG], BODY_TIMEOUT_S, id="a body that does not come"),
     ],
@@ -240,9 +289,9 @@ def test_a_name_without_an_address_is_tried_again(monkeypatch: pytest.MonkeyPatc
 
 
 def test_any_other_fault_of_a_request_is_ours_and_closes_the_connection() -> None:
-    """A header that http.client does not write is not the receiver's fault."""
+    """A header that cannot be written is not the receiver's fault."""
     network = Network([OK])
-    with pytest.raises(ValueError, match="Invalid header"):
+    with pytest.raises(ValueError, match="header value"):
         network.post().post({"X-A": "b\r\nX-B: c"}, b"")
 
     assert network.sockets[0].closed

@@ -7,9 +7,10 @@ host is refused unless it is a plain name or a plainly written address.
 from __future__ import annotations
 
 import ipaddress
-import re
 from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
+
+from headgate.hostnames import ascii_host
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -18,9 +19,6 @@ MAX_URL_LENGTH = 2048
 # RFC 3986: what stands in a path as it is; the rest is percent-encoded.
 _PATH = "/%:@!$&'()*+,;=~-._"
 _PORTS = {"http": 80, "https": 443}
-# The characters of names in DNS, and the underscore that some networks have.
-_NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*", re.ASCII)
-_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,26 +57,17 @@ def read_target(raw: str) -> Target:
     """Take a URL apart.
 
     Raises:
-        ValueError: it is not what EXPECTED_URL says.
+        ValueError: it is not what EXPECTED_URL says, or `ascii_host` refuses its host; one sentence, without the URL.
     """
     text = raw.strip()
     if len(text) > MAX_URL_LENGTH or not text.isprintable() or any(letter in text for letter in ' \\"<>^`{|}'):
         raise ValueError(f"expected {EXPECTED_URL}")
-    url = urlsplit(text)
-    port = url.port
+    try:
+        url = urlsplit(text)
+        port = url.port
+    except ValueError as error:
+        raise ValueError(f"expected {EXPECTED_URL}") from error
     if url.scheme not in _PORTS or not url.hostname or "@" in url.netloc or "%" in url.netloc or port == 0:
         raise ValueError(f"expected {EXPECTED_URL}")
     path = quote(url.path or "/", safe=_PATH) + (f"?{quote(url.query, safe=_PATH + '?')}" if url.query else "")
-    return Target(url.scheme, _read_host(url.hostname), port or _PORTS[url.scheme], path)
-
-
-def _read_host(host: str) -> str:
-    if ":" in host:
-        return str(ipaddress.IPv6Address(host))
-    # IDNA also turns full-width digits and dots into plain ones, so it comes first.
-    name = host.encode("idna").decode().lower().removesuffix(".")
-    if _NUMBER.fullmatch(name.rpartition(".")[2]):
-        return str(ipaddress.IPv4Address(name))
-    if not _NAME.fullmatch(name):
-        raise ValueError(f"expected {EXPECTED_URL}")
-    return name
+    return Target(url.scheme, ascii_host(url.hostname), port or _PORTS[url.scheme], path)

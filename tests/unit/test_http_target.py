@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.consumers.webhook.target import Target, read_target
+from headgate.http_target import Target, read_target
 
 
 @pytest.mark.parametrize(
@@ -12,6 +12,7 @@ from headgate.consumers.webhook.target import Target, read_target
         (" https://Example.COM./Hook?a=b%20c ", Target("https", "example.com", 443, "/Hook?a=b%20c")),
         ("http://example.com:8080/a/b#part", Target("http", "example.com", 8080, "/a/b")),
         ("https://bücher.example/ü?q=ö", Target("https", "xn--bcher-kva.example", 443, "/%C3%BC?q=%C3%B6")),
+        ("https://straße.example/", Target("https", "xn--strae-oqa.example", 443, "/")),
         ("http://192.0.2.1/", Target("http", "192.0.2.1", 80, "/")),
         ("http://[2001:DB8:0::1]:81/", Target("http", "2001:db8::1", 81, "/")),
         ("http://service_a.internal/", Target("http", "service_a.internal", 80, "/")),

@@ -1,0 +1,218 @@
+"""HTTP/1.1 as a client, one exchange at a time on one blocking socket. The one file that meets h11.
+
+In: a request and a deadline. Out: the head of the final answer, and its body as far as the caller wants it. It uses h11, since
+`http.client` (on which urllib3 and requests build) takes every 1xx but 100 for the answer, and RFC 9110, section 15.2, has a
+client skip them. It follows no redirect and takes no proxy from the environment.
+
+A status line that was read is the answer (`Head`), whatever becomes of the rest of the head and of the body.
+"""
+
+from __future__ import annotations
+
+import re
+import select
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import h11
+
+from headgate.http_target import Target
+
+# All heads of one answer together, the 1xx before it included.
+MAX_HEAD_BYTES = 64 * 1024
+MAX_INFORMATIONAL = 20
+_RECEIVE_BYTES = 16 * 1024
+_SWITCHING_PROTOCOLS = 101
+# A whole status line of a final answer. 101 is final too: nobody asked for another protocol.
+_STATUS_LINE = re.compile(rb"HTTP/1\.[0-9] (101|[2-9][0-9]{2})(?: [^\r\n]*)?\r?\n")
+
+
+class BadAnswer(OSError):
+    """The peer sent something that is not HTTP, or more than is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The status of an answer, and its headers in order, names in lower case. Of a head that broke off there are none."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...] = ()
+
+    def header(self, name: str) -> str:
+        """Return the first value of a header (`name` in lower case), or ""."""
+        return next((value for key, value in self.headers if key == name), "")
+
+
+class HttpConnection:
+    """Owns a connected socket. For one thread or greenlet.
+
+    Args:
+        sock: after the TLS handshake, where there is one.
+        now: the monotonic clock.
+
+    Attributes:
+        sent: whether the last request was handed to the system whole, so that the server may have acted on it.
+    """
+
+    def __init__(self, sock: socket.socket, now: Callable[[], float] = time.monotonic) -> None:
+        self._sock, self._now = sock, now
+        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD_BYTES)
+        self._broke_off = False
+        self.sent = False
+
+    @property
+    def reusable(self) -> bool:
+        """Whether another request may follow: the answer has ended, nothing came after it, and both sides keep the connection."""
+        return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE and not self._http.trailing_data[0]
+
+    def request(self, method: str, target: str, headers: Mapping[str, str], body: bytes, deadline_s: float) -> Head:
+        """Send a request and return the head of the final answer. `deadline_s` is for both, on the monotonic clock.
+
+        Args:
+            headers: with `Host`; `Content-Length` is added where there is a body.
+
+        Raises:
+            OSError: no status line came: TimeoutError at the deadline, ConnectionResetError at an end, BadAnswer.
+            ValueError: a header cannot be sent.
+        """
+        self.sent = False
+        if self.reusable:
+            self._http.start_next_cycle()
+        length = {"Content-Length": str(len(body))} if body or method == "POST" else {}
+        try:
+            data = self._http.send(h11.Request(method=method, target=target, headers=list({**headers, **length}.items())))
+            data = (data or b"") + (self._http.send(h11.Data(data=body)) or b"") + (self._http.send(h11.EndOfMessage()) or b"")
+        except h11.LocalProtocolError as error:
+            raise ValueError(str(error)) from error
+        try:
+            self._send(data, deadline_s)
+            self.sent = True
+        except (ConnectionResetError, BrokenPipeError) as error:
+            # A server may answer before it has read everything, and close (RFC 9112, section 9.5).
+            try:
+                return self._read_head(deadline_s)
+            except OSError:
+                raise error from None
+        return self._read_head(deadline_s)
+
+    def read_body(self, limit_bytes: int, deadline_s: float) -> bytes:
+        """Return the body of the answer.
+
+        Raises:
+            OSError: it did not come whole before the deadline.
+            BadAnswer: it has more than `limit_bytes`, or is not HTTP.
+        """
+        if self._broke_off:
+            raise ConnectionResetError("the head of the answer broke off")
+        body, event = bytearray(), None
+        try:
+            while not isinstance(event, h11.EndOfMessage):
+                event = self._http.next_event()
+                if event is h11.NEED_DATA:
+                    self._http.receive_data(self._receive(deadline_s))
+                elif isinstance(event, h11.Data):
+                    body += event.data
+                    if len(body) > limit_bytes:
+                        raise BadAnswer(f"the answer is larger than {limit_bytes} bytes")
+                elif not isinstance(event, h11.EndOfMessage):
+                    raise ConnectionResetError
+        except h11.ProtocolError as error:
+            raise BadAnswer("the body of the answer is cut short, or not HTTP") from error
+        return bytes(body)
+
+    def is_quiet(self) -> bool:
+        """Return whether nothing has come in since the last answer, not even the end of the connection. Never waits."""
+        poll = select.poll()
+        poll.register(self._sock, select.POLLIN)
+        return not poll.poll(0)
+
+    def close(self) -> None:
+        """Close the socket. Idempotent."""
+        self._sock.close()
+
+    def _read_head(self, deadline_s: float) -> Head:
+        # Kept beside h11, which throws away what it cannot read: the status line may be in it.
+        head, informational, room = bytearray(self._http.trailing_data[0]), 0, MAX_HEAD_BYTES
+        try:
+            while True:
+                event = self._http.next_event()
+                if isinstance(event, h11.Response):
+                    return Head(event.status_code, tuple((n.decode("latin-1"), v.decode("latin-1")) for n, v in event.headers))
+                if isinstance(event, h11.InformationalResponse):
+                    informational += 1
+                    if informational > MAX_INFORMATIONAL:
+                        raise BadAnswer("too many answers that are none (1xx)")
+                    head = bytearray(self._http.trailing_data[0])
+                elif event is h11.NEED_DATA:
+                    if room <= 0:
+                        raise BadAnswer("the head of the answer is too long")
+                    data = self._receive(deadline_s, min(room, _RECEIVE_BYTES))
+                    if not data:
+                        raise ConnectionResetError
+                    room -= len(data)
+                    head += data
+                    self._http.receive_data(data)
+                else:
+                    raise ConnectionResetError
+        except (OSError, h11.ProtocolError) as error:
+            if found := _STATUS_LINE.match(head):
+                self._broke_off = True
+                return Head(int(found[1]))
+            if isinstance(error, h11.ProtocolError) or (
+                bytes(head[:5]) not in (b"", b"HTTP/") and isinstance(error, ConnectionResetError)
+            ):
+                raise BadAnswer("the answer is not HTTP") from error
+            raise
+
+    def _send(self, data: bytes, deadline_s: float) -> None:
+        left = memoryview(data)
+        while left:
+            self._sock.settimeout(left_s(deadline_s, self._now))
+            left = left[self._sock.send(left) :]
+
+    def _receive(self, deadline_s: float, most_bytes: int = _RECEIVE_BYTES) -> bytes:
+        self._sock.settimeout(left_s(deadline_s, self._now))
+        return self._sock.recv(most_bytes)
+
+
+def left_s(deadline_s: float, now: Callable[[], float]) -> float:
+    """Return the seconds until a deadline.
+
+    Raises:
+        TimeoutError: there are none.
+    """
+    left = deadline_s - now()
+    if left <= 0:
+        raise TimeoutError
+    return left
+
+
+@contextmanager
+def exchange(
+    method: str, target: Target, headers: Mapping[str, str], body: bytes, timeout_s: float
+) -> Iterator[tuple[Head, Callable[[int], bytes]]]:
+    """Send one request over a connection of its own; yield the head of the answer, and a reader of its body (most bytes).
+
+    TLS checks the certificate. `timeout_s` is for everything from the connection to the last byte; the resolution of the name has
+    the limits of the system.
+
+    Raises:
+        OSError: there is no answer; BadAnswer: no whole one, or its body is too long.
+        ValueError: a header cannot be sent.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    sock = socket.create_connection((target.host, target.port), timeout_s)
+    try:
+        if target.scheme == "https":
+            sock.settimeout(left_s(deadline_s, time.monotonic))
+            sock = ssl.create_default_context().wrap_socket(sock, server_hostname=target.host)
+        connection = HttpConnection(sock)
+        headers = {"Host": target.authority, "Connection": "close", **headers}
+        head = connection.request(method, target.path, headers, body, deadline_s)
+        yield head, lambda most_bytes: connection.read_body(most_bytes, deadline_s)
+    finally:
+        sock.close()

@@ -22,7 +22,7 @@ from headgate.metrics import MAILS
 from headgate.runtime.importing import import_string
 
 from .address import check_address
-from .message import Mail, compose, to_mail
+from .message import Mail, compose
 from .options import FUNCTION, EmailOptions, check_options, one_address, server_of
 from .smtp import MailServer
 from .text import MailTemplates
@@ -153,7 +153,7 @@ class Email(Consumer):
         sender = self._options.mail_from
         try:
             said, event_ids = self._templates.render(deliveries, recipient)
-            return to_mail(compose(sender, recipient, said, identity, event_ids), sender, recipient)
+            return compose(sender, recipient, said, identity, event_ids)
         except (TemplateFault, ValueError) as error:
             raise Reject(str(error)[:MAX_REASON_CHARACTERS]) from error
 

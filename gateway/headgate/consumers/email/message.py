@@ -2,31 +2,36 @@
 
 In: subject, text and HTML as rendered, addresses that address.py has checked. Out: a `Mail`, ready for SMTP. Nothing that an
 event says can add a header or a recipient: what is shown in a header is one printable line, machine-readable headers are ASCII
-without blanks, and the finished head is read back and compared before it leaves.
+without blanks, and the finished head is read back and compared, value for value, before it leaves.
+
+The head is written here and not by the email package: that of Python 3.11 loses blanks between the encoded words of a folded
+line, and it makes encoded words of long machine-readable values. That package makes the body.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from email.headerregistry import Address
+from email.header import decode_header, make_header
 from email.message import EmailMessage
-from email.policy import EmailPolicy
+from email.policy import SMTP
+from email.utils import format_datetime
 from urllib.parse import quote
 
 from .address import Mailbox
 
+# Of a line with encoded words, and of one such word: RFC 2047, section 2.
+MAX_LINE_CHARACTERS, WORD_CHARACTERS = 76, len("=?utf-8?b??=")
 MAX_SUBJECT_CHARACTERS = 200
 MAX_URL_CHARACTERS = 900  # on one line with the header's name: RFC 5322, section 2.1.1, allows 998
 EXPECTED_URL = f"a URL of at most {MAX_URL_CHARACTERS} characters that starts with https://, http:// or mailto:"
 # RFC 3986, and what is percent-encoded already. Neither a blank nor < > can end the header's angle brackets.
 _URL_CHARACTERS = ":/?#[]@!$&'()*+;=%-._~"
-# Kept and written as they are: the email package would decode what looks like an encoded word, and make encoded words of what is
-# long, which mail programs do not read here.
-_VERBATIM = frozenset({"message-id", "list-unsubscribe", "x-headgate-event"})
 # Unicode's switches of writing direction: they make a line read as something else.
 _TURNING = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
@@ -51,8 +56,8 @@ class MailText:
     unsubscribe: str | None = None
 
 
-def compose(sender: Mailbox, recipient: str, text: MailText, identity: str, event_ids: Sequence[str]) -> EmailMessage:
-    """Return the message.
+def compose(sender: Mailbox, recipient: str, text: MailText, identity: str, event_ids: Sequence[str]) -> Mail:
+    """Return the mail as it goes to the server.
 
     Args:
         sender: whom it is from.
@@ -60,42 +65,41 @@ def compose(sender: Mailbox, recipient: str, text: MailText, identity: str, even
         text: what it says. Control characters are taken out, a long subject is cut.
         identity: what this mail is called, the same for every attempt: its Message-ID is made of it.
         event_ids: ids of the events that it tells of.
-    """
-    sender_local, _, sender_domain = sender.address.rpartition("@")
-    local, _, domain = recipient.rpartition("@")
-    message = EmailMessage(policy=_policy(sender.address + recipient))
-    message["From"] = Address(sender.name, sender_local, sender_domain)
-    message["To"] = Address("", local, domain)
-    message["Subject"] = one_line(text.subject) or "(no subject)"
-    message["Date"] = datetime.now(UTC)
-    message["Message-ID"] = f"<{hashlib.sha256(identity.encode()).hexdigest()[:40]}@{sender_domain}>"
-    # RFC 3834: nobody's automatic answer comes back.
-    message["Auto-Submitted"] = "auto-generated"
-    if text.unsubscribe is not None:
-        message["List-Unsubscribe"] = f"<{text.unsubscribe}>"
-        if text.unsubscribe.startswith("https:"):
-            message["List-Unsubscribe-Post"] = "List-Unsubscribe=One-Click"  # RFC 8058
-    for event_id in event_ids:
-        message["X-Headgate-Event"] = event_id
-    message.set_content(_plain(text.text))
-    if text.html is not None:
-        message.add_alternative(_plain(text.html), subtype="html")
-    return message
-
-
-def to_mail(message: EmailMessage, sender: Mailbox, recipient: str) -> Mail:
-    """Return the message as it goes to the server.
 
     Raises:
-        ValueError: its head would not read as it was written: the email package has let something through.
+        ValueError: an id is not printable ASCII, or the head would not read as it was written.
     """
-    content = message.as_bytes()
-    head = content.partition(b"\r\n\r\n")[0]
-    lines = head.replace(b"\r\n\t", b" ").replace(b"\r\n ", b" ").split(b"\r\n")
-    names = [line.partition(b":")[0].decode("ascii", "replace") for line in lines]
-    if names != message.keys() or any(mark in line for line in lines for mark in (b"\r", b"\n", b"\0")):
+    subject = one_line(text.subject) or "(no subject)"
+    exact = [
+        ("Date", format_datetime(datetime.now(UTC))),
+        ("Message-ID", f"<{hashlib.sha256(identity.encode()).hexdigest()[:40]}@{sender.address.rpartition('@')[2]}>"),
+        # RFC 3834: nobody's automatic answer comes back.
+        ("Auto-Submitted", "auto-generated"),
+    ]
+    if text.unsubscribe is not None:
+        exact.append(("List-Unsubscribe", f"<{text.unsubscribe}>"))
+        if text.unsubscribe.startswith("https:"):
+            exact.append(("List-Unsubscribe-Post", "List-Unsubscribe=One-Click"))  # RFC 8058
+    exact += [("X-Headgate-Event", event_id) for event_id in event_ids]
+    for name, value in exact:
+        if not (value.isascii() and value.isprintable()):
+            raise ValueError(f"{name} is not printable ASCII")
+    # Name, what stands in the head, and how it reads.
+    head: list[tuple[str, str, str | tuple[str, str]]] = [
+        ("From", _mailbox("From", sender), (sender.name, sender.address)),
+        ("To", recipient, ("", recipient)),
+        ("Subject", _shown("Subject", subject), subject),
+        *((name, value, value) for name, value in exact),
+    ]
+    lines = "".join(f"{name}: {raw}\r\n" for name, raw, _ in head)
+    is_printable = all(line.isprintable() for line in lines.split("\r\n"))
+    if not is_printable or _read(lines) != [(name, value) for name, _, value in head]:
         raise ValueError("the head of the mail would not read as it was written")
-    return Mail(sender.address, recipient, content, not (sender.address + recipient).isascii())
+    body = EmailMessage(policy=_BODY)
+    body.set_content(_plain(text.text))
+    if text.html is not None:
+        body.add_alternative(_plain(text.html), subtype="html")
+    return Mail(sender.address, recipient, lines.encode() + body.as_bytes(), not (sender.address + recipient).isascii())
 
 
 def one_line(text: str, limit: int = MAX_SUBJECT_CHARACTERS) -> str:
@@ -124,25 +128,54 @@ def _is_unprintable(character: str) -> bool:
     return unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")
 
 
-class _Policy(EmailPolicy):
-    """As email.policy.SMTP, with long machine-readable headers left whole and bodies in 7 bits, which every server takes."""
-
-    def header_store_parse(self, name: str, value: str) -> tuple[str, str]:
-        if name.lower() in _VERBATIM:
-            if not value.isascii() or not value.isprintable():
-                raise ValueError(f"{name} is not printable ASCII")
-            return name, value
-        return super().header_store_parse(name, value)
-
-    def fold_binary(self, name: str, value: str) -> bytes:
-        if name.lower() in _VERBATIM:
-            return f"{name}: {value}\r\n".encode("ascii")
-        return super().fold_binary(name, value)
+# Bodies in 7 bits, which every server takes.
+_BODY = SMTP.clone(cte_type="7bit")
 
 
-_ASCII = _Policy(linesep="\r\n", cte_type="7bit")
-_UTF8 = _Policy(linesep="\r\n", cte_type="7bit", utf8=True)
+def _mailbox(name: str, box: Mailbox) -> str:
+    if not box.name:
+        return box.address
+    if box.name.isascii() and "=?" not in box.name:
+        shown = '"' + re.sub(r'(["\\])', r"\\\1", box.name) + '"'
+    else:
+        shown = _shown(name, box.name)
+    address = f" <{box.address}>"
+    fits = len(f"{name}: {shown}{address}".rpartition("\r\n")[2]) <= MAX_LINE_CHARACTERS
+    return shown + address if fits else f"{shown}\r\n{address}"
 
 
-def _policy(addresses: str) -> EmailPolicy:
-    return _ASCII if addresses.isascii() else _UTF8
+def _shown(name: str, text: str) -> str:
+    """Return a text as the value of a header, folded: as it is where it is ASCII, else all of it in encoded words (RFC 2047).
+
+    A reader joins words without the blank between them, so every blank of the text is inside a word.
+    """
+    room = MAX_LINE_CHARACTERS - len(f"{name}: ")
+    if text.isascii() and "=?" not in text:
+        lines = [""]
+        for word in re.split("(?= )", text):  # each but the first begins with its blank
+            if lines[-1] and len(lines[-1]) + len(word) > room:
+                lines.append("")
+                room = MAX_LINE_CHARACTERS
+            lines[-1] += word
+        return "\r\n".join(lines)
+    words, taken = [], b""
+    for character in text:
+        if len(taken) + len(character.encode()) > (room - WORD_CHARACTERS) // 4 * 3:
+            words.append(taken)
+            taken, room = b"", MAX_LINE_CHARACTERS - len(" ")
+        taken += character.encode()
+    return "\r\n ".join(f"=?utf-8?b?{base64.b64encode(word).decode()}?=" for word in (*words, taken))
+
+
+def _read(lines: str) -> list[tuple[str, str | tuple[str, str]]]:
+    """Return the headers of a head as a mail program reads them; From and To as (name, address)."""
+    found: list[tuple[str, str | tuple[str, str]]] = []
+    for line in re.sub("\r\n(?=[ \t])", "", lines).removesuffix("\r\n").split("\r\n"):
+        name, _, value = line.partition(": ")
+        if name in ("From", "To"):
+            shown, _, address = value.rpartition(" ")
+            shown = re.sub(r"\\(.)", r"\1", shown[1:-1]) if shown.startswith('"') else str(make_header(decode_header(shown)))
+            found.append((name, (shown, address.removeprefix("<").removesuffix(">"))))
+        else:
+            found.append((name, str(make_header(decode_header(value))) if name == "Subject" else value))
+    return found

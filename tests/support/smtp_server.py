@@ -113,9 +113,9 @@ class SmtpServer:
         """Have it do something else than agree, the next `times`.
 
         Args:
-            stage: `greeting`, `EHLO` (and HELO), `MAIL`, `RCPT` or `message`; "" for all of them.
+            stage: `greeting`, `EHLO` (and HELO), `MAIL`, `RCPT`, `DATA` or `message`; "" for all of them.
             how: an answer such as `451 later`; `drop` (no answer, the connection ends), `drop after` (250 first), `hang` (no
-                answer), `endless` (an answer that does not end).
+                answer), `slow` (the usual answer half a second later), `endless` and `flood` (answers that do not end).
             times: 0: agree again.
         """
         self._order("behave", stage, how, times)
@@ -241,9 +241,12 @@ def main(asked_json: str) -> None:
         elif how == "drop after":
             await server.push(usual)
             server.transport.close()
-        elif how == "endless":
-            while True:
-                server._writer.write(b"250-and\r\n")
+        elif how == "slow":
+            await asyncio.sleep(0.5)
+            return usual
+        elif how in ("endless", "flood"):
+            while not server.transport.is_closing():
+                server._writer.write(b"250-and\r\n" * (1 if how == "endless" else 10_000))
                 await asyncio.sleep(0.01)
         if how in ("drop", "drop after", "hang"):
             await asyncio.Event().wait()
@@ -277,11 +280,17 @@ def main(asked_json: str) -> None:
         async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
             how = planned("message")
             content = base64.b64encode(envelope.original_content).decode()
-            tell("mail", envelope.mail_from, envelope.rcpt_tos, content, how in ("", "drop after"))
+            tell("mail", envelope.mail_from, envelope.rcpt_tos, content, how in ("", "drop after", "slow"))
             return await answer(server, how, "250 OK")
 
     class Server(SMTP):
         _greeted = False
+
+        async def smtp_DATA(self, arg: str) -> None:
+            if how := planned("DATA"):
+                await self.push(how)
+            else:
+                await super().smtp_DATA(arg)
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)

@@ -51,7 +51,14 @@ class EmailOptions:
     password: str | None = option(None, some("a password"), "Its password.", secret=True)
     password_env: str | None = option(None, some("the name of an environment variable"), "The variable that holds the password.")
     timeout_s: float = option(
-        30.0, number(0.1, 300, "seconds"), "Longest time to connect, and to wait for each answer of the server."
+        30.0,
+        number(0.1, 300, "seconds"),
+        "Longest time to connect, and to wait for each answer of the server but that to the mail.",
+    )
+    accept_timeout_s: float = option(
+        600.0,
+        number(0.1, 3600, "seconds"),
+        "Longest wait for the answer after the last byte of a mail (RFC 5321, section 4.5.3.2.6, says ten minutes).",
     )
     mail_from: Mailbox = option(
         required(), Kind(read_mailbox, "an address such as Alerts <alerts@example.com>"), "The sender of the mails."
@@ -127,6 +134,7 @@ def server_of(options: EmailOptions) -> Server:
         options.user,
         read_secret(options, "password"),
         options.ca_file,
+        options.accept_timeout_s,
     )
 
 

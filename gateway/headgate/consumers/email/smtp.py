@@ -6,25 +6,24 @@ answer against us (greeting, login, sender) rejects no event: it is a fault of t
 While the server is out of reach or refuses us, most mails are sent back to wait without an attempt: one that hangs must not
 keep the consumer from reading its log, which is trimmed meanwhile, and a wrong password must not be tried a thousand times.
 
-One connection per worker, kept while it is used. A connection that breaks after the message, before the answer, leaves open
-whether the server has it: it is sent again, and its Message-ID is the same.
+One connection per worker, kept while it is used. Without an answer to the last byte of a mail the server may have it: its outcome
+is unknown (`OutcomeUnknown`), and the next attempt has the same Message-ID. RFC 5321, section 4.5.3.2.6, gives the server ten
+minutes there: a client that gives up sooner makes copies of each mail that a content filter is slow with.
 """
 
 from __future__ import annotations
 
+import re
 import smtplib
-import socket
 import ssl
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import NoReturn
 
 import structlog
 
-from headgate.consumers.base import Reject, Retry
+from headgate.consumers.base import OutcomeUnknown, Reject, Retry
 from headgate.consumers.sparse_log import SparseLog
 
 from .message import Mail
@@ -33,12 +32,18 @@ from .verdict import Pause, RefusesUs, Stage, answered, first_line, judge
 # Servers cut idle clients after minutes (RFC 5321: five at least), NATs and firewalls sooner.
 IDLE_S = 30.0
 PORTS = {"starttls": 587, "tls": 465, "none": 25}
-_DONE = 250
+# All lines of one reply; RFC 5321, section 4.5.3.1.5, has 512 bytes for each.
+MAX_REPLY_BYTES = 64 * 1024
+_DONE, _GO_ON = 250, 354
+_LINE_START_DOT = re.compile(rb"^\.", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A mail server: where it is, how the connection is secured, the login. `timeout_s` limits connecting and each answer."""
+    """A mail server: where it is, how the connection is secured, the login.
+
+    `timeout_s` limits connecting and each answer but that to the message, which `accept_timeout_s` limits.
+    """
 
     host: str
     port: int
@@ -47,6 +52,7 @@ class Server:
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     ca_file: str | None = None
+    accept_timeout_s: float = 600.0
 
     @property
     def place(self) -> str:
@@ -70,7 +76,7 @@ class MailServer:
         self._server, self._now = server, now
         self._log = SparseLog(structlog.get_logger("headgate.consumers").bind(consumer=consumer).error)
         self._context = None if server.security == "none" else ssl.create_default_context(cafile=server.ca_file)
-        self._smtp: smtplib.SMTP | None = None
+        self._smtp: _Smtp | None = None
         self._used_s = 0.0
         self._own_name: str | None = None
         self._pause = Pause()
@@ -80,6 +86,7 @@ class MailServer:
 
         Raises:
             Retry: no connection, no answer, an answer that will pass (4xx), or one against us rather than this mail.
+            OutcomeUnknown: no answer to the message. One that is late says nothing of the next mail, which is tried at once.
             Reject: the server will never take this mail (5xx).
         """
         began_s = self._now()
@@ -90,10 +97,22 @@ class MailServer:
             self._hand_over(smtp, mail)
         except RefusesUs as error:
             self.close()
-            self._no_service("the mail server refuses us: mails wait", str(error), began_s, error)
+            raise self._no_service("the mail server refuses us: mails wait", str(error), began_s) from error
+        except _AnswerLost as lost:
+            self._drop()
+            if isinstance(lost.error, TimeoutError):
+                reason = f"no answer to the message within {self._server.accept_timeout_s:g} s"
+                self._log(
+                    "the mail server may have a mail that it has not answered for", server=self._server.place, reason=reason
+                )
+                self._pause.end()
+                raise OutcomeUnknown(f"mail server {self._server.place}: {reason}") from lost
+            reason = f"no answer to the message: {_reason(lost.error)}"
+            waits = self._no_service("the mail server ended a mail without an answer: mails wait", reason, began_s)
+            raise OutcomeUnknown(waits.reason, waits.after_s) from lost
         except (smtplib.SMTPException, OSError) as error:
             self._drop()
-            self._no_service("the mail server is out of reach: mails wait", _reason(error), began_s, error)
+            raise self._no_service("the mail server is out of reach: mails wait", _reason(error), began_s) from error
         except (Retry, Reject):
             self._pause.end()  # it is there, and has something to say about this mail
             raise
@@ -111,7 +130,7 @@ class MailServer:
         if smtp is not None:
             smtp.close()
 
-    def _ready(self) -> smtplib.SMTP:
+    def _ready(self) -> _Smtp:
         """Return a connection that waits for MAIL: the kept one if it still answers, else a new one."""
         smtp = self._smtp
         if smtp is not None and self._now() - self._used_s < IDLE_S:
@@ -122,14 +141,12 @@ class MailServer:
         self._smtp = smtp = self._connect()
         return smtp
 
-    def _connect(self) -> smtplib.SMTP:
+    def _connect(self) -> _Smtp:
         """Return a new connection, secured and logged in."""
         server = self._server
         try:
             if server.security == "tls":
-                smtp: smtplib.SMTP = _SmtpTls(
-                    server.host, server.port, self._own_name, timeout=server.timeout_s, context=self._context
-                )
+                smtp: _Smtp = _SmtpTls(server.host, server.port, self._own_name, timeout=server.timeout_s, context=self._context)
             else:
                 smtp = _Smtp(server.host, server.port, self._own_name, timeout=server.timeout_s)
         except smtplib.SMTPConnectError as error:
@@ -143,7 +160,7 @@ class MailServer:
             raise
         return smtp
 
-    def _open(self, smtp: smtplib.SMTP) -> None:
+    def _open(self, smtp: _Smtp) -> None:
         server = self._server
         try:
             smtp.ehlo_or_helo_if_needed()
@@ -151,6 +168,7 @@ class MailServer:
                 if not smtp.has_extn("starttls"):
                     raise RefusesUs("it does not offer STARTTLS")
                 smtp.starttls(context=self._context)
+                smtp.discard_received()
                 smtp.ehlo_or_helo_if_needed()
             if server.user is not None:
                 smtp.login(server.user, server.password or "")
@@ -164,7 +182,7 @@ class MailServer:
         except smtplib.SMTPException as error:
             raise RefusesUs("it does not offer a way to log in that we know") from error
 
-    def _hand_over(self, smtp: smtplib.SMTP, mail: Mail) -> None:
+    def _hand_over(self, smtp: _Smtp, mail: Mail) -> None:
         options = [f"SIZE={len(mail.content)}"] if smtp.has_extn("size") else []
         if mail.international:
             if not smtp.has_extn("smtputf8"):
@@ -172,52 +190,101 @@ class MailServer:
             options += ["SMTPUTF8", "BODY=8BITMIME"]
         judge(Stage.SENDER, *smtp.mail(mail.sender, options))
         judge(Stage.RECIPIENT, *smtp.rcpt(mail.recipient))
-        answer: tuple[int, bytes | str]
+        code, text = smtp.docmd("DATA")
+        if code != _GO_ON:
+            judge(Stage.MESSAGE, code, text)
+            raise Retry(answered("DATA", code, first_line(text)))
+        # An error of `send` leaves the last bytes unsent: the server cannot take the mail for whole.
+        smtp.send(_LINE_START_DOT.sub(b"..", mail.content) + (b"" if mail.content.endswith(b"\r\n") else b"\r\n") + b".\r\n")
         try:
-            answer = smtp.data(mail.content)
-        except smtplib.SMTPDataError as error:
-            answer = error.smtp_code, error.smtp_error
-        judge(Stage.MESSAGE, *answer)
+            _, text = smtp.read_reply(self._server.accept_timeout_s)
+        except (smtplib.SMTPException, OSError) as error:
+            if smtp.first_code is None:
+                raise _AnswerLost(error) from error
+            text = b""
+        code = smtp.first_code or -1  # it decides; the lines after it explain it
+        if not 200 <= code < 300 and not 400 <= code < 600:
+            raise _AnswerLost(smtplib.SMTPException("an answer that is none of SMTP's"))
+        judge(Stage.MESSAGE, code, text)
 
-    def _no_service(self, event: str, reason: str, began_s: float, cause: Exception) -> NoReturn:
-        """Log an attempt that failed whatever the mail, begin a pause, and raise the Retry."""
+    def _no_service(self, event: str, reason: str, began_s: float) -> Retry:
+        """Log an attempt that failed whatever the mail, begin a pause, and return the Retry."""
         self._log(event, server=self._server.place, reason=reason)
-        raise self._pause.begin(began_s, self._now(), f"mail server {self._server.place}: {reason}") from cause
+        return self._pause.begin(began_s, self._now(), f"mail server {self._server.place}: {reason}")
+
+
+class _AnswerLost(Exception):
+    """A mail was sent whole, and its answer did not come, or is none; `error` is why."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
 
 
 class _Smtp(smtplib.SMTP):
-    """smtplib's client, with the timeout on the whole of an answer: its own starts anew with every byte."""
+    """smtplib's client, with a limit on the time and the bytes of a whole reply. Its own begin again with every byte and line.
+
+    Attributes:
+        first_code: of the reply that is being read, or was read last; None until its first line is there.
+    """
+
+    first_code: int | None = None
+    _received = b""
 
     def getreply(self) -> tuple[int, bytes]:
-        late = threading.Event()
-        assert self.sock is not None
-        sock = self.sock
+        return self.read_reply(self.timeout)
 
-        def end() -> None:
-            late.set()  # before the reader wakes up and asks
-            _shut_down(sock)
+    def discard_received(self) -> None:
+        """Forget what came in the clear after the answer to STARTTLS: it is not part of what is secured."""
+        self._received = b""
 
-        cut = threading.Timer(self.timeout, end)
-        cut.daemon = True
-        cut.start()
+    def read_reply(self, within_s: float) -> tuple[int, bytes]:
+        """Return the code (-1: it is no reply) and the text of the next reply; after an error the connection is closed.
+
+        Raises:
+            TimeoutError: it did not end in time.
+            SMTPServerDisconnected: the connection ended.
+            SMTPException: it is too long.
+        """
+        deadline_s, room, lines = time.monotonic() + within_s, MAX_REPLY_BYTES, list[bytes]()
+        self.first_code = None
         try:
-            return super().getreply()
-        except smtplib.SMTPServerDisconnected as error:
-            if isinstance(error.__context__, TimeoutError) or late.is_set():
-                raise TimeoutError from error
+            while True:
+                line = self._read_line(deadline_s, room)
+                room -= len(line) + 1
+                lines.append(line[4:].strip())
+                code = int(line[:3]) if line[:3].isdigit() else -1
+                self.first_code = self.first_code or code
+                if code < 0 or line[3:4] != b"-":
+                    return code, b"\n".join(lines)
+        except (TimeoutError, smtplib.SMTPException):
+            self.close()
             raise
+        except OSError as error:
+            self.close()
+            raise smtplib.SMTPServerDisconnected("the connection ended") from error
         finally:
-            cut.cancel()
+            if self.sock is not None:
+                self.sock.settimeout(self.timeout)
+
+    def _read_line(self, deadline_s: float, room: int) -> bytes:
+        while b"\n" not in self._received[:room]:
+            if len(self._received) >= room:
+                raise smtplib.SMTPException("a reply that is too long")
+            left_s = deadline_s - time.monotonic()
+            if self.sock is None or left_s <= 0:
+                raise ConnectionResetError if self.sock is None else TimeoutError
+            self.sock.settimeout(left_s)
+            data = self.sock.recv(4096)
+            if not data:
+                raise ConnectionResetError
+            self._received += data
+        line, _, self._received = self._received.partition(b"\n")
+        return line
 
 
 class _SmtpTls(_Smtp, smtplib.SMTP_SSL):
     """The same with TLS from the first byte."""
-
-
-def _shut_down(sock: socket.socket) -> None:
-    """End the stream for the thread that waits for this socket."""
-    with suppress(OSError):
-        sock.shutdown(socket.SHUT_RDWR)
 
 
 def _reason(error: Exception) -> str:
@@ -226,6 +293,8 @@ def _reason(error: Exception) -> str:
         return "no answer in time"
     if isinstance(error, smtplib.SMTPServerDisconnected):
         return "the connection broke"
+    if type(error) is smtplib.SMTPException:
+        return str(error)
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not accepted: {error.verify_message}"
     if isinstance(error, ssl.SSLError):

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
-from headgate.consumers.base import Reject, Retry
-from headgate.consumers.email import smtp as smtp_module
+from headgate.consumers.base import OutcomeUnknown, Reject, Retry
 from headgate.consumers.email.message import Mail
 from headgate.consumers.email.smtp import MailServer, Server
 from tests.support.certificates import Authority
-from tests.support.redis_server import DEADLINE_S, wait_until
+from tests.support.redis_server import wait_until
 from tests.support.smtp_server import SmtpServer
 
 CONTENT = b"From: a@example.com\r\nTo: b@example.com\r\nSubject: one\r\n\r\n.hidden dot\r\nFrom here\r\n"
@@ -32,7 +30,7 @@ def mails() -> Iterator[Callable[..., MailServer]]:
     opened: list[MailServer] = []
 
     def to(
-        port: int, security: str = "none", timeout_s: float = 30.0, now: Callable[[], float] = time.monotonic, **more: str
+        port: int, security: str = "none", timeout_s: float = 30.0, now: Callable[[], float] = time.monotonic, **more: Any
     ) -> MailServer:
         opened.append(MailServer(Server("127.0.0.1", port, security, timeout_s, **more), "on-call", now))
         return opened[-1]
@@ -78,7 +76,7 @@ def test_a_failure_that_passes_is_tried_again(smtp: SmtpServer, mails: Callable[
 def test_a_server_that_does_not_answer_in_time_is_tried_again(smtp: SmtpServer, mails: Callable[..., MailServer]) -> None:
     """The timeout is the server's, from the first byte on."""
     server = mails(smtp.port, timeout_s=0.2)
-    smtp.behave("message", "hang")
+    smtp.behave("RCPT", "hang")
 
     def failed() -> bool:
         with pytest.raises(Retry):
@@ -94,22 +92,66 @@ def test_a_server_that_does_not_answer_in_time_is_tried_again(smtp: SmtpServer, 
     assert [mail.content for mail in smtp.mails] == [CONTENT]
 
 
-def test_an_answer_that_does_not_end_in_time_is_told_as_that(
-    smtp: SmtpServer, mails: Callable[..., MailServer], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However late the thread that ends it goes on."""
-    told = threading.Event()
-    shut_down = smtp_module._shut_down
+def test_an_answer_that_does_not_end_is_bounded_in_time_and_in_bytes(smtp: SmtpServer, mails: Callable[..., MailServer]) -> None:
+    """However often another line of it comes."""
+    for how, reason in (("endless", "no answer in time"), ("flood", "a reply that is too long")):
+        smtp.behave("RCPT", how, times=1)
+        with pytest.raises(Retry, match=f"{reason}$") as failed:
+            mails(smtp.port, timeout_s=0.2 if how == "endless" else 30.0).send(MAIL)
+        assert not isinstance(failed.value, OutcomeUnknown)
 
-    def dawdle(sock: socket.socket) -> None:
-        shut_down(sock)
-        told.wait(DEADLINE_S)
 
-    monkeypatch.setattr(smtp_module, "_shut_down", dawdle)
-    smtp.behave("message", "endless", times=1)
-    with pytest.raises(Retry, match=r"no answer in time$"):
-        mails(smtp.port, timeout_s=0.2).send(MAIL)
-    told.set()
+def test_without_an_answer_to_the_message_its_outcome_is_unknown(smtp: SmtpServer, mails: Callable[..., MailServer]) -> None:
+    """The server has the whole mail, and may deliver it."""
+    for how, reason in (
+        ("hang", "no answer to the message within 0.2 s"),
+        ("drop", "no answer to the message: the connection broke"),
+        ("no answer at all", "no answer to the message: an answer that is none of SMTP's"),
+        ("354 go on", "no answer to the message: an answer that is none of SMTP's"),
+        ("x" * 100_000, "no answer to the message: a reply that is too long"),
+    ):
+        smtp.behave("message", how, times=1)
+        with pytest.raises(OutcomeUnknown, match=f"{reason}$"):
+            mails(smtp.port, accept_timeout_s=0.2 if how == "hang" else 30.0).send(MAIL)
+    assert [mail.content for mail in smtp.received] == [CONTENT] * 5
+
+
+def test_a_server_may_take_longer_for_a_mail_than_for_other_answers(smtp: SmtpServer, mails: Callable[..., MailServer]) -> None:
+    """A content filter that is slow makes no copies, and the next mail is tried at once when it was too slow."""
+    server = mails(smtp.port, timeout_s=0.2, accept_timeout_s=30.0)
+    smtp.behave("message", "slow", times=1)
+    wait_until(lambda: sent(server), "an attempt whose other answers are in time")
+    assert len(smtp.mails) == len(smtp.received) == 1
+    server = mails(smtp.port, accept_timeout_s=0.2)
+    smtp.behave("message", "hang", times=1)
+    with pytest.raises(OutcomeUnknown) as late:
+        server.send(MAIL)
+    assert late.value.after_s is None
+    smtp.begin_behaving()
+    server.send(MAIL)
+
+
+def test_the_first_line_of_the_answer_to_the_message_decides(smtp: SmtpServer, mails: Callable[..., MailServer]) -> None:
+    """Whatever becomes of the lines after it, and of the connection."""
+    server = mails(smtp.port, accept_timeout_s=0.5)
+    for how in ("250-taken\r\nnonsense", "endless", "flood", "250-taken\r\n" + "x" * 100_000):
+        smtp.behave("message", how, times=1)
+        server.send(MAIL)
+        server.send(MAIL)
+    assert len(smtp.received) == 8
+    smtp.behave("message", "550-spam\r\nnonsense", times=1)
+    with pytest.raises(Reject, match="550"):
+        server.send(MAIL)
+
+
+def test_an_answer_to_data_that_is_none_sends_nothing(smtp: SmtpServer, mails: Callable[..., MailServer]) -> None:
+    """354 alone asks for the mail; 250 there is not taken for a mail that was sent."""
+    server = mails(smtp.port)
+    smtp.behave("DATA", "250 OK", times=1)
+    with pytest.raises(Retry, match="250 to DATA") as failed:
+        server.send(MAIL)
+    assert not isinstance(failed.value, OutcomeUnknown)
+    assert smtp.received == []
 
 
 def test_a_mail_that_the_server_rejects_leaves_the_connection(smtp: SmtpServer, mails: Callable[..., MailServer]) -> None:

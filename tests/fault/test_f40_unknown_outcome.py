@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from headgate.consumers.apprise import Apprise, AppriseOptions
 from headgate.consumers.email import Email
 from headgate.consumers.webhook import Webhook
 from headgate.consumers.webhook.consumer import WebhookOptions
@@ -14,7 +15,7 @@ from headgate.consumers.work.worker import MAX_UNKNOWN
 from headgate.options import read_options
 from headgate.publisher import Publisher
 from headgate.redis.client import Client
-from tests.support.http_receiver import Answer, Receiver, hang, reset, say
+from tests.support.http_receiver import Answer, Receiver, hang, reset, say, status
 from tests.support.mailer import email_options
 from tests.support.smtp_server import SmtpServer
 from tests.support.stepped_worker import MakeWorker, SteppedWorker
@@ -81,6 +82,22 @@ def test_a_webhook_without_an_answer_is_posted_three_times(
         assert (letter.why, letter.task.attempt) == ("outcome_unknown", MAX_UNKNOWN)
         assert len(receiver.requests) == MAX_UNKNOWN
         assert len({request.headers["webhook-id"] for request in receiver.requests}) == 1
+
+
+@pytest.mark.parametrize(("answer", "rto"), [(status(500), 30), (reset, 30), (hang(), 0.2)], ids=["refused", "reset", "slow"])
+def test_a_message_that_apprise_could_not_send_is_sent_three_times(
+    make_worker: MakeWorker, publisher: Publisher, redis_client: Client, answer: Answer, rto: float
+) -> None:
+    """It does not say which of the three it was."""
+    with Receiver() as receiver:
+        receiver.answer = answer
+        url = receiver.url().replace("http://", "json://") + f"?cto=30&rto={rto}"
+        options, _ = read_options(AppriseOptions, {"urls": [url]})
+
+        letter = work_off(lambda: make_worker(Apprise, options), publisher, redis_client)
+
+        assert (letter.why, letter.task.attempt) == ("outcome_unknown", MAX_UNKNOWN)
+        assert len(receiver.requests) == MAX_UNKNOWN
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """Apprise: events as short messages to any service that the library Apprise knows by URL. The one file that meets Apprise.
 
 In: deliveries. Out: one call of Apprise for each of the URLs, each a part of the work by itself: what one service does not take
-is tried again there alone. Apprise connects wherever its URLs say, which come from the operator, never from an event; a redirect
-is followed only where a URL has `redirect=yes`.
+is tried again there alone, three times at most. Apprise connects wherever its URLs say, which come from the operator, never from
+an event; a redirect is followed only where a URL has `redirect=yes`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ import apprise
 
 from headgate.options import Kind, number, option, text
 
-from .base import Consumer, Context, Delivery, Reject, Retry
+from .base import Consumer, Context, Delivery, OutcomeUnknown, Reject
 from .credentials import need_secret
 from .templates import SAMPLE, Template, TemplateFault, view
 
 MAX_URLS = 32
 EXPECTED_URLS = f"1 to {MAX_URLS} Apprise URLs such as tgram://token/chat, a list or a text with spaces between"
+# Before the third attempt, so that three attempts outlast an outage of an hour.
+LAST_ATTEMPT_AFTER_S = 3600.0
 MAX_TITLE_CHARACTERS, MAX_BODY_CHARACTERS = 1_000, 32_000
 DEFAULT_TITLE = "{{ event.data.title if event.data is mapping and event.data.title is string else event.topic }}"
 DEFAULT_BODY = """\
@@ -99,7 +101,8 @@ class Apprise(Consumer):
 
         Raises:
             Reject: the templates do not go with the event, or its service is not among the URLs any more.
-            Retry: the service did not take it; Apprise does not say whether it ever will.
+            OutcomeUnknown: it failed. Apprise does not say whether the service refused it, or took it and its answer was lost, or
+                took it for some of the targets that a URL may name.
         """
         if delivery.key not in self._services:
             raise Reject("the service that it was for is no longer among the URLs")
@@ -107,7 +110,8 @@ class Apprise(Consumer):
         title, body = self._render(delivery)
         outcome = service.notify(body, title, body_format=apprise.NotifyFormat.TEXT)
         if not outcome:
-            raise Retry(f"{scheme} did not take it ({outcome.status.name.lower()})")
+            reason = f"{scheme} did not take it, as far as Apprise knows ({outcome.status.name.lower()})"
+            raise OutcomeUnknown(reason, LAST_ATTEMPT_AFTER_S if delivery.attempt > 1 else None)
 
     def preview(self, delivery: Delivery) -> str:
         title, body = self._render(delivery)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -21,11 +19,10 @@ from headgate.redis.client import Client, call, describe_server, open_client
 from headgate.redis.embedded import EmbeddedRedis
 from headgate.redis.functions import LOG_LIBRARY
 from headgate.redis.seen import mark_seen
+from tests.support.redis_recipes import blocks, make_user, says_no_right, without
 
-PAGE = Path(__file__).parents[3] / "docs" / "consumers.md"
-BLOCKS = re.findall(r"^```text\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
 # The namespace's keys, channels and commands of consumers; the rights to publish beside that; the rights of people's tools.
-CONSUMERS, PUBLISHING, PEOPLE = ([word for word in block.split() if word[0] in "~%&+"] for block in BLOCKS)
+CONSUMERS, PUBLISHING, PEOPLE = blocks("consumers.md")
 LEASE_MS = 60_000
 PIECE = Task("e" * 16, 1, "orders.1.paid", "id", 1000, b"1")
 
@@ -39,7 +36,7 @@ def limit(redis_client: Client, redis_server: EmbeddedRedis) -> Limit:
         library.ensure_loaded(redis_client)
 
     def limit(rights: list[str]) -> str:
-        call(redis_client, "ACL", "SETUSER", "limited", "reset", "on", ">pass", "resetchannels", *rights)
+        make_user(redis_client, "limited", rights)
         return f"unix://limited:pass@{redis_server.url.removeprefix('unix://')}"
 
     return limit
@@ -138,27 +135,28 @@ def test_with_these_rights_everything_goes(
 
 def test_a_consumer_needs_each_of_its_rights(limit: Limit, redis_client: Client, redis_url: str) -> None:
     """A right that is missing is told, and never passed over."""
-    for missing in CONSUMERS:
-        call(redis_client, "FLUSHALL")
-        url = limit([each for each in CONSUMERS if each != missing])
-        assert refusal(work, url, redis_client, redis_url) == "permission", missing
+    for index, missing in enumerate(CONSUMERS):
+        if missing[0] != "-":
+            call(redis_client, "FLUSHALL")
+            url = limit(without(CONSUMERS, index))
+            assert refusal(work, url, redis_client, redis_url) == "permission", missing
 
 
 def test_publishing_needs_each_of_its_rights(limit: Limit, redis_client: Client) -> None:
     """Beside a consumer's own."""
-    for missing in PUBLISHING:
+    for index, missing in enumerate(PUBLISHING):
         call(redis_client, "FLUSHALL")
-        url = limit(CONSUMERS + [each for each in PUBLISHING if each != missing])
+        url = limit(CONSUMERS + without(PUBLISHING, index))
         assert refusal(publish, url) == "permission", missing
 
 
 @pytest.mark.usefixtures("quiet")
 def test_the_command_line_needs_each_of_its_rights(limit: Limit, redis_client: Client, redis_url: str) -> None:
     """Beside a consumer's own."""
-    for missing in PEOPLE:
+    for index, missing in enumerate(PEOPLE):
         call(redis_client, "FLUSHALL")
         Publisher(redis_url).publish("a", 1)
-        url = limit(CONSUMERS + [each for each in PEOPLE if each != missing])
+        url = limit(CONSUMERS + without(PEOPLE, index))
         assert refusal(look_after, url, redis_client, redis_url) == "permission", missing
 
 
@@ -167,7 +165,7 @@ def refusal(act: Callable[..., None], *arguments: object) -> str:
     try:
         act(*arguments)
     except BusRefused as error:
-        return "permission" if "permission" in str(error) else str(error)
+        return "permission" if says_no_right(str(error)) else str(error)
     return "it worked"
 
 

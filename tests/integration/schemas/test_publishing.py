@@ -20,6 +20,7 @@ from headgate.schemas.sources import REFRESH_S, RegistrySource
 from headgate.settings import Settings
 from headgate_server.app import create_app
 from tests.support.gateway_here import StartGatewayHere
+from tests.support.redis_recipes import make_user, users
 from tests.support.schema_files import texts, write
 from tests.support.unstarted_gateway import UnstartedGateway
 
@@ -159,15 +160,11 @@ def _values(held: Documents) -> dict[str, object]:
 def test_a_publisher_needs_no_more_rights_in_redis_to_read_schemas(redis_url: str, redis_client: Client) -> None:
     """Those of docs/operations.md are enough."""
     push(redis_client, {"a.json": NUMBER})
-    rights = (
-        "~hg:{notifications}:* %R~hg:namespaces &hg:{notifications}:* &hg:{notifications}/users.* +fcall +fcall_ro +time "
-        "+publish +hmget +hset +hsetnx +unlink +xadd +xinfo|stream +xrange +zcard +zrange"
-    )
-    call(redis_client, "ACL", "SETUSER", "shop", "reset", "on", ">pw", *rights.split())
+    make_user(redis_client, "shop", users("operations.md")["shop"])
     try:
         ensure_loaded(redis_client, log_key("notifications"))
         with Publisher(
-            f"unix://shop:pw@{redis_url.removeprefix('unix://')}", schemas="redis", schema_check="refuse"
+            f"unix://shop:pass@{redis_url.removeprefix('unix://')}", schemas="redis", schema_check="refuse"
         ) as publisher:
             assert publisher.publish("a", 1).offset == 1
             with pytest.raises(SchemaViolation):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,7 +12,6 @@ from structlog.testing import capture_logs
 from headgate.auth import jwks as module
 from headgate.auth.fetch_plan import AGAIN_S, FIRST_RETRY_S, KEPT_S, REFRESH_S
 from headgate.auth.jwks import MAX_BYTES, Jwks, fetch
-from tests.support.certificates import Authority
 from tests.support.http_receiver import Receiver, say, status
 from tests.support.token_keys import ED_KEY, RSA_KEY, jwks
 
@@ -194,14 +192,6 @@ def test_a_fetch_is_one_get_of_the_address(server: Receiver) -> None:
     assert request.headers["connection"] == "close"
 
 
-def test_tls_checks_the_certificate(authority: Authority) -> None:
-    """One of an authority that this machine does not know is refused before anything is sent."""
-    with Receiver(authority.server_context("127.0.0.1")) as server:
-        with pytest.raises(ssl.SSLCertVerificationError):
-            fetch(server.url())
-        assert server.requests == []
-
-
 @pytest.mark.parametrize("code", [500, 302, 404, 204])
 def test_any_other_answer_than_200_is_none(server: Receiver, code: int) -> None:
     """A redirect is not followed: it would lead where the operator did not say."""
@@ -242,9 +232,3 @@ def test_keys_are_taken_from_a_whole_answer_only(server: Receiver, parts: tuple[
     server.answer = say(*parts)
     with pytest.raises(OSError):  # noqa: PT011 - each has its own text
         fetch(server.url())
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """A certificate authority that nobody knows."""
-    return Authority(tmp_path_factory.mktemp("authority"))

@@ -9,7 +9,8 @@ import ssl
 
 import pytest
 
-from headgate.diagnosis.browser import Browser, NotConnected, Refused, reason_of
+from headgate.diagnosis.browser import Browser, NotConnected, PollingBrowser, Refused, reason_of
+from tests.support.http_receiver import Receiver, say
 
 # Longer than a test may take: a wait that is not answered hangs, and is told.
 PATIENT_S = 600.0
@@ -41,6 +42,23 @@ class Scripted(Browser):
 
     def _hang_up(self) -> None:
         self.arriving.put(None)
+
+
+def test_a_proxy_may_send_early_hints_before_its_answer() -> None:
+    """They are no answer; the path of the URL stays, and its host has one spelling."""
+    with Receiver() as receiver:
+        body = b'0{"sid":"s","pingInterval":25000}'
+        receiver.answer = say(
+            b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nSet-Cookie: node=a; Path=/\r\n"
+            b"Date: Tue, 01 Jan 2030 00:00:00 GMT\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+        )
+        browser = PollingBrowser(receiver.url("/app/", host="LOCALHOST."), "n", "http://h", PATIENT_S)
+        browser._open()
+        browser._send("1")
+    first, second = receiver.requests
+    assert (first.path, first.headers["host"]) == ("/app/socket.io/?EIO=4&transport=polling", f"localhost:{receiver.port}")
+    assert (second.path, second.headers["cookie"], second.body) == (f"{first.path}&sid=s", "node=a", b"1")
+    assert browser.date == "Tue, 01 Jan 2030 00:00:00 GMT"
 
 
 WELCOME = ['40/n,{"sid":"s"}', '42/n,["welcome",{"user":"ana"}]']

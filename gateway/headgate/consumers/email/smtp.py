@@ -102,13 +102,11 @@ class MailServer:
             self._drop()
             if isinstance(lost.error, TimeoutError):
                 reason = f"no answer to the message within {self._server.accept_timeout_s:g} s"
-                self._log(
-                    "the mail server may have a mail that it has not answered for", server=self._server.place, reason=reason
-                )
+                self._log("the mail server did not answer after a mail", server=self._server.place, reason=reason)
                 self._pause.end()
                 raise OutcomeUnknown(f"mail server {self._server.place}: {reason}") from lost
             reason = f"no answer to the message: {_reason(lost.error)}"
-            waits = self._no_service("the mail server ended a mail without an answer: mails wait", reason, began_s)
+            waits = self._no_service("the mail server broke off after a mail: mails wait", reason, began_s)
             raise OutcomeUnknown(waits.reason, waits.after_s) from lost
         except (smtplib.SMTPException, OSError) as error:
             self._drop()

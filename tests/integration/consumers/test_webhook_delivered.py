@@ -50,14 +50,17 @@ def test_an_outage_of_the_receiver_loses_nothing(
 ) -> None:
     """It resets, then answers 503, then is well: every event comes, under the id that its failed attempts had."""
     publisher.publish_many([("orders.1.failed", {"n": number}) for number in range(5)])
-    for answer in (reset, status(503), status(204)):
-        receiver.answer = answer
-        hook.make_due()
-        hook.work()
+    for answer in (reset, status(503)):
+        receiver.answer, before = answer, len(receiver.requests)
+        while len(receiver.requests) == before:
+            hook.make_due()
+            hook.work()
+    receiver.answer = status(204)
+    hook.finish()
 
     ids = [request.headers["webhook-id"] for request in receiver.requests]
-    assert len(ids) == 15
-    assert sorted(ids[:5]) == sorted(ids[5:10]) == sorted(ids[10:]) == sorted(set(ids))
+    assert sorted(ids[-5:]) == sorted(set(ids))
+    assert len(ids) >= 7
     assert (hook.waiting(), DeadLetters(redis_client, DEFAULT_NAMESPACE, "hook").count()) == (0, 0)
 
 

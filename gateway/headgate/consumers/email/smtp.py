@@ -24,10 +24,11 @@ from dataclasses import dataclass, field
 import structlog
 
 from headgate.consumers.base import OutcomeUnknown, Reject, Retry
+from headgate.consumers.pause import Pause
 from headgate.consumers.sparse_log import SparseLog
 
 from .message import Mail
-from .verdict import Pause, RefusesUs, Stage, answered, first_line, judge
+from .verdict import RefusesUs, Stage, answered, first_line, judge
 
 # Servers cut idle clients after minutes (RFC 5321: five at least), NATs and firewalls sooner.
 IDLE_S = 30.0

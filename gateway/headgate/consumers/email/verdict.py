@@ -1,6 +1,6 @@
-"""The meaning of a mail server's answers, and how long a server without service is left alone. No I/O.
+"""The meaning of a mail server's answers. No I/O.
 
-In: the stage of a mail, the code and text of an answer, and times. Out: nothing where the server agreed; else a `Reject` (the
+In: the stage of a mail, and the code and text of an answer. Out: nothing where the server agreed; else a `Reject` (the
 server will never take this mail), a `Retry` (it may later), or `RefusesUs`: the set-up is at fault, and no event is rejected.
 """
 
@@ -11,8 +11,6 @@ from enum import Enum
 
 from headgate.consumers.base import Reject, Retry
 
-# Between attempts while there is no service; never shorter than the last attempt took.
-PAUSE_LAST_S = 60.0
 SHOWN_CHARACTERS = 200
 _AGREED = frozenset({250, 251, 252})
 _CLOSING, _TOO_LARGE = 421, 552
@@ -60,35 +58,3 @@ def first_line(answer: bytes | str) -> str:
     text = answer.decode("utf-8", "replace") if isinstance(answer, bytes) else answer
     first = text.splitlines()[0] if text else ""
     return re.sub(r"[^\x20-\x7e]", "?", first)[:SHOWN_CHARACTERS]
-
-
-class Pause:
-    """How long the next mails wait without an attempt, after attempts that failed whatever the mail. Times are monotonic seconds.
-
-    The first failure in a row pauses for as long as it took, as the connection may have broken by chance. Each further one pauses
-    for 1, 2, 4 … PAUSE_LAST_S seconds, and no shorter than it took: a server that hangs costs half of a consumer's time at most.
-    """
-
-    def __init__(self) -> None:
-        self._failures, self._until_s, self._trouble = 0, 0.0, ""
-
-    def check(self, now_s: float) -> None:
-        """Return if an attempt may be made.
-
-        Raises:
-            Retry: the server is to be left alone for longer, with the trouble that the last attempt found.
-        """
-        if now_s < self._until_s:
-            raise Retry(self._trouble, after_s=self._until_s - now_s)
-
-    def begin(self, began_s: float, now_s: float, trouble: str) -> Retry:
-        """Note an attempt that failed between these times, and return the Retry for its mail."""
-        took_s = now_s - began_s
-        self._failures += 1
-        pause_s = max(took_s, min(2.0 ** min(self._failures - 2, 10), PAUSE_LAST_S)) if self._failures > 1 else took_s
-        self._until_s, self._trouble = now_s + pause_s, trouble
-        return Retry(trouble, after_s=pause_s)
-
-    def end(self) -> None:
-        """Note that the server gives service."""
-        self._failures = 0

@@ -1,7 +1,8 @@
 """The webhook: every event as one signed POST to a fixed URL, after the Standard Webhooks specification.
 
 In: deliveries. Out: a request each, whose `webhook-id` is the same for every attempt. answer.py judges the answers; a failed
-attempt is made again no sooner than a `Retry-After` asks, and until then this worker sends nothing at all there.
+attempt is made again no sooner than a `Retry-After` asks, and until then this worker sends nothing at all there. While the
+receiver does not answer, the worker tries one event at a time, later and later (pause.py).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import msgspec
 from headgate import __version__
 from headgate.consumers.base import Consumer, Context, Delivery, Retry
 from headgate.consumers.credentials import need_secret
+from headgate.consumers.pause import Pause
 from headgate.http_target import EXPECTED_URL, Target, read_target
 from headgate.options import Kind, number, option, required, text
 
@@ -134,6 +136,7 @@ class Webhook(Consumer):
             options.url, timeout_s=options.timeout_s, allowed=options.allow_private, ca_file=options.ca_file, now=now
         )
         self._headers = {**dict(options.headers), "Content-Type": "application/json", "User-Agent": f"Headgate/{__version__}"}
+        self._pause = Pause()
         self._paused_until_s = 0.0
 
     @classmethod
@@ -168,9 +171,15 @@ class Webhook(Consumer):
         pause_s = self._paused_until_s - self._now()
         if pause_s > 0:
             raise Retry(f"{self._target.origin} asked for a pause", pause_s)
-        body = encode_body(delivery)
+        began_s, body = self._now(), encode_body(delivery)
+        self._pause.check(began_s)
         try:
-            judge(self._post.post(self._signed_headers(delivery, body), body), self._target.origin)
+            answer = self._post.post(self._signed_headers(delivery, body), body)
+        except Retry as failed:
+            raise type(failed)(failed.reason, self._pause.begin(began_s, self._now(), failed.reason).after_s) from failed
+        self._pause.end()
+        try:
+            judge(answer, self._target.origin)
         except Retry as retry:
             if retry.after_s is not None:
                 self._paused_until_s = self._now() + retry.after_s

@@ -134,8 +134,8 @@ def test_a_retry_after_holds_back_everything_that_goes_there() -> None:
     assert len(post.requests) == 2
 
 
-def test_an_attempt_without_an_answer_holds_back_nothing() -> None:
-    """The next event may find the receiver well."""
+def test_from_the_second_attempt_without_an_answer_on_the_next_events_wait() -> None:
+    """After the first one the next event may find the receiver well. An outage does not use up the attempts of all events."""
 
     class Broken(MemoryPost):
         def post(self, headers: Mapping[str, str], body: bytes) -> Answer:
@@ -143,12 +143,17 @@ def test_an_attempt_without_an_answer_holds_back_nothing() -> None:
             raise Retry("it closed the connection")
 
     post = Broken()
-    hook = make(post)
-    for _ in range(2):
-        with pytest.raises(Retry, match="closed the connection"):
+    now_s = [1000.0]
+    hook = Webhook(read_webhook({"url": URL}), CONTEXT, post, lambda: now_s[0])
+    for attempts, after_s in ((1, 0), (2, 1), (2, 1)):
+        with pytest.raises(Retry, match="closed the connection") as failed:
             hook.handle(DELIVERY)
+        assert (len(post.requests), failed.value.after_s) == (attempts, after_s)
 
-    assert len(post.requests) == 2
+    now_s[0] += 1
+    with pytest.raises(Retry):
+        hook.handle(DELIVERY)
+    assert len(post.requests) == 3
 
 
 # Options -------------------------------------------------------------------------------------------------------------------

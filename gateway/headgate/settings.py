@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from .compiled import PURE
 from .errors import SettingsError, UnknownNamespace
+from .hostnames import ascii_host
 from .http_target import read_target
 from .options import (
     STATSD_PREFIX,
@@ -108,8 +109,8 @@ def _redis_url(raw: Any) -> str:
 def _internal_address(raw: Any) -> tuple[str, int]:
     given = str(raw).strip()
     place = urlsplit(f"//{given}")
-    host, port = place.hostname, place.port
-    if place.netloc != given or re.search(r"[\s@]", given) or not host or port is None or host in EVERYWHERE:
+    host, port = ascii_host(place.hostname or ""), place.port
+    if place.netloc != given or "@" in given or port is None or host in EVERYWHERE:
         raise ValueError
     return host, port
 

@@ -60,7 +60,12 @@ def test_a_value_that_is_no_list_of_few_tables_is_refused(wrong: object) -> None
 
 @pytest.mark.parametrize(
     ("given", "place"),
-    [("127.0.0.1:8125", ("127.0.0.1", 8125)), (" stats.example:1 ", ("stats.example", 1)), ("[::1]:65535", ("::1", 65535))],
+    [
+        ("127.0.0.1:8125", ("127.0.0.1", 8125)),
+        (" stats.example:1 ", ("stats.example", 1)),
+        ("[::1]:65535", ("::1", 65535)),
+        ("straße.example:1", ("xn--strae-oqa.example", 1)),
+    ],
 )
 def test_a_place_is_a_host_and_a_port(given: str, place: tuple[str, int]) -> None:
     """Names, addresses, IPv6 in brackets."""
@@ -70,7 +75,8 @@ def test_a_place_is_a_host_and_a_port(given: str, place: tuple[str, int]) -> Non
 
 
 @pytest.mark.parametrize(
-    "wrong", ["", "a", "a:", ":1", "a:0", "a:65536", "a:x", "u@a:1", "a:1/x", "a b:1", "http://a:1", 8125, None]
+    "wrong",
+    ["", "a", "a:", ":1", "a:0", "a:65536", "a:x", "u@a:1", "a:1/x", "a b:1", "http://a:1", "a..b:1", "0x7f.1:1", 8125, None],
 )
 def test_a_value_that_is_no_place_is_refused(wrong: object) -> None:
     """None counts as not given."""

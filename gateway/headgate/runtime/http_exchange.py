@@ -22,9 +22,8 @@ import h11
 
 from headgate.http_target import Target
 
-# All heads of one answer together, the 1xx before it included.
+# All heads of one answer together, the 1xx before it included: some receivers send `102 Processing` every second while they work.
 MAX_HEAD_BYTES = 64 * 1024
-MAX_INFORMATIONAL = 20
 _RECEIVE_BYTES = 16 * 1024
 _SWITCHING_PROTOCOLS = 101
 # A whole status line of a final answer. 101 is final too: nobody asked for another protocol.
@@ -136,16 +135,13 @@ class HttpConnection:
 
     def _read_head(self, deadline_s: float) -> Head:
         # Kept beside h11, which throws away what it cannot read: the status line may be in it.
-        head, informational, room = bytearray(self._http.trailing_data[0]), 0, MAX_HEAD_BYTES
+        head, room = bytearray(self._http.trailing_data[0]), MAX_HEAD_BYTES
         try:
             while True:
                 event = self._http.next_event()
                 if isinstance(event, h11.Response):
                     return Head(event.status_code, tuple((n.decode("latin-1"), v.decode("latin-1")) for n, v in event.headers))
                 if isinstance(event, h11.InformationalResponse):
-                    informational += 1
-                    if informational > MAX_INFORMATIONAL:
-                        raise BadAnswer("too many answers that are none (1xx)")
                     head = bytearray(self._http.trailing_data[0])
                 elif event is h11.NEED_DATA:
                     if room <= 0:

@@ -8,6 +8,8 @@ from pathlib import Path
 from headgate.redis.client import Client, call
 
 DOCS = Path(__file__).parents[2] / "docs"
+# What looks like one on a page: a form of rules, a score.
+_NO_RIGHTS = frozenset({"+command|first-argument", "+inf"})
 
 
 def blocks(page: str) -> list[list[str]]:
@@ -20,6 +22,22 @@ def users(page: str) -> dict[str, list[str]]:
     """Return the same by the user's name, of every line `user NAME on >… …` of a page."""
     text = (DOCS / page).read_text("utf-8")
     return {name: _rights(rights.split()) for name, rights in re.findall(r"^user (\S+) on >\S+ (.*)$", text, re.MULTILINE)}
+
+
+def additions() -> dict[str, list[str]]:
+    """Return the rights that a paragraph of any page adds to those of a user, by page and number of the paragraph."""
+    found = {}
+    for page in sorted(DOCS.glob("*.md")) + sorted(DOCS.glob("howto/*.md")):
+        text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL).replace(
+            "<namespace>", "notifications"
+        )
+        for number, paragraph in enumerate(text.split("\n\n")):
+            spans = [span.split() for span in re.findall(r"`([^`]+)`", paragraph)]
+            rights = [word for span in spans if all(re.match(r"[~%&]\S|\+[a-z]", word) for word in span) for word in span]
+            rights = [word for word in rights if word not in _NO_RIGHTS]
+            if any(word[0] == "+" for word in rights):
+                found[f"{page.relative_to(DOCS)}:{number}"] = rights
+    return found
 
 
 def without(rights: list[str], index: int) -> list[str]:

@@ -13,7 +13,7 @@ from headgate.redis.client import Client, call, open_client
 from headgate.redis.embedded import EmbeddedRedis
 from headgate.redis.functions import LOG_LIBRARY
 from headgate.redis.log import EventLog
-from tests.support.redis_recipes import blocks, make_user, says_no_right, users
+from tests.support.redis_recipes import additions, blocks, make_user, says_no_right, users
 
 LOG = "hg:{notifications}:log"
 WORKING, PUBLISHING, PEOPLE = blocks("consumers.md")
@@ -149,6 +149,23 @@ def test_a_documented_user_is_refused_all_that_it_does_not_need(
     finally:
         client.close()
     assert (call(redis_client, "XRANGE", LOG, "-", "+"), call(redis_client, "HGETALL", "hg:{notifications}:head")) == before
+
+
+def test_no_page_adds_a_right_over_the_server_or_the_log(
+    as_documented: Callable[[str], str], redis_client: Client, redis_server: EmbeddedRedis
+) -> None:
+    """What paragraphs say that a limited user needs beside: presence, the console, traces, revocations, the Cluster."""
+    found = additions()
+    assert len(found) > 10
+    client = open_client(as_documented("gateway"))
+    erasing = commands("XADD LOG HUGE topic a\nXDEL LOG 1-0\nUNLINK LOG\nXTRIM LOG MAXLEN 0\nHDEL hg:{notifications}:head epoch")
+    try:
+        for place, rights in found.items():
+            make_user(redis_client, "documented", rights)
+            for command in ON_THE_SERVER + erasing:
+                assert says_no_right(answer_to(client, command)), f"{place} allows {command}"
+    finally:
+        client.close()
 
 
 @pytest.mark.parametrize("name", ["gateway", "shop", "consumer that publishes"])

@@ -20,6 +20,7 @@ from .topic import check_pattern, check_topic, check_word
 Declared = TypeVar("Declared")
 _REQUIRED: Any = object()
 SHOWN_CHARACTERS = 80
+MAX_PATH_BYTES = 4095  # PATH_MAX of Linux, less the byte that ends it
 
 
 class Kind(NamedTuple):
@@ -78,6 +79,18 @@ def switch() -> Kind:
 def text(expected: str) -> Kind:
     """Text that is not blank."""
     return Kind(_text, expected)
+
+
+def file_path(expected: str) -> Kind:
+    """The path of a file, which need not be there."""
+
+    def read(raw: Any) -> str:
+        path = _text(raw)
+        if "\0" in path or len(path.encode("utf-8", "surrogateescape")) > MAX_PATH_BYTES:
+            raise ValueError
+        return path
+
+    return Kind(read, expected)
 
 
 def one_of(*words: str) -> Kind:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import ipaddress
-import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from headgate.consumers.certificates import ca_file_faults
 from headgate.consumers.credentials import read_secret
 from headgate.consumers.templates import SAMPLE, Template, TemplateFault
 from headgate.errors import InvalidRequest
 from headgate.hostnames import ascii_host
-from headgate.options import Kind, integer, number, one_of, option, read_words, required, switch
+from headgate.options import Kind, file_path, integer, number, one_of, option, read_words, required, switch
 from headgate.options import text as some
 from headgate.redis.seen import SEEN_S
 from headgate.runtime.importing import import_string
 from headgate.topic import USERS
 
 from .address import Mailbox, check_address, read_mailbox
-from .smtp import PORTS, MailServer, Server
+from .smtp import PORTS, Server
 from .text import DEFAULT_SUBJECT, MailTemplates
 
 FUNCTION = "package.module:function"
@@ -44,7 +44,7 @@ class EmailOptions:
     allow_plain: bool = option(False, switch(), 'Allow `security = "none"` to another machine.')
     ca_file: str | None = option(
         None,
-        some("the path of a PEM file"),
+        file_path("the path of a PEM file"),
         "Certificates to trust instead of the system's, for servers with a private certificate authority.",
     )
     user: str | None = option(None, some("a user name"), "The login. Not set: none.")
@@ -79,9 +79,9 @@ class EmailOptions:
     max_recipients: int = option(50, integer(1, 1000), "Most recipients of one event; an event with more becomes a dead letter.")
     subject: str = option(DEFAULT_SUBJECT, some("a template"), "The subject.")
     text: str | None = option(None, some("a template"), "The text. With neither text nor html, a plain built-in layout.")
-    text_file: str | None = option(None, some("the path of a template"), "The same in a file.")
+    text_file: str | None = option(None, file_path("the path of a template"), "The same in a file.")
     html: str | None = option(None, some("a template"), "The HTML beside the text; values are escaped.")
-    html_file: str | None = option(None, some("the path of a template"), "The same in a file.")
+    html_file: str | None = option(None, file_path("the path of a template"), "The same in a file.")
     list_unsubscribe: str | None = option(
         None,
         some("a template of a URL"),
@@ -161,14 +161,7 @@ def _server_faults(options: EmailOptions) -> list[str]:
         faults.append("user and password go together; expected both or neither")
     if not f"{server.user}{server.password}".isascii():
         faults.append("user, password: expected ASCII characters")
-    if not faults:
-        try:
-            MailServer(server, "")
-        except ssl.SSLError:
-            faults.append(f"ca_file={options.ca_file!r}: no certificates in it")
-        except OSError as error:
-            faults.append(f"ca_file={options.ca_file!r}: {(error.strerror or 'cannot be read').lower()}")
-    return faults
+    return faults or ca_file_faults(options.ca_file)
 
 
 def _is_this_machine(host: str) -> bool:

@@ -12,17 +12,17 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
 from headgate import __version__
 from headgate.consumers.base import Consumer, Context, Delivery, Retry
+from headgate.consumers.certificates import ca_file_faults
 from headgate.consumers.credentials import need_secret
 from headgate.consumers.pause import Pause
 from headgate.http_target import EXPECTED_URL, Target, read_target
-from headgate.options import Kind, number, option, required, text
+from headgate.options import Kind, file_path, number, option, required, text
 
 from .addresses import Allowed, read_allowed
 from .answer import Answer, judge
@@ -95,7 +95,7 @@ class WebhookOptions:
     )
     ca_file: str | None = option(
         None,
-        text("the path of a PEM file"),
+        file_path("the path of a PEM file"),
         "Certificates to trust instead of the system's, for receivers with a private certificate authority.",
     )
 
@@ -156,9 +156,7 @@ class Webhook(Consumer):
         refused = address and options.allow_private.refusal(address, target.host, target.port)
         if refused:
             faults.append(f"url={target}: a {refused} address; expected a public one, or one that allow_private allows")
-        if options.ca_file is not None and not Path(options.ca_file).is_file():
-            faults.append(f"ca_file={options.ca_file!r}: there is no such file")
-        return faults
+        return faults + ca_file_faults(options.ca_file)
 
     def handle(self, delivery: Delivery) -> None:
         """Send one request.

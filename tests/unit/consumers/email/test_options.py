@@ -81,6 +81,8 @@ def test_a_good_table_has_no_fault(given: dict[str, Any]) -> None:
         ({"text": "x", "html": "{{ event.id|shout }}"}, "html, line 1: No filter named 'shout'."),
         ({"html": "<p>x</p>"}, "html is given without text; expected both, for readers that show no HTML"),
         ({"text": "x", "text_file": "x.txt"}, "text and text_file are both given; expected one of them"),
+        ({"text_file": "a\0b"}, "text_file='a\\x00b': expected the path of a template"),
+        ({"html_file": "\ud800"}, "html_file='\\ud800': expected the path of a template"),
         ({"text_file": "/nowhere.txt"}, "text_file='/nowhere.txt': no such file or directory"),
         ({"text": "{{ event.topic }}", "digest_s": 60}, ONE_ONLY),
         ({"text": "{{ event.topic }}", "rate": 5}, ONE_ONLY),

@@ -177,7 +177,9 @@ def test_from_the_second_attempt_without_an_answer_on_the_next_events_wait() -> 
             {"url": "http://[::ffff:169.254.169.254]/"},
             "url=http://[::ffff:a9fe:a9fe]/…: a cloud metadata address; expected a public one, or one that allow_private allows",
         ),
-        ({"ca_file": "/not/there.pem"}, "ca_file='/not/there.pem': there is no such file"),
+        ({"ca_file": "/not/there.pem"}, "ca_file='/not/there.pem': no such file or directory"),
+        ({"ca_file": "x" * 300}, f"ca_file={'x' * 300!r}: file name too long"),
+        ({"ca_file": __file__}, f"ca_file={__file__!r}: no certificates in it"),
     ],
 )
 def test_a_fault_of_the_options_is_found_before_anything_is_sent(

@@ -14,8 +14,12 @@ from pathlib import Path
 
 import msgspec
 
+from headgate.runtime.loop import sleep
+
 from .counted import Family, Totals, remember
 
+# A lock that is not free after half a second belongs to a worker that does not run.
+LOCK_ATTEMPTS, LOCK_PAUSE_S = 50, 0.01
 LOCK_NAME, FILE_NAME = "totals.lock", "totals.json"
 
 
@@ -23,11 +27,11 @@ def keep(folder: Path, seen: Mapping[int, Sequence[Family]], living: Iterable[in
     """Add what was seen of workers, by age, to the totals in a folder of ours; return them.
 
     Raises:
-        OSError: the folder is gone, or the disk is full.
+        OSError: the folder is gone, the disk is full, or another worker has kept the lock for too long.
     """
     lock = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        _acquire(lock)
         totals = remember(_read(folder / FILE_NAME), seen, living)
         written = folder / f"{FILE_NAME}.new"
         written.write_bytes(msgspec.json.encode(totals))
@@ -35,6 +39,18 @@ def keep(folder: Path, seen: Mapping[int, Sequence[Family]], living: Iterable[in
         return totals
     finally:
         os.close(lock)
+
+
+def _acquire(lock: int) -> None:
+    """Wait for the lock without blocking the loop. A worker that was stopped (SIGSTOP) may hold it for as long as it likes."""
+    for _ in range(LOCK_ATTEMPTS - 1):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sleep(LOCK_PAUSE_S)
+        else:
+            return
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _read(path: Path) -> Totals:

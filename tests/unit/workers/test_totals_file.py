@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 from pathlib import Path
 
+import pytest
+
 from headgate.workers.counted import Family, Sample
-from headgate.workers.totals_file import FILE_NAME, keep
+from headgate.workers.totals_file import FILE_NAME, LOCK_NAME, keep
 
 
 def counter(value: float) -> list[Family]:
@@ -25,3 +28,12 @@ def test_a_broken_file_costs_the_counts_and_nothing_else(tmp_path: Path) -> None
     """A full disk may leave one."""
     (tmp_path / FILE_NAME).write_text("{")
     assert keep(tmp_path, {1: counter(3)}, living=[1]).seen == {1: counter(3)}
+
+
+def test_a_lock_that_a_stopped_worker_holds_blocks_nobody(tmp_path: Path) -> None:
+    """The scrape goes without the counts of ended workers."""
+    with (tmp_path / LOCK_NAME).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(BlockingIOError):
+            keep(tmp_path, {}, living=[1])
+    assert keep(tmp_path, {}, living=[1]).seen == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from .extras import MissingExtra, needing
@@ -9,12 +10,21 @@ from .extras import MissingExtra, needing
 
 def main() -> None:
     """Run the command line."""
+    _open_standard_streams()
     try:
         with needing("server", "the headgate command"):
             from .cli.main import main as command_line
     except MissingExtra as error:
         sys.exit(f"headgate: {error}")
     command_line()
+
+
+def _open_standard_streams() -> None:
+    """Open the standard streams that the parent closed. A socket would get their numbers, and our log lines with them."""
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest number that is free
+            setattr(sys, name, os.fdopen(descriptor, "w" if descriptor else "r", closefd=False))
 
 
 if __name__ == "__main__":

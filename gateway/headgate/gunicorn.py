@@ -206,11 +206,13 @@ class Worker(BaseWorker):  # type: ignore[misc]
         """Load the application, and make it ready to be served; end, and the arbiter with it, when that cannot be."""
         from .redis.client import describe_server
         from .runtime import logging as logs
+        from .runtime.standard_streams import never_block
         from .workers.application import made_ready
 
         try:
             if self._premises.fault is not None:
                 raise self._premises.fault
+            never_block()
             written = Settings.from_environment("HEADGATE_LOG_")
             logs.configure(written.log_level, self._row.number, written.log_format)
             super().load_wsgi()

@@ -274,6 +274,12 @@ GC_SECONDS = Histogram(
 )
 GC_LONGEST_SECONDS = Gauge("headgate_gc_longest_pause_seconds", "The longest of these since the gateway started.")
 STATSD_FAULTS = Counter("headgate_statsd_faults_total", "Datagrams to StatsD that could not be sent, and names not found.")
+OUTPUT_LINES_DROPPED = Counts(
+    "headgate_output_lines_dropped_total",
+    "Lines of standard output and error, log lines included, that were dropped: nobody read them in time (stdout_full,"
+    " stderr_full), or they could not be written (stdout_failed, stderr_failed).",
+    "reason",
+)
 WORKER_UP = Gauge("headgate_worker_up", "1 for a worker that answered this scrape, 0 for one that did not.", ["worker"])
 MONITORED_EVENTS = Counter(
     "headgate_monitored_events_total", "Events counted by a counter of a monitoring consumer.", ["consumer", "name"]

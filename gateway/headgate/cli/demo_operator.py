@@ -21,6 +21,7 @@ from typing import Any
 from headgate.redis.client import open_client
 from headgate.redis.embedded import EmbeddedRedis, Moment
 from headgate.redis.log_range import LogRange
+from headgate.runtime import standard_streams
 from headgate.runtime.loop import Greenlet, sleep, spawn
 from headgate.settings import Settings, is_loopback
 
@@ -101,7 +102,7 @@ class DemoOperator:
         os.dup2(self._listener, FIRST_DESCRIPTOR, inheritable=True)
         os.set_inheritable(FIRST_DESCRIPTOR, True)  # also where it was that one already
         environ = {**self._environ, "LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "1", _CARRIED: json.dumps(self._left)}
-        sys.stdout.flush()
+        standard_streams.drain()
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environ)
 
     def _newest(self) -> int:

@@ -24,6 +24,7 @@ from headgate.redis.embedded import start_private_redis
 from headgate.runtime import logging as logs
 from headgate.runtime.loop import READ, Signal, io_watcher
 from headgate.runtime.operator_lines import complain, say
+from headgate.runtime.standard_streams import never_block
 from headgate.settings import PREFIX, Settings, environment
 
 from .consumers_process import ConsumersProcess
@@ -34,6 +35,7 @@ def main(telling: int, config: str | None = None) -> int:
     """Keep what is to be kept until standard input ends; return the exit code."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # they are for the process manager
+    never_block()
     over = Signal()
     with ExitStack() as kept:
         try:

@@ -25,6 +25,7 @@ from headgate.runtime import logging as logs
 from headgate.runtime.heap import Heap
 from headgate.runtime.loop import Signal, on_signal, spawn
 from headgate.runtime.operator_lines import complain, say
+from headgate.runtime.standard_streams import never_block
 from headgate.settings import PREFIX, Settings, environment
 from headgate.transport.http_limits import HttpLimits
 from headgate.transport.http_server import HTTPServer
@@ -68,6 +69,7 @@ def run(
 def _run(
     overrides: Mapping[str, str], target: str | None, config: str | None, operators: list[DemoOperator], *, with_consumers: bool
 ) -> int:
+    never_block()
     private: EmbeddedRedis | None = None
     keeper: RedisKeeper | None = None
     try:

@@ -13,6 +13,7 @@ from typing import Any
 from headgate.errors import HeadgateError
 from headgate.extras import MissingExtra
 from headgate.runtime.operator_lines import complain
+from headgate.runtime.standard_streams import never_block
 from headgate.settings import PREFIX, Settings, environment
 from headgate.transport.http_limits import BACKLOG
 
@@ -26,6 +27,7 @@ END_S = 15.0
 
 def run(overrides: Mapping[str, str], target: str | None, config: str | None, *, with_consumers: bool, workers: int) -> int:
     """Serve until SIGINT or SIGTERM; arguments and exit code as of serve.run. Does not return in a worker."""
+    never_block()
     keeper: Keeper | None = None
     try:
         from headgate.gunicorn import run_arbiter

@@ -25,8 +25,13 @@ def complain(line: str) -> None:
     _write(sys.stderr, "error", line)
 
 
+def text(level: str, line: str) -> str:
+    """Return a line for the operator as it is written, with its end."""
+    return f"{_json(level, line) if as_json else f'headgate: {line}'}\n"
+
+
 def _write(stream: TextIO, level: str, line: str) -> None:
-    stream.write(f"{_json(level, line) if as_json else f'headgate: {line}'}\n")
+    stream.write(text(level, line))
     stream.flush()
 
 

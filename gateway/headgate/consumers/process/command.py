@@ -17,6 +17,7 @@ from headgate.publisher import find_redis_url
 from headgate.redis.client import describe_server
 from headgate.runtime import logging as logs
 from headgate.runtime.operator_lines import complain, say
+from headgate.runtime.standard_streams import never_block
 from headgate.settings import PREFIX, Settings, environment
 
 from .config import Configuration, need_file, read_consumers, read_settings
@@ -52,6 +53,7 @@ class Asked:
 
 def consume(asked: Asked, listen: tuple[str, int] | None, parent: int | None) -> int:
     """Run the consumers until a signal; see Supervisor.run. Beside a gateway, its `parent`, they give way to it."""
+    never_block()
     if parent is not None:
         os.nice(NICENESS)
     configuration = asked.read()

@@ -1,0 +1,235 @@
+"""Standard output and error of a process that serves: a write never blocks the event loop, and never raises.
+
+In: text that anyone writes to `sys.stdout` or `sys.stderr`: log lines, `print`, tracebacks of gevent and of threads. Out: the
+same text on the descriptor, written by one thread of the operating system for each stream.
+
+A write to a pipe that nobody reads blocks after 64 KiB on Linux, and a write to a stopped terminal (Ctrl-S) blocks at once. A
+full disk refuses a write, and a remote one may stall it. MAX_QUEUED_BYTES bounds the text that waits for each stream. Lines
+beyond it, and lines that the descriptor refused, are dropped and counted. A line reports them as soon as the stream takes text
+again.
+"""
+
+from __future__ import annotations
+
+import atexit
+import io
+import os
+import sys
+from _queue import Empty, SimpleQueue
+from collections.abc import Callable
+from importlib import import_module
+from select import PIPE_BUF
+from time import monotonic
+from typing import Any, TypeAlias
+
+from headgate.metrics import OUTPUT_LINES_DROPPED
+
+from . import operator_lines
+
+MAX_QUEUED_BYTES = 1 << 20
+# A line without an end is passed on in parts of this size.
+MAX_PART_BYTES = 1 << 16
+# At the end of the process the lines that still wait have this long. A log that nobody reads must not keep it from ending.
+DRAIN_S = 1.0
+# Before the next attempt on a descriptor that another process has set to non-blocking.
+BUSY_PAUSE_S = 0.05
+
+# Lines, or a place for the answer that everything before it is written.
+_Queued: TypeAlias = "bytes | SimpleQueue[None]"
+
+
+def never_block() -> None:
+    """Let writes to `sys.stdout` and `sys.stderr` wait for nothing from now on. Idempotent.
+
+    Call it before anything keeps a reference to either, such as a handler of `logging`. It holds in forked children as well. A
+    stream that is not the process's own, such as a test's, stays.
+    """
+    for descriptor, name in ((1, "stdout"), (2, "stderr")):
+        if _leads_to(getattr(sys, name), descriptor):
+            setattr(sys, name, QueuedStream(descriptor, name))
+    atexit.unregister(drain)
+    atexit.register(drain)
+
+
+def drain(within_s: float = DRAIN_S) -> None:
+    """Wait until everything that was written so far is on its way, for at most `within_s` seconds in all. Blocks the loop."""
+    until_s = monotonic() + within_s
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, QueuedStream):
+            stream.drain(max(0.0, until_s - monotonic()))
+
+
+class QueuedStream(io.TextIOBase):
+    """A text stream whose `write` returns at once. Any thread or greenlet may write. The lines of one write stay together.
+
+    Args:
+        descriptor: where the text goes, as UTF-8. It stays open.
+        name: of the stream, for the metric.
+    """
+
+    encoding = "utf-8"
+    errors = "backslashreplace"
+
+    def __init__(self, descriptor: int, name: str) -> None:
+        self._descriptor = descriptor
+        self._full, self._failed = (OUTPUT_LINES_DROPPED.of(f"{name}_{reason}") for reason in ("full", "failed"))
+        self.buffer = _Bytes(self)
+        self._begin()
+        os.register_at_fork(after_in_child=self._begin)
+
+    def _begin(self) -> None:
+        """Begin with nothing. A forked child has no thread yet, and its parent writes what waits."""
+        self._lock: Any = _native("_thread", "RLock")()
+        self._queue: SimpleQueue[_Queued] = SimpleQueue()
+        self._part = bytearray()
+        self._queued_bytes = self._dropped = 0
+        self._has_thread = False
+
+    def write(self, text: str) -> int:
+        """Queue text; what has no line end yet waits for it, or for `flush`. Return its length."""
+        self.write_bytes(text.encode(self.encoding, self.errors))
+        return len(text)
+
+    def write_bytes(self, data: bytes) -> None:
+        """Queue bytes, as `write` does."""
+        with self._lock:
+            self._part += data
+            end = len(self._part) if len(self._part) > MAX_PART_BYTES else self._part.rfind(b"\n") + 1
+            if end:
+                self._put(bytes(self._part[:end]))
+                del self._part[:end]
+
+    def flush(self) -> None:
+        """Queue what has no line end yet. Waits for nothing."""
+        with self._lock:
+            if self._part:
+                self._put(bytes(self._part))
+                self._part.clear()
+
+    def drain(self, within_s: float) -> bool:
+        """Wait, blocking, until all is written, for at most `within_s` seconds; return whether it is."""
+        self.flush()
+        if not self._has_thread:
+            return True
+        written: SimpleQueue[None] = SimpleQueue()
+        self._queue.put(written)
+        try:
+            written.get(timeout=within_s)
+        except Empty:
+            return False
+        return True
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def isatty(self) -> bool:
+        """Return whether the descriptor is a terminal."""
+        return os.isatty(self._descriptor)
+
+    def fileno(self) -> int:
+        """Return the descriptor."""
+        return self._descriptor
+
+    # -- private ------------------------------------------------------------------------------------------------------
+
+    def _put(self, data: bytes) -> None:
+        if self._queued_bytes + len(data) > MAX_QUEUED_BYTES:
+            lines = data.count(b"\n") or 1
+            self._dropped += lines
+            self._full.total += lines
+            return
+        self._queued_bytes += len(data)
+        self._queue.put(data)
+        if not self._has_thread:
+            self._has_thread = True
+            _native("_thread", "start_new_thread")(self._run, (self._queue,))
+
+    def _run(self, queue: SimpleQueue[_Queued]) -> None:
+        sleep: Callable[[float], None] = _native("time", "sleep")
+        following: _Queued | None = None
+        while True:
+            first = queue.get() if following is None else following
+            if isinstance(first, bytes):
+                data, following = _batch(first, queue)
+                failed = self._write(data, sleep)
+                with self._lock:
+                    self._queued_bytes -= len(data)
+                    self._dropped += failed
+            else:
+                following = None
+                failed = 0
+            if self._dropped and not failed and not isinstance(following, bytes):
+                self._report(sleep)
+            if not isinstance(first, bytes):
+                first.put(None)
+
+    def _report(self, sleep: Callable[[float], None]) -> None:
+        dropped = self._dropped
+        text = f"{dropped} line(s) before this one were dropped: nobody read this output in time, or it could not be written"
+        if not self._write(operator_lines.text("warning", text).encode(), sleep):
+            with self._lock:
+                self._dropped -= dropped
+
+    def _write(self, data: bytes, sleep: Callable[[float], None]) -> int:
+        """Write all of it; return how many lines the descriptor refused."""
+        rest = memoryview(data)
+        while rest:
+            try:
+                rest = rest[os.write(self._descriptor, rest) :]
+            except BlockingIOError:
+                sleep(BUSY_PAUSE_S)
+            except OSError:
+                lines = bytes(rest).count(b"\n") or 1
+                self._failed.total += lines
+                return lines
+        return 0
+
+
+class _Bytes(io.RawIOBase):
+    """The `buffer` of a stream, for those that write bytes."""
+
+    def __init__(self, stream: QueuedStream) -> None:
+        self._stream = stream
+
+    def write(self, data: Any) -> int:
+        self._stream.write_bytes(bytes(data))
+        return len(data)
+
+    def writable(self) -> bool:
+        return True
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+
+def _batch(first: bytes, queue: SimpleQueue[_Queued]) -> tuple[bytes, _Queued | None]:
+    """Return what may be written in one call, and what was taken out of the queue after it.
+
+    After each call the thread waits up to 5 ms for the interpreter while the loop is busy, so one call per line would be slow.
+    Up to PIPE_BUF bytes are not mixed with those of other processes (pipe(7)).
+    """
+    parts, size = [first], len(first)
+    while True:
+        try:
+            item = queue.get_nowait()
+        except Empty:
+            return b"".join(parts), None
+        if not isinstance(item, bytes) or size + len(item) > PIPE_BUF:
+            return b"".join(parts), item
+        parts.append(item)
+        size += len(item)
+
+
+def _leads_to(stream: object, descriptor: int) -> bool:
+    """Return whether a stream blocks, and writes to this descriptor."""
+    try:
+        return isinstance(stream, io.TextIOWrapper) and stream.fileno() == descriptor
+    except (OSError, ValueError):  # it has no descriptor, or is closed
+        return False
+
+
+def _native(module: str, name: str) -> Any:
+    """Return a function of the standard library as it was before gevent replaced it: a thread of ours has no event loop."""
+    monkey = sys.modules.get("gevent.monkey")
+    return monkey.get_original(module, name) if monkey is not None else getattr(import_module(module), name)

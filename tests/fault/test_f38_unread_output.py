@@ -1,0 +1,66 @@
+"""F38: nobody reads the pipe of the log, its disk is full, or it is closed: the gateway starts, serves on and stops."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.fault.site import wait_for
+from tests.support.held_port import HeldPort
+
+ROOT = str(Path(__file__).parents[2])
+HEADGATE = str(Path(sys.executable).with_name("headgate"))
+DEADLINE_S = 60.0
+# As a shell runs it; `unread` is a pipe of ours.
+REDIRECTIONS = {"unread": "", "full": ">/dev/full 2>/dev/full", "closed": ">&- 2>&- <&-"}
+LOST = {"unread": {"full"}, "full": {"failed"}, "closed": set()}
+
+
+def get(url: str) -> str:
+    """Return the body of a page; none while nobody answers."""
+    try:
+        with urllib.request.urlopen(url, timeout=DEADLINE_S) as answer:
+            return str(answer.read().decode())
+    except OSError:
+        return ""
+
+
+@pytest.mark.parametrize(("output", "workers"), [("unread", 1), ("unread", 2), ("full", 1), ("closed", 1)])
+def test_output_that_goes_nowhere_stops_nothing(tmp_path: Path, output: str, workers: int) -> None:
+    """Pages that write more than a pipe holds are answered, so is liveness; what is dropped is counted; SIGTERM ends it."""
+    held = HeldPort()
+    url = f"http://127.0.0.1:{held.port}"
+    environ = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": ROOT,
+        "HEADGATE_PORT": str(held.port),
+        "HEADGATE_DATA_DIR": str(tmp_path / "data"),
+        "HEADGATE_WORKERS": str(workers),
+        "HEADGATE_METRICS_OPEN": "1",
+    }
+    command = f'exec "{HEADGATE}" serve --dev tests.fault.printing_app:app {REDIRECTIONS[output]}'
+    reading, writing = os.pipe()
+    gateway = subprocess.Popen(["sh", "-c", command], env=environ, cwd=tmp_path, stdout=writing, stderr=writing)
+    try:
+        wait_for(lambda: get(f"{url}/livez") != "", "liveness", DEADLINE_S)
+        for _ in range(20 * workers):  # each worker has its share: two megabytes, twice what a stream keeps
+            assert get(f"{url}/print") == "written"
+        assert get(f"{url}/livez")
+        pattern = r'^headgate_output_lines_dropped_total\{reason="stderr_(\w+)"\} ([0-9.]+)'
+        lost = {reason for reason, number in re.findall(pattern, get(f"{url}/metrics"), re.M) if float(number) > 0}
+        assert lost == LOST[output]
+        gateway.send_signal(signal.SIGTERM)
+        assert gateway.wait(DEADLINE_S) == 0
+    finally:
+        gateway.kill()
+        gateway.wait()
+        os.close(reading)
+        os.close(writing)
+        held.close()

@@ -101,5 +101,9 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         with needing("server", f"headgate.{name}"):
-            return getattr(import_module(f".{_LAZY[name]}", __name__), name)
+            try:
+                module = import_module(f".{_LAZY[name]}", __name__)
+            except AttributeError as error:  # `from headgate import …` would take it for a name that does not exist, and drop it
+                raise ImportError(f"headgate.{name} cannot be loaded: {error}", name=__name__) from error
+            return getattr(module, name)
     raise AttributeError(f"module 'headgate' has no attribute {name!r}")

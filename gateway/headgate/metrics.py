@@ -212,6 +212,11 @@ SCHEMA_VIOLATIONS = Counter(
     "Events that broke a schema of their topic, whether refused or let through.",
     ["namespace"],
 )
+PUBLISH_BREAKER = Counter(
+    "headgate_publish_breaker_total",
+    "Steps of the circuit breakers before Redis: opened by a publish without an answer, closed, refused a publish at once.",
+    ["event"],
+)
 EVICTED = Counter(
     "headgate_evicted_total",
     "Clients evicted because their identity ended, or by an operator (disconnected).",

@@ -30,6 +30,10 @@ class Kind(NamedTuple):
     expected: str
 
 
+class Explained(ValueError):
+    """A wrong value whose reader says what is wrong, in place of what is expected. The text must not have a secret in it."""
+
+
 class Fault(NamedTuple):
     """One wrong entry of a mapping.
 
@@ -212,6 +216,8 @@ def read_options(
             continue
         try:
             values[key] = spec.metadata["read"](raw)
+        except Explained as error:
+            faults.append(Fault(key, str(error), "(hidden)" if spec.metadata["secret"] else show(raw)))
         except _WrongTables as error:
             faults += (fault._replace(key=key + fault.key) for fault in error.faults)
         except (ValueError, TypeError, KeyError, AttributeError):

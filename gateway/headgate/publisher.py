@@ -35,7 +35,8 @@ from .event import check_event_id
 from .json_data import encode_data
 from .new_ids import endless_ids, new_ids, spare_id
 from .redis.appending import TRUSTED, Appending
-from .redis.client import Client, open_client
+from .redis.budget import Budget
+from .redis.client import Client, open_client, place_of
 from .redis.connections import Command
 from .redis.durability import Durability, not_waited, read_durable
 from .redis.keys import log_key, namespace_of
@@ -62,6 +63,11 @@ _ID: Final = 6
 # Hexadecimal digits of a publisher's name: 128 bits, so that nobody finds a second name for another's.
 _BY_LENGTH = 32
 _SHOWN_LENGTH = 128
+# The time of a call in all. A Redis nearby answers in a hundredth of it, and an application that waits stands still too.
+DEFAULT_TIMEOUT_S = 1.0
+# Each has its share of a call's time, so that an idle connection which leads nowhere any more leaves time for a new one.
+ATTEMPTS = 2
+MIN_TIMEOUT_S, MAX_TIMEOUT_S = 0.01, 3600.0
 # Of `timeout_s`, how long a command may wait for replicas or the disk: Redis' answer must come before the attempt is given up.
 _SHARE_OF_WAITING = 0.8
 Durable: TypeAlias = Literal["replica", "disk"] | int | None
@@ -163,8 +169,10 @@ class Publisher:
             Redis Cluster. None: HEADGATE_REDIS_URL, else the private server of a gateway that runs in this project's folder.
         namespace: where to publish unless `publish` is told otherwise.
         max_payload_bytes: largest payload, as JSON text, that is sent at all; the namespace's own limit in Redis still counts.
-        timeout_s: limit on each attempt; a call makes at most two. While Redis answers that another server is about to take over
-            (a failover, a slot of a Cluster that moves), a call tries again for as long.
+        timeout_s: limit on each call in all (0.01 to 3,600 s): a connection, and a second attempt over another one if there is no
+            answer for half of it. While Redis answers that another server is about to take over (a failover, a slot of a Cluster
+            that moves), a call tries again for as long. After a call that got no answer in time, every call of this process with
+            this limit fails at once for 1 s; then one at a time tries. Name resolution has the system's own limit.
         strict_namespace: refuse to publish where no gateway has ever served the namespace. Otherwise that is one warning of the
             logger `headgate.publisher`. A process asks Redis for that once per namespace (a strict one as long as the answer is
             no), and publishes if Redis does not say.
@@ -179,6 +187,7 @@ class Publisher:
 
     Raises:
         BusUnavailable: `redis_url` is None and no Redis is set or found.
+        BusRefused: `redis_url` is wrong; the message names what, and no part of its credentials.
         SettingsError, UnknownNamespace, InvalidRequest (`durable`): an argument, or a HEADGATE_ variable, is wrong.
         InvalidSchema, MissingExtra: the folder's schemas cannot be used, or the extra is not installed.
     """
@@ -189,7 +198,7 @@ class Publisher:
         *,
         namespace: str = DEFAULT_NAMESPACE,
         max_payload_bytes: int = 65536,
-        timeout_s: float = 5.0,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
         strict_namespace: bool = False,
         durable: Durable = None,
         schemas: str | None = None,
@@ -198,10 +207,13 @@ class Publisher:
     ) -> None:
         if not 1 <= max_payload_bytes <= HARD_MAX_PAYLOAD_BYTES:
             raise SettingsError([f"max_payload_bytes={max_payload_bytes}: expected 1 to {HARD_MAX_PAYLOAD_BYTES} bytes"])
+        if not MIN_TIMEOUT_S <= timeout_s <= MAX_TIMEOUT_S:
+            raise SettingsError([f"timeout_s={timeout_s}: expected {MIN_TIMEOUT_S:g} to {MAX_TIMEOUT_S:g} seconds"])
         self._namespace = check_namespace(namespace)
+        self._timeout_s = timeout_s
         self._max_payload_bytes = max_payload_bytes
-        self._client: Client = open_client(redis_url or find_redis_url(), timeout_s=timeout_s)
-        self._appending = Appending(self._client, timeout_s)
+        self._client: Client = open_client(redis_url or find_redis_url(), timeout_s=timeout_s / ATTEMPTS)
+        self._appending = Appending(self._client)
         self._strict_namespace = strict_namespace
         self._remembered = remembered(self._client)
         self._durable = read_durable(durable)
@@ -243,8 +255,8 @@ class Publisher:
             SchemaViolation: the data breaks a schema of its topic, and `schema_check` is "refuse"; nothing was published.
             NamespaceNotServed: the publisher is strict, and no gateway has served the namespace; nothing was published.
             BusRefused: Redis will not do it (out of memory, no permission, …); nothing was published.
-            BusUnavailable: no answer, twice, or no server that takes it in time: not known whether it was published. Publish it
-                again with the same id.
+            BusUnavailable: no answer within `timeout_s`, or no server that takes it in time: not known whether it was published.
+                Publish it again with the same id. At once, when an earlier call got no answer: nothing was sent.
             NotDurable: it is published, and is not where `durable` wants it within eight tenths of `timeout_s`; the error has the
                 receipt. Publish it again with the same id to wait on.
             InvalidRequest: `durable` is none of its values; nothing was published.
@@ -253,8 +265,8 @@ class Publisher:
         namespace = self._named(namespace)
         event_id = new_ids(1)[0] if id is None else check_event_id(id)
         command = self._call(log_key(namespace), topic if user is None else user_topic(user, topic), data, event_id)
-        self._refuse_unserved(namespace)
-        with _traced(traceparent, namespace, command[_TOPIC]) as parent:
+        with self._budget(namespace), _traced(traceparent, namespace, command[_TOPIC]) as parent:
+            self._refuse_unserved(namespace)
             words = command if by is None and parent is None else (*command, _origin(by, parent))
             if wish is None:
                 appended, waited = self._appending.append(words), None
@@ -262,7 +274,7 @@ class Publisher:
                 (appended, waited) = self._appending.append_many([words, wish.command(self._wait_ms)])
                 if isinstance(appended, HeadgateError):
                     raise appended
-        self._warn_unserved(namespace)
+            self._warn_unserved(namespace)
         receipt = _receipt(appended, command[_ID], new_id=id is None)
         return receipt if wish is None else self._confirmed([receipt], wish, waited)[0]
 
@@ -285,7 +297,8 @@ class Publisher:
                 note on the error tells the number of the event at fault.
             NamespaceNotServed: as `publish`.
             PublishManyError: Redis refused some of them; it holds a receipt or an error for each.
-            BusUnavailable: no answer, twice: not known which were published.
+            BusUnavailable: no answer: not known which were published. A batch of more than 100 events may take longer than
+                `timeout_s` as long as Redis answers, and fails when it has not answered for so long.
             NotDurable: all are published, and are not where `durable` wants them; it has the receipt of the last.
         """
         wish = self._durable if durable is None else read_durable(durable)
@@ -311,12 +324,12 @@ class Publisher:
             generated.append(event_id is None)
         if not batch:
             return []
-        self._refuse_unserved(namespace)
-        with _traced(traceparent, namespace, batch[0][_TOPIC], len(batch)) as parent:
+        with self._budget(namespace), _traced(traceparent, namespace, batch[0][_TOPIC], len(batch)) as parent:
+            self._refuse_unserved(namespace)
             calls: list[Command] = [*batch] if parent is None else [(*each, _origin(None, parent)) for each in batch]
             replies = self._appending.append_many(calls if wish is None else [*calls, wish.command(self._wait_ms)])
+            self._warn_unserved(namespace)
         waited = None if wish is None else replies.pop()
-        self._warn_unserved(namespace)
         outcomes = [
             reply if isinstance(reply, HeadgateError) else _receipt(reply, command[_ID], new_id=new_id)
             for reply, command, new_id in zip(replies, batch, generated, strict=True)
@@ -379,14 +392,15 @@ class Publisher:
 
         Raises:
             NamespaceNotServed: as `publish`.
-            BusUnavailable: no answer, twice: not known which were published.
+            BusUnavailable: as `publish_many`.
         """
         if not events:
             return []
         namespace = events[0].namespace
-        self._refuse_unserved(namespace)
-        replies = self._appending.append_many([event.command for event in events])
-        self._warn_unserved(namespace)
+        with self._budget(namespace):
+            self._refuse_unserved(namespace)
+            replies = self._appending.append_many([event.command for event in events])
+            self._warn_unserved(namespace)
         return [
             reply if isinstance(reply, HeadgateError) else _receipt(reply, event.id, new_id=event.has_new_id)
             for reply, event in zip(replies, events, strict=True)
@@ -403,16 +417,17 @@ class Publisher:
             BusUnavailable, BusRefused: as `redis.client.call`.
         """
         namespace = self._namespace if namespace is None else check_namespace(namespace)
-        self._appending.check_library(log_key(namespace))
-        log = EventLog(namespace, self._client, self._max_payload_bytes)
-        head = log.head(receipt.epoch)
-        line = head.lineage or alone(head.epoch)
-        end = line.end_of(receipt.epoch, head.offset) if head.epoch else None
-        if end is None:
-            return Fate.UNKNOWN
-        if receipt.offset > end:
-            return Fate.ROLLED_BACK
-        return Fate.IN_LOG if log.page(receipt.offset - 1, receipt.offset) else Fate.TRIMMED
+        with self._budget(namespace, is_patient=True):
+            self._appending.check_library(log_key(namespace))
+            log = EventLog(namespace, self._client, self._max_payload_bytes)
+            head = log.head(receipt.epoch)
+            line = head.lineage or alone(head.epoch)
+            end = line.end_of(receipt.epoch, head.offset) if head.epoch else None
+            if end is None:
+                return Fate.UNKNOWN
+            if receipt.offset > end:
+                return Fate.ROLLED_BACK
+            return Fate.IN_LOG if log.page(receipt.offset - 1, receipt.offset) else Fate.TRIMMED
 
     def presence(self, topic: str, namespace: str | None = None) -> list[PresentUser]:
         """Return who is in a topic now, by name, over all gateways (docs/presence.md). Three round trips; waits for Redis.
@@ -422,7 +437,8 @@ class Publisher:
             BusUnavailable, BusRefused: as `publish`.
         """
         name = self._namespace if namespace is None else check_namespace(namespace)
-        return _present(read_members(self._client, name, check_topic(topic)))
+        with self._budget(name, is_patient=True):
+            return _present(read_members(self._client, name, check_topic(topic)))
 
     def presence_page(
         self, topic: str, after: str | None = None, limit: int = 1000, namespace: str | None = None
@@ -437,7 +453,8 @@ class Publisher:
             As `presence`.
         """
         name = self._namespace if namespace is None else check_namespace(namespace)
-        count, members, next_ = read_page(self._client, name, check_topic(topic), after, limit)
+        with self._budget(name, is_patient=True):
+            count, members, next_ = read_page(self._client, name, check_topic(topic), after, limit)
         return PresencePage(count, _present(members), next_)
 
     def revoke(self, *, user: str | None = None, token_id: str | None = None, for_s: int = DEFAULT_REVOKED_S) -> None:
@@ -448,7 +465,8 @@ class Publisher:
         Raises:
             InvalidRequest, LimitReached, BusUnavailable, BusRefused: as `revocation.revoke`.
         """
-        revoke(self._client, user=user, token_id=token_id, for_s=for_s)
+        with self._budget(self._namespace, is_patient=True):
+            revoke(self._client, user=user, token_id=token_id, for_s=for_s)
 
     def prepare_schemas(self, schemas: str | None, schema_check: Literal["off", "warn", "refuse"] | None) -> Callable[[], None]:
         """Read schemas anew, as the arguments of these names say; return what puts them into force.
@@ -473,6 +491,10 @@ class Publisher:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
+    def _budget(self, namespace: str, *, is_patient: bool = False) -> Budget:
+        """Return the time of one call, in all, for what it asks of a namespace's Redis."""
+        return Budget(place_of(self._client, log_key(namespace)), self._timeout_s, is_patient=is_patient)
+
     def _named(self, namespace: str | None) -> str:
         """Return the namespace that a caller means."""
         if namespace is None or namespace == self._namespace:
@@ -486,7 +508,9 @@ class Publisher:
         if len(payload) > self._max_payload_bytes:
             raise PayloadTooLarge(len(payload), self._max_payload_bytes, "publisher")
         if self._schemas is not None:
-            self._schemas.check(namespace_of(key), topic, payload)
+            namespace = namespace_of(key)
+            with self._budget(namespace, is_patient=True):
+                self._schemas.check(namespace, topic, payload)
         return "FCALL", TRUSTED, 1, key, topic, payload, event_id
 
     def _confirmed(self, receipts: list[Receipt], wish: Durability, waited: Any) -> list[Receipt]:

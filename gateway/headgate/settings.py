@@ -15,11 +15,12 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from .compiled import PURE
-from .errors import SettingsError, UnknownNamespace
+from .errors import BusRefused, SettingsError, UnknownNamespace
 from .hostnames import ascii_host
 from .http_target import read_target
 from .options import (
     STATSD_PREFIX,
+    Explained,
     Kind,
     describe_options,
     host_and_port,
@@ -33,6 +34,7 @@ from .options import (
     switch,
     text,
 )
+from .redis_url import FORMS, read_url
 from .topic import DEFAULT_NAMESPACE, MAX_TOPIC_BYTES, MAX_TOPIC_WORDS, check_namespace
 
 PREFIX = "HEADGATE_"
@@ -90,19 +92,10 @@ def _namespaces(raw: Any) -> tuple[str, ...]:
 
 
 def _redis_url(raw: Any) -> str:
-    url = urlsplit(str(raw).strip())
-    if url.scheme in ("redis+sentinel", "rediss+sentinel"):
-        if not re.fullmatch(r"/[^/]+(/\d*)?", url.path) or not all(url.netloc.rpartition("@")[2].split(",")):
-            raise ValueError
-        return str(raw).strip()
-    if url.scheme in ("redis+cluster", "rediss+cluster"):
-        # That a Cluster has only database 0 is said where it is opened.
-        if not re.fullmatch(r"/?\d*", url.path) or not all(url.netloc.rpartition("@")[2].split(",")):
-            raise ValueError
-        return str(raw).strip()
-    if url.scheme not in ("redis", "rediss", "unix") or not (url.hostname or url.path):
-        raise ValueError
-    _ = url.port  # raises ValueError when it is not a port
+    try:
+        read_url(raw)
+    except BusRefused as error:
+        raise Explained(str(error.parts["reason"])) from None
     return str(raw).strip()
 
 
@@ -183,8 +176,7 @@ class Settings:
         None,
         Kind(
             _redis_url,
-            "a URL such as redis://host:6379/0, rediss://…, unix:///path, redis+sentinel://host:26379,host:26379/primary/0 or "
-            "redis+cluster://host:6379,host:6379",
+            f"a URL such as {FORMS}",
         ),
         "Redis or Valkey to use. Not set: the gateway starts a private server, and ends it with itself.",
         secret=True,

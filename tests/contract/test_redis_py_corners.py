@@ -16,11 +16,12 @@ from headgate.errors import BusRefused
 from headgate.redis import client as commands
 from headgate.redis.connections import connection_pool
 from headgate.redis.faults import NO_FUNCTION, NO_FUNCTIONS_AT_ALL, _is_end_of_stream, reply_of
-from headgate.redis.round_trip import PASSED_ON
+from headgate.redis.one_server import PASSED_ON
+from headgate.redis_url import read_url
 
 
 def connection_to(url: str, **options: Any) -> Any:
-    return connection_pool(url, 30.0, **options).make_connection()
+    return connection_pool(read_url(url), 30.0, **options).make_connection()
 
 
 def test_a_connection_has_its_socket_in_sock(redis_url: str) -> None:
@@ -101,7 +102,7 @@ def test_idle_connections_are_dropped_and_those_in_use_are_not(redis_url: str) -
 
 
 def test_options_of_the_url_do_not_overrule_ours() -> None:
-    """A URL may carry any keyword of redis-py; those that the link depends on are set afterwards."""
+    """A URL may carry options of redis-py that other programs use; those that the link depends on are ours."""
     url = "redis://127.0.0.1:1/0?protocol=3&decode_responses=yes&socket_timeout=600&retry_on_timeout=yes&health_check_interval=1"
     connection = connection_to(url)
 
@@ -195,27 +196,6 @@ def test_the_reader_takes_a_bytearray_and_says_false_without_a_reply() -> None:
     assert reader.gets() is False
 
 
-# The short way (round_trip.py) ---------------------------------------------------------------------------------------------
-
-
-def test_the_replies_of_the_short_way_are_passed_on_as_they_are() -> None:
-    """redis-py has no callback that would shape them."""
+def test_the_replies_of_functions_are_passed_on_as_they_are() -> None:
+    """redis-py has no callback that would shape them, so they may be read from the connection."""
     assert not PASSED_ON & set(redis.Redis().response_callbacks)
-
-
-def test_a_pool_gives_and_takes_its_connections_by_its_queue(redis_url: str) -> None:
-    """`_checkpid`, `owns_connection`, and the queue `pool` are all that taking and putting back an idle one needs."""
-    client: Any = commands.open_client(redis_url)
-    assert commands.call(client, "PING") in (b"PONG", True)
-    pool = client.connection_pool
-
-    pool._checkpid()
-    connection = pool.pool.get_nowait()
-    assert (connection._sock is None, pool.owns_connection(connection)) == (False, True)
-    pool.pool.put_nowait(connection)
-
-    assert pool.get_connection() is connection
-    pool.release(connection)
-    assert commands.call(client, "PING") in (b"PONG", True)
-    client.close()
-    assert connection._sock is None

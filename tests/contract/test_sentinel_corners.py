@@ -1,7 +1,7 @@
-"""Private corners of redis-py that headgate.redis.sentinel relies on; each is named here once.
+"""Corners of redis-py that headgate.redis.bounded and headgate.redis.sentinel rely on; each is named here once.
 
-A connection has its socket in `_sock`, None exactly while it is not connected; the pool calls `connect()` before it gives a
-connection to anyone, and again when it finds the connection broken; `host` and `port` count when they are set before that.
+The pool calls `connect()` before it gives a connection to a caller, and `disconnect()` and `connect()` when it finds it broken;
+`host` and `port` count when they are set before that.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import pytest
 import redis
 
 from headgate.redis.connections import connection_pool
-from headgate.redis.sentinel import SentinelConnection, SentinelSSLConnection
+from headgate.redis.sentinel import SentinelConnection, SentinelTlsConnection
+from headgate.redis_url import read_url
 
 URL = "redis{}+sentinel://127.0.0.1:1/mymaster"
 
@@ -52,7 +53,7 @@ def discovery(listeners: tuple[socket.socket, socket.socket]) -> Discovery:
 @pytest.fixture
 def pool(discovery: Discovery) -> Iterator[Any]:
     """A pool of one connection, as clients have it."""
-    pool = connection_pool(URL.format(""), 30.0, redis.BlockingConnectionPool, max_connections=1, timeout=30)
+    pool = connection_pool(read_url(URL.format("")), 30.0, redis.BlockingConnectionPool, max_connections=1, timeout=30)
     pool.connection_kwargs["discovery"] = discovery
     yield pool
     pool.disconnect()
@@ -98,7 +99,7 @@ def test_a_broken_connection_asks_the_sentinels_and_leads_to_the_new_primary(
 def test_a_connection_without_a_socket_asks_the_sentinels(
     pool: Any, discovery: Discovery, listeners: tuple[socket.socket, socket.socket]
 ) -> None:
-    """`disconnect` sets `_sock` to None: that is how the next `connect()` knows."""
+    """After `disconnect` the next `connect()` asks."""
     connection = pool.get_connection("_")
     connection.disconnect()
     assert connection._sock is None
@@ -113,8 +114,8 @@ def test_a_connection_without_a_socket_asks_the_sentinels(
 
 def test_the_connections_of_a_pool_are_ours_with_tls_and_without() -> None:
     """`connection_class` and `connection_kwargs` decide what a pool makes."""
-    for letter, kind in (("", SentinelConnection), ("s", SentinelSSLConnection)):
-        pool: Any = connection_pool(URL.format(letter), 30.0)
+    for letter, kind in (("", SentinelConnection), ("s", SentinelTlsConnection)):
+        pool: Any = connection_pool(read_url(URL.format(letter)), 30.0)
         connection = pool.make_connection()
 
         assert type(connection) is kind

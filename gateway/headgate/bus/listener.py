@@ -40,6 +40,7 @@ from headgate.redis.keys import log_key
 from headgate.redis.lineage import Lineage
 from headgate.redis.log import EventLog, read_head
 from headgate.redis.subscriber_link import SubscriberLink
+from headgate.redis_url import read_url
 from headgate.runtime.loop import Arrivals, Greenlet, Idle, Signal, sleep, spawn
 from headgate.settings import Settings
 
@@ -542,7 +543,7 @@ class Bus:
         self._wakeup.set()
         log.info("bus up", namespace=self._namespace, epoch=self.epoch, offset=self.offset)
         if self.feed.server and not self._sharded:
-            leads_to(self._url, self.feed.server)
+            leads_to(read_url(self._url), self.feed.server)
         self._receiver.bus_changed(True)
 
     def _close_link(self, action: Close) -> None:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from headgate.publisher import Publisher
     from headgate.redis.entries import Entry
 
+# A command has no next call that this one holds up, so it is more patient than a publisher in an application.
+TIMEOUT_S = 10.0
 # Words given for JSON are shown in quotes, to paste, up to so many characters.
 _MAX_QUOTED = 200
 
@@ -72,7 +74,9 @@ def publish(
         from .bulk_file import namespace_limit, publish_file
 
         limit = namespace_limit(redis_url, namespace)
-    with Publisher(redis_url, namespace=namespace, max_payload_bytes=limit, strict_namespace=strict_namespace) as publisher:
+    with Publisher(
+        redis_url, namespace=namespace, max_payload_bytes=limit, strict_namespace=strict_namespace, timeout_s=TIMEOUT_S
+    ) as publisher:
         if topic is not None and data is not None:
             _publish_one(publisher, topic, data, event_id, user, as_json)
         elif file is not None:

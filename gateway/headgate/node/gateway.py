@@ -26,10 +26,11 @@ from headgate.auth.regrants import Regrants, read_regrant, read_regrants
 from headgate.auth.revocation_watch import Listening, RevocationWatch
 from headgate.delivery.client import Client
 from headgate.errors import BusUnavailable, UnknownHost
-from headgate.metrics import REDIS_ROUND_TRIPS, SCHEMA_VIOLATIONS
+from headgate.metrics import PUBLISH_BREAKER, REDIS_ROUND_TRIPS, SCHEMA_VIOLATIONS
 from headgate.presence.presence import Presence
 from headgate.publisher import Publisher
 from headgate.redis import api_keys
+from headgate.redis.budget import count_with
 from headgate.redis.client import ROUND_TRIPS, open_client
 from headgate.redis.client import Client as RedisClient
 from headgate.redis.connections import is_open, redacted_address
@@ -82,8 +83,8 @@ log = structlog.get_logger("headgate.gateway")
 # Between a payload and the message around it: names, ids, escapes. A message above this ends the connection (1009); a payload
 # above its limit but below this is refused in the acknowledgement, and the connection lives.
 ENVELOPE_BYTES = 4096
-# A publish is tried twice: a browser has its answer within about four seconds, also when Redis says nothing.
-PUBLISH_TIMEOUT_S = 2.0
+# What a gateway asks of Redis for a request.
+COMMAND_TIMEOUT_S = 2.0
 
 
 class Gateway:
@@ -95,15 +96,15 @@ class Gateway:
         self.settings = settings
         warn_of_open_redis(settings.redis_url)
         REDIS_ROUND_TRIPS.put(ROUND_TRIPS)
+        count_with(lambda counted: PUBLISH_BREAKER.labels(counted.value).inc())
         self.publisher = Publisher(
             settings.redis_url,
             max_payload_bytes=settings.max_payload_bytes,
-            timeout_s=PUBLISH_TIMEOUT_S,
             schemas=settings.schemas,
             schema_check=settings.schema_check_in_force(),
             on_schema_violation=lambda namespace, _: SCHEMA_VIOLATIONS.labels(namespace).inc(),
         )
-        self._commands = open_client(settings.redis_url, timeout_s=PUBLISH_TIMEOUT_S)
+        self._commands = open_client(settings.redis_url, timeout_s=COMMAND_TIMEOUT_S)
         self.registration = Registration(settings.redis_url, settings.namespaces, gateway_name)
         self.authorizing = Authorizing()
         self.namespaces = {

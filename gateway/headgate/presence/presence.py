@@ -25,6 +25,7 @@ from headgate.redis.client import drop_idle, open_client
 from headgate.redis.followers import follow
 from headgate.redis.keys import presence_channel, presence_key
 from headgate.redis.subscriber_link import SubscriberLink
+from headgate.redis_url import read_url
 from headgate.runtime.loop import Greenlet, Signal, one_round, sleep, spawn
 from headgate.settings import Settings
 from headgate.topic import MAX_TOPIC_BYTES, MAX_TOPIC_WORDS
@@ -328,7 +329,7 @@ class Presence:
         delay_s = FIRST_RETRY_S
         while not self._closed:
             link = SubscriberLink(self._url, TIMEOUT_S, key=presence_key(self._namespace))
-            follow(self._url, link, lambda left: left.close())
+            follow(read_url(self._url), link, lambda left: left.close())
             try:
                 link.connect()
                 link.settimeout(LINK_TIMEOUT_S)

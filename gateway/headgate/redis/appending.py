@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from enum import Enum
-from time import monotonic, sleep
+from time import sleep
 from typing import Any, Final, TypeVar
 from weakref import WeakSet
 
@@ -17,6 +17,7 @@ from headgate.errors import BusRefused, BusUnavailable
 
 from . import batches
 from .batches import in_batches
+from .budget import left_s
 from .client import Client, at, call_many, drop_idle, is_forbidden
 from .connections import Command
 from .functions import call_function, ensure_loaded, is_missing
@@ -52,10 +53,10 @@ _COST = {
 
 
 class Appending:
-    """See the module. `timeout_s`: how long a call tries again while another server takes over."""
+    """See the module. The calls are made within a Budget."""
 
-    def __init__(self, client: Client, timeout_s: float) -> None:
-        self._client, self._timeout_s = client, timeout_s
+    def __init__(self, client: Client) -> None:
+        self._client = client
         self._checked: WeakSet[object] = WeakSet()  # the servers whose function library was looked at: in a Cluster several
         self._checked_last: object = None
         self._entry = _Entry.BATCH
@@ -80,21 +81,21 @@ class Appending:
     def _retried(self, send: Callable[[C], R], commands: C) -> R:
         """Send, and once more if Redis did not answer: each command has an id, so one that arrived is found, not doubled.
 
-        While Redis answers that another server is about to take over, send again and again, for `timeout_s` in all. Each time
-        over new connections: after a failover the old ones lead to a server that is the primary no more.
+        While Redis answers that another server is about to take over, send again and again. Each time over new connections: after
+        a failover the old ones lead to a server that is the primary no more. All of it within the caller's budget (budget.py).
         """
-        give_up_s = monotonic() + self._timeout_s
         pause_s, once_more = 0.0, True
         while True:
             try:
                 return send(commands)
             except BusUnavailable as error:
+                left = left_s()
+                if left is not None and left <= pause_s:
+                    raise
                 if error.redis_code not in _TAKEN_OVER:
                     if not once_more:
                         raise
                     once_more = False
-                elif monotonic() + pause_s > give_up_s:
-                    raise
             # Outside the handler, so that a traceback does not hold every attempt.
             drop_idle(self._client)
             if pause_s:

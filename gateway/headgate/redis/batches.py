@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 from headgate.errors import HeadgateError
 
 from .connections import Command
-from .faults import refused, translate
-from .round_trip import reply_error
+from .faults import refused, reply_error
 
 # Less than a millisecond of Redis. Twice as many events in a batch would take a hundredth less for each.
 MAX_BATCH_EVENTS = 100
@@ -50,7 +49,7 @@ class Batch(NamedTuple):
 
 def _read_line(line: bytes, at_most: int) -> list[Any]:
     if line.startswith(b"-"):
-        return [translate(reply_error(line[1:]))]
+        return [reply_error(line[1:])]
     epoch, first, events = line.split(b" ")
     offset, count = int(first), int(events)
     if not count:

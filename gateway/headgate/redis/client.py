@@ -19,11 +19,12 @@ from typing import Any
 import redis
 
 from headgate.errors import BusRefused, HeadgateError
+from headgate.redis_url import Kind, read_url
 
 from . import one_server
-from .cluster import is_cluster
+from .cluster import slot_of
 from .cluster_client import ClusterClient
-from .connections import Command, cluster_address, redacted_address
+from .connections import Command, redacted_address
 from .faults import NEEDED, NO_MEMORY, NO_PERMISSION, refused, translate
 from .one_server import ROUND_TRIPS as ROUND_TRIPS
 from .one_server import address_of, exchange, open_server, run
@@ -39,16 +40,17 @@ def open_client(url: str, *, timeout_s: float = 5.0, max_connections: int = MAX_
     """Return a client for commands; it connects at its first command.
 
     Args:
-        url: `redis://`, `rediss://` or `unix://`; one that names Sentinels (sentinel.py) or nodes of a Cluster (cluster.py).
+        url: see redis_url.py.
         timeout_s: limit on connecting, on each command, and on waiting for a free connection of the pool.
         max_connections: bound of the pool (in a Cluster: of each node's); one more command waits.
 
     Raises:
-        BusRefused: `url` is not a Redis URL.
+        BusRefused: `url` is wrong.
     """
-    if is_cluster(url):
-        return ClusterClient(cluster_address(url), timeout_s, max_connections)
-    return open_server(url, timeout_s, max_connections)
+    address = read_url(url)
+    if address.kind is Kind.CLUSTER:
+        return ClusterClient(address, timeout_s, max_connections)
+    return open_server(address, timeout_s, max_connections)
 
 
 def call(client: Client, *command: str | bytes | int) -> Any:
@@ -79,7 +81,7 @@ def call_many(client: Client, commands: Iterable[Command]) -> list[Any]:
     """
     if isinstance(client, ClusterClient):
         return client.run_many(commands)
-    return [translate(reply) if isinstance(reply, Exception) else reply for reply in exchange(client, commands)]
+    return [translate(reply) if isinstance(reply, Exception) else reply for reply in exchange(client, list(commands))]
 
 
 def call_all(client: Client, commands: Iterable[Command]) -> list[Any]:
@@ -130,6 +132,11 @@ def database(client: Client) -> str:
     if isinstance(client, ClusterClient):
         return f"{client.address}/0"
     return f"{address_of(client)}/{client.connection_pool.connection_kwargs.get('db') or 0}"
+
+
+def place_of(client: Client, key: str | bytes) -> str:
+    """Return which server has a key, as errors name it: in a Cluster by the slot, else always the same. Never waits."""
+    return f"slot {slot_of(key)} of {client.address}" if isinstance(client, ClusterClient) else address_of(client)
 
 
 def drop_idle(client: Client) -> None:

@@ -1,85 +1,38 @@
-"""Redis Cluster: a URL that names some of its nodes, the slot of a key, and the topology: which node owns which slot.
+"""Redis Cluster: the slot of a key, and the topology: which node owns which slot.
 
-In: `redis+cluster://[user:password@]host[:port][,host[:port]…][?options]`, or `rediss+cluster://` for TLS. The hosts are seeds:
-any one that answers tells of all others. User, password and options count for every node. A Cluster has only database 0.
-Out: the owner of a slot, asked from any node that answers and kept until somebody doubts it. No I/O but for `ask`, which the
-topology is given.
+In: a RedisUrl that names some nodes of a Cluster. These are seeds: any one that answers names all others. User, password and
+options count for every node. Out: the owner of a slot, asked from any node that answers and kept until there is a doubt. No I/O
+but for `ask`, which the topology is given.
 
 The keys of one namespace share a slot (keys.py), so a step that touches several of them runs on one node.
 """
 
 from __future__ import annotations
 
-import re
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 from redis.crc import key_slot
 
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
+from headgate.redis_url import Kind, Node, RedisUrl, read_url
+from headgate.redis_url import shown_node as shown
 
 from .faults import refused, unavailable
-from .hosts import read_hosts
 
-SCHEMES = {"redis+cluster": "redis", "rediss+cluster": "rediss"}
-FORM = "redis+cluster://host:6379,host:6379"
-PORT = 6379
 SLOTS = 16384
 # A node that does not answer must not use up the time of the others.
 ASK_TIMEOUT_S = 0.5
 # Clusters whose nodes a process remembers; then it forgets them all, and begins with the seeds again.
 MAX_REMEMBERED = 100
 
-Node = tuple[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterAddress:
-    """A parsed URL: the seeds, and what a plain URL of any node has before and behind its host."""
-
-    seeds: tuple[Node, ...]
-    before: str
-    behind: str
-
-    def __str__(self) -> str:
-        return f"the Cluster of {', '.join(map(shown, self.seeds))}"
-
-    def url_of(self, node: Node) -> str:
-        """Return the plain URL of a node."""
-        return f"{self.before}{shown(node)}{self.behind}"
-
 
 def is_cluster(url: str) -> bool:
-    """Return whether a URL names nodes of a Cluster."""
-    return url.partition("://")[0].lower() in SCHEMES
-
-
-def read_address(url: str) -> ClusterAddress:
-    """Return what a URL that names nodes of a Cluster says.
-
-    Raises:
-        ValueError: it is not of that form.
-        BusRefused: it names a database other than 0.
-    """
-    parts = urlsplit(url)
-    credentials, at, hosts = parts.netloc.rpartition("@")
-    database = parts.path.removeprefix("/")
-    if re.fullmatch(r"\d+", database) and int(database):
-        raise BusRefused(f"a Cluster has only database 0, and the Redis URL names database {database[:20]}")
-    if database.strip("0"):
-        raise ValueError(f"expected {FORM}")
-    behind = f"/0?{parts.query}" if parts.query else "/0"
-    return ClusterAddress(read_hosts(hosts, PORT), f"{SCHEMES[parts.scheme]}://{credentials}{at}", behind)
-
-
-def shown(node: Node) -> str:
-    """Return a node as `host:port`."""
-    host, port = node
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    """Return whether a URL names nodes of a Cluster. Raises BusRefused where it is none."""
+    return read_url(url).kind is Kind.CLUSTER
 
 
 def slot_of(key: str | bytes) -> int:
@@ -179,7 +132,7 @@ class Topology:
         ask: returns a node's reply to CLUSTER SLOTS, within ASK_TIMEOUT_S; raises BusUnavailable or BusRefused.
     """
 
-    def __init__(self, address: ClusterAddress, ask: Callable[[Node], Any]) -> None:
+    def __init__(self, address: RedisUrl, ask: Callable[[Node], Any]) -> None:
         self._address, self._ask = address, ask
         self._lock = threading.Lock()
         self._slots = _Slots((), (), (), {})
@@ -187,7 +140,7 @@ class Topology:
         self._moved: dict[int, Node] = {}
         known = _known.get(str(address), ())
         # Those to ask, in order: a node that has answered or failed goes to the end.
-        self._order = [*known, *(seed for seed in address.seeds if seed not in known)]
+        self._order = [*known, *(seed for seed in address.hosts if seed not in known)]
 
     def owner(self, slot: int) -> Node:
         """Return the primary that owns a slot. Asks the Cluster if there is a doubt.
@@ -272,20 +225,20 @@ class Topology:
                 return _Slots(tuple(first for first, _, _ in ranges), tuple(last for _, last, _ in ranges), owners, moved)
             faults.append(unavailable(f"{shown(node)} knows no node that owns a slot", "CLUSTERDOWN"))
             silent.append(node)
-        self._order = list(dict.fromkeys([*self._address.seeds, *self._order]))
+        self._order = list(dict.fromkeys([*self._address.hosts, *self._order]))
         raise _worst(self._address, faults)
 
     def _remember(self, order: list[Node], answered: Node, silent: list[Node], owners: Iterable[Node]) -> None:
         """Begin with another node next time: one that answers may be cut off from the others, and tell old news for ever."""
         alive = [node for node in dict.fromkeys([*owners, *order]) if node != answered and node not in silent]
-        present = {*owners, *self._address.seeds}
+        present = {*owners, *self._address.hosts}
         self._order = [node for node in [*alive, answered, *silent] if node in present]
         if len(_known) >= MAX_REMEMBERED:
             _known.clear()
         _known[str(self._address)] = tuple(self._order)
 
 
-def _worst(address: ClusterAddress, faults: Sequence[HeadgateError]) -> HeadgateError:
+def _worst(address: RedisUrl, faults: Sequence[HeadgateError]) -> HeadgateError:
     """Return the error that says most: a refusal of a node that answers, else that none of them answers."""
     for error in faults:
         if isinstance(error, BusRefused):

@@ -19,9 +19,10 @@ from typing import Any
 import redis
 
 from headgate.errors import BusUnavailable, HeadgateError
+from headgate.redis_url import Node, RedisUrl
 
 from . import one_server
-from .cluster import ClusterAddress, Node, Topology, key_of, slot_of
+from .cluster import Topology, key_of, slot_of
 from .connections import Command, cluster_topology
 from .faults import reply_of, shown_cause, translate, unavailable
 from .one_server import exchange, execute, failed, open_server
@@ -43,7 +44,7 @@ class ClusterClient:
         max_connections: bound of each node's pool.
     """
 
-    def __init__(self, address: ClusterAddress, timeout_s: float, max_connections: int) -> None:
+    def __init__(self, address: RedisUrl, timeout_s: float, max_connections: int) -> None:
         self.address = address
         self._timeout_s, self._max_connections = timeout_s, max_connections
         self._topology: Topology = cluster_topology(address)
@@ -158,7 +159,7 @@ class ClusterClient:
             with self._lock:
                 client = self._nodes.get(node)
                 if client is None:
-                    client = open_server(self.address.url_of(node), self._timeout_s, self._max_connections)
+                    client = open_server(self.address.at(node), self._timeout_s, self._max_connections)
                     self._nodes[node] = client
                     gone = [other for other in self._nodes if other not in (*self._topology.known(), node)]
                     # Only idle connections: one in use is closed when its command has ended and nobody holds it.

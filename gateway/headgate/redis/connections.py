@@ -1,7 +1,6 @@
-"""Connections to Redis, made our way: from a URL, without the retries and options that redis-py would add; and what a URL tells.
+"""Connections to Redis, made our way: from a URL, without the retries and options that redis-py would add.
 
-In: a URL (`redis://`, `rediss://`, `unix://`, or one that names Sentinels: sentinel.py). Out: a pool of connections for
-one_server.py and subscriber_link.py; the address without its secrets. Of a URL that names nodes of a Cluster (cluster.py): its
+In: a RedisUrl. Out: a pool of connections for one_server.py and subscriber_link.py. Of a URL that names nodes of a Cluster: its
 topology, which asks a node over a connection of its own.
 
 A connection never retries behind the caller's back, never checks its own health, and speaks RESP2 in bytes.
@@ -12,21 +11,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from inspect import signature
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import redis
 import redis.connection
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from headgate.errors import BusRefused
+from headgate.redis_url import Kind, RedisUrl, read_url, shown_node
 from headgate.settings import is_loopback
 
-from . import cluster, sentinel
-from .cluster import ClusterAddress, Topology, is_cluster
+from . import cluster
+from .bounded import Connection, SocketConnection, TlsConnection
+from .cluster import Topology
 from .faults import advised, shown_cause, translate
 from .followers import follow
-from .sentinel import follow_sentinels, is_sentinel
+from .sentinel import Discovery, SentinelConnection, SentinelTlsConnection
 
 Command = Sequence[str | bytes | int]
 
@@ -36,20 +35,17 @@ _ANONYMOUS_DRIVER: dict[str, None] = (
     if "driver_info" in signature(redis.connection.AbstractConnection).parameters
     else {"lib_name": None, "lib_version": None}
 )
-# Options that redis-py 7 and newer set for a URL that asks for RESP3, which we do not speak.
-_MAINTENANCE = ("maint_notifications_config", "maint_notifications_pool_handler")
 
 
 def connection_pool(
-    url: str, timeout_s: float, kind: type[redis.ConnectionPool] = redis.ConnectionPool, **options: float
+    url: RedisUrl, timeout_s: float, kind: type[redis.ConnectionPool] = redis.ConnectionPool, **options: float
 ) -> redis.ConnectionPool:
-    """Return a pool that makes connections our way, whatever options the URL carries."""
-    try:
-        address = sentinel.read_address(url) if is_sentinel(url) else None
-        pool = kind.from_url(url if address is None else address.url, **options)
-    except (ValueError, redis.RedisError) as error:
-        raise _no_url() from error
-    pool.connection_kwargs.update(
+    """Return a pool that makes connections to a server, or to the primary that Sentinels name."""
+    kinds: Any = kind  # redis-py does not type its constructor
+    pool: redis.ConnectionPool = kinds(
+        db=url.database,
+        username=url.username,
+        password=url.password,
         protocol=2,
         decode_responses=False,
         socket_timeout=timeout_s,
@@ -59,13 +55,22 @@ def connection_pool(
         retry_on_timeout=False,
         health_check_interval=0,
         **_ANONYMOUS_DRIVER,
+        **_place(url),
+        **{name: value for name, value in url.options if url.tls or not name.startswith("ssl_")},
+        **options,
     )
-    for name in _MAINTENANCE:
-        pool.connection_kwargs.pop(name, None)
-    if address is not None:
-        follow_sentinels(pool, address)
     follow(url, pool, drop_idle_of)
     return pool
+
+
+def _place(url: RedisUrl) -> dict[str, Any]:
+    """Return where the connections of a pool lead, and their class."""
+    if url.kind is Kind.SOCKET:
+        return {"connection_class": SocketConnection, "path": url.path}
+    if url.kind is Kind.SENTINELS:
+        return {"connection_class": SentinelTlsConnection if url.tls else SentinelConnection, "discovery": Discovery(url)}
+    ((host, port),) = url.hosts
+    return {"connection_class": TlsConnection if url.tls else Connection, "host": host, "port": port}
 
 
 def drop_idle_of(pool: Any) -> None:
@@ -76,24 +81,12 @@ def drop_idle_of(pool: Any) -> None:
         connection.disconnect()
 
 
-def cluster_address(url: str) -> ClusterAddress:
-    """Return what a URL that names nodes of a Cluster says.
-
-    Raises:
-        BusRefused: it is not of that form, or names a database.
-    """
-    try:
-        return cluster.read_address(url)
-    except ValueError as error:
-        raise _no_url() from error
-
-
-def cluster_topology(address: ClusterAddress) -> Topology:
+def cluster_topology(address: RedisUrl) -> Topology:
     """Return the topology of a Cluster; it is asked for when it is first needed."""
-    return Topology(address, lambda node: _ask_slots(address.url_of(node), cluster.shown(node)))
+    return Topology(address, lambda node: _ask_slots(address.at(node), shown_node(node)))
 
 
-def _ask_slots(url: str, where: str) -> Any:
+def _ask_slots(url: RedisUrl, where: str) -> Any:
     """Return one node's reply to CLUSTER SLOTS.
 
     Raises:
@@ -114,33 +107,13 @@ def _ask_slots(url: str, where: str) -> Any:
 
 def redacted_address(url: str) -> str:
     """Return where a Redis URL points to, without user, password and options: what may stand in a log or an error."""
-    if is_sentinel(url):
-        return str(sentinel.read_address(url))
-    if is_cluster(url):
-        return str(cluster_address(url))
-    parts = urlsplit(url)
-    if parts.scheme == "unix":
-        return parts.path
-    return f"{parts.hostname or 'localhost'}:{parts.port or 6379}"
+    return str(read_url(url))
 
 
 def is_open(url: str) -> bool:
     """Return whether a Redis URL leads to another machine and names no password: anybody who reaches it can do everything."""
-    if is_sentinel(url):
-        address = sentinel.read_address(url)
-        return not all(is_loopback(host) for host, _ in address.sentinels) and is_open(address.url)
-    if is_cluster(url):
-        nodes = cluster_address(url)
-        return any(is_open(nodes.url_of(node)) for node in nodes.seeds)
-    parts = urlsplit(url)
-    if parts.scheme == "unix" or is_loopback(parts.hostname or "localhost"):
+    address = read_url(url)
+    if address.kind is Kind.SOCKET or all(is_loopback(host) for host, _ in address.hosts):
         return False
     # With a certificate of our own (mutual TLS) the server knows us without.
-    options = parse_qs(parts.query)
-    return not (parts.password or "password" in options or "ssl_certfile" in options)
-
-
-def _no_url() -> BusRefused:
-    return BusRefused(
-        f"the Redis URL is not of the form redis://host:6379/0, rediss://…, unix:///path, {sentinel.FORM} or {cluster.FORM}"
-    )
+    return not (address.password or "ssl_certfile" in dict(address.options))

@@ -29,6 +29,8 @@ from headgate.errors import (
     UnknownNamespace,
 )
 
+from .budget import ALL_IN_USE
+
 NEEDED = "Redis 7.0 or newer, or Valkey"
 
 # Codes that others decide by. All but the first are ours: Redis answers with ERR and a text.
@@ -48,6 +50,8 @@ _CODES_OF_TEXTS = (
 )
 # redis-py's text of an end of stream, for which it has no class.
 _END_OF_STREAM = "Connection closed by server."
+# redis-py's text for a pool that has no connection to give in time.
+_ALL_IN_USE = "No connection available."
 # Refusals that pass by themselves: worth trying again.
 # ASK, TRYAGAIN: a slot of a Cluster is being moved key by key, and a namespace's keys are on two nodes until it has.
 # READONLY: the address leads to a server that has just been made a replica, or that is to become the primary in a moment.
@@ -105,6 +109,8 @@ def translate(error: BaseException, where: str = "Redis") -> HeadgateError:
         return refused(f"what answers at {where} is not Redis; needed: {NEEDED}")
     if isinstance(error, redis.TimeoutError | TimeoutError):
         return unavailable(f"{where} did not answer in time")
+    if str(error) == _ALL_IN_USE:
+        return unavailable(f"{where}: all connections of this process are in use", ALL_IN_USE)
     code, text = reply_of(error)
     if code == "HEADGATE":
         return _refusal(text)
@@ -118,6 +124,11 @@ def translate(error: BaseException, where: str = "Redis") -> HeadgateError:
     if isinstance(error, redis.ConnectionError | OSError):
         return unavailable(f"{where}: {reason_of(error)}")
     return refused(f"{where}: {text or type(error).__name__}", code)
+
+
+def reply_error(text: bytes) -> HeadgateError:
+    """Return the error of our tree for the text of an error reply."""
+    return translate(redis.ResponseError(text.decode("utf-8", "replace")))
 
 
 def shown_cause(error: Exception) -> Exception | None:

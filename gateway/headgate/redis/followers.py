@@ -13,16 +13,18 @@ from collections.abc import Callable, MutableMapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
-_followers: dict[str, MutableMapping[Any, Callable[[Any], None]]] = {}
-_servers: dict[str, str] = {}
+from headgate.redis_url import RedisUrl
+
+_followers: dict[RedisUrl, MutableMapping[Any, Callable[[Any], None]]] = {}
+_servers: dict[RedisUrl, str] = {}
 
 
-def follow(url: str, connection: Any, leave: Callable[[Any], None]) -> None:
+def follow(url: RedisUrl, connection: Any, leave: Callable[[Any], None]) -> None:
     """Have `leave(connection)` called when the address leads elsewhere. It must not wait."""
     _followers.setdefault(url, WeakKeyDictionary())[connection] = leave
 
 
-def leads_to(url: str, server: str) -> None:
+def leads_to(url: RedisUrl, server: str) -> None:
     """The address leads to this server, by its name for itself; another one than before is left by everybody who follows."""
     before, _servers[url] = _servers.get(url), server
     if before not in (None, server):

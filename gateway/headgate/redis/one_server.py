@@ -8,7 +8,8 @@ There are no hidden retries, so nothing is written twice behind the caller's bac
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from inspect import Parameter, signature
 from time import perf_counter
 from typing import Any
 
@@ -17,24 +18,29 @@ import redis.exceptions
 
 from headgate.errors import BusUnavailable, HeadgateError
 from headgate.histogram import Histogram
+from headgate.redis_url import RedisUrl
 
+from .bounded import Connection, TlsConnection
+from .budget import left_s, renew
 from .cluster import ASK_TIMEOUT_S
 from .connections import Command, connection_pool, drop_idle_of
 from .faults import advised, shown_cause, translate
-from .round_trip import is_short, round_trip
 
 # Of this process, all servers together: until the reply was read, or nobody waited for it any longer.
 ROUND_TRIPS = Histogram()
+# redis-py shapes no reply of these, so they go past its own layers, which would double the time of a publish
+# (docs/decisions/0062).
+PASSED_ON = frozenset({"FCALL", "FCALL_RO", "WAIT", "WAITAOF"})
+# redis-py before 6 wants the name of a command, and later ones warn of it.
+_FOR_COMMAND = (
+    ("_",) if signature(redis.BlockingConnectionPool.get_connection).parameters["command_name"].default is Parameter.empty else ()
+)
 # Their time says how long nothing happened.
 _WAITING = frozenset({"XREAD", "WAIT", "WAITAOF"})
 
 
-def open_server(url: str, timeout_s: float, max_connections: int) -> redis.Redis:
-    """Return a client of one server; it connects at its first command.
-
-    Raises:
-        BusRefused: `url` is not a Redis URL.
-    """
+def open_server(url: RedisUrl, timeout_s: float, max_connections: int) -> redis.Redis:
+    """Return a client of one server; it connects at its first command."""
     pool = connection_pool(url, timeout_s, redis.BlockingConnectionPool, max_connections=max_connections, timeout=timeout_s)
     return redis.Redis.from_pool(pool)  # unlike the constructor: its close() closes the pool too
 
@@ -47,8 +53,7 @@ def open_beside(client: redis.Redis, host: str, port: int) -> redis.Redis:
     pool = client.connection_pool
     options = {name: value for name, value in pool.connection_kwargs.items() if name not in ("path", "discovery")}
     options |= {"host": host, "port": port, "socket_timeout": ASK_TIMEOUT_S, "socket_connect_timeout": ASK_TIMEOUT_S}
-    tls = issubclass(pool.connection_class, redis.SSLConnection)
-    kind = redis.SSLConnection if tls else redis.Connection
+    kind = TlsConnection if issubclass(pool.connection_class, redis.SSLConnection) else Connection
     kinds: Any = redis.BlockingConnectionPool  # redis-py does not type its constructor
     return redis.Redis.from_pool(kinds(connection_class=kind, max_connections=1, timeout=1, **options))
 
@@ -59,18 +64,14 @@ def execute(client: redis.Redis, *command: str | bytes | int, **options: Any) ->
     Raises:
         redis.RedisError, OSError: as redis-py does.
     """
-    if is_short(client, (command,)):
-        began_s = perf_counter()
-        try:
-            [reply] = round_trip(client, (command,))
-        finally:
-            _record(began_s, command)
-        if isinstance(reply, redis.RedisError):
-            raise reply
-        return reply
     untyped: Any = client
     began_s = perf_counter()
     try:
+        if command[0] in PASSED_ON:
+            [reply] = _round_trip(client, (command,))
+            if isinstance(reply, redis.RedisError):
+                raise reply
+            return reply
         return untyped.execute_command(*command, **options)
     finally:
         _record(began_s, command)
@@ -84,25 +85,55 @@ def run(client: redis.Redis, *command: str | bytes | int, **options: Any) -> Any
         raise failed(client, error) from shown_cause(error)
 
 
-def exchange(client: redis.Redis, commands: Iterable[Command]) -> list[Any]:
+def exchange(client: redis.Redis, commands: Sequence[Command]) -> list[Any]:
     """Run commands in one round trip, no transaction; return a reply, or redis-py's error, for each in order.
 
     Raises:
         BusUnavailable: the connection broke: which commands ran is not known.
     """
-    batch = list(commands)
     began_s = perf_counter()
     try:
-        if is_short(client, batch):
-            return round_trip(client, batch)
+        if all(command[0] in PASSED_ON for command in commands):
+            return _round_trip(client, commands)
         pipeline: Any = client.pipeline(transaction=False)
-        for command in batch:
+        for command in commands:
             pipeline.execute_command(*command)
         return list(pipeline.execute(raise_on_error=False))
     except (redis.RedisError, OSError) as error:
         raise failed(client, error) from shown_cause(error)
     finally:
-        _record(began_s, *batch[-1:])
+        _record(began_s, *commands[-1:])
+
+
+def _round_trip(client: redis.Redis, commands: Sequence[Command]) -> list[Any]:
+    """Run commands whose replies are passed on; return a reply, or redis-py's error, for each in order.
+
+    Whatever stops it half-way closes the connection, so that no late reply is taken for that of the next command.
+
+    Raises:
+        redis.RedisError, OSError: the connection broke, or there was no answer in time: which commands ran is not known.
+    """
+    pool: Any = client.connection_pool  # redis-py does not type what follows
+    connection = pool.get_connection(*_FOR_COMMAND)
+    try:
+        connection.send_packed_command(connection.pack_commands(commands))
+        replies: list[Any] = []
+        is_batch = len(commands) > 1 and commands[1][0] not in _WAITING
+        for command in commands:
+            if is_batch:
+                renew()
+            elif command[0] in _WAITING:
+                connection.can_read(max(left_s() or 0.0, 0.0))  # it may take longer than other replies
+            try:
+                replies.append(connection.read_response())
+            except redis.ResponseError as error:
+                replies.append(error)
+        return replies
+    except BaseException:
+        connection.disconnect()
+        raise
+    finally:
+        pool.release(connection)
 
 
 def drop_idle(client: redis.Redis) -> None:

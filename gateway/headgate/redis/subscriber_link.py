@@ -18,9 +18,10 @@ from typing import Any, Protocol
 import redis
 
 from headgate.errors import BusUnavailable
+from headgate.redis_url import Kind, RedisUrl, read_url, shown_node
 
-from .cluster import is_cluster, shown, slot_of
-from .connections import Command, cluster_address, cluster_topology, connection_pool, redacted_address
+from .cluster import slot_of
+from .connections import Command, cluster_topology, connection_pool
 from .faults import CHECK_PORT, advised, reason_of, reply_of, shown_cause, translate, unavailable
 
 READ_BYTES = 256 * 1024
@@ -59,8 +60,8 @@ class SubscriberLink:
         key: str | bytes | None = None,
         arrivals: Callable[[int, None], Arrivals] | None = None,
     ) -> None:
-        self._url, self._connect_timeout_s, self._key = url, connect_timeout_s, key
-        self._address = redacted_address(url)
+        self._url, self._connect_timeout_s, self._key = read_url(url), connect_timeout_s, key
+        self._address = str(self._url)
         self._socket: socket.socket | None = None
         self._closed = False
         self._make_arrivals = arrivals
@@ -179,7 +180,7 @@ class SubscriberLink:
         for reply in replies:
             if isinstance(reply, _ErrorReply):
                 refusal = redis.ResponseError(str(reply))
-                if is_cluster(self._url) and reply_of(refusal)[0] == "MOVED":
+                if self._url.kind is Kind.CLUSTER and reply_of(refusal)[0] == "MOVED":
                     raise unavailable(f"{self._address} does not own the slot any more", "MOVED")
                 raise advised(translate(refusal, self._address), refusal, tls=False)
         return replies
@@ -212,14 +213,13 @@ class SubscriberLink:
         if arrivals is not None:
             arrivals.close()
 
-    def _url_of_server(self) -> str:
-        if not is_cluster(self._url):
+    def _url_of_server(self) -> RedisUrl:
+        if self._url.kind is not Kind.CLUSTER:
             return self._url
-        address = cluster_address(self._url)
-        topology = cluster_topology(address)
+        topology = cluster_topology(self._url)
         node = topology.primaries()[0] if self._key is None else topology.owner(slot_of(self._key))
-        self._address = shown(node)
-        return address.url_of(node)
+        self._address = shown_node(node)
+        return self._url.at(node)
 
     def _open_socket(self) -> socket.socket:
         if self._socket is None:

@@ -120,9 +120,14 @@ def test_a_server_that_is_silent_is_given_up(use: Callable[[str, float], None]) 
             use(url, 0.2)
 
 
+def without_password(url: str) -> str:
+    """Return a URL for which connecting asks nothing of the server."""
+    return url.replace(":hunter2@", "")
+
+
 def info(version: str) -> bytes:
     text = f"# Server\r\nredis_version:{version}\r\n"
-    return f"+OK\r\n${len(text)}\r\n{text}\r\n".encode()
+    return f"${len(text)}\r\n{text}\r\n".encode()
 
 
 def test_a_server_that_is_too_old_is_named_with_the_version_that_is_needed(answer: Callable[[bytes], str]) -> None:
@@ -130,6 +135,6 @@ def test_a_server_that_is_too_old_is_named_with_the_version_that_is_needed(answe
     with pytest.raises(
         BusRefused, match=r"Redis 6\.2\.14 at 127\.0\.0\.1:\d+ is too old; needed: Redis 7\.0 or newer, or Valkey"
     ):
-        checked(answer(info("6.2.14")))
-    checked(answer(info("7.0.0")))
-    checked(answer(info("10.0.1")))
+        checked(without_password(answer(info("6.2.14"))))
+    checked(without_password(answer(info("7.0.0"))))
+    checked(without_password(answer(info("10.0.1"))))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,15 +25,36 @@ from headgate.redis.client import (
     primaries,
     versions,
 )
-from headgate.redis.cluster import ClusterAddress, Node, Topology, slot_of
+from headgate.redis.cluster import Topology, slot_of
 from headgate.redis.cluster_client import MAX_MOVES, ClusterClient
 from headgate.redis.functions import LOG_LIBRARY
+from headgate.redis_url import Kind, Node, RedisUrl, read_url
 
 A, B, C = (("a", 1), ("b", 2), ("c", 3))
 HALF = 8192
 # One key in each half of the slots.
 LOW = next(f"k{number}" for number in range(100) if slot_of(f"k{number}") < HALF)
 HIGH = next(f"k{number}" for number in range(100) if slot_of(f"k{number}") >= HALF)
+
+
+class ScriptedConnection:
+    """A connection of a ScriptedNode."""
+
+    def __init__(self, answer: Callable[..., Any]) -> None:
+        self._answer = answer
+        self._sent: list[tuple[Any, ...]] = []
+
+    def pack_commands(self, commands: Sequence[tuple[Any, ...]]) -> Sequence[tuple[Any, ...]]:
+        return commands
+
+    def send_packed_command(self, commands: Sequence[tuple[Any, ...]]) -> None:
+        self._sent += commands
+
+    def read_response(self) -> Any:
+        return self._answer(*self._sent.pop(0))
+
+    def disconnect(self) -> None:
+        self._sent.clear()
 
 
 class ScriptedNode:
@@ -48,6 +69,8 @@ class ScriptedNode:
             connection_kwargs={"host": node[0], "port": node[1]},
             connection_class=redis.Connection,
             pool=SimpleNamespace(queue=[None, SimpleNamespace(disconnect=self._drop)]),
+            get_connection=lambda *_: ScriptedConnection(self.execute_command),
+            release=lambda _: None,
         )
 
     def execute_command(self, *command: Any) -> Any:
@@ -88,7 +111,7 @@ class World:
         self.nodes = {node: ScriptedNode(node) for node in (A, B, C)}
         self.slots: Sequence[tuple[int, int, Node]] = [(0, HALF - 1, A), (HALF, 16383, B)]
         self.asked = 0
-        address = ClusterAddress((A, B), "redis://", f"/0?{id(self)}")
+        address = RedisUrl(Kind.CLUSTER, False, (A, B), path=str(id(self)))
 
         def ask(_: Node) -> Any:
             self.asked += 1
@@ -99,9 +122,8 @@ class World:
         self.client = ClusterClient(address, 1.0, 4)
 
     @staticmethod
-    def _node(url: str) -> Node:
-        host, _, port = url.removeprefix("redis://").partition("/")[0].partition(":")
-        return host, int(port)
+    def _node(url: RedisUrl) -> Node:
+        return url.hosts[0]
 
 
 @pytest.fixture
@@ -255,7 +277,7 @@ def test_closing_ends_every_node(world: World) -> None:
 
 def test_a_server_beside_another_is_asked_with_the_same_credentials() -> None:
     """A replica, of which the primary has told: within half a second, and without its socket or its Sentinels."""
-    primary = one_server.open_server("redis://u:pw@a:1/3", 5.0, 4)
+    primary = one_server.open_server(read_url("redis://u:pw@a:1/3"), 5.0, 4)
     beside = one_server.open_beside(primary, "b", 2)
     options = beside.connection_pool.connection_kwargs
     assert one_server.address_of(beside) == "b:2"

@@ -1,0 +1,166 @@
+"""The time budget of a call: one deadline for everything that it asks of Redis, and a circuit breaker for each address.
+
+In: `with Budget(address, limit_s):` around a call that may take several steps (a connection, the Sentinels, a Cluster's nodes, a
+retry). Out: `left_s()` and `wait_s()`, which bound each step on the way (bounded.py), and BusUnavailable at once while the
+address stands still (breaker.py). Without a budget, as in a gateway's own clients, each step is bounded by itself.
+
+A budget belongs to its thread or greenlet. One inside another counts as part of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from contextvars import ContextVar, Token
+from enum import Enum
+from threading import Lock
+from time import monotonic
+from types import TracebackType
+
+from headgate.errors import BusRefused, BusUnavailable
+
+from .breaker import OPEN_S, Admission, Breaker, State
+
+# A call without an answer that took so long (at most half of its limit) stood still. A refused connection takes less.
+SILENT_S = 0.5
+# Of a limit, what waits may take: the call is to be over within it, the error made and raised.
+_SHARE = 0.98
+# Addresses whose breakers a process remembers; then it forgets them all.
+MAX_ADDRESSES = 1000
+# The word of an error that says nothing about Redis: all connections of the pool were in use.
+ALL_IN_USE = "POOL"
+
+log = logging.getLogger("headgate.publisher")
+
+
+class Counted(Enum):
+    """What is counted of all breakers of a process."""
+
+    OPENED = "opened"
+    CLOSED = "closed"
+    REFUSED = "refused"
+
+
+_current: ContextVar[Budget | None] = ContextVar("headgate_redis_budget", default=None)
+_breakers: dict[tuple[str, float], Breaker] = {}
+_lock = Lock()
+_counter: Callable[[Counted], object] | None = None
+
+
+def count_with(counter: Callable[[Counted], object]) -> None:
+    """Have `counter` called for each opening, closing and refusal of this process, one at a time. It must not wait."""
+    global _counter
+    _counter = counter
+
+
+def left_s() -> float | None:
+    """Return how long the current call may still take (below 0: its time is over); None: it has no budget."""
+    budget = _current.get()
+    return None if budget is None else budget.end_s - monotonic()
+
+
+def wait_s(usual_s: float) -> float | None:
+    """Return how long to wait for a reply in place of the usual wait; None: as usual."""
+    budget = _current.get()
+    if budget is None:
+        return None
+    left = budget.end_s - monotonic()
+    return max(left, 0.0) if budget.is_patient or left < usual_s else None
+
+
+def renew() -> None:
+    """Redis is at work on the current call: its time without an answer begins again."""
+    budget = _current.get()
+    if budget is not None:
+        budget.end_s = monotonic() + budget.limit_s * _SHARE
+
+
+class Budget:
+    """See the module.
+
+    Args:
+        address: of the server, Sentinels or part of a Cluster, as it is shown. Calls with the same limit share its breaker.
+        limit_s: the time of all of the call.
+        is_patient: each step may take all of it, since none is tried again.
+    """
+
+    __slots__ = ("_address", "_admission", "_began_s", "_breaker", "_token", "end_s", "is_patient", "limit_s")
+
+    def __init__(self, address: str, limit_s: float, *, is_patient: bool = False) -> None:
+        self._address, self.limit_s, self.is_patient = address, limit_s, is_patient
+        self.end_s = self._began_s = 0.0
+        self._token: Token[Budget | None] | None = None
+        self._admission = Admission.CALL
+        self._breaker = _breakers.get((address, limit_s)) or _new_breaker(address, limit_s)
+
+    def __enter__(self) -> None:
+        """Begin.
+
+        Raises:
+            BusUnavailable: Redis stands still; nothing was sent.
+        """
+        if _current.get() is not None:
+            return
+        now_s = monotonic()
+        if self._breaker.state is not State.CLOSED:
+            with _lock:
+                self._admission = self._breaker.admit(now_s)
+                if self._admission is Admission.REFUSED:
+                    _count(Counted.REFUSED)
+            if self._admission is Admission.REFUSED:
+                raise BusUnavailable(
+                    f"{self._address} did not answer in time a moment ago, so nothing was sent; "
+                    f"the next call after {OPEN_S:g} s tries again",
+                    told="it does not answer",
+                )
+        self._began_s = now_s
+        self.end_s = now_s + self.limit_s * _SHARE
+        self._token = _current.set(self)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._token is None:
+            return
+        _current.reset(self._token)
+        self._token = None
+        if error is None and self._breaker.state is State.CLOSED:
+            return
+        now_s = monotonic()
+        took_s = now_s - self._began_s
+        is_silent = isinstance(error, BusUnavailable) and not error.redis_code and took_s >= min(SILENT_S, self.limit_s / 2)
+        is_answer = error is None or (isinstance(error, BusUnavailable | BusRefused) and not is_silent)
+        if isinstance(error, BusUnavailable) and error.redis_code == ALL_IN_USE:
+            is_answer = False
+        with _lock:
+            was = self._breaker.state
+            opened = self._breaker.ended(self._admission, now_s, answered=is_answer, timed_out=is_silent)
+            closed = was is not State.CLOSED and self._breaker.state is State.CLOSED
+            if opened or closed:
+                _count(Counted.OPENED if opened else Counted.CLOSED)
+        if opened and was is State.CLOSED:
+            log.warning("%s did not answer in %.1f s: calls fail at once until it answers", self._address, took_s)
+        elif closed:
+            log.warning("%s answers again", self._address)
+
+
+def _count(what: Counted) -> None:
+    if _counter is not None:
+        _counter(what)
+
+
+def _new_breaker(address: str, limit_s: float) -> Breaker:
+    with _lock:
+        if len(_breakers) >= MAX_ADDRESSES:
+            _breakers.clear()
+        return _breakers.setdefault((address, limit_s), Breaker())
+
+
+def _in_child() -> None:
+    """A forked child has none of its parent's calls."""
+    global _lock
+    _lock = Lock()
+    for breaker in _breakers.values():
+        breaker.reset()
+
+
+os.register_at_fork(after_in_child=_in_child)

@@ -1,0 +1,136 @@
+"""A Redis that stands still costs a publisher one budget; after that calls fail at once, and one at a time tries."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+
+import pytest
+
+from headgate import BusUnavailable, Publisher
+from headgate.errors import HeadgateError
+from headgate.publisher import Receipt
+from headgate.redis.embedded import EmbeddedRedis
+from tests.support.redis_server import DEADLINE_S, wait_until
+
+BUDGET_S = 0.4
+SILENT, AT_ONCE = "did not answer in time", "nothing was sent"
+
+
+@pytest.fixture
+def stopped(start_redis: Callable[..., EmbeddedRedis]) -> Iterator[EmbeddedRedis]:
+    """A Redis that has answered a publisher, and then stands still."""
+    server = start_redis("stopped")
+    with Publisher(server.url, timeout_s=DEADLINE_S) as publisher:
+        publisher.publish("a", 0)
+    os.kill(server.pid, signal.SIGSTOP)
+    yield server
+    with suppress(ProcessLookupError):
+        os.kill(server.pid, signal.SIGCONT)
+
+
+def outcome(call: Callable[[], object]) -> str:
+    """Return the error of a call, or "" without one."""
+    try:
+        call()
+    except HeadgateError as error:
+        return error.message
+    return ""
+
+
+def test_after_one_call_without_an_answer_every_call_fails_at_once(stopped: EmbeddedRedis) -> None:
+    """Whatever it asks for, and of every publisher of the process with that address and budget."""
+    with Publisher(stopped.url, timeout_s=BUDGET_S) as publisher, Publisher(stopped.url, timeout_s=BUDGET_S) as other:
+        assert SILENT in outcome(lambda: publisher.publish("a", 1))
+        calls: list[Callable[[], object]] = [
+            lambda: publisher.publish("a", 2),
+            lambda: other.publish("a", 2, durable="disk"),
+            lambda: other.publish_many([("a", 2), ("a", 3)]),
+            lambda: other.publish_prepared([other.prepare("a", 2)]),
+            lambda: other.check(Receipt("e", 1, False, "i")),
+            lambda: other.presence("a"),
+            lambda: other.presence_page("a"),
+            lambda: other.revoke(user="ana"),
+        ]
+        assert [AT_ONCE in outcome(call) for call in calls] == [True] * len(calls)
+
+
+@pytest.mark.parametrize("first", ["many", "presence", "check", "revoke", "strict"])
+def test_each_call_keeps_its_budget_whatever_it_asks_for(stopped: EmbeddedRedis, first: str) -> None:
+    """Several round trips, a large batch, and a strict publisher's question count as one call."""
+    with Publisher(stopped.url, timeout_s=BUDGET_S, strict_namespace=first == "strict") as publisher:
+        calls: dict[str, Callable[[], object]] = {
+            "many": lambda: publisher.publish_many([("a", "x" * 1000) for _ in range(5000)]),
+            "presence": lambda: publisher.presence("a"),
+            "check": lambda: publisher.check(Receipt("e", 1, False, "i")),
+            "revoke": lambda: publisher.revoke(user="ana"),
+            "strict": lambda: publisher.publish("a", 1),
+        }
+        assert SILENT in outcome(calls[first])
+        assert AT_ONCE in outcome(lambda: publisher.publish("a", 1))
+
+
+def test_of_many_threads_one_probes_and_the_answer_lets_all_publish(stopped: EmbeddedRedis) -> None:
+    """Threads that go on publishing: after the first timeouts one waits for its budget, and all others fail at once."""
+    with Publisher(stopped.url, timeout_s=BUDGET_S) as publisher, ThreadPoolExecutor(20) as pool:
+        first = list(pool.map(lambda number: outcome(lambda: publisher.publish("a", number)), range(20)))
+        assert all(SILENT in each or AT_ONCE in each for each in first)
+        probed = threading.Event()
+        waited: list[str] = []
+
+        def publish_until_one_has_probed(number: int) -> None:
+            while not probed.wait(0.005):
+                message = outcome(lambda: publisher.publish("a", number))
+                if AT_ONCE not in message:
+                    waited.append(message)
+                    probed.set()
+
+        list(pool.map(publish_until_one_has_probed, range(20)))
+        assert [SILENT in each for each in waited] == [True]
+
+        os.kill(stopped.pid, signal.SIGCONT)
+        wait_until(lambda: not outcome(lambda: publisher.publish("a", 1)), "a probe is answered")
+        assert set(pool.map(lambda number: outcome(lambda: publisher.publish("a", number)), range(20))) == {""}
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "redis://{0}",
+        "redis://u:p@{0}/1",
+        "rediss://{0}",
+        "redis+sentinel://{0},{1},{2}/main",
+        "rediss+sentinel://{0},{1},{2}/main?sentinel_password=p",
+        "redis+cluster://:p@{0},{1},{2}",
+    ],
+)
+def test_connecting_counts_however_many_servers_are_silent(form: str) -> None:
+    """A password, TLS, Sentinels or nodes of a Cluster: each accepts and says nothing, and all of it is one budget."""
+    with ExitStack() as listening:
+        listeners = [listening.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
+        url = form.format(*(f"127.0.0.1:{listener.getsockname()[1]}" for listener in listeners))
+        with Publisher(url, timeout_s=BUDGET_S) as publisher:
+            began_s = time.monotonic()
+            with pytest.raises(BusUnavailable):
+                publisher.publish("a", 1)
+            took_s = time.monotonic() - began_s
+            assert AT_ONCE in outcome(lambda: publisher.publish("a", 1))
+    assert took_s < 1.0  # one attempt at each of three servers took 1.5 s, and there were two
+
+
+def test_a_forked_child_does_not_wait_for_a_probe_of_its_parent(stopped: EmbeddedRedis) -> None:
+    """The thread that probes is not in the child, whose own calls begin afresh."""
+    with Publisher(stopped.url, timeout_s=BUDGET_S) as publisher:
+        assert SILENT in outcome(lambda: publisher.publish("a", 1))
+        child = os.fork()
+        if child == 0:
+            with suppress(BaseException):
+                os._exit(0 if SILENT in outcome(lambda: publisher.publish("a", 1)) else 1)
+            os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

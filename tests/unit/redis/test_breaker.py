@@ -1,0 +1,92 @@
+"""The circuit breaker: what it admits after a call that timed out, on a clock of the test's own."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.redis.breaker import OPEN_S, TRANSITIONS, Admission, Breaker, State, Step
+
+
+def timed_out(breaker: Breaker, now_s: float, admission: Admission = Admission.CALL) -> bool:
+    return breaker.ended(admission, now_s, answered=False, timed_out=True)
+
+
+def test_every_step_has_an_end_in_every_state_but_a_probe_that_begins() -> None:
+    """A probe begins only where the breaker is open."""
+    missing = {(state, step) for state in State for step in Step} - set(TRANSITIONS)
+    assert missing == {(State.CLOSED, Step.PROBE_BEGAN), (State.PROBING, Step.PROBE_BEGAN)}
+
+
+def test_after_a_timeout_all_fail_and_then_one_probes() -> None:
+    """For OPEN_S nobody begins; then one, and until it has ended nobody else."""
+    breaker = Breaker()
+    assert breaker.admit(0.0) is Admission.CALL
+    assert timed_out(breaker, 1.0)
+    assert breaker.admit(1.0 + OPEN_S - 0.001) is Admission.REFUSED
+    assert breaker.admit(1.0 + OPEN_S) is Admission.PROBE
+    assert breaker.admit(1000.0) is Admission.REFUSED
+
+
+def test_a_probe_that_times_out_opens_it_again_and_its_answer_closes_it() -> None:
+    """For as long as the first time."""
+    breaker = Breaker()
+    timed_out(breaker, 0.0)
+    assert breaker.admit(OPEN_S) is Admission.PROBE
+    assert timed_out(breaker, OPEN_S + 1, Admission.PROBE)
+    assert breaker.admit(2 * OPEN_S + 0.999) is Admission.REFUSED
+    assert breaker.admit(2 * OPEN_S + 1) is Admission.PROBE
+    breaker.ended(Admission.PROBE, 9.0, answered=True, timed_out=False)
+    assert breaker.state is State.CLOSED
+
+
+def test_calls_that_began_before_do_not_prolong_it() -> None:
+    """A hundred threads time out one after the other: the first one's time counts."""
+    breaker = Breaker()
+    timed_out(breaker, 0.0)
+    assert not timed_out(breaker, 0.9)
+    assert breaker.admit(OPEN_S) is Admission.PROBE
+    assert not timed_out(breaker, OPEN_S + 0.1)
+    assert breaker.state is State.PROBING
+
+
+def test_a_probe_that_is_interrupted_gives_way_to_the_next() -> None:
+    """As an exception that says nothing about Redis does."""
+    breaker = Breaker()
+    timed_out(breaker, 0.0)
+    assert breaker.admit(OPEN_S) is Admission.PROBE
+    breaker.ended(Admission.PROBE, OPEN_S, answered=False, timed_out=False)
+    assert breaker.admit(OPEN_S) is Admission.PROBE
+
+
+STEPS = st.sampled_from(["begin", "answered", "timed out", "stopped"])
+
+
+@given(st.lists(st.tuples(st.floats(0, 3), STEPS, st.integers(0, 20)), max_size=60))
+def test_in_any_history_one_probes_and_none_begins_within_the_time_after_a_timeout(
+    history: list[tuple[float, str, int]],
+) -> None:
+    """Against a list of the calls under way: as the naive reading of the rule has it."""
+    breaker, now_s = Breaker(), 0.0
+    under_way: list[Admission] = []
+    opened_s: float | None = None
+    for wait_s, step, which in history:
+        now_s += wait_s
+        if step == "begin":
+            admission = breaker.admit(now_s)
+            if opened_s is not None and now_s < opened_s + OPEN_S:
+                assert admission is Admission.REFUSED
+            if admission is Admission.PROBE:
+                assert Admission.PROBE not in under_way or breaker.state is State.PROBING
+            if opened_s is None:
+                assert admission is Admission.CALL
+            if admission is not Admission.REFUSED:
+                under_way.append(admission)
+        elif under_way:
+            admission = under_way.pop(which % len(under_way))
+            opened = breaker.ended(admission, now_s, answered=step == "answered", timed_out=step == "timed out")
+            if opened:
+                opened_s = now_s
+            if step == "answered":
+                opened_s = None
+        assert (breaker.state is State.CLOSED) == (opened_s is None)

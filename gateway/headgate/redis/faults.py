@@ -36,6 +36,7 @@ NEEDED = "Redis 7.0 or newer, or Valkey"
 # Codes that others decide by. All but the first are ours: Redis answers with ERR and a text.
 NO_PERMISSION = "NOPERM"
 NO_MEMORY = "OOM"
+LOCKED_OUT = frozenset({"NOAUTH", "WRONGPASS"})
 NO_FUNCTION = "NOFUNCTION"
 NO_FUNCTIONS_AT_ALL = "NOFUNCTIONS"
 NO_CLUSTER = "NOCLUSTER"

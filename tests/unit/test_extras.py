@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import headgate
 from headgate.extras import EXTRAS, MissingExtra, advice, needing
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,3 +62,15 @@ def test_a_missing_module_of_somebody_else_is_not_touched(name: str | None) -> N
     with pytest.raises(ModuleNotFoundError) as raised, needing("server", "a part"):
         raise error
     assert raised.value is error
+
+
+def test_a_part_that_cannot_be_loaded_keeps_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library of another version lacks a name: `from headgate import …` alone would drop that."""
+
+    def lacks_a_name(*_: object) -> object:
+        raise AttributeError("type object 'BaseParser' has no attribute 'parse_error'")
+
+    monkeypatch.setattr(headgate, "import_module", lacks_a_name)
+    with pytest.raises(ImportError, match=r"headgate\.Publisher cannot be loaded: .*parse_error") as caught:
+        exec("from headgate import Publisher", {})
+    assert isinstance(caught.value.__cause__, AttributeError)

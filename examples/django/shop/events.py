@@ -15,5 +15,8 @@ def publisher() -> Publisher:
 
 
 def publish_on_commit(topic: str, data: object) -> None:
-    """Publish when the change is in the database. After a rollback nothing is published."""
-    transaction.on_commit(partial(publisher().publish, topic, data))
+    """Publish when the change is in the database. After a rollback nothing is published.
+
+    `robust`: when Redis does not answer, Django logs the error, and the request goes on, since its change is saved.
+    """
+    transaction.on_commit(partial(publisher().publish, topic, data), robust=True)

@@ -296,8 +296,16 @@ def _refused(check: Callable[[object], str]) -> Callable[[Any], str]:
 
 
 def _host_and_port(raw: Any) -> tuple[str, int]:
+    host, port = read_host_and_port(raw)
+    if not port:
+        raise ValueError
+    return host, port
+
+
+def read_host_and_port(raw: str) -> tuple[str, int]:
+    """Return host and port of `HOST:PORT`; the port may be 0. Raises ValueError: it is not of that form."""
     given = raw.strip()
     place = urlsplit(f"//{given}")
-    if place.netloc != given or "@" in given or not place.port:
+    if place.netloc != given or re.search(r"[\s@]", given) or not place.hostname or place.port is None:
         raise ValueError
-    return ascii_host(place.hostname or ""), place.port
+    return ascii_host(place.hostname), place.port

@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import lru_cache
-from ipaddress import IPv6Address
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from .errors import BusRefused
+from .hostnames import ascii_host
 
 Node = tuple[str, int]
 
@@ -186,6 +186,8 @@ def read_url(url: str) -> RedisUrl:
     given = _options(parts, kind, tls)
     path = _decoded(parts.path)
     sentinel = tuple((name.removeprefix("sentinel_"), value) for name, value in given.items() if name in _SENTINEL)
+    if "ssl_keyfile" in given and "ssl_certfile" not in given:
+        raise _wrong("has the option ssl_keyfile without ssl_certfile")
     return RedisUrl(
         kind,
         tls,
@@ -250,28 +252,12 @@ def _host(place: str, default_port: int) -> Node:
     number = default_port if port is None else int(port) if re.fullmatch(r"\d{1,5}", port, re.ASCII) else 0
     if not 0 < number < 65536:
         raise _wrong(f"has a wrong port; expected a number from 1 to 65535, and before the host no / ? #: {ENCODE}")
-    if host.startswith("["):
-        try:
-            return str(IPv6Address(host[1:-1])), number
-        except ValueError:
-            raise _wrong("has brackets around something that is no IPv6 address") from None
-    if not host.isascii():
-        return _ascii(host), number
-    if not re.fullmatch(r"[A-Za-z0-9_.-]{1,255}", host):
-        raise _wrong(f"has a host that is no host name; {ENCODE}" if host else f"names no host; expected {FORMS}")
-    return host.lower(), number
-
-
-def _ascii(host: str) -> str:
-    """Return an international host name as DNS has it: IDNA 2008, with UTS 46 and without its transitional mapping."""
+    if not host:
+        raise _wrong(f"names no host; expected {FORMS}")
     try:
-        import idna  # only here: a publisher's own install has it not
-    except ModuleNotFoundError:
-        raise _wrong("has a host that is not ASCII: write its ASCII form (xn--…), or install the package idna") from None
-    try:
-        return idna.encode(host, uts46=True, transitional=False).decode("ascii")
-    except (idna.IDNAError, UnicodeError):
-        raise _wrong("has a host that is no international domain name (IDNA 2008)") from None
+        return ascii_host(host.removeprefix("[").removesuffix("]")), number
+    except ValueError as error:
+        raise _wrong(f"has a wrong host: {error}; {ENCODE}") from None
 
 
 def _socket_path(path: str) -> str:

@@ -29,6 +29,7 @@ from .options import (
     one_of,
     option,
     patterns,
+    read_host_and_port,
     read_options,
     read_words,
     switch,
@@ -99,11 +100,16 @@ def _redis_url(raw: Any) -> str:
     return str(raw).strip()
 
 
+def _host(raw: Any) -> str:
+    if not isinstance(raw, str):
+        raise ValueError
+    host = raw.strip()
+    return ascii_host(host.removeprefix("[").removesuffix("]") if host.startswith("[") and host.endswith("]") else host)
+
+
 def _internal_address(raw: Any) -> tuple[str, int]:
-    given = str(raw).strip()
-    place = urlsplit(f"//{given}")
-    host, port = ascii_host(place.hostname or ""), place.port
-    if place.netloc != given or "@" in given or port is None or host in EVERYWHERE:
+    host, port = read_host_and_port(str(raw))
+    if host in EVERYWHERE:
         raise ValueError
     return host, port
 
@@ -165,7 +171,9 @@ def is_weak_secret(secret: bytes) -> bool:
 class Settings:
     """Everything that can be set. Each field `name` is `HEADGATE_NAME` in the environment and in `app.config`."""
 
-    host: str = option("127.0.0.1", text("a host name or address"), "Address to listen on; loopback unless you say otherwise.")
+    host: str = option(
+        "127.0.0.1", Kind(_host, "a host name or address"), "Address to listen on; loopback unless you say otherwise."
+    )
     port: int = option(8000, integer(0, 65535, "(0 picks a free one)"), "Port to listen on.")
     workers: int = option(
         1,

@@ -195,7 +195,10 @@ def reason_of(error: BaseException) -> str:
     if isinstance(cause, ssl.SSLCertVerificationError):
         return f"its certificate was not accepted: {cause.verify_message}"
     if isinstance(cause, ssl.SSLError):
-        return f"no TLS ({(cause.reason or 'handshake failed').lower().replace('_', ' ')})"
+        reason = (
+            getattr(cause, "reason", None) or (cause.args or ("handshake failed",))[-1]
+        )  # ciphers that are none have no `reason`
+        return f"no TLS ({str(reason).lower().replace('_', ' ')})"
     if isinstance(cause, OSError) and cause.strerror:
         return cause.strerror[0].lower() + cause.strerror[1:]
     return str(error)[:200] or type(error).__name__

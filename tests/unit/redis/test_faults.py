@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 
 import pytest
 import redis
@@ -20,7 +21,7 @@ from headgate.errors import (
     PayloadTooLarge,
     UnknownNamespace,
 )
-from headgate.redis.faults import NO_FUNCTION, NO_PERMISSION, advised, translate
+from headgate.redis.faults import NO_FUNCTION, NO_PERMISSION, advised, reason_of, translate
 
 
 def reply(text: str) -> HeadgateError:
@@ -114,3 +115,10 @@ def test_a_fault_without_a_usual_remedy_has_no_advice() -> None:
     """One line."""
     error = redis.ResponseError("ERR something else")
     assert len(advised(translate(error), error, tls=False).lines()) == 1
+
+
+def test_ciphers_that_openssl_does_not_know_are_a_reason() -> None:
+    """Of that fault alone Python's error has no `reason`."""
+    with pytest.raises(ssl.SSLError) as caught:
+        ssl.create_default_context().set_ciphers("junk")
+    assert reason_of(caught.value) == "no TLS (no cipher can be selected.)"

@@ -32,7 +32,7 @@ from headgate.metrics import (
     ROLLED_BACK,
 )
 from headgate.protocol.packets import GapReason
-from headgate.redis.client import is_forbidden, is_locked_out, open_client
+from headgate.redis.client import has_answered, is_forbidden, is_locked_out, open_client
 from headgate.redis.cluster import is_cluster
 from headgate.redis.entries import Head
 from headgate.redis.followers import leads_to
@@ -572,6 +572,7 @@ class Bus:
         self._wake_waiting()
         self._wakeup.set()
         log.info("bus up", namespace=self._namespace, epoch=self.epoch, offset=self.offset)
+        has_answered(self._url, log_key(self._namespace))
         if self.feed.server and not self._sharded:
             leads_to(read_url(self._url), self.feed.server)
         self._receiver.bus_changed(True)

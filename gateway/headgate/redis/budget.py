@@ -54,6 +54,15 @@ def count_with(counter: Callable[[Counted], object]) -> None:
     _counter = counter
 
 
+def answered(address: str) -> None:
+    """Redis has answered another part of this process at an address: its calls need not fail at once any more. Never waits."""
+    with _lock:
+        for (place, _), breaker in _breakers.items():
+            if place == address and breaker.state is not State.CLOSED:
+                breaker.ended(Admission.CALL, 0.0, answered=True, timed_out=False)
+                _count(Counted.CLOSED)
+
+
 def left_s() -> float | None:
     """Return how long the current call may still take (below 0: its time is over); None: it has no budget."""
     budget = _current.get()

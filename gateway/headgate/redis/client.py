@@ -22,6 +22,7 @@ from headgate.errors import BusRefused, HeadgateError
 from headgate.redis_url import Kind, read_url
 
 from . import one_server
+from .budget import answered
 from .cluster import slot_of
 from .cluster_client import ClusterClient
 from .connections import Command, redacted_address
@@ -137,6 +138,12 @@ def database(client: Client) -> str:
 def place_of(client: Client, key: str | bytes) -> str:
     """Return which server has a key, as errors name it: in a Cluster by the slot, else always the same. Never waits."""
     return f"slot {slot_of(key)} of {client.address}" if isinstance(client, ClusterClient) else address_of(client)
+
+
+def has_answered(url: str, key: str | bytes) -> None:
+    """Have no call of this process fail at once: the server that has a key answers. Never waits."""
+    address = read_url(url)
+    answered(f"slot {slot_of(key)} of {address}" if address.kind is Kind.CLUSTER else str(address))
 
 
 def drop_idle(client: Client) -> None:

@@ -18,7 +18,7 @@ import redis.exceptions
 
 from headgate.errors import BusUnavailable, HeadgateError
 from headgate.histogram import Histogram
-from headgate.redis_url import RedisUrl
+from headgate.redis_url import RedisUrl, shown_node
 
 from .bounded import Connection, TlsConnection
 from .budget import left_s, renew
@@ -146,7 +146,7 @@ def address_of(client: redis.Redis) -> str:
     kwargs = client.connection_pool.connection_kwargs
     if (discovery := kwargs.get("discovery")) is not None:
         return str(discovery.address)
-    return str(kwargs.get("path") or f"{kwargs.get('host', 'localhost')}:{kwargs.get('port', 6379)}")
+    return str(kwargs.get("path") or shown_node((kwargs["host"], kwargs["port"])))
 
 
 def failed(client: redis.Redis, error: Exception) -> HeadgateError:

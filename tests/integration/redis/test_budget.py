@@ -16,7 +16,9 @@ import pytest
 from headgate import BusUnavailable, Publisher
 from headgate.errors import HeadgateError
 from headgate.publisher import Receipt
+from headgate.redis.client import has_answered
 from headgate.redis.embedded import EmbeddedRedis
+from headgate.redis.keys import log_key
 from tests.support.redis_server import DEADLINE_S, wait_until
 
 BUDGET_S = 0.4
@@ -122,6 +124,16 @@ def test_connecting_counts_however_many_servers_are_silent(form: str) -> None:
             took_s = time.monotonic() - began_s
             assert AT_ONCE in outcome(lambda: publisher.publish("a", 1))
     assert took_s < 1.0  # one attempt at each of three servers took 1.5 s, and there were two
+
+
+def test_an_answer_to_another_part_of_the_process_lets_publishers_try(stopped: EmbeddedRedis) -> None:
+    """As a gateway's bus, which is up again before a probe is due."""
+    with Publisher(stopped.url, timeout_s=BUDGET_S) as publisher:
+        assert SILENT in outcome(lambda: publisher.publish("a", 1))
+        os.kill(stopped.pid, signal.SIGCONT)
+        wait_until(lambda: Publisher(stopped.url, timeout_s=DEADLINE_S).publish("a", 2), "Redis answers")
+        has_answered(stopped.url, log_key("notifications"))
+        assert publisher.publish("a", 3).offset
 
 
 def test_a_forked_child_does_not_wait_for_a_probe_of_its_parent(stopped: EmbeddedRedis) -> None:

@@ -59,9 +59,8 @@ def _encode(text: str) -> str:
         # Mapped first and on its own, so that a name that is ASCII after it (full-width letters) keeps an underscore.
         mapped = idna.uts46_remap(text, std3_rules=False, transitional=False)
         return mapped if mapped.isascii() else ".".join(map(_encode_label, mapped.split(".")))
-    except idna.IDNAError as error:
-        reason = str(error).encode("ascii", "backslashreplace").decode("ascii")
-        raise ValueError(f"the host name is not valid under IDNA 2008: {reason[:200]}") from error
+    except idna.IDNAError:  # its text repeats the name, which may be a piece of a password in a URL that is not encoded
+        raise ValueError("the host name is not valid under IDNA 2008") from None
 
 
 def _encode_label(label: str) -> str:

@@ -58,16 +58,17 @@ def test_connecting_sends_nothing_that_was_not_asked_for() -> None:
                 for _ in range(2):
                     received.append(connection.recv(4096).split(b"\r\n")[2])
                     connection.sendall(b"+OK\r\n")
+                received.append(connection.recv(4096))  # the end: a connection that closes earlier is refused
 
         thread = threading.Thread(target=serve)
         thread.start()
         connection = connection_to(f"redis://:secret@127.0.0.1:{listener.getsockname()[1]}/3?protocol=3&client_name=x")
         connection.client_name = None
         connection.connect()
-        thread.join(30)
         connection.disconnect()
+        thread.join(30)
 
-    assert received == [b"AUTH", b"SELECT"]
+    assert received == [b"AUTH", b"SELECT", b""]
 
 
 def test_a_retry_of_none_is_none() -> None:

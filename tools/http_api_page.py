@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from headgate_server.api.v1.openapi import parameters, refusals, scope_words
+from headgate_server.api.v1.openapi import cost_words, parameters, refusals, scope_words
 from headgate_server.api.v1.operation import Operation
 from headgate_server.api.v1.problems import descriptions
 from headgate_server.api.v1.table import OPERATIONS, openapi
@@ -50,7 +50,7 @@ def _group(name: str, operations: list[Operation]) -> str:
         row(
             (
                 f"`{each.method} {each.path}`" + _asked(each),
-                " ".join(part for part in (f"{each.summary}.", each.about) if part),
+                " ".join(part for part in (f"{each.summary}.", each.about, cost_words(each)) if part),
                 scope_words(each),
                 _answers(each),
             )

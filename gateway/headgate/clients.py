@@ -4,7 +4,8 @@ to one.
 In: calls of an application, the command line or the HTTP API. Out: questions to all gateway processes (redis/questions.py), and
 one result out of their answers. Each process knows its own clients only, and answers within about a second (node/answers.py).
 
-No result pretends: processes that did not answer in time are named in `silent`. Imports neither gevent nor Flask.
+No result pretends: processes that did not answer in time are named in `silent`. `within` bounds a question to the clients of
+these namespaces: those of others are not there for it (a gateway before 0.3 does not know it). Imports neither gevent nor Flask.
 """
 
 from __future__ import annotations
@@ -122,6 +123,7 @@ class ListQuestion(msgspec.Struct, frozen=True):
     namespace: str | None = None
     user: str | None = None
     after: list[Any] | None = None
+    within: tuple[str, ...] | None = None
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -143,6 +145,7 @@ class OneQuestion(msgspec.Struct, frozen=True):
     """A client is asked for."""
 
     session: str
+    within: tuple[str, ...] | None = None
 
 
 class OneAnswer(msgspec.Struct, frozen=True):
@@ -158,6 +161,7 @@ class DisconnectQuestion(msgspec.Struct, frozen=True):
     by: str
     session: str | None = None
     user: str | None = None
+    within: tuple[str, ...] | None = None
 
 
 class RegrantQuestion(msgspec.Struct, frozen=True):
@@ -176,6 +180,7 @@ class SendQuestion(msgspec.Struct, frozen=True):
     topic: str
     data: msgspec.Raw
     id: str
+    within: tuple[str, ...] | None = None
 
 
 class SendAnswer(msgspec.Struct, frozen=True):
@@ -218,6 +223,8 @@ class Clients:
         sort: str = Sort.TROUBLE,
         limit: int = 100,
         after: str | None = None,
+        *,
+        within: Sequence[str] | None = None,
     ) -> ClientsPage:
         """Return a page of the clients of all gateways. May switch greenlets.
 
@@ -241,6 +248,7 @@ class Clients:
             None if namespace is None else check_namespace(namespace),
             None if user is None else _check_text(user, "user", MAX_USER_CHARACTERS),
             None if after is None else _place(after, order),
+            _within(within),
         )
         rows: list[Row] = []
 
@@ -255,14 +263,14 @@ class Clients:
         last = _after(order, rows[-1].place) if rows and (sum(counts) > limit or any(more)) else None
         return ClientsPage(tuple(row.client for row in rows), sum(totals), last, answers.silent)
 
-    def client(self, session: str) -> ConnectedClient | None:
+    def client(self, session: str, *, within: Sequence[str] | None = None) -> ConnectedClient | None:
         """Return the client of a session, with all its patterns; None: no gateway has it. May switch greenlets.
 
         Raises:
             BusUnavailable: no gateway that has answered has it, and some have not; or no Redis.
             InvalidRequest, BusRefused.
         """
-        question = OneQuestion(_check_text(session, "session", MAX_SESSION_CHARACTERS))
+        question = OneQuestion(_check_text(session, "session", MAX_SESSION_CHARACTERS), _within(within))
         answers = self._ask(Kind.ONE, question, _read_one, lambda part: part.client is not None)
         found: list[ConnectedClient] = [part.client for part in answers.parts if part.client is not None]
         if not found:
@@ -270,7 +278,13 @@ class Clients:
         return found[0] if found else None
 
     def disconnect(
-        self, *, session: str | None = None, user: str | None = None, reason: str = "disconnected by an operator", by: str = ""
+        self,
+        *,
+        session: str | None = None,
+        user: str | None = None,
+        reason: str = "disconnected by an operator",
+        by: str = "",
+        within: Sequence[str] | None = None,
     ) -> Reached:
         """Disconnect the client of a session, or all clients of a user, wherever they are. May switch greenlets.
 
@@ -291,11 +305,12 @@ class Clients:
             by[:MAX_REASON_CHARACTERS],
             None if session is None else _check_text(session, "session", MAX_SESSION_CHARACTERS),
             None if user is None else _check_text(user, "user", MAX_USER_CHARACTERS),
+            _within(within),
         )
         done = None if session is None else lambda part: part.count > 0
         return _reached(self._ask(Kind.DISCONNECT, question, _read_count, done))
 
-    def send(self, session: str, topic: str, data: object, id: str | None = None) -> bool:
+    def send(self, session: str, topic: str, data: object, id: str | None = None, *, within: Sequence[str] | None = None) -> bool:
         """Send an event to the one client of a session, wherever it is connected. May switch greenlets.
 
         It is in no log: it has no offset, is not there for a client that comes back, and no other client can see it. The client
@@ -318,6 +333,7 @@ class Clients:
             check_topic(topic),
             msgspec.Raw(payload),
             secrets.token_hex(8) if id is None else check_event_id(id),
+            _within(within),
         )
         answers = self._ask(Kind.SEND, question, _read_sent, lambda part: part.taken is not None)
         found: list[SendAnswer] = [part for part in answers.parts if part.taken is not None]
@@ -385,6 +401,10 @@ class Clients:
             within_s=self._within_s,
             is_enough=is_enough or (lambda part: False),
         )
+
+
+def _within(namespaces: Sequence[str] | None) -> tuple[str, ...] | None:
+    return None if namespaces is None else tuple(map(check_namespace, namespaces))
 
 
 def _reached(answers: Answers) -> Reached:

@@ -572,13 +572,18 @@ def _origin(by: str | None, traceparent: str | None) -> str:
     return f"{name} {traceparent or '-'} {shown}"
 
 
+def id_owner(by: str) -> str:
+    """Return what stands beside the ids of events that are published on behalf of a user."""
+    return hashlib.sha256(by.encode()).hexdigest()[:_BY_LENGTH]
+
+
 @lru_cache(maxsize=1024)  # a service that publishes is one user
 def _names_of(by: str) -> tuple[str, str]:
     """Return a publisher's name as Redis keeps it beside ids, and as the log's entry has it: in ASCII, and cut.
 
     The user's may have any characters, and any length.
     """
-    return hashlib.sha256(by.encode()).hexdigest()[:_BY_LENGTH], quote(by, safe="@")[:_SHOWN_LENGTH]
+    return id_owner(by), quote(by, safe="@")[:_SHOWN_LENGTH]
 
 
 def find_redis_url(settings: Settings | None = None) -> str:

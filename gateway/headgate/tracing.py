@@ -27,7 +27,7 @@ from headgate.delivery.tally import NAMES
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError, InvalidRequest
 from headgate.handled import AtBrowsers, ask_browsers
 from headgate.redis.client import Client, call, deliveries
-from headgate.redis.event_ids import IdSearch
+from headgate.redis.event_ids import IdSearch, is_offset
 from headgate.redis.keys import group_in_log, group_key, log_key
 from headgate.redis.lineage import Lineage
 from headgate.redis.log import EventLog, time_or_zero
@@ -41,6 +41,8 @@ DEADLINE_S = 0.8
 MAX_EVENTS = 100_000
 MAX_LETTERS = 1000
 MAX_SCANS = 100
+# What a step of a scan, or a page of dead letters, is charged as: a look at a thousand names costs about as much.
+STEP_EVENTS = 100
 # The parts of a trace, as `unknown` names them.
 GATEWAYS, BROWSERS, CONSUMERS, HANDLED = "gateways", "browsers", "consumers", "handled"
 # Pages have a part of this to say whether they have handled the event.
@@ -110,6 +112,7 @@ def trace(
     wanted: str,
     now_s: Callable[[], float] = monotonic,
     wait: Callable[[Flag, float], object] = Flag.wait,
+    charge: Callable[[int], None] = lambda looked: None,
 ) -> Trace:
     """Return all that is known of the event with this id, or at this offset. Waits for Redis, for DEADLINE_S at most.
 
@@ -118,13 +121,14 @@ def trace(
         namespace, wanted: of which log; an id, or an offset.
         now_s: a clock.
         wait: waits for a flag, so many seconds at most.
+        charge: is called now and then with the work since, in events that were looked at.
 
     Raises:
         NoSuchEvent: the log has no such event (any more).
         InvalidRequest: it is not among the newest MAX_EVENTS, and the log holds more.
         BusUnavailable, BusRefused: as `redis.client.call`; BusUnavailable also when the event was not found in time.
     """
-    search = _Search(client, namespace, wanted, now_s)
+    search = _Search(client, namespace, wanted, now_s, charge)
     Thread(target=search.run, name="trace", daemon=True).start()
     wait(search.ended, DEADLINE_S)
     return search.answer()
@@ -133,9 +137,11 @@ def trace(
 class _Search:
     """The search for one event. `run` looks, in a thread of its own; `answer` ends it, and returns what it has found so far."""
 
-    def __init__(self, client: Client, namespace: str, wanted: str, now_s: Callable[[], float]) -> None:
+    def __init__(
+        self, client: Client, namespace: str, wanted: str, now_s: Callable[[], float], charge: Callable[[int], None]
+    ) -> None:
         self._client, self._namespace, self._wanted = client, namespace, wanted
-        self._now_s = now_s
+        self._now_s, self._charge = now_s, charge
         self._until_s = now_s() + DEADLINE_S
         self._answered = False
         self._step = "the head of the log"
@@ -166,11 +172,16 @@ class _Search:
     def _late(self) -> bool:
         return self._answered or self._now_s() > self._until_s
 
+    def _late_after_step(self) -> bool:
+        """Charge one step through the names of keys, tasks or dead letters, and return whether it is late."""
+        self._charge(STEP_EVENTS)
+        return self._late()
+
     def _look(self) -> None:
         head = EventLog(self._namespace, self._client, 0).head("")
         lineage = head.lineage or Lineage(head.epoch, {}, {})
         self._step = "the event"
-        offset, fields = _find(self._client, self._namespace, self._wanted, self._late)
+        offset, fields = _find(self._client, self._namespace, self._wanted, self._late, self._charge)
         topic = fields.get(b"topic", b"").decode("ascii", "replace")
         time_ms = time_or_zero(fields.get(b"time", b""))
         event_id = fields.get(b"id", b"").decode("utf-8", "replace")
@@ -227,7 +238,7 @@ class _Search:
 
     def _ask_consumers(self, found: Trace) -> None:
         """Add each consumer. Once their names are known, each is a part of the trace by itself."""
-        names = Groups(self._client, found.namespace).names(self._late)
+        names = Groups(self._client, found.namespace).names(self._late_after_step)
         if names is None:
             raise _NotKnown
         parts = {name: f"consumer {name}" for name in names}
@@ -237,7 +248,7 @@ class _Search:
             if self._late():
                 return
             try:
-                found.consumers.append(_consumer(self._client, found, name, self._late))
+                found.consumers.append(_consumer(self._client, found, name, self._late_after_step))
             except _NotKnown:
                 continue
             found.unknown.remove(part)
@@ -267,13 +278,15 @@ def epoch_of(lineage: Lineage, offset: int) -> str:
     return lineage.epoch
 
 
-def _find(client: Client, namespace: str, wanted: str, late: Callable[[], bool]) -> tuple[int, Mapping[bytes, bytes]]:
+def _find(
+    client: Client, namespace: str, wanted: str, late: Callable[[], bool], charge: Callable[[int], None]
+) -> tuple[int, Mapping[bytes, bytes]]:
     """Return offset and fields of the event: at that offset, or the newest with that id."""
     try:
-        search = IdSearch(client, namespace, wanted)
+        search = IdSearch(client, namespace, wanted, charge)
     except UnicodeEncodeError:
         raise NoSuchEvent(f"no event's id: {wanted[:80]!a} is not Unicode") from None
-    if wanted.isascii() and wanted.isdigit() and len(wanted) <= 15 and (fields := _fields(client, namespace, int(wanted))):
+    if is_offset(wanted) and (fields := _fields(client, namespace, int(wanted))):
         return int(wanted), fields
     for offset in search.offsets(MAX_EVENTS, late=late):
         if fields := _fields(client, namespace, offset):

@@ -27,7 +27,7 @@ from headgate.errors import InvalidRequest, Unauthorized, UnauthorizedReason
 from headgate.redis.api_keys import StoredKey
 from headgate.topic import check_namespace
 
-from .identity import Handshake, Identity
+from .identity import EVERY, Handshake, Identity
 from .scopes import ADMIN, check_scopes, patterns_of
 
 PREFIX = "hgk_"
@@ -44,8 +44,6 @@ NAME = "[A-Za-z0-9][A-Za-z0-9 ._:@/+-]{0,79}"
 MAX_BY_CHARACTERS = 80
 MAX_NAMESPACES = 64
 MAX_TTL_S = 10 * 366 * 86400
-# A namespace that stands for all.
-EVERY = "*"
 # What no user is called, in front of the id of a key: ids of events, and rates, of users and keys never meet.
 _ACCOUNT = "\0key:"
 
@@ -134,7 +132,6 @@ class ApiKeys:
 
     Args:
         find: asks Redis for a key by its id, or raises BusUnavailable or BusRefused. It may wait.
-        served: the namespaces of this gateway.
         admin_key: the operator's, None: there is none.
         now_s: monotonic; time_s: seconds since 1970.
     """
@@ -142,15 +139,14 @@ class ApiKeys:
     def __init__(
         self,
         find: Callable[[str], StoredKey | None],
-        served: Sequence[str],
         admin_key: str | None = None,
         now_s: Callable[[], float] = monotonic,
         time_s: Callable[[], float] = time,
     ) -> None:
-        self._find, self._served = find, tuple(served)
+        self._find = find
         self._now_s, self._time_s = now_s, time_s
         self._admin_digest = None if admin_key is None else _digest(admin_key)
-        self._admin = _identity(ADMIN, (ADMIN,), None, self._served)
+        self._admin = _identity(ADMIN, (ADMIN,), None)
         self._remembered: OrderedDict[str, tuple[StoredKey | None, float]] = OrderedDict()
         self._asking: set[str] = set()
 
@@ -188,7 +184,7 @@ class ApiKeys:
         if identity is None:
             if not hmac.compare_digest(hashlib.sha256(token.encode()).hexdigest(), expected) or stored is None:
                 raise Unauthorized(UnauthorizedReason.NOT_ACCEPTED, "the API key is not known here, or was revoked")
-            identity = _identity(stored.id, stored.scopes, stored.namespaces, self._served, stored.expires_s)
+            identity = _identity(stored.id, stored.scopes, stored.namespaces, stored.expires_s)
             handshake.keep(stored, identity)
         if stored is not None and stored.expires_s is not None and stored.expires_s <= self._time_s():
             raise Unauthorized(UnauthorizedReason.EXPIRED, "the API key has expired")
@@ -218,20 +214,13 @@ class ApiKeys:
 _NOBODYS = "0" * 64
 
 
-def _identity(
-    name: str,
-    scopes: tuple[str, ...],
-    namespaces: tuple[str, ...] | None,
-    served: tuple[str, ...],
-    expires_s: int | None = None,
-) -> Identity:
-    every = ADMIN in scopes or (namespaces is not None and EVERY in namespaces)
+def _identity(name: str, scopes: tuple[str, ...], namespaces: tuple[str, ...] | None, expires_s: int | None = None) -> Identity:
     return Identity(
         _ACCOUNT + name,
         subscribe=patterns_of(scopes, "read"),
         publish=patterns_of(scopes, "publish"),
         expires_at=expires_s,
-        namespaces=served if every else namespaces,
+        namespaces=(EVERY,) if ADMIN in scopes else namespaces,
         scopes=scopes,
     )
 

@@ -60,6 +60,8 @@ class Handshake:
 # The rights in the console: to look, and to act as well. An authenticator gives them; no token does.
 Admin = Literal["read", "act"]
 
+# In the place of a namespace in an API key: all of them.
+EVERY = "*"
 # The name of clients without a token, where they are allowed. Not one person: the limits per user do not count it.
 ANONYMOUS = "anonymous"
 
@@ -72,7 +74,8 @@ class Identity:
     `expires_at` (seconds since 1970, None: never) ends the client then, unless a `refresh` has brought a later one;
     a single token can be revoked by its `token_id`; `namespaces` are those that it is for (None: the gateway's first).
     `admin` lets it into the console: `read` to look, `act` to act as well (docs/console.md).
-    `scopes` are those of an API key (scopes.py), beside the grants that they make; None: it is a user.
+    `scopes` are those of an API key (scopes.py), beside the grants that they make; None: it is a user. A key's `namespaces` may
+    hold EVERY.
 
     Grants made of variables go through `headgate.pattern`. A name of which a part between dots is `*` or `#` is refused: in
     an f-string it would be a wildcard.
@@ -102,7 +105,10 @@ class Identity:
         for name in ("subscribe", "publish"):
             object.__setattr__(self, name, tuple(map(check_pattern, _listed(getattr(self, name), name, "patterns"))))
         if self.namespaces is not None:
-            object.__setattr__(self, "namespaces", tuple(map(check_namespace, _listed(self.namespaces, "namespaces", "names"))))
+            names = _listed(self.namespaces, "namespaces", "names")
+            of_key = self.scopes is not None
+            checked = tuple(name if of_key and name == EVERY else check_namespace(name) for name in names)
+            object.__setattr__(self, "namespaces", checked)
 
     @classmethod
     def of_checked(
@@ -144,7 +150,9 @@ class Identity:
 
     def may_enter(self, namespace: str, first: str) -> bool:
         """Return whether it is for a namespace, where `first` is the gateway's first one."""
-        return namespace == first if self.namespaces is None else namespace in self.namespaces
+        if self.namespaces is None:
+            return namespace == first
+        return namespace in self.namespaces or EVERY in self.namespaces
 
     def may_subscribe(self, pattern: str) -> bool:
         """Return whether some grant contains the whole pattern (pattern in pattern, not topic in pattern)."""

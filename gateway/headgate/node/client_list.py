@@ -6,7 +6,7 @@ path never comes by here; the work is done in a share of the loop, a slice at a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from ipaddress import ip_address, ip_network
 from typing import Any
 
@@ -87,15 +87,21 @@ class ClientList:
 
     def one(self, question: OneQuestion) -> list[OneAnswer]:
         """Return the client of a session, if it is here."""
-        client = self.find(question.session)
+        client = self.find(question.session, question.within)
         return [OneAnswer(None if client is None else self._row(client, None))]
 
-    def find(self, session: str) -> Client | None:
-        """Return the client of a session, if it is here."""
-        return next((found for each in self._namespaces.values() if (found := each.clients.get(session)) is not None), None)
+    def find(self, session: str, within: Sequence[str] | None) -> Client | None:
+        """Return the client of a session, if it is here, in one of these namespaces (None: in any)."""
+        asked = self._namespaces.items()
+        namespaces = (each for name, each in asked if within is None or name in within)
+        return next((found for each in namespaces if (found := each.clients.get(session)) is not None), None)
 
     def _matching(self, question: ListQuestion) -> Iterator[Client]:
-        namespaces = [each for name, each in self._namespaces.items() if question.namespace in (None, name)]
+        namespaces = [
+            each
+            for name, each in self._namespaces.items()
+            if question.namespace in (None, name) and (question.within is None or name in question.within)
+        ]
         if question.user is not None:
             names = {each.name for each in namespaces}
             yield from (client for client in self._admission.of_user(question.user) if client.namespace in names)

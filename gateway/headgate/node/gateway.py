@@ -168,7 +168,7 @@ class Gateway:
             evictions.revoked,
             also=Listening(QUESTIONS, self._begin_questions, lambda message: self._answers.hear(message)),
         )
-        keys = ApiKeys(partial(api_keys.find, self._commands), settings.namespaces, settings.admin_key)
+        keys = ApiKeys(partial(api_keys.find, self._commands), settings.admin_key)
         self._logins = Logins(settings, authenticator, self._revocation_watch.check, api_keys=keys, regranted=regrants.apply)
         self.rates_watch.share(self._logins.failed_rates)
         presence = PresenceRequests(self.presences, self.pauses, self.authorizing)

@@ -56,7 +56,7 @@ class People:
         }
 
     def _send(self, wish: SendQuestion) -> list[SendAnswer]:
-        client = self.clients.find(wish.session)
+        client = self.clients.find(wish.session, wish.within)
         if client is None:
             return [SendAnswer(None)]
         if len(wish.data) > self._max_payload_bytes:
@@ -74,10 +74,12 @@ class People:
         return [CountAnswer(count)]
 
     def _disconnect(self, wish: DisconnectQuestion) -> list[CountAnswer]:
-        found = None if wish.session is None else self.clients.find(wish.session)
+        found = None if wish.session is None else self.clients.find(wish.session, wish.within)
         clients = [found] if found is not None else []
         if wish.user is not None:
-            clients = self._admission.of_user(wish.user)
+            clients = [
+                each for each in self._admission.of_user(wish.user) if wish.within is None or each.namespace in wish.within
+            ]
         count = self._evictions.disconnected(clients, wish.reason)
         if count:
             audit.disconnected(session=wish.session, user=wish.user, count=count, reason=wish.reason, by=wish.by)

@@ -1,16 +1,18 @@
 """The search for events by their id, in the newest part of a log.
 
 In: an id. Out: the offsets of the events that have it, newest first. An id counts for its topic and its user (decision 13), so
-there may be several. A script compares the ids inside Redis, PART_EVENTS or PART_BYTES a call: no payload crosses the network,
+there may be several. With its topic, an id of the last minutes is found in the index that log.lua keeps to know repetitions. Else
+a script compares the ids inside Redis, PART_EVENTS or PART_BYTES a call: no payload crosses the network,
 and no call holds Redis up for long. Read by a client instead, the ids of a full log of large events cost 256 MB.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
-from .client import Client, call
-from .keys import log_key
+from .client import Client, call, call_all
+from .keys import head_key, ids_key, log_key
 
 # What one call looks at, and a little more: about 1 ms of Redis.
 PART_EVENTS, PART_BYTES = 500, 1024 * 1024
@@ -31,15 +33,42 @@ return {looked, size, last, 0}
 """
 
 
+def is_offset(text: str) -> bool:
+    """Return whether what an event is called by may be its offset."""
+    return text.isascii() and text.isdigit() and len(text) <= 15
+
+
+_RECEIPT = re.compile(rb"[0-9a-f]+-(\d+)-\d+")
+
+
+def recent_offsets(client: Client, namespace: str, topic: str, event_id: str, by: str) -> list[int]:
+    """Return the offsets at which the index has an id for a topic, newest first: of events of services, and of `by`.
+
+    `by` is an `id_owner`. Whether the event is still there, the log says. Two round trips, however much the log holds.
+
+    Raises:
+        BusUnavailable, BusRefused: as `redis.client.call`.
+    """
+    fields = f"{topic}:{event_id}", f"{topic}:{by}/{event_id}"
+    newest = int(call(client, "HGET", head_key(namespace), "ids") or 0)
+    # The head is saved every few seconds, so the newest hash may be the one after.
+    hashes = [ids_key(namespace, number) for number in (newest + 1, newest, newest - 1)]
+    receipts = [each for found in call_all(client, [("HMGET", key, *fields) for key in hashes]) for each in found if each]
+    return sorted({int(match[1]) for each in receipts if (match := _RECEIPT.fullmatch(each))}, reverse=True)
+
+
 class IdSearch:
     """See the module. One search. `looked` counts the events that it has looked at; `at_end`: these were all of the log."""
 
-    def __init__(self, client: Client, namespace: str, event_id: str) -> None:
-        """`event_id` may be any text.
+    def __init__(
+        self, client: Client, namespace: str, event_id: str, charge: Callable[[int], None] = lambda looked: None
+    ) -> None:
+        """`event_id` may be any text. `charge` is called after each part, with how many events that has looked at.
 
         Raises:
             UnicodeEncodeError: it is no Unicode.
         """
+        self._charge = charge
         self._client, self._key, self._wanted = client, log_key(namespace), event_id.encode()
         self.looked = 0
         self.at_end = False
@@ -59,6 +88,7 @@ class IdSearch:
                 self._client, "EVAL_RO", _SCRIPT, 1, self._key, self._wanted, last, part, PART_BYTES
             )  # fmt: skip
             self.looked, size, last = self.looked + int(looked), size + int(read), at.decode()
+            self._charge(int(looked))
             if is_found:
                 yield int(last[1:].partition("-")[0])
             elif not last:

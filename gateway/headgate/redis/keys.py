@@ -61,6 +61,11 @@ def head_key(namespace: str) -> str:
     return f"hg:{{{namespace}}}:head"
 
 
+def ids_key(namespace: str, number: int) -> str:
+    """Return the key of a hash with the ids of recent events, and where each event is (log.lua has its fields)."""
+    return f"hg:{{{namespace}}}:id:{number}"
+
+
 def epochs_key(namespace: str) -> str:
     """Return the key of the hash with the lineage of the log: each epoch with its first offset."""
     return f"hg:{{{namespace}}}:epochs"

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from headgate.errors import HeadgateError
 
-from .client import Client, call_all, call_at, call_many, database
+from .client import Client, call, call_all, call_at, call_many, database
 from .keys import NAMESPACES, gateways_key
 
 # A gateway that has said nothing for so long is gone; it speaks three times as often (registration.py).
@@ -123,6 +123,15 @@ def read_served(client: Client) -> dict[str, Served]:
         commands += [("ZCOUNT", key, now_s - LEASE_S, "+inf"), ("ZSCORE", key, LEFT), ("ZRANGE", key, 0, 0, "REV", "WITHSCORES")]
     replies = call_all(client, commands) if commands else []
     return {name: _served(now_s, *replies[3 * at : 3 * at + 3]) for at, name in enumerate(names)}
+
+
+def known_namespaces(client: Client) -> list[str]:
+    """Return the names of the namespaces that gateways have served within KEPT_S, at most MAX_NAMESPACES. One round trip.
+
+    Raises:
+        BusUnavailable, BusRefused: as `redis.client.call`.
+    """
+    return _texts(call(client, "ZRANGE", NAMESPACES, 0, MAX_NAMESPACES - 1, "REV"))
 
 
 def living(client: Client) -> set[str]:

@@ -26,6 +26,10 @@ class Rates:
         """Count one; return the seconds to wait for it. None, and nothing counted, when they are more than `max_wait_s`."""
         return self._bucket(name, now_s).borrow(now_s, max_wait_s)
 
+    def charge(self, name: str, now_s: float, count: int = 1) -> None:
+        """Count what has happened, whether there is room for it or not: later ones wait until it is made up for."""
+        self._bucket(name, now_s).charge(now_s, count)
+
     def forget(self, name: str) -> None:
         """Remember a name no longer. Idempotent."""
         self._buckets.pop(name, None)

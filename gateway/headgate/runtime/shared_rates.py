@@ -73,10 +73,9 @@ class SharedRates(Rates):
             self._count(name, 1)
         return wait_s
 
-    def charge(self, name: str, now_s: float) -> None:
-        """Count one that has happened, whether there is room for it or not."""
-        self._bucket(name, now_s).charge(now_s, 1, owes=self._owes)
-        self._count(name, 1)
+    def charge(self, name: str, now_s: float, count: int = 1) -> None:
+        self._bucket(name, now_s).charge(now_s, count, owes=self._owes)
+        self._count(name, count)
 
     def wait_s(self, name: str, now_s: float) -> float:
         """Return the seconds until there is room for one; count nothing."""

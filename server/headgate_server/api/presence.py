@@ -21,6 +21,7 @@ from headgate_server.gate import Gate
 
 from .callers import account_of, caller
 from .json_answers import as_response, json_answer
+from .v1.operation import Cost
 from .v1.rights import may
 
 MAX_PAGE = 1000
@@ -46,9 +47,12 @@ def presence_routes(gate: Gate, settings: Settings, rates: Rates) -> Blueprint:
             raise Forbidden("see who is in", topic)
         gate.check_authorized(identity, topic, "presence")
         limit = _limit()
-        if wait_s := rates.spend(account_of(identity, request.environ, settings.proxies), time.monotonic()):
+        account = account_of(identity, request.environ, settings.proxies)
+        if wait_s := rates.spend(account, time.monotonic()):
             raise LimitReached("read_per_s", settings.read_per_s, wait_s)
         found = gate.presence_page(topic, request.args.get("after"), limit, namespace)
+        if (owed := -(-found.count // Cost.MEMBERS.units) - 1) > 0:
+            rates.charge(account, time.monotonic(), owed)
         members = [
             {"user": one.user, "connections": one.connections, "since": one.since_ms, "meta": one.meta} for one in found.members
         ]

@@ -11,10 +11,11 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any
 
 import msgspec
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response, g, request
 
 from headgate.consumers.work.dead_letters import DeadLetter, DeadLetters
 from headgate.errors import BusUnavailable, InvalidRequest
@@ -27,8 +28,9 @@ from headgate.schemas.registry import read_registry
 from headgate.settings import Settings
 from headgate.topic import check_topic
 from headgate.tracing import trace
+from headgate_server.api.searches import Searches
+from headgate_server.consumer_list import Consumers
 
-from .consumers import Consumers
 from .gate import ConsoleGate
 from .topics import newest_topics
 
@@ -44,7 +46,7 @@ _CONSUMER = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 def read_routes(routes: Blueprint, gate: ConsoleGate, settings: Settings) -> None:
     """Add the routes."""
 
-    known = Consumers()
+    known, searches = Consumers(), Searches()
 
     def namespace() -> str:
         return settings.served(request.args.get("namespace"))
@@ -57,7 +59,7 @@ def read_routes(routes: Blueprint, gate: ConsoleGate, settings: Settings) -> Non
     @routes.get("/api/consumers")
     def consumers() -> Response:
         with connected(settings) as client:
-            found = [each for name in settings.namespaces for each in known.statuses(client, name)]
+            found = [{"namespace": name, **asdict(each)} for name in settings.namespaces for each in known.statuses(client, name)]
         return _json({"consumers": found})
 
     @routes.get("/api/clients")
@@ -96,7 +98,7 @@ def read_routes(routes: Blueprint, gate: ConsoleGate, settings: Settings) -> Non
         wanted = request.args.get("event", "").strip()
         if not wanted:
             raise InvalidRequest("event: expected the id of an event, or its offset")
-        with connected(settings) as client:
+        with searches.one(g.operator.user), connected(settings) as client:
             return _json(trace(client, namespace(), wanted))
 
     @routes.get("/api/presence")

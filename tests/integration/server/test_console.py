@@ -17,8 +17,8 @@ from headgate.redis.client import Client, call
 from headgate.redis.keys import group_in_log, log_key
 from headgate.settings import Settings
 from headgate_server.console import add_console
-from headgate_server.console.consumers import SCAN_EVERY_S, Consumers
 from headgate_server.console.topics import MAX_EVENTS
+from headgate_server.consumer_list import SCAN_EVERY_S, Consumers
 from tests.support.console_gate import ConsoleGate
 
 KEY = "the-admin-key-of-this-test-0123456789"
@@ -107,7 +107,7 @@ def test_all_keys_are_looked_through_seldom(publisher: Publisher, redis_client: 
     known = Consumers(lambda: now_s)
 
     def names() -> list[str]:
-        return [status["name"] for status in known.statuses(redis_client, "notifications")]
+        return [status.name for status in known.statuses(redis_client, "notifications")]
 
     assert names() == []
     Store(redis_client, "", "notifications", "mail", 65536).open("new")

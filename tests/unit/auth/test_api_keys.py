@@ -34,7 +34,7 @@ class Store:
         return self.keys.get(key_id)
 
     def api_keys(self, admin_key: str | None = None, time_s: float = NOW_S) -> ApiKeys:
-        return ApiKeys(self.find, ("notifications", "other"), admin_key, lambda: self.now_s, lambda: time_s)
+        return ApiKeys(self.find, admin_key, lambda: self.now_s, lambda: time_s)
 
 
 def made(*scopes: str, **options: Any) -> NewKey:
@@ -132,14 +132,15 @@ def test_a_key_is_an_identity_with_its_scopes_as_grants() -> None:
 
 @pytest.mark.parametrize(
     ("options", "namespaces"),
-    [({"namespaces": ("other",)}, ("other",)), ({"namespaces": ("*",)}, ("notifications", "other")), ({}, None)],
+    [({"namespaces": ("other",)}, ("other",)), ({"namespaces": ("*",)}, ("*",)), ({}, None)],
 )
 def test_a_key_is_for_its_namespaces(options: dict[str, Any], namespaces: tuple[str, ...] | None) -> None:
-    """`*` is all that this gateway serves."""
+    """`*` is all of them, whichever gateways serve them."""
     key = made("clients", **options)
     identity = Store(key).api_keys().identify(shown(key.text))
     assert identity is not None
     assert identity.namespaces == namespaces
+    assert identity.may_enter("other", "notifications") is bool(namespaces)
 
 
 def test_a_token_that_is_no_key_is_left_to_others() -> None:
@@ -173,7 +174,7 @@ def test_the_admin_key_may_do_everything_everywhere() -> None:
     keys = Store().api_keys(ADMIN)
     identity = keys.identify(shown(ADMIN))
     assert identity is not None
-    assert (identity.scopes, identity.namespaces) == (("admin",), ("notifications", "other"))
+    assert (identity.scopes, identity.namespaces) == (("admin",), ("*",))
     assert identity.may_publish("any.thing")
     assert keys.identify(shown(ADMIN[:-1] + "x")) is None
     assert Store().api_keys().identify(shown(ADMIN)) is None

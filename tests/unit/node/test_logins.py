@@ -489,7 +489,7 @@ def with_keys(*keys: NewKey, admin_key: str | None = None, settings: Settings = 
     """Logins of an application whose own authenticator takes any token."""
     stored = {key.stored.id: key.stored for key in keys}
     clock = Clock()
-    found = ApiKeys(stored.get, settings.namespaces, admin_key, clock, lambda: NOW_S)
+    found = ApiKeys(stored.get, admin_key, clock, lambda: NOW_S)
     return Logins(settings, lambda _: Identity("ana"), nobody_is_revoked, clock, lambda: NOW_S, found)
 
 
@@ -524,7 +524,7 @@ def test_wrong_keys_are_throttled_by_address_and_are_in_no_log(admin_key: str | 
 def test_a_wrong_admin_key_is_throttled_by_address() -> None:
     """Where tokens decide, it is a token that is none."""
     settings = replace(SETTINGS, admin_key="an-admin-key-of-forty-characters-3141592", token_secret=SECRET.decode())
-    keys = ApiKeys(lambda key_id: None, settings.namespaces, settings.admin_key, lambda: 0.0, lambda: NOW_S)
+    keys = ApiKeys(lambda key_id: None, settings.admin_key, lambda: 0.0, lambda: NOW_S)
     tried = Logins(settings, None, nobody_is_revoked, Clock(), lambda: NOW_S, keys)
     for _ in range(2):
         with pytest.raises(Unauthorized):

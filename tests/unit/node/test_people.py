@@ -64,6 +64,21 @@ def test_a_page_may_be_of_one_user_or_namespace(people: PeopleHere) -> None:
     assert page(people, namespace="elsewhere", user="ana").total == 0
 
 
+def test_a_question_within_namespaces_reaches_no_client_of_another(people: PeopleHere) -> None:
+    """To list, to look up, to send to and to disconnect, by session and by user: it is not there."""
+    gateway = people.start("a", by_name)
+    ana = join(gateway, "ana")
+    session, clients = ana.welcome["session"], people.clients
+    for within, count in ((("elsewhere",), 0), (("elsewhere", "n"), 1)):
+        assert page(people, within=within).total == count
+        assert page(people, user="ana", within=within).total == count
+        assert (people.ask(lambda: clients.client(session, within=within)) is not None) == bool(count)  # noqa: B023
+        assert people.ask(lambda: clients.send(session, "orders.1", 1, within=within)) == bool(count)  # noqa: B023
+    for who in ({"user": "ana"}, {"session": session}):
+        assert people.ask(lambda: clients.disconnect(**who, within=("elsewhere",))).count == 0  # noqa: B023
+    assert people.ask(lambda: clients.disconnect(user="ana", within=("n",))).count == 1
+
+
 def slow(gateway: GatewayOnModel, client: Any, frames: int) -> None:
     """Let a client not read until so many frames wait for it."""
     client.session.cork()

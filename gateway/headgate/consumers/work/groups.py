@@ -47,10 +47,11 @@ class Groups:
     Args:
         client: of that Redis.
         namespace: whose log they read.
+        scanned: is called after each thousand names of keys that were looked through.
     """
 
-    def __init__(self, client: Client, namespace: str) -> None:
-        self._client, self._namespace = client, namespace
+    def __init__(self, client: Client, namespace: str, scanned: Callable[[], None] = lambda: None) -> None:
+        self._client, self._namespace, self._scanned = client, namespace, scanned
         self._log = log_key(namespace)
 
     def statuses(self) -> list[GroupStatus]:
@@ -107,6 +108,7 @@ class Groups:
         cursor = 0
         while True:
             cursor, keys = call_at(self._client, self._log, "SCAN", cursor, "MATCH", pattern, "COUNT", _SCAN_KEYS)
+            self._scanned()
             yield keys
             if not int(cursor):
                 return

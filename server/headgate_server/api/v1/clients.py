@@ -1,6 +1,7 @@
 """Clients of all gateways, and what is done to them and to their users: disconnect, send, revoke, regrant.
 
-A gateway that did not answer in time is named in `silent`: what was wanted may have been done there too.
+A gateway that did not answer in time is named in `silent`: what was wanted may have been done there too. A key sees and reaches
+the clients of its own namespaces. A revocation and other grants count for a user in every namespace, so a key must be for all.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from headgate.errors import HeadgateError
 from headgate.topic import check_topic
 
 from .grammar import EventId, Pattern, Topic
-from .operation import Call, NoQuery, Operation
+from .operation import Call, Cost, NoQuery, Operation
 from .problems import BodyFault, NotFound
 
 # Printable, as far as a regular expression can say that; the rest is refused with 404.
@@ -90,13 +91,17 @@ def every(call: Call) -> ClientsPage:
     after = None if asked.after is UNSET else asked.after
     namespace = None if asked.namespace is UNSET else asked.namespace
     user = None if asked.user is UNSET else asked.user
-    return call.services.clients.page(namespace, user, Sort(asked.sort), asked.limit, after)
+    if namespace is not None:
+        call.need_namespaces([namespace])
+    found = call.clients.page(namespace, user, Sort(asked.sort), asked.limit, after, within=call.reach)
+    call.charge(found.total)
+    return found
 
 
 def one(call: Call) -> ConnectedClient:
     """Return one client with all its patterns."""
     session = _session(call)
-    found = call.services.clients.client(session)
+    found = call.clients.client(session, within=call.reach)
     if found is None:
         raise NotFound("session", session)
     return found
@@ -105,7 +110,7 @@ def one(call: Call) -> ConnectedClient:
 def disconnect(call: Call) -> Reached:
     """Disconnect a client."""
     session = _session(call)
-    reached = call.services.clients.disconnect(session=session, reason=call.query.reason, by=_by(call))
+    reached = call.clients.disconnect(session=session, reason=call.query.reason, by=_by(call), within=call.reach)
     if not reached.count and not reached.silent:
         raise NotFound("session", session)
     return reached
@@ -113,7 +118,9 @@ def disconnect(call: Call) -> Reached:
 
 def disconnect_user(call: Call) -> Reached:
     """Disconnect all clients of a user."""
-    return call.services.clients.disconnect(user=_user(call), reason=call.query.reason, by=_by(call))
+    reached = call.clients.disconnect(user=_user(call), reason=call.query.reason, by=_by(call), within=call.reach)
+    call.charge(reached.count)
+    return reached
 
 
 def send(call: Call) -> Sent:
@@ -121,7 +128,7 @@ def send(call: Call) -> Sent:
     session, event = _session(call), call.body
     try:
         call.need(f"send:{check_topic(event.topic)}")
-        taken = call.services.clients.send(session, event.topic, event.data, event.id)
+        taken = call.clients.send(session, event.topic, event.data, event.id, within=call.reach)
     except HeadgateError as error:
         field = _FIELD_OF.get(error.code)
         if field is None:
@@ -134,7 +141,8 @@ def send(call: Call) -> Sent:
 def revoke_user(call: Call) -> Revocation:
     """Refuse a user, and disconnect all its clients."""
     user = _user(call)
-    revoke(call.services.redis, user=user, for_s=call.body.for_s)
+    call.need_every_namespace()
+    revoke(call.redis, user=user, for_s=call.body.for_s)
     audit.revoked(kind="user", name=user, for_s=call.body.for_s, by=_by(call))
     return Revocation(call.body.for_s)
 
@@ -142,14 +150,16 @@ def revoke_user(call: Call) -> Revocation:
 def lift_user(call: Call) -> None:
     """Let a user in again."""
     user = _user(call)
-    revoke(call.services.redis, user=user, for_s=0)
+    call.need_every_namespace()
+    revoke(call.redis, user=user, for_s=0)
     audit.revoked(kind="user", name=user, for_s=0, by=_by(call))
 
 
 def revoke_token(call: Call) -> Revocation:
     """Refuse a token, and disconnect the clients that came with it."""
     token = _text(call, "token", MAX_USER_CHARACTERS)
-    revoke(call.services.redis, token_id=token, for_s=call.body.for_s)
+    call.need_every_namespace()
+    revoke(call.redis, token_id=token, for_s=call.body.for_s)
     audit.revoked(kind="token", name=token, for_s=call.body.for_s, by=_by(call))
     return Revocation(call.body.for_s)
 
@@ -157,14 +167,16 @@ def revoke_token(call: Call) -> Revocation:
 def regrant(call: Call) -> Reached:
     """Give the clients of a user other grants."""
     wanted: Regrant = call.body
+    user = _user(call)
+    call.need_every_namespace()
     try:
-        return call.services.clients.regrant(
-            _user(call), subscribe=wanted.subscribe, publish=wanted.publish, for_s=wanted.for_s, by=_by(call)
-        )
+        reached = call.clients.regrant(user, subscribe=wanted.subscribe, publish=wanted.publish, for_s=wanted.for_s, by=_by(call))
     except HeadgateError as error:
         if error.code != "invalid_pattern":
             raise
         raise BodyFault([("", error)]) from error
+    call.charge(reached.count)
+    return reached
 
 
 _FIELD_OF = {
@@ -206,6 +218,7 @@ OPERATIONS = (
         ClientsPage,
         every,
         query=ClientsOf,
+        cost=Cost.CLIENTS,
         about="Clients come and go between two pages: it is a look, not a log. Ask again with `after` until that is null.",
     ),
     Operation(
@@ -228,7 +241,8 @@ OPERATIONS = (
         disconnect,
         query=WithReason,
         problems=(404,),
-        about="It may come back at once: to keep its user out, revoke that.",
+        about="Its connection ends, also for other namespaces that share it. It may come back at once: to keep its user out, "
+        "revoke that.",
     ),
     Operation(
         "sendToClient",
@@ -252,6 +266,7 @@ OPERATIONS = (
         disconnect_user,
         query=WithReason,
         problems=(404,),
+        cost=Cost.CLIENTS,
     ),
     Operation(
         "revokeUser",
@@ -263,7 +278,8 @@ OPERATIONS = (
         revoke_user,
         body=Revocation,
         problems=(404, 409),
-        about="Every gateway acts on it within a second. A later call gives it another end.",
+        about="Every gateway acts on it within a second. A later call gives it another end. A user is refused in every "
+        "namespace, so the key must be for all.",
     ),
     Operation(
         "liftRevocation",
@@ -297,6 +313,8 @@ OPERATIONS = (
         regrant,
         body=Regrant,
         problems=(404, 409),
-        about="With a list, these are the user's grants for `for_s` seconds. Without lists they come from their source again.",
+        cost=Cost.CLIENTS,
+        about="The key must be for every namespace. With a list, these are the user's grants for `for_s` seconds. Without lists "
+        "they come from their source again.",
     ),
 )

@@ -17,7 +17,7 @@ from headgate.errors import InvalidRequest
 from headgate.redis.client import Client, call, call_at
 from headgate.redis.keys import group_key, log_key
 
-from .operation import Call, InNamespace, Operation
+from .operation import Call, Cost, InNamespace, Operation
 from .problems import Conflict, NotFound
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
@@ -103,14 +103,15 @@ class LettersDone(msgspec.Struct):
 
 def every(call_: Call) -> ConsumerList:
     """Return all consumers of a namespace."""
-    redis = call_.services.redis
-    found = Groups(redis, call_.namespace).statuses()
+    redis = call_.redis
+    found = call_.services.consumers.statuses(redis, call_.namespace)
+    call_.charge(len(found))
     return ConsumerList(call_.namespace, [_shown(redis, call_.namespace, status) for status in found])
 
 
 def one(call_: Call) -> Consumer:
     """Return one consumer."""
-    name, redis = _name(call_), call_.services.redis
+    name, redis = _name(call_), call_.redis
     status = Groups(redis, call_.namespace).look(name)
     if status is None:
         raise NotFound("consumer", name)
@@ -119,7 +120,8 @@ def one(call_: Call) -> Consumer:
 
 def remove(call_: Call) -> Removed:
     """Take a consumer out for good."""
-    name, groups = _name(call_), Groups(call_.services.redis, call_.namespace)
+    # A step through a thousand names takes about as long as a hundred entries.
+    name, groups = _name(call_), Groups(call_.redis, call_.namespace, lambda: call_.charge(Cost.ENTRIES.units))
     if groups.look(name) is None:
         raise NotFound("consumer", name)
     try:
@@ -134,6 +136,7 @@ def letters(call_: Call) -> Letters:
     """Return a page of a consumer's dead letters."""
     of, asked = _letters_of(call_), call_.query
     page = of.page(None if asked.after is UNSET else asked.after, asked.limit)
+    call_.charge(len(page))
     is_more = len(page) == asked.limit and bool(of.page(page[-1].id, 1))
     return Letters(of.count(), [_letter(each) for each in page], page[-1].id if is_more else None)
 
@@ -172,7 +175,7 @@ def _name(call_: Call) -> str:
 
 
 def _letters_of(call_: Call) -> DeadLetters:
-    return DeadLetters(call_.services.redis, call_.namespace, _name(call_))
+    return DeadLetters(call_.redis, call_.namespace, _name(call_))
 
 
 def _named(call_: Call) -> list[str] | None:
@@ -182,6 +185,7 @@ def _named(call_: Call) -> list[str] | None:
 
 
 def _done(call_: Call, action: str, count: int) -> LettersDone:
+    call_.charge(count)
     by = shown_name(call_.identity.user)
     audit.acted(action, by=by, namespace=call_.namespace, consumer=call_.path["name"], count=count)
     return LettersDone(count)
@@ -217,7 +221,18 @@ def _letter(letter: DeadLetter) -> Letter:
 
 _PATH = "/consumers/{name}/dead-letters"
 OPERATIONS = (
-    Operation("listConsumers", "GET", "/consumers", "List consumers", "consumers", ConsumerList, every, query=InNamespace),
+    Operation(
+        "listConsumers",
+        "GET",
+        "/consumers",
+        "List consumers",
+        "consumers",
+        ConsumerList,
+        every,
+        query=InNamespace,
+        cost=Cost.STATUSES,
+        about="100 at most. One that has left dead letters only is there within a minute.",
+    ),
     Operation(
         "getConsumer",
         "GET",
@@ -239,6 +254,7 @@ OPERATIONS = (
         remove,
         query=InNamespace,
         problems=(404, 409),
+        cost=Cost.ENTRIES,
         about="Its place in the log, its tasks, its dead letters. 409 while an instance has been at work within the last minute.",
     ),
     Operation(
@@ -251,6 +267,7 @@ OPERATIONS = (
         letters,
         query=LettersOf,
         problems=(404,),
+        cost=Cost.ENTRIES,
     ),
     Operation(
         "getDeadLetter",
@@ -274,6 +291,7 @@ OPERATIONS = (
         query=InNamespace,
         body=LettersNamed,
         problems=(404,),
+        cost=Cost.ENTRIES,
         about="As if for the first time. The consumer need not run for that.",
     ),
     Operation(
@@ -287,5 +305,6 @@ OPERATIONS = (
         query=InNamespace,
         body=LettersNamed,
         problems=(404,),
+        cost=Cost.ENTRIES,
     ),
 )

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import lru_cache
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 from flask import Blueprint, Response, request
@@ -23,7 +24,7 @@ from headgate.auth.api_keys import shown_name
 from headgate.auth.audit import audit
 from headgate.auth.identity import Identity
 from headgate.auth.scopes import WITH_PATTERN
-from headgate.errors import InvalidRequest, PayloadTooLarge
+from headgate.errors import Forbidden, InvalidRequest, PayloadTooLarge
 from headgate.runtime.rates import Rates
 from headgate.topic import check_pattern
 from headgate.transport.peer_address import address_of
@@ -31,8 +32,17 @@ from headgate_server.api.callers import account_of, caller, first_known
 from headgate_server.api.json_answers import as_response, encoded_answer
 
 from .operation import Call, Operation, Otherwise, Who
-from .problems import ROOT, BodyFault, NotAcceptable, RateReached, ScopeMissing, UnsupportedMediaType, problem_answer
-from .rights import may, may_some
+from .problems import (
+    ROOT,
+    BodyFault,
+    NamespaceMissing,
+    NotAcceptable,
+    RateReached,
+    ScopeMissing,
+    UnsupportedMediaType,
+    problem_answer,
+)
+from .rights import may, may_some, reach
 from .services import Services
 
 # Where the application has no limit.
@@ -97,20 +107,39 @@ def _accepts_json(accept: str) -> bool:
 def _answered(operation: Operation, services: Services, reads: Rates, names: Mapping[str, str]) -> Response:
     settings = services.settings
     identity, namespace = _caller(operation, services)
+    account = account_of(identity, request.environ, settings.proxies)
     if operation.scope is not Who.ANYONE:
         _check_scope(operation, identity, services, namespace, None)
-        account = account_of(identity, request.environ, settings.proxies)
         if wait_s := reads.spend(account, time.monotonic()):
             raise RateReached("read_per_s", settings.read_per_s, settings.read_burst, wait_s)
 
     def need(scope: str) -> None:
         if not may(identity, scope, settings):
-            refuse(identity, scope, namespace, request.environ, settings.proxies)
+            refuse(identity, ScopeMissing(scope), namespace, request.environ, settings.proxies)
 
-    call = Call(services, identity, namespace, names, read_query(operation, request.args), read_body(operation), need)
+    def need_namespaces(wanted: Iterable[str]) -> None:
+        mine = reach(identity, settings)
+        if mine is not None and (missing := [each for each in wanted if each not in mine]):
+            refuse(identity, NamespaceMissing(missing), namespace, request.environ, settings.proxies)
+
+    query, body = read_query(operation, request.args), read_body(operation)
+    looked_at = 0
+
+    def charge(count: int) -> None:
+        nonlocal looked_at
+        looked_at += count
+
+    lane = services.reads if operation.method == "GET" else services.acts
+    call = Call(services, identity, namespace, names, query, body, need, need_namespaces, charge, lane)
     _check_scope(operation, identity, services, namespace, call)
     assert operation.answer is not None
-    found, status = operation.answer(call), operation.status
+    try:
+        with services.searches.one(account) if operation.searches else nullcontext():
+            found, status = operation.answer(call), operation.status
+    finally:
+        # One read was paid for before; more than that is owed.
+        if looked_at and (owed := -(-looked_at // operation.cost.units) - 1):
+            reads.charge(account, time.monotonic(), owed)
     if isinstance(found, Otherwise):
         found, status = found.value, found.status
     if status == 204:
@@ -151,19 +180,14 @@ def _check_scope(operation: Operation, identity: Identity, services: Services, n
     else:
         granted = may(identity, wanted, services.settings)
     if not granted:
-        refuse(identity, wanted, namespace, request.environ, services.settings.proxies)
+        refuse(identity, ScopeMissing(wanted), namespace, request.environ, services.settings.proxies)
 
 
-def refuse(identity: Identity, scope: str, namespace: str, environ: Mapping[str, Any], proxies: int) -> None:
-    """Refuse a known caller.
-
-    Raises:
-        ScopeMissing: always.
-    """
-    audit.right_refused(
-        address=address_of(environ, proxies), namespace=namespace, user=shown_name(identity.user), action="use", name=scope
-    )
-    raise ScopeMissing(scope)
+def refuse(identity: Identity, why: Forbidden, namespace: str, environ: Mapping[str, Any], proxies: int) -> NoReturn:
+    """Refuse a known caller, with a line in the audit log. Raises `why`."""
+    address, user = address_of(environ, proxies), shown_name(identity.user)
+    audit.right_refused(address=address, namespace=namespace, user=user, action=why.parts["action"], name=why.parts["name"])
+    raise why
 
 
 def read_query(operation: Operation, given: MultiDict[str, str]) -> Any:

@@ -6,7 +6,7 @@ import msgspec
 
 from headgate_server.health import report
 
-from .operation import Call, Operation, Otherwise, Who
+from .operation import Call, Cost, Operation, Otherwise, Who
 from .problems import NotFound, descriptions
 
 
@@ -55,7 +55,17 @@ def meaning(call: Call) -> CodeMeaning:
 
 
 OPERATIONS = (
-    Operation("getHealth", "GET", "/health", "Say whether this gateway works", Who.ANYONE, Health, health, also={503: Health}),
+    Operation(
+        "getHealth",
+        "GET",
+        "/health",
+        "Say whether this gateway works",
+        Who.ANYONE,
+        Health,
+        health,
+        also={503: Health},
+        cost=Cost.NOTHING,
+    ),
     Operation(
         "getProblem",
         "GET",
@@ -65,5 +75,6 @@ OPERATIONS = (
         CodeMeaning,
         meaning,
         problems=(404,),
+        cost=Cost.NOTHING,
     ),
 )

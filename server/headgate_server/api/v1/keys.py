@@ -1,4 +1,6 @@
-"""API keys over the API itself: made, listed, revoked. No key can make one that may do more than it may, or longer."""
+"""API keys over the API itself: made, listed, revoked. No key can make one that may do more than it may, or longer; nor see or
+revoke one that is for namespaces which it is not for, or revoke one that may do more.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from headgate.auth.api_keys import EVERY, MAX_NAMESPACES, MAX_TTL_S, NAME, check_key_id, new_key, shown_name
+from headgate.auth.api_keys import MAX_NAMESPACES, MAX_TTL_S, NAME, check_key_id, new_key, shown_name
 from headgate.auth.audit import audit
-from headgate.auth.identity import Identity
+from headgate.auth.identity import EVERY
 from headgate.auth.scopes import ADMIN, MAX_SCOPES, check_scopes
 from headgate.errors import HeadgateError, InvalidRequest, UnknownNamespace
 from headgate.redis import api_keys
@@ -17,7 +19,7 @@ from headgate.redis.api_keys import StoredKey
 from headgate.topic import check_namespace
 
 from .grammar import Scope
-from .operation import Call, Operation
+from .operation import Call, Cost, Operation
 from .problems import BodyFault, NotFound
 
 _NAMESPACE = Meta(extra_json_schema={"pattern": r"^(\*|[A-Za-z0-9_-]{1,64})$"})
@@ -61,8 +63,10 @@ class MadeKey(msgspec.Struct):
 
 
 def every(call: Call) -> KeyList:
-    """Return all keys."""
-    return KeyList([_shown(each) for each in api_keys.find_all(call.services.redis)])
+    """Return the keys that are for namespaces of the caller only."""
+    found = api_keys.find_all(call.redis)
+    call.charge(len(found))
+    return KeyList([_shown(each) for each in found if _is_within(call, each)])
 
 
 def make(call: Call) -> MadeKey:
@@ -84,7 +88,7 @@ def make(call: Call) -> MadeKey:
         made = new_key(wanted.name, wanted.scopes, namespaces=namespaces, ttl_s=ttl_s, by=by, time_s=call.services.time_s)
     except HeadgateError as error:
         raise BodyFault([("/name", error)]) from error
-    api_keys.add(call.services.redis, made.stored)
+    api_keys.add(call.redis, made.stored)
     audit.acted("key made", by=by, key=made.stored.id, name=wanted.name, scopes=" ".join(made.stored.scopes))
     return MadeKey(made.text, _shown(made.stored))
 
@@ -93,10 +97,17 @@ def revoke(call: Call) -> None:
     """Revoke a key."""
     key_id = call.path["key"]
     try:
-        was = api_keys.remove(call.services.redis, check_key_id(key_id))
+        was = api_keys.find(call.redis, check_key_id(key_id))
     except InvalidRequest:
         was = None
     if was is None:
+        raise NotFound("key", key_id[:20])
+    for scope in was.scopes:
+        call.need(scope)
+    if was.namespaces is None and call.identity.namespaces is not None:
+        call.need_every_namespace()  # it is for the first of each gateway, which may be any
+    call.need_namespaces(was.namespaces or ())
+    if api_keys.remove(call.redis, was.id) is None:
         raise NotFound("key", key_id[:20])
     audit.acted("key revoked", by=shown_name(call.identity.user), key=was.id, name=was.name)
 
@@ -104,8 +115,18 @@ def revoke(call: Call) -> None:
 def _own(call: Call) -> list[str]:
     """Return the namespaces of a key that names none. None is the first of *each* gateway, and that of another one may not be
     for its maker."""
-    is_for_named = call.identity.namespaces is not None and ADMIN not in (call.identity.scopes or ())
+    is_for_named = call.identity.namespaces is not None and call.reach is not None
     return [call.services.settings.namespaces[0]] if is_for_named else []
+
+
+def _is_within(call: Call, key: StoredKey) -> bool:
+    """Return whether a key is for namespaces of the caller only."""
+    mine = call.reach
+    if mine is None:
+        return True
+    if ADMIN in key.scopes:
+        return False
+    return call.identity.namespaces is None if key.namespaces is None else set(key.namespaces) <= set(mine)
 
 
 def _check_names(namespaces: list[str]) -> None:
@@ -129,14 +150,13 @@ def _check_no_more_than(call: Call, scopes: list[str], namespaces: list[str]) ->
     Raises:
         ScopeMissing, BodyFault: it might.
     """
-    identity: Identity = call.identity
     for scope in scopes:
         call.need(scope)
-    if ADMIN in (identity.scopes or ()):
+    mine = call.reach
+    if mine is None:
         return
-    first = call.services.settings.namespaces[0]
-    for at, name in enumerate(namespaces or [first]):
-        if name == EVERY or not identity.may_enter(name.removeprefix("/"), first):
+    for at, name in enumerate(namespaces or call.services.settings.namespaces[:1]):
+        if name.removeprefix("/") not in mine:
             fault = InvalidRequest("the key that makes it is not for this namespace")
             raise BodyFault([(f"/namespaces/{at}" if namespaces else "/namespaces", fault)])
 
@@ -146,7 +166,17 @@ def _shown(key: StoredKey) -> Key:
 
 
 OPERATIONS = (
-    Operation("listKeys", "GET", "/keys", "List API keys", "keys", KeyList, every),
+    Operation(
+        "listKeys",
+        "GET",
+        "/keys",
+        "List API keys",
+        "keys",
+        KeyList,
+        every,
+        about="Those that are for namespaces of the caller's key only.",
+        cost=Cost.ENTRIES,
+    ),
     Operation(
         "makeKey",
         "POST",
@@ -158,7 +188,7 @@ OPERATIONS = (
         body=KeyWanted,
         status=201,
         problems=(409,),
-        about="A key can only make keys that may do no more than it may itself.",
+        about="A key can only make keys that may do no more than it may itself, in namespaces that it is for.",
     ),
     Operation(
         "revokeKey",
@@ -170,6 +200,6 @@ OPERATIONS = (
         revoke,
         status=204,
         problems=(404,),
-        about="Every gateway refuses it within two seconds.",
+        about="Every gateway refuses it within two seconds. A key can only revoke keys that may do no more than it may itself.",
     ),
 )

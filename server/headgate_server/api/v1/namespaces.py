@@ -5,11 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from headgate.auth.identity import Identity
-from headgate.redis.client import call
+from headgate.redis.client import Client
+from headgate.redis.client import call as call_redis
 from headgate.redis.keys import head_key
 from headgate.redis.log import EventLog
 
-from .operation import Call, Operation, Who
+from .operation import Call, Cost, Operation, Who
 from .problems import NotFound
 from .services import Services
 
@@ -44,7 +45,9 @@ class NamespaceList(msgspec.Struct):
 
 def every(call: Call) -> NamespaceList:
     """Return all that the caller may enter."""
-    return NamespaceList([_info(call.services, name) for name in _entered(call.services, call.identity)])
+    names = _entered(call.services, call.identity)
+    call.charge(len(names))
+    return NamespaceList([_info(call.redis, name) for name in names])
 
 
 def one(call: Call) -> NamespaceInfo:
@@ -52,7 +55,7 @@ def one(call: Call) -> NamespaceInfo:
     name = call.path["name"]
     if name not in _entered(call.services, call.identity):
         raise NotFound("namespace", name)
-    return _info(call.services, name)
+    return _info(call.redis, name)
 
 
 def _entered(services: Services, identity: Identity) -> list[str]:
@@ -60,16 +63,25 @@ def _entered(services: Services, identity: Identity) -> list[str]:
     return [name for name in served if identity.may_enter(name, served[0])]
 
 
-def _info(services: Services, name: str) -> NamespaceInfo:
-    log = EventLog(name, services.redis, 0)
+def _info(redis: Client, name: str) -> NamespaceInfo:
+    log = EventLog(name, redis, 0)
     head, (size, _) = log.head(), log.extent()
-    limits = call(services.redis, "HMGET", head_key(name), "max_events", "max_age_ms", "max_bytes")
+    limits = call_redis(redis, "HMGET", head_key(name), "max_events", "max_age_ms", "max_bytes")
     events, age_ms, most = (int(each) if each and each.isdigit() else 0 for each in limits)
     return NamespaceInfo(name, head.epoch, head.first, head.offset, size, Retention(events, age_ms // 1000, most))
 
 
 OPERATIONS = (
-    Operation("listNamespaces", "GET", "/namespaces", "List namespaces and their logs", Who.ANY_CALLER, NamespaceList, every),
+    Operation(
+        "listNamespaces",
+        "GET",
+        "/namespaces",
+        "List namespaces and their logs",
+        Who.ANY_CALLER,
+        NamespaceList,
+        every,
+        cost=Cost.STATUSES,
+    ),
     Operation(
         "getNamespace",
         "GET",

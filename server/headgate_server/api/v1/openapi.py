@@ -14,7 +14,7 @@ import msgspec
 from headgate import __version__
 from headgate.auth.scopes import WITH_PATTERN
 
-from .operation import Operation, Who
+from .operation import Cost, Operation, Who
 from .problems import MEDIA_TYPE, ROOT, Problem
 
 _JSON = "application/json"
@@ -110,6 +110,11 @@ def scope_words(operation: Operation) -> str:
     return f"`{operation.scope}`" + (", or a token that grants `#`" if operation.scope == "trace" else "")
 
 
+def cost_words(operation: Operation) -> str:
+    """Return what a request costs, where that is not one read."""
+    return "" if operation.cost in (Cost.NOTHING, Cost.REQUEST) else f"Costs {operation.cost.value}."
+
+
 def parameters(operation: Operation) -> list[dict[str, Any]]:
     """Return the parameters of an operation: in the path, in the query, in the header."""
     found: list[dict[str, Any]] = [
@@ -136,7 +141,9 @@ def _operation(operation: Operation) -> dict[str, Any]:
         "operationId": operation.name,
         "tags": [operation.group],
         "summary": operation.summary,
-        "description": f"{operation.about} Needs {scope_words(operation)}.".strip(),
+        "description": " ".join(
+            each for each in (operation.about, cost_words(operation), f"Needs {scope_words(operation)}.") if each
+        ),
         "parameters": parameters(operation),
         "responses": _responses(operation),
     }

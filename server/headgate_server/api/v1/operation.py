@@ -7,7 +7,7 @@ a request itself, so that the table, the checks and the OpenAPI document cannot 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -15,8 +15,12 @@ from typing import Any
 import msgspec
 
 from headgate.auth.identity import Identity
+from headgate.clients import Clients
+from headgate.redis.client import Client
+from headgate.redis.registry import known_namespaces
 
-from .services import Services
+from .rights import reach
+from .services import Lane, Services
 
 
 class Who(Enum):
@@ -27,6 +31,33 @@ class Who(Enum):
 
     ANY_CALLER = "any caller"
     """A key or a token, whatever it grants."""
+
+
+class Cost(Enum):
+    """The work of an operation, and what a caller pays for it: reads of `read_per_s`."""
+
+    NOTHING = "nothing: it asks nothing of Redis"
+    REQUEST = "one read: its work does not grow with what is there"
+    EVENTS = "a read for every 100 events that are looked at"
+    ENTRIES = "a read for every 100 keys, pauses or dead letters"
+    STATUSES = "a read for every 10 consumers or namespaces"
+    MEMBERS = "a read for every 1000 members of the topic"
+    CLIENTS = "a read for every 1000 clients that match"
+    PUBLISHED = "no read: each event counts for `publish_per_s`"
+
+    @property
+    def units(self) -> int:
+        """How many of what it counts make a read."""
+        return _UNITS.get(self, 0)
+
+
+_UNITS = {
+    Cost.EVENTS: 100,
+    Cost.ENTRIES: 100,
+    Cost.STATUSES: 10,
+    Cost.MEMBERS: 1000,
+    Cost.CLIENTS: 1000,
+}
 
 
 class NoQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -43,7 +74,9 @@ class InNamespace(msgspec.Struct, forbid_unknown_fields=True):
 class Call:
     """A request, read. `namespace` is one that the gateway serves, `path` has the names in the path.
 
-    `need` refuses the caller if it has not some scope: for what only the operation finds out.
+    `need` refuses the caller if it has not some scope, `need_namespaces` if its scopes do not count in all of these namespaces:
+    for what only the operation finds out. `reach` are those in which they count; None: all. `charge` counts what the operation
+    has looked at, in the units of its `cost`, also where the answer is a refusal.
     """
 
     services: Services
@@ -53,6 +86,29 @@ class Call:
     query: Any
     body: Any
     need: Callable[[str], None]
+    need_namespaces: Callable[[Iterable[str]], None]
+    charge: Callable[[int], None]
+    lane: Lane
+
+    @property
+    def redis(self) -> Client:
+        """The client of the operation's lane."""
+        return self.lane.redis
+
+    @property
+    def clients(self) -> Clients:
+        """Asks all gateways about their clients."""
+        return self.lane.clients
+
+    @property
+    def reach(self) -> tuple[str, ...] | None:
+        """See the class."""
+        return reach(self.identity, self.services.settings)
+
+    def need_every_namespace(self) -> None:
+        """Refuse a caller whose scopes do not count in every namespace of this Redis: for what has no namespace."""
+        if self.reach is not None:
+            self.need_namespaces(sorted({*known_namespaces(self.redis), *self.services.settings.namespaces}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +133,8 @@ class Operation:
         problems: statuses beside those that every operation may answer.
         answer: None where the operation answers by itself (publishing.py).
         fields: header fields of the request that it reads, with their description.
+        cost: what its work grows with, and how that is charged.
+        searches: it may look through much of the log: each caller has one such under way (searches.py).
     """
 
     name: str
@@ -94,6 +152,8 @@ class Operation:
     pattern: str = ""
     about: str = ""
     fields: Mapping[str, str] = field(default_factory=dict)
+    cost: Cost = Cost.REQUEST
+    searches: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:

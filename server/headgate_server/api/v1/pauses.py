@@ -14,7 +14,7 @@ from headgate.errors import HeadgateError
 from headgate.redis import pauses
 from headgate.redis.pauses import CONNECTS, MAX_PAUSED_S, PUBLISHES, namespace_member, namespace_of
 
-from .operation import Call, Operation
+from .operation import Call, Cost, Operation
 from .problems import NotFound
 
 
@@ -39,40 +39,62 @@ class PauseWanted(msgspec.Struct, forbid_unknown_fields=True):
 
 def every(call: Call) -> PauseList:
     """Return all active pauses."""
-    found = pauses.read_paused(call.services.redis)
-    return PauseList([Pause(what, None if math.isinf(left) else math.ceil(left)) for what, left in sorted(found.items())])
+    found = pauses.read_paused(call.redis)
+    call.charge(len(found))
+    return PauseList(
+        [
+            Pause(what, None if math.isinf(left) else math.ceil(left))
+            for what, left in sorted(found.items())
+            if call.reach is None or namespace_of(what) in (None, *call.reach)
+        ]
+    )
 
 
 def pause(call: Call) -> Pause:
     """Pause something, or give its pause another end."""
-    what, wanted = _member(call.path["what"]), call.body
-    pauses.pause(call.services.redis, what, wanted.for_s)
+    what, wanted = _member(call), call.body
+    pauses.pause(call.redis, what, wanted.for_s)
     audit.acted("paused", by=shown_name(call.identity.user), what=what, for_s=wanted.for_s)
     return Pause(what, wanted.for_s)
 
 
 def resume(call: Call) -> None:
     """Resume something."""
-    what = _member(call.path["what"])
-    if not pauses.resume(call.services.redis, what):
+    what = _member(call)
+    if not pauses.resume(call.redis, what):
         raise NotFound("pause", what)
     audit.acted("resumed", by=shown_name(call.identity.user), what=what)
 
 
-def _member(what: str) -> str:
+def _member(call: Call) -> str:
+    """Return what the path names. `connects` and `publishes` are of every namespace, and so must be the caller."""
+    what = call.path["what"]
     name = namespace_of(what)
     if name is not None:
         try:
-            return namespace_member(name)
+            member = namespace_member(name)
         except HeadgateError:
             raise NotFound("pause", what) from None
+        call.need_namespaces([name])
+        return member
     if what not in (CONNECTS, PUBLISHES):
         raise NotFound("pause", what)
+    call.need_every_namespace()
     return what
 
 
 OPERATIONS = (
-    Operation("listPauses", "GET", "/pauses", "List what is paused", "pauses", PauseList, every),
+    Operation(
+        "listPauses",
+        "GET",
+        "/pauses",
+        "List what is paused",
+        "pauses",
+        PauseList,
+        every,
+        cost=Cost.ENTRIES,
+        about="Of namespaces, those that the caller's key is for.",
+    ),
     Operation(
         "pause",
         "PUT",
@@ -83,7 +105,8 @@ OPERATIONS = (
         pause,
         body=PauseWanted,
         problems=(404, 409),
-        about="`what` is `connects`, `publishes` or `namespace:<name>`. Every gateway of this Redis obeys within two seconds.",
+        about="`what` is `connects`, `publishes` or `namespace:<name>`. Every gateway of this Redis obeys within two seconds. "
+        "For `connects` and `publishes` the key must be for every namespace.",
     ),
     Operation("resume", "DELETE", "/pauses/{what}", "Resume", "pauses:write", None, resume, status=204, problems=(404,)),
 )

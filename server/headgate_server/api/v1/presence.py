@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 from headgate.topic import check_topic
 
 from .grammar import Topic
-from .operation import Call, InNamespace, Operation
+from .operation import Call, Cost, InNamespace, Operation
 
 MAX_PAGE = 1000
 Name = Annotated[str, Meta(max_length=255)]
@@ -48,6 +48,7 @@ def members(call: Call) -> Members:
     asked = call.query
     after = None if asked.after is UNSET else asked.after
     found = call.services.gate.presence_page(check_topic(asked.topic), after, asked.limit, call.namespace)
+    call.charge(found.count)
     shown = [Member(one.user, one.connections, one.since_ms, one.meta) for one in found.members]
     return Members(call.namespace, asked.topic, found.count, shown, found.after)
 
@@ -63,5 +64,6 @@ OPERATIONS = (
         members,
         query=MembersOf,
         pattern="topic",
+        cost=Cost.MEMBERS,
     ),
 )

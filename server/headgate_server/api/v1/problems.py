@@ -23,6 +23,8 @@ from headgate_server.api.statuses import RETRY_AFTER_S, STATUS_BY_CODE, status_o
 
 ROOT = "/api/v1"
 MEDIA_TYPE = "application/problem+json"
+# Namespaces that one problem names.
+_MAX_SHOWN = 5
 # Places in a body that one problem names; `refused` counts all.
 MAX_NAMED = 100
 # Beside the codes of the error tree, by HTTP's own status.
@@ -84,6 +86,15 @@ class ScopeMissing(Forbidden):
 
     def __init__(self, scope: str) -> None:
         HeadgateError.__init__(self, f"the scope {scope!r} is missing", action="use", name=scope, scope=scope)
+
+
+class NamespaceMissing(Forbidden):
+    """A known caller asked for something that reaches namespaces which its key is not for."""
+
+    def __init__(self, namespaces: Sequence[str]) -> None:
+        shown = ", ".join(namespaces[:_MAX_SHOWN]) + (", …" if len(namespaces) > _MAX_SHOWN else "")
+        said = f"this reaches namespaces that the key is not for ({shown}); expected a key for them, or for all (*)"
+        HeadgateError.__init__(self, said, action="reach", name=shown)
 
 
 class RateReached(LimitReached):

@@ -25,8 +25,8 @@ from headgate_server.gate import Publishing, Receipt
 
 from .dispatch import check_acceptable, decode, refuse
 from .grammar import EventId, Topic
-from .operation import Operation
-from .problems import ROOT, BodyFault, RateReached, UnsupportedMediaType
+from .operation import Cost, Operation
+from .problems import ROOT, BodyFault, RateReached, ScopeMissing, UnsupportedMediaType
 
 EVENTS, BATCH = f"{ROOT}/events", f"{ROOT}/events/batch"
 # Behind the key of a batch: a dot and the number of the event.
@@ -181,7 +181,7 @@ class PublishingV1(PublishApi):
             check_acceptable(str(accept))
         known = self._first_known(asked)
         if not known[1].publish:
-            refuse(known[1], "publish:…", known[0], environ, self._settings.proxies)
+            refuse(known[1], ScopeMissing("publish:…"), known[0], environ, self._settings.proxies)
         kind = str(environ.get("CONTENT_TYPE", ""))
         if kind != "application/json" and kind.partition(";")[0].strip().lower() != "application/json":
             raise UnsupportedMediaType
@@ -200,7 +200,7 @@ class PublishingV1(PublishApi):
 
     def _check_grant(self, asked: Asked, namespace: str, identity: Identity, topic: str) -> None:
         if not identity.may_publish(topic):
-            refuse(identity, f"publish:{topic}", namespace, asked.environ, self._settings.proxies)
+            refuse(identity, ScopeMissing(f"publish:{topic}"), namespace, asked.environ, self._settings.proxies)
 
     def _count(self, identity: Identity, events: int) -> None:
         try:
@@ -244,6 +244,7 @@ OPERATIONS = (
         status=201,
         problems=(404, 409, 422, 502),
         fields=_KEY,
+        cost=Cost.PUBLISHED,
         about="The answer comes when the event is in the log.",
     ),
     Operation(
@@ -259,6 +260,7 @@ OPERATIONS = (
         also={207: SomeReceipts},
         problems=(404, 409, 422, 502),
         fields=_KEY,
+        cost=Cost.PUBLISHED,
         about=(
             "Each event stands for itself: where some are refused, the answer is 207, with an error in their places. With "
             "`atomic` nothing is published unless every event can be: the problem names each that cannot (`errors[].pointer`)."

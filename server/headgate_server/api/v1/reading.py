@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -11,17 +11,17 @@ from msgspec import UNSET, Meta, UnsetType
 from headgate.errors import Forbidden
 from headgate.event import Event
 from headgate.protocol.requests import MAX_OFFSET
-from headgate.publisher import Receipt
+from headgate.publisher import Receipt, id_owner
 from headgate.redis.client import Client, call
-from headgate.redis.event_ids import IdSearch
+from headgate.redis.event_ids import IdSearch, is_offset, recent_offsets
 from headgate.redis.keys import log_key
-from headgate.redis.log import EventLog, read_entry
+from headgate.redis.log import PAGE_EVENTS, EventLog, read_entry
 from headgate.settings import HARD_MAX_PAYLOAD_BYTES
-from headgate.topic import check_pattern
+from headgate.topic import check_pattern, check_topic
 from headgate.tracing import NoSuchEvent, Trace, trace
 
-from .grammar import Pattern
-from .operation import Call, InNamespace, Operation, Who
+from .grammar import Pattern, Topic
+from .operation import Call, Cost, InNamespace, Operation, Who
 from .problems import NotFound
 
 Time = Annotated[int, Meta(ge=0, le=2**53)]
@@ -46,6 +46,12 @@ class ReceiptOf(InNamespace, forbid_unknown_fields=True, kw_only=True):
 
     epoch: Annotated[Epoch, Meta(description="Its epoch.")]
     offset: Annotated[Offset, Meta(description="Its offset.")]
+
+
+class EventOf(InNamespace, forbid_unknown_fields=True):
+    """The topic of an event that is named by its id."""
+
+    topic: Annotated[Topic | UnsetType, Meta(description="The topic of an event that is named by its id.")] = UNSET
 
 
 class FateShown(msgspec.Struct):
@@ -78,9 +84,10 @@ def page(call: Call) -> LogPage:
     pattern, first = check_pattern(asked.pattern), 1 if asked.from_ is UNSET else asked.from_
     last = None if asked.to is UNSET else asked.to
     if asked.since is not UNSET:
-        first = max(first, first_since(call.services.redis, call.namespace, asked.since))
+        first = max(first, first_since(call.redis, call.namespace, asked.since, call.charge))
     if last is not None and last < first:
-        return LogPage(call.namespace, EventLog(call.namespace, call.services.redis, 0).head().epoch, [], None)
+        return LogPage(call.namespace, EventLog(call.namespace, call.redis, 0).head().epoch, [], None)
+    call.charge(PAGE_EVENTS)
     epoch, found, next_ = call.services.gate.events(pattern, first, last, call.namespace)
     return LogPage(call.namespace, epoch, [_shown(event) for event in found], next_)
 
@@ -91,7 +98,8 @@ def event(call: Call) -> LoggedEvent:
     To a caller who may not read it an event is not there: its topic, and that there is one, are nobody else's to know.
     """
     wanted = call.path["event"]
-    for found in find_events(call.services.redis, call.namespace, wanted):
+    topic = None if call.query.topic is UNSET else check_topic(call.query.topic)
+    for found in find_events(call.redis, call.namespace, wanted, topic, call.identity.user, call.charge):
         try:
             call.need(f"read:{found.topic}")
             call.services.gate.check_authorized(call.identity, found.topic, "replay")
@@ -110,24 +118,33 @@ def fate(call: Call) -> FateShown:
 def trace_of(call: Call) -> Trace:
     """Return what is known of one event, by its id or its offset."""
     wanted = call.path["event"]
+    if is_offset(wanted) and not any(_range(call.redis, "XRANGE", log_key(call.namespace), f"{wanted}-0", f"{wanted}-0")):
+        raise NotFound("event", wanted)
     with call.services.lent_redis() as redis:
         try:
-            return trace(redis, call.namespace, wanted)
+            return trace(redis, call.namespace, wanted, charge=call.charge)
         except NoSuchEvent:
             raise NotFound("event", wanted) from None
 
 
-def find_events(client: Client, namespace: str, wanted: str) -> Iterator[Event]:
-    """Yield the event at an offset, then those with an id, newest first, among the newest MAX_LOOKED_AT. Waits for Redis.
+def find_events(
+    client: Client, namespace: str, wanted: str, topic: str | None, by: str, charge: Callable[[int], None]
+) -> Iterator[Event]:
+    """Yield the event at an offset, or those with an id, newest first. Waits for Redis. One that cannot be delivered is none.
 
-    One that cannot be delivered is none.
+    With their topic, those that the index of recent ids has come first: of services, and of `by`. Then MAX_LOOKED_AT events of
+    the log are looked through, and charged.
     """
-    if wanted.isascii() and wanted.isdigit() and len(wanted) <= 15:
+    if topic is None and is_offset(wanted):
         yield from _at(client, namespace, int(wanted))
+        return
     try:
-        search = IdSearch(client, namespace, wanted)
+        search = IdSearch(client, namespace, wanted, charge)
     except UnicodeEncodeError:
         return
+    recent = recent_offsets(client, namespace, topic, wanted, id_owner(by)) if topic is not None else []
+    for offset in recent:
+        yield from (each for each in _at(client, namespace, offset) if (each.topic, each.id) == (topic, wanted))
     for offset in search.offsets(MAX_LOOKED_AT, MAX_LOOKED_AT_BYTES):
         yield from _at(client, namespace, offset)
 
@@ -142,7 +159,7 @@ def _range(client: Client, *command: str | int) -> Any:
     return call(client, *command)
 
 
-def first_since(client: Client, namespace: str, time_ms: int) -> int:
+def first_since(client: Client, namespace: str, time_ms: int, charge: Callable[[int], None]) -> int:
     """Return the offset of the first event that came at a time or later; behind the head, if none has.
 
     Times of a log do not go back but by a clock that was set, so halving the log finds it, in some twenty looks at most.
@@ -151,6 +168,7 @@ def first_since(client: Client, namespace: str, time_ms: int) -> int:
     key, low, high = log_key(namespace), head.first, head.offset + 1
     while low < high:
         middle = (low + high) // 2
+        charge(1)
         found = _range(client, "XRANGE", key, f"{middle}-0", "+", "COUNT", 1)
         if not found:  # trimmed meanwhile, or never there
             high = middle
@@ -179,6 +197,7 @@ OPERATIONS = (
         page,
         query=PageOf,
         pattern="pattern",
+        cost=Cost.EVENTS,
         about="A page holds some 100 events or 64 KiB of payload. Ask again with `from` set to `next` until that is null.",
     ),
     Operation(
@@ -189,9 +208,12 @@ OPERATIONS = (
         "read",
         LoggedEvent,
         event,
-        query=InNamespace,
+        query=EventOf,
         problems=(404,),
-        about="`event` is an id or an offset. An id is looked for among the newest 20,000 events, and 32 MiB of them. An "
+        cost=Cost.EVENTS,
+        searches=True,
+        about="`event` is an offset (digits alone), or an id. An id is looked for among the newest 20,000 events, and 32 MiB of "
+        "them. With its `topic`, which also makes an id of digits one, an id of the last five minutes is found without that. An "
         "event that the caller may not read is not there.",
     ),
     Operation(
@@ -215,6 +237,8 @@ OPERATIONS = (
         trace_of,
         query=InNamespace,
         problems=(404,),
+        cost=Cost.EVENTS,
+        searches=True,
         about="What `headgate trace` tells: gateways, browsers, consumers.",
     ),
 )

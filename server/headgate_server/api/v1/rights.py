@@ -1,11 +1,12 @@
 """Rights: whether a caller may do something. A key by its scopes; a user's token by its grants; in development anyone here.
 
-A user may publish and read as its token grants, and see a trace with a grant of everything (`#`). The rest is for keys.
+A user may publish and read as its token grants, and see a trace with a grant of everything (`#`). The rest is for keys. A scope
+counts in the namespaces of its caller only (`reach`).
 """
 
 from __future__ import annotations
 
-from headgate.auth.identity import ANONYMOUS, Identity
+from headgate.auth.identity import ANONYMOUS, EVERY, Identity
 from headgate.auth.scopes import ADMIN, PLAIN, WITH_PATTERN, compiled
 from headgate.settings import Settings
 
@@ -28,6 +29,15 @@ def may(identity: Identity, scope: str, settings: Settings) -> bool:
     if kind in ("read", "presence") and pattern:
         return identity.may_subscribe(pattern)
     return scope == "trace" and identity.may_subscribe(EVERYTHING)
+
+
+def reach(identity: Identity, settings: Settings) -> tuple[str, ...] | None:
+    """Return the namespaces in which the scopes of a caller count; None: in all."""
+    if settings.dev and identity.user == ANONYMOUS:
+        return None
+    if identity.namespaces is None:
+        return settings.namespaces[:1]
+    return None if EVERY in identity.namespaces else identity.namespaces
 
 
 def may_some(identity: Identity, kind: str, settings: Settings) -> bool:

@@ -1,4 +1,7 @@
-"""Services: what operations work with. The gate, the settings, and one client of Redis, opened when it is first needed."""
+"""Services: what operations work with. The gate, the settings, and two lanes to Redis, opened when they are first needed.
+
+What acts has connections of its own: readers who hold all of theirs keep no operator from a revocation.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,52 @@ from headgate.errors import BusUnavailable
 from headgate.publisher import Publisher
 from headgate.redis.client import Client, open_client
 from headgate.settings import Settings
+from headgate_server.api.searches import Searches
+from headgate_server.consumer_list import Consumers
 from headgate_server.gate import Gate
 
-# Operators ask seldom; one that waits for a slow Redis must not keep all others out.
+# Of each lane. One caller that waits for a slow Redis must not keep all others out.
 MAX_CONNECTIONS = 4
 TIMEOUT_S = 2.0
 
 
+class Lane:
+    """One client of Redis, and what asks all gateways about their clients over another one.
+
+    Args:
+        clients: in place of the latter.
+    """
+
+    def __init__(self, open_redis: Callable[[], Client], redis_url: Callable[[], str], clients: Clients | None = None) -> None:
+        self._open, self._url = open_redis, redis_url
+        self._redis: Client | None = None
+        self._clients = clients
+
+    @property
+    def redis(self) -> Client:
+        """The client.
+
+        Raises:
+            BusUnavailable: no Redis is set.
+        """
+        if self._redis is None:
+            self._redis = self._open()
+        return self._redis
+
+    @property
+    def clients(self) -> Clients:
+        """Asks all gateways about their clients.
+
+        Raises:
+            BusUnavailable: no Redis is set.
+        """
+        if self._clients is None:
+            self._clients = Clients(self._url())
+        return self._clients
+
+
 class Services:
-    """See the module.
+    """See the module. `reads` and `acts` are the lanes.
 
     Args:
         open_redis: opens the client, in place of one for the settings' Redis.
@@ -36,21 +76,10 @@ class Services:
         clients: Clients | None = None,
     ) -> None:
         self.gate, self.settings, self.time_s = gate, settings, time_s
+        self.searches, self.consumers = Searches(), Consumers()
         self._open = open_redis or self._of_settings
-        self._client: Client | None = None
-        self._clients = clients
+        self.reads, self.acts = (Lane(self._open, self._url, clients) for _ in range(2))
         self._publisher: Publisher | None = None
-
-    @property
-    def clients(self) -> Clients:
-        """Asks all gateways about their clients.
-
-        Raises:
-            BusUnavailable: no Redis is set.
-        """
-        if self._clients is None:
-            self._clients = Clients(self._url())
-        return self._clients
 
     @property
     def publisher(self) -> Publisher:
@@ -62,17 +91,6 @@ class Services:
         if self._publisher is None:
             self._publisher = Publisher(self._url(), timeout_s=TIMEOUT_S, schema_check="off")
         return self._publisher
-
-    @property
-    def redis(self) -> Client:
-        """The client.
-
-        Raises:
-            BusUnavailable: no Redis is set.
-        """
-        if self._client is None:
-            self._client = self._open()
-        return self._client
 
     @contextmanager
     def lent_redis(self) -> Iterator[Client]:

@@ -9,7 +9,7 @@ import msgspec
 
 from . import clients, consumers, health, keys, namespaces, pauses, presence, publishing, reading
 from .openapi import document
-from .operation import Call, Operation, Who
+from .operation import Call, Cost, Operation, Who
 
 
 def _own_document(_: Call) -> msgspec.Raw:
@@ -27,7 +27,9 @@ OPERATIONS = (
     *pauses.OPERATIONS,
     *keys.OPERATIONS,
     *health.OPERATIONS,
-    Operation("getDocument", "GET", "/openapi.json", "This document", Who.ANYONE, dict[str, Any], _own_document),
+    Operation(
+        "getDocument", "GET", "/openapi.json", "This document", Who.ANYONE, dict[str, Any], _own_document, cost=Cost.NOTHING
+    ),
 )
 
 

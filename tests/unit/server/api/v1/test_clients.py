@@ -32,21 +32,21 @@ class Asked:
         self.reached = Reached(1, ())
         self.error: HeadgateError | None = None
 
-    def page(self, *words: Any) -> ClientsPage:
-        self.questions.append(words)
+    def page(self, *words: Any, within: Any) -> ClientsPage:
+        self.questions.append((*words, within))
         return ClientsPage((), 0, None, ("host/7",))
 
-    def client(self, session: str) -> None:
-        self.questions.append((session,))
+    def client(self, session: str, within: Any) -> None:
+        self.questions.append((session, within))
 
     def disconnect(self, **wish: Any) -> Reached:
         self.questions.append(tuple(sorted(wish.items())))
         return self.reached
 
-    def send(self, session: str, topic: str, data: Any, event_id: str | None) -> bool:
+    def send(self, session: str, topic: str, data: Any, event_id: str | None, within: Any) -> bool:
         if self.error is not None:
             raise self.error
-        self.questions.append((session, topic, bytes(data), event_id))
+        self.questions.append((session, topic, bytes(data), event_id, within))
         return False
 
     def regrant(self, user: str, **wish: Any) -> Reached:
@@ -63,8 +63,8 @@ def asked() -> Asked:
 
 @pytest.fixture
 def with_scopes(gate: RecordingGate, asked: Asked) -> As:
-    def make(*scopes: str) -> FlaskClient:
-        gate.identity = Identity("\0key:k1", scopes=scopes)
+    def make(*scopes: str, namespaces: tuple[str, ...] = ("*",)) -> FlaskClient:
+        gate.identity = Identity("\0key:k1", scopes=scopes, namespaces=namespaces)
         app = Flask(__name__)
         install_error_pages(app)
         services = Services(gate, Settings(), clients=cast(Clients, asked))
@@ -79,7 +79,7 @@ def test_a_page_is_asked_for_as_the_parameters_say(with_scopes: As, asked: Asked
     client = with_scopes("clients")
     assert client.get("/api/v1/clients?user=ana&sort=queue&limit=5&after=x").get_json()["silent"] == ["host/7"]
     client.get("/api/v1/clients?namespace=other")
-    assert asked.questions == [(None, "ana", "queue", 5, "x"), ("other", None, "trouble", 100, None)]
+    assert asked.questions == [(None, "ana", "queue", 5, "x", None), ("other", None, "trouble", 100, None, None)]
     for query in ("sort=odd", "limit=0", "limit=1001", "namespace=a%20b", "user="):
         assert client.get(f"/api/v1/clients?{query}").status_code == 400, query
 
@@ -93,7 +93,7 @@ def test_a_client_that_nobody_has_is_404(with_scopes: As, asked: Asked) -> None:
     asked.reached = Reached(0, ("host/7",))
     answer = client.delete("/api/v1/clients/s1?reason=enough")
     assert (answer.status_code, answer.get_json()) == (200, {"count": 0, "silent": ["host/7"]})
-    assert asked.questions[-1] == (("by", "key k1"), ("reason", "enough"), ("session", "s1"))
+    assert asked.questions[-1] == (("by", "key k1"), ("reason", "enough"), ("session", "s1"), ("within", None))
     assert client.get(f"/api/v1/clients/{'x' * 65}").status_code == 404
 
 
@@ -112,7 +112,7 @@ def test_an_event_for_one_client_needs_its_topics_scope(with_scopes: As, asked: 
     with capture_logs() as lines:
         answer = client.post("/api/v1/clients/s1/events", json={"topic": "hints.1", "data": {"a": 1}})
     assert (answer.status_code, answer.get_json()) == (200, {"taken": False})
-    assert asked.questions == [("s1", "hints.1", b'{"a": 1}', None)]
+    assert asked.questions == [("s1", "hints.1", b'{"a": 1}', None, None)]
     assert [(line["event"], line["by"], line["topic"]) for line in lines] == [("event sent to a client", "key k1", "hints.1")]
     refused = client.post("/api/v1/clients/s1/events", json={"topic": "mail.1", "data": 1})
     assert (refused.status_code, refused.get_json()["scope"]) == (403, "send:mail.1")
@@ -136,3 +136,17 @@ def test_other_grants_are_asked_for_by_name(with_scopes: As, asked: Asked) -> No
     assert asked.questions == [("ana", ("by", "key k1"), ("for_s", 60), ("publish", None), ("subscribe", ["mail.#"]))]
     asked.error = InvalidPattern("a..b", "empty word")
     assert client.put("/api/v1/users/ana/grants", json={"subscribe": ["a..b"]}).status_code == 422
+
+
+def test_a_key_asks_for_the_clients_of_its_namespaces_only(with_scopes: As, asked: Asked) -> None:
+    """Whatever it asks: gateways leave out the others (tests/unit/node/test_people.py)."""
+    client = with_scopes("clients:write", "send:#", namespaces=("shop", "mail"))
+    client.get("/api/v1/clients")
+    client.get("/api/v1/clients/s1")
+    client.delete("/api/v1/clients/s1")
+    client.delete("/api/v1/users/ana/clients")
+    client.post("/api/v1/clients/s1/events", json={"topic": "a", "data": 1})
+    assert len(asked.questions) == 5
+    assert all(("shop", "mail") in question or ("within", ("shop", "mail")) in question for question in asked.questions)
+    assert client.get("/api/v1/clients?namespace=other").status_code == 403
+    assert client.get("/api/v1/clients?namespace=mail").status_code == 200

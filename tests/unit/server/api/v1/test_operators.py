@@ -106,13 +106,15 @@ def test_a_key_that_names_no_namespace_is_for_none_that_its_maker_may_not_enter(
 
 def test_an_admin_makes_any_key(with_scopes: As) -> None:
     """For every namespace, without an end."""
-    answer = with_scopes("admin").post("/api/v1/keys", json={"name": "console", "scopes": ["admin"], "namespaces": ["*"]})
+    answer = with_scopes("admin", namespaces=("*",)).post(
+        "/api/v1/keys", json={"name": "console", "scopes": ["admin"], "namespaces": ["*"]}
+    )
     assert (answer.status_code, answer.get_json()["key"]["namespaces"], answer.get_json()["key"]["expires"]) == (201, ["*"], None)
 
 
 def test_what_is_paused_is_listed_and_resumed(with_scopes: As, server: SmallRedis) -> None:
     """A later pause gives another end; a namespace has its name behind a colon."""
-    client = with_scopes("pauses:write")
+    client = with_scopes("pauses:write", namespaces=("*",))
     assert client.put("/api/v1/pauses/connects", json={}).get_json() == {"what": "connects", "left_s": None}
     assert client.put("/api/v1/pauses/namespace:shop", json={"for_s": 60}).status_code == 200
     assert client.get("/api/v1/pauses").get_json()["pauses"] == [
@@ -138,3 +140,21 @@ def test_without_redis_it_says_so(with_scopes: As, server: SmallRedis) -> None:
     server.up = False
     answer = client.get("/api/v1/pauses")
     assert (answer.status_code, answer.headers["Retry-After"], answer.get_json()["code"]) == (503, "1", "bus_unavailable")
+
+
+def test_an_act_has_connections_that_reads_cannot_take(gate: RecordingGate) -> None:
+    """Readers who hold all of theirs, or wait for a Redis that answers none of them, keep no operator from acting."""
+    gate.identity = Identity("\0key:k1", scopes=("pauses:write",), namespaces=("*",))
+    lanes = [SmallRedis(), SmallRedis()]
+    opened = iter(lanes)
+    app = Flask(__name__)
+    install_error_pages(app)
+    services = Services(gate, Settings(), lambda: next(opened).client())
+    app.register_blueprint(routes(OPERATIONS, services, Rates(1000, 1000), {}))
+    client = app.test_client()
+    assert client.get("/api/v1/pauses").status_code == 200
+    lanes[0].up = False
+    assert client.get("/api/v1/pauses").status_code == 503
+    assert client.put("/api/v1/pauses/connects", json={}).status_code == 200
+    assert client.delete("/api/v1/pauses/connects").status_code == 204
+    assert list(opened) == []

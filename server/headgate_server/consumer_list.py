@@ -1,4 +1,4 @@
-"""The consumers of a namespace, for a view that asks every few seconds.
+"""The consumers of a namespace, for those who ask every few seconds: a view of the console, a program.
 
 In: the groups that read the log, which Redis tells at once, and now and then the names of all keys, which takes long where there
 are many: a consumer that has left only dead letters is found by these. Out: how each stands.
@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict
-from typing import Any
 
-from headgate.consumers.work.groups import Groups
+from headgate.consumers.work.groups import Groups, GroupStatus
 from headgate.errors import BusRefused
 from headgate.redis.client import Client, call
 from headgate.redis.keys import log_key
@@ -28,7 +26,7 @@ class Consumers:
         self._now_s = now_s
         self._known: dict[str, tuple[float, set[str]]] = {}
 
-    def statuses(self, client: Client, namespace: str) -> list[dict[str, Any]]:
+    def statuses(self, client: Client, namespace: str) -> list[GroupStatus]:
         """Return how each consumer stands, by name, at most MAX_CONSUMERS. Waits for Redis.
 
         Raises:
@@ -41,7 +39,7 @@ class Consumers:
             self._known[namespace] = (self._now_s(), names)
         wanted = sorted(names | _reading(client, namespace))[:MAX_CONSUMERS]
         found = [groups.look(name) for name in wanted]
-        return [{"namespace": namespace, **asdict(status)} for status in found if status is not None]
+        return [status for status in found if status is not None]
 
 
 def _reading(client: Client, namespace: str) -> set[str]:

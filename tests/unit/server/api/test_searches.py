@@ -1,0 +1,35 @@
+"""Searches that are under way: one for each caller, some in all."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import pytest
+
+from headgate.errors import LimitReached
+from headgate_server.api.searches import MAX_SEARCHES, RETRY_S, Searches
+from headgate_server.api.v1.services import MAX_CONNECTIONS
+
+
+def test_a_caller_has_one_search_at_a_time() -> None:
+    """The second is refused, until the first is over; another caller is not concerned."""
+    searches = Searches()
+    with searches.one("ana"):
+        with pytest.raises(LimitReached) as refused, searches.one("ana"):
+            pass
+        with searches.one("ben"):
+            pass
+    assert (refused.value.parts["name"], refused.value.retry_after_s) == ("searches", RETRY_S)
+    with searches.one("ana"):
+        pass
+
+
+def test_searches_never_have_all_connections() -> None:
+    """One more than there is room for is refused, whoever asks; a connection is left for what is no search."""
+    searches = Searches()
+    with ExitStack() as stack:
+        for number in range(MAX_SEARCHES):
+            stack.enter_context(searches.one(f"user{number}"))
+        with pytest.raises(LimitReached), searches.one("one more"):
+            pass
+    assert MAX_SEARCHES < MAX_CONNECTIONS

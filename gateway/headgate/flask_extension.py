@@ -322,6 +322,16 @@ class Headgate:
         """
         return self.gateway.identify(handshake)
 
+    def check_revoked(self, identity: Identity) -> None:
+        """Refuse an identity that is revoked. Never waits.
+
+        Raises:
+            Unauthorized: it is.
+            BusUnavailable: this gateway has not heard yet what is.
+            RuntimeError: as `gateway`.
+        """
+        self.gateway.check_revoked(identity)
+
     def events(
         self, pattern: str, first: int = 1, last: int | None = None, namespace: str | None = None
     ) -> tuple[str, list[Event], int | None]:

@@ -1,9 +1,9 @@
 """Health for those who run the gateway: is the process alive, can it serve, what does it count.
 
 `/livez` 200 while the process answers at all (restart it when it does not). `/healthz` 200 once the gateway can publish
-and deliver, else 503 with what is missing (send it no traffic until then); only loopback is told why the bus is down, as the
-reason names Redis' address. `/metrics` in the format of Prometheus that its Accept header prefers. Where several workers share
-the port, both answer for all of them, whichever is asked.
+and deliver, else 503 with what is missing (send it no traffic until then); only loopback is told more: which namespaces, how
+many clients, what is paused, where Redis is. `/metrics` in the format of Prometheus that its Accept header prefers. Where several
+workers share the port, both answer for all of them, whichever is asked.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from .gate import Gate, Siblings
 
 # The bus proves itself once a second.
 RETRY_AFTER_S = 1
+# A proxy on this machine adds one of them, or more.
+_OF_PROXIES = ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP")
 
 
 def health_routes(gate: Gate, *, metrics_open: bool) -> Blueprint:
@@ -32,10 +34,9 @@ def health_routes(gate: Gate, *, metrics_open: bool) -> Blueprint:
 
     @routes.get("/healthz")
     def healthz() -> Response:
-        siblings = _siblings()
-        state = dict(gate.ready() if siblings is None else siblings.health())
-        response = jsonify({**(state if _from_loopback() else for_strangers(state)), "missing": missing(state)})
-        if not state.get("ready"):
+        state = report(gate)
+        response = jsonify(state)
+        if not state["ready"]:
             response.status_code = 503
             response.headers["Retry-After"] = str(RETRY_AFTER_S)
         return response
@@ -53,22 +54,12 @@ def health_routes(gate: Gate, *, metrics_open: bool) -> Blueprint:
 
 
 def report(gate: Gate) -> dict[str, object]:
-    """Return the state of the gateway, or of all workers that share its port, as strangers are told it, with what is missing."""
+    """Return the state of the gateway, or of all workers that share its port, as the caller of this request is told it:
+    `{ready, missing}`, and to loopback the rest."""
     siblings = _siblings()
     state = dict(gate.ready() if siblings is None else siblings.health())
-    return {**for_strangers(state), "missing": missing(state)}
-
-
-def for_strangers(state: Mapping[str, object]) -> dict[str, object]:
-    """Return a readiness report without the errors of the bus: they name Redis' address."""
-    state = {key: value for key, value in state.items() if key != "revocations_error"}
-    if isinstance(workers := state.get("workers"), list):
-        state["workers"] = [{key: value for key, value in each.items() if key != "process"} for each in workers]
-    namespaces = state.get("namespaces")
-    if not isinstance(namespaces, Mapping):
-        return state
-    told = {name: {key: value for key, value in each.items() if key != "error"} for name, each in namespaces.items()}
-    return {**state, "namespaces": told}
+    told = {"ready": state.get("ready") is True, "missing": missing(state)}
+    return {**state, **told} if _from_loopback() else told
 
 
 def missing(state: Mapping[str, object]) -> list[str]:
@@ -84,7 +75,7 @@ def _siblings() -> Siblings | None:
 
 def _from_loopback() -> bool:
     """Return whether the request came from this machine itself; one that a proxy passed on did not."""
-    if "X-Forwarded-For" in request.headers or "Forwarded" in request.headers:
+    if any(name in request.headers for name in _OF_PROXIES):
         return False
     try:
         return ip_address(request.remote_addr or "").is_loopback

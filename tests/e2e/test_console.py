@@ -18,7 +18,7 @@ from headgate.redis.data_folder import find_private_redis
 from headgate.redis.pauses import PUBLISHES, pause, resume
 from headgate_server.console.pages import VIEWS
 from tests.e2e.board_page import BoardPage
-from tests.e2e.console_page import SETTINGS, ConsolePage
+from tests.e2e.console_page import KEY, SETTINGS, ConsolePage
 from tests.e2e.test_looks import resize, violations
 from tests.support.gateway_process import GatewayProcess, StartGateway
 
@@ -165,6 +165,7 @@ def test_a_key_is_made_shown_once_and_revoked(console: ConsolePage) -> None:
     console.go("keys")
     form = console.panel("Make a key")
     form.get_by_label("Name").fill("billing")
+    form.get_by_label("The admin key, once more").fill(KEY)
     form.get_by_label("Scopes, with blanks between them").fill("everything")
     console.page.keyboard.press("Enter")
     expect(form.get_by_role("status")).to_contain_text("expected one of")

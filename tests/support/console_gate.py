@@ -19,6 +19,7 @@ class ConsoleGate(RecordingGate):
     admitted: list[Authenticator] = field(default_factory=list)
     connected: list[ConnectedClient] = field(default_factory=list)
     asked: list[dict[str, Any]] = field(default_factory=list)
+    revoked: dict[str, int] = field(default_factory=dict)
 
     @property
     def has_authenticator(self) -> bool:
@@ -26,6 +27,14 @@ class ConsoleGate(RecordingGate):
 
     def admit_console(self, admit: Authenticator) -> None:
         self.admitted.append(admit)
+
+    def check_revoked(self, identity: Identity) -> None:
+        if identity.token_id in self.revoked:
+            raise Unauthorized("revoked")
+
+    def revoke(self, *, user: str | None = None, token_id: str | None = None, for_s: int = 3600) -> None:
+        assert token_id is not None
+        self.revoked[token_id] = for_s
 
     def clients(self, *args: Any, **wanted: Any) -> ClientsPage:
         self.asked.append(wanted)

@@ -68,6 +68,11 @@ class Jwks:
             self._wanted.set()
         return possible
 
+    @property
+    def has_set(self) -> bool:
+        """Whether a set was ever fetched: until then no token can name a key that is known."""
+        return self._plan.state is not State.EMPTY
+
     def refresh(self) -> None:
         """Ask for a fetch, as soon as there may be one. Never waits."""
         self._wanted.set()

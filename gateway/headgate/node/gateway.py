@@ -261,6 +261,10 @@ class Gateway:
         """Return the identity behind a request, as a CONNECT would have it. Raises as `Logins.identify` does."""
         return self._logins.identify(handshake, again=True)
 
+    def check_revoked(self, identity: Identity) -> None:
+        """Refuse an identity that is revoked. Raises as `RevocationWatch.check`."""
+        self._revocation_watch.check(identity)
+
     def answers_to(self, environ: Mapping[str, Any]) -> bool:
         """Return whether a request is to a name of ours; `wsgi_app` refuses the others."""
         try:

@@ -147,9 +147,11 @@ class Logins:
         try:
             return self._identified(handshake, again)
         except HeadgateError as error:
-            # A fault of ours, and a refusal that only takes a while, are no failed logins.
-            if not error.retry:
-                reason = error.reason if isinstance(error, Unauthorized) else None
+            reason = error.reason if isinstance(error, Unauthorized) else None
+            # A fault of ours, and a refusal that only takes a while, are no failed logins. That a key may be on its way is such a
+            # refusal until a set of keys is there: then any made-up key id would do to try for nothing.
+            is_made_up = reason is Reason.KEYS_PENDING and self._jwks is not None and self._jwks.has_set
+            if not error.retry or is_made_up:
                 if reason not in _NO_GUESS:
                     self._failed.failed(address, self._now_s())
                 # An application's own sentence may hold the token.

@@ -3,17 +3,21 @@
 In: a request's cookie, or its handshake for an application's own authenticator; the key that somebody types. Out: an `Operator`,
 or a refusal. A sign-in by key becomes a session: a cookie, signed with a key that is derived from the admin key, so that it
 holds at every worker and gateway, and none when the key is changed. A page opens its socket with a ticket, signed likewise, which
-ends within a minute.
+ends within a minute. A session has an id, which counts as that of a token (auth/revocation.py): signing out revokes it, on every
+gateway, with the sockets that came with it.
 
 Rules. 1. The key is compared in constant time. An address of which too many keys were wrong is not heard for a while. 2. An
 action needs the right to act, a header that no form and no other site can send, and an Origin that is this gateway's. 3. Who
-signs in by key only looks, unless HEADGATE_CONSOLE_ACTIONS says otherwise.
+signs in by key only looks, unless HEADGATE_CONSOLE_ACTIONS says otherwise. 4. What outlasts a session (an API key) wants the key
+once more.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import math
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -48,12 +52,13 @@ ACTION_HEADER = "X-Headgate-Console"
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """Who looks at the console. `ends_s` (seconds since 1970) is when the session ends; None: the application decides each
-    time."""
+    """Who looks at the console. `ends_s` (seconds since 1970) is when the session ends, `session` its id; None: the application
+    decides each time."""
 
     user: str
     may: Admin
     ends_s: float | None = None
+    session: str | None = None
 
     @property
     def by_key(self) -> bool:
@@ -66,6 +71,8 @@ class Access:
 
     Args:
         identify: the application's own authenticator; None: only the key lets anyone in.
+        check_revoked: refuses an identity that is revoked.
+        revoke: revokes a token's id for so many seconds.
         now_s: monotonic; time_s: seconds since 1970.
     """
 
@@ -73,17 +80,20 @@ class Access:
         self,
         settings: Settings,
         identify: Callable[[Handshake], Identity] | None,
+        check_revoked: Callable[[Identity], None],
+        revoke: Callable[[str, int], None],
         now_s: Callable[[], float] = time.monotonic,
         time_s: Callable[[], float] = time.time,
     ) -> None:
         self._settings, self._identify = settings, identify
+        self._check_revoked, self._revoke = check_revoked, revoke
         self._now_s, self._time_s = now_s, time_s
         self._wrong = FailedLogins(WRONG_KEYS_PER_S, WRONG_KEYS)
         self._key = None if settings.admin_key is None else settings.admin_key.encode(errors="surrogateescape")
         self._may: Admin = "act" if settings.console_actions else "read"
         self._sessions, self._tickets = (
             None if self._key is None else URLSafeSerializer(_derived(self._key), salt=salt)
-            for salt in ("headgate console session", "headgate console ticket")
+            for salt in ("headgate console session 2", "headgate console ticket 2")
         )
 
     @property
@@ -95,8 +105,8 @@ class Access:
         """Return who sends a request, or None: nobody who may enter. The application may wait for something."""
         return self._by_session(cookie) or self._by_application(environ)
 
-    def sign_in(self, key: str, environ: Mapping[str, Any]) -> str:
-        """Return the cookie's value for the right key.
+    def check_key(self, key: str, environ: Mapping[str, Any]) -> None:
+        """Refuse another key than the admin key.
 
         Raises:
             Unauthorized: it is another one.
@@ -109,27 +119,43 @@ class Access:
             self._wrong.failed(address, self._now_s())
             audit.login_refused(address=address, namespace="console", code=Unauthorized.code, reason=Reason.NOT_ACCEPTED)
             raise Unauthorized(Reason.NOT_ACCEPTED, "this is not the admin key")
-        audit.acted("sign in", by=KEY_USER, via=VIA, address=address)
-        return self._signed(self._sessions, [KEY_USER, self._time_s() + SESSION_S])
+
+    def sign_in(self, key: str, environ: Mapping[str, Any]) -> str:
+        """Return the cookie's value for the right key. Raises as `check_key`."""
+        self.check_key(key, environ)
+        audit.acted("sign in", by=KEY_USER, via=VIA, address=address_of(environ, self._settings.proxies))
+        session = f"console:{secrets.token_urlsafe(12)}"
+        return self._signed(self._sessions, [KEY_USER, session, self._time_s() + SESSION_S])
+
+    def sign_out(self, operator: Operator, environ: Mapping[str, Any]) -> None:
+        """End the session of an operator, with its sockets, wherever its cookie is. Waits for Redis.
+
+        Raises:
+            LimitReached, BusUnavailable, BusRefused: as `auth.revocation.revoke`: the session goes on.
+        """
+        if operator.session is not None and operator.ends_s is not None:
+            self._revoke(operator.session, max(1, math.ceil(operator.ends_s - self._time_s())))
+        self.acted(operator, environ, "sign out")
 
     def ticket(self, operator: Operator) -> str | None:
         """Return what a page shows in its CONNECT; None where the application's authenticator is asked there, too."""
         if not operator.by_key:
             return None
-        return self._signed(self._tickets, [operator.user, operator.ends_s, self._time_s() + TICKET_S])
+        return self._signed(self._tickets, [operator.user, operator.session, operator.ends_s, self._time_s() + TICKET_S])
 
     def admit(self, handshake: Handshake) -> Identity | None:
         """Return whom a page's ticket names: sees every event of every namespace until the session ends."""
         said = self._verified(self._tickets, handshake.token)
         if said is None:
             return None
-        user, ends_s = said
+        user, session, ends_s = said
         everything = ("#",)
         return Identity(
             user,
             subscribe=everything,
             publish=everything if self._may == "act" else (),
             expires_at=ends_s,
+            token_id=session,
             namespaces=self._settings.namespaces,
             admin=self._may,
         )
@@ -159,7 +185,14 @@ class Access:
 
     def _by_session(self, cookie: str | None) -> Operator | None:
         said = self._verified(self._sessions, cookie)
-        return None if said is None else Operator(said[0], self._may, said[1])
+        if said is None:
+            return None
+        user, session, ends_s = said
+        try:
+            self._check_revoked(Identity(user, token_id=session))
+        except Unauthorized:
+            return None
+        return Operator(user, self._may, ends_s, session)
 
     def _by_application(self, environ: Mapping[str, Any]) -> Operator | None:
         if self._identify is None or not _says_who(environ):
@@ -174,15 +207,15 @@ class Access:
         assert signer is not None, "without a key nobody has a session"
         return str(signer.dumps(said))
 
-    def _verified(self, signer: URLSafeSerializer | None, signed: str | None) -> tuple[str, float] | None:
-        """Return the user and the end of the session that something signed names; None where it is not ours, or over."""
+    def _verified(self, signer: URLSafeSerializer | None, signed: str | None) -> tuple[str, str, float] | None:
+        """Return user, id and end of the session that something signed names; None where it is not ours, or over."""
         if signer is None or not signed or len(signed) > MAX_SIGNED:
             return None
         try:
-            user, *ends_s = signer.loads(signed)
+            user, session, *ends_s = signer.loads(signed)
         except BadSignature:
             return None
-        return (str(user), float(ends_s[0])) if min(ends_s) > self._time_s() else None
+        return (str(user), str(session), float(ends_s[0])) if min(ends_s) > self._time_s() else None
 
 
 def check_own_page(environ: Mapping[str, Any], proxies: int) -> None:

@@ -4,7 +4,8 @@ In: POST requests with JSON, of someone who may act (access.py). Out: JSON; a li
 was refused or has failed.
 
 Only those who have signed in with the admin key make API keys: a key may do what it says long after its maker has gone, and an
-application's operator has rights for the time of a session.
+application's operator has rights for the time of a session. They show the admin key once more: a cookie that was stolen makes no
+key. A key from here ends by itself.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from flask import Blueprint, Response, g, jsonify, request
 
 from headgate.auth.api_keys import check_key_id, new_key
 from headgate.consumers.work.dead_letters import PAGE_LETTERS, DeadLetters
-from headgate.errors import Forbidden, HeadgateError, InvalidRequest
+from headgate.errors import Forbidden, HeadgateError, InvalidRequest, Unauthorized
 from headgate.event import check_event_id
 from headgate.protocol.requests import check_text
 from headgate.redis import api_keys
@@ -28,6 +29,8 @@ from .gate import ConsoleGate
 from .reads import connected, consumer_name
 
 Body = Mapping[str, Any]
+# How long a key from here lasts that names no end, and at most.
+DEFAULT_KEY_S, MAX_KEY_S = 90 * 86400, 366 * 86400
 # Returns the answer, and what the audit log is told besides.
 Act = Callable[[Body, str], tuple[dict[str, Any], dict[str, Any]]]
 
@@ -82,9 +85,13 @@ def act_routes(routes: Blueprint, gate: ConsoleGate, settings: Settings, access:
     def make_key(body: Body, namespace: str) -> tuple[dict[str, Any], dict[str, Any]]:
         if not g.operator.by_key:
             raise Forbidden("make", "API keys")
-        scopes, ttl_s = body.get("scopes"), body.get("ttl_s")
-        if not isinstance(scopes, list) or not (ttl_s is None or type(ttl_s) is int):
-            raise InvalidRequest("a key takes {name, scopes: […], ttl_s?, namespace?}")
+        scopes, ttl_s = body.get("scopes"), body.get("ttl_s", DEFAULT_KEY_S)
+        if not isinstance(scopes, list) or type(ttl_s) is not int or not 1 <= ttl_s <= MAX_KEY_S:
+            raise InvalidRequest(f"a key takes {{name, scopes: […], admin_key, ttl_s?: 1 to {MAX_KEY_S}, namespace?}}")
+        try:
+            access.check_key(_text(body, "admin_key", ""), request.environ)
+        except Unauthorized as error:  # the session is good: 401 would lead the page to its sign-in
+            raise Forbidden("make an API key without the admin key:", "admin_key") from error
         made = new_key(_text(body, "name", ""), scopes, namespaces=[namespace], ttl_s=ttl_s, by=g.operator.user)
         with connected(settings) as client:
             api_keys.add(client, made.stored)

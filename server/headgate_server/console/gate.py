@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from headgate.auth.identity import Authenticator
+from headgate.auth.identity import Authenticator, Identity
 from headgate.clients import ClientsPage, ConnectedClient, Reached
 from headgate_server.gate import Gate
 
@@ -19,6 +19,14 @@ class ConsoleGate(Gate, Protocol):
 
     def admit_console(self, admit: Authenticator) -> None:
         """Let pages of the console in as whom `admit` says."""
+        ...
+
+    def check_revoked(self, identity: Identity) -> None:
+        """Raise Unauthorized if an identity is revoked, BusUnavailable if nobody knows yet. Never waits."""
+        ...
+
+    def revoke(self, *, user: str | None = None, token_id: str | None = None, for_s: int = 3600) -> None:
+        """Refuse a user, or one token, on every gateway. May switch greenlets."""
         ...
 
     def clients(

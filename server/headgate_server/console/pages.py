@@ -56,7 +56,9 @@ def add_console(app: Flask, gate: ConsoleGate, settings: Settings, access: Acces
     """
     if NAME in app.blueprints or (settings.admin_key is None and not gate.has_authenticator):
         return None
-    access = access or Access(settings, gate.identify if gate.has_authenticator else None)
+    if access is None:
+        identify = gate.identify if gate.has_authenticator else None
+        access = Access(settings, identify, gate.check_revoked, lambda session, for_s: gate.revoke(token_id=session, for_s=for_s))
     if access.takes_key:
         gate.admit_console(access.admit)
     app.register_blueprint(console_routes(gate, settings, access))
@@ -141,7 +143,7 @@ def console_routes(gate: ConsoleGate, settings: Settings, access: Access) -> Blu
     @routes.post("/sign-out")
     def sign_out() -> ResponseReturnValue:
         check_own_page(request.environ, settings.proxies)
-        access.acted(g.operator, request.environ, "sign out")
+        access.sign_out(g.operator, request.environ)
         response = redirect("/console", 303)
         response.delete_cookie(COOKIE, path="/console", httponly=True, samesite="Strict")
         return response

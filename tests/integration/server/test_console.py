@@ -17,6 +17,7 @@ from headgate.redis.client import Client, call
 from headgate.redis.keys import group_in_log, log_key
 from headgate.settings import Settings
 from headgate_server.console import add_console
+from headgate_server.console.acts import DEFAULT_KEY_S
 from headgate_server.console.topics import MAX_EVENTS
 from headgate_server.consumer_list import SCAN_EVERY_S, Consumers
 from tests.support.console_gate import ConsoleGate
@@ -127,12 +128,13 @@ def test_without_schemas_there_are_none(console: FlaskClient) -> None:
 
 def test_api_keys_are_made_listed_and_revoked(console: FlaskClient) -> None:
     """The secret is shown once; neither it nor its hash is in the list or the audit log."""
-    wanted = {"name": "billing", "scopes": ["publish:orders.#"], "ttl_s": 3600}
+    wanted = {"name": "billing", "scopes": ["publish:orders.#"], "admin_key": KEY}
     with capture_logs() as lines:
         made = console.post("/console/api/keys/make", json=wanted, headers=ACT).get_json()
         (listed,) = told(console, "keys")["keys"]
         assert (listed["id"], listed["name"], listed["created_by"]) == (made["id"], "billing", "console")
         assert "sha256" not in listed
+        assert listed["expires_s"] - listed["created_s"] == DEFAULT_KEY_S
         assert console.post("/console/api/keys/revoke", json={"key": made["id"]}, headers=ACT).status_code == 200
         assert console.post("/console/api/keys/revoke", json={"key": made["id"]}, headers=ACT).status_code == 400
     assert told(console, "keys") == {"keys": []}

@@ -334,6 +334,22 @@ def test_an_issuers_keys_are_fetched_where_tokens_decide(monkeypatch: pytest.Mon
     assert tried._jwks.calls == calls
 
 
+@pytest.mark.parametrize("has_set", [False, True])
+def test_made_up_key_ids_are_failed_logins_once_a_set_of_keys_is_there(has_set: bool) -> None:
+    """Each could be a new key of the issuer's; before there is any set, everybody's is."""
+    settings = Settings(token_jwks_url="https://login.example.com/keys", failed_logins_burst=5, failed_logins_per_s=0.01)
+    tried = Logins(settings, None, nobody_is_revoked, lambda: 0.0, lambda: NOW_S)
+    assert tried._jwks is not None
+    if has_set:
+        tried._jwks._plan.brought(0.0)
+    claims = {"sub": "ana", "aud": "headgate", "exp": NOW_S + 60}
+    errors = [refusal(tried, shown(jwt.encode(claims, SECRET, headers={"kid": f"made-up-{number}"}))) for number in range(7)]
+    pending = [isinstance(each, Unauthorized) and each.reason is UnauthorizedReason.KEYS_PENDING for each in errors]
+    assert pending == [True] * 5 + [not has_set] * 2
+    assert isinstance(errors[-1], LoginsThrottled) is has_set
+    tried.close()
+
+
 # A caller that comes again with its token --------------------------------------------------------------------------------
 
 

@@ -39,18 +39,23 @@ DOWN = {
         {"environ_base": {"REMOTE_ADDR": "192.0.2.7"}},
         {"headers": {"X-Forwarded-For": "127.0.0.1"}},
         {"headers": {"Forwarded": "x"}},
+        {"headers": {"X-Real-IP": "127.0.0.1"}},
+        {"headers": {"X-Forwarded-Proto": "https"}},
+        {"headers": {"Via": "1.1 cache"}},
     ],
-    ids=["another address", "through a proxy", "through another proxy"],
 )
-def test_healthz_tells_strangers_that_the_bus_is_down_and_not_where_it_is(
-    demo: FlaskClient, gate: RecordingGate, request_: dict[str, Any]
+@pytest.mark.parametrize("path", ["/healthz", "/api/v1/health"])
+def test_strangers_are_told_that_it_is_not_ready_and_what_is_missing(
+    demo: FlaskClient, gate: RecordingGate, request_: dict[str, Any], path: str
 ) -> None:
-    """Loopback is told why; nobody else learns Redis' address."""
+    """Neither namespaces, nor how many clients, nor where Redis is: loopback is told that."""
     gate.state = DOWN
-    answer = demo.get("/healthz", **request_)
-    assert answer.status_code == 503
-    assert answer.get_json()["namespaces"] == {"notifications": {"bus": "down", "clients": 3}}
-    assert "10.1.2.3" not in answer.text
+    answer = demo.get(path, **request_)
+    assert (answer.status_code, answer.get_json()) == (503, {"ready": False, "missing": ["bus"]})
+    gate.state = {**DOWN, "ready": True, "bus": "up"}
+    answer = demo.get(path, **request_)
+    assert (answer.status_code, answer.get_json()) == (200, {"ready": True, "missing": []})
+    assert demo.get(path).get_json()["namespaces"]["notifications"]["clients"] == 3
     assert "10.1.2.3" in demo.get("/healthz").text
 
 

@@ -19,12 +19,12 @@ class NamespaceHealth(msgspec.Struct):
     clients: int = 0
 
 
-class Health(msgspec.Struct):
-    """Whether this gateway (all its workers) can publish and deliver; else what is `missing`."""
+class Health(msgspec.Struct, omit_defaults=True):
+    """Whether this gateway (all its workers) can publish and deliver; else what is `missing`. The rest is for loopback."""
 
     ready: bool
-    bus: str
     missing: list[str]
+    bus: str | None = None
     namespaces: dict[str, NamespaceHealth] = {}
     admission: str | None = None
     paused: list[str] = []
@@ -40,7 +40,7 @@ class CodeMeaning(msgspec.Struct):
 
 
 def health(call: Call) -> Health | Otherwise:
-    """Return the health of this gateway, without what strangers are not to know."""
+    """Return the health of this gateway, as the caller may know it."""
     found = msgspec.convert(report(call.services.gate), Health)
     return found if found.ready else Otherwise(503, found)
 

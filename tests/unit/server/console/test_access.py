@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from headgate.auth.admission import LoginsThrottled
 from headgate.auth.audit import Audit
 from headgate.auth.identity import Handshake, Identity
-from headgate.errors import Forbidden, Unauthorized
+from headgate.errors import BusUnavailable, Forbidden, Unauthorized
 from headgate.settings import Settings
 from headgate_server.console import access as module
 from headgate_server.console.access import SESSION_S, TICKET_S, WRONG_KEYS, WRONG_KEYS_PER_S, Access, Operator
@@ -39,8 +39,13 @@ def fresh_audit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "audit", Audit())
 
 
-def access(clock: Clock, *, identify: Any = None, **settings: Any) -> Access:
-    return Access(Settings(**{"admin_key": KEY, **settings}), identify, clock, clock)
+def access(clock: Clock, *, identify: Any = None, gate: ConsoleGate | None = None, **settings: Any) -> Access:
+    ended = gate or ConsoleGate()
+
+    def revoke(session: str, for_s: int) -> None:
+        ended.revoke(token_id=session, for_s=for_s)
+
+    return Access(Settings(**{"admin_key": KEY, **settings}), identify, ended.check_revoked, revoke, clock, clock)
 
 
 def handshake(token: str | None) -> Handshake:
@@ -51,9 +56,11 @@ def test_the_right_key_gives_a_session_and_its_page_a_ticket(clock: Clock) -> No
     """The ticket is an identity that sees everything, publishes nothing, and ends with the session."""
     console = access(clock, namespaces=("shop", "chat"))
     operator = console.operator(console.sign_in(KEY, ENVIRON), ENVIRON)
-    assert operator == Operator("console", "read", 1_000.0 + SESSION_S)
+    assert operator is not None
+    assert operator == Operator("console", "read", 1_000.0 + SESSION_S, operator.session)
     identity = console.admit(handshake(console.ticket(operator)))
-    assert identity == Identity("console", ("#",), (), expires_at=1_000.0 + SESSION_S, namespaces=("shop", "chat"), admin="read")
+    ends_s, session = 1_000.0 + SESSION_S, operator.session
+    assert identity == Identity("console", ("#",), (), ends_s, session, namespaces=("shop", "chat"), admin="read")
 
 
 def test_with_the_setting_those_who_sign_in_by_key_may_act(clock: Clock) -> None:
@@ -94,6 +101,34 @@ def test_a_session_ends(clock: Clock) -> None:
     cookie = console.sign_in(KEY, ENVIRON)
     clock.now_s += SESSION_S
     assert console.operator(cookie, ENVIRON) is None
+
+
+def test_signing_out_ends_the_session_wherever_its_cookie_is(clock: Clock) -> None:
+    """At each process that hears what is revoked, until it would have ended; another session of the key goes on."""
+    gate = ConsoleGate()
+    console, elsewhere = access(clock, gate=gate), access(clock, gate=gate)
+    stolen, other = console.sign_in(KEY, ENVIRON), console.sign_in(KEY, ENVIRON)
+    operator = console.operator(stolen, ENVIRON)
+    assert operator is not None
+    identity = console.admit(handshake(console.ticket(operator)))
+    clock.now_s += 100
+    console.sign_out(operator, ENVIRON)
+    assert elsewhere.operator(stolen, ENVIRON) is None
+    assert elsewhere.operator(other, ENVIRON) is not None
+    # By that id gateways end its sockets, and let none in again.
+    assert identity is not None
+    assert gate.revoked == {identity.token_id: SESSION_S - 100}
+
+
+def test_without_word_of_what_is_revoked_no_session_counts(clock: Clock) -> None:
+    """503, to be tried again: a session that was ended may be among them."""
+
+    def not_known(identity: Identity) -> None:
+        raise BusUnavailable("not read yet")
+
+    console = Access(Settings(admin_key=KEY), None, not_known, lambda session, for_s: None, clock, clock)
+    with pytest.raises(BusUnavailable):
+        console.operator(console.sign_in(KEY, ENVIRON), ENVIRON)
 
 
 def test_a_ticket_is_for_one_minute(clock: Clock) -> None:

@@ -16,6 +16,7 @@ from headgate.errors import BusUnavailable
 from headgate.settings import Settings
 from headgate_server.console import add_console
 from headgate_server.console.access import COOKIE, WRONG_KEYS
+from headgate_server.console.acts import MAX_KEY_S
 from headgate_server.console.pages import VIEWS
 from tests.support.console_gate import ConsoleGate
 
@@ -132,11 +133,16 @@ def test_every_view_has_an_address(view: Any) -> None:
     assert signed_in().get("/console/nothing").status_code == 404
 
 
-def test_signing_out_ends_the_session_in_this_browser() -> None:
-    """Then there is the page to sign in."""
+def test_signing_out_ends_the_session_and_not_only_in_this_browser() -> None:
+    """Then there is the page to sign in, also for one who has kept the cookie."""
     client = signed_in()
+    cookie = client.get_cookie(COOKIE, path="/console")
+    assert cookie is not None
     assert client.post("/console/sign-out", headers=ORIGIN).status_code == 303
     assert "Sign in to the console" in client.get("/console").text
+    client.set_cookie(COOKIE, cookie.value, path="/console")
+    assert "Sign in to the console" in client.get("/console").text
+    assert client.get("/console/session").status_code == 401
 
 
 def test_the_page_is_as_strict_as_the_demos() -> None:
@@ -299,9 +305,26 @@ def test_one_whom_the_application_lets_act_makes_no_keys() -> None:
     body = {"name": "billing", "scopes": ["clients"]}
     assert client.post("/console/api/keys/make", json=body, headers=ACT).status_code == 403
     by_key = signed_in(console_actions=True)
-    for wrong in ({"scopes": "clients"}, {"scopes": ["all"]}, {"ttl_s": "1"}, {"ttl_s": True}, {"ttl_s": 0}, {"name": ""}):
+    body["admin_key"] = KEY
+    ends = ({"ttl_s": "1"}, {"ttl_s": True}, {"ttl_s": 0}, {"ttl_s": None}, {"ttl_s": MAX_KEY_S + 1})
+    for wrong in ({"scopes": "clients"}, {"scopes": ["all"]}, {"name": ""}, *ends):
         response = by_key.post("/console/api/keys/make", json={**body, **wrong}, headers=ACT)
         assert (response.status_code, response.get_json()["error"]["code"]) == (400, "invalid_request"), wrong
+
+
+def test_a_cookie_alone_makes_no_key() -> None:
+    """The admin key is shown once more; wrong ones count as they do at the sign-in."""
+    client = signed_in(console_actions=True)
+    body = {"name": "billing", "scopes": ["admin"]}
+    with capture_logs() as lines:
+        for wrong in ({}, {"admin_key": "wrong"}):
+            response = client.post("/console/api/keys/make", json={**body, **wrong}, headers=ACT)
+            assert (response.status_code, response.get_json()["error"]["code"]) == (403, "forbidden")
+    assert [line["outcome"] for line in lines if line["event"] == "key made"] == ["forbidden"] * 2
+    for _ in range(WRONG_KEYS):
+        last = client.post("/console/api/keys/make", json={**body, "admin_key": "wrong"}, headers=ACT).status_code
+    assert last == 429
+    assert client.post("/console/api/keys/make", json={**body, "admin_key": KEY}, headers=ACT).status_code == 429
 
 
 def test_it_is_added_once() -> None:

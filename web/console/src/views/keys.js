@@ -1,5 +1,5 @@
 /**
- * API keys: who may do what over HTTP. Made by those who have signed in with the admin key, and shown once; revoked by all who may act. Asked again
+ * API keys: who may do what over HTTP. Made by those who have signed in with the admin key, and show it again; shown once; revoked by all who may act. Asked again
  * every few seconds: others make and revoke keys too.
  */
 import { element } from "../../../design/element.js";
@@ -12,7 +12,7 @@ import { act, page, read } from "../page.js";
 const ASK_MS = 3000;
 const DAY_S = 86_400;
 /** @type {[string, string][]} */
-const ENDS = [[String(30 * DAY_S), "in 30 days"], [String(90 * DAY_S), "in 90 days"], [String(365 * DAY_S), "in a year"], ["", "never"]];
+const ENDS = [[String(30 * DAY_S), "in 30 days"], [String(90 * DAY_S), "in 90 days"], [String(365 * DAY_S), "in a year"]];
 
 export function keys() {
   const grid = new Grid("API keys", [{ label: "Name" }, { label: "Id" }, { label: "May", wide: true }, { label: "Namespaces" }, { label: "Made by" }, { label: "Ends" }, { label: "More" }], "There are no keys. Services that use the HTTP API need one, or a token.");
@@ -53,18 +53,19 @@ export function keys() {
   function form() {
     const name = element("input", { required: true, autocomplete: "off", placeholder: "billing" });
     const scopes = element("input", { className: "code", required: true, autocomplete: "off", spellcheck: false, placeholder: "publish:orders.# read:orders.#" });
+    const adminKey = element("input", { type: "password", required: true, autocomplete: "current-password" });
     const ends = select(ENDS, ENDS[1][0]);
     const namespace = namespaceSelect(page.namespaces);
     const made = new Outcome();
     const body = element(
       "form",
       { className: "form padded" },
-      element("div", { className: "fields" }, field("Name", name), field("Scopes, with blanks between them", scopes, true), ...(page.namespaces.length > 1 ? [field("Namespace", namespace)] : []), field("Ends", ends)),
+      element("div", { className: "fields" }, field("Name", name), field("Scopes, with blanks between them", scopes, true), ...(page.namespaces.length > 1 ? [field("Namespace", namespace)] : []), field("Ends", ends), field("The admin key, once more", adminKey)),
       element("div", { className: "row" }, element("button", { type: "submit", className: "button primary", text: "Make a key" }), made.root),
     );
     onSend(body, async () => {
       try {
-        const wanted = { name: name.value.trim(), scopes: scopes.value.trim().split(/\s+/), namespace: namespace.value, ...(ends.value && { ttl_s: Number(ends.value) }) };
+        const wanted = { name: name.value.trim(), scopes: scopes.value.trim().split(/\s+/), namespace: namespace.value, ttl_s: Number(ends.value), admin_key: adminKey.value };
         const told = await act("keys/make", wanted);
         made.say("");
         secret.replaceChildren(shown(wanted.name, told.secret));

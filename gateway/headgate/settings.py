@@ -50,8 +50,16 @@ MIN_SECRET_BYTES = 32
 # Of random bytes in hexadecimal all but one in a million have more than 8; a word that fills up the length has fewer, or repeats.
 MIN_SECRET_DIFFERENT = 8
 MIN_SECRET_REPEATED_BYTES = 16
+# Letters and digits of what people copy from examples and forget to replace; in random bytes nobody will ever meet one.
+PLACEHOLDERS = (
+    *("changeme", "changethis", "changeit", "replaceme", "replacethis", "replacewith", "placeholder", "insertyour", "putyour"),
+    *("yoursecret", "yourkey", "yourtoken", "yourpassword", "yourown", "yoursuper", "your256bit", "mysecret", "supersecret"),
+    *("secrethere", "keyhere", "goeshere", "fortheexample", "examplesecret", "examplekey", "examplepassword", "dummysecret"),
+    *("secretatleast", "insecure", "notsecret", "notsosecret", "donotuse"),
+)
 STRONG_SECRET = (
-    f"a secret of at least {MIN_SECRET_BYTES} bytes, {MIN_SECRET_DIFFERENT} of them different, that does not repeat a short text"
+    f"a secret of at least {MIN_SECRET_BYTES} bytes, {MIN_SECRET_DIFFERENT} of them different, that does not repeat a short text "
+    "and is no placeholder"
 )
 _REDIS_PROGRAM, _CONFIGURATION_FILE = "HEADGATE_REDIS_SERVER", "HEADGATE_CONFIG"
 # Names with our prefix that belong to tools around the gateway (Makefile, tests, bench, publishers), not to it.
@@ -164,7 +172,13 @@ def is_weak_secret(secret: bytes) -> bool:
     """Return whether a secret can be guessed: STRONG_SECRET says what is expected."""
     # The first place where a text is found again in itself doubled is what it repeats.
     repeated_bytes = (secret + secret).find(secret, 1)
-    return len(secret) < MIN_SECRET_BYTES or len(set(secret)) < MIN_SECRET_DIFFERENT or repeated_bytes < MIN_SECRET_REPEATED_BYTES
+    bare = re.sub(r"[^a-z0-9]", "", secret.decode(errors="replace").lower())
+    return (
+        len(secret) < MIN_SECRET_BYTES
+        or len(set(secret)) < MIN_SECRET_DIFFERENT
+        or repeated_bytes < MIN_SECRET_REPEATED_BYTES
+        or any(each in bare for each in PLACEHOLDERS)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +250,9 @@ class Settings:
         "Those who sign in with HEADGATE_ADMIN_KEY may act in the console: publish, disconnect, retry dead letters. Otherwise "
         "they only look.",
     )
-    metrics_open: bool = option(False, switch(), "Serve /metrics to every address, not only to loopback.")
+    metrics_open: bool = option(
+        False, switch(), "Serve /metrics to every address, not only to loopback. Never to requests that came through a proxy."
+    )
     statsd: tuple[str, int] | None = option(
         None, host_and_port(), "StatsD server (UDP) that gets what each process counts, every 10 s."
     )

@@ -25,7 +25,7 @@ _OF_PROXIES = ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-For
 
 
 def health_routes(gate: Gate, *, metrics_open: bool) -> Blueprint:
-    """Return the routes; `metrics_open` serves /metrics to every address, not only to loopback."""
+    """Return the routes; `metrics_open` serves /metrics to every address that asks without a proxy."""
     routes = Blueprint("health", __name__)
 
     @routes.get("/livez")
@@ -43,7 +43,8 @@ def health_routes(gate: Gate, *, metrics_open: bool) -> Blueprint:
 
     @routes.get("/metrics")
     def metrics() -> Response:
-        if not metrics_open and not _from_loopback():
+        # A scraper asks the gateway itself. What a proxy passes on is from outside.
+        if _came_through_a_proxy() or not (metrics_open or _from_loopback()):
             raise Forbidden("read", "/metrics")
         siblings = _siblings()
         accept = request.headers.get("Accept", "")
@@ -71,6 +72,11 @@ def _siblings() -> Siblings | None:
     """Return the workers that answer together with this process; None where it is alone."""
     found: Siblings | None = current_app.extensions.get("headgate.workers")
     return found
+
+
+def _came_through_a_proxy() -> bool:
+    # Not by what the sidecar of a service mesh adds to requests inside it, such as X-Forwarded-Proto.
+    return any(name in request.headers for name in ("Forwarded", "X-Forwarded-For", "X-Real-IP"))
 
 
 def _from_loopback() -> bool:

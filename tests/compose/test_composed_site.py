@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -140,10 +141,24 @@ def get(url: str) -> str | None:
         return None
 
 
+def polled(url: str, origin: str) -> int:
+    """Return the status of a handshake that a page of an origin begins."""
+    asked = urllib.request.Request(f"{url}/socket.io/?EIO=4&transport=polling", headers={"Origin": origin})
+    try:
+        with urllib.request.urlopen(asked, timeout=10) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
 def test_a_gateway_ends_under_load_and_no_event_is_missing(site: Site) -> None:
     """Clients come through nginx; one gateway is stopped as a deploy stops it, and its clients go on at the other."""
     url = site.start_nginx()
     wait_until(lambda: get(f"{url}/healthz") is not None, "nginx answers")
+    # Nothing of the figures and no console is outside; a page of the site may connect, and no other.
+    assert json.loads(get(f"{url}/healthz") or "") == {"ready": True, "missing": []}
+    assert [get(f"{url}{path}") for path in ("/metrics", "/console", "/console/session")] == [None] * 3
+    assert [polled(url, origin) for origin in (url, "https://evil.example", url.replace("http:", "https:"))] == [200, 403, 403]
     claims = {"sub": "ana", "aud": "headgate", "exp": time.time() + 600, "subscribe": ["orders.#"]}
     auth = {"token": jwt.encode(claims, ENV["HEADGATE_TOKEN_SECRET"]), "subscriptions": [{"pattern": "orders.#"}]}
     clients = [RawClient(url, auth) for _ in range(10)]

@@ -28,7 +28,7 @@ from tests.support.raw_client import RawClient
 from tests.support.redis_server import wait_until
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(3 * DEADLINE_S)]
-SECRET = "only-for-the-example-and-long-enough"
+SECRET = bytes(range(32)).hex()
 MakeExample = Callable[..., "Example"]
 
 

@@ -7,15 +7,21 @@ import shutil
 import subprocess
 import sys
 from configparser import ConfigParser
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from headgate.settings import Settings
+from headgate.node.origin import Hosts, origin_check
+from headgate.settings import Settings, is_weak_secret
+from headgate.transport.peer_address import address_of
+from headgate_server.app import create_app
+from tests.support.recording_gate import RecordingGate
 
 ROOT = Path(__file__).parents[2]
+OPERATIONS = ROOT / "docs/operations.md"
 SYSTEMD = ROOT / "examples/deploy/systemd"
 # cli/workers.py: a worker may take so much longer than its drain.
 END_S = 15
@@ -155,3 +161,135 @@ def test_the_composed_files_name_services_that_are_there() -> None:
         assert found <= set(services), file
     mounted = [each.split(":")[0] for service in services.values() for each in service.get("volumes", []) if each.startswith(".")]
     assert all((COMPOSE / path).exists() for path in mounted)
+
+
+# Secrets -------------------------------------------------------------------------------------------------------------
+
+# Of Redis an address, whose password is Redis' own affair.
+_SECRET_NAMES = [each.name for each in fields(Settings) if each.metadata.get("secret") and each.name != "redis_url"]
+_SECRETS = "|".join(f"HEADGATE_{name.upper()}|{name}" for name in _SECRET_NAMES)
+
+
+def secrets_in(text: str) -> list[str]:
+    """Return every value of a secret setting in a text; `$…` is filled in by the reader."""
+    found = re.findall(rf"\b(?:{_SECRETS})[\"']?[ \t]*[=:][ \t]*[\"']?([^\s\"'`,;)|]*)", text)
+    return [value for value in found if value and not value.startswith(("$", "os.environ", "…", "settings."))]
+
+
+def shown_secrets() -> list[tuple[str, str]]:
+    """Return the secrets in the documents and examples, each with its file."""
+    places = [*ROOT.glob("docs/**/*.md"), *ROOT.glob("*.md"), ROOT / "docker-compose.yml"]
+    places += [each for each in ROOT.glob("examples/**/*") if each.is_file() and "node_modules" not in each.parts]
+    return [(str(each.relative_to(ROOT)), value) for each in places for value in secrets_in(each.read_text(errors="replace"))]
+
+
+def test_every_secret_of_an_example_is_refused_by_a_gateway() -> None:
+    """Whoever forgets to replace it does not run with a secret that everybody knows. Secrets are shipped empty."""
+    for place, value in shown_secrets():
+        assert is_weak_secret(value.encode()), f"{place} shows the secret {value!r}, which a gateway takes"
+    assert secrets_in("HEADGATE_TOKEN_SECRET=abc\nadmin_key = 'd-e'\nHEADGATE_RELAY_KEY: ${KEY}") == ["abc", "d-e"]
+    assert environment_of((SYSTEMD / "headgate.env").read_text())["HEADGATE_TOKEN_SECRET"] == ""
+
+
+# Proxies -------------------------------------------------------------------------------------------------------------
+
+
+def code_of(page: Path, language: str) -> str:
+    """Return the example of a page in a language; it has one."""
+    [code] = re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)
+    return str(code)
+
+
+def sent_by_nginx(text: str) -> dict[str, str]:
+    """Return the header fields that nginx sets, as its file says."""
+    values = {
+        "$http_host": "shop.example.com",
+        "$scheme": "https",
+        "$proxy_add_x_forwarded_for": "198.51.100.7, 203.0.113.9",
+    }
+    named = re.findall(r"proxy_set_header\s+(\S+)\s+(\S+);", text)
+    return {name: values.get(value, value) for name, value in named if name not in ("Upgrade", "Connection")}
+
+
+def sent_by_haproxy(text: str) -> dict[str, str]:
+    sent = {"Host": "shop.example.com"}
+    if "option forwardfor" in text:
+        sent["X-Forwarded-For"] = "198.51.100.7, 203.0.113.9"
+    return sent | dict(re.findall(r"http-request set-header (\S+) (\S+) if \{ ssl_fc \}", text))
+
+
+def sent_by_caddy(text: str) -> dict[str, str]:
+    """Its reverse_proxy sets all three by itself, and ignores what a stranger sent (caddyserver.com/docs, reverse_proxy)."""
+    assert "reverse_proxy" in text
+    own = {"X-Forwarded-For": "203.0.113.9", "X-Forwarded-Proto": "https", "X-Forwarded-Host": "shop.example.com"}
+    return {"Host": "shop.example.com", **own}
+
+
+PROXIES = {
+    "nginx of compose": lambda: sent_by_nginx((COMPOSE / "nginx.conf").read_text()),
+    "nginx": lambda: sent_by_nginx(code_of(OPERATIONS, "nginx")),
+    "haproxy": lambda: sent_by_haproxy(code_of(OPERATIONS, "haproxy")),
+    "caddy": lambda: sent_by_caddy(code_of(OPERATIONS, "caddy")),
+}
+
+
+@pytest.mark.parametrize("proxy", PROXIES)
+def test_a_gateway_behind_a_proxy_of_the_examples_knows_page_and_client(proxy: str) -> None:
+    """Its own page may connect, without a list of origins; the client has its own address, and not what it says it has."""
+    sent = PROXIES[proxy]()
+    environ = {"REMOTE_ADDR": "10.0.0.2", "wsgi.url_scheme": "http"} | {
+        f"HTTP_{name.upper().replace('-', '_')}": value for name, value in sent.items()
+    }
+    settings = Settings(proxies=1, hosts=("shop.example.com",))
+    Hosts(settings).check(environ)
+    assert origin_check(settings)("https://shop.example.com", environ)
+    assert not origin_check(settings)("http://shop.example.com", environ)
+    assert not origin_check(settings)("https://evil.example", environ)
+    assert address_of(environ, settings.proxies) == "203.0.113.9"
+
+
+@pytest.mark.parametrize("proxy", PROXIES)
+def test_what_comes_through_a_proxy_of_the_examples_sees_no_figures(proxy: str, settings: Settings) -> None:
+    """Neither /metrics, open as it is for Prometheus in the cluster, nor who is connected; a probe sees what it needs."""
+    headers = {name: value for name, value in PROXIES[proxy]().items() if name != "Host"}
+    assert settings.metrics_open
+    gate = RecordingGate(state={"ready": True, "bus": "up", "namespaces": {"n": {"bus": "up", "clients": 3}}})
+    client = create_app(Settings(metrics_open=True, proxies=1), gate=gate).test_client()
+    assert client.get("/metrics", headers=headers).status_code == 403
+    assert client.get("/healthz", headers=headers).get_json() == {"ready": True, "missing": []}
+    inside = {"REMOTE_ADDR": "10.0.0.3"}
+    assert client.get("/metrics", environ_base=inside).status_code == 200
+    assert client.get("/healthz", environ_base=inside).get_json() == {"ready": True, "missing": []}
+
+
+def test_the_composed_nginx_keeps_figures_and_console_inside() -> None:
+    """Also if the gateways behind it were of another mind."""
+    text = (COMPOSE / "nginx.conf").read_text()
+    for place in ("= /metrics", "^~ /console"):
+        assert re.search(rf"location {re.escape(place)} {{ return 404; }}", text), place
+
+
+# Pins ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "file",
+    [*ROOT.glob("examples/**/*.yml"), *ROOT.glob("examples/**/*.yaml"), ROOT / "docker-compose.yml"],
+    ids=lambda each: each.name,
+)
+def test_every_image_is_pinned_by_digest(file: Path) -> None:
+    """By version for people, and by what is in it. An image of the reader's own registry is the reader's."""
+    for image in re.findall(r"^\s*image:\s*(\S+)", file.read_text(), re.MULTILINE):
+        if not image.startswith("registry.example.com/"):
+            assert re.fullmatch(r"[a-z0-9/-]+:v?\d+\.\d+\.\d+(-alpine)?@sha256:[0-9a-f]{64}", image), image
+
+
+@pytest.mark.parametrize("file", sorted(ROOT.glob(".github/workflows/*.yml")), ids=lambda each: each.name)
+def test_every_action_is_pinned_to_a_release(file: Path) -> None:
+    """GitHub's own by the tag of one; another's by its commit, which cannot be moved. A branch is neither."""
+    for action, version, comment in re.findall(r"uses:\s*([\w./-]+)@(\S+)(?:\s+#\s*(\S+))?", file.read_text()):
+        if action.startswith("actions/"):
+            assert re.fullmatch(r"v\d+(\.\d+)*|[0-9a-f]{40}", version), action
+        else:
+            assert re.fullmatch(r"[0-9a-f]{40}", version), action
+            assert re.fullmatch(r"v\d+(\.\d+)*", comment), action

@@ -13,4 +13,4 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # Where events go: None is the private Redis of a gateway in this folder. The secret proves who a browser is, to the gateway too.
 HEADGATE_REDIS_URL = os.environ.get("HEADGATE_REDIS_URL")
-HEADGATE_TOKEN_SECRET = os.environ.get("HEADGATE_TOKEN_SECRET", "only-for-the-example-and-long-enough")
+HEADGATE_TOKEN_SECRET = os.environ["HEADGATE_TOKEN_SECRET"]

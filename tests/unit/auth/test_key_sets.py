@@ -16,7 +16,26 @@ from headgate.errors import SettingsError
 from headgate.settings import Settings
 from tests.support.token_keys import EC_KEY, ED_KEY, RSA_KEY, SECRET, SMALL_RSA_KEY, jwk, pem, segment
 
-WEAK = ["", "x" * 31, "x" * 32, "x" * 1000, "ab" * 40, "abcdefg" * 10, "password" * 8, "0123456789abcde" * 4, "ß" * 40]
+PLACEHOLDERS = [
+    "replace-this-by-at-least-32-random-bytes",
+    "only-for-the-example-and-long-enough",
+    "CHANGE_ME_to_something_long_and_random_1",
+    "please change this to thirty-two random bytes",
+    "your-256-bit-secret-0123456789-abcdef",
+    "a-string-secret-at-least-256-bits-long",
+]
+WEAK = [
+    *PLACEHOLDERS,
+    "",
+    "x" * 31,
+    "x" * 32,
+    "x" * 1000,
+    "ab" * 40,
+    "abcdefg" * 10,
+    "password" * 8,
+    "0123456789abcde" * 4,
+    "ß" * 40,
+]
 STRONG = [
     "0123456789abcdef" * 2,
     "a secret of thirty-two bytes or more",

@@ -91,3 +91,6 @@ def test_open_metrics_are_served_to_others(gate: RecordingGate) -> None:
     """`HEADGATE_METRICS_OPEN` is the operator's word."""
     client = create_app(Settings(metrics_open=True), gate=gate).test_client()
     assert client.get("/metrics", environ_base={"REMOTE_ADDR": "192.0.2.7"}).status_code == 200
+    # Not to the street, which comes through a proxy.
+    for header in ("X-Forwarded-For", "Forwarded", "X-Real-IP"):
+        assert client.get("/metrics", headers={header: "198.51.100.1"}).status_code == 403

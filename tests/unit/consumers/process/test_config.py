@@ -224,7 +224,7 @@ WRONG: dict[str, tuple[str | bytes, str]] = {
     "a secret setting": (
         "[settings]\ntoken_secret = 'hunter2'\n" + pager(),
         "headgate.toml [settings] token_secret=(hidden): expected a secret of at least 32 bytes, 8 of them different, that does "
-        "not repeat a short text",
+        "not repeat a short text and is no placeholder",
     ),
     "settings that contradict each other": (
         "[settings]\nallowed_origins = ['*']\n" + pager(),

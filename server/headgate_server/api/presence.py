@@ -22,6 +22,7 @@ from headgate_server.gate import Gate
 from .callers import account_of, caller
 from .json_answers import as_response, json_answer
 from .v1.operation import Cost
+from .v1.presence import PER_SHOWN
 from .v1.rights import may
 
 MAX_PAGE = 1000
@@ -51,7 +52,8 @@ def presence_routes(gate: Gate, settings: Settings, rates: Rates) -> Blueprint:
         if wait_s := rates.spend(account, time.monotonic()):
             raise LimitReached("read_per_s", settings.read_per_s, wait_s)
         found = gate.presence_page(topic, request.args.get("after"), limit, namespace)
-        if (owed := -(-found.count // Cost.MEMBERS.units) - 1) > 0:
+        looked_at = max(found.count, PER_SHOWN * len(found.members))
+        if (owed := -(-looked_at // Cost.MEMBERS.units) - 1) > 0:
             rates.charge(account, time.monotonic(), owed)
         members = [
             {"user": one.user, "connections": one.connections, "since": one.since_ms, "meta": one.meta} for one in found.members

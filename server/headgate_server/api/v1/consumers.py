@@ -136,7 +136,8 @@ def letters(call_: Call) -> Letters:
     """Return a page of a consumer's dead letters."""
     of, asked = _letters_of(call_), call_.query
     page = of.page(None if asked.after is UNSET else asked.after, asked.limit)
-    call_.charge(len(page))
+    # A KiB of data counts as an entry: there may be a hundred of the largest events.
+    call_.charge(len(page) + sum(len(each.task.data) for each in page) // 1024)
     is_more = len(page) == asked.limit and bool(of.page(page[-1].id, 1))
     return Letters(of.count(), [_letter(each) for each in page], page[-1].id if is_more else None)
 

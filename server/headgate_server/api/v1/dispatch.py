@@ -107,7 +107,9 @@ def _accepts_json(accept: str) -> bool:
 def _answered(operation: Operation, services: Services, reads: Rates, names: Mapping[str, str]) -> Response:
     settings = services.settings
     identity, namespace = _caller(operation, services)
-    account = account_of(identity, request.environ, settings.proxies)
+    acts = operation.method != "GET"
+    # What a caller owes for its searches keeps it from no act.
+    account = account_of(identity, request.environ, settings.proxies) + ("\0acts" if acts else "")
     if operation.scope is not Who.ANYONE:
         _check_scope(operation, identity, services, namespace, None)
         if wait_s := reads.spend(account, time.monotonic()):
@@ -129,7 +131,7 @@ def _answered(operation: Operation, services: Services, reads: Rates, names: Map
         nonlocal looked_at
         looked_at += count
 
-    lane = services.reads if operation.method == "GET" else services.acts
+    lane = services.acts if acts else services.reads
     call = Call(services, identity, namespace, names, query, body, need, need_namespaces, charge, lane)
     _check_scope(operation, identity, services, namespace, call)
     assert operation.answer is not None

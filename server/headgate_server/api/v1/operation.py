@@ -39,9 +39,9 @@ class Cost(Enum):
     NOTHING = "nothing: it asks nothing of Redis"
     REQUEST = "one read: its work does not grow with what is there"
     EVENTS = "a read for every 100 events that are looked at"
-    ENTRIES = "a read for every 100 keys, pauses or dead letters"
+    ENTRIES = "a read for every 100 keys, pauses, dead letters, or KiB of these"
     STATUSES = "a read for every 10 consumers or namespaces"
-    MEMBERS = "a read for every 1000 members of the topic"
+    MEMBERS = "a read for every 1000 members of the topic, or 100 that are shown"
     CLIENTS = "a read for every 1000 clients that match"
     PUBLISHED = "no read: each event counts for `publish_per_s`"
 

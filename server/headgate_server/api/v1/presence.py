@@ -13,6 +13,8 @@ from .grammar import Topic
 from .operation import Call, Cost, InNamespace, Operation
 
 MAX_PAGE = 1000
+# Of a member that is shown all is read, of the others the name.
+PER_SHOWN = 10
 Name = Annotated[str, Meta(max_length=255)]
 
 
@@ -48,8 +50,8 @@ def members(call: Call) -> Members:
     asked = call.query
     after = None if asked.after is UNSET else asked.after
     found = call.services.gate.presence_page(check_topic(asked.topic), after, asked.limit, call.namespace)
-    call.charge(found.count)
     shown = [Member(one.user, one.connections, one.since_ms, one.meta) for one in found.members]
+    call.charge(max(found.count, PER_SHOWN * len(shown)))
     return Members(call.namespace, asked.topic, found.count, shown, found.after)
 
 

@@ -55,3 +55,13 @@ def test_the_application_may_refuse_a_topic_that_is_granted(dev: FlaskClient, ga
     gate.unauthorized = {"rooms.7"}
     answer = dev.get("/api/presence?topic=rooms.7")
     assert (answer.status_code, answer.get_json()["error"]["code"]) == (403, "forbidden")
+
+
+def test_a_page_of_a_large_topic_costs_more_than_one_read(
+    dev: FlaskClient, gate: RecordingGate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The names of all members are read for it: one for each thousand, or for each hundred that are shown."""
+    monkeypatch.setattr("headgate_server.api.presence.time", SimpleNamespace(monotonic=lambda: 100.0))
+    gate.present = [PresentUser(f"user{number}", 1, 1, None) for number in range(20_000)]
+    answers = [dev.get("/api/presence?topic=a&limit=1") for _ in range(11)]
+    assert [answer.status_code for answer in answers] == [200] * 10 + [429]

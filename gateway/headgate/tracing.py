@@ -121,7 +121,7 @@ def trace(
         namespace, wanted: of which log; an id, or an offset.
         now_s: a clock.
         wait: waits for a flag, so many seconds at most.
-        charge: is called now and then with the work since, in events that were looked at.
+        charge: is called now and then with the work since, in events that were looked at; a page that is asked counts as one.
 
     Raises:
         NoSuchEvent: the log has no such event (any more).
@@ -233,6 +233,7 @@ class _Search:
         """Ask the pages last: they have what is left of the time, up to HANDLED_S."""
         within_s = min(HANDLED_S, self._until_s - self._now_s())
         found.browsers, silent = ask_browsers(self._client, found.namespace, epoch, found.offset, found.topic, within_s)
+        self._charge(found.browsers.clients - found.browsers.not_asked)
         if silent:
             found.notes.append(f"handled: no word from the pages of {', '.join(silent[:5])}.")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from threading import Event
 from typing import Any, cast
@@ -27,6 +28,7 @@ from headgate.tracing import (
     DEADLINE_S,
     GATEWAYS,
     HANDLED,
+    STEP_EVENTS,
     AtConsumer,
     AtGateway,
     NoSuchEvent,
@@ -126,6 +128,23 @@ def at_mail() -> AtConsumer:
 def test_an_epoch_is_that_in_which_the_offset_was_written() -> None:
     """By the lineage."""
     assert [epoch_of(LINEAGE, offset) for offset in (1, 10, 11, 99)] == ["e1", "e1", "e2", "e2"]
+
+
+def test_a_trace_says_how_much_it_has_looked_at(answers: Answers) -> None:
+    """Events of the search, steps through what consumers hold, pages that were asked: also one that finds nothing."""
+    answers.size, answers.position = 2000, 2000
+    answers.browsers = AtBrowsers(clients=1500, unanswered=1000, not_asked=500)
+    charged: list[int] = []
+
+    def traced(event: str) -> int:
+        charged.clear()
+        with suppress(NoSuchEvent):
+            trace(NOBODY, "n", event, lambda: 0.0, lambda flag, _: flag.wait(WAIT_S), charged.append)
+        return sum(charged)
+
+    assert traced("none") == 2000
+    assert traced("2000") == STEP_EVENTS + 1000  # a page of letters, and the pages
+    assert traced("id-801") == 1200 + STEP_EVENTS + 1000
 
 
 def test_an_event_is_found_by_its_id_and_by_its_offset(answers: Answers) -> None:

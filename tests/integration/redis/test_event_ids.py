@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.publisher import Publisher
+from headgate.publisher import Publisher, id_owner
 from headgate.redis import event_ids
 from headgate.redis.client import Client
-from headgate.redis.event_ids import IdSearch
+from headgate.redis.event_ids import IdSearch, recent_offsets
 
 
 def test_all_events_of_an_id_are_found_newest_first(
@@ -36,3 +36,21 @@ def test_there_is_nothing_in_a_log_that_is_not_there(redis_client: Client) -> No
     """And no error."""
     search = IdSearch(redis_client, "nothing", "id")
     assert (list(search.offsets(1000)), search.looked, search.at_end) == ([], 0, True)
+
+
+def test_the_index_has_the_recent_ids_of_a_topic(redis_url: str, redis_client: Client) -> None:
+    """Of services, and of one user; nobody else's, and no other topic's. It says where, and the log whether it is there."""
+    with Publisher(redis_url) as publisher:
+        first = publisher.publish("orders.1", 1, id="same").offset
+        anas = publisher.publish("orders.1", 2, id="same", by="ana").offset
+        publisher.publish("orders.1", 3, id="same", by="ben")
+        other = publisher.publish("orders.2", 4, id="same").offset
+
+    def found(topic: str, by: str = "nobody") -> list[int]:
+        return recent_offsets(redis_client, "notifications", topic, "same", id_owner(by))
+
+    assert found("orders.1") == [first]
+    assert found("orders.1", "ana") == [anas, first]
+    assert found("orders.2", "ana") == [other]
+    assert found("orders.3") == []
+    assert recent_offsets(redis_client, "elsewhere", "orders.1", "same", id_owner("ana")) == []

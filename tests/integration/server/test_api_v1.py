@@ -143,6 +143,12 @@ def test_one_event_is_found_by_id_and_by_offset(api: Api, publisher: Publisher, 
     assert by_id == by_offset
     assert (by_id["topic"], by_id["data"], by_id["offset"]) == ("orders.1", {"carrier": "UPS"}, receipt.offset)
     assert api.ask("GET", "/events/order-2")[0] == 404
+    # Digits are an offset, and there is none: at once. With its topic an id of digits is an id.
+    publisher.publish("orders.3", 7, id="8812345")
+    assert api.ask("GET", "/events/8812345")[0] == api.ask("GET", "/events/8812345/trace")[0] == 404
+    assert api.get("/events/8812345?topic=orders.3")["data"] == 7
+    assert api.ask("GET", "/events/8812345?topic=orders.4")[0] == 404
+    assert api.ask("GET", "/events/8812345?topic=orders.%23")[0] == 400
     assert api.ask("GET", "/events/order-1/trace")[1]["id"] == "order-1"
     assert api.ask("GET", "/events/order-2/trace")[0] == 404
     # Any text may be asked for: no event has it, and no page is elsewhere.

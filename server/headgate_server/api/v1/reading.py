@@ -132,7 +132,7 @@ def find_events(
 ) -> Iterator[Event]:
     """Yield the event at an offset, or those with an id, newest first. Waits for Redis. One that cannot be delivered is none.
 
-    With their topic, those that the index of recent ids has come first: of services, and of `by`. Then MAX_LOOKED_AT events of
+    With a topic, only events of that: those that the index of recent ids has come first, of services, and of `by`. Then MAX_LOOKED_AT events of
     the log are looked through, and charged.
     """
     if topic is None and is_offset(wanted):
@@ -146,7 +146,7 @@ def find_events(
     for offset in recent:
         yield from (each for each in _at(client, namespace, offset) if (each.topic, each.id) == (topic, wanted))
     for offset in search.offsets(MAX_LOOKED_AT, MAX_LOOKED_AT_BYTES):
-        yield from _at(client, namespace, offset)
+        yield from (each for each in _at(client, namespace, offset) if topic in (None, each.topic))
 
 
 def _at(client: Client, namespace: str, offset: int) -> Iterator[Event]:

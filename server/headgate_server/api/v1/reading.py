@@ -132,8 +132,8 @@ def find_events(
 ) -> Iterator[Event]:
     """Yield the event at an offset, or those with an id, newest first. Waits for Redis. One that cannot be delivered is none.
 
-    With a topic, only events of that: those that the index of recent ids has come first, of services, and of `by`. Then MAX_LOOKED_AT events of
-    the log are looked through, and charged.
+    With a topic, only events of that: those that the index of recent ids has come first, of services, and of `by`. Then
+    MAX_LOOKED_AT events of the log are looked through, and charged.
     """
     if topic is None and is_offset(wanted):
         yield from _at(client, namespace, int(wanted))

@@ -5,7 +5,9 @@ In: calls of an application, the command line or the HTTP API. Out: questions to
 one result out of their answers. Each process knows its own clients only, and answers within about a second (node/answers.py).
 
 No result pretends: processes that did not answer in time are named in `silent`. `within` bounds a question to the clients of
-these namespaces: those of others are not there for it (a gateway before 0.3 does not know it). Imports neither gevent nor Flask.
+these namespaces: those of others are not there for it (a gateway of an older version does not know it).
+
+Imports neither gevent nor Flask.
 """
 
 from __future__ import annotations

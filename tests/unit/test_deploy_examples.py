@@ -191,6 +191,14 @@ def test_every_secret_of_an_example_is_refused_by_a_gateway() -> None:
     assert environment_of((SYSTEMD / "headgate.env").read_text())["HEADGATE_TOKEN_SECRET"] == ""
 
 
+def test_the_pods_have_their_secrets_from_a_secret(container: Any) -> None:
+    """Not from the manifest, which is in a repository."""
+    secret = {f"HEADGATE_{name.upper()}" for name in (*_SECRET_NAMES, "redis_url")}
+    named = {each["name"]: each.get("valueFrom", {}) for each in container["env"] if each["name"] in secret}
+    assert named.keys() == {"HEADGATE_REDIS_URL", "HEADGATE_TOKEN_SECRET"}
+    assert all("secretKeyRef" in source for source in named.values())
+
+
 # Proxies -------------------------------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ except ModuleNotFoundError as missing:
     raise SystemExit(f"{missing.name} is not installed: pip install -r requirements.txt") from None
 
 app = Flask(__name__)
-webhook = Webhook(os.environ.get("WEBHOOK_SECRET", "whsec_b25seSBmb3IgdGhlIGV4YW1wbGUsIG5vdCB5b3Vycw=="))
+webhook = Webhook(os.environ["WEBHOOK_SECRET"])
 DATABASE = os.environ.get("RECEIVED_DATABASE", "received.sqlite3")
 
 with sqlite3.connect(DATABASE) as created:

@@ -172,13 +172,18 @@ def is_weak_secret(secret: bytes) -> bool:
     """Return whether a secret can be guessed: STRONG_SECRET says what is expected."""
     # The first place where a text is found again in itself doubled is what it repeats.
     repeated_bytes = (secret + secret).find(secret, 1)
-    bare = re.sub(r"[^a-z0-9]", "", secret.decode(errors="replace").lower())
     return (
         len(secret) < MIN_SECRET_BYTES
         or len(set(secret)) < MIN_SECRET_DIFFERENT
         or repeated_bytes < MIN_SECRET_REPEATED_BYTES
-        or any(each in bare for each in PLACEHOLDERS)
+        or is_placeholder(secret)
     )
+
+
+def is_placeholder(secret: bytes) -> bool:
+    """Return whether a secret is one that people copy from an example."""
+    bare = re.sub(r"[^a-z0-9]", "", secret.decode(errors="replace").lower())
+    return any(each in bare for each in PLACEHOLDERS)
 
 
 @dataclass(frozen=True, slots=True)

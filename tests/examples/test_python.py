@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import shutil
@@ -29,6 +30,7 @@ from tests.support.redis_server import wait_until
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(3 * DEADLINE_S)]
 SECRET = bytes(range(32)).hex()
+WEBHOOK_SECRET = "whsec_" + base64.b64encode(bytes(range(32))).decode()
 MakeExample = Callable[..., "Example"]
 
 
@@ -51,7 +53,7 @@ class Example:
         requirements = self.folder / "requirements.txt"
         needed = [line for line in requirements.read_text().split() if line != "headgate"] if requirements.exists() else []
         self.run("python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{wheel}{extra}", *needed)
-        self.environment = {"HEADGATE_REDIS_URL": redis_url, "HEADGATE_TOKEN_SECRET": SECRET}
+        self.environment = {"HEADGATE_REDIS_URL": redis_url, "HEADGATE_TOKEN_SECRET": SECRET, "WEBHOOK_SECRET": WEBHOOK_SECRET}
         self._stack = stack
 
     def _words(self, words: tuple[str, ...]) -> list[str]:

@@ -6,6 +6,8 @@ import base64
 import binascii
 import hmac
 
+from headgate.settings import is_placeholder
+
 PREFIX = "whsec_"
 # The specification's bounds on a secret, in bytes before base64.
 MIN_SECRET_BYTES, MAX_SECRET_BYTES = 24, 64
@@ -13,7 +15,7 @@ MIN_SECRET_BYTES, MAX_SECRET_BYTES = 24, 64
 MAX_SECRETS = 3
 EXPECTED_SECRET = (
     f"1 to {MAX_SECRETS} secrets with spaces between, "
-    f"each {PREFIX} and the base64 of {MIN_SECRET_BYTES} to {MAX_SECRET_BYTES} bytes"
+    f"each {PREFIX} and the base64 of {MIN_SECRET_BYTES} to {MAX_SECRET_BYTES} bytes, and no placeholder"
 )
 
 
@@ -45,6 +47,6 @@ def _key(word: str) -> bytes:
         key = base64.b64decode(word.removeprefix(PREFIX), validate=True) if word.startswith(PREFIX) else b""
     except (binascii.Error, ValueError):
         key = b""
-    if not MIN_SECRET_BYTES <= len(key) <= MAX_SECRET_BYTES:
+    if not MIN_SECRET_BYTES <= len(key) <= MAX_SECRET_BYTES or is_placeholder(key):
         raise ValueError(f"expected {EXPECTED_SECRET}")
     return key

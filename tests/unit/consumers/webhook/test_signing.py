@@ -36,6 +36,7 @@ def test_each_of_two_secrets_verifies_while_one_replaces_the_other() -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        "whsec_" + base64.b64encode(b"only for the example, not yours").decode(),
         "",
         "   ",
         "plain",

@@ -3,11 +3,13 @@
 `/livez` 200 while the process answers at all (restart it when it does not). `/healthz` 200 once the gateway can publish
 and deliver, else 503 with what is missing (send it no traffic until then); only loopback is told more: which namespaces, how
 many clients, what is paused, where Redis is. `/metrics` in the format of Prometheus that its Accept header prefers. Where several
-workers share the port, both answer for all of them, whichever is asked.
+workers share the port, both answer for all of them, whichever is asked; strangers have what `/healthz`
+was told within FRESH_S.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from ipaddress import ip_address
 
@@ -20,6 +22,8 @@ from .gate import Gate, Siblings
 
 # The bus proves itself once a second.
 RETRY_AFTER_S = 1
+# So old may the state of workers be.
+FRESH_S = 0.5
 # A proxy on this machine adds one of them, or more.
 _OF_PROXIES = ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP")
 
@@ -57,10 +61,35 @@ def health_routes(gate: Gate, *, metrics_open: bool) -> Blueprint:
 def report(gate: Gate) -> dict[str, object]:
     """Return the state of the gateway, or of all workers that share its port, as the caller of this request is told it:
     `{ready, missing}`, and to loopback the rest."""
-    siblings = _siblings()
-    state = dict(gate.ready() if siblings is None else siblings.health())
+    state = _state(gate)
     told = {"ready": state.get("ready") is True, "missing": missing(state)}
     return {**state, **told} if _from_loopback() else told
+
+
+def _state(gate: Gate) -> Mapping[str, object]:
+    """Return the whole state.
+
+    Anyone may ask, and a question goes to all workers: so for strangers they are asked once in FRESH_S. Meanwhile others have the
+    state before.
+    """
+    siblings = _siblings()
+    if siblings is None:
+        return gate.ready()
+    if _from_loopback():
+        return siblings.health()
+    known: _Known = current_app.extensions.setdefault("headgate.health", _Known())
+    if known.state is None or time.monotonic() - known.asked_s >= FRESH_S:
+        known.asked_s = time.monotonic()
+        known.state = siblings.health()
+    return known.state
+
+
+class _Known:
+    """What the workers have said last, and when they were asked."""
+
+    def __init__(self) -> None:
+        self.asked_s = 0.0
+        self.state: Mapping[str, object] | None = None
 
 
 def missing(state: Mapping[str, object]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from flask.testing import FlaskClient
 
 from headgate.settings import Settings
 from headgate_server.app import create_app
+from headgate_server.health import FRESH_S
 from tests.support.recording_gate import RecordingGate
 
 
@@ -94,3 +96,31 @@ def test_open_metrics_are_served_to_others(gate: RecordingGate) -> None:
     # Not to the street, which comes through a proxy.
     for header in ("X-Forwarded-For", "Forwarded", "X-Real-IP"):
         assert client.get("/metrics", headers={header: "198.51.100.1"}).status_code == 403
+
+
+class Workers:
+    """Workers that share a port, and how often they were asked."""
+
+    asked = 0
+
+    def health(self) -> dict[str, Any]:
+        self.asked += 1
+        return {"ready": self.asked == 1, "bus": "up"}
+
+
+def test_workers_are_asked_once_for_all_strangers_who_ask_at_the_same_time(
+    gate: RecordingGate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They may ask as often as they like, and each question goes to every worker. Loopback has the state of now."""
+    now_s = 100.0
+    monkeypatch.setattr("headgate_server.health.time", SimpleNamespace(monotonic=lambda: now_s))
+    app, workers = create_app(Settings(), gate=gate), Workers()
+    app.extensions["headgate.workers"] = workers
+    client, stranger = app.test_client(), {"REMOTE_ADDR": "192.0.2.7"}
+    paths = ("/healthz", "/api/v1/health", "/healthz")
+    assert [client.get(path, environ_base=stranger).status_code for path in paths] == [200] * 3
+    assert workers.asked == 1
+    assert client.get("/healthz").status_code == 503
+    assert client.get("/healthz", environ_base=stranger).status_code == 200
+    now_s += FRESH_S
+    assert client.get("/healthz", environ_base=stranger).status_code == 503

@@ -97,6 +97,16 @@ def file_path(expected: str) -> Kind:
     return Kind(read, expected)
 
 
+def verbatim(expected: str) -> Kind:
+    """Text that is not blank, with the white space around it: of a secret only its owner knows whether that belongs to it."""
+
+    def read(raw: Any) -> str:
+        _text(raw)
+        return str(raw)
+
+    return Kind(read, expected)
+
+
 def one_of(*words: str) -> Kind:
     """One of a few words, in any case."""
 
@@ -130,12 +140,13 @@ def word(expected: str = "one word of letters, digits, _ and -") -> Kind:
 
 
 def matching(grammar: re.Pattern[str], expected: str) -> Kind:
-    """Text that is a whole match of `grammar`."""
+    """Text that is a whole match of `grammar`, but for white space around it."""
 
     def read(raw: Any) -> str:
-        if not grammar.fullmatch(raw):
+        given = raw.strip()
+        if not grammar.fullmatch(given):
             raise ValueError
-        return str(raw)
+        return str(given)
 
     return Kind(read, expected)
 

@@ -58,10 +58,17 @@ PLACEHOLDERS = (
     *("secretatleast", "insecure", "notsecret", "notsosecret", "donotuse"),
 )
 STRONG_SECRET = (
-    f"a secret of at least {MIN_SECRET_BYTES} bytes, {MIN_SECRET_DIFFERENT} of them different, that does not repeat a short text "
-    "and is no placeholder"
+    f"a secret of at least {MIN_SECRET_BYTES} bytes, {MIN_SECRET_DIFFERENT} of them different, that does not repeat a short text, "
+    "is no placeholder, and has no blank or line end around it"
 )
 _REDIS_PROGRAM, _CONFIGURATION_FILE = "HEADGATE_REDIS_SERVER", "HEADGATE_CONFIG"
+# Variables that Kubernetes (unless `enableServiceLinks: false`) and Docker's links set in every container for a service that is
+# called headgate, or headgate-something: https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables
+_SERVICE = rf"{PREFIX}(?:[A-Z0-9_]+_)?"
+_SERVICE_NAMES = re.compile(rf"{_SERVICE}(SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)")
+_SERVICE_PORT, _SERVICE_ADDRESS = re.compile(rf"{_SERVICE}PORT"), re.compile(r"(tcp|udp|sctp)://\S+:[0-9]+")
+# What `docker run --env-file` and systemd's EnvironmentFile of another form leave around a value.
+_QUOTED = re.compile(r"""\s*(["']).*\1\s*""", re.DOTALL)
 # Names with our prefix that belong to tools around the gateway (Makefile, tests, bench, publishers), not to it.
 _FOREIGN = {_REDIS_PROGRAM, _CONFIGURATION_FILE, PURE, "HEADGATE_CHROMIUM", "HEADGATE_BENCH_CENTRIFUGO"}
 
@@ -71,9 +78,36 @@ def environment() -> MutableMapping[str, str]:
     return os.environ
 
 
+def is_service_link(name: str, value: object) -> bool:
+    """Return whether an orchestrator has set this variable for a service of our name: it is no setting."""
+    if _SERVICE_NAMES.fullmatch(name):
+        return True
+    # HEADGATE_PORT is a setting, too.
+    return bool(_SERVICE_PORT.fullmatch(name) and isinstance(value, str) and _SERVICE_ADDRESS.fullmatch(value.strip()))
+
+
+def variables_set(source: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a source sets: the `HEADGATE_` names that have a value and are no service links."""
+    return {
+        name: value
+        for name, value in source.items()
+        if isinstance(name, str) and name.startswith(PREFIX) and value not in ("", None) and not is_service_link(name, value)
+    }
+
+
+def service_links_ignored(source: Mapping[str, str]) -> str | None:
+    """Return a line about the service links in an environment, for a process that starts; None where there are none."""
+    names = sorted(name for name, value in source.items() if is_service_link(name, value))
+    if not names:
+        return None
+    return (
+        f"ignored {len(names)} variables that the orchestrator sets for a service, such as {names[0]} (enableServiceLinks: false)"
+    )
+
+
 def redis_program() -> str | None:
     """Return the path of the server program for a private Redis, where HEADGATE_REDIS_SERVER names one."""
-    return os.environ.get(_REDIS_PROGRAM) or None
+    return os.environ.get(_REDIS_PROGRAM, "").strip() or None
 
 
 def wants_no_colour() -> bool:
@@ -83,7 +117,7 @@ def wants_no_colour() -> bool:
 
 def configuration_file() -> str | None:
     """Return the path of the configuration file, where HEADGATE_CONFIG names one."""
-    return os.environ.get(_CONFIGURATION_FILE) or None
+    return os.environ.get(_CONFIGURATION_FILE, "").strip() or None
 
 
 def _workers(raw: Any) -> int:
@@ -146,7 +180,7 @@ def _hosts(raw: Any) -> tuple[str, ...]:
 
 
 def _secret(raw: Any) -> str:
-    """Read a secret as it is: the signer does not strip it either."""
+    """Read a secret as it is. A line end around it is refused, not stripped: the signer may not strip it either."""
     if not isinstance(raw, str) or is_weak_secret(raw.encode(errors="surrogateescape")):
         raise ValueError
     return raw
@@ -169,7 +203,9 @@ def _jwks_url(raw: Any) -> str:
 
 
 def is_weak_secret(secret: bytes) -> bool:
-    """Return whether a secret can be guessed: STRONG_SECRET says what is expected."""
+    """Return whether a secret can be guessed, or has white space around it: STRONG_SECRET says what is expected."""
+    if secret != secret.strip():
+        return True
     # The first place where a text is found again in itself doubled is what it repeats.
     repeated_bytes = (secret + secret).find(secret, 1)
     return (
@@ -494,19 +530,19 @@ class Settings:
     def read(cls, *sources: Mapping[str, Any]) -> Settings:
         """Return the settings found in `sources`; a later source wins over an earlier one.
 
-        Keys without the prefix `HEADGATE_` are not ours and ignored. An empty string counts as not set.
+        Keys without the prefix `HEADGATE_` and service links are not ours and ignored. An empty string counts as not set.
 
         Raises:
             SettingsError: with one line for every wrong value and every unknown `HEADGATE_` name, all together.
         """
-        merged = {k: v for source in sources for k, v in source.items() if isinstance(k, str) and k.startswith(PREFIX)}
-        given = {
-            name.removeprefix(PREFIX).lower(): raw for name, raw in sorted(merged.items()) if raw != "" and name not in _FOREIGN
-        }
-        settings, found = read_options(cls, given, "a setting")
-        faults = [fault.line(_variable) for fault in found]
+        merged = {name: raw for source in sources for name, raw in variables_set(source).items()}
+        given = {name.removeprefix(PREFIX).lower(): raw for name, raw in sorted(merged.items()) if name not in _FOREIGN}
+        quoted = [name for name, raw in given.items() if isinstance(raw, str) and _QUOTED.fullmatch(raw)]
+        settings, found = read_options(cls, {name: raw for name, raw in given.items() if name not in quoted}, "a setting")
+        faults = [f"{_variable(name)} is in quotes, which count as part of the value: take them away" for name in quoted]
+        faults += [fault.line(_variable) for fault in found]
         if settings is not None:
-            faults = _cross_faults(settings)
+            faults += _cross_faults(settings)
         if faults:
             raise SettingsError(faults)
         assert settings is not None

@@ -74,6 +74,11 @@ def settings(container: Any) -> Settings:
     return settings
 
 
+def test_the_pods_get_no_variables_for_a_service_of_our_name(objects: dict[str, Any]) -> None:
+    """The Service of the same file would set names that begin as settings do."""
+    assert objects["Deployment"]["spec"]["template"]["spec"]["enableServiceLinks"] is False
+
+
 def test_the_deployment_gives_a_gateway_time_to_stop(objects: dict[str, Any], container: Any, settings: Settings) -> None:
     """preStop, drain, and the end, within the pod's period of grace; another pod serves before."""
     spec = objects["Deployment"]["spec"]

@@ -15,6 +15,7 @@ from headgate.settings import Settings
 from headgate.transport.http_answers import Answer
 from headgate.transport.http_routes import RoutedRequest
 from tests.support.schema_files import write
+from tests.support.service_links import SERVICE_LINKS
 from tests.support.small_redis import SmallRedis
 
 
@@ -54,6 +55,17 @@ def test_an_extension_without_an_application_says_what_to_do() -> None:
     """In one sentence."""
     with pytest.raises(RuntimeError, match="call init_app"):
         Headgate().publish("orders.1", 1)
+
+
+def test_variables_for_a_service_called_headgate_are_no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Kubernetes sets them in a pod beside a Service of that name."""
+    monkeypatch.setattr("headgate.flask_extension.is_patched", lambda: False)
+    for name, value in SERVICE_LINKS.items():
+        monkeypatch.setenv(name, value)
+    app = Flask("shop")
+    app.config["HEADGATE_PORT"] = 9000
+
+    assert Headgate(app).settings == Settings(port=9000)
 
 
 def test_a_browser_is_refused_where_none_can_be_served(app: Flask, gate: Headgate) -> None:

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from headgate.gunicorn import Premises
+from headgate.settings import Settings
 from headgate.workers.settings_file import SettingsFile
+from tests.support.service_links import SERVICE_LINKS
 
 
 @pytest.fixture
@@ -19,6 +21,19 @@ def environment() -> Iterator[None]:
     yield
     os.environ.clear()
     os.environ.update(before)
+
+
+@pytest.mark.usefixtures("environment")
+def test_variables_for_a_service_called_headgate_do_not_end_the_workers(capfd: pytest.CaptureFixture[str]) -> None:
+    """As Kubernetes sets them in a pod; the operator reads once that they are ignored."""
+    os.environ.update(SERVICE_LINKS)
+    premises = Premises(None)
+    premises.follow(object(), None)
+    premises.follow(object(), None)
+
+    assert premises.fault is None
+    assert Settings.read(os.environ) == Settings()
+    assert capfd.readouterr().out.count("ignored 23 variables") == 1
 
 
 @pytest.mark.usefixtures("environment")

@@ -12,11 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.errors import SettingsError
-from headgate.settings import HARD_MAX_PAYLOAD_BYTES, PREFIX, Settings, describe
+from headgate.settings import HARD_MAX_PAYLOAD_BYTES, PREFIX, Settings, describe, is_service_link, service_links_ignored
 from headgate.topic import MAX_TOPIC_BYTES, MAX_TOPIC_WORDS
 from headgate.transport.http_limits import HttpLimits
 from headgate.transport.limits import TransportLimits
+from tests.support.service_links import SERVICE_LINKS
 
+SECRET = bytes(range(32)).hex()
 FIELDS = {PREFIX + field.name.upper(): field for field in dataclasses.fields(Settings)}
 
 
@@ -41,6 +43,67 @@ def test_a_later_source_wins() -> None:
     """Environment, then application configuration, then command line."""
     read = Settings.read({"HEADGATE_PORT": "1", "HEADGATE_HOST": "::1"}, {"HEADGATE_PORT": 2}, {"HEADGATE_PORT": "3"})
     assert (read.port, read.host) == (3, "::1")
+
+
+def test_what_an_orchestrator_sets_for_a_service_of_our_name_is_no_setting() -> None:
+    """Kubernetes sets it in every pod that starts after the Service, so a deploy would stop. The operator reads it once."""
+    assert Settings.read({"HEADGATE_PORT": "9000"}, SERVICE_LINKS) == Settings(port=9000)
+    assert service_links_ignored(SERVICE_LINKS) == (
+        "ignored 23 variables that the orchestrator sets for a service, such as HEADGATE_PORT (enableServiceLinks: false)"
+    )
+    assert service_links_ignored({"HEADGATE_PORT": "9000", "PATH": "/bin"}) is None
+
+
+@pytest.mark.parametrize("wrong", ["tcp://", "tcp://host", "http://10.96.4.7:80", "10.96.4.7:80", "80/tcp"])
+def test_a_port_that_is_no_service_link_is_refused_all_the_same(wrong: str) -> None:
+    """Only the form that an orchestrator writes is passed over."""
+    assert len(faults_of(PORT=wrong)) == 1
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_no_setting_is_taken_for_a_service_link(name: str) -> None:
+    """Whatever its value, but for the one form of HEADGATE_PORT."""
+    assert not is_service_link(name, "80")
+
+
+def test_an_empty_value_says_nothing_over_an_earlier_source() -> None:
+    """`HEADGATE_PORT=` in an environment leaves the application's own port, as it leaves that of the configuration file."""
+    assert Settings.read({"HEADGATE_PORT": 9000}, {"HEADGATE_PORT": ""}).port == 9000
+
+
+@pytest.mark.parametrize("around", ["{}\n", "{}\r\n", "\r\n{}", " {} ", "{}\t"])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("PORT", "8080"), ("DEV", "yes"), ("DEMO", "TRUE"), ("HOST", "::1"), ("PING_INTERVAL_S", "5"), ("WORKERS", "auto")),
+        *(("NAMESPACES", "a,b"), ("REDIS_URL", "redis://:s@host/1"), ("STATSD", "host:8125"), ("STATSD_PREFIX", "shop.gate")),
+        *(("LOG_LEVEL", "debug"), ("TOKEN_JWKS_URL", "https://login.example.com/keys"), ("HOSTS", "app.example.com")),
+        *(("INTERNAL_ADDRESS", "10.0.0.1:80"), ("ALLOWED_ORIGINS", "https://a.example"), ("LOG_MAX_BYTES", "2097152")),
+    ],
+)
+def test_white_space_around_a_value_means_nothing(name: str, value: str, around: str) -> None:
+    """As a file with DOS line ends, or a secret made with `echo`, leaves it."""
+    beside = {} if name == "DEMO" else {"HEADGATE_TOKEN_SECRET": SECRET}  # which some settings want
+    assert Settings.read({PREFIX + name: around.format(value)}, beside) == Settings.read({PREFIX + name: value}, beside)
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_a_value_in_quotes_is_refused_with_the_cure(name: str) -> None:
+    """`docker run --env-file` leaves them, and a secret with them is another one than the signer's. Secrets are not shown."""
+    for quoted in (f'"{SECRET}"', f"'{SECRET}'\r"):
+        assert faults_of(**{name.removeprefix(PREFIX): quoted}) == (
+            f"{name} is in quotes, which count as part of the value: take them away",
+        )
+
+
+@pytest.mark.parametrize("around", ["{}\n", "{}\r\n", " {}", "{} "])
+@pytest.mark.parametrize("name", ["TOKEN_SECRET", "RELAY_KEY", "ADMIN_KEY"])
+def test_a_secret_with_white_space_around_it_is_refused(name: str, around: str) -> None:
+    """Its other owner may read it with or without: every token would be refused, and nobody would know why."""
+    assert Settings.read({PREFIX + name: SECRET})
+    [fault] = faults_of(**{name: around.format(SECRET)})
+    assert "without a blank or a line end around it" in fault
+    assert SECRET not in fault
 
 
 @pytest.mark.parametrize("nothing", ["", None])

@@ -78,13 +78,15 @@ class Key:
         """
         if algorithm not in ALGORITHMS:
             raise ValueError(f"alg: expected one of {', '.join(ALGORITHMS)}")
-        if algorithm == SECRET_ALGORITHM and is_weak_secret(text.encode(errors="replace")):
+        if algorithm == SECRET_ALGORITHM and is_weak_secret(text.strip().encode(errors="replace")):
             raise ValueError(f"expected {STRONG_SECRET}")
         try:
             # HS256 refuses a PEM text: a public key is not a secret.
             material: Any = _jws.get_algorithm_by_name(algorithm).prepare_key(text)
         except (jwt.PyJWTError, ValueError, TypeError):
             raise ValueError(f"its key does not fit {algorithm}") from None  # the cause may quote the key
+        if algorithm == SECRET_ALGORITHM and text != text.strip():  # after that: a PEM text ends with a line end
+            raise ValueError(f"expected {STRONG_SECRET}")
         if algorithm != SECRET_ALGORITHM and not _fits(algorithm, material):
             raise ValueError(f"expected {_EXPECTED[algorithm]} in PEM")
         return cls(key_id, algorithm, material)

@@ -98,7 +98,10 @@ def _opened(path: str) -> Iterator[IO[bytes]]:
             yield file
         return
     with tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES) as kept:
-        shutil.copyfileobj(sys.stdin.buffer, kept)
+        try:
+            shutil.copyfileobj(sys.stdin.buffer, kept)
+        except OSError as error:
+            fail(f"standard input cannot be kept in a temporary file ({error.strerror}): publish from a file, or set TMPDIR")
         kept.seek(0)
         yield kept
 

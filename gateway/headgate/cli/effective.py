@@ -13,7 +13,7 @@ from typing import Any
 
 from headgate.consumers.process.config import find_file, read_settings
 from headgate.redis.connections import redacted_address
-from headgate.settings import PREFIX, Settings, environment
+from headgate.settings import PREFIX, Settings, environment, variables_set
 
 HIDDEN = "(hidden)"
 
@@ -59,7 +59,7 @@ def effective_rows(
     path = find_file(config)
     sources = (
         (Origin.OPTION, _said(options)),
-        (Origin.ENVIRONMENT, environment()),
+        (Origin.ENVIRONMENT, variables_set(environment())),
         (Origin.FILE, {} if path is None else read_settings(path, {})),
         (Origin.FLASK, application or {}),
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping
+from tempfile import gettempdir
 from typing import Any
 
 from headgate.errors import HeadgateError
@@ -42,6 +43,8 @@ def run(overrides: Mapping[str, str], target: str | None, config: str | None, *,
             environ[PREFIX + "REDIS_URL"] = keeper.redis_url
             settings = Settings.read(environ)
         say_mode(settings)
+        if not _has_temporary_folder():
+            return 1
         bind = _bind(settings, environ)
         if bind is None:
             return 1
@@ -71,6 +74,16 @@ def run(overrides: Mapping[str, str], target: str | None, config: str | None, *,
     finally:
         if keeper is not None:
             keeper.close()
+
+
+def _has_temporary_folder() -> bool:
+    """Say so where workers have no folder to meet in, as with a root file system that is read-only."""
+    try:
+        gettempdir()
+    except OSError:
+        complain("no folder for temporary files can be written: mount one at /tmp, or name one in TMPDIR")
+        return False
+    return True
 
 
 def _load(target: str | None) -> Any:

@@ -141,7 +141,7 @@ def _read_urls(options: AppriseOptions) -> list[str]:
     Raises:
         ValueError: there are none, or too many.
     """
-    urls = list(dict.fromkeys(need_secret(options, "urls").split()))
+    urls = list(dict.fromkeys(need_secret(options, "urls", is_url=True).split()))
     if len(urls) > MAX_URLS:
         raise ValueError(f"urls_env={options.urls_env!r}: this variable holds {len(urls)} URLs; expected {EXPECTED_URLS}")
     return urls

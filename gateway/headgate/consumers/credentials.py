@@ -11,31 +11,42 @@ from collections.abc import Mapping
 from headgate.settings import environment
 
 
-def read_secret(options: object, name: str, environ: Mapping[str, str] | None = None) -> str | None:
+def read_secret(options: object, name: str, environ: Mapping[str, str] | None = None, *, is_url: bool = False) -> str | None:
     """Return the secret `name` of these options from where it is given, or None when it is given nowhere.
 
+    White space around it is refused, as of every secret (`settings.STRONG_SECRET`): only its owner knows whether it is a part of
+    it. Around a URL it means nothing, and is taken away.
+
     Raises:
-        ValueError: it is given twice, or the variable is not set or blank.
+        ValueError: it is given twice, the variable is not set or blank, or the secret has white space around it.
     """
     value: str | None = getattr(options, name)
     variable: str | None = getattr(options, f"{name}_env")
     if variable is None:
-        return value
+        return _checked(value, name, is_url=is_url)
     if value is not None:
         raise ValueError(f"{name} and {name}_env are both given; expected one of them")
     found = (environment() if environ is None else environ).get(variable, "")
     if not found.strip():
         raise ValueError(f"{name}_env={variable!r}: there is no such environment variable, or it is blank")
-    return found
+    return _checked(found, f"{name}_env={variable!r}", is_url=is_url)
 
 
-def need_secret(options: object, name: str, environ: Mapping[str, str] | None = None) -> str:
-    """Return the secret `name`, which must be given.
+def need_secret(options: object, name: str, environ: Mapping[str, str] | None = None, *, is_url: bool = False) -> str:
+    """Return the secret `name`, which must be given; the rest as `read_secret`.
 
     Raises:
         ValueError: as `read_secret`; also when it is given nowhere.
     """
-    found = read_secret(options, name, environ)
+    found = read_secret(options, name, environ, is_url=is_url)
     if found is None:
         raise ValueError(f"{name} is missing; expected {name} or {name}_env")
     return found
+
+
+def _checked(secret: str | None, where: str, *, is_url: bool) -> str | None:
+    if secret is None or is_url:
+        return secret and secret.strip()
+    if secret != secret.strip():
+        raise ValueError(f"{where}: there is a blank or a line end around the secret; take it away")
+    return secret

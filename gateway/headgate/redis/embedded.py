@@ -28,7 +28,7 @@ from pathlib import Path
 from types import TracebackType
 
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
-from headgate.settings import redis_program
+from headgate.settings import PREFIX, redis_program
 
 from .client import call, open_client
 from .data_folder import PROBE_TIMEOUT_S, already_running, choose_socket, open_lock, server_pid, take_lock, url_of, write_record
@@ -229,13 +229,17 @@ def start_private_redis(data_dir: str | Path, *, server: str | None = None) -> E
     """
     binary = find_server(server or redis_program())
     folder = Path(data_dir).absolute()
+    instead = f"set {PREFIX}REDIS_URL, or {PREFIX}DATA_DIR to a folder that can be written"
     try:
         lock = open_lock(folder)
     except OSError as error:
-        raise BusUnavailable(f"the data folder {folder} cannot be used: {error.strerror}") from error
+        raise BusUnavailable(f"the data folder {folder} cannot be used: {error.strerror}; {instead}") from error
     try:
         take_lock(lock, folder)
         return EmbeddedRedis(binary, folder, lock)
+    except OSError as error:
+        os.close(lock)
+        raise BusUnavailable(f"no private Redis can be started in {folder}: {error.strerror}; {instead}") from error
     except BaseException:
         os.close(lock)
         raise

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, MutableMapping
 
 from headgate.consumers.process.config import find_file, read_settings
-from headgate.settings import PREFIX, Settings
+from headgate.runtime.operator_lines import say
+from headgate.settings import PREFIX, Settings, environment, service_links_ignored
 
 # Tells, in an environment, which names a file has put there; processes that are started from there inherit it.
 _OF_FILE = "_HEADGATE_OF_FILE"
@@ -23,7 +24,12 @@ class SettingsFile:
 
     @classmethod
     def found(cls, config: str | None) -> SettingsFile:
-        """Return the file that is named, else the one of HEADGATE_CONFIG, else headgate.toml where it is in this folder."""
+        """Return the file that is named, else the one of HEADGATE_CONFIG, else headgate.toml where it is in this folder.
+
+        A process calls it once, at its start: the operator reads here which variables are no settings.
+        """
+        if (line := service_links_ignored(environment())) is not None:
+            say(line)
         return cls(find_file(config))
 
     def read(self, environ: Mapping[str, str], beside: Mapping[str, object] | None = None) -> dict[str, str]:

@@ -20,6 +20,7 @@ from headgate.cli.serve import run as serve
 from headgate.errors import InvalidRequest, Unauthorized
 from headgate.settings import Settings
 from headgate.workers.application import load_application
+from tests.support.service_links import SERVICE_LINKS
 from tests.support.unstarted_gateway import know_revocations
 
 Refused = Callable[..., list[str]]
@@ -54,6 +55,13 @@ def one_clear_line(lines: list[str], advice: str | None = None) -> str:
     assert len(rest) == (advice is not None)
     assert advice is None or advice in rest[0]
     return line
+
+
+def test_variables_for_a_service_called_headgate_are_ignored(refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Kubernetes sets them in a pod; the start goes on to the application, which here is not there."""
+    for name, value in SERVICE_LINKS.items():
+        monkeypatch.setenv(name, value)
+    assert "has no 'nothing'" in one_clear_line(refused("shop:nothing"))
 
 
 # Applications ------------------------------------------------------------------------------------------------------------

@@ -26,15 +26,8 @@ PLACEHOLDERS = [
 ]
 WEAK = [
     *PLACEHOLDERS,
-    "",
-    "x" * 31,
-    "x" * 32,
-    "x" * 1000,
-    "ab" * 40,
-    "abcdefg" * 10,
-    "password" * 8,
-    "0123456789abcde" * 4,
-    "ß" * 40,
+    *("", "0123456789abcdef" * 2 + "\n", " " + "0123456789abcdef" * 2),
+    *("x" * 31, "x" * 32, "x" * 1000, "ab" * 40, "abcdefg" * 10, "password" * 8, "0123456789abcde" * 4, "ß" * 40),
 ]
 STRONG = [
     "0123456789abcdef" * 2,

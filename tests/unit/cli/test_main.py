@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 import headgate
 from headgate.cli.main import _COMMANDS, main
+from tests.support.service_links import SERVICE_LINKS
 
 HEAVY = {
     *(
@@ -33,6 +34,44 @@ HEAVY = {
 }
 # Without the site module, which an editable installation has load a finder of its own.
 PATHS = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(headgate.__file__).parents[1]), *sys.path])}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(
+            "check",
+            "status",
+            "publish a 1",
+            "tail #",
+            "replay #",
+            "trace 1",
+            "presence a",
+            "pause",
+            "rebalance",
+            "clients",
+            "keys list",
+        ),
+        *("consume", "consume --check", "consumers list", "dead-letters list mailer", "who-can #", "revoke --user ana"),
+        *("regrant ana", "disconnect --user ana", "schemas list", "publish --file /dev/null"),
+    ],
+)
+def test_variables_for_a_service_called_headgate_stop_no_command(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each reads the settings that it needs, the file's over the orchestrator's variables, and goes on to Redis."""
+    monkeypatch.chdir(tmp_path)
+    Path("headgate.toml").write_text(
+        '[settings]\nport = 9000\nredis_url = "redis://127.0.0.1:1"\n'
+        '[consumers.mailer]\ntype = "monitoring"\npatterns = "#"\n[[consumers.mailer.counters]]\nname = "x"\npattern = "#"\n'
+    )
+    environment = {**SERVICE_LINKS, "HEADGATE_REDIS_URL": "redis://127.0.0.1:1"}
+
+    done = CliRunner().invoke(main, command.split(), env=environment)
+
+    assert done.exit_code == 1
+    assert "connection refused" in done.stderr
+    assert "setting" not in done.stderr
 
 
 @pytest.mark.parametrize("name", sorted(_COMMANDS))

@@ -15,10 +15,10 @@ class Options:
 
 def test_a_secret_comes_from_where_it_is_given() -> None:
     """The file, the environment, or nowhere."""
-    environment = {"MAIL_PASSWORD": " kept as it is "}
+    environment = {"MAIL_PASSWORD": "kept as it is"}
 
     assert read_secret(Options("plain"), "password", environment) == "plain"
-    assert read_secret(Options(None, "MAIL_PASSWORD"), "password", environment) == " kept as it is "
+    assert read_secret(Options(None, "MAIL_PASSWORD"), "password", environment) == "kept as it is"
     assert read_secret(Options(), "password", environment) is None
 
 
@@ -29,11 +29,18 @@ def test_a_secret_comes_from_where_it_is_given() -> None:
         (Options(None, "NOT_SET"), "password_env='NOT_SET': there is no such environment variable, or it is blank"),
         (Options(None, "BLANK"), "password_env='BLANK': there is no such environment variable, or it is blank"),
         (Options(), "password is missing; expected password or password_env"),
+        (Options("hidden\n"), "password: there is a blank or a line end around the secret; take it away"),
+        (Options(None, "PADDED"), "password_env='PADDED': there is a blank or a line end around the secret; take it away"),
     ],
 )
 def test_a_fault_names_the_option_and_not_the_secret(options: Options, said: str) -> None:
     """Twice, not set, blank, or not at all where it is needed."""
     with pytest.raises(ValueError) as refused:  # noqa: PT011
-        need_secret(options, "password", {"BLANK": " ", "MAIL_PASSWORD": "hidden"})
+        need_secret(options, "password", {"BLANK": " ", "MAIL_PASSWORD": "hidden", "PADDED": "hidden\r\n"})
 
     assert str(refused.value) == said
+
+
+def test_white_space_around_a_url_means_nothing() -> None:
+    """A secret's may belong to it; a URL's does not."""
+    assert read_secret(Options(None, "URL"), "password", {"URL": "tgram://token/chat\n"}, is_url=True) == "tgram://token/chat"

@@ -32,6 +32,15 @@ def test_the_environment_wins_and_an_earlier_file_does_not(path: Path) -> None:
     assert environ["PATH"] == "/bin"
 
 
+def test_the_files_port_wins_over_a_service_link(path: Path) -> None:
+    """`HEADGATE_PORT=tcp://…` is no setting, so the file's is the one that applications and workers read."""
+    environ = {"HEADGATE_PORT": "tcp://10.96.4.7:80", "HEADGATE_SERVICE_HOST": "10.96.4.7"}
+    file = SettingsFile(str(path))
+    file.put(file.read(environ), environ)
+
+    assert environ["HEADGATE_PORT"] == "9000"
+
+
 def test_a_process_that_inherits_the_environment_knows_what_the_file_has_put_there(path: Path) -> None:
     """One that replaces another on SIGUSR2."""
     environ: dict[str, str] = {}

@@ -11,7 +11,7 @@ from headgate.consumers.credentials import read_secret
 from headgate.consumers.templates import SAMPLE, Template, TemplateFault
 from headgate.errors import InvalidRequest
 from headgate.hostnames import ascii_host
-from headgate.options import Kind, file_path, integer, number, one_of, option, read_words, required, switch
+from headgate.options import Kind, file_path, integer, number, one_of, option, read_words, required, switch, verbatim
 from headgate.options import text as some
 from headgate.redis.seen import SEEN_S
 from headgate.runtime.importing import import_string
@@ -48,7 +48,7 @@ class EmailOptions:
         "Certificates to trust instead of the system's, for servers with a private certificate authority.",
     )
     user: str | None = option(None, some("a user name"), "The login. Not set: none.")
-    password: str | None = option(None, some("a password"), "Its password.", secret=True)
+    password: str | None = option(None, verbatim("a password"), "Its password.", secret=True)
     password_env: str | None = option(None, some("the name of an environment variable"), "The variable that holds the password.")
     timeout_s: float = option(
         30.0,

@@ -18,7 +18,7 @@ from headgate.redis.client import describe_server
 from headgate.runtime import logging as logs
 from headgate.runtime.operator_lines import complain, say
 from headgate.runtime.standard_streams import never_block
-from headgate.settings import PREFIX, Settings, environment
+from headgate.settings import PREFIX, Settings, environment, service_links_ignored
 
 from .config import Configuration, need_file, read_consumers, read_settings
 from .dry_run import DryRun
@@ -60,6 +60,8 @@ def consume(asked: Asked, listen: tuple[str, int] | None, parent: int | None) ->
     logs.configure(configuration.settings.log_level, form=configuration.settings.log_format)
     if configuration.settings.otel:
         spans.start()
+    if (line := service_links_ignored(asked.environment)) is not None:
+        say(line)
     say(f"consumers from {asked.path}")
     supervisor = Supervisor(configuration, find_redis_url(configuration.settings), say, complain)
     return supervisor.run(listen, parent)

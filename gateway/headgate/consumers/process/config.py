@@ -22,7 +22,7 @@ from headgate.errors import InvalidRequest, SettingsError
 from headgate.extras import advice
 from headgate.options import Fault, Kind, option, patterns, read_options, required, show, text
 from headgate.runtime.importing import import_string
-from headgate.settings import PREFIX, Settings, configuration_file
+from headgate.settings import PREFIX, Settings, configuration_file, variables_set
 
 DEFAULT_FILE = "headgate.toml"
 VARIABLE = "HEADGATE_CONFIG"
@@ -90,7 +90,7 @@ def need_file(given: str | None) -> str:
 
 
 def read_settings(path: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return `environment` with the `[settings]` of the file beside what it says itself (an empty value says nothing).
+    """Return what `environment` sets (an empty value sets nothing), with the `[settings]` of the file beside it.
 
     The consumers are not looked at.
 
@@ -219,7 +219,7 @@ def _said(value: object) -> str:
 
 
 def _beside(given: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
-    return {**given, **{name: value for name, value in environment.items() if value != "" or name not in given}}
+    return {**given, **variables_set(environment)}
 
 
 def _unknown_tables(path: str, document: Mapping[str, object]) -> Iterator[str]:

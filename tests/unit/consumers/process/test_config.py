@@ -143,7 +143,6 @@ def test_every_kind_of_setting_can_stand_in_the_file(folder: Path) -> None:
     )
 
     assert read_settings(FILE, {"PATH": "/bin"}) == {
-        "PATH": "/bin",
         "HEADGATE_DEV": "on",
         "HEADGATE_METRICS_OPEN": "off",
         "HEADGATE_PROXIES": "2",
@@ -224,7 +223,7 @@ WRONG: dict[str, tuple[str | bytes, str]] = {
     "a secret setting": (
         "[settings]\ntoken_secret = 'hunter2'\n" + pager(),
         "headgate.toml [settings] token_secret=(hidden): expected a secret of at least 32 bytes, 8 of them different, that does "
-        "not repeat a short text and is no placeholder",
+        "not repeat a short text, is no placeholder, and has no blank or line end around it",
     ),
     "settings that contradict each other": (
         "[settings]\nallowed_origins = ['*']\n" + pager(),

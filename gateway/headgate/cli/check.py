@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from .options import json_option, redis_option
@@ -14,15 +16,17 @@ from .output import one_line_errors, print_json
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @one_line_errors
 def check(redis_url: str | None, load: bool, as_json: bool) -> None:
-    """Say which build and which Redis this is, how Redis keeps events, which function libraries are loaded, what is served.
+    """Say which build and which Redis this is, how it keeps events and whether it takes them, which functions are loaded, and
+    what is served; exit with 1 if something is wrong.
 
-    It reads of Redis and sends nothing; `headgate doctor` looks at all else as well.
+    It publishes nothing; `headgate doctor` looks at all else as well.
     """
     from dataclasses import asdict
 
     from headgate import __version__
     from headgate.compiled import build_in_use
     from headgate.diagnosis.redis_state import look_at_redis
+    from headgate.finding import Verdict, count
     from headgate.publisher import find_redis_url
     from headgate.redis.client import open_client
 
@@ -33,12 +37,14 @@ def check(redis_url: str | None, load: bool, as_json: bool) -> None:
     client = open_client(url)
     found = []
     for finding in look_at_redis(client, url, load=load):
-        found.append(asdict(finding))
+        found.append(finding)
         if not as_json:
             click.echo(finding.line)
     client.close()
+    is_good = not count(found, Verdict.FAULT)
     if as_json:
-        print_json({"headgate": __version__, "build": build, "findings": found})
+        print_json({"ok": is_good, "headgate": __version__, "build": build, "findings": [asdict(each) for each in found]})
+    sys.exit(0 if is_good else 1)
 
 
 @click.command()

@@ -107,14 +107,15 @@ def _show(now: Overview, before: Overview | None) -> None:
 
 def _redis(state: RedisState) -> str:
     limit = f" of {_size(state.max_bytes)}" if state.max_bytes else ""
-    return (
-        f"{state.server}: {_size(state.used_bytes)}{limit} in use, {state.clients} connections, {state.commands_per_s} commands/s"
-    )
+    used = "?" if state.used_bytes is None else _size(state.used_bytes)
+    clients, commands = ("?" if each is None else each for each in (state.clients, state.commands_per_s))
+    return f"{state.server}: {used}{limit} in use, {clients} connections, {commands} commands/s"
 
 
 def _gateway(state: GatewayState) -> Sequence[str]:
     clock = "" if state.clock_ms is None else f"{state.clock_ms:+d} ms"
-    return state.name or "?", state.version or "?", f"{state.sessions:,}", _time(state.up_s), clock, state.namespaces
+    up = "?" if state.up_s is None else _time(state.up_s)
+    return state.name or "?", state.version or "?", f"{state.sessions:,}", up, clock, state.namespaces
 
 
 def _namespace(state: NamespaceState, now: Overview, before: Overview | None) -> Sequence[str]:

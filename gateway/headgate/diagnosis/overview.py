@@ -1,7 +1,7 @@
 """The overview: everything at a glance, as Redis knows it, for `headgate status`.
 
 In: a client. Out: Redis, the gateway processes, the namespaces with their logs, the consumers, what is paused, and findings about
-what is wrong. It reads only, and asks no gateway: each of them tells Redis of itself every five seconds.
+what is wrong. It changes nothing, and asks no gateway: each of them tells Redis of itself every five seconds.
 """
 
 from __future__ import annotations
@@ -12,36 +12,39 @@ from typing import Any
 
 from headgate.consumers.work.groups import QUIET_S, Groups
 from headgate.consumers.work.store import GROUP_LIBRARY
-from headgate.finding import Finding, Verdict, fault, warning
+from headgate.finding import Finding, Verdict, fault, unknown, warning
 from headgate.redis import loads, pauses
 from headgate.redis.client import Client, call, call_all, check_server, primaries
 from headgate.redis.connections import redacted_address
-from headgate.redis.keys import head_key, log_key
+from headgate.redis.keys import LOADS, head_key, log_key
 from headgate.redis.loads import Load
 from headgate.redis.registry import Served, read_served
 from headgate.redis.server_advice import advise
 
+from .redis_state import look_at_writes
+
 
 @dataclass(frozen=True, slots=True)
 class RedisState:
-    """Redis: all its primaries together."""
+    """Redis: all its primaries together; None is what one of them does not tell."""
 
     server: str
-    used_bytes: int
-    max_bytes: int
-    clients: int
-    commands_per_s: int
+    used_bytes: int | None
+    max_bytes: int | None
+    clients: int | None
+    commands_per_s: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayState:
-    """One gateway process; `clock_ms` is by how much its clock is ahead of Redis' (None: it does not tell)."""
+    """One gateway process; `up_s` is the time since its start, and `clock_ms` by how much its clock is ahead of Redis' (None: it
+    does not tell)."""
 
     name: str
     version: str
     namespaces: str
     sessions: int
-    up_s: int
+    up_s: int | None
     clock_ms: int | None
 
 
@@ -103,6 +106,7 @@ def look(client: Client, url: str) -> Overview:
     found = loads.read(client).loads
     namespaces = [_namespace(client, each, served, at_s) for each, served in sorted(read_served(client).items())]
     consumers = list(_consumers(client, [each.name for each in namespaces]))
+    writes = look_at_writes(client, [each.name for each in namespaces])
     paused = {each: None if left_s == float("inf") else left_s for each, left_s in sorted(pauses.read_paused(client).items())}
     return Overview(
         at_s,
@@ -111,15 +115,31 @@ def look(client: Client, url: str) -> Overview:
         namespaces,
         consumers,
         paused,
-        [*_wrong_in_redis(infos), *wrong(found, namespaces, consumers, paused)],
+        [
+            *_wrong_in_redis(infos, writes),
+            *wrong(found, namespaces, consumers, paused, takes_writes=writes.verdict is Verdict.OK),
+        ],
     )
 
 
 def wrong(
-    found: Mapping[str, Load], namespaces: list[NamespaceState], consumers: list[ConsumerState], paused: Mapping[str, object]
+    found: Mapping[str, Load],
+    namespaces: list[NamespaceState],
+    consumers: list[ConsumerState],
+    paused: Mapping[str, object],
+    *,
+    takes_writes: bool = True,
 ) -> Iterator[Finding]:
-    """Yield what somebody should look at."""
-    if not found:
+    """Yield what somebody should look at. Gateways that cannot write to Redis cannot say that they are there."""
+    registered = sum(namespace.gateways for namespace in namespaces)
+    if not found and not takes_writes:
+        yield unknown("gateways", "none has told of itself, which it cannot while Redis refuses writes: some may be at work")
+    elif not found and registered:
+        text = (
+            f"{registered} registered, and none has told its state yet; if that stays so, their Redis user may not write {LOADS}"
+        )
+        yield warning("gateways", text, f"ACL SETUSER <name> ~{LOADS} +hset +hdel +hgetall +expire")
+    elif not found:
         yield fault("gateways", "none is at work", "start one: headgate serve")
     for namespace in namespaces:
         if found and not namespace.gateways:
@@ -137,14 +157,16 @@ def wrong(
         yield warning("paused", name.replace(":", " ", 1), f"headgate resume {name.replace(':', ' ', 1)}")
 
 
-def _wrong_in_redis(infos: list[Mapping[str, Any]]) -> Iterator[Finding]:
+def _wrong_in_redis(infos: list[Mapping[str, Any]], writes: Finding) -> Iterator[Finding]:
     for info in infos:
         yield from (finding for finding in advise(info) if finding.verdict is Verdict.FAULT)
+    if writes.verdict is not Verdict.OK:
+        yield writes
 
 
 def _redis(server: str, infos: list[Mapping[str, Any]]) -> RedisState:
-    def total(name: str) -> int:
-        return sum(int(info.get(name, 0)) for info in infos)
+    def total(name: str) -> int | None:
+        return sum(int(info[name]) for info in infos) if all(name in info for info in infos) else None
 
     return RedisState(
         server, total("used_memory"), total("maxmemory"), total("connected_clients"), total("instantaneous_ops_per_sec")
@@ -152,7 +174,8 @@ def _redis(server: str, infos: list[Mapping[str, Any]]) -> RedisState:
 
 
 def _gateway(load: Load, at_s: float) -> GatewayState:
-    return GatewayState(load.name, load.version, load.serves, load.sessions, max(0, int(at_s) - load.since_s), load.skew_ms)
+    up_s = max(0, int(at_s) - load.since_s) if load.since_s else None
+    return GatewayState(load.name, load.version, load.serves, load.sessions, up_s, load.skew_ms)
 
 
 def _namespace(client: Client, name: str, served: Served, at_s: float) -> NamespaceState:

@@ -1,31 +1,72 @@
 """Redis, as Headgate needs it: all of `headgate check`, and the first part of `headgate doctor`.
 
 In: a client, and the URL that it was opened with. Out: findings, in the order in which they are printed. Nothing is written,
-unless `load` asks for the function libraries.
+unless `load` asks for the function libraries; but Redis is asked for writes that change nothing, which it refuses as it refuses
+events.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from headgate.consumers.work.store import GROUP_LIBRARY
-from headgate.errors import BusRefused, HeadgateError
+from headgate.errors import BusRefused, BusUnavailable, HeadgateError
 from headgate.finding import Finding, fault, ok, unknown, warning
+from headgate.redis.appending import STRICT
 from headgate.redis.client import Client, call, call_many, check_server, is_forbidden, mixed, primaries, versions
 from headgate.redis.cluster_client import ClusterClient
 from headgate.redis.connections import is_open, redacted_address
-from headgate.redis.faults import NEEDED
+from headgate.redis.faults import CURES, NEEDED, NO_FUNCTION
 from headgate.redis.functions import LOG_LIBRARY, Library
-from headgate.redis.keys import LOADS, NAMESPACES, PAUSED, PROCESSES, RELAYS, REVOKED, SPENDERS
+from headgate.redis.keys import LOADS, NAMESPACES, PAUSED, PROCESSES, RELAYS, REVOKED, SPENDERS, log_key, trial_key
 from headgate.redis.one_server import address_of
-from headgate.redis.registry import read_served
+from headgate.redis.registry import Served, read_served
 from headgate.redis.server_advice import SETTINGS, advise, advise_settings
+from headgate.topic import DEFAULT_NAMESPACE
 
 # What a gateway reads of Redis beside logs and channels. Without one of these it runs, and does without a part.
 _READS = (
     ("ZRANGE", NAMESPACES, 0, 0), ("ZRANGE", REVOKED, 0, 0), ("ZRANGE", PAUSED, 0, 0), ("ZRANGE", PROCESSES, 0, 0),
     ("ZRANGE", SPENDERS, 0, 0), ("ZRANGE", RELAYS, 0, 0), ("HLEN", LOADS),
 )  # fmt: skip
+
+
+def look_at_writes(client: Client, namespaces: Collection[str]) -> Finding:
+    """Return whether Redis takes events of these namespaces (none: of the usual one) from this user, and why not.
+
+    Two writes for each, in one round trip, that change nothing: an entry for a stream that is not there and is not made, and an
+    event without a topic, which the function refuses once Redis has let it write.
+
+    Raises:
+        BusUnavailable: the connection broke.
+    """
+    names = sorted(namespaces) or [DEFAULT_NAMESPACE]
+    replies = iter(
+        call_many(
+            client,
+            [
+                command
+                for name in names
+                for command in (
+                    ("XADD", trial_key(name), "NOMKSTREAM", "*", "by", "headgate check"),
+                    ("FCALL", STRICT, 1, log_key(name), "", "null", ""),
+                )
+            ],
+        )
+    )
+    refused: dict[str, list[str]] = {}
+    cures: set[str] = set()
+    for name, *both in zip(names, replies, replies, strict=True):
+        for reply in both:
+            # That the library is not loaded yet is told elsewhere, and is no refusal of a write.
+            if isinstance(reply, BusRefused | BusUnavailable) and reply.redis_code != NO_FUNCTION:
+                refused.setdefault(str(reply.parts["reason"]).removeprefix("Redis: "), []).append(name)
+                cures.add(CURES.get(reply.redis_code, ""))
+                break
+    if not refused:
+        return ok("writes", "it takes events from this user")
+    told = "; ".join(f"{reason}, of {', '.join(of)}" for reason, of in refused.items())
+    return fault("writes", f"it refuses events: {told}", "; ".join(sorted(cures - {""})) or None)
 
 
 def look_at_redis(client: Client, url: str, *, load: bool = False) -> Iterator[Finding]:
@@ -45,19 +86,23 @@ def look_at_redis(client: Client, url: str, *, load: bool = False) -> Iterator[F
     yield _library(client, LOG_LIBRARY, "function library", "publisher or gateway", load)
     yield _library(client, GROUP_LIBRARY, "function library of consumers", "consumer", load)
     yield from _servers(client)
+    served: dict[str, Served] = {}
+    unread: HeadgateError | None = None
+    try:
+        served = read_served(client)
+    except HeadgateError as error:
+        unread = error
+    yield look_at_writes(client, served)
     if (differ := mixed(versions(client))) is not None:
         yield warning("warning", differ)
     if isinstance(client, ClusterClient) and (without := client.slots_without_owner()):
         yield fault(
             "warning", f"the Cluster is down for {without} of its 16384 slots, which no node owns, and for their namespaces"
         )
-    try:
-        for namespace, served in read_served(client).items():
-            seen = "none seen" if served.seen_s_ago is None else f"the last one seen {served.seen_s_ago} s ago"
-            text = f"{served.live} gateway(s) at work, {seen}"
-            yield ok(f"namespace {namespace}", text) if served.live else warning(f"namespace {namespace}", text)
-    except HeadgateError as error:
-        yield unknown("namespaces", f"which ones are served cannot be told: {error.message}")
+    if unread is not None:
+        yield unknown("namespaces", f"which ones are served cannot be told: {unread.message}")
+    for namespace, each in served.items():
+        yield _namespace(namespace, each, is_fault=not load)
 
 
 def look_at_rights(client: Client, url: str) -> Iterator[Finding]:
@@ -79,6 +124,18 @@ def look_at_rights(client: Client, url: str) -> Iterator[Finding]:
         )
     else:
         yield ok("rights", "this user may read what a gateway reads beside logs and channels")
+
+
+def _namespace(name: str, served: Served, *, is_fault: bool) -> Finding:
+    """Judge how a namespace is served. One whose gateways have stopped in an orderly way may be meant to rest."""
+    seen = "none seen" if served.seen_s_ago is None else f"the last one seen {served.seen_s_ago} s ago"
+    text = f"{served.live} gateway(s) at work, {seen}"
+    if served.live:
+        return ok(f"namespace {name}", text)
+    if not served.silent:
+        return warning(f"namespace {name}", text)
+    text = f"{text}; {served.silent} did not stop in an orderly way, but died, or do not reach Redis any more"
+    return (fault if is_fault else warning)(f"namespace {name}", text, "start it again: headgate serve")
 
 
 def _library(client: Client, library: Library, name: str, loaded_by: str, load: bool) -> Finding:

@@ -26,7 +26,7 @@ from .budget import answered
 from .cluster import slot_of
 from .cluster_client import ClusterClient
 from .connections import Command, redacted_address
-from .faults import LOCKED_OUT, NEEDED, NO_MEMORY, NO_PERMISSION, refused, translate
+from .faults import CURES, LOCKED_OUT, NEEDED, NO_MEMORY, NO_PERMISSION, refused, translate
 from .one_server import ROUND_TRIPS as ROUND_TRIPS
 from .one_server import address_of, exchange, open_server, run
 
@@ -232,7 +232,9 @@ def _checked(client: redis.Redis, *, in_cluster: bool) -> tuple[str, str]:
         raise refused(f"Redis {version} at {where} is too old; needed: {NEEDED}")
     if reply.get("role") == "slave" and not in_cluster:
         primary = f"{reply.get('master_host')}:{reply.get('master_port')}"
-        raise refused(f"{where} is a replica of {primary}; gateways and publishers need the primary", "READONLY")
+        replica = refused(f"{where} is a replica of {primary}; gateways and publishers need the primary", "READONLY")
+        replica.add_note(CURES["READONLY"])
+        raise replica
     return name, version
 
 

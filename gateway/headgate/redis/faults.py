@@ -74,6 +74,20 @@ _MEANING = {
     "ASK": "another node of its Cluster is taking over this namespace",
     "TRYAGAIN": "another node of its Cluster is taking over this namespace",
 }
+# What to do about a refusal, for people.
+CURES = {
+    NO_MEMORY: "raise maxmemory, or lower HEADGATE_LOG_MAX_BYTES; events are taken again as soon as there is room",
+    "MISCONF": "make room on its disk, or let it write to its folder (its log names the fault), and run BGSAVE",
+    "READONLY": "name the primary in HEADGATE_REDIS_URL, or its Sentinels: redis+sentinel://…",
+    "NOREPLICAS": "bring its replicas back, or lower min-replicas-to-write",
+    "NOAUTH": "check user and password in the URL: redis://USER:PASSWORD@HOST:PORT/0",
+    "WRONGPASS": "check user and password in the URL: redis://USER:PASSWORD@HOST:PORT/0",
+    NO_PERMISSION: "give this Redis user the rights of docs/operations.md#redis, or name another one in HEADGATE_REDIS_URL",
+    "LOADING": "wait until it has read its data; it says how far it is in INFO persistence",
+    "BUSY": "wait, or end the script: SCRIPT KILL, FUNCTION KILL",
+    "CLUSTERDOWN": "look at CLUSTER INFO and CLUSTER SHARDS of a node",
+    "MASTERDOWN": "wait for the failover, or start the primary again",
+}
 CHECK_PORT = "check the port; where the server wants TLS, the URL begins with rediss://"
 _START_IT = (
     "start Redis there, or set HEADGATE_REDIS_URL to another; without a URL, the Redis that `make run` or `headgate serve` "
@@ -142,7 +156,8 @@ def shown_cause(error: Exception) -> Exception | None:
 
 def advised(translated: HeadgateError, error: Exception, *, tls: bool) -> HeadgateError:
     """Return the translated error, with a note that says what to do where there is a usual thing to do."""
-    advice = _advice(error, tls=tls)
+    code = translated.redis_code if isinstance(translated, BusRefused | BusUnavailable) else ""
+    advice = _advice(error, tls=tls) or CURES.get(code)
     if advice is not None:
         translated.add_note(advice)
     return translated

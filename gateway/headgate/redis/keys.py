@@ -56,6 +56,11 @@ def namespace_of(log_key: str) -> str:
     return log_key[len("hg:{") : -len("}:log")]
 
 
+def trial_key(namespace: str) -> str:
+    """Return a key beside the namespace's log that is never there: a write to it is refused as one to the log is."""
+    return f"hg:{{{namespace}}}:trial"
+
+
 def head_key(namespace: str) -> str:
     """Return the key of the hash with epoch and offset (and the retention that the gateway wrote)."""
     return f"hg:{{{namespace}}}:head"

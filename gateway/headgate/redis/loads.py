@@ -29,7 +29,8 @@ MAX_PER_S = 1000
 
 
 class Load(msgspec.Struct, frozen=True, array_like=True):
-    """One process: its sessions, when it began (by Redis' clock), the namespaces that it serves, and the time of this word.
+    """One process: its sessions, when it began (by Redis' clock; 0: with its first word), the namespaces that it serves, and the
+    time of this word.
 
     An older gateway leaves out the rest: `name` (machine and process id), `version`, `max_files` (descriptors that it may have
     open), and `skew_ms`, by which its clock is ahead of Redis' (as sure as the round trip was short).
@@ -92,7 +93,7 @@ def look(client: Client, process_id: str, own: Load, wall_s: Callable[[], float]
     """
     redis_s, skew_s = clock(client, wall_s)
     now = int(redis_s)
-    told = msgspec.structs.replace(own, at_s=now, skew_ms=round(skew_s * 1000))
+    told = msgspec.structs.replace(own, since_s=own.since_s or now, at_s=now, skew_ms=round(skew_s * 1000))
     commands: list[tuple[str | int, ...]] = [
         ("HSET", LOADS, process_id, msgspec.json.encode(told).decode()),
         ("EXPIRE", LOADS, LEASE_S),

@@ -42,10 +42,14 @@ MAX_DATABASES = 100
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """How a namespace is served: gateways at work, and how long ago one was last seen (None: no gateway ever)."""
+    """How a namespace is served: gateways at work, and how long ago one was last seen (None: no gateway ever).
+
+    `silent` counts those that have neither stopped in an orderly way nor registered again within LEASE_S.
+    """
 
     live: int
     seen_s_ago: int | None
+    silent: int = 0
 
 
 def register(client: Client, gateway_id: str, namespaces: Sequence[str]) -> bool:
@@ -120,9 +124,14 @@ def read_served(client: Client) -> dict[str, Served]:
     now_s, names = int(time[0]), sorted(_texts(found))
     commands: list[tuple[str | int, ...]] = []
     for key in map(gateways_key, names):
-        commands += [("ZCOUNT", key, now_s - LEASE_S, "+inf"), ("ZSCORE", key, LEFT), ("ZRANGE", key, 0, 0, "REV", "WITHSCORES")]
+        commands += [
+            ("ZCOUNT", key, now_s - LEASE_S, "+inf"),
+            ("ZSCORE", key, LEFT),
+            ("ZRANGE", key, 0, 0, "REV", "WITHSCORES"),
+            ("ZCARD", key),
+        ]
     replies = call_all(client, commands) if commands else []
-    return {name: _served(now_s, *replies[3 * at : 3 * at + 3]) for at, name in enumerate(names)}
+    return {name: _served(now_s, *replies[4 * at : 4 * at + 4]) for at, name in enumerate(names)}
 
 
 def known_namespaces(client: Client) -> list[str]:
@@ -195,13 +204,14 @@ def remembered(client: Client) -> Remembered:
     return _remembered.setdefault(database(client), Remembered())
 
 
-def _served(now_s: int, live: int, left: bytes | None, newest: list[tuple[bytes, float]] | list[bytes]) -> Served:
+def _served(now_s: int, live: int, left: bytes | None, newest: list[tuple[bytes, float]] | list[bytes], known: int) -> Served:
     if not newest:
         return Served(0, None)
     # LEFT is no gateway, though it may be as young as one.
     stopped = left is not None and float(left) >= now_s - LEASE_S
     seen_s = float(newest[0][1] if isinstance(newest[0], list | tuple) else newest[1])
-    return Served(int(live) - stopped, max(0, now_s - int(seen_s)))
+    at_work = int(live) - stopped
+    return Served(at_work, max(0, now_s - int(seen_s)), int(known) - (left is not None) - at_work)
 
 
 def _named() -> tuple[str | int, ...]:

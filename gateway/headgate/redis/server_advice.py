@@ -21,7 +21,7 @@ LEAST_CLIENTS = 100
 
 
 def advise(info: Mapping[str, Any]) -> list[Finding]:
-    """Return a finding about its role, its disk and its memory each."""
+    """Return a finding about its role, its disk and its memory each: unknown where the server does not say it."""
     return [_role(info), _disk(info), _memory(info)]
 
 
@@ -38,11 +38,18 @@ def _role(info: Mapping[str, Any]) -> Finding:
     if info.get("role") == "slave":
         primary = f"{info.get('master_host')}:{info.get('master_port')}"
         return fault("role", f"replica of {primary}; gateways and publishers need the primary")
-    replicas = int(info.get("connected_slaves", 0))
+    replicas, good = _count(info, "connected_slaves"), _count(info, "min_slaves_good_slaves")
+    if "role" not in info or replicas is None:
+        return unknown("role", "it does not say whether it is a primary, and with how many replicas")
+    if good == 0:  # Redis names it only where min-replicas-to-write is set
+        return fault(
+            "role",
+            "primary that wants replicas before it takes a write (min-replicas-to-write), and none keeps up with it",
+            "bring its replicas back, or lower min-replicas-to-write",
+        )
     if not replicas:
         return ok("role", 'primary without replicas; durable="disk" waits for the disk, durable="replica" cannot be had')
-    guarded = "min_slaves_good_slaves" in info  # Redis names it only where min-replicas-to-write is set
-    if guarded:
+    if good is not None:
         return ok("role", f"primary with {replicas} replica(s); it refuses writes without them (min-replicas-to-write)")
     return warning(
         "role",
@@ -52,22 +59,35 @@ def _role(info: Mapping[str, Any]) -> Finding:
 
 
 def _disk(info: Mapping[str, Any]) -> Finding:
-    if int(info.get("loading", 0)):
-        return fault("disk", "it is loading its data")
-    if not int(info.get("aof_enabled", 0)):
-        return warning("disk", "no append-only file, so a restart loses the log or its end", "set appendonly yes")
+    has_file = _count(info, "aof_enabled")
+    if _count(info, "loading"):
+        return fault("disk", "it is loading its data", "wait until it has; INFO persistence says how far it is")
+    if has_file is None:
+        return unknown("disk", "it does not say how it keeps its data")
     if info.get("aof_last_write_status", "ok") != "ok":
         return fault("disk", "its last write to the append-only file failed, so it refuses events", "is the disk full?")
+    if info.get("rdb_last_bgsave_status", "ok") != "ok":
+        return warning(
+            "disk",
+            "its last snapshot failed; with save points and stop-writes-on-bgsave-error it refuses events until one succeeds",
+            "is the disk full, or its folder not to be written? Its log says why; then run BGSAVE",
+        )
+    if not has_file:
+        return warning("disk", "no append-only file, so a restart loses the log or its end", "set appendonly yes")
     return ok("disk", "append-only file")
 
 
 def _memory(info: Mapping[str, Any]) -> Finding:
-    maxmemory, used = int(info.get("maxmemory", 0)), int(info.get("used_memory", 0))
-    policy = str(info.get("maxmemory_policy", "noeviction"))
+    maxmemory, used, policy = _count(info, "maxmemory"), _count(info, "used_memory"), info.get("maxmemory_policy")
+    if maxmemory is None or used is None or policy is None:
+        return unknown("memory", "it does not say how much it may take, and what it does when that is full")
     if policy != "noeviction":
         return fault("memory", f"maxmemory-policy {policy}; a full Redis loses events without a word", "set noeviction")
     if not maxmemory:
         return warning("memory", "no maxmemory; a full machine ends Redis", "set maxmemory")
+    if used >= maxmemory:
+        full = f"full: {used / 2**20:,.0f} of {maxmemory / 2**20:,.0f} MiB (maxmemory), so it refuses events"
+        return fault("memory", full, "raise maxmemory, or lower HEADGATE_LOG_MAX_BYTES")
     return ok("memory", f"maxmemory {maxmemory / 2**20:,.0f} MiB, noeviction; {used / 2**20:,.0f} MiB in use")
 
 
@@ -94,6 +114,12 @@ def _connections(settings: Mapping[str, str]) -> list[Finding]:
     if most is not None and most < LEAST_CLIENTS:
         found.append(warning("connections", f"maxclients {most}", f"set maxclients {LEAST_CLIENTS} or more"))
     return found or [ok("connections", f"maxclients {most}, no timeout")]
+
+
+def _count(info: Mapping[str, Any], name: str) -> int | None:
+    """Return a number of INFO; None where the server does not tell it, as some that are run by others do not."""
+    value = info.get(name)
+    return value if isinstance(value, int) else _number(str(value))
 
 
 def _number(text: str | None) -> int | None:

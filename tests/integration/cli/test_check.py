@@ -12,7 +12,9 @@ def test_check_names_the_server_that_is_found_and_needed(run: Run) -> None:
     """The server's version, and the libraries' before and after loading them."""
     before, loading, after = run("check"), run("check", "--load"), run("check")
 
-    ours, found, needed, library, consumers, role, disk, memory, buffers, connections, *served = before.stdout.splitlines()
+    ours, found, needed, library, consumers, role, disk, memory, buffers, connections, writes, *served = (
+        before.stdout.splitlines()
+    )
     assert re.fullmatch(r"headgate: [\d.]+, (python|direct|compiled)", ours)
     assert found.startswith("found: ")
     assert needed == "needed: Redis 7.0 or newer, or Valkey"
@@ -23,6 +25,7 @@ def test_check_names_the_server_that_is_found_and_needed(run: Run) -> None:
     assert re.fullmatch(r"memory: maxmemory [\d,]+ MiB, noeviction; \d+ MiB in use", memory)
     assert buffers.startswith("buffers: client-output-buffer-limit pubsub ")
     assert connections == "connections: maxclients 10000, no timeout"
+    assert writes == "writes: it takes events from this user"
     assert [re.sub(r"\d+ s", "N s", line) for line in served] == [
         "namespace notifications: 1 gateway(s) at work, the last one seen N s ago",
         "namespace other: 1 gateway(s) at work, the last one seen N s ago",
@@ -35,5 +38,6 @@ def test_check_names_the_server_that_is_found_and_needed(run: Run) -> None:
 def test_check_prints_one_json_object_for_programs(run: Run) -> None:
     """With the same findings, each with its verdict and what to do."""
     said = json.loads(run("check", "--json").stdout)
-    assert said.keys() == {"headgate", "build", "findings"}
+    assert said.keys() == {"ok", "headgate", "build", "findings"}
+    assert said["ok"] is True
     assert {"name": "disk", "verdict": "ok", "text": "append-only file", "fix": None} in said["findings"]

@@ -11,6 +11,7 @@ from headgate.consumers.base import Consumer
 from headgate.publisher import Publisher
 from headgate.redis import loads
 from headgate.redis.client import Client
+from headgate.redis.registry import leave, register
 from tests.integration.cli.conftest import Run
 from tests.support.stepped_worker import MakeWorker
 
@@ -24,10 +25,12 @@ def test_status_shows_all_there_is_and_what_is_wrong(
         publisher.publish("orders.1", {"sum": 1})
         worker.work()
         publisher.publish("orders.2", {"sum": 2})
+    leave(redis_client, "a-gateway", ["notifications", "other"])
     without = run("status")
     assert without.returncode == 1
     assert "fault    gateways: none is at work" in without.stdout
 
+    register(redis_client, "a-gateway", ["notifications"])
     loads.look(redis_client, "one", loads.Load(3, int(time.time()), "notifications", name="web-1/7", version="0.1.0"))
     found = run("status", "--json")
     said = json.loads(found.stdout)

@@ -10,6 +10,7 @@ from headgate.diagnosis.overview import ConsumerState, NamespaceState, wrong
 from headgate.finding import Verdict
 from headgate.redis.loads import Load
 
+SILENT = "gateways: none has told of itself, which it cannot while Redis refuses writes"
 AT_WORK = {"gateway": Load(1, 0, "n", name="web-1/7")}
 
 
@@ -44,3 +45,16 @@ def test_only_what_somebody_should_look_at_is_wrong(given: Any, verdict: Verdict
     found = list(wrong(*given))
     assert [finding.verdict for finding in found] == ([] if verdict is None else [verdict])
     assert all(says in finding.line for finding in found)
+
+
+def test_a_gateway_that_cannot_say_that_it_is_there_is_not_taken_for_gone() -> None:
+    """While Redis refuses writes their words run out: no second gateway is wanted beside one that serves."""
+    [found] = wrong({}, [], [], {}, takes_writes=False)
+    assert (found.verdict, found.fix) == (Verdict.UNKNOWN, None)
+    assert found.line.startswith(SILENT)
+
+
+def test_a_gateway_that_is_registered_alone_is_at_work() -> None:
+    """It has not told its state yet, or may not."""
+    [found] = wrong({}, [namespace(1)], [], {})
+    assert (found.verdict, "1 registered" in found.text) == (Verdict.WARNING, True)

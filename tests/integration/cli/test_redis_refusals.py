@@ -1,0 +1,190 @@
+"""A Redis that is there and takes no events: `check`, `status` and `doctor` say so with the cure, and end with 1."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from headgate.errors import HeadgateError
+from headgate.publisher import Publisher
+from headgate.redis import loads
+from headgate.redis.client import Client, call, open_client
+from headgate.redis.data_folder import url_of
+from headgate.redis.embedded import EmbeddedRedis, start_private_redis
+from headgate.redis.keys import gateways_key
+from headgate.redis.program import find_server
+from headgate.redis.registry import LEASE_S, register
+from headgate.settings import redis_program
+from tests.integration.cli.conftest import Run
+from tests.support.redis_server import DEADLINE_S, wait_until
+
+COMMANDS = [("check",), ("status",), ("doctor", "--url", "http://127.0.0.1:1", "--idle", "0", "--timeout", "1")]
+Said = Callable[[Run, str], list[str]]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedRedis]:
+    """A server whose settings these tests change."""
+    with start_private_redis(tmp_path_factory.mktemp("refusing") / "data") as server:
+        yield server
+
+
+@pytest.fixture
+def client(server: EmbeddedRedis) -> Iterator[Client]:
+    """A client of it, with a gateway at work that has told its state, and a log."""
+    client = open_client(server.url, timeout_s=DEADLINE_S)
+    call(client, "FLUSHALL")
+    register(client, "web-1/7:a", ["notifications"])
+    loads.look(client, "a", loads.Load(0, 1, "notifications", name="web-1/7"))
+    with Publisher(server.url) as publisher:
+        publisher.publish("orders.1", 1)
+    yield client
+    client.close()
+
+
+def said_by_each(run: Run, url: str) -> list[str]:
+    """Return what each of the three commands says; each must end with 1."""
+    said = []
+    for command in COMMANDS:
+        ended = run(*command, "--redis", url)
+        said.append(ended.stdout + ended.stderr)
+        assert ended.returncode == 1, said[-1]
+        assert "nothing is wrong" not in said[-1]
+        assert "Traceback" not in said[-1]
+    return said
+
+
+def test_a_server_that_takes_events_is_well(run: Run, server: EmbeddedRedis, client: Client) -> None:
+    """And the trial has left nothing behind."""
+    before = sorted(call(client, "KEYS", "*"))
+    assert [run(*command, "--redis", server.url).returncode for command in COMMANDS[:2]] == [0, 0]
+    assert sorted(call(client, "KEYS", "*")) == before
+
+
+@pytest.mark.parametrize(
+    ("settings", "says", "cure"),
+    [
+        ({"maxmemory": ("1000000", "0")}, "it is out of memory (maxmemory)", "raise maxmemory"),
+        (
+            {"min-replicas-to-write": ("1", "0")},
+            "it has too few replicas",
+            "bring its replicas back, or lower min-replicas-to-write",
+        ),
+    ],
+    ids=["OOM", "NOREPLICAS"],
+)
+def test_a_setting_that_refuses_events_is_told(
+    run: Run, server: EmbeddedRedis, client: Client, settings: dict[str, tuple[str, str]], says: str, cure: str
+) -> None:
+    """By the write that each command tries."""
+    for name, (wrong, _) in settings.items():
+        call(client, "CONFIG", "SET", name, wrong)
+    try:
+        for said in said_by_each(run, server.url):
+            assert says in said
+            assert cure in said
+    finally:
+        for name, (_, right) in settings.items():
+            call(client, "CONFIG", "SET", name, right)
+
+
+def test_a_server_that_cannot_save_is_told_and_its_gateways_are_not_taken_for_gone(
+    run: Run, server: EmbeddedRedis, client: Client, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """MISCONF: it answers every read, and refuses every write, those of gateways that tell their state among them."""
+    folder = Path(server.url.removeprefix("unix://")).parent
+    (folder / "dump.rdb" / "in the way").mkdir(parents=True)
+    call(client, "CONFIG", "SET", "save", "3600 1")
+    try:
+        call(client, "BGSAVE")
+        wait_until(lambda: call(client, "INFO")["rdb_last_bgsave_status"] == "err", "the snapshot has failed")
+        for said in said_by_each(run, server.url):
+            assert "it cannot write to its disk" in said
+            assert "run BGSAVE" in said
+        # None can have told its state again.
+        with pytest.raises(HeadgateError):
+            loads.look(client, "a", loads.Load(0, 1, "notifications", name="web-1/7"))
+        call(client, "CONFIG", "SET", "save", "")
+        call(client, "DEL", "hg:loads", gateways_key("notifications"))
+        call(client, "CONFIG", "SET", "save", "3600 1")
+        status = run("status", "--redis", server.url)
+        assert status.returncode == 1
+        assert "start one" not in status.stdout
+        assert "some may be at work" in status.stdout
+    finally:
+        call(client, "CONFIG", "SET", "save", "")
+
+
+def test_a_replica_is_told(run: Run, server: EmbeddedRedis, client: Client) -> None:
+    """READONLY: with how to name the primary."""
+    call(client, "REPLICAOF", "127.0.0.1", "1")
+    try:
+        for said in said_by_each(run, server.url):
+            assert "is a replica of 127.0.0.1:1" in said
+            assert "name the primary in HEADGATE_REDIS_URL" in said
+    finally:
+        call(client, "REPLICAOF", "NO", "ONE")
+
+
+@pytest.mark.parametrize(
+    ("user", "says", "cure"),
+    [
+        ("reader:pass", "no permission", "give this Redis user the rights"),
+        ("blind:pass", "no permission", "give this Redis user the rights"),
+        ("reader:wrong", "wrong user name or password", "check user and password in the URL"),
+    ],
+)
+def test_a_user_who_may_not_is_told(run: Run, server: EmbeddedRedis, client: Client, user: str, says: str, cure: str) -> None:
+    """One who may only read, one who may nothing, and a wrong password."""
+    call(client, "ACL", "SETUSER", "reader", "reset", "on", ">pass", "~*", "&*", "+@read", "+info", "+time", "+function|list")
+    call(client, "ACL", "SETUSER", "blind", "reset", "on", ">pass", "~*", "&*")
+    for said in said_by_each(run, server.url.replace("unix://", f"unix://{user}@")):
+        assert says in said
+        assert cure in said
+
+
+def test_a_password_that_is_wanted_is_told(run: Run, server: EmbeddedRedis, client: Client) -> None:
+    """NOAUTH."""
+    call(client, "CONFIG", "SET", "requirepass", "secret")
+    try:
+        for said in said_by_each(run, server.url):
+            assert "it wants a password" in said
+            assert "check user and password in the URL" in said
+    finally:
+        call(client, "CONFIG", "SET", "requirepass", "")
+
+
+def test_a_server_that_loads_its_data_is_told(run: Run, tmp_path: Path) -> None:
+    """LOADING: it answers INFO, and little else."""
+    with start_private_redis(tmp_path / "data") as filled:
+        client = open_client(filled.url)
+        for number in range(500):  # it looks at its connections after each
+            call(client, "SET", f"key{number}", os.urandom(1024))
+        call(client, "SAVE")
+        client.close()
+    socket = str(tmp_path / "s")
+    command = [find_server(redis_program()).path, "--port", "0", "--unixsocket", socket, "--dir", str(tmp_path / "data")]
+    process = subprocess.Popen([*command, "--key-load-delay", "20000", "--loading-process-events-interval-bytes", "1024"])
+    try:
+        wait_until(lambda: Path(socket).exists(), "it listens")
+        for said in said_by_each(run, url_of(socket)):
+            assert "it is loading its data" in said
+            assert "wait until it has read its data" in said
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_gateway_that_died_is_told(run: Run, server: EmbeddedRedis, client: Client) -> None:
+    """It has not stopped in an orderly way, and says nothing any more. A deploy may begin so: `check --load` ends with 0."""
+    call(client, "ZADD", gateways_key("notifications"), int(time.time()) - 3 * LEASE_S, "web-1/7:a")
+    call(client, "DEL", "hg:loads")
+    for said in said_by_each(run, server.url):
+        assert "headgate serve" in said
+    assert "1 did not stop in an orderly way" in run("check", "--redis", server.url).stdout
+    assert run("check", "--load", "--redis", server.url).returncode == 0

@@ -6,7 +6,7 @@ from __future__ import annotations
 import click
 
 from .options import json_option, redis_option, seconds
-from .output import one_line_errors, print_json
+from .output import echo, one_line_errors, print_done, print_json
 
 
 @click.command()
@@ -50,7 +50,7 @@ def token(
     if as_json:
         print_json({"token": minted, "user": user, "expires_in_s": ttl_s})
     else:
-        click.echo(minted)
+        echo(minted)
 
 
 @click.command()
@@ -76,11 +76,9 @@ def revoke(user: str | None, token_id: str | None, for_: str, redis_url: str | N
     logs.configure("info")
     who = f"uid {os.getuid()} on the command line"
     audit.revoked(kind="user" if user is not None else "token", name=user or token_id or "", for_s=for_s, by=who)
-    if as_json:
-        print_json({"user": user, "token_id": token_id, "revoked_for_s": for_s})
-        return
     named = f"user {user!r}" if user is not None else f"token {token_id!r}"
-    click.echo(f"revoked {named} for {for_s} s" if for_s else f"lifted the revocation of {named}")
+    told = f"revoked {named} for {for_s} s" if for_s else f"lifted the revocation of {named}"
+    print_done(told, {"user": user, "token_id": token_id, "revoked_for_s": for_s}, as_json=as_json)
 
 
 @click.command()
@@ -126,11 +124,9 @@ def regrant(
         )
     finally:
         clients.close()
-    if as_json:
-        print_json(done)
-    else:
-        click.echo(f"looked anew at the grants of {done.count} client{'' if done.count == 1 else 's'}")
+    told = f"looked anew at the grants of {done.count} client{'' if done.count == 1 else 's'}"
+    print_done(told, done, as_json=as_json)
     for name in done.silent:
-        click.echo(f"headgate: {name} did not answer in time", err=True)
+        echo(f"headgate: {name} did not answer in time", err=True)
     if done.silent:
         raise SystemExit(1)

@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from .output import fail, for_terminal, print_json
+from .output import echo, fail, print_done, print_json
 
 if TYPE_CHECKING:
     from headgate.publisher import Publisher
@@ -68,12 +68,9 @@ def publish_file(publisher: Publisher, path: str, *, skip_bad: bool, new_ids: bo
                 f"every line before is in the log; go on with --from-line {error.line}",
             )
     _tell(outcome, as_json)
-    if as_json:
-        print_json(summary(outcome))
-    else:
-        known = f", {outcome.duplicates} of them were there already" if outcome.duplicates else ""
-        at = "" if outcome.first_offset is None else f"; offsets {outcome.first_offset} to {outcome.last_offset}"
-        click.echo(f"published {outcome.published} events{known}{at}")
+    known = f", {outcome.duplicates} of them were there already" if outcome.duplicates else ""
+    at = "" if outcome.first_offset is None else f"; offsets {outcome.first_offset} to {outcome.last_offset}"
+    print_done(f"published {outcome.published} events{known}{at}", summary(outcome), as_json=as_json)
     sys.exit(1 if outcome.refused else 0)
 
 
@@ -82,9 +79,9 @@ def _tell(outcome: Outcome, as_json: bool) -> None:
     if as_json:
         return
     for fault in outcome.faults:
-        click.echo(for_terminal(f"line {fault.line}: {fault.reason}".encode()), err=True)
+        echo(f"line {fault.line}: {fault.reason}", err=True)
     if outcome.refused > len(outcome.faults):
-        click.echo(f"and {outcome.refused - len(outcome.faults)} more", err=True)
+        echo(f"and {outcome.refused - len(outcome.faults)} more", err=True)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import sys
 import click
 
 from .options import json_option, redis_option
-from .output import one_line_errors, print_json
+from .output import echo, one_line_errors, print_json
 
 
 @click.command()
@@ -32,14 +32,14 @@ def check(redis_url: str | None, load: bool, as_json: bool) -> None:
 
     build = build_in_use().value
     if not as_json:
-        click.echo(f"headgate: {__version__}, {build}")
+        echo(f"headgate: {__version__}, {build}")
     url = redis_url or find_redis_url()
     client = open_client(url)
     found = []
     for finding in look_at_redis(client, url, load=load):
         found.append(finding)
         if not as_json:
-            click.echo(finding.line)
+            echo(finding.line)
     client.close()
     is_good = not count(found, Verdict.FAULT)
     if as_json:
@@ -58,7 +58,8 @@ def settings(as_json: bool) -> None:
             print_json(dict(zip(("name", "default", "expected", "doc"), row, strict=True)))
         return
 
-    click.echo("| name | default | expected | what it does |\n|---|---|---|---|")
+    echo("| name | default | expected | what it does |")
+    echo("|---|---|---|---|")
     for row in describe():
         name, default, expected, doc = (cell.replace("|", "\\|") for cell in row)
-        click.echo(f"| `{name}` | {f'`{default}`' if default else ''} | {expected} | {doc} |")
+        echo(f"| `{name}` | {f'`{default}`' if default else ''} | {expected} | {doc} |")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import click
 
 from .options import json_option
-from .output import print_json
+from .output import one_line_errors, print_document, print_json
 
 PROGRAM = "headgate"
 # As click derives it from the name of the program.
@@ -19,6 +19,7 @@ VARIABLE = "_HEADGATE_COMPLETE"
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @json_option
 @click.pass_context
+@one_line_errors
 def completion(ctx: click.Context, shell: str, as_json: bool) -> None:
     """Print the script with which SHELL completes commands and options.
 
@@ -37,4 +38,4 @@ def completion(ctx: click.Context, shell: str, as_json: bool) -> None:
     if as_json:
         print_json({"shell": shell, "script": text})
     else:
-        click.echo(text)
+        print_document(f"{text}\n")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
+from .commands import Commands
 from .options import config_option, redis_option
-from .output import for_terminal, one_line_errors, paint, print_json
+from .output import echo, one_line_errors, paint, print_json
 
 
-@click.group()
+@click.group(cls=Commands)
 def config() -> None:
     """Look at the configuration."""
 
@@ -47,12 +48,12 @@ def show(
         settings = {row.name: {"value": row.value, "origin": row.origin} for row in rows}
         print_json({"file": path, "settings": settings})
         return
-    click.echo(f"file: {path or 'none'}")
+    echo(f"file: {path or 'none'}")
     width = max((len(row.name) for row in rows), default=0)
     for row in rows:
         colour = "bright_black" if row.origin is Origin.DEFAULT else "cyan"
         origin = paint(f"{row.origin:11}", colour)
-        click.echo(f"{row.name:{width}}  {origin}  ".encode() + for_terminal(row.text.encode()))
+        echo(f"{row.name:{width}}  ", origin, f"  {row.text}")
 
 
 def _configuration_of(target: str) -> dict[str, object]:

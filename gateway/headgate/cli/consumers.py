@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from .commands import Commands
 from .options import config_option, json_option, namespace_option, read_address, redis_option
-from .output import one_line_errors, print_json
+from .output import echo, one_line_errors, print_done, print_json
 
 if TYPE_CHECKING:
     from headgate.consumers.work.groups import GroupStatus
@@ -50,7 +51,7 @@ def consume(
         sys.exit(command.consume(asked, listen, parent))
 
 
-@click.group()
+@click.group(cls=Commands)
 def consumers() -> None:
     """Look at what consumers have in Redis, and take out one that is not needed any more. None need run for that."""
 
@@ -65,8 +66,6 @@ def list_consumers(namespace: str, config: str | None, redis_url: str | None, as
     """List the consumers that a namespace knows: what they have not taken, hold, gave up, and whether the file has them."""
     import dataclasses
 
-    import msgspec
-
     from headgate.consumers.work.groups import Groups
     from headgate.topic import check_namespace
 
@@ -76,7 +75,7 @@ def list_consumers(namespace: str, config: str | None, redis_url: str | None, as
     for status in Groups(client, namespace).statuses():
         is_configured = None if configured is None else (namespace, status.name) in configured
         if as_json:
-            click.echo(msgspec.json.encode({**dataclasses.asdict(status), "configured": is_configured}))
+            print_json({**dataclasses.asdict(status), "configured": is_configured})
         else:
             _print_status(status, is_configured)
     client.close()
@@ -103,12 +102,13 @@ def remove_consumer(consumer: str, namespace: str, config: str | None, redis_url
     waiting, dead = Groups(client, namespace).remove(consumer)
     client.close()
     is_configured = bool(configured) and (namespace, consumer) in (configured or ())
-    if as_json:
-        print_json({"removed": consumer, "waiting": waiting, "dead": dead, "configured": is_configured})
-        return
-    click.echo(f"removed {consumer}, and with it {waiting} waiting and {dead} dead")
-    if is_configured:
-        click.echo("the configuration file still has it: when it runs, it begins anew", err=True)
+    print_done(
+        f"removed {consumer}, and with it {waiting} waiting and {dead} dead",
+        {"removed": consumer, "waiting": waiting, "dead": dead, "configured": is_configured},
+        as_json=as_json,
+    )
+    if is_configured and not as_json:
+        echo("the configuration file still has it: when it runs, it begins anew", err=True)
 
 
 def check_consumer(name: str) -> str:
@@ -151,4 +151,4 @@ def _print_status(status: GroupStatus, is_configured: bool | None) -> None:
     counts = f"lag {status.lag}, leased {status.leased}, waiting {status.waiting}, dead {status.dead}, missed {status.missed}"
     at_work = "never at work" if status.idle_s is None else f"at work {status.idle_s:.0f} s ago"
     known = {None: "", True: ", configured", False: ", not configured"}[is_configured]
-    click.echo(f"{status.name}: {counts}, {at_work}{known}")
+    echo(f"{status.name}: {counts}, {at_work}{known}")

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from .commands import Commands
 from .consumers import check_consumer, redis_of_consumers
 from .options import config_option, json_option, namespace_option, redis_option
-from .output import fail, for_terminal, one_line_errors, print_json
+from .output import echo, fail, one_line_errors, print_done, print_json
 
 if TYPE_CHECKING:
     from headgate.consumers.work.dead_letters import DeadLetter, DeadLetters
@@ -29,7 +30,7 @@ def _which_letters(command: Callable[..., None]) -> Callable[..., None]:
     return ids(click.option("--all", "all_", is_flag=True, help="All that are there now.")(wrapper))
 
 
-@click.group("dead-letters")
+@click.group("dead-letters", cls=Commands)
 def dead_letters() -> None:
     """Look at what a consumer gave up, try it again or drop it. Works whether or not the consumer runs."""
 
@@ -62,7 +63,7 @@ def list_letters(letters: DeadLetters, after: str | None, limit: int, as_json: b
         _print_letter(letter, as_json)
     count = letters.count()
     more = f"; go on with --after {page[-1].id}" if len(page) == limit and letters.page(page[-1].id, 1) else ""
-    click.echo(f"{count} dead letter{'s' if count != 1 else ''} in all{more}", err=True)
+    echo(f"{count} dead letter{'s' if count != 1 else ''} in all{more}", err=True)
 
 
 @dead_letters.command("show")
@@ -77,7 +78,7 @@ def show_letter(letters: DeadLetters, letter_id: str, as_json: bool) -> None:
     else:
         _print_letter(letter, as_json)
         if not as_json:
-            click.echo(for_terminal(letter.task.data.decode(errors="replace").encode()))
+            echo(letter.task.data.decode(errors="replace"))
 
 
 @dead_letters.command("retry")
@@ -87,10 +88,7 @@ def show_letter(letters: DeadLetters, letter_id: str, as_json: bool) -> None:
 def retry_letters(letters: DeadLetters, letter_ids: tuple[str, ...], all_: bool, as_json: bool) -> None:
     """Have the consumer try dead letters again, as if for the first time."""
     count = letters.retry_all() if all_ else letters.retry(letter_ids)
-    if as_json:
-        print_json({"retried": count})
-    else:
-        click.echo(f"{count} to be tried again")
+    print_done(f"{count} to be tried again", {"retried": count}, as_json=as_json)
 
 
 @dead_letters.command("drop")
@@ -100,10 +98,7 @@ def retry_letters(letters: DeadLetters, letter_ids: tuple[str, ...], all_: bool,
 def drop_letters(letters: DeadLetters, letter_ids: tuple[str, ...], all_: bool, as_json: bool) -> None:
     """Drop dead letters for good."""
     count = letters.drop_all() if all_ else letters.drop(letter_ids)
-    if as_json:
-        print_json({"dropped": count})
-    else:
-        click.echo(f"{count} dropped")
+    print_done(f"{count} dropped", {"dropped": count}, as_json=as_json)
 
 
 def _print_letter(letter: DeadLetter, as_json: bool) -> None:
@@ -124,8 +119,8 @@ def _print_letter(letter: DeadLetter, as_json: bool) -> None:
         }
         # Of an unreadable one it may be no JSON, and then it is told as text.
         data = task.data.decode(errors="replace") if letter.why == "unreadable" else msgspec.Raw(task.data)
-        click.echo(for_terminal(msgspec.json.encode({**parts, "data": data})))
+        print_json({**parts, "data": data})
         return
     when = datetime.datetime.fromtimestamp(letter.at_ms / 1000, datetime.UTC).isoformat(timespec="seconds")
     part = f" ({task.key})" if task.key else ""
-    click.echo(for_terminal(f"{letter.id} {when} {letter.why} {task.offset} {task.topic}{part}: {letter.reason}".encode()))
+    echo(f"{letter.id} {when} {letter.why} {task.offset} {task.topic}{part}: {letter.reason}")

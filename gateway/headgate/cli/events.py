@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .options import json_option, namespace_option, redis_option
-from .output import for_terminal, one_line_errors, paint, print_json
+from .output import Trusted, echo, one_line_errors, paint, print_done
 from .since import EXPECTED, Since, read_since
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ def publish(
 
     A line of a file is {"topic": …, "data": …}, with an "id" if you like, as `headgate replay` writes it. All lines are checked
     first. A file that is published again within 300 s adds only what is not in the log yet.
+
+    Exit code 3: it is published, and standard output did not take the receipt, which is on standard error.
     """
     import logging
 
@@ -97,12 +99,11 @@ def _publish_one(publisher: Publisher, topic: str, data: str, event_id: str | No
         if data != "-" and (quoted := _as_json_text(data)):
             error.add_note(f"to publish this as text, write {quoted}")
         raise
-    if as_json:
-        print_json({"epoch": receipt.epoch, "offset": receipt.offset, "id": receipt.id, "duplicate": receipt.duplicate})
-        return
-    click.echo(
-        f"offset {receipt.offset} epoch {receipt.epoch} id {receipt.id}"
-        + (" (duplicate, not added)" if receipt.duplicate else "")
+    text = f"offset {receipt.offset} epoch {receipt.epoch} id {receipt.id}"
+    print_done(
+        text + (" (duplicate, not added)" if receipt.duplicate else ""),
+        {"epoch": receipt.epoch, "offset": receipt.offset, "id": receipt.id, "duplicate": receipt.duplicate},
+        as_json=as_json,
     )
 
 
@@ -140,7 +141,7 @@ def tail(pattern: str, since: str | None, times: bool | None, namespace: str, re
     live.listen()
     if past is not None:
         past.show_all()  # what came meanwhile
-    click.echo(f"listening to {pattern} in {namespace}", err=True)
+    echo(f"listening to {pattern} in {namespace}", err=True)
     for channel_topic, message in live.read():
         try:
             topic = check_topic(channel_topic)
@@ -149,7 +150,7 @@ def tail(pattern: str, since: str | None, times: bool | None, namespace: str, re
                 if past is None or past.is_new(event):
                     show(event)
         except HeadgateError as error:
-            click.echo(f"set aside a message of {len(message)} bytes: {error.message}", err=True)
+            echo(f"set aside a message of {len(message)} bytes: {error.message}", err=True)
 
 
 class _Past:
@@ -178,7 +179,7 @@ class _Past:
 def tell_aside(entry: Entry) -> None:
     """Tell of an entry of the log that cannot be delivered."""
     assert entry.error is not None
-    click.echo(for_terminal(f"set aside the event at offset {entry.offset}: {entry.error.message}".encode()), err=True)
+    echo(f"set aside the event at offset {entry.offset}: {entry.error.message}", err=True)
 
 
 def _as_json_text(text: str) -> str | None:
@@ -212,14 +213,14 @@ def event_line(event: Event) -> bytes:
 def _print_event(event: Event, as_json: bool, shows_time: bool = False) -> None:
     """Print one event on one line. No control character of a hostile payload reaches the terminal."""
     if as_json:
-        click.echo(for_terminal(event_line(event)))
+        echo(event_line(event))
         return
     offset = paint("-" if event.offset is None else str(event.offset), "yellow")
-    line = b"%b %b %b" % (offset.encode(), paint(event.topic, "cyan").encode(), for_terminal(event.data))
-    click.echo((_time_of(event) + " ").encode() + line if shows_time else line)
+    time = (_time_of(event), " ") if shows_time else ()
+    echo(*time, offset, " ", paint(event.topic, "cyan"), " ", event.data)
 
 
-def _time_of(event: Event) -> str:
+def _time_of(event: Event) -> Trusted:
     from datetime import datetime
 
     return paint(datetime.fromtimestamp(event.time_ms / 1000).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3], "bright_black")

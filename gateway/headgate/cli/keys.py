@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from .commands import Commands
 from .options import json_option, redis_option, seconds
-from .output import fail, for_terminal, one_line_errors, print_json
+from .output import DONE_UNTOLD, OutputRefused, echo, fail, one_line_errors, print_done, print_json
 
 if TYPE_CHECKING:
     from headgate.redis.api_keys import StoredKey
     from headgate.redis.client import Client
 
 
-@click.group()
+@click.group(cls=Commands)
 def keys() -> None:
     """Make, list and revoke keys of the HTTP API (docs/http-api.md)."""
 
@@ -45,8 +46,7 @@ def create(
 ) -> None:
     """Make a key that is called NAME, and print it. It is shown now and never again."""
     import os
-
-    import msgspec
+    import sys
 
     from headgate.auth.api_keys import new_key
     from headgate.auth.audit import audit
@@ -58,11 +58,17 @@ def create(
     api_keys.add(_open(redis_url), made.stored)
     logs.configure("info")
     audit.acted("key made", by=who, key=made.stored.id, name=name, scopes=" ".join(made.stored.scopes))
-    if as_json:
-        click.echo(for_terminal(msgspec.json.encode({"key": made.text, **_shown(made.stored)})))
-        return
-    click.echo(made.text)
-    click.echo(f"headgate: key {made.stored.id} ({_line(made.stored)}). It is not kept, so keep it yourself.", err=True)
+    try:
+        if as_json:
+            print_json({"key": made.text, **_shown(made.stored)})
+            return
+        echo(made.text)
+    except OutputRefused as error:
+        # Not the key itself: standard error often is a log.
+        lost = f"headgate: the key is made, but standard output does not take it ({error})"
+        echo(f"{lost}: headgate keys revoke {made.stored.id}", err=True)
+        sys.exit(DONE_UNTOLD)
+    echo(f"headgate: key {made.stored.id} ({_line(made.stored)}). It is not kept, so keep it yourself.", err=True)
 
 
 @keys.command("list")
@@ -71,16 +77,16 @@ def create(
 @one_line_errors
 def list_keys(as_json: bool, redis_url: str | None) -> None:
     """List the keys that count, the oldest first: id, name, scopes, namespaces, end. No key can be shown again."""
-    import msgspec
-
     from headgate.redis import api_keys
 
     found = api_keys.find_all(_open(redis_url))
     for each in found:
-        line = msgspec.json.encode(_shown(each)) if as_json else f"{each.id} {_line(each)}".encode()
-        click.echo(for_terminal(line))
+        if as_json:
+            print_json(_shown(each))
+        else:
+            echo(f"{each.id} {_line(each)}")
     if not found and not as_json:
-        click.echo("there are no keys", err=True)
+        echo("there are no keys", err=True)
 
 
 @keys.command("revoke")
@@ -103,10 +109,7 @@ def revoke_key(key_id: str, redis_url: str | None, as_json: bool) -> None:
         fail(f"there is no key {key_id} (any more)")
     logs.configure("info")
     audit.acted("key revoked", by=f"uid {os.getuid()} on the command line", key=key_id, name=was.name)
-    if as_json:
-        print_json({"revoked": key_id, "name": was.name})
-    else:
-        click.echo(f"revoked key {key_id} ({was.name})")
+    print_done(f"revoked key {key_id} ({was.name})", {"revoked": key_id, "name": was.name}, as_json=as_json)
 
 
 def _open(redis_url: str | None) -> Client:

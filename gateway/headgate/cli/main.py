@@ -1,7 +1,8 @@
-"""The command line: `headgate` and its commands, which _COMMANDS lists.
+"""The command line: `headgate` and its commands, which _SECTIONS lists.
 
 In: arguments, and for what is not given the environment (HEADGATE_…). Out: results on standard output, one clear line on
-standard error for every fault. Exit codes: 0, 1 for a fault, 2 for wrong usage, 130 after Ctrl-C.
+standard error for every fault. Exit codes: 0, 1 for a fault, 2 for wrong usage, 3 for what was done and could not be told on
+standard output, 130 after Ctrl-C.
 
 It imports click only. A command's module is imported when the command is asked for, and imports what it needs when it runs:
 `serve` patches the standard library before anything else of ours is loaded, and that would be too late once this file had
@@ -16,41 +17,56 @@ import click
 
 from headgate import __version__
 
-# Command → module of this package, attribute.
-_COMMANDS = {
-    "publish": ("events", "publish"),
-    "tail": ("events", "tail"),
-    "replay": ("replay", "replay"),
-    "trace": ("trace", "trace"),
-    "serve": ("gateway", "serve"),
-    "consume": ("consumers", "consume"),
-    "consumers": ("consumers", "consumers"),
-    "dead-letters": ("dead_letters", "dead_letters"),
-    "token": ("access", "token"),
-    "revoke": ("access", "revoke"),
-    "keys": ("keys", "keys"),
-    "regrant": ("access", "regrant"),
-    "clients": ("people", "clients"),
-    "disconnect": ("people", "disconnect"),
-    "who-can": ("who_can", "who_can"),
-    "presence": ("presence", "presence"),
-    "pause": ("pauses", "pause"),
-    "resume": ("pauses", "resume"),
-    "rebalance": ("rebalance", "rebalance"),
-    "check": ("check", "check"),
-    "doctor": ("doctor", "doctor"),
-    "status": ("status", "status"),
-    "settings": ("check", "settings"),
-    "config": ("config", "config"),
-    "schemas": ("schemas", "schemas"),
-    "types": ("types", "types"),
-    "asyncapi": ("types", "asyncapi"),
-    "bench": ("bench", "bench"),
-    "completion": ("completion", "completion"),
+from .commands import Commands
+
+# Section of the help → command → module of this package, attribute.
+_SECTIONS = {
+    "Events": {
+        "publish": ("events", "publish"),
+        "tail": ("events", "tail"),
+        "replay": ("replay", "replay"),
+        "trace": ("trace", "trace"),
+        "presence": ("presence", "presence"),
+    },
+    "Gateways and consumers": {
+        "serve": ("gateway", "serve"),
+        "consume": ("consumers", "consume"),
+        "consumers": ("consumers", "consumers"),
+        "dead-letters": ("dead_letters", "dead_letters"),
+        "rebalance": ("rebalance", "rebalance"),
+        "pause": ("pauses", "pause"),
+        "resume": ("pauses", "resume"),
+    },
+    "Something is wrong": {
+        "status": ("status", "status"),
+        "check": ("check", "check"),
+        "doctor": ("doctor", "doctor"),
+        "settings": ("check", "settings"),
+        "config": ("config", "config"),
+    },
+    "Users and rights": {
+        "token": ("access", "token"),
+        "revoke": ("access", "revoke"),
+        "regrant": ("access", "regrant"),
+        "keys": ("keys", "keys"),
+        "who-can": ("who_can", "who_can"),
+        "clients": ("people", "clients"),
+        "disconnect": ("people", "disconnect"),
+    },
+    "Schemas of topics": {
+        "schemas": ("schemas", "schemas"),
+        "types": ("types", "types"),
+        "asyncapi": ("types", "asyncapi"),
+    },
+    "Tools": {
+        "completion": ("completion", "completion"),
+        "bench": ("bench", "bench"),
+    },
 }
+_COMMANDS = {name: place for commands in _SECTIONS.values() for name, place in commands.items()}
 
 
-class _LazyCommands(click.Group):
+class _LazyCommands(Commands):
     """The commands of _COMMANDS, each imported when it is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -64,7 +80,11 @@ class _LazyCommands(click.Group):
         return command
 
 
-@click.group(cls=_LazyCommands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_LazyCommands,
+    sections={title: [*names] for title, names in _SECTIONS.items()},
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def main() -> None:
     """Headgate: real-time notifications from Python services to browsers, without silent loss."""

@@ -1,25 +1,44 @@
-"""Output: one clear line on standard error for every fault, lines safe on a terminal, colour only there, JSON for programs."""
+"""Output: one clear line on standard error for every fault, lines safe on a terminal, colour only there, JSON for programs.
+
+All that the commands print goes through here. Exit codes: 1 for a fault, DONE_UNTOLD where a command has done what it was asked
+to, and standard output did not take its result: standard error has it then.
+"""
 
 from __future__ import annotations
 
+import errno
 import functools
-import re
+import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec
 
 import click
+
+from headgate.terminal_text import for_terminal
 
 if TYPE_CHECKING:
     from headgate.finding import Finding
 
 P = ParamSpec("P")
 
+DONE_UNTOLD = 3
 # Commands that need the extra `consumers` alone.
 _OF_CONSUMERS = {"consume", "consumers", "dead-letters"}
 _COLOURS = {"ok": "green", "unknown": "blue", "warning": "yellow", "fault": "red"}
-# JSON escapes most of them by itself; the others may stand in its strings, where an escape means the same.
-_TERMINAL_CONTROLS = re.compile(rb"[\x00-\x1f\x7f]|\xc2[\x80-\x9f]")
+
+
+class Trusted(bytes):
+    """A piece of a line that is ours, such as a colour: it reaches the terminal as it is."""
+
+
+class OutputRefused(Exception):
+    """Standard output does not take what is written: a full disk, or a closed pipe."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__((error.strerror or str(error)).lower())
+        self.is_closed_pipe = error.errno == errno.EPIPE
 
 
 def one_line_errors(command: Callable[P, None]) -> Callable[P, None]:
@@ -40,46 +59,80 @@ def one_line_errors(command: Callable[P, None]) -> Callable[P, None]:
             fail(*error.lines(), code=error.code, retry=error.retry, **error.parts)
         except MissingExtra as error:
             fail(str(error))
+        except OutputRefused as error:
+            if error.is_closed_pipe:  # whoever reads has enough, as `head` has
+                sys.exit(1)
+            fail(f"standard output does not take what is written: {error}")
         except KeyboardInterrupt:
             sys.exit(130)
 
     return wrapper
 
 
-def for_terminal(line: bytes) -> bytes:
-    """Return a line of which no control character reaches the terminal. JSON may be laid out over several; this is one."""
-    return _TERMINAL_CONTROLS.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), re.sub(rb"\s", b" ", line))
+def echo(*pieces: str | bytes, err: bool = False) -> None:
+    """Print one line of pieces, each made safe but those that are Trusted.
+
+    Raises:
+        OutputRefused: standard output does not take it, now or later. What standard error does not take is lost.
+    """
+    line = b"".join(piece if isinstance(piece, Trusted) else for_terminal(piece) for piece in pieces)
+    _write(line + b"\n", err=err)
 
 
-def paint(text: str, colour: str | None = None, *, bold: bool = False) -> str:
-    """Return text in a colour, where standard output is a terminal and NO_COLOR is not set (https://no-color.org)."""
-    if not sys.stdout.isatty():
-        return text
+def print_document(text: str) -> None:
+    """Print a file of several lines: on a terminal each made safe, elsewhere as it is. Raises as `echo`."""
+    if sys.stdout is not None and sys.stdout.isatty():
+        _write(b"\n".join(map(for_terminal, text.split("\n"))))
+    else:
+        _write(text.encode(errors="backslashreplace"))
+
+
+def paint(text: str, colour: str | None = None, *, bold: bool = False) -> Trusted:
+    """Return safe text in a colour, where standard output is a terminal and NO_COLOR is not set (https://no-color.org)."""
+    safe = for_terminal(text)
+    if sys.stdout is None or not sys.stdout.isatty():
+        return Trusted(safe)
     from headgate.settings import wants_no_colour
 
     if wants_no_colour():
-        return text
-    return click.style(text, fg=colour, bold=bold or None)
+        return Trusted(safe)
+    return Trusted(click.style(safe.decode(), fg=colour, bold=bold or None).encode())
 
 
 def print_title(text: str) -> None:
     """Print the title of what comes below."""
-    click.echo(paint(text, bold=True))
+    echo(paint(text, bold=True))
 
 
 def print_finding(finding: Finding) -> None:
     """Print one finding for a person: its verdict, what was seen, and on a line of its own what to do."""
     word = paint(f"{finding.verdict:8}", _COLOURS[finding.verdict])
-    click.echo(b"  " + word.encode() + b" " + for_terminal(f"{finding.name}: {finding.text}".encode()))
+    echo("  ", word, f" {finding.name}: {finding.text}")
     if finding.fix:
-        click.echo(b" " * 11 + b"-> " + for_terminal(finding.fix.encode()))
+        echo(f"{'':11}-> {finding.fix}")
 
 
 def print_json(value: Any) -> None:
     """Print one value as JSON on one line, for a program."""
     import msgspec
 
-    click.echo(for_terminal(msgspec.json.encode(value)))
+    echo(msgspec.json.encode(value))
+
+
+def print_done(text: str, *values: Any, as_json: bool) -> None:
+    """Print what a command has done: lines for a person, or each value for a program.
+
+    It is done even if standard output does not take the line: standard error gets it then, and the exit code is DONE_UNTOLD, so
+    that nobody does it again for want of an answer.
+    """
+    try:
+        for value in values if as_json else ():
+            print_json(value)
+        for line in () if as_json else text.split("\n"):
+            echo(line)
+    except OutputRefused as error:
+        echo(f"headgate: done, but standard output does not take what is written ({error}): {text}", err=True)
+        sys.exit(DONE_UNTOLD)
 
 
 def fail(*lines: str, code: str = "failed", **parts: Any) -> NoReturn:
@@ -92,8 +145,21 @@ def fail(*lines: str, code: str = "failed", **parts: Any) -> NoReturn:
         import msgspec
 
         error = {**parts, "code": code, "message": "; ".join(lines)}
-        click.echo(for_terminal(msgspec.json.encode({"error": error}, enc_hook=str)), err=True)
+        echo(msgspec.json.encode({"error": error}, enc_hook=str), err=True)
     else:
         for line in lines:
-            click.echo(f"headgate: {line}", err=True)
+            for part in f"headgate: {line}".split("\n"):  # one for each setting that is wrong
+                echo(part, err=True)
     sys.exit(1)
+
+
+def _write(text: bytes, *, err: bool = False) -> None:
+    try:
+        click.echo(text, nl=False, err=err)
+    except OSError as error:
+        stream = sys.stderr if err else sys.stdout
+        # What is left in its buffer would be written once more at the end of the process, which would fail like this.
+        with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), stream.fileno())
+        if not err:
+            raise OutputRefused(error) from error

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .options import json_option, redis_option, seconds
-from .output import one_line_errors, print_json
+from .output import echo, one_line_errors, print_done, print_json
 
 if TYPE_CHECKING:
     from headgate.redis.client import Client
@@ -40,19 +40,17 @@ def pause(what: str | None, name: str | None, for_: str | None, redis_url: str |
             if as_json:
                 print_json({"paused": each, "left_s": None if math.isinf(left_s) else left_s})
                 continue
-            click.echo(f"{_words(each)}: {'until resumed' if math.isinf(left_s) else f'for {round(left_s)} s'}")
+            echo(f"{_words(each)}: {'until resumed' if math.isinf(left_s) else f'for {round(left_s)} s'}")
         if not paused and not as_json:
-            click.echo("nothing is paused")
+            echo("nothing is paused")
         return
     member = _member(what, name)
     client = _open(redis_url)
     pauses.pause(client, member, for_s)
     if name is not None:
         _warn_if_unserved(client, name)
-    if as_json:
-        print_json({"paused": member, "left_s": for_s})
-        return
-    click.echo(f"paused {_words(member)}" + ("" if for_s is None else f" for {for_s} s"))
+    told = f"paused {_words(member)}" + ("" if for_s is None else f" for {for_s} s")
+    print_done(told, {"paused": member, "left_s": for_s}, as_json=as_json)
 
 
 @click.command()
@@ -67,10 +65,8 @@ def resume(what: str, name: str | None, redis_url: str | None, as_json: bool) ->
 
     member = _member(what, name)
     was_paused = pauses.resume(_open(redis_url), member)
-    if as_json:
-        print_json({"resumed": member, "was_paused": was_paused})
-        return
-    click.echo(f"resumed {_words(member)}" if was_paused else f"{_words(member)}: not paused")
+    told = f"resumed {_words(member)}" if was_paused else f"{_words(member)}: not paused"
+    print_done(told, {"resumed": member, "was_paused": was_paused}, as_json=as_json)
 
 
 def _open(redis_url: str | None) -> Client:
@@ -87,7 +83,7 @@ def _warn_if_unserved(client: Client, name: str) -> None:
     is_served, known = has_been_served(client, name)
     if not is_served:
         served = f"; gateways serve {', '.join(known)}" if known else ""
-        click.echo(f"headgate: no gateway serves the namespace {name} now{served}", err=True)
+        echo(f"headgate: no gateway serves the namespace {name} now{served}", err=True)
 
 
 def _member(what: str, name: str | None) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .options import json_option, redis_option
-from .output import fail, for_terminal, one_line_errors
+from .output import echo, fail, one_line_errors, print_done, print_json
 
 if TYPE_CHECKING:
     from headgate.clients import Clients, ConnectedClient
@@ -55,7 +55,7 @@ def clients(
             break
     if not as_json:
         more = "" if after is None else f", {limit - left} shown"
-        click.echo(f"{page.total} client{'' if page.total == 1 else 's'}{more}", err=True)
+        echo(f"{page.total} client{'' if page.total == 1 else 's'}{more}", err=True)
     _exit_for(page.silent)
 
 
@@ -71,13 +71,8 @@ def disconnect(session: str | None, user: str | None, reason: str, redis_url: st
 
     Exit code 1 if a gateway did not answer in time.
     """
-    import msgspec
-
     done = _open(redis_url).disconnect(session=session, user=user, reason=reason, by=f"uid {os.getuid()} on the command line")
-    if as_json:
-        click.echo(msgspec.json.encode(done))
-    else:
-        click.echo(f"disconnected {done.count} client{'' if done.count == 1 else 's'}")
+    print_done(f"disconnected {done.count} client{'' if done.count == 1 else 's'}", done, as_json=as_json)
     _exit_for(done.silent)
 
 
@@ -90,10 +85,8 @@ def _open(redis_url: str | None) -> Clients:
 def _print(client: ConnectedClient, as_json: bool, *, all_patterns: bool = False) -> None:
     import time
 
-    import msgspec
-
     if as_json:
-        click.echo(for_terminal(msgspec.json.encode(client)))
+        print_json(client)
         return
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(client.since_ms / 1000))
     shown = client.patterns if all_patterns else client.patterns[:_SHOWN_PATTERNS]
@@ -102,11 +95,11 @@ def _print(client: ConnectedClient, as_json: bool, *, all_patterns: bool = False
     trouble = "; ".join(client.trouble) or client.state
     where = f"{client.namespace} at {client.gateway} from {client.address or 'an address not shown'}"
     line = f"{client.session}  {client.user}  {where} over {client.transport} since {since}  {trouble}  [{patterns}]"
-    click.echo(for_terminal(line.encode()))
+    echo(line)
 
 
 def _exit_for(silent: tuple[str, ...]) -> None:
     for name in silent:
-        click.echo(f"headgate: {name} did not answer in time", err=True)
+        echo(f"headgate: {name} did not answer in time", err=True)
     if silent:
         raise SystemExit(1)

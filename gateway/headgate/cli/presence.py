@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from .options import json_option, namespace_option, redis_option
-from .output import for_terminal, one_line_errors
+from .output import echo, one_line_errors
 
 
 @click.command()
@@ -36,6 +36,6 @@ def presence(topic: str, namespace: str, redis_url: str | None, as_json: bool) -
             meta = b"" if one.meta is None else b" " + msgspec.json.encode(one.meta)
             count = f"{one.connections} connection{'' if one.connections == 1 else 's'}"
             line = f"{one.user}  {count} since {since}".encode() + meta
-        click.echo(for_terminal(line))
+        echo(line)
     if not users and not as_json:
-        click.echo(f"nobody is in {topic}", err=True)
+        echo(f"nobody is in {topic}", err=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .options import json_option, redis_option
-from .output import one_line_errors, print_json
+from .output import one_line_errors, print_done
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,15 +39,14 @@ def rebalance(per_s: float, show: bool, redis_url: str | None, as_json: bool) ->
     groups: dict[str, list[int]] = {}
     for load in found.loads.values():
         groups.setdefault(load.serves, []).append(load.sessions)
-    for serves, sessions in sorted(groups.items()):
-        if as_json:
-            print_json(
-                {"serves": serves.split(","), "sessions": sorted(sessions, reverse=True), "asked_per_s": None if show else per_s}
-            )
-            continue
-        click.echo(_line(serves, sorted(sessions, reverse=True), None if show else per_s))
-    if not groups and not as_json:
-        click.echo("no gateway process is at work")
+    asked_per_s = None if show else per_s
+    ordered = [(serves, sorted(sessions, reverse=True)) for serves, sessions in sorted(groups.items())]
+    lines = [_line(serves, sessions, asked_per_s) for serves, sessions in ordered]
+    print_done(
+        "\n".join(lines or ["no gateway process is at work"]),
+        *({"serves": serves.split(","), "sessions": sessions, "asked_per_s": asked_per_s} for serves, sessions in ordered),
+        as_json=as_json,
+    )
 
 
 def _line(serves: str, sessions: Sequence[int], per_s: float | None) -> str:

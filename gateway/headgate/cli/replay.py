@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from .options import json_option, namespace_option, redis_option
-from .output import for_terminal, one_line_errors
+from .output import echo, one_line_errors
 from .since import EXPECTED, read_since
 
 
@@ -42,5 +42,5 @@ def replay(pattern: str, since: str, until: str | None, namespace: str, redis_ur
     else:
         last = end.offset if end.offset is not None else end.first(log) - 1
     for event in log.events(pattern, begin.first(log), last, tell_aside):
-        click.echo(for_terminal(event_line(event)))
+        echo(event_line(event))
     client.close()

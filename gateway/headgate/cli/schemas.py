@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from .commands import Commands
 from .options import json_option, namespace_option, redis_option
-from .output import fail, for_terminal, one_line_errors, print_json
+from .output import Trusted, echo, fail, one_line_errors, print_done, print_json
 from .schema_source import folder_of
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from headgate.schemas.documents import Documents
 
 
-@click.group()
+@click.group(cls=Commands)
 def schemas() -> None:
     """Keep the JSON Schemas of topics in Redis, for publishers on all machines (HEADGATE_SCHEMAS=redis)."""
 
@@ -38,16 +39,14 @@ def push(folder: str | None, namespace: str, redis_url: str | None, as_json: boo
     before, after = change_registry(client, namespace, lambda _: found, anew=True)
     added, removed = after.texts.keys() - before.texts.keys(), before.texts.keys() - after.texts.keys()
     changed = {name for name in after.texts.keys() & before.texts.keys() if after.texts[name] != before.texts[name]}
-    if as_json:
-        names_of = {"added": sorted(added), "removed": sorted(removed), "changed": sorted(changed)}
-        print_json(
-            {"version": after.version, "namespace": namespace, "files": len(after.texts), "patterns": len(topics), **names_of}
-        )
-        return
-    for sign, names in (("+", added), ("-", removed), ("~", changed)):
-        for name in sorted(names):
-            click.echo(f"{sign} {name}")
-    click.echo(f"version {after.version}: {len(after.texts)} files for {len(topics)} patterns, in namespace {namespace}")
+    names_of = {"added": sorted(added), "removed": sorted(removed), "changed": sorted(changed)}
+    signed = [f"{sign} {name}" for sign, names in (("+", added), ("-", removed), ("~", changed)) for name in sorted(names)]
+    counts = f"version {after.version}: {len(after.texts)} files for {len(topics)} patterns, in namespace {namespace}"
+    print_done(
+        "\n".join([*signed, counts]),
+        {"version": after.version, "namespace": namespace, "files": len(after.texts), "patterns": len(topics), **names_of},
+        as_json=as_json,
+    )
 
 
 @schemas.command("list")
@@ -63,13 +62,14 @@ def list_(namespace: str, redis_url: str | None, as_json: bool) -> None:
     held = _held(client, namespace)
     catalogue = read_catalogue(held)
     if not as_json:
-        click.echo(f"version {held.version}")
+        echo(f"version {held.version}")
     for name, text in held.texts.items():
         patterns = [pattern for pattern, file in catalogue.topics.items() if file == name]
         if as_json:
             print_json({"version": held.version, "file": name, "patterns": patterns, "bytes": len(text)})
             continue
-        click.echo(f"{', '.join(patterns) or '(definitions)'}\t{name}\t{len(text)} bytes")
+        tab = Trusted(b"\t")
+        echo(", ".join(patterns) or "(definitions)", tab, name, tab, f"{len(text)} bytes")
 
 
 @schemas.command()
@@ -88,7 +88,8 @@ def show(name: str, namespace: str, redis_url: str | None, as_json: bool) -> Non
 
         print_json({"version": held.version, "file": file, "schema": json.loads(held.texts[file])})
         return
-    click.echo(b"\n".join(map(for_terminal, held.texts[file].split(b"\n"))))
+    for line in held.texts[file].split(b"\n"):
+        echo(line)
 
 
 @schemas.command()
@@ -111,10 +112,11 @@ def remove(names: tuple[str, ...], namespace: str, redis_url: str | None, as_jso
 
     client, namespace = _open(namespace, redis_url)
     _, after = change_registry(client, namespace, without)
-    if as_json:
-        print_json({"version": after.version, "namespace": namespace, "files": len(after.texts)})
-        return
-    click.echo(f"version {after.version}: {len(after.texts)} files, in namespace {namespace}")
+    print_done(
+        f"version {after.version}: {len(after.texts)} files, in namespace {namespace}",
+        {"version": after.version, "namespace": namespace, "files": len(after.texts)},
+        as_json=as_json,
+    )
 
 
 def _open(namespace: str, redis_url: str | None) -> tuple[Client, str]:

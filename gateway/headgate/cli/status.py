@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .options import redis_option
-from .output import for_terminal, one_line_errors, paint, print_finding, print_json, print_title
+from .output import echo, one_line_errors, paint, print_finding, print_json, print_title
 
 if TYPE_CHECKING:
     from headgate.diagnosis.overview import ConsumerState, GatewayState, NamespaceState, Overview, RedisState
@@ -72,7 +72,7 @@ def _show_error(error: HeadgateError, as_json: bool) -> None:
     if as_json:
         print_json({"ok": False, "error": error.to_wire()})
     for line in () if as_json else error.lines():
-        click.echo(for_terminal(f"headgate: {line}".encode()), err=True)
+        echo(f"headgate: {line}", err=True)
 
 
 def _begin_screen() -> None:
@@ -84,7 +84,7 @@ def _show(now: Overview, before: Overview | None) -> None:
     import time
 
     print_title(f"Headgate at {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(now.at_s))}")
-    click.echo(for_terminal(_redis(now.redis).encode()))
+    echo(_redis(now.redis))
     _table("gateways", ("process", "version", "sessions", "up", "clock", "serves"), [_gateway(each) for each in now.gateways])
     _table(
         "namespaces",
@@ -96,13 +96,13 @@ def _show(now: Overview, before: Overview | None) -> None:
         ("consumer", "namespace", "lag", "leased", "waiting", "dead", "missed", "at work"),
         [_consumer(each) for each in now.consumers],
     )
-    click.echo()
+    echo()
     if now.wrong:
         print_title("wrong")
         for finding in now.wrong:
             print_finding(finding)
     else:
-        click.echo(paint("nothing is wrong", "green"))
+        echo(paint("nothing is wrong", "green"))
 
 
 def _redis(state: RedisState) -> str:
@@ -135,13 +135,13 @@ def _consumer(state: ConsumerState) -> Sequence[str]:
 
 
 def _table(title: str, head: Sequence[str], rows: list[Sequence[str]]) -> None:
-    click.echo()
+    echo()
     print_title(f"{title}: {len(rows) or 'none'}")
     if rows:
         for line in table_lines([head, *rows[:_ROWS]]):
-            click.echo(for_terminal(line.encode()))
+            echo(line)
     if len(rows) > _ROWS:
-        click.echo(f"  and {len(rows) - _ROWS} more; --json has all")
+        echo(f"  and {len(rows) - _ROWS} more; --json has all")
 
 
 def table_lines(rows: list[Sequence[str]]) -> Iterator[str]:

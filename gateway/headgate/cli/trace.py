@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .options import json_option, namespace_option, redis_option
-from .output import for_terminal, one_line_errors
+from .output import echo, one_line_errors, print_json
 
 if TYPE_CHECKING:
     from headgate.handled import AtBrowsers
@@ -42,8 +42,6 @@ _SAID = {
 @one_line_errors
 def trace(event: str, namespace: str, redis_url: str | None, as_json: bool) -> None:
     """Tell what became of the event with this ID, or at this offset of the log."""
-    import msgspec
-
     from headgate.publisher import find_redis_url
     from headgate.redis.client import open_client
     from headgate.topic import check_namespace
@@ -55,10 +53,10 @@ def trace(event: str, namespace: str, redis_url: str | None, as_json: bool) -> N
     finally:
         client.close()
     if as_json:
-        click.echo(for_terminal(msgspec.json.encode(found)))
+        print_json(found)
         return
     for line in lines(found):
-        click.echo(for_terminal(line.encode()))
+        echo(line)
 
 
 def lines(found: Trace) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from .options import json_option
-from .output import fail, one_line_errors, print_json
+from .output import fail, one_line_errors, print_document, print_json
 from .schema_source import read_source, source_options
 
 _OUT = click.option("-o", "--out", metavar="FILE", help="File to write. Default: standard output.")
@@ -94,7 +94,7 @@ def _write(text: str, out: str | None, check: bool, told: object = None) -> None
         raise click.UsageError("--check goes with --out FILE")
     if out is None:
         if told is None:
-            click.echo(text, nl=False)
+            print_document(text)
         else:
             print_json(told)
         return

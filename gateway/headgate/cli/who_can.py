@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from .options import config_option, json_option, redis_option
-from .output import for_terminal, one_line_errors
+from .output import echo, one_line_errors, print_json
 
 if TYPE_CHECKING:
     from headgate.consumers.work.spec import ConsumerSpec
@@ -52,8 +52,6 @@ def who_can(pattern: str, namespace: str | None, config: str | None, redis_url: 
 
     Run it where the gateway's settings are. An application's `authorize` may refuse some of them nevertheless.
     """
-    import msgspec
-
     from headgate.topic import check_pattern
 
     check_pattern(pattern)
@@ -71,13 +69,13 @@ def who_can(pattern: str, namespace: str | None, config: str | None, redis_url: 
         client.close()
     for seer in found:
         if as_json:
-            click.echo(for_terminal(msgspec.json.encode(seer._asdict())))
+            print_json(seer._asdict())
         else:
             how = {"all": "all of it", "part": "a part of it", "claims": "what its claims say"}[seer.sees]
             through = f" through {', '.join(seer.patterns)}" if seer.patterns else ""
-            click.echo(for_terminal(f"{seer.kind}: {seer.name}: {how}{through}".encode()))
+            echo(f"{seer.kind}: {seer.name}: {how}{through}")
     if not as_json:
-        click.echo("an application's own authenticator decides at each login: nobody has a list of that", err=True)
+        echo("an application's own authenticator decides at each login: nobody has a list of that", err=True)
 
 
 def _configured(config: str | None) -> tuple[Settings, tuple[ConsumerSpec, ...]]:

@@ -11,6 +11,8 @@ import sys
 from datetime import UTC, datetime
 from typing import TextIO
 
+from headgate.terminal_text import for_terminal
+
 # Whether each line is a JSON object, as a log line is (logging.py).
 as_json = False
 
@@ -27,12 +29,17 @@ def complain(line: str) -> None:
 
 def text(level: str, line: str) -> str:
     """Return a line for the operator as it is written, with its end."""
-    return f"{_json(level, line) if as_json else f'headgate: {line}'}\n"
+    return f"{_json(level, line) if as_json else _text(line)}\n"
 
 
 def _write(stream: TextIO, level: str, line: str) -> None:
     stream.write(text(level, line))
     stream.flush()
+
+
+def _text(line: str) -> str:
+    """Return it safe for a terminal; it may be several lines, such as one for each setting that is wrong."""
+    return "\n".join(for_terminal(part).decode() for part in f"headgate: {line}".split("\n"))
 
 
 def _json(level: str, line: str) -> str:

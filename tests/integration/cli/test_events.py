@@ -7,12 +7,14 @@ import os
 import shlex
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from msgspec import Raw
 
+from headgate.cli.main import main
 from headgate.publisher import Publisher
 from headgate.redis import keys
 from headgate.redis.client import Client, call
@@ -51,6 +53,49 @@ def test_publish_says_that_an_id_was_known(run: Run) -> None:
     run("publish", "a", "1", "--id", "same")
 
     assert run("publish", "a", "1", "--id", "same").stdout.endswith(" id same (duplicate, not added)\n")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(
+            "publish a 1 --id x",
+            "publish a 1 --id x --json",
+            "publish --file events.ndjson",
+            "revoke --user ana",
+            "pause connects",
+        ),
+        *("resume connects", "rebalance", "regrant ana", "disconnect --user ana", "keys create x --scope admin"),
+    ],
+)
+def test_a_command_that_has_acted_says_so_where_standard_output_is_full(
+    run: Run, redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    """No traceback, the result on standard error, and an exit code by which a script knows that it is done."""
+    monkeypatch.chdir(tmp_path)
+    Path("events.ndjson").write_text('{"topic": "a", "data": 1}\n')
+
+    with open("/dev/full", "w") as full, monkeypatch.context() as patched:
+        patched.setenv("HEADGATE_REDIS_URL", redis_url)
+        patched.setattr(sys, "stdout", full)
+        with pytest.raises(SystemExit) as ended:
+            main.main(command.split())
+
+    told = capsys.readouterr().err
+    assert ended.value.code == 3
+    assert "standard output does not take" in told
+    if command.startswith("publish a"):
+        assert " id x" in told
+        assert run("publish", "a", "1", "--id", "x").stdout.endswith("(duplicate, not added)\n")
+
+
+def test_a_full_output_ends_the_process_with_that_code(environment: dict[str, str]) -> None:
+    """Python itself writes no second fault at the end."""
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(
+            [*COMMAND, "publish", "a", "1"], stdout=full, stderr=subprocess.PIPE, text=True, env=environment, check=False
+        )
+    assert (ended.returncode, ended.stderr.count("\n")) == (3, 1)
 
 
 def test_publish_reads_standard_input(run: Run, redis_client: Client) -> None:

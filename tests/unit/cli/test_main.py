@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import headgate
-from headgate.cli.main import _COMMANDS, main
+from headgate.cli.main import _COMMANDS, _SECTIONS, main
 from tests.support.service_links import SERVICE_LINKS
 
 HEAVY = {
@@ -88,7 +88,33 @@ def test_help_lists_the_commands_and_an_unknown_one_is_wrong_usage() -> None:
     """Exit code 2, as every command line does."""
     listed = CliRunner().invoke(main, ["--help"]).stdout
     assert all(f"  {name} " in listed for name in _COMMANDS)
+    assert all(f"\n{section}:\n" in listed for section in _SECTIONS)
     assert CliRunner().invoke(main, ["no-such-command"]).exit_code == 2
+
+
+@pytest.mark.parametrize("words", [[], ["keys"], ["dead-letters"], ["consumers"], ["schemas"], ["config"]])
+@pytest.mark.parametrize("columns", ["40", "80"])
+def test_help_cuts_no_sentence(words: list[str], columns: str) -> None:
+    """What does not fit in a line goes on in the next one."""
+    assert "..." not in CliRunner().invoke(main, [*words, "--help"], env={"COLUMNS": columns}).stdout.replace("[ARGS]...", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["publsh", "a", "1"], "Did you mean publish?"),
+        (["dead-leters"], "Did you mean dead-letters?"),
+        (["keys", "creat"], "Did you mean create?"),
+        (["dead-letters", "lst", "mail"], "Did you mean list?"),
+        (["consumers", "rm"], ""),
+    ],
+)
+def test_a_misspelt_command_is_answered_with_the_nearest_one(words: list[str], meant: str) -> None:
+    """As settings, options of consumers and tables of the configuration file are."""
+    wrong = CliRunner().invoke(main, words)
+    assert wrong.exit_code == 2
+    assert "No such command" in wrong.stderr
+    assert meant in wrong.stderr
 
 
 def test_the_command_line_loads_nothing_that_a_command_needs() -> None:
@@ -110,7 +136,9 @@ def test_a_command_loads_its_own_module_only() -> None:
     )
 
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert loaded.strip() == str([f"headgate.cli.{name}" for name in ("events", "main", "options", "output", "since")])
+    assert loaded.strip() == str(
+        [f"headgate.cli.{name}" for name in ("commands", "events", "main", "options", "output", "since")]
+    )
 
 
 @pytest.mark.parametrize("option", ["--version", "--help"])
@@ -135,6 +163,7 @@ LIGHT = {
     "headgate.compiled",
     "headgate.errors",
     "headgate.extras",
+    "headgate.terminal_text",
     "headgate.topic",
 }
 # All modules that are loaded in the end, with those of click and of the standard library, some of which Python has already.

@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 import click
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.cli.output import fail, for_terminal, one_line_errors
+import headgate
+from headgate.cli.output import (
+    DONE_UNTOLD,
+    echo,
+    fail,
+    one_line_errors,
+    paint,
+    print_done,
+    print_finding,
+    print_json,
+    print_title,
+)
 from headgate.errors import BusUnavailable
+from headgate.finding import fault
+from headgate.runtime.operator_lines import say
+from headgate.terminal_text import for_terminal
 
 
 def command(error: BaseException) -> click.Command:
@@ -55,11 +77,112 @@ def test_a_failure_ends_the_command_with_exit_code_1() -> None:
     assert ended.value.code == 1
 
 
-@given(st.text().map(lambda text: text.encode(errors="replace")))
-def test_no_control_character_reaches_the_terminal(line: bytes) -> None:
-    """Neither C0 nor C1; what was laid out over several lines is one."""
-    shown = for_terminal(line).decode()
-    assert not any(ord(character) < 0x20 or 0x7F <= ord(character) < 0xA0 for character in shown)
+@contextmanager
+def full_output(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Have standard output lead to a device that is always full."""
+    with open("/dev/full", "w") as output, monkeypatch.context() as patched:
+        patched.setattr(sys, "stdout", output)
+        yield
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_what_is_done_and_cannot_be_told_has_an_exit_code_of_its_own(
+    as_json: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Standard error has the result: who tries again for want of an answer would do it twice."""
+    with full_output(monkeypatch), pytest.raises(SystemExit) as ended:
+        print_done("offset 7 id abc", {"offset": 7}, as_json=as_json)
+    assert ended.value.code == DONE_UNTOLD == 3
+    told = capsys.readouterr().err
+    assert (
+        told == "headgate: done, but standard output does not take what is written (no space left on device): offset 7 id abc\n"
+    )
+
+
+def test_what_cannot_be_printed_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a command that only reads: a fault as any other."""
+
+    @click.command("x")
+    @one_line_errors
+    def run() -> None:
+        echo("read")
+
+    with full_output(monkeypatch), pytest.raises(SystemExit) as ended:
+        run.main([])
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == "headgate: standard output does not take what is written: no space left on device\n"
+
+
+def test_a_reader_that_has_enough_ends_a_command_quietly(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with `headgate replay '#' | head -1`; but what was done is told, as ever."""
+    for told, code in ((False, 1), (True, 3)):
+        reading, writing = os.pipe()
+        os.close(reading)
+
+        @click.command("x")
+        @one_line_errors
+        def run(told: bool = told) -> None:
+            print_done("done", None, as_json=False) if told else echo("read")
+
+        with os.fdopen(writing, "w") as output:
+            monkeypatch.setattr(sys, "stdout", output)
+            with pytest.raises(SystemExit) as ended:
+                run.main([])
+            monkeypatch.undo()
+        assert ended.value.code == code
+        assert capsys.readouterr().err.endswith("(broken pipe): done\n") is told
+
+
+def test_all_that_commands_print_goes_through_here() -> None:
+    """So that nothing that others wrote reaches a terminal as it is, and a full disk is told everywhere."""
+    for file in (Path(headgate.__file__).parent / "cli").glob("*.py"):
+        if file.name != "output.py":
+            assert not re.search(r"click\.s?echo|\bprint\(|click\.style", file.read_text()), file
+
+
+BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+SEPARATORS = "\u2028\u2029\x85"
+
+
+def is_control(character: str) -> bool:
+    return ord(character) < 0x20 or 0x7F <= ord(character) < 0xA0 or character in BIDI + SEPARATORS
+
+
+@given(st.text(st.one_of(st.characters(), st.sampled_from(BIDI + SEPARATORS))))
+def test_no_control_character_reaches_the_terminal(text: str) -> None:
+    """Neither C0 nor C1, nor one that turns the order of what follows; what was laid out over several lines is one."""
+    for line in (text, text.encode(errors="replace")):
+        shown = for_terminal(line).decode()
+        assert not any(map(is_control, shown))
+    kept = [character for character in text if not is_control(character) and not character.isspace()]
+    if not any(map(is_control, text)) and not any(0xD800 <= ord(each) < 0xE000 for each in text):
+        assert [character for character in for_terminal(text).decode() if not character.isspace()] == kept
+
+
+@settings(max_examples=30)
+@given(st.recursive(st.text() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+def test_json_keeps_its_value(value: object) -> None:
+    """An escape in a string of JSON is the character."""
+    text = json.dumps(value, ensure_ascii=False).encode(errors="replace")
+    assert json.loads(for_terminal(text)) == json.loads(text)
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_a_hostile_text_is_safe_in_every_form_of_output(as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    """Pieces of a line, colours, titles, findings, faults, results, JSON."""
+    hostile = f"a\x1b[2J\x9b{BIDI}{SEPARATORS}\r\nb"
+    echo(hostile, " ", paint(hostile, "red"))
+    print_title(hostile)
+    print_finding(fault(hostile, hostile, hostile))
+    print_json({hostile: hostile})
+    print_done("done", {"name": hostile}, as_json=as_json)
+    with pytest.raises(SystemExit):
+        fail(hostile)
+    say(hostile)
+    out, err = capsys.readouterr()
+    assert not any(map(is_control, (out + err).replace("\n", "")))
 
 
 def test_a_printable_line_stays_as_it_is() -> None:

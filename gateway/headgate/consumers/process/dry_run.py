@@ -20,6 +20,7 @@ from headgate.publisher import Publisher
 from headgate.redis.client import Client, open_client
 from headgate.redis.log import EventLog
 from headgate.settings import HARD_MAX_PAYLOAD_BYTES
+from headgate.terminal_text import for_terminal
 from headgate.topic import matches
 
 # How often the log is looked at: a person is watching.
@@ -93,7 +94,7 @@ class DryRun:
 
 def printable_lines(text: str) -> list[str]:
     """Return the lines of a text that may hold anything, as they may be printed on a terminal."""
-    return ["".join(each if each.isprintable() else ascii(each)[1:-1] for each in line) for line in text.splitlines()]
+    return [for_terminal(line).decode() for line in text.splitlines()]
 
 
 def _preview(consumer: Consumer, delivery: Delivery) -> str:

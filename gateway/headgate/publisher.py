@@ -587,21 +587,23 @@ def _names_of(by: str) -> tuple[str, str]:
 
 
 def find_redis_url(settings: Settings | None = None) -> str:
-    """Return HEADGATE_REDIS_URL, else the URL of the private server that runs in this project's data folder.
+    """Return HEADGATE_REDIS_URL, else the URL of the private server that runs, or is starting, in this project's data folder.
+
+    Where one has run before, it waits two seconds for it at most.
 
     Args:
         settings: where the two are set; None reads the environment.
 
     Raises:
-        BusUnavailable: neither is there; the message says what to do.
+        BusUnavailable: neither is there, or it takes longer to start; the message says what to do.
         SettingsError: the variable is wrong.
     """
     settings = settings or Settings.from_environment("HEADGATE_REDIS_URL", "HEADGATE_DATA_DIR")
     if settings.redis_url:
         return settings.redis_url
-    from .redis.data_folder import find_private_redis  # only here: a publisher with a URL needs no code of a private server
+    from .redis.data_folder import wait_for_private_redis  # only here: a publisher with a URL needs no code of a private server
 
-    url = find_private_redis(settings.data_dir)
+    url = wait_for_private_redis(settings.data_dir)
     if url is None:
         raise BusUnavailable(
             "no Redis: set HEADGATE_REDIS_URL, or start a gateway in this folder (`headgate serve`), which brings a private one"

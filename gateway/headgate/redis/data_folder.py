@@ -25,6 +25,7 @@ from headgate.errors import BusRefused, BusUnavailable, HeadgateError
 from headgate.runtime.private_folder import is_private, open_file, open_folder
 
 from .client import call, open_client
+from .faults import LOADING
 
 LOCK_NAME, SOCKET_NAME = "redis.lock", "redis.sock"
 MAX_RECORD_BYTES = 64 * 1024
@@ -34,6 +35,8 @@ LOCK_DEADLINE_S = 2.0
 # A server that does not answer in this time is busy, or stopped.
 PROBE_TIMEOUT_S = 1.0
 POLL_S = 0.02
+# From the command line of `headgate serve` to a server that answers, on a slow machine.
+STARTING_S = 2.0
 
 
 def find_private_redis(data_dir: str | Path) -> str | None:
@@ -46,6 +49,29 @@ def find_private_redis(data_dir: str | Path) -> str | None:
     if not isinstance(path, str) or not path or not is_private(Path(path).parent):
         return None
     return url_of(path) if server_pid(path) is not None else None
+
+
+def wait_for_private_redis(data_dir: str | Path, within_s: float = STARTING_S) -> str | None:
+    """Return what `find_private_redis` does, and wait for a server that starts or loads its data, where one has run before.
+
+    A command that is given right after `headgate serve` comes before its server: the folder has the lock of the last one.
+
+    Raises:
+        BusRefused: as `find_private_redis`.
+        BusUnavailable: its owner has the lock, and it is not there in time.
+    """
+    lock = Path(data_dir).absolute() / LOCK_NAME
+    deadline = time.monotonic() + within_s
+    while True:
+        url = find_private_redis(data_dir)
+        is_late = time.monotonic() > deadline
+        if (url is not None and (is_late or not _is_loading(url))) or not lock.exists():
+            return url
+        if is_late:
+            if _is_held(lock):
+                raise BusUnavailable(f"the private Redis in {lock.parent} is starting: try again in a moment")
+            return None
+        time.sleep(POLL_S)
 
 
 def open_lock(path: Path) -> int:
@@ -137,6 +163,36 @@ def server_pid(socket_path: str) -> int | None:
         return 0  # it wants a password, say: somebody's server
     finally:
         client.close()
+
+
+def _is_loading(url: str) -> bool:
+    client = open_client(url, timeout_s=PROBE_TIMEOUT_S, max_connections=1)
+    try:
+        call(client, "PING")
+    except BusUnavailable as error:
+        return error.redis_code == LOADING
+    except HeadgateError:
+        pass  # somebody's server, which wants a password
+    finally:
+        client.close()
+    return False
+
+
+def _is_held(path: Path) -> bool:
+    """Return whether a process has the lock: a server, or one that starts it. A start that meets ours tries again."""
+    folder = open_folder(path.parent)
+    if folder is None:
+        return False
+    try:
+        with os.fdopen(open_file(folder, path, os.O_RDONLY), "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(folder)
+    return False
 
 
 def _is_listened_to(socket_path: str) -> bool:

@@ -33,13 +33,15 @@ from .budget import ALL_IN_USE
 
 NEEDED = "Redis 7.0 or newer, or Valkey"
 
-# Codes that others decide by. All but the first are ours: Redis answers with ERR and a text.
+# Codes that others decide by. The last three are ours: Redis answers with ERR and a text.
 NO_PERMISSION = "NOPERM"
 NO_MEMORY = "OOM"
-LOCKED_OUT = frozenset({"NOAUTH", "WRONGPASS"})
+LOADING = "LOADING"
 NO_FUNCTION = "NOFUNCTION"
 NO_FUNCTIONS_AT_ALL = "NOFUNCTIONS"
 NO_CLUSTER = "NOCLUSTER"
+# Refusals for a password that does not count, or no longer.
+LOCKED_OUT = frozenset({"NOAUTH", "WRONGPASS"})
 # The texts of replies that have no code of their own, or whose code redis-py before 8 does not keep.
 _CODES_OF_TEXTS = (
     (re.compile(r"Function not found"), NO_FUNCTION),
@@ -83,7 +85,7 @@ CURES = {
     "NOAUTH": "check user and password in the URL: redis://USER:PASSWORD@HOST:PORT/0",
     "WRONGPASS": "check user and password in the URL: redis://USER:PASSWORD@HOST:PORT/0",
     NO_PERMISSION: "give this Redis user the rights of docs/operations.md#redis, or name another one in HEADGATE_REDIS_URL",
-    "LOADING": "wait until it has read its data; it says how far it is in INFO persistence",
+    LOADING: "wait until it has read its data; it says how far it is in INFO persistence",
     "BUSY": "wait, or end the script: SCRIPT KILL, FUNCTION KILL",
     "CLUSTERDOWN": "look at CLUSTER INFO and CLUSTER SHARDS of a node",
     "MASTERDOWN": "wait for the failover, or start the primary again",

@@ -14,14 +14,14 @@ from headgate.errors import HeadgateError
 from headgate.publisher import Publisher
 from headgate.redis import loads
 from headgate.redis.client import Client, call, open_client
-from headgate.redis.data_folder import url_of
+from headgate.redis.data_folder import url_of, wait_for_private_redis
 from headgate.redis.embedded import EmbeddedRedis, start_private_redis
 from headgate.redis.keys import gateways_key
 from headgate.redis.program import find_server
 from headgate.redis.registry import LEASE_S, register
 from headgate.settings import redis_program
 from tests.integration.cli.conftest import Run
-from tests.support.redis_server import DEADLINE_S, wait_until
+from tests.support.redis_server import DEADLINE_S, record_private_redis, wait_until
 
 COMMANDS = [("check",), ("status",), ("doctor", "--url", "http://127.0.0.1:1", "--idle", "0", "--timeout", "1")]
 Said = Callable[[Run, str], list[str]]
@@ -172,6 +172,9 @@ def test_a_server_that_loads_its_data_is_told(run: Run, tmp_path: Path) -> None:
     process = subprocess.Popen([*command, "--key-load-delay", "20000", "--loading-process-events-interval-bytes", "1024"])
     try:
         wait_until(lambda: Path(socket).exists(), "it listens")
+        # A command that finds its server by the folder waits a little, and then says so, too.
+        record_private_redis(tmp_path / "data", url_of(socket))
+        assert wait_for_private_redis(tmp_path / "data", 0.0) == url_of(socket)
         for said in said_by_each(run, url_of(socket)):
             assert "it is loading its data" in said
             assert "wait until it has read its data" in said

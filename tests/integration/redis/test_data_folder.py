@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from headgate import BusRefused
+from headgate import BusRefused, BusUnavailable
 from headgate.publisher import Publisher
-from headgate.redis.data_folder import find_private_redis
+from headgate.redis.data_folder import find_private_redis, open_lock, take_lock, wait_for_private_redis
 from headgate.redis.embedded import start_private_redis
-from tests.support.redis_server import record_private_redis
+from tests.support.redis_server import DEADLINE_S, record_private_redis
 
 
 def as_a_link(folder: Path) -> Path:
@@ -97,3 +98,29 @@ def test_a_socket_in_a_folder_that_others_can_write_to_is_not_trusted(somebodys:
         assert find_private_redis(somebodys) is None
     finally:
         writable(Path(record["socket"]).parent, 0o700)
+
+
+def test_a_command_that_comes_before_its_server_waits_for_it(tmp_path: Path) -> None:
+    """As when `headgate serve` is started again and something is published at once: the folder has the lock of the last one."""
+    start_private_redis(tmp_path).close()
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(wait_for_private_redis, tmp_path, DEADLINE_S)
+        with start_private_redis(tmp_path) as server:
+            assert found.result() == server.url
+
+
+def test_a_server_that_takes_longer_is_said_to_be_starting(tmp_path: Path) -> None:
+    """Its owner has the lock. Without one, it does not run."""
+    lock = open_lock(tmp_path)
+    try:
+        assert wait_for_private_redis(tmp_path, 0.0) is None
+        take_lock(lock, tmp_path)
+        with pytest.raises(BusUnavailable, match="is starting: try again in a moment"):
+            wait_for_private_redis(tmp_path, 0.0)
+    finally:
+        os.close(lock)
+
+
+def test_nobody_waits_where_no_server_has_ever_run(tmp_path: Path) -> None:
+    """The wait would be in vain."""
+    assert wait_for_private_redis(tmp_path / "none", DEADLINE_S) is None

@@ -162,8 +162,8 @@ def test_no_control_character_reaches_the_terminal(text: str) -> None:
 
 
 @settings(max_examples=30)
-@given(st.recursive(st.text() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
-def test_json_keeps_its_value(value: object) -> None:
+@given(st.dictionaries(st.text(), st.text()))
+def test_json_keeps_its_value(value: dict[str, str]) -> None:
     """An escape in a string of JSON is the character."""
     text = json.dumps(value, ensure_ascii=False).encode(errors="replace")
     assert json.loads(for_terminal(text)) == json.loads(text)

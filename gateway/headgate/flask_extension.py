@@ -125,6 +125,11 @@ class Headgate:
         """Whether the application says itself whose a handshake is."""
         return self._authenticator is not None
 
+    @property
+    def lets_nobody_in(self) -> bool:
+        """Whether no client may connect: there is no authenticator, and nothing in the settings lets one in."""
+        return not self.has_authenticator and self._attached().lets_nobody_in
+
     def admit_console(self, admit: Authenticator) -> None:
         """Let pages of the console in as whom `admit` says, in a process that serves browsers."""
         if self._gateway is not None:

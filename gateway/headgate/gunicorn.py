@@ -43,7 +43,7 @@ from .errors import HeadgateError
 from .relay.owners import Owner, new_gateway
 from .runtime.operator_lines import complain, say
 from .runtime.patching import plugins_found_once
-from .settings import Settings, environment
+from .settings import LET_IN, Settings, environment
 from .workers.board import Board, State
 from .workers.gunicorn_settings import refused, without_meaning
 from .workers.settings_file import SettingsFile
@@ -256,6 +256,8 @@ class Worker(BaseWorker):  # type: ignore[misc]
         if lines and self._premises.is_first("not-ready"):
             for line in lines:
                 complain(line)
+        if gate.lets_nobody_in and self._premises.is_first("nobody"):
+            complain(f"nobody may connect: {LET_IN}")
         gateway.registration.tried.wait(timeout=BUS_S)
         heap = Heap(lambda: sum(len(namespace.clients) for namespace in gateway.namespaces.values()))
         heap.start()

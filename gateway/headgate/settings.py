@@ -61,6 +61,11 @@ STRONG_SECRET = (
     f"a secret of at least {MIN_SECRET_BYTES} bytes, {MIN_SECRET_DIFFERENT} of them different, that does not repeat a short text, "
     "is no placeholder, and has no blank or line end around it"
 )
+# What lets clients in where nobody may connect.
+LET_IN = (
+    f"give `Headgate` an authenticator, set {PREFIX}TOKEN_SECRET, {PREFIX}TOKEN_KEYS or {PREFIX}TOKEN_JWKS_URL, or start with "
+    "--dev on your own machine"
+)
 _REDIS_PROGRAM, _CONFIGURATION_FILE = "HEADGATE_REDIS_SERVER", "HEADGATE_CONFIG"
 # Variables that Kubernetes (unless `enableServiceLinks: false`) and Docker's links set in every container for a service that is
 # called headgate, or headgate-something: https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables
@@ -556,6 +561,13 @@ class Settings:
             SettingsError: as `read`.
         """
         return cls.read({name: raw for name, raw in os.environ.items() if name.startswith(only or PREFIX)})
+
+    @property
+    def lets_nobody_in(self) -> bool:
+        """Whether no client may connect unless the application brings an authenticator."""
+        return not (
+            self.dev or self.demo or self.token_secret or self.token_keys or self.token_jwks_url or self.anonymous_subscribe
+        )
 
     def served(self, namespace: str | None) -> str:
         """Return the namespace to publish to: the one named, or the first that is served.

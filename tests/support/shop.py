@@ -40,7 +40,7 @@ def make_app():
     app.get("/which")(lambda: "made by a factory")
     return app
 """
-LACKING = "import a_module_that_is_not_there\n"
+LACKING = "import a_module_that_is_not_there\n\napp = None\n"
 MISCONFIGURED = (
     "from flask import Flask\nfrom headgate import Headgate\n"
     "app = Flask(__name__)\napp.config.update(HEADGATE_QUEUE_FRAMES=0, HEADGATE_WHAT=1)\nHeadgate(app)\n"

@@ -57,6 +57,13 @@ def test_an_extension_without_an_application_says_what_to_do() -> None:
         Headgate().publish("orders.1", 1)
 
 
+def test_an_application_with_an_authenticator_lets_somebody_in(app: Flask, gate: Headgate) -> None:
+    """Whatever the settings say."""
+    assert gate.lets_nobody_in
+    gate.authenticate(lambda handshake: Identity("ana"))
+    assert not gate.lets_nobody_in
+
+
 def test_variables_for_a_service_called_headgate_are_no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """As Kubernetes sets them in a pod beside a Service of that name."""
     monkeypatch.setattr("headgate.flask_extension.is_patched", lambda: False)

@@ -66,6 +66,20 @@ def test_no_setting_is_taken_for_a_service_link(name: str) -> None:
     assert not is_service_link(name, "80")
 
 
+@pytest.mark.parametrize(
+    "lets_in",
+    [
+        *({"DEV": "on"}, {"DEMO": "on"}, {"TOKEN_SECRET": SECRET}, {"TOKEN_KEYS": "keys.json"}),
+        *({"TOKEN_JWKS_URL": "https://login.example.com/keys"}, {"ANONYMOUS_SUBSCRIBE": "news.#"}),
+    ],
+    ids=lambda names: next(iter(names)),
+)
+def test_each_way_in_is_known(lets_in: dict[str, str]) -> None:
+    """A key of the operator is none: it is for the HTTP API and the console."""
+    assert not Settings.read({PREFIX + name: value for name, value in lets_in.items()}).lets_nobody_in
+    assert Settings(admin_key=SECRET).lets_nobody_in
+
+
 def test_an_empty_value_says_nothing_over_an_earlier_source() -> None:
     """`HEADGATE_PORT=` in an environment leaves the application's own port, as it leaves that of the configuration file."""
     assert Settings.read({"HEADGATE_PORT": 9000}, {"HEADGATE_PORT": ""}).port == 9000

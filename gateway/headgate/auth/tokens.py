@@ -19,7 +19,7 @@ from typing import Any
 
 from headgate.errors import SettingsError, Unauthorized
 from headgate.errors import UnauthorizedReason as Reason
-from headgate.settings import PREFIX, Settings
+from headgate.settings import LET_IN, Settings
 
 from .claims import ClaimRules
 from .identity import ANONYMOUS, Handshake, Identity
@@ -186,11 +186,7 @@ def token_authenticator(tokens: Tokens | None, settings: Settings) -> Callable[[
         if handshake.auth.get("token") is None and anyone is not None:
             return anyone
         if tokens is None:
-            raise Unauthorized(
-                Reason.NO_AUTHENTICATOR,
-                f"this gateway has no authenticator: give `Headgate` one, set {PREFIX}TOKEN_SECRET, {PREFIX}TOKEN_KEYS "
-                f"or {PREFIX}TOKEN_JWKS_URL, or start with --dev on your own machine",
-            )
+            raise Unauthorized(Reason.NO_AUTHENTICATOR, f"this gateway has no authenticator: {LET_IN}")
         return tokens.verify(handshake.auth.get("token"))
 
     return authenticate

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from .options import json_option, redis_option
 from .output import echo, one_line_errors, print_json
+
+if TYPE_CHECKING:
+    from headgate.finding import Finding
 
 
 @click.command()
@@ -41,10 +45,31 @@ def check(redis_url: str | None, load: bool, as_json: bool) -> None:
         if not as_json:
             echo(finding.line)
     client.close()
+    clients = _clients()
+    if clients is not None:
+        found.append(clients)
+        if not as_json:
+            echo(clients.line)
     is_good = not count(found, Verdict.FAULT)
     if as_json:
         print_json({"ok": is_good, "headgate": __version__, "build": build, "findings": [asdict(each) for each in found]})
     sys.exit(0 if is_good else 1)
+
+
+def _clients() -> Finding | None:
+    """Judge whether the settings of a gateway that is started here let anyone in. What its application brings is not known."""
+    from headgate.errors import SettingsError
+    from headgate.finding import unknown, warning
+    from headgate.settings import LET_IN
+
+    from .effective import effective_settings
+
+    try:
+        nobody = effective_settings(None, {}).lets_nobody_in
+    except SettingsError as error:
+        return unknown("clients", f"the settings here are wrong: {'; '.join(error.faults)}")
+    text = "with the settings here nobody may connect, unless the application brings an authenticator"
+    return warning("clients", text, LET_IN) if nobody else None
 
 
 @click.command()

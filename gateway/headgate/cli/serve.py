@@ -35,7 +35,7 @@ from headgate.workers.settings_file import SettingsFile
 from .consumers_process import ConsumersProcess
 from .demo_operator import DemoOperator, Start
 from .redis_keeper import RedisKeeper
-from .starting import complain_of_address, read_file, say_mode, say_ready
+from .starting import check_target, complain_of_address, may_listen, read_file, say_mode, say_ready
 from .systemd import passed_socket, tell_ready
 
 if TYPE_CHECKING:
@@ -83,6 +83,9 @@ def _run(
         if settings.workers != 1:
             raise InvalidRequest("the number of workers is read before the configuration file: use --workers or HEADGATE_WORKERS")
         logs.configure(settings.log_level, form=settings.log_format)
+        check_target(target)
+        if listener is None and not may_listen(settings):
+            return 1
         if settings.redis_url is None:
             private = start_private_redis(settings.data_dir)
             environ[PREFIX + "REDIS_URL"] = private.url
@@ -155,7 +158,7 @@ def _serve(app: Flask, settings: Settings, listener: socket.socket | None, file:
     operator: DemoOperator | None = app.extensions.get("headgate.operator")
     if operator is not None:
         operator.start(asked_to_stop.set)
-    say_ready(settings, server.address)
+    say_ready(settings, server.address, nobody=gate.lets_nobody_in)
     tell_ready(environment())
     asked_to_stop.wait()
     say("restarting" if operator is not None and operator.restarting else "stopping")

@@ -6,13 +6,16 @@ This file imports no gevent and patches nothing: the process that forks the work
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import MutableMapping
 
 from headgate import __version__
 from headgate.compiled import Build, build_in_use
 from headgate.consumers.process.config import need_file
+from headgate.runtime.importing import APPLICATION, check_string
 from headgate.runtime.operator_lines import complain, say
-from headgate.settings import Settings
+from headgate.settings import LET_IN, Settings
+from headgate.topic import DEFAULT_NAMESPACE
 from headgate.workers.settings_file import SettingsFile
 
 
@@ -40,20 +43,46 @@ def say_mode(settings: Settings) -> None:
 _BUILDS = {Build.PYTHON: (), Build.DIRECT: ("direct writes in C",), Build.COMPILED: ("compiled",)}
 
 
-def say_ready(settings: Settings, address: object, *details: str) -> None:
-    """Say where the gateway serves. `settings` may have named port 0, or systemd has passed a socket with another address."""
+def say_ready(settings: Settings, address: object, *details: str, nobody: bool) -> None:
+    """Say where the gateway serves, and what to do next. `settings` may have named port 0, or systemd has passed a socket with
+    another address. `nobody`: no client may connect."""
     if isinstance(address, tuple):
         host = host_in_url(settings) if settings.port in (0, address[1]) else address[0]
         at = f"http://{host}:{address[1]}/"
     else:
         at = f"unix:{address}"
     build = (f"headgate {__version__}", *_BUILDS[build_in_use()])
-    say(f"ready at {at} ({', '.join((*build, *details, 'Ctrl-C stops it'))})")
+    namespace = "" if settings.namespaces[0] == DEFAULT_NAMESPACE else f" --namespace {settings.namespaces[0]}"
+    next_step = f"nobody may connect: {LET_IN}" if nobody else f"open it, and see its events with: headgate tail '#'{namespace}"
+    say(f"ready at {at} ({', '.join((*build, *details, 'Ctrl-C stops it'))}); {next_step}")
 
 
 def host_in_url(settings: Settings) -> str:
     """Return the host as a URL has it: an IPv6 address in brackets."""
     return f"[{settings.host}]" if ":" in settings.host else settings.host
+
+
+def check_target(target: str | None) -> None:
+    """Look whether the application may be there, before anything is started for it; its module is not imported yet.
+
+    Raises:
+        InvalidRequest: it certainly is not.
+    """
+    if target is not None:
+        check_string(target, APPLICATION, default="app")
+
+
+def may_listen(settings: Settings) -> bool:
+    """Try whether the gateway can have its address, before anything is started for it; where it cannot, say why."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        with socket.socket(family) as tried:
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            tried.bind((settings.host, settings.port))
+    except OSError as error:
+        complain_of_address(settings, error)
+        return False
+    return True
 
 
 def complain_of_address(settings: Settings, error: OSError) -> None:

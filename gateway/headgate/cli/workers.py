@@ -19,7 +19,7 @@ from headgate.settings import PREFIX, Settings, environment
 from headgate.transport.http_limits import BACKLOG
 
 from .keeper_process import Keeper, NotKept
-from .starting import complain_of_address, host_in_url, read_file, say_mode, say_ready
+from .starting import check_target, complain_of_address, host_in_url, read_file, say_mode, say_ready
 from .systemd import passed_sockets
 
 # Beside the drain: gunicorn kills a worker that has not ended by then.
@@ -38,19 +38,21 @@ def run(overrides: Mapping[str, str], target: str | None, config: str | None, *,
         file = read_file(environ, config, is_needed=with_consumers)
         path = file.path
         settings = Settings.read(environ)
-        keeper = Keeper([path] if with_consumers and path is not None else [], redis_is_private=settings.redis_url is None)
-        if keeper.redis_url is not None:
-            environ[PREFIX + "REDIS_URL"] = keeper.redis_url
-            settings = Settings.read(environ)
-        say_mode(settings)
+        check_target(target)
         if not _has_temporary_folder():
             return 1
         bind = _bind(settings, environ)
         if bind is None:
             return 1
+        keeper = Keeper([path] if with_consumers and path is not None else [], redis_is_private=settings.redis_url is None)
+        if keeper.redis_url is not None:
+            environ[PREFIX + "REDIS_URL"] = keeper.redis_url
+            settings = Settings.read(environ)
+        say_mode(settings)
 
         def ready(listener: Any) -> None:
-            say_ready(settings, listener.getsockname(), f"{workers} workers")
+            # Of an application only its workers know whether it has an authenticator: the first one says so.
+            say_ready(settings, listener.getsockname(), f"{workers} workers", nobody=target is None and settings.lets_nobody_in)
 
         options = {
             "bind": [bind],

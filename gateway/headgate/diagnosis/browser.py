@@ -42,11 +42,11 @@ class NotConnected(Exception):
 
 
 class Refused(Exception):
-    """The gateway refused the client; `code` is its word, such as `unauthorized`."""
+    """The gateway refused the client; `code` is its word, such as `unauthorized`, `reason` the one below it, if there is one."""
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: str, message: str, reason: str = "") -> None:
         super().__init__(message)
-        self.code = code
+        self.code, self.reason = code, reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,9 @@ class Browser(ABC):
             kind, body = packet[1:2], packet[2:].partition(",")[2]
             if kind == _REFUSED:
                 said = json.loads(body)
-                self._welcome.put(Refused(str(said.get("data", said).get("code", "refused")), str(said.get("message", said))))
+                parts = said.get("data", said)
+                code, reason = str(parts.get("code", "refused")), str(parts.get("reason", ""))
+                self._welcome.put(Refused(code, str(said.get("message", said)), reason))
             elif kind == _EVENT:
                 self._receive_event(*json.loads(body))
             elif kind == _ANSWER:

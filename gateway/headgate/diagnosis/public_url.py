@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from headgate.errors import UnauthorizedReason
 from headgate.finding import Finding, fault, ok, unknown, warning
 from headgate.http_target import read_target
+from headgate.settings import LET_IN
 
 from .browser import Browser, NotConnected, PollingBrowser, Refused, WebSocketBrowser, reason_of
 
@@ -124,6 +126,8 @@ class PublicUrl:
             welcome = browser.join(self._auth)
         except Refused as error:
             browser.close()
+            if error.reason == UnauthorizedReason.NO_AUTHENTICATOR:
+                return fault(name, "it reaches the gateway, where nobody may connect", LET_IN)
             if error.code in ("unauthorized", "forbidden"):
                 fix = "give --token a token of a user; it is tried as a page would"
                 return unknown(name, f"it reaches the gateway, which refuses this client ({error.code}: {error})", fix)

@@ -4,10 +4,37 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
+from importlib.abc import SourceLoader
 from typing import Any
 
 from headgate.errors import InvalidRequest
+
+# The form of the name of an application.
+APPLICATION = "MODULE:APPLICATION or MODULE:FACTORY"
+# What may bring a name that a source does not spell.
+_BROUGHT = re.compile(r"import\s*\*|\b(globals|vars|exec|setattr|__dict__|__getattr__)\b")
+
+
+def check_string(name: str, expected: str, default: str | None = None) -> None:
+    """Raise what `import_string` would, as far as that can be known without importing anything: before something is started."""
+    module_name, attribute = _split(name, expected, default)
+    path, spec = None, None
+    whole = module_name.split(".")
+    for length in range(1, len(whole) + 1):
+        part = ".".join(whole[:length])
+        if part in sys.modules and length < len(whole):
+            path = getattr(sys.modules[part], "__path__", None)
+            continue
+        spec = next(filter(None, (finder.find_spec(part, path) for finder in sys.meta_path)), None)
+        if spec is None:
+            raise _no_module(part)
+        path = spec.submodule_search_locations
+    if spec is not None and path is None and isinstance(spec.loader, SourceLoader) and spec.origin is not None:
+        source = spec.loader.get_data(spec.origin).decode(errors="replace")
+        if not re.search(rf"\b{attribute}\b", source) and not _BROUGHT.search(source):
+            raise InvalidRequest(f"module {module_name!r} has no {attribute!r}; expected {expected}")
 
 
 def import_string(name: str, expected: str, default: str | None = None) -> Any:
@@ -22,6 +49,22 @@ def import_string(name: str, expected: str, default: str | None = None) -> Any:
         InvalidRequest: `name` is not of that form, or there is no such module or attribute.
         Exception: whatever the module raises while it is imported, a module that it is missing included.
     """
+    module_name, attribute = _split(name, expected, default)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        # The module itself, or a package around it, is missing; not one that it imports.
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise
+        raise _no_module(error.name) from error
+    found = getattr(module, attribute, None)
+    if found is None:
+        raise InvalidRequest(f"module {module_name!r} has no {attribute!r}; expected {expected}")
+    return found
+
+
+def _split(name: str, expected: str, default: str | None) -> tuple[str, str]:
+    """Return module and attribute, and have Python look in the current folder first."""
     module_name, _, attribute = name.partition(":")
     attribute = attribute or default or ""
     if not attribute or not all(part.isidentifier() for part in module_name.split(".")):
@@ -29,14 +72,8 @@ def import_string(name: str, expected: str, default: str | None = None) -> Any:
     here = os.getcwd()
     if here not in sys.path:
         sys.path.insert(0, here)
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        # The module itself, or a package around it, is missing; not one that it imports.
-        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise
-        raise InvalidRequest(f"no module named {error.name!r} (looked in {here} first)") from error
-    found = getattr(module, attribute, None)
-    if found is None:
-        raise InvalidRequest(f"module {module_name!r} has no {attribute!r}; expected {expected}")
-    return found
+    return module_name, attribute
+
+
+def _no_module(name: str) -> InvalidRequest:
+    return InvalidRequest(f"no module named {name!r} (looked in {os.getcwd()} first)")

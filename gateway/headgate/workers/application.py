@@ -9,7 +9,7 @@ from flask import Flask
 
 from headgate.errors import InvalidRequest
 from headgate.flask_extension import SOCKET_PATH, Headgate
-from headgate.runtime.importing import import_string
+from headgate.runtime.importing import APPLICATION, import_string
 from headgate.settings import Settings
 
 
@@ -23,7 +23,7 @@ def load_application(target: str | None, settings: Settings) -> Flask:
         from headgate_server.app import create_app
 
         return create_app(settings)
-    found = import_string(target, "MODULE:APPLICATION or MODULE:FACTORY", default="app")
+    found = import_string(target, APPLICATION, default="app")
     app = _made_by(found, target) if not isinstance(found, Flask) and callable(found) else found
     return made_ready(app, settings, repr(target))
 

@@ -12,7 +12,7 @@ def test_check_names_the_server_that_is_found_and_needed(run: Run) -> None:
     """The server's version, and the libraries' before and after loading them."""
     before, loading, after = run("check"), run("check", "--load"), run("check")
 
-    ours, found, needed, library, consumers, role, disk, memory, buffers, connections, writes, *served = (
+    ours, found, needed, library, consumers, role, disk, memory, buffers, connections, writes, *served, clients = (
         before.stdout.splitlines()
     )
     assert re.fullmatch(r"headgate: [\d.]+, (python|direct|compiled)", ours)
@@ -30,9 +30,19 @@ def test_check_names_the_server_that_is_found_and_needed(run: Run) -> None:
         "namespace notifications: 1 gateway(s) at work, the last one seen N s ago",
         "namespace other: 1 gateway(s) at work, the last one seen N s ago",
     ]
+    assert clients.startswith(
+        "clients: with the settings here nobody may connect, unless the application brings an authenticator"
+    )
     assert loading.stdout.splitlines()[:5] == after.stdout.splitlines()[:5]
     assert "function library: version " in after.stdout
     assert "function library of consumers: version " in after.stdout
+
+
+def test_check_says_what_the_settings_of_a_gateway_here_would_do(run: Run, environment: dict[str, str]) -> None:
+    """Nothing where somebody may connect; what is wrong with them, if they are."""
+    assert "clients: " not in run("check", env={**environment, "HEADGATE_DEV": "1"}).stdout
+    wrong = run("check", env={**environment, "HEADGATE_PROT": "1"})
+    assert (wrong.returncode, "clients: the settings here are wrong: HEADGATE_PROT is not a setting" in wrong.stdout) == (0, True)
 
 
 def test_check_prints_one_json_object_for_programs(run: Run) -> None:

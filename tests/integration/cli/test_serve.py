@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ import structlog
 
 from headgate.auth.identity import Handshake
 from headgate.cli.serve import run as serve
+from headgate.cli.starting import check_target, say_ready
 from headgate.errors import InvalidRequest, Unauthorized
 from headgate.settings import Settings
 from headgate.workers.application import load_application
@@ -115,6 +117,44 @@ def test_a_name_that_is_no_application_is_one_clear_line(refused: Refused) -> No
     assert "has no 'nothing'" in one_clear_line(refused("shop:nothing"))
 
 
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        ("nosuch:app", "no module named 'nosuch'"),
+        ("shop.nosuch:app", "no module named 'shop.nosuch'"),
+        ("shop:nothing", "module 'shop' has no 'nothing'"),
+        ("../shop:app", "MODULE:APPLICATION"),
+    ],
+)
+def test_a_name_that_leads_nowhere_starts_nothing(refused: Refused, tmp_path: Path, target: str, says: str) -> None:
+    """The typo is found before a private Redis is started for it."""
+    folder = tmp_path / "data"
+    assert says in one_clear_line(refused(target, HEADGATE_REDIS_URL="", HEADGATE_DATA_DIR=str(folder)))
+    assert not folder.exists()
+
+
+def test_an_address_that_is_taken_starts_nothing(refused: Refused, tmp_path: Path) -> None:
+    """The same for a port at which somebody listens."""
+    folder = tmp_path / "data"
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = {"HEADGATE_PORT": str(other.getsockname()[1]), "HEADGATE_REDIS_URL": "", "HEADGATE_DATA_DIR": str(folder)}
+        assert "cannot listen on 127.0.0.1" in one_clear_line(refused("shop:app", **taken))
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("source", ["from elsewhere import *", "globals()['app'] = 1", "def __getattr__(name): ...", "app = 1"])
+def test_a_name_that_may_be_there_is_not_refused_before_it_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    """Only what certainly is not there is."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    Path("maybe_there.py").write_text(source)
+    check_target("maybe_there:app")
+    check_target("os.path:join")
+    check_target(None)
+
+
 def test_a_module_that_the_application_lacks_keeps_its_traceback(refused: Refused) -> None:
     """The fault is in the application: its author needs the place."""
     with pytest.raises(ModuleNotFoundError, match="a_module_that_is_not_there") as raised:
@@ -207,3 +247,22 @@ def test_a_server_that_is_no_redis_at_all_is_one_clear_line(
 ) -> None:
     """A web server, a shell, TLS."""
     assert "Redis" in one_clear_line(refused(HEADGATE_REDIS_URL=answer(reply)), "check the port")
+
+
+# Ready -------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("nobody", "namespace", "says"),
+    [
+        (True, "notifications", "; nobody may connect: give `Headgate` an authenticator, set HEADGATE_TOKEN_SECRET, "),
+        (False, "notifications", "; open it, and see its events with: headgate tail '#'\n"),
+        (False, "shop", "headgate tail '#' --namespace shop\n"),
+    ],
+)
+def test_the_ready_line_says_what_to_do_next(capsys: pytest.CaptureFixture[str], nobody: bool, namespace: str, says: str) -> None:
+    """Open the page, and see what is published; or let somebody in first."""
+    say_ready(Settings(namespaces=(namespace,)), ("127.0.0.1", 8000), nobody=nobody)
+    told = capsys.readouterr().out
+    assert told.startswith("headgate: ready at http://127.0.0.1:8000/ (headgate ")
+    assert says in told

@@ -10,6 +10,9 @@ import ssl
 import pytest
 
 from headgate.diagnosis.browser import Browser, NotConnected, PollingBrowser, Refused, reason_of
+from headgate.diagnosis.public_url import PublicUrl
+from headgate.finding import Verdict
+from headgate.settings import LET_IN
 from tests.support.http_receiver import Receiver, say
 
 # Longer than a test may take: a wait that is not answered hangs, and is told.
@@ -82,6 +85,15 @@ def test_a_client_joins_subscribes_answers_pings_and_tells_what_came() -> None:
     client.close()
     client.close()
     assert client.ended is None
+
+
+@pytest.mark.parametrize(("reason", "verdict"), [("no_authenticator", Verdict.FAULT), ("no_token", Verdict.UNKNOWN)])
+def test_a_gateway_that_lets_nobody_in_is_a_fault(reason: str, verdict: Verdict) -> None:
+    """One that wants a token may let in others than the doctor."""
+    said = json.dumps({"message": "no", "data": {"code": "unauthorized", "reason": reason}})
+    found = PublicUrl("http://h", "n", {}, idle_s=0, timeout_s=1)._join("WebSocket", Scripted({"40/n,": [f"44/n,{said}"]}))
+    assert found.verdict is verdict
+    assert (found.fix == LET_IN) is (reason == "no_authenticator")
 
 
 def test_a_refusal_has_its_code() -> None:

@@ -158,9 +158,13 @@ class NamespaceNotServed(HeadgateError):
     code = "namespace_not_served"
 
     def __init__(self, namespace: str, known: Sequence[str]) -> None:
+        from difflib import get_close_matches  # only here: few commands need it
+
+        close = get_close_matches(namespace, known, 1, 0.6)
         served = f"; gateways serve {', '.join(known)}" if known else ""
+        meant = f"; did you mean {close[0]}?" if close else ""
         super().__init__(
-            f"no gateway has ever served namespace {namespace!r} here, so no browser gets its events{served}",
+            f"no gateway has ever served namespace {namespace!r} here, so no browser gets its events{served}{meant}",
             namespace=namespace,
             known=list(known),
         )

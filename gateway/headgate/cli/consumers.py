@@ -67,12 +67,16 @@ def list_consumers(namespace: str, config: str | None, redis_url: str | None, as
     import dataclasses
 
     from headgate.consumers.work.groups import Groups
+    from headgate.redis.registry import need_known
     from headgate.topic import check_namespace
 
     namespace = check_namespace(namespace)
     configured = configured_consumers(config)
     client = redis_of_consumers(config, redis_url)
-    for status in Groups(client, namespace).statuses():
+    statuses = Groups(client, namespace).statuses()
+    if not statuses:
+        need_known(client, namespace)
+    for status in statuses:
         is_configured = None if configured is None else (namespace, status.name) in configured
         if as_json:
             print_json({**dataclasses.asdict(status), "configured": is_configured})
@@ -122,6 +126,33 @@ def check_consumer(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name, re.ASCII):
         raise InvalidRequest(f"a consumer {name[:80]!r}; expected a name of 1 to 64 characters of [A-Za-z0-9_-]")
     return name
+
+
+def need_consumer(client: Client, namespace: str, name: str, config: str | None) -> None:
+    """Raise where a consumer neither has anything in Redis nor stands in the configuration file: its name may be misspelt.
+
+    Raises:
+        InvalidRequest: that is so.
+        NamespaceNotServed: nor is there such a namespace.
+        SettingsError: the file cannot be read.
+    """
+    from difflib import get_close_matches
+
+    from headgate.consumers.work.groups import Groups
+    from headgate.errors import InvalidRequest
+    from headgate.redis.registry import need_known
+
+    configured = configured_consumers(config) or ()
+    if (namespace, name) in configured:
+        return
+    known = sorted({*(Groups(client, namespace).names() or ()), *(each for of, each in configured if of == namespace)})
+    if name in known:
+        return
+    if not known:
+        need_known(client, namespace)
+    close = get_close_matches(name, known, 1, 0.6)
+    meant = f"; did you mean {close[0]}?" if close else ""
+    raise InvalidRequest(f"there is no consumer {name} in {namespace}; there are: {', '.join(known) or 'none'}{meant}")
 
 
 def redis_of_consumers(config: str | None, redis_url: str | None) -> Client:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .commands import Commands
-from .consumers import check_consumer, redis_of_consumers
+from .consumers import check_consumer, need_consumer, redis_of_consumers
 from .options import config_option, json_option, namespace_option, redis_option
 from .output import echo, fail, one_line_errors, print_done, print_json
 
@@ -18,16 +18,9 @@ if TYPE_CHECKING:
 
 
 def _which_letters(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command either ids or --all."""
-
-    @functools.wraps(command)
-    def wrapper(letter_ids: tuple[str, ...], all_: bool, **kwargs: object) -> None:
-        if bool(letter_ids) == all_:
-            raise click.UsageError("expected one or more IDs, or --all")
-        command(letter_ids=letter_ids, all_=all_, **kwargs)
-
+    """Give a command either ids or --all; `_letters_command` looks whether it is one of them."""
     ids = click.argument("letter_ids", metavar="[ID]...", nargs=-1)
-    return ids(click.option("--all", "all_", is_flag=True, help="All that are there now.")(wrapper))
+    return ids(click.option("--all", "all_", is_flag=True, help="All that are there now.")(command))
 
 
 @click.group("dead-letters", cls=Commands)
@@ -43,9 +36,12 @@ def _letters_command(command: Callable[..., None]) -> Callable[..., None]:
         from headgate.consumers.work.dead_letters import DeadLetters
         from headgate.topic import check_namespace
 
+        if "all_" in kwargs and bool(kwargs["letter_ids"]) == kwargs["all_"]:
+            raise click.UsageError("expected one or more IDs, or --all")
         check_consumer(consumer)
         client = redis_of_consumers(config, redis_url)
-        command(letters=DeadLetters(client, check_namespace(namespace), consumer), **kwargs)
+        need_consumer(client, check_namespace(namespace), consumer, config)
+        command(letters=DeadLetters(client, namespace, consumer), **kwargs)
         client.close()
 
     return click.argument("consumer")(namespace_option(config_option(redis_option(one_line_errors(wrapper)))))
@@ -89,6 +85,7 @@ def retry_letters(letters: DeadLetters, letter_ids: tuple[str, ...], all_: bool,
     """Have the consumer try dead letters again, as if for the first time."""
     count = letters.retry_all() if all_ else letters.retry(letter_ids)
     print_done(f"{count} to be tried again", {"retried": count}, as_json=as_json)
+    _exit_for_others(letter_ids, count)
 
 
 @dead_letters.command("drop")
@@ -99,6 +96,14 @@ def drop_letters(letters: DeadLetters, letter_ids: tuple[str, ...], all_: bool, 
     """Drop dead letters for good."""
     count = letters.drop_all() if all_ else letters.drop(letter_ids)
     print_done(f"{count} dropped", {"dropped": count}, as_json=as_json)
+    _exit_for_others(letter_ids, count)
+
+
+def _exit_for_others(letter_ids: tuple[str, ...], count: int) -> None:
+    """End with exit code 1 where some of the ids were none of letters for this."""
+    others = len(set(letter_ids)) - count
+    if others > 0:
+        fail(f"of the IDs {others} are no dead letters (any more), or cannot be read, which only `drop` takes")
 
 
 def _print_letter(letter: DeadLetter, as_json: bool) -> None:

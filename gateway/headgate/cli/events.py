@@ -142,6 +142,7 @@ def tail(pattern: str, since: str | None, times: bool | None, namespace: str, re
     if past is not None:
         past.show_all()  # what came meanwhile
     echo(f"listening to {pattern} in {namespace}", err=True)
+    _warn_if_unknown(url, namespace)
     for channel_topic, message in live.read():
         try:
             topic = check_topic(channel_topic)
@@ -151,6 +152,22 @@ def tail(pattern: str, since: str | None, times: bool | None, namespace: str, re
                     show(event)
         except HeadgateError as error:
             echo(f"set aside a message of {len(message)} bytes: {error.message}", err=True)
+
+
+def _warn_if_unknown(url: str, namespace: str) -> None:
+    """Say so where no gateway has served the namespace, whose name may be misspelt; one may come, so it is listened to."""
+    from headgate.errors import HeadgateError, NamespaceNotServed
+    from headgate.redis.client import open_client
+    from headgate.redis.registry import need_known
+
+    client = open_client(url, max_connections=1)
+    try:
+        need_known(client, namespace)
+    except HeadgateError as error:
+        if isinstance(error, NamespaceNotServed):  # what else is wrong with Redis, the listener says
+            echo(f"headgate: {error.message}", err=True)
+    finally:
+        client.close()
 
 
 class _Past:

@@ -64,7 +64,10 @@ def resume(what: str, name: str | None, redis_url: str | None, as_json: bool) ->
     from headgate.redis import pauses
 
     member = _member(what, name)
-    was_paused = pauses.resume(_open(redis_url), member)
+    client = _open(redis_url)
+    was_paused = pauses.resume(client, member)
+    if name is not None and not was_paused:
+        _warn_if_unserved(client, name)
     told = f"resumed {_words(member)}" if was_paused else f"{_words(member)}: not paused"
     print_done(told, {"resumed": member, "was_paused": was_paused}, as_json=as_json)
 

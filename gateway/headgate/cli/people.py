@@ -37,6 +37,8 @@ def clients(
 
     if limit < 1:
         raise click.BadParameter("expected a number from 1 on", param_hint="--limit")
+    if namespace is not None:
+        _need_known(redis_url, namespace)
     asked = _open(redis_url)
     if session is not None:
         client = asked.client(session)
@@ -72,8 +74,23 @@ def disconnect(session: str | None, user: str | None, reason: str, redis_url: st
     Exit code 1 if a gateway did not answer in time.
     """
     done = _open(redis_url).disconnect(session=session, user=user, reason=reason, by=f"uid {os.getuid()} on the command line")
+    if session is not None and not done.count and not done.silent:
+        fail(f"no gateway has the session {session!r}")
     print_done(f"disconnected {done.count} client{'' if done.count == 1 else 's'}", done, as_json=as_json)
     _exit_for(done.silent)
+
+
+def _need_known(redis_url: str | None, namespace: str) -> None:
+    from headgate.publisher import find_redis_url
+    from headgate.redis.client import open_client
+    from headgate.redis.registry import need_known
+    from headgate.topic import check_namespace
+
+    client = open_client(redis_url or find_redis_url(), max_connections=1)
+    try:
+        need_known(client, check_namespace(namespace))
+    finally:
+        client.close()
 
 
 def _open(redis_url: str | None) -> Clients:

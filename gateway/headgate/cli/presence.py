@@ -20,13 +20,21 @@ def presence(topic: str, namespace: str, redis_url: str | None, as_json: bool) -
 
     import msgspec
 
-    from headgate.publisher import Publisher
+    from headgate.publisher import Publisher, find_redis_url
+    from headgate.redis.client import open_client
+    from headgate.redis.registry import need_known
 
     publisher = Publisher(redis_url, namespace=namespace)
     try:
         users = publisher.presence(topic)
     finally:
         publisher.close()
+    if not users:
+        client = open_client(redis_url or find_redis_url(), max_connections=1)
+        try:
+            need_known(client, namespace)
+        finally:
+            client.close()
     for one in users:
         if as_json:
             parts = {"user": one.user, "connections": one.connections, "since": one.since_ms, "meta": one.meta}

@@ -28,6 +28,7 @@ def replay(pattern: str, since: str, until: str | None, namespace: str, redis_ur
     from headgate.publisher import find_redis_url
     from headgate.redis.client import open_client
     from headgate.redis.log_range import LogRange
+    from headgate.redis.registry import need_known
     from headgate.topic import check_namespace, check_pattern
 
     from .events import event_line, tell_aside
@@ -36,7 +37,8 @@ def replay(pattern: str, since: str, until: str | None, namespace: str, redis_ur
     begin, end = read_since(since, now_s), None if until is None else read_since(until, now_s)
     check_pattern(pattern)
     client = open_client(redis_url or find_redis_url(), max_connections=1)
-    log = LogRange(client, check_namespace(namespace))
+    need_known(client, check_namespace(namespace))
+    log = LogRange(client, namespace)
     if end is None:
         last = log.head()[1]
     else:

@@ -44,12 +44,14 @@ def trace(event: str, namespace: str, redis_url: str | None, as_json: bool) -> N
     """Tell what became of the event with this ID, or at this offset of the log."""
     from headgate.publisher import find_redis_url
     from headgate.redis.client import open_client
+    from headgate.redis.registry import need_known
     from headgate.topic import check_namespace
     from headgate.tracing import trace as find
 
     client = open_client(redis_url or find_redis_url(), max_connections=1)
     try:
-        found = find(client, check_namespace(namespace), event)
+        need_known(client, check_namespace(namespace))
+        found = find(client, namespace, event)
     finally:
         client.close()
     if as_json:

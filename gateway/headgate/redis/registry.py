@@ -18,10 +18,10 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headgate.errors import HeadgateError
+from headgate.errors import BusRefused, HeadgateError, NamespaceNotServed
 
 from .client import Client, call, call_all, call_at, call_many, database
-from .keys import NAMESPACES, gateways_key
+from .keys import NAMESPACES, gateways_key, head_key
 
 # A gateway that has said nothing for so long is gone; it speaks three times as often (registration.py).
 LEASE_S = 15
@@ -112,6 +112,22 @@ def has_been_served(client: Client, namespace: str) -> tuple[bool, list[str]]:
     if isinstance(count, HeadgateError):
         raise count
     return int(count) > 0, [] if isinstance(names, HeadgateError) else _texts(names)
+
+
+def need_known(client: Client, namespace: str) -> None:
+    """Raise where a namespace is none that is known here, for those who would take an empty answer for a good one.
+
+    Raises:
+        NamespaceNotServed: no gateway has served it, and it has no log.
+        BusUnavailable: as `redis.client.call`. A user who may not look learns nothing.
+    """
+    try:
+        is_served, known = has_been_served(client, namespace)
+        is_known = is_served or bool(call(client, "EXISTS", head_key(namespace)))
+    except BusRefused:
+        return
+    if not is_known:
+        raise NamespaceNotServed(namespace, known)
 
 
 def read_served(client: Client) -> dict[str, Served]:

@@ -65,6 +65,34 @@ def test_a_watch_goes_on_until_it_is_interrupted(run: Run, monkeypatch: pytest.M
     assert len(ended.stdout.splitlines()) == 3
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "replay #",
+        "trace 1",
+        "presence room",
+        "clients",
+        "consumers list",
+        "dead-letters list mail",
+        "dead-letters drop mail --all",
+    ],
+)
+def test_a_namespace_that_is_not_there_is_not_answered_as_empty(run: Run, command: str) -> None:
+    """The names that gateways serve are told, and the nearest."""
+    wrong = run(*command.split(), "--namespace", "othr")
+    assert wrong.returncode == 1
+    assert "no gateway has ever served namespace 'othr' here" in wrong.stderr
+    assert "did you mean other?" in wrong.stderr
+
+
+def test_a_session_that_is_not_there_is_not_answered_as_none(run: Run, redis_client: Client) -> None:
+    """A user may have no clients; a session is one."""
+    leave(redis_client, "a-gateway", ["notifications", "other"])
+    assert "no gateway has the session 'nosuch'" in run("clients", "--session", "nosuch").stderr
+    wrong = run("disconnect", "--session", "nosuch")
+    assert (wrong.returncode, wrong.stderr) == (1, "headgate: no gateway has the session 'nosuch'\n")
+
+
 def test_other_commands_print_objects_for_programs_too(run: Run, redis_client: Client) -> None:
     """One JSON object a line, and nothing where there is nothing."""
     assert run("pause", "--json").stdout == run("rebalance", "--show", "--json").stdout == ""

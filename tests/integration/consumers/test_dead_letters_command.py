@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -155,14 +156,35 @@ def test_a_letter_that_is_tried_again_reaches_the_consumer(
             "headgate: invalid request: a consumer 'a b'; expected a name of 1 to 64 characters of [A-Za-z0-9_-]",
         ),
         (("drop", "sink", "first"), 1, "headgate: invalid request: a dead letter's id 'first'"),
+        (("list", "snik"), 1, "there is no consumer snik in notifications; there are: sink; did you mean sink?"),
+        (("drop", "snik", "--all"), 1, "there is no consumer snik in notifications; there are: sink; did you mean sink?"),
         (("list", "sink", "--namespace", "a b"), 1, "headgate: unknown namespace 'a b'"),
         (("list", "sink", "--redis", "redis://:hunter2@127.0.0.1:1/0"), 1, "headgate: the bus is unavailable: 127.0.0.1:1"),
     ],
 )
-def test_a_wrong_command_is_told(run: Run, arguments: tuple[str, ...], status: int, says: str) -> None:
+def test_a_wrong_command_is_told(run: Run, store: Store, arguments: tuple[str, ...], status: int, says: str) -> None:
     """Nothing on standard output, no secret."""
     result = run(*arguments)
 
     assert (result.stdout, result.exit_code) == ("", status)
     assert says in result.stderr
     assert "hunter2" not in result.stderr
+
+
+def test_a_letter_that_is_not_there_is_a_fault_after_what_is_done(run: Run, store: Store, letters: DeadLetters) -> None:
+    """Whoever named it may have misspelt it; the others are worked on."""
+    bury(store, 1, 2)
+    first, second = (letter.id for letter in letters.page())
+
+    for command, letter in (("drop", first), ("retry", second)):
+        done = run(command, "sink", letter, "1-1")
+        assert (done.exit_code, done.stdout[:2], "1 are no dead letters" in done.stderr) == (1, "1 ", True)
+
+
+def test_a_consumer_of_the_file_that_has_never_run_has_no_letters(
+    run: Run, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That is no misspelt name."""
+    monkeypatch.chdir(tmp_path)
+    Path("headgate.toml").write_text('[consumers.new]\ntype = "monitoring"\npatterns = "#"\n')
+    assert run("list", "new").exit_code == 0

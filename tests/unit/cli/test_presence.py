@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from headgate import publisher
 from headgate.cli.main import main
 from headgate.publisher import PresentUser
+from headgate.redis import registry
 
 
 class Publisher:
@@ -30,6 +31,7 @@ class Publisher:
 @pytest.fixture(autouse=True)
 def known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publisher, "Publisher", Publisher)
+    monkeypatch.setattr(registry, "need_known", lambda client, namespace: None)
 
 
 def test_each_user_is_one_line_that_is_safe_on_a_terminal() -> None:
@@ -48,6 +50,7 @@ def test_as_json_each_user_is_an_object() -> None:
 
 def test_an_empty_topic_says_so_to_people_only() -> None:
     """On standard error."""
-    run = CliRunner().invoke(main, ["presence", "rooms.8"])
+    redis = ("--redis", "redis://127.0.0.1:1")
+    run = CliRunner().invoke(main, ["presence", "rooms.8", *redis])
     assert (run.stdout, run.stderr) == ("", "nobody is in rooms.8\n")
-    assert CliRunner().invoke(main, ["presence", "rooms.8", "--json"]).output == ""
+    assert CliRunner().invoke(main, ["presence", "rooms.8", "--json", *redis]).output == ""

@@ -433,7 +433,7 @@ class Headgate:
         with self._making:
             if self._publisher is None:
                 self._publisher = Publisher(
-                    find_redis_url(settings),
+                    find_redis_url(settings, within_s=0.0),  # a request waits for it
                     max_payload_bytes=settings.max_payload_bytes,
                     schemas=settings.schemas,
                     schema_check=settings.schema_check_in_force(),
@@ -444,7 +444,7 @@ class Headgate:
         settings = self._attached()
         with self._making:
             if self._clients is None:
-                self._clients = Clients(find_redis_url(settings))
+                self._clients = Clients(find_redis_url(settings, within_s=0.0))
         return self._clients
 
     def _in_front_of(self, app: Flask) -> WSGIApplication:

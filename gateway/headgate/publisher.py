@@ -73,6 +73,8 @@ _SHARE_OF_WAITING = 0.8
 Durable: TypeAlias = Literal["replica", "disk"] | int | None
 
 # The standard library's: whoever publishes has set that up, or finds warnings on standard error.
+# From the command line of `headgate serve` to a private server that answers, on a slow machine.
+STARTING_S = 2.0
 log = logging.getLogger("headgate.publisher")
 
 
@@ -586,13 +588,12 @@ def _names_of(by: str) -> tuple[str, str]:
     return id_owner(by), quote(by, safe="@")[:_SHOWN_LENGTH]
 
 
-def find_redis_url(settings: Settings | None = None) -> str:
+def find_redis_url(settings: Settings | None = None, within_s: float = STARTING_S) -> str:
     """Return HEADGATE_REDIS_URL, else the URL of the private server that runs, or is starting, in this project's data folder.
-
-    Where one has run before, it waits two seconds for it at most.
 
     Args:
         settings: where the two are set; None reads the environment.
+        within_s: how long to wait for a server that is starting, where one has run before.
 
     Raises:
         BusUnavailable: neither is there, or it takes longer to start; the message says what to do.
@@ -603,7 +604,7 @@ def find_redis_url(settings: Settings | None = None) -> str:
         return settings.redis_url
     from .redis.data_folder import wait_for_private_redis  # only here: a publisher with a URL needs no code of a private server
 
-    url = wait_for_private_redis(settings.data_dir)
+    url = wait_for_private_redis(settings.data_dir, within_s)
     if url is None:
         raise BusUnavailable(
             "no Redis: set HEADGATE_REDIS_URL, or start a gateway in this folder (`headgate serve`), which brings a private one"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .options import json_option, namespace_option, redis_option
+from .options import json_option, namespace_option, need_namespace, redis_option
 from .output import Trusted, echo, one_line_errors, paint, print_done
 from .since import EXPECTED, Since, read_since
 
@@ -157,17 +157,12 @@ def tail(pattern: str, since: str | None, times: bool | None, namespace: str, re
 def _warn_if_unknown(url: str, namespace: str) -> None:
     """Say so where no gateway has served the namespace, whose name may be misspelt; one may come, so it is listened to."""
     from headgate.errors import HeadgateError, NamespaceNotServed
-    from headgate.redis.client import open_client
-    from headgate.redis.registry import need_known
 
-    client = open_client(url, max_connections=1)
     try:
-        need_known(client, namespace)
+        need_namespace(url, namespace)
     except HeadgateError as error:
         if isinstance(error, NamespaceNotServed):  # what else is wrong with Redis, the listener says
             echo(f"headgate: {error.message}", err=True)
-    finally:
-        client.close()
 
 
 class _Past:

@@ -21,6 +21,25 @@ config_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print each as one JSON object.")
 
 
+def need_namespace(redis_url: str | None, namespace: str) -> str:
+    """Return a namespace that a command would otherwise answer for as empty.
+
+    Raises:
+        UnknownNamespace, NamespaceNotServed: it is no name, or none that is known there.
+        BusUnavailable, BusRefused: Redis does not say.
+    """
+    from contextlib import closing
+
+    from headgate.publisher import find_redis_url
+    from headgate.redis.client import open_client
+    from headgate.redis.registry import need_known
+    from headgate.topic import check_namespace
+
+    with closing(open_client(redis_url or find_redis_url(), max_connections=1)) as client:
+        need_known(client, check_namespace(namespace))
+    return namespace
+
+
 def read_address(_context: click.Context, _option: click.Parameter, given: str | None) -> tuple[str, int] | None:
     """Read HOST:PORT, such as 127.0.0.1:9100 or [::1]:9100."""
     if given is None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .options import json_option, redis_option
+from .options import json_option, need_namespace, redis_option
 from .output import echo, fail, one_line_errors, print_done, print_json
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def clients(
     if limit < 1:
         raise click.BadParameter("expected a number from 1 on", param_hint="--limit")
     if namespace is not None:
-        _need_known(redis_url, namespace)
+        need_namespace(redis_url, namespace)
     asked = _open(redis_url)
     if session is not None:
         client = asked.client(session)
@@ -78,19 +78,6 @@ def disconnect(session: str | None, user: str | None, reason: str, redis_url: st
         fail(f"no gateway has the session {session!r}")
     print_done(f"disconnected {done.count} client{'' if done.count == 1 else 's'}", done, as_json=as_json)
     _exit_for(done.silent)
-
-
-def _need_known(redis_url: str | None, namespace: str) -> None:
-    from headgate.publisher import find_redis_url
-    from headgate.redis.client import open_client
-    from headgate.redis.registry import need_known
-    from headgate.topic import check_namespace
-
-    client = open_client(redis_url or find_redis_url(), max_connections=1)
-    try:
-        need_known(client, check_namespace(namespace))
-    finally:
-        client.close()
 
 
 def _open(redis_url: str | None) -> Clients:

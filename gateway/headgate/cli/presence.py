@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from .options import json_option, namespace_option, redis_option
+from .options import json_option, namespace_option, need_namespace, redis_option
 from .output import echo, one_line_errors
 
 
@@ -20,9 +20,7 @@ def presence(topic: str, namespace: str, redis_url: str | None, as_json: bool) -
 
     import msgspec
 
-    from headgate.publisher import Publisher, find_redis_url
-    from headgate.redis.client import open_client
-    from headgate.redis.registry import need_known
+    from headgate.publisher import Publisher
 
     publisher = Publisher(redis_url, namespace=namespace)
     try:
@@ -30,11 +28,7 @@ def presence(topic: str, namespace: str, redis_url: str | None, as_json: bool) -
     finally:
         publisher.close()
     if not users:
-        client = open_client(redis_url or find_redis_url(), max_connections=1)
-        try:
-            need_known(client, namespace)
-        finally:
-            client.close()
+        need_namespace(redis_url, namespace)
     for one in users:
         if as_json:
             parts = {"user": one.user, "connections": one.connections, "since": one.since_ms, "meta": one.meta}

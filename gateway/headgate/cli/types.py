@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from .options import json_option
-from .output import fail, one_line_errors, print_document, print_json
+from .output import fail, one_line_errors, print_document, print_done, print_json
 from .schema_source import read_source, source_options
 
 _OUT = click.option("-o", "--out", metavar="FILE", help="File to write. Default: standard output.")
@@ -107,4 +107,4 @@ def _write(text: str, out: str | None, check: bool, told: object = None) -> None
     except OSError as error:
         fail(f"{out}: {error.strerror}")
     if told is not None:
-        print_json({"file": out, "written": not check})
+        print_done(f"{out} is written", {"file": out, "written": not check}, as_json=True)

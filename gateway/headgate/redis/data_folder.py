@@ -35,8 +35,6 @@ LOCK_DEADLINE_S = 2.0
 # A server that does not answer in this time is busy, or stopped.
 PROBE_TIMEOUT_S = 1.0
 POLL_S = 0.02
-# From the command line of `headgate serve` to a server that answers, on a slow machine.
-STARTING_S = 2.0
 
 
 def find_private_redis(data_dir: str | Path) -> str | None:
@@ -51,7 +49,7 @@ def find_private_redis(data_dir: str | Path) -> str | None:
     return url_of(path) if server_pid(path) is not None else None
 
 
-def wait_for_private_redis(data_dir: str | Path, within_s: float = STARTING_S) -> str | None:
+def wait_for_private_redis(data_dir: str | Path, within_s: float) -> str | None:
     """Return what `find_private_redis` does, and wait for a server that starts or loads its data, where one has run before.
 
     A command that is given right after `headgate serve` comes before its server: the folder has the lock of the last one.

@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from headgate.cli.main import main
 from headgate.settings import describe
+from tests.support.service_links import SERVICE_LINKS
 
 SECRET = "a secret of the tests, 0123456789abcdef"
 
@@ -87,3 +88,10 @@ def test_what_is_no_application_is_one_line() -> None:
     """Exit code 1."""
     result = show("json:dumps")
     assert result.exit_code == 1
+
+
+def test_a_service_link_is_no_origin_of_a_setting() -> None:
+    """`HEADGATE_PORT=tcp://…` is the orchestrator's."""
+    shown = CliRunner().invoke(main, ["config", "show", "--json"], env=SERVICE_LINKS)
+    assert shown.exit_code == 0
+    assert json.loads(shown.stdout)["settings"]["HEADGATE_PORT"] == {"value": 9000, "origin": "file"}

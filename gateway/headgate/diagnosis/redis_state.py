@@ -34,30 +34,17 @@ _READS = (
 def look_at_writes(client: Client, namespaces: Collection[str]) -> Finding:
     """Return whether Redis takes events of these namespaces (none: of the usual one) from this user, and why not.
 
-    Two writes for each, in one round trip, that change nothing: an entry for a stream that is not there and is not made, and an
+    One round trip for each, with two writes that change nothing: an entry for a stream that is not there and is not made, and an
     event without a topic, which the function refuses once Redis has let it write.
 
     Raises:
         BusUnavailable: the connection broke.
     """
-    names = sorted(namespaces) or [DEFAULT_NAMESPACE]
-    replies = iter(
-        call_many(
-            client,
-            [
-                command
-                for name in names
-                for command in (
-                    ("XADD", trial_key(name), "NOMKSTREAM", "*", "by", "headgate check"),
-                    ("FCALL", STRICT, 1, log_key(name), "", "null", ""),
-                )
-            ],
-        )
-    )
     refused: dict[str, list[str]] = {}
     cures: set[str] = set()
-    for name, *both in zip(names, replies, replies, strict=True):
-        for reply in both:
+    for name in sorted(namespaces) or [DEFAULT_NAMESPACE]:
+        entry = ("XADD", trial_key(name), "NOMKSTREAM", "*", "by", "headgate check")
+        for reply in call_many(client, [entry, ("FCALL", STRICT, 1, log_key(name), "", "null", "")]):
             # That the library is not loaded yet is told elsewhere, and is no refusal of a write.
             if isinstance(reply, BusRefused | BusUnavailable) and reply.redis_code != NO_FUNCTION:
                 refused.setdefault(str(reply.parts["reason"]).removeprefix("Redis: "), []).append(name)
@@ -134,7 +121,7 @@ def _namespace(name: str, served: Served, *, is_fault: bool) -> Finding:
         return ok(f"namespace {name}", text)
     if not served.silent:
         return warning(f"namespace {name}", text)
-    text = f"{text}; {served.silent} did not stop in an orderly way, but died, or do not reach Redis any more"
+    text = f"{text}; {served.silent} did not stop in an orderly way (killed, or unable to reach Redis)"
     return (fault if is_fault else warning)(f"namespace {name}", text, "start it again: headgate serve")
 
 

@@ -163,7 +163,7 @@ def test_a_dry_run_prints_each_preview_and_touches_nothing(
         "headgate: dry run: notifications as sink (sink:Sink): orders.#\n"
         "2 orders.2.paid -> sink\n    write orders.2.paid\n    and 2\n"
         "4 orders.3.exit -> sink\n    its preview raised ValueError: no idea\n"
-        '5 orders.4.paid -> sink\n    write orders.4.paid\n    and "\\x7f"\n'
+        '5 orders.4.paid -> sink\n    write orders.4.paid\n    and "\\u007f"\n'
     )
     assert (result.stderr, result.exit_code) == ("", 130)
     assert (sink_here.got(), groups(redis_client)) == ([], [])

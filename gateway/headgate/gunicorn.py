@@ -138,6 +138,10 @@ class Premises:
             return False
         return True
 
+    def was_told(self, what: str) -> bool:
+        """Return whether a worker has asked `is_first` this."""
+        return (self.folder / f"told-{what}").exists()
+
     def _remove(self, process_id: int) -> None:
         if os.getpid() == process_id:
             shutil.rmtree(self.folder, ignore_errors=True)

@@ -67,12 +67,12 @@ LET_IN = (
     "--dev on your own machine"
 )
 _REDIS_PROGRAM, _CONFIGURATION_FILE = "HEADGATE_REDIS_SERVER", "HEADGATE_CONFIG"
-# Variables that Kubernetes (unless `enableServiceLinks: false`) and Docker's links set in every container for a service that is
-# called headgate, or headgate-something: https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables
+# Variables that Kubernetes sets in every container, unless `enableServiceLinks: false`, for a Service that is called headgate, or
+# headgate-something: https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables
 _SERVICE = rf"{PREFIX}(?:[A-Z0-9_]+_)?"
 _SERVICE_NAMES = re.compile(rf"{_SERVICE}(SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)")
 _SERVICE_PORT, _SERVICE_ADDRESS = re.compile(rf"{_SERVICE}PORT"), re.compile(r"(tcp|udp|sctp)://\S+:[0-9]+")
-# What `docker run --env-file` and systemd's EnvironmentFile of another form leave around a value.
+# What `docker run --env-file` leaves around a value.
 _QUOTED = re.compile(r"""\s*(["']).*\1\s*""", re.DOTALL)
 # Names with our prefix that belong to tools around the gateway (Makefile, tests, bench, publishers), not to it.
 _FOREIGN = {_REDIS_PROGRAM, _CONFIGURATION_FILE, PURE, "HEADGATE_CHROMIUM", "HEADGATE_BENCH_CENTRIFUGO"}

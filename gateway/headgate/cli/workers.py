@@ -31,7 +31,7 @@ def run(overrides: Mapping[str, str], target: str | None, config: str | None, *,
     never_block()
     keeper: Keeper | None = None
     try:
-        from headgate.gunicorn import run_arbiter
+        from headgate.gunicorn import Premises, run_arbiter
 
         environ = environment()
         environ.update(overrides)
@@ -51,8 +51,9 @@ def run(overrides: Mapping[str, str], target: str | None, config: str | None, *,
         say_mode(settings)
 
         def ready(listener: Any) -> None:
-            # Of an application only its workers know whether it has an authenticator: the first one says so.
-            say_ready(settings, listener.getsockname(), f"{workers} workers", nobody=target is None and settings.lets_nobody_in)
+            # Of an application only its workers know whether it has an authenticator.
+            nobody = Premises.here().was_told("nobody")
+            say_ready(settings, listener.getsockname(), f"{workers} workers", nobody=nobody)
 
         options = {
             "bind": [bind],

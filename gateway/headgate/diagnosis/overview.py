@@ -130,7 +130,7 @@ def wrong(
     *,
     takes_writes: bool = True,
 ) -> Iterator[Finding]:
-    """Yield what somebody should look at. Gateways that cannot write to Redis cannot say that they are there."""
+    """Yield what somebody should look at. Who cannot write to Redis cannot say that it is there."""
     registered = sum(namespace.gateways for namespace in namespaces)
     if not found and not takes_writes:
         yield unknown("gateways", "none has told of itself, which it cannot while Redis refuses writes: some may be at work")
@@ -148,8 +148,11 @@ def wrong(
     for consumer in consumers:
         behind = consumer.lag + consumer.waiting
         if behind and not consumer.is_at_work:
-            text = f"not at work, with {consumer.lag} events and {consumer.waiting} tasks before it"
-            yield fault(f"consumer {consumer.name}", text, "start `headgate consume`")
+            work = f"{consumer.lag} events and {consumer.waiting} tasks before it"
+            if takes_writes:
+                yield fault(f"consumer {consumer.name}", f"not at work, with {work}", "start `headgate consume`")
+            else:
+                yield unknown(f"consumer {consumer.name}", f"it cannot take work while Redis refuses writes, with {work}")
         if consumer.dead:
             fix = f"headgate dead-letters list {consumer.name}"
             yield warning(f"consumer {consumer.name}", f"{consumer.dead} dead letters", fix)

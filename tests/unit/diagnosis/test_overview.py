@@ -54,6 +54,12 @@ def test_a_gateway_that_cannot_say_that_it_is_there_is_not_taken_for_gone() -> N
     assert found.line.startswith(SILENT)
 
 
+def test_a_consumer_that_cannot_take_work_is_not_taken_for_stopped() -> None:
+    """Its heartbeat is a write as well."""
+    [found] = wrong(AT_WORK, [namespace(1)], [consumer(90, lag=7)], {}, takes_writes=False)
+    assert (found.verdict, found.fix) == (Verdict.UNKNOWN, None)
+
+
 def test_a_gateway_that_is_registered_alone_is_at_work() -> None:
     """It has not told its state yet, or may not."""
     [found] = wrong({}, [namespace(1)], [], {})

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 @redis_option
 @click.option("--listen", metavar="HOST:PORT", callback=read_address, help="Have a page there with /healthz and /metrics.")
 @click.option("--check", "is_check", is_flag=True, help="Only check the file and Redis: a line per consumer, or per fault.")
+@click.option("--file-only", is_flag=True, hidden=True, help="Of --check: not Redis, which is not started yet.")
 @click.option("--dry-run", is_flag=True, help="Only print what would be done with each event; nothing is acknowledged.")
 @click.option("--since", type=click.IntRange(1), metavar="OFFSET", help="First event of a dry run; without it: the next one.")
 @click.option("--parent", type=int, hidden=True, help="End when this process is not the parent any more.")
@@ -33,6 +34,7 @@ def consume(
     redis_url: str | None,
     listen: tuple[str, int] | None,
     is_check: bool,
+    file_only: bool,
     dry_run: bool,
     since: int | None,
     parent: int | None,
@@ -44,7 +46,7 @@ def consume(
         raise click.UsageError("--since goes with --dry-run; what a new consumer begins with is `start` in its table")
     asked = command.Asked(config, only, redis_url)
     if is_check:
-        sys.exit(command.check(asked))
+        sys.exit(command.check(asked, file_only=file_only))
     elif dry_run:
         command.dry_run(asked, since)
     else:

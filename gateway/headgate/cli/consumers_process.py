@@ -40,8 +40,8 @@ class ConsumersProcess:
         self._watcher: Greenlet | None = None
 
     def check(self) -> bool:
-        """Have the command check configuration and Redis without consuming; when this is False it has told the faults."""
-        return subprocess.run([*self._command, "--check"], stdout=subprocess.DEVNULL, check=False).returncode == 0
+        """Have the command check the configuration without consuming; when this is False it has told the faults."""
+        return subprocess.run([*self._command, "--check", "--file-only"], stdout=subprocess.DEVNULL, check=False).returncode == 0
 
     def __enter__(self) -> ConsumersProcess:
         self._watcher = spawn(self._watch)

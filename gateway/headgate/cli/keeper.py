@@ -43,6 +43,9 @@ def main(telling: int, config: str | None = None) -> int:
             settings = Settings.read(environment())
             logs.configure(settings.log_level, form=settings.log_format)
             keeps = settings.redis_url is None or config is not None
+            consumers = None if config is None else ConsumersProcess(["--config", config])
+            if consumers is not None and not consumers.check():
+                return 1
             if settings.redis_url is None:
                 private = kept.enter_context(start_private_redis(settings.data_dir))
                 url = environment()[PREFIX + "REDIS_URL"] = private.url
@@ -51,10 +54,7 @@ def main(telling: int, config: str | None = None) -> int:
                 kept.callback(keeper.close)
                 say(f"started a private {private.description} in {settings.data_dir}")
             say(f"using {describe_server(Settings.read(environment()).redis_url or '')}")
-            if config is not None:
-                consumers = ConsumersProcess(["--config", config])
-                if not consumers.check():
-                    return 1
+            if consumers is not None:
                 kept.enter_context(consumers)
         except HeadgateError as error:
             for line in error.lines():

@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import structlog
@@ -86,6 +87,9 @@ def _run(
         check_target(target)
         if listener is None and not may_listen(settings):
             return 1
+        consumers = ConsumersProcess(["--config", file.path]) if with_consumers and file.path is not None else None
+        if consumers is not None and not start.is_again and not consumers.check():
+            return 1
         if settings.redis_url is None:
             private = start_private_redis(settings.data_dir)
             environ[PREFIX + "REDIS_URL"] = private.url
@@ -99,12 +103,7 @@ def _run(
         if (operator := DemoOperator.of(settings, private, start)) is not None:
             operators.append(operator)
             app.extensions["headgate.operator"] = operator
-        if file.path is None or not with_consumers:
-            return _serve(app, settings, listener, file)
-        consumers = ConsumersProcess(["--config", file.path])
-        if not start.is_again and not consumers.check():
-            return 1
-        with consumers:
+        with consumers or nullcontext():
             return _serve(app, settings, listener, file)
     except HeadgateError as error:
         for line in error.lines():

@@ -84,6 +84,7 @@ def test_a_fault_of_the_file_stops_the_start(gateway: GatewayProcess, sink_folde
 
     assert gateway.stop() == 1
     assert "ready at" not in gateway.output
+    assert "started a private" not in gateway.output
 
 
 def test_without_the_option_the_file_gives_its_settings_only(sink_folder: SinkFolder) -> None:

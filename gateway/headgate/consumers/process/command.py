@@ -67,7 +67,7 @@ def consume(asked: Asked, listen: tuple[str, int] | None, parent: int | None) ->
     return supervisor.run(listen, parent)
 
 
-def check(asked: Asked) -> int:
+def check(asked: Asked, *, file_only: bool = False) -> int:
     """Check file and Redis, and print a line for each consumer; return 1 when there is any fault."""
     faults: list[str] = []
     try:
@@ -77,7 +77,8 @@ def check(asked: Asked) -> int:
         faults += error.faults
     try:
         settings = Settings.read(read_settings(asked.path, asked.environment))
-        say(f"using {describe_server(find_redis_url(settings))}")
+        if not file_only:
+            say(f"using {describe_server(find_redis_url(settings))}")
     except SettingsError:
         pass  # among the faults already
     except HeadgateError as error:

@@ -268,8 +268,10 @@ class Clients:
     def client(self, session: str, *, within: Sequence[str] | None = None) -> ConnectedClient | None:
         """Return the client of a session, with all its patterns; None: no gateway has it. May switch greenlets.
 
+        A gateway that has no link to Redis (it was killed, or lost the link) is not waited for.
+
         Raises:
-            BusUnavailable: no gateway that has answered has it, and some have not; or no Redis.
+            BusUnavailable: no gateway that has answered has it, and one that had the question has not answered; or no Redis.
             InvalidRequest, BusRefused.
         """
         question = OneQuestion(_check_text(session, "session", MAX_SESSION_CHARACTERS), _within(within))
@@ -309,8 +311,11 @@ class Clients:
             None if user is None else _check_text(user, "user", MAX_USER_CHARACTERS),
             _within(within),
         )
-        done = None if session is None else lambda part: part.count > 0
-        return _reached(self._ask(Kind.DISCONNECT, question, _read_count, done))
+        if session is None:
+            return _reached(self._ask(Kind.DISCONNECT, question, _read_count))
+        answers = self._ask(Kind.DISCONNECT, question, _read_count, lambda part: part.count > 0)
+        # As `client`: without a link to Redis a gateway is not asked, so only one that was can have the session and not say so.
+        return Reached(sum(part.count for part in answers.parts), answers.silent if answers.unanswered else ())
 
     def send(self, session: str, topic: str, data: object, id: str | None = None, *, within: Sequence[str] | None = None) -> bool:
         """Send an event to the one client of a session, wherever it is connected. May switch greenlets.
@@ -414,12 +419,12 @@ def _reached(answers: Answers) -> Reached:
 
 
 def _check_silence(answers: Answers) -> None:
-    """Refuse to say that there is nothing, where some gateways have not said so.
+    """Refuse to say that there is nothing, where some gateways that were asked have not said so.
 
     Raises:
         BusUnavailable: they are named.
     """
-    if answers.silent:
+    if answers.unanswered:
         raise BusUnavailable(f"no answer from {', '.join(answers.silent[:5])} in time, and no other gateway has this session")
 
 

@@ -26,10 +26,11 @@ HEADER_TAG = b"hg1 "
 # epoch 16 + offset 16 + time 16 + id 128 + traceparent 55 and separators: no honest header is longer.
 MAX_HEADER_BYTES = 256
 MAX_ID_LENGTH = 128
+ID_CHARACTERS = "[A-Za-z0-9_.:~-]"
 # JSON nesting that every consumer of ours and every browser can walk; msgspec itself stops at the interpreter's limit.
 MAX_DEPTH = 64
 
-_ID = re.compile(r"[A-Za-z0-9_.:~-]{1,128}", re.ASCII)
+_ID = re.compile(rf"{ID_CHARACTERS}{{1,{MAX_ID_LENGTH}}}", re.ASCII)
 _HEADER = re.compile(rb"hg1 ([0-9a-f]{16}) ([1-9][0-9]{0,15}) ([0-9]{1,16}) ([A-Za-z0-9_.:~-]{1,128})")
 _ID_BYTES = re.compile(rb"[A-Za-z0-9_.:~-]{1,128}")
 _TAG_BYTES, _ZERO = len(HEADER_TAG), ord("0")

@@ -58,8 +58,8 @@ PLACEHOLDERS = (
     *("secretatleast", "insecure", "notsecret", "notsosecret", "donotuse"),
 )
 STRONG_SECRET = (
-    f"a secret of at least {MIN_SECRET_BYTES} bytes, {MIN_SECRET_DIFFERENT} of them different, that does not repeat a short text, "
-    "is no placeholder, and has no blank or line end around it"
+    f"a secret of at least {MIN_SECRET_BYTES} bytes, {MIN_SECRET_DIFFERENT} of them different, that does not repeat a short text"
+    ", is no placeholder, and has no blank or line end around it"
 )
 # What lets clients in where nobody may connect.
 LET_IN = (

@@ -1,4 +1,5 @@
 # Written by `headgate types --python` from the schemas of topics. Do not edit.
+# JSON Schema counts 27.0 as an integer: decode with msgspec.json.decode(…, strict=False), which does too.
 from __future__ import annotations
 
 import typing

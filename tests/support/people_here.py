@@ -33,8 +33,10 @@ class PeopleHere:
         """Let one who asks talk to the small Redis."""
         clients._client = self.redis.client()
 
-    def start(self, name: str = "a", *arguments: Any, hears: bool = True, **settings: Any) -> GatewayOnModel:
-        """Start a gateway; one that does not hear never answers."""
+    def start(
+        self, name: str = "a", *arguments: Any, hears: bool = True, answers: bool = True, **settings: Any
+    ) -> GatewayOnModel:
+        """Start a gateway. One that does not hear has no link to Redis; one that does not answer stands still."""
         here = self._start(*arguments, **settings)
         gateway = here.gateway
         gateway.registration.id = f"{name}:1"
@@ -49,7 +51,7 @@ class PeopleHere:
             )
         self.redis.asked.clear()
         if hears:
-            self.redis.hearers.setdefault(QUESTIONS, []).append(gateway._answers.hear)
+            self.redis.hearers.setdefault(QUESTIONS, []).append(gateway._answers.hear if answers else lambda message: None)
         return here
 
     def ask(self, question: Callable[[], Any]) -> Any:

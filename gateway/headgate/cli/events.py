@@ -30,7 +30,12 @@ _MAX_QUOTED = 200
     "--file", "file", metavar="FILE", help="Publish the events of a file instead, one JSON object a line; - is standard input."
 )
 @namespace_option
-@click.option("--id", "event_id", metavar="ID", help="Publish at most once under this id (within 300 s).")
+@click.option(
+    "--id",
+    "event_id",
+    metavar="ID",
+    help="Publish at most once under this id, within 300 s and on this topic. On another topic the same id publishes again.",
+)
 @click.option("--user", metavar="NAME", help="Publish to this user alone: the topic becomes users.NAME.TOPIC.")
 @click.option("--strict-namespace", is_flag=True, help="Refuse a namespace that no gateway has served, instead of a warning.")
 @click.option("--skip-bad", is_flag=True, help="Of a file: publish the good lines. Without it, one bad line keeps all out.")

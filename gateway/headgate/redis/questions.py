@@ -53,10 +53,14 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Answers(msgspec.Struct, frozen=True):
-    """The parts that have come, as they were read, and the names of the processes that are not through."""
+    """The parts that have come, as they were read, and the names of the processes that are not through.
+
+    `unanswered` of those have had the question. The others have no link to Redis: they stopped, or lost it.
+    """
 
     parts: Sequence[Any]
     silent: tuple[str, ...]
+    unanswered: int = 0
 
 
 _encode = msgspec.json.encode
@@ -108,7 +112,7 @@ def ask(
     silent = sorted(name_of(each) for each in set(living) - answered)
     if heard - len(answered) > len(silent):
         silent.append(UNREGISTERED)
-    return Answers(parts, tuple(silent))
+    return Answers(parts, tuple(silent), heard - len(answered))
 
 
 def read_question(message: bytes) -> Question | None:

@@ -3,7 +3,8 @@ I/O.
 
 The text is the same for the same schemas and imports msgspec only. A value that a schema lets through can be decoded with its
 type, and encoded again it is the same value, but for members that the schema does not name. A member that need not be there
-is UNSET where it is missing. `Any` stands for unions that msgspec cannot tell apart, and `dict` for objects whose other
+is UNSET where it is missing. An integer may be written `27.0`, which msgspec reads as one with `strict=False` only; in an
+`enum` or a `const` it may not. `Any` stands for unions that msgspec cannot tell apart, and `dict` for objects whose other
 members have a schema, or whose names msgspec cannot have.
 
 A union of objects that each require one member with a text of its own is told apart by that member: a tagged union, Structs
@@ -40,7 +41,9 @@ from .shapes import (
     read_model,
 )
 
-HEAD = "# Written by `headgate types --python` from the schemas of topics. Do not edit."
+HEAD = """\
+# Written by `headgate types --python` from the schemas of topics. Do not edit.
+# JSON Schema counts 27.0 as an integer: decode with msgspec.json.decode(…, strict=False), which does too."""
 MAP = "TOPICS"
 ANY = "typing.Any"
 _OBJECT = f"dict[str, {ANY}]"

@@ -94,7 +94,7 @@ def test_a_key_for_what_is_no_name_of_a_namespace_is_refused_with_its_place(api:
 
 
 def test_a_second_request_with_an_idempotency_key_publishes_nothing_twice(api: Api) -> None:
-    """Of a batch of which only a part had been published, the rest is."""
+    """Of a batch of which only a part had been published, the rest is; an id counts for its topic."""
     client = api._client
     headers = {"Authorization": f"Bearer {ADMIN}", "Idempotency-Key": "run-7"}
     events = [{"topic": "orders.1", "data": number} for number in range(3)]
@@ -108,6 +108,8 @@ def test_a_second_request_with_an_idempotency_key_publishes_nothing_twice(api: A
     assert [was for _, was in first] == [False, False]
     assert second[:2] == [(offset, True) for offset, _ in first]
     assert second[2][1] is False
+    other_topic = client.post("/api/v1/events/batch", json={"events": [{"topic": "orders.2", "data": 0}]}, headers=headers)
+    assert other_topic.get_json()["receipts"][0]["duplicate"] is False
 
 
 def test_the_log_is_read_from_an_offset_and_from_a_time(api: Api, publisher: Publisher, redis_client: Client) -> None:

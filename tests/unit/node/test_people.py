@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from headgate.auth.identity import Handshake, Identity
-from headgate.clients import Clients, ConnectedClient
+from headgate.clients import Clients, ConnectedClient, Reached
 from headgate.delivery.state import FIRST
 from headgate.errors import BusUnavailable, InvalidRequest, InvalidTopic, NotSerializable, PayloadTooLarge
 from headgate.node import client_list
@@ -164,9 +164,20 @@ def test_one_client_is_found_with_all_its_patterns(people: PeopleHere, monkeypat
 
 def test_nobody_is_not_said_while_a_gateway_is_silent(people: PeopleHere) -> None:
     """It may be connected there."""
-    people.start("deaf/1", by_name, hears=False)
-    with pytest.raises(BusUnavailable, match="deaf/1"):
+    people.start("stopped/1", by_name, answers=False)
+    with pytest.raises(BusUnavailable, match="stopped/1"):
         people.ask(lambda: people.clients.client("nobody"))
+    assert people.ask(lambda: people.clients.disconnect(session="nobody")).silent == ("stopped/1",)
+
+
+def test_a_gateway_that_was_killed_does_not_hide_that_nobody_has_a_session(people: PeopleHere) -> None:
+    """It is in the registry until its lease ends, and Redis has no link of it. What concerns a whole user still names it."""
+    people.start("a", by_name)
+    people.start("killed/1", by_name, hears=False)
+    assert people.ask(lambda: people.clients.client("nobody")) is None
+    assert send(people, "nobody") is False
+    assert people.ask(lambda: people.clients.disconnect(session="nobody")) == Reached(0, ())
+    assert people.ask(lambda: people.clients.disconnect(user="nobody")) == Reached(0, ("killed/1",))
 
 
 def test_a_session_is_disconnected_wherever_it_is(people: PeopleHere) -> None:
@@ -348,9 +359,9 @@ def test_it_may_be_as_large_as_the_gateway_of_the_session_takes(people: PeopleHe
 def test_whether_it_was_sent_is_not_guessed(people: PeopleHere) -> None:
     """A gateway that does not answer may have the session."""
     gateway = people.start("a", by_name)
-    people.start("deaf/1", by_name, hears=False)
+    people.start("stopped/1", by_name, answers=False)
     assert send(people, join(gateway, "ana").welcome["session"]) is True
-    with pytest.raises(BusUnavailable, match="deaf/1"):
+    with pytest.raises(BusUnavailable, match="stopped/1"):
         send(people, "nobody")
 
 

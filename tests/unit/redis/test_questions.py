@@ -66,7 +66,7 @@ def test_one_that_does_not_answer_in_time_is_named(asked: Asked) -> None:
     asked.gateway("b:1")
     answers = asked.ask("a:1", "b:1", within_s=3)
     assert answers.parts == ["here"]
-    assert answers.silent == ("b",)
+    assert (answers.silent, answers.unanswered) == (("b",), 1)
     assert asked.redis.now_s == 1003
 
 
@@ -97,7 +97,7 @@ def test_nobody_waits_for_one_that_does_not_hear(asked: Asked) -> None:
     """It was killed, or has lost its link: it is named at once."""
     asked.gateway("a:1", 1)
     answers = asked.ask("a:1", "killed:1")
-    assert (answers.parts, answers.silent) == ([1], ("killed",))
+    assert (answers.parts, answers.silent, answers.unanswered) == ([1], ("killed",), 0)
     assert asked.redis.now_s == 1000
 
 

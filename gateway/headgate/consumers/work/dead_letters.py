@@ -68,7 +68,7 @@ class DeadLetters:
         """
         if not 1 <= limit <= PAGE_LETTERS:
             raise InvalidRequest(f"a page of {limit} dead letters; expected 1 to {PAGE_LETTERS}")
-        first = "-" if after is None else f"({_check_id(after)}"
+        first = "-" if after is None else f"({check_letter_id(after)}"
         return [_letter(*found) for found in call(self._client, "XRANGE", self._key, first, "+", "COUNT", limit)]
 
     def show(self, letter_id: str) -> DeadLetter | None:
@@ -77,7 +77,7 @@ class DeadLetters:
         Raises:
             InvalidRequest: not an id.
         """
-        _check_id(letter_id)
+        check_letter_id(letter_id)
         found = call(self._client, "XRANGE", self._key, letter_id, letter_id)
         return _letter(*found[0]) if found else None
 
@@ -95,7 +95,7 @@ class DeadLetters:
         Raises:
             InvalidRequest: not an id.
         """
-        checked = [_check_id(letter_id) for letter_id in letter_ids]
+        checked = [check_letter_id(letter_id) for letter_id in letter_ids]
         return self._store.drop(checked) if checked else 0
 
     def retry_all(self) -> int:
@@ -136,7 +136,7 @@ def _letter(entry_id: bytes, fields: dict[bytes, bytes]) -> DeadLetter:
     return DeadLetter(entry_id.decode(), int(entry_id.partition(b"-")[0]), why, reason, task)
 
 
-def _check_id(letter_id: str) -> str:
+def check_letter_id(letter_id: str) -> str:
     if not _ID.fullmatch(letter_id):
         raise InvalidRequest(f"a dead letter's id {letter_id[:40]!r}; expected <milliseconds>-<number> as `list` shows it")
     return letter_id

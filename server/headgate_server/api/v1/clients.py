@@ -35,6 +35,7 @@ from .problems import BodyFault, NotFound
 # Printable, as far as a regular expression can say that; the rest is refused with 404.
 User = Annotated[str, Meta(min_length=1, max_length=MAX_USER_CHARACTERS, pattern=r"^[ -~]+$")]
 Reason = Annotated[str, Meta(min_length=1, max_length=MAX_REASON_CHARACTERS, pattern=r"^[ -~]+$")]
+Place = Annotated[str, Meta(min_length=1)]
 Namespace = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 Patterns = Annotated[list[Pattern], Meta(max_length=MAX_PATTERNS)]
 SortName = Literal["trouble", "queue", "newest", "user"]
@@ -48,7 +49,7 @@ class ClientsOf(msgspec.Struct, forbid_unknown_fields=True):
     user: Annotated[User | UnsetType, Meta(description="Clients of this user only.")] = UNSET
     sort: Annotated[SortName, Meta(description="The order; `trouble`: those that something is wrong with first.")] = "trouble"
     limit: Annotated[int, Meta(ge=1, le=MAX_PAGE_CLIENTS, description="Clients at most.")] = 100
-    after: Annotated[str | UnsetType, Meta(description="What the page before says as `after`, with the same `sort`.")] = UNSET
+    after: Annotated[Place | UnsetType, Meta(description="What the page before says as `after`, with the same `sort`.")] = UNSET
 
 
 class WithReason(NoQuery, forbid_unknown_fields=True):
@@ -66,7 +67,7 @@ class ToSend(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Sent(msgspec.Struct):
-    """Whether the event is in the client's queue, or written. If not, nobody has the session, or its queue is full."""
+    """Whether the event is in the client's queue, or written. If not, the queue is full."""
 
     taken: bool
 
@@ -134,6 +135,8 @@ def send(call: Call) -> Sent:
         if field is None:
             raise
         raise BodyFault([(field, error)]) from error
+    if not taken:
+        one(call)  # 404 where nobody has the session
     audit.acted("event sent to a client", by=_by(call), session=session, topic=event.topic)
     return Sent(taken)
 

@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NoReturn
 
 import msgspec
@@ -25,6 +25,7 @@ from headgate.auth.audit import audit
 from headgate.auth.identity import Identity
 from headgate.auth.scopes import WITH_PATTERN
 from headgate.errors import Forbidden, InvalidRequest, PayloadTooLarge
+from headgate.protocol.requests import MAX_OFFSET
 from headgate.runtime.rates import Rates
 from headgate.topic import check_pattern
 from headgate.transport.peer_address import address_of
@@ -227,7 +228,23 @@ def read_body(operation: Operation) -> Any:
     body = request.get_data(cache=False)
     if request.content_length is None and request.environ["wsgi.input"].read(1):
         raise RequestEntityTooLarge
-    return decode(body, msgspec.json.Decoder(operation.body).decode)
+    return decode(body, partial(_read_whole, operation.body))
+
+
+def _read_whole(kind: type[msgspec.Struct], body: bytes) -> Any:
+    """Return a body in which 27.0 is an integer, as JSON Schema has it (2020-12, section 4.2.3); msgspec calls it a float."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError:
+        return msgspec.json.decode(msgspec.json.encode(_whole(msgspec.json.decode(body))), type=kind)
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, float) and value.is_integer() and abs(value) <= MAX_OFFSET:
+        return int(value)
+    if isinstance(value, dict):
+        return {name: _whole(each) for name, each in value.items()}
+    return [_whole(each) for each in value] if isinstance(value, list) else value
 
 
 def decode(body: bytes, decoder: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from headgate.auth.scopes import PLAIN, WITH_PATTERN
-from headgate.event import MAX_ID_LENGTH
+from headgate.event import ID_CHARACTERS, MAX_ID_LENGTH
 from headgate.topic import MAX_TOPIC_BYTES, MAX_TOPIC_WORDS
 
 _WORD = "[A-Za-z0-9_-]+"
@@ -20,7 +20,7 @@ Topic = Annotated[
     str, Meta(extra_json_schema={"maxLength": MAX_TOPIC_BYTES, "pattern": rf"^{_WORD}(\.{_WORD}){{0,{_MORE}}}$"})
 ]  # fmt: skip
 Pattern = Annotated[str, Meta(extra_json_schema={"maxLength": MAX_TOPIC_BYTES, "pattern": f"^{_PATTERN}$"})]
-EventId = Annotated[str, Meta(extra_json_schema={"maxLength": MAX_ID_LENGTH, "pattern": "^[A-Za-z0-9_.:~-]+$"})]
+EventId = Annotated[str, Meta(extra_json_schema={"maxLength": MAX_ID_LENGTH, "pattern": f"^{ID_CHARACTERS}+$"})]
 Scope = Annotated[
     str,
     Meta(max_length=MAX_SCOPE, extra_json_schema={"pattern": f"^(({'|'.join(WITH_PATTERN)}):{_PATTERN}|{'|'.join(PLAIN)})$"}),

@@ -22,6 +22,7 @@ from .grammar import Scope
 from .operation import Call, Cost, Operation
 from .problems import BodyFault, NotFound
 
+KeyName = Annotated[str, Meta(extra_json_schema={"pattern": f"^{NAME}$"})]
 _NAMESPACE = Meta(extra_json_schema={"pattern": r"^(\*|[A-Za-z0-9_-]{1,64})$"})
 
 
@@ -49,7 +50,7 @@ class KeyList(msgspec.Struct):
 class KeyWanted(msgspec.Struct, forbid_unknown_fields=True):
     """A key to be made."""
 
-    name: Annotated[str, Meta(extra_json_schema={"pattern": f"^{NAME}$"})]
+    name: KeyName
     scopes: Annotated[list[Scope], Meta(min_length=1, max_length=MAX_SCOPES)]
     namespaces: Annotated[list[Annotated[str, _NAMESPACE]], Meta(max_length=MAX_NAMESPACES)] | None = None
     ttl_s: Annotated[int, Meta(ge=1, le=MAX_TTL_S)] | None = None

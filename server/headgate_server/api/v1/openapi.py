@@ -13,6 +13,7 @@ import msgspec
 
 from headgate import __version__
 from headgate.auth.scopes import WITH_PATTERN
+from headgate.event import ID_CHARACTERS
 
 from .operation import Cost, Operation, Who
 from .problems import MEDIA_TYPE, ROOT, Problem
@@ -67,6 +68,7 @@ def document(table: Sequence[Operation]) -> dict[str, Any]:
             "description": ABOUT,
             "license": {"name": "MIT", "identifier": "MIT"},
         },
+        "servers": [{"url": "/", "description": "The gateway that this document is from."}],
         "security": [{"bearer": []}],
         "tags": [{"name": name} for name in dict.fromkeys(operation.group for operation in table)],
         "paths": paths,
@@ -130,9 +132,9 @@ def parameters(operation: Operation) -> list[dict[str, Any]]:
         if name == "namespace" and operation.in_namespace:
             described = {"description": "The namespace; not given: the first."}
         found.append({"name": name, "in": "query", "required": name in shape.get("required", ()), **described, "schema": told})
-    for name, description in operation.fields.items():
-        key = {"type": "string", "minLength": 1, "maxLength": 122, "pattern": "^[A-Za-z0-9_.:~-]+$"}
-        found.append({"name": name, "in": "header", "required": False, "description": description, "schema": key})
+    for name, each in operation.fields.items():
+        key = {"type": "string", "minLength": 1, "maxLength": each.max_length, "pattern": f"^{ID_CHARACTERS}+$"}
+        found.append({"name": name, "in": "header", "required": False, "description": each.description, "schema": key})
     return found
 
 

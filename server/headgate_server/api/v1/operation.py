@@ -60,6 +60,14 @@ _UNITS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class IdField:
+    """A header field that holds an id of an event (grammar.EventId), of so many characters at most."""
+
+    description: str
+    max_length: int
+
+
 class NoQuery(msgspec.Struct, forbid_unknown_fields=True):
     """No parameters."""
 
@@ -132,7 +140,7 @@ class Operation:
         status: of the answer when all is well; `also`: other statuses that are no refusals, with their types.
         problems: statuses beside those that every operation may answer.
         answer: None where the operation answers by itself (publishing.py).
-        fields: header fields of the request that it reads, with their description.
+        fields: header fields of the request that it reads.
         cost: what its work grows with, and how that is charged.
         searches: it may look through much of the log: each caller has one such under way (searches.py).
     """
@@ -151,7 +159,7 @@ class Operation:
     problems: tuple[int, ...] = ()
     pattern: str = ""
     about: str = ""
-    fields: Mapping[str, str] = field(default_factory=dict)
+    fields: Mapping[str, IdField] = field(default_factory=dict)
     cost: Cost = Cost.REQUEST
     searches: bool = False
 

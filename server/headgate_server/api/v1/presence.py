@@ -15,7 +15,7 @@ from .operation import Call, Cost, InNamespace, Operation
 MAX_PAGE = 1000
 # Of a member that is shown all is read, of the others the name.
 PER_SHOWN = 10
-Name = Annotated[str, Meta(max_length=255)]
+Name = Annotated[str, Meta(min_length=1, max_length=255)]
 
 
 class Member(msgspec.Struct):

@@ -1,7 +1,8 @@
 """Publishing over /api/v1: one event, or a batch, of which each event stands for itself or all go together.
 
-`Idempotency-Key` is the id of an event that has none, of a batch `<key>.<number>` for each that has none: a second request with
-it, for the same topics within 300 s, is answered with the receipts of the first, `duplicate` said.
+`Idempotency-Key` is the id of an event that has none, of a batch `<key>.<number>` for each that has none. An id counts for its
+topic and its caller: a second request with it, for the same topics within 300 s, is answered with the receipts of the first,
+`duplicate` said. On another topic it publishes.
 
 It answers requests below WSGI and Flask's with the same bytes, as `publish.PublishApi` does, with whose events these count.
 """
@@ -25,12 +26,12 @@ from headgate_server.gate import Publishing, Receipt
 
 from .dispatch import check_acceptable, decode, refuse
 from .grammar import EventId, Topic
-from .operation import Cost, Operation
+from .operation import Cost, IdField, Operation
 from .problems import ROOT, BodyFault, RateReached, ScopeMissing, UnsupportedMediaType
 
 EVENTS, BATCH = f"{ROOT}/events", f"{ROOT}/events/batch"
 # Behind the key of a batch: a dot and the number of the event.
-_MAX_BATCH_KEY = MAX_ID_LENGTH - len(f".{MAX_BATCH_EVENTS}")
+MAX_BATCH_KEY_LENGTH = MAX_ID_LENGTH - len(f".{MAX_BATCH_EVENTS - 1}")
 
 
 class BatchEvent(msgspec.Struct, forbid_unknown_fields=True):
@@ -42,7 +43,7 @@ class BatchEvent(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class NewEvent(msgspec.Struct, forbid_unknown_fields=True):
-    """An event: a topic, data that is any JSON, an id, which makes publishing idempotent for 300 s, and a namespace.
+    """An event: a topic, data that is any JSON, an id, which makes publishing to the topic idempotent for 300 s, and a namespace.
 
     Without a namespace it is the first.
     """
@@ -135,7 +136,7 @@ class PublishingV1(PublishApi):
         """Publish a batch. Waits for the body only."""
         known = self._begin(asked)
         batch = decode(self._body(asked, known[1], self._max_batch_bytes), _decode_batch)
-        key = _idempotency_key(asked.environ, _MAX_BATCH_KEY)
+        key = _idempotency_key(asked.environ, MAX_BATCH_KEY_LENGTH)
         limit = min(MAX_BATCH_EVENTS, self._settings.publish_burst)  # more than a burst would never be let in
         if len(batch.events) > limit:
             raise LimitReached("batch_events", limit)
@@ -227,10 +228,14 @@ def _idempotency_key(environ: Mapping[str, Any], at_most: int) -> str | None:
     raise InvalidRequest(f"Idempotency-Key: expected 1 to {at_most} characters of A-Z a-z 0-9 _ . : ~ -")
 
 
-_KEY = {
-    "Idempotency-Key": "The id of an event that has none (of a batch: with a dot and the number of the event behind it). A "
-    "request that is sent again with it publishes nothing twice within 300 s."
-}
+def _key_field(id_of: str, max_length: int) -> Mapping[str, IdField]:
+    about = (
+        f"{id_of} An id counts for its topic and for the caller: within 300 s a second request with it publishes nothing on the "
+        "same topic, whatever its data, and is answered with the first receipt. On another topic it publishes."
+    )
+    return {"Idempotency-Key": IdField(about, max_length)}
+
+
 OPERATIONS = (
     Operation(
         "publishEvent",
@@ -243,7 +248,7 @@ OPERATIONS = (
         body=NewEvent,
         status=201,
         problems=(404, 409, 422, 502),
-        fields=_KEY,
+        fields=_key_field("The id of the event, if it has none.", MAX_ID_LENGTH),
         cost=Cost.PUBLISHED,
         about="The answer comes when the event is in the log.",
     ),
@@ -259,7 +264,9 @@ OPERATIONS = (
         status=201,
         also={207: SomeReceipts},
         problems=(404, 409, 422, 502),
-        fields=_KEY,
+        fields=_key_field(
+            "With a dot and the number of the event after it, the id of each event that has none.", MAX_BATCH_KEY_LENGTH
+        ),
         cost=Cost.PUBLISHED,
         about=(
             "Each event stands for itself: where some are refused, the answer is 207, with an error in their places. With "

@@ -11,7 +11,7 @@ from flask.testing import FlaskClient
 from structlog.testing import capture_logs
 
 from headgate.auth.identity import Identity
-from headgate.clients import Clients, ClientsPage, Reached
+from headgate.clients import Clients, ClientsPage, ConnectedClient, Reached
 from headgate.errors import HeadgateError, InvalidPattern, NotSerializable
 from headgate.runtime.rates import Rates
 from headgate.settings import Settings
@@ -22,6 +22,11 @@ from headgate_server.api.v1.table import OPERATIONS
 from tests.support.recording_gate import RecordingGate
 
 As = Callable[..., FlaskClient]
+ANA = ConnectedClient(
+    session="s1", user="ana", namespace="notifications", gateway="host/7", address=None, transport="websocket", since_ms=1,
+    patterns=(), subscriptions=0, state="live", catching_up=False, lagging=True, queued=256, queued_bytes=9, discarded=0, gaps=0,
+    position=1, behind=0, trouble=(),
+)  # fmt: skip
 
 
 class Asked:
@@ -30,14 +35,16 @@ class Asked:
     def __init__(self) -> None:
         self.questions: list[tuple[Any, ...]] = []
         self.reached = Reached(1, ())
+        self.there: ConnectedClient | None = None
         self.error: HeadgateError | None = None
 
     def page(self, *words: Any, within: Any) -> ClientsPage:
         self.questions.append((*words, within))
         return ClientsPage((), 0, None, ("host/7",))
 
-    def client(self, session: str, within: Any) -> None:
+    def client(self, session: str, within: Any) -> ConnectedClient | None:
         self.questions.append((session, within))
+        return self.there
 
     def disconnect(self, **wish: Any) -> Reached:
         self.questions.append(tuple(sorted(wish.items())))
@@ -107,12 +114,15 @@ def test_one_who_may_look_at_clients_may_not_disconnect_them(with_scopes: As, as
 
 
 def test_an_event_for_one_client_needs_its_topics_scope(with_scopes: As, asked: Asked) -> None:
-    """It is audited; whether it was taken is told."""
+    """It is audited; whether it was taken is told, and a session that nobody has is 404."""
     client = with_scopes("send:hints.#")
+    assert client.post("/api/v1/clients/s1/events", json={"topic": "hints.1", "data": 1}).status_code == 404
+    asked.questions.clear()
+    asked.there = ANA
     with capture_logs() as lines:
         answer = client.post("/api/v1/clients/s1/events", json={"topic": "hints.1", "data": {"a": 1}})
     assert (answer.status_code, answer.get_json()) == (200, {"taken": False})
-    assert asked.questions == [("s1", "hints.1", b'{"a": 1}', None, None)]
+    assert asked.questions == [("s1", "hints.1", b'{"a": 1}', None, None), ("s1", None)]
     assert [(line["event"], line["by"], line["topic"]) for line in lines] == [("event sent to a client", "key k1", "hints.1")]
     refused = client.post("/api/v1/clients/s1/events", json={"topic": "mail.1", "data": 1})
     assert (refused.status_code, refused.get_json()["scope"]) == (403, "send:mail.1")
@@ -146,7 +156,7 @@ def test_a_key_asks_for_the_clients_of_its_namespaces_only(with_scopes: As, aske
     client.delete("/api/v1/clients/s1")
     client.delete("/api/v1/users/ana/clients")
     client.post("/api/v1/clients/s1/events", json={"topic": "a", "data": 1})
-    assert len(asked.questions) == 5
+    assert len(asked.questions) == 6  # the event was not taken, so whether the session is there is asked too
     assert all(("shop", "mail") in question or ("within", ("shop", "mail")) in question for question in asked.questions)
     assert client.get("/api/v1/clients?namespace=other").status_code == 403
     assert client.get("/api/v1/clients?namespace=mail").status_code == 200

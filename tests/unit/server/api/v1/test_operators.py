@@ -48,7 +48,7 @@ def with_scopes(gate: RecordingGate, server: SmallRedis) -> As:
 def test_a_key_is_made_listed_and_revoked(with_scopes: As, server: SmallRedis) -> None:
     """Its secret is in the first answer only; each step is audited with the name of the key that did it."""
     client = with_scopes("keys:write", "publish:orders.#", "clients", namespaces=("other",))
-    wanted = {"name": "billing", "scopes": ["publish:orders.*", "clients"], "namespaces": ["other"], "ttl_s": 60}
+    wanted = {"name": "billing", "scopes": ["publish:orders.*", "clients"], "namespaces": ["other"], "ttl_s": 60.0}
     with capture_logs() as lines:
         made = client.post("/api/v1/keys", json=wanted)
         assert made.status_code == 201
@@ -74,6 +74,10 @@ def test_a_key_is_made_listed_and_revoked(with_scopes: As, server: SmallRedis) -
         ({"namespaces": ["*"]}, 422, "/namespaces/0"),
         ({"namespaces": None}, 422, "/namespaces"),
         ({"ttl_s": 101}, 422, "/ttl_s"),
+        ({"ttl_s": 60.5}, 422, "/ttl_s"),
+        ({"ttl_s": "60"}, 422, "/ttl_s"),
+        ({"ttl_s": True}, 422, "/ttl_s"),
+        ({"ttl_s": 1e300}, 422, "/ttl_s"),
         ({"ttl_s": None}, 422, "/ttl_s"),
         ({"scopes": ["everything"]}, 422, "/scopes"),
         ({"scopes": []}, 422, "/scopes"),

@@ -82,12 +82,17 @@ class InvalidEvent(HeadgateError):
 
 
 class NotSerializable(HeadgateError):
-    """Data that is not JSON: an unknown type, NaN or infinity, a non-string key, nesting too deep, bad UTF-8."""
+    """Data that is not JSON: an unknown type, NaN or infinity, a non-string key, nesting too deep, bad UTF-8.
+
+    `path` leads to the value (a JSON path; None: not known), and `reason` says what to publish instead.
+    """
 
     code = "not_serializable"
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"data is not JSON: {reason}", reason=reason)
+    def __init__(self, reason: str, path: Sequence[str | int] | None = None) -> None:
+        self.path = None if path is None else _json_path(path)
+        place = {} if self.path is None else {"path": self.path}
+        super().__init__(f"data is not JSON: {f'at {self.path}: ' if place else ''}{reason}", reason=reason, **place)
 
 
 class PayloadTooLarge(HeadgateError):
@@ -112,7 +117,7 @@ class SchemaViolation(HeadgateError):
 
     def __init__(self, topic: str, pattern: str, path: Sequence[str | int], reason: str) -> None:
         self.topic, self.pattern = topic, pattern
-        self.path = _printable("$" + "".join(map(_json_step, path)), 160)
+        self.path = _json_path(path)
         self.reason = _printable(reason, 240)
         super().__init__(
             f"data for topic {topic!r} breaks the schema of {pattern!r} at {self.path}: {self.reason}",
@@ -386,11 +391,10 @@ def leaving() -> BusUnavailable:
     return BusUnavailable("this gateway is about to stop: try again, at another")
 
 
-def _json_step(step: str | int) -> str:
-    """Return one step of a JSON path (RFC 9535)."""
-    if isinstance(step, int):
-        return f"[{step}]"
-    return f".{step}" if step.isidentifier() else f"[{step!r}]"
+def _json_path(steps: Sequence[str | int]) -> str:
+    """Return a JSON path (RFC 9535), printable and cut where it is long."""
+    names = (f"[{step!r}]" if isinstance(step, int) or not step.isidentifier() else f".{step}" for step in steps)
+    return _printable("$" + "".join(names), 160)
 
 
 def _printable(value: object, limit: int = 80) -> str:

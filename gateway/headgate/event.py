@@ -37,6 +37,9 @@ _TAG_BYTES, _ZERO = len(HEADER_TAG), ord("0")
 # Epochs that are known to be valid. A log is in one, and in another now and then.
 _MAX_EPOCHS = 64
 _epochs: dict[bytes, str] = {}
+# Where msgspec has found a fault, and words of JavaScript and Python that are numbers there.
+_BYTE = re.compile(r"\(byte (\d+)\)")
+_NO_NUMBER = re.compile(rb"-?(?:NaN|Infinity)\b")
 _decode_json = msgspec.json.Decoder().decode
 _encode_json = msgspec.json.Encoder().encode
 
@@ -133,7 +136,7 @@ def check_json(data: bytes) -> None:
     except RecursionError as error:
         raise NotSerializable(f"nested deeper than {MAX_DEPTH} levels") from error
     except msgspec.DecodeError as error:
-        raise NotSerializable(str(error)) from error
+        raise NotSerializable(json_reason(error, data)) from error
     # Without a bracket behind the first one it is not deep at all: to look for that takes a third of the time of counting.
     if data.rpartition(b"{")[0] or data.rpartition(b"[")[0]:
         _check_depth(data)
@@ -150,9 +153,20 @@ def compact_json(text: bytes | bytearray | memoryview | msgspec.Raw) -> JsonText
         if not data.isascii():
             data.decode()
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise NotSerializable(str(error)) from error
+        raise NotSerializable(json_reason(error, bytes(text))) from error
     _check_depth(data)
     return data
+
+
+def json_reason(error: Exception, text: bytes) -> str:
+    """Return why a text is no JSON. What other encoders write and JSON does not have is named."""
+    reason = str(error)
+    if place := _BYTE.search(reason):
+        if word := _NO_NUMBER.match(text, int(place[1])):
+            return f"{word[0].decode()} at byte {place[1]} is not a JSON number; write null or a string"
+    elif b"\\ud" in text[-16:].lower():  # msgspec expects the other half, and meets the end
+        return f"{reason}, or it ends in a lone surrogate (\\ud800 to \\udfff)"
+    return reason
 
 
 def _check_depth(data: bytes) -> None:

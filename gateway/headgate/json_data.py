@@ -14,9 +14,22 @@ import msgspec
 
 from .errors import NotSerializable
 from .event import MAX_DEPTH, check_json
+from .json_fault import find_fault
 from .json_text import JsonText
 
-_encode = msgspec.json.Encoder().encode
+
+def _plain(value: object) -> object:
+    """Return what an heir of a JSON type is: markup that Django calls safe is a text, and a numpy.float64 a float."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int.__int__(value)
+    if isinstance(value, float):
+        return float.__float__(value)
+    raise TypeError(f"a value of type {type(value).__qualname__}")
+
+
+_encode = msgspec.json.Encoder(enc_hook=_plain).encode
 _LEAVES = frozenset((str, int, bool, type(None)))
 _SEQUENCES = (list, tuple, set, frozenset)
 
@@ -26,7 +39,7 @@ def encode_data(data: object) -> bytes:
 
     Raises:
         NotSerializable: an unknown type, NaN or infinity, a key that is not a string, nesting deeper than MAX_DEPTH, a lone
-            surrogate.
+            surrogate. `path` leads to it.
     """
     if type(data) is JsonText:
         return data
@@ -37,10 +50,11 @@ def encode_data(data: object) -> bytes:
     try:
         _check_value(data, MAX_DEPTH)
         return _encode(data)
-    except UnicodeEncodeError as error:
-        raise NotSerializable("a lone surrogate in a string") from error
-    except (TypeError, ValueError, RecursionError, OverflowError) as error:
-        raise NotSerializable(str(error)) from error
+    except (NotSerializable, TypeError, ValueError, RecursionError, OverflowError) as error:
+        fault = find_fault(data)
+        if fault is not None:
+            raise NotSerializable(fault.reason, fault.path) from error
+        raise error if isinstance(error, NotSerializable) else NotSerializable(str(error)) from error
 
 
 def _check_value(value: object, depth: int) -> None:
@@ -67,7 +81,7 @@ def _check_value(value: object, depth: int) -> None:
         raise NotSerializable("msgspec.Raw inside other data; it may only be the whole")
     else:
         # Dataclasses, structs, dates and the like: look at what msgspec makes of them. Raises TypeError for what it cannot.
-        plain = msgspec.to_builtins(value, builtin_types=(Decimal,))
+        plain = msgspec.to_builtins(value, builtin_types=(Decimal,), enc_hook=_plain)
         if type(plain) is not kind:
             _check_value(plain, depth)
 

@@ -38,9 +38,11 @@ def gate(app: Flask) -> Headgate:
 def test_each_event_has_its_own_outcome(gate: Headgate) -> None:
     """In order: what is wrong with an event is told in its place, and of the others that Redis does not answer."""
     outcomes = gate.publish_each(
-        [("orders.1", 1, None), ("orders..1", 1, None), ("orders.1", object(), None), ("orders.2", 2, "a")]
+        [("orders.1", 1, None), ("orders..1", 1, None), ("orders.1", {"total": object()}, None), ("orders.2", 2, "a")]
     )
     assert [type(outcome) for outcome in outcomes] == [BusUnavailable, InvalidTopic, NotSerializable, BusUnavailable]
+    assert isinstance(outcomes[2], NotSerializable)
+    assert outcomes[2].path == "$.total"
     gate.close()
 
 

@@ -72,6 +72,9 @@ def test_a_batch_is_checked_whole_before_anything_is_sent(publisher: Publisher) 
         publisher.publish_many([("a", 1), ("b", 2, "id"), ("no no", 3)])
 
     assert caught.value.__notes__ == ["event number 2 of the batch"]
+    with pytest.raises(NotSerializable) as refused:
+        publisher.publish_many([("a", 1), ("b", {"lines": [1, {2}, object()]})])
+    assert (refused.value.path, refused.value.__notes__) == ("$.lines[2]", ["event number 1 of the batch"])
 
 
 def test_a_batch_is_bounded(publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ from headgate.auth.api_keys import shown_name
 from headgate.auth.audit import audit
 from headgate.auth.identity import Handshake, Identity
 from headgate.errors import Forbidden, HeadgateError, InvalidRequest, LimitReached, PayloadTooLarge
-from headgate.event import compact_json
+from headgate.event import compact_json, json_reason
 from headgate.json_text import JsonText
 from headgate.runtime.logging import told
 from headgate.runtime.shared_rates import SharedRates
@@ -199,10 +199,11 @@ class PublishApi:
         kind = str(asked.environ.get("CONTENT_TYPE", ""))
         if kind != "application/json" and parse_options_header(kind)[0].lower() != "application/json":
             raise InvalidRequest("expected a body of type application/json")
+        body = self._body(asked, identity, limit_bytes)
         try:
-            return decode(self._body(asked, identity, limit_bytes))
+            return decode(body)
         except _BAD_JSON as error:
-            raise InvalidRequest(f"expected {expected}: {error}") from error
+            raise InvalidRequest(f"expected {expected}: {json_reason(error, body)}") from error
 
     def _body(self, asked: Asked, identity: Identity, limit_bytes: int) -> bytes:
         """Return the body, as `asked.body`. Raises LimitReached as well: too much is on its way."""

@@ -25,6 +25,7 @@ from headgate.auth.audit import audit
 from headgate.auth.identity import Identity
 from headgate.auth.scopes import WITH_PATTERN
 from headgate.errors import Forbidden, InvalidRequest, PayloadTooLarge
+from headgate.event import json_reason
 from headgate.protocol.requests import MAX_OFFSET
 from headgate.runtime.rates import Rates
 from headgate.topic import check_pattern
@@ -260,7 +261,7 @@ def decode(body: bytes, decoder: Any) -> Any:
         pointer, said = pointer_of(str(error))
         raise BodyFault([(pointer, InvalidRequest(said))]) from error
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise InvalidRequest(f"the body is not JSON: {error}") from error
+        raise InvalidRequest(f"the body is not JSON: {json_reason(error, body)}") from error
 
 
 def pointer_of(said: str) -> tuple[str, str]:

@@ -244,3 +244,13 @@ def test_a_caller_without_any_right_to_publish_is_refused_before_its_body(gate: 
     client = create_app(Settings(), gate=gate).test_client()
     answer = client.post("/api/v1/events", data=b"{", content_type="application/json")
     assert (answer.status_code, answer.get_json()["scope"]) == (403, "publish:…")
+
+
+@pytest.mark.parametrize("path", ["/api/publish", "/api/v1/events", "/api/v1/events/batch"])
+def test_a_body_with_a_number_that_json_does_not_have_is_refused_by_name(dev: FlaskClient, path: str) -> None:
+    """With its byte: a body is text, in which another encoder than JSON's wrote it."""
+    event = '{"topic": "a", "data": NaN}'
+    body = f'{{"events": [{event}]}}' if path.endswith("batch") else event
+    answer = dev.post(path, data=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400
+    assert f"NaN at byte {body.index('NaN')} is not a JSON number; write null or a string" in answer.text

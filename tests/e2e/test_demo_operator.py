@@ -8,6 +8,7 @@ from playwright.sync_api import expect
 
 from tests.e2e.board_page import BoardPage
 from tests.e2e.conftest import OpenBoard
+from tests.e2e.shop import Shop
 from tests.support.gateway_process import GatewayProcess
 
 AWAY_EVENTS = 25
@@ -24,11 +25,18 @@ def offsets(board: BoardPage) -> list[int]:
 
 
 def test_a_restart_of_the_gateway_loses_nothing(open_board: OpenBoard, gateway: GatewayProcess) -> None:
-    """Events published while it is away come when it is back, at every page, without a reload; the process is a fresh one."""
+    """Events published while it is away come when it is back, at every page, without a reload; the process is a fresh one.
+
+    It has the orders of the one before.
+    """
     ana, ben = open_board("ana"), open_board("ben")
     for board in (ana, ben):
         board.page.evaluate("window.stayed = true")
     pid = gateway.pid
+    ana.move_button("42", "shipped").click()
+    ana.write("41", "note", "kept through a restart")
+    expect(ben.field("41", "note")).to_have_value("kept through a restart")
+    made = Shop(gateway.url, "ben").create()
     click(ana, "Restart the gateway")
     for board in (ana, ben):
         expect(board.verdict()).to_contain_text(f"Nothing lost: {AWAY_EVENTS} published, {AWAY_EVENTS} shown, none twice")
@@ -40,6 +48,12 @@ def test_a_restart_of_the_gateway_loses_nothing(open_board: OpenBoard, gateway: 
         assert board.page.evaluate("window.stayed")
         # Neither lost, nor doubled, nor out of order.
         assert offsets(board) == list(range(offsets(board)[0], offsets(board)[0] + AWAY_EVENTS))
+        expect(board.card_in("shipped", "42")).to_be_visible()
+        expect(board.field("41", "note")).to_have_value("kept through a restart")
+        expect(board.toast("The server was restarted")).to_have_count(0)
+    fresh = open_board("ana")
+    expect(fresh.card_in("shipped", "42")).to_be_visible()
+    expect(fresh.card_in("new", made)).to_be_visible()
     expect(ana.view.get_by_role("button", name="Restart the gateway", exact=True)).to_be_enabled()
     assert len(re.findall("headgate: ready at", gateway.output)) == 2
     assert gateway.pid == pid

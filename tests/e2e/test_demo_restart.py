@@ -63,7 +63,7 @@ def test_pages_come_back_after_a_crash_of_the_gateway(open_board: OpenBoard, gat
     for board in (ana, ben):
         board.wait_until_live()
         expect(board.field("41", "note")).to_have_value("while you were away")
-        # The demo keeps its orders in memory: they start over, and that is told.
+        # The demo keeps its orders in memory. A process that was killed hands none over: they start over, and that is told.
         expect(board.card_in("packed", "42")).to_be_visible()
         expect(board.toast("The server was restarted")).to_have_count(1)
         expect(board.view.locator("#banner")).to_be_hidden()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 from collections import deque
 from collections.abc import Callable, Mapping, MutableMapping
 from contextlib import suppress
@@ -31,7 +32,8 @@ from .systemd import FIRST_DESCRIPTOR
 LOOK_S = 0.05
 REMEMBERED_S = 3.0
 TIMEOUT_S = 5.0
-# What the demo wants to know again after a restart, in the environment of the fresh program: not a setting.
+# The descriptor of a file with what the demo wants to know again after a restart, in the environment of the fresh program: not a
+# setting. In the environment itself a text has at most 128 KiB.
 _CARRIED = "_HEADGATE_DEMO_CARRIED"
 
 
@@ -101,9 +103,13 @@ class DemoOperator:
             return
         os.dup2(self._listener, FIRST_DESCRIPTOR, inheritable=True)
         os.set_inheritable(FIRST_DESCRIPTOR, True)  # also where it was that one already
-        environ = {**self._environ, "LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "1", _CARRIED: json.dumps(self._left)}
-        standard_streams.drain()
-        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environ)
+        with tempfile.TemporaryFile("w+") as file:
+            json.dump(self._left, file)
+            file.seek(0)
+            os.set_inheritable(file.fileno(), True)
+            passed = {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "1", _CARRIED: str(file.fileno())}
+            standard_streams.drain()
+            os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**self._environ, **passed})
 
     def _newest(self) -> int:
         client = open_client(self._private.url, timeout_s=TIMEOUT_S, max_connections=1)
@@ -132,6 +138,9 @@ class Start:
     def __init__(self, environ: MutableMapping[str, str], target: str | None) -> None:
         left = environ.pop(_CARRIED, None)
         self.environ = dict(environ)
-        self.carried: Mapping[str, Any] = json.loads(left) if left else {}
+        self.carried: Mapping[str, Any] = {}
+        if left is not None:
+            with open(int(left)) as file:
+                self.carried = json.load(file)
         self.is_again = left is not None
         self.of_the_demo = target is None and (self.is_again or "LISTEN_PID" not in environ)

@@ -1,8 +1,9 @@
 """The demo's orders: an in-memory book in which every change is published before it counts.
 
 In: changes from the demo's routes. Out: an event per change, `orders.<id>.<verb>` with the whole order as data, in the
-order of the versions. The book is bounded, seeded, and forgotten when the process ends. A deleted order can be restored for
-a while: both are events, so that every board and every consumer is told what happened, when it happened.
+order of the versions. The book is bounded and seeded. It is forgotten when the process ends, unless the process is restarted
+(trouble.py): then the next one takes it over. A deleted order can be restored for a while: both are events, so that every
+board and every consumer is told what happened, when it happened.
 
 Publish first, save second, both under one lock: a change whose publish raised is not saved, so the person who made it
 is told and nobody's board shows what the book does not hold. If the bus took the event and only its answer was lost,
@@ -18,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import TypedDict, cast
+from typing import Any, TypedDict, cast
 
 from headgate.errors import HeadgateError, InvalidRequest, LimitReached
 
@@ -143,6 +144,25 @@ class OrderBook:
             order = Order(str(number), status, customer, items, carrier, total_cents, note, 0, next(self._versions), "the shop")
             self._orders[order.id] = order
         self._numbers = itertools.count(max(map(int, self._orders)) + 1)
+
+    def handed_over(self) -> Mapping[str, object]:
+        """Return the book for the process after this one, as JSON can hold it. Nothing may change here afterwards."""
+        with self._lock:
+            return {
+                "since": self.since,
+                "version": next(self._versions),
+                "number": next(self._numbers),
+                "orders": [asdict(order) for order in self._orders.values()],
+                "deleted": [(asdict(order), at_s) for order, at_s in self._deleted.values()],
+            }
+
+    def take_over(self, book: Mapping[str, Any]) -> None:
+        """Become the book that the process before this one has handed over."""
+        with self._lock:
+            self.since = book["since"]
+            self._versions, self._numbers = itertools.count(book["version"]), itertools.count(book["number"])
+            self._orders = {order["id"]: Order(**order) for order in book["orders"]}
+            self._deleted = {order["id"]: (Order(**order), at_s) for order, at_s in book["deleted"]}
 
     def all(self) -> list[Order]:
         """Return every order, oldest first.

@@ -48,12 +48,16 @@ def demo_routes(book: OrderBook, tokens: DemoTokens) -> Blueprint:
     bursts = Bursts(book.scan)
     troubles: list[Trouble] = []
 
-    def trouble() -> Trouble:
+    @routes.before_request
+    def take_over() -> None:
+        """Before the first request of any page: the operator may have brought orders and bursts through a restart."""
         operator: Operator | None = current_app.extensions.get("headgate.operator")
-        if operator is None:
-            abort(404, "no trouble here: it takes `headgate serve --demo` on loopback, without a Redis URL")
+        if operator is not None and not troubles:
+            troubles.append(Trouble(operator, bursts, book))
+
+    def trouble() -> Trouble:
         if not troubles:
-            troubles.append(Trouble(operator, bursts))
+            abort(404, "no trouble here: it takes `headgate serve --demo` on loopback, without a Redis URL")
         return troubles[0]
 
     @routes.get("/")
@@ -119,8 +123,6 @@ def demo_routes(book: OrderBook, tokens: DemoTokens) -> Blueprint:
 
     @routes.get("/demo/burst/<burst_id>")
     def burst_record(burst_id: str) -> Response:
-        if "headgate.operator" in current_app.extensions:
-            trouble()  # knows the burst of a restart
         return jsonify(bursts.record(burst_id))
 
     return routes

@@ -2,8 +2,8 @@
 
 In: a user who asks. Out: what an operator (the process that was started with `--demo`, headgate/cli/demo_operator.py) does, and a
 burst (bursts.py) to tell what came of it: one that is published while every browser is disconnected, or the note in the record of
-the last one that the log has lost events. Without an operator nothing here can be asked for. One trouble at a time, and at most
-MAX_PER_WINDOW in WINDOW_S seconds, restarts included.
+the last one that the log has lost events. The orders outlive a restart. Without an operator nothing here can be asked for. One
+trouble at a time, and at most MAX_PER_WINDOW in WINDOW_S seconds, restarts included.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from headgate.errors import HeadgateError, LimitReached
 
 from .bursts import Bursts
+from .orders import OrderBook
 
 # Published while the gateway has no browsers, so that there is something to catch up on.
 AWAY_EVENTS = 25
@@ -60,13 +61,17 @@ class Loss:
 class Trouble:
     """See the module. `now_s` is monotonic over restarts of the process."""
 
-    def __init__(self, operator: Operator, bursts: Bursts, *, now_s: Callable[[], float] = time.monotonic) -> None:
-        self._operator, self._bursts, self._now_s = operator, bursts, now_s
+    def __init__(
+        self, operator: Operator, bursts: Bursts, book: OrderBook, *, now_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._operator, self._bursts, self._book, self._now_s = operator, bursts, book, now_s
         self._lock = threading.Lock()
         times = operator.carried.get("times", [])
         self._times = [float(at) for at in times][-MAX_PER_WINDOW:]
         if burst := operator.carried.get("burst"):
             bursts.remember(burst)
+        if orders := operator.carried.get("orders"):
+            book.take_over(orders)
 
     def restart(self, burst_id: object, by: str) -> int:
         """Restart the gateway; return how many events are published, as burst `burst_id`, while browsers are disconnected.
@@ -112,4 +117,4 @@ class Trouble:
             burst = asdict(self._bursts.start(asked, by))
         except HeadgateError:
             burst = None  # its page is told that it did not run
-        return {"times": self._times, "burst": burst}
+        return {"times": self._times, "burst": burst, "orders": self._book.handed_over()}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -41,9 +43,12 @@ def test_no_other_gateway_has_one(other: dict[str, Any]) -> None:
     assert operator(**other) is None
 
 
-def test_a_process_after_a_restart_knows_what_was_left_for_it_and_tells_no_child() -> None:
+def test_a_process_after_a_restart_knows_what_was_left_for_it_and_tells_no_child(tmp_path: Path) -> None:
     """Its socket comes as systemd passes one; it is the demo all the same."""
-    environ = {"PATH": "/bin", "LISTEN_PID": "7", "_HEADGATE_DEMO_CARRIED": '{"times": [1.5]}'}
+    left = tmp_path / "left"
+    left.write_text('{"times": [1.5]}')
+    descriptor = os.open(left, os.O_RDONLY)
+    environ = {"PATH": "/bin", "LISTEN_PID": "7", "_HEADGATE_DEMO_CARRIED": str(descriptor)}
     running = operator(environ=environ)
     assert running is not None
     assert running.carried == {"times": [1.5]}

@@ -55,7 +55,7 @@ async function remove(id, byKeyboard) {
   if (gone) deletions.show(gone, byKeyboard);
 }
 
-/** The server keeps its orders in memory. A restart replaces them, and this board must not go on showing the old ones. */
+/** The server keeps its orders in memory. A crash replaces them, and this board must not go on showing the old ones. */
 function restarted() {
   orders.startOver();
   toasts.show({ title: "The server was restarted", detail: "The demo's orders start over. This board shows the orders that the server has now." });

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ from flask.testing import FlaskClient
 
 from headgate.errors import BusUnavailable, InvalidRequest, LimitReached
 from headgate_server.demo.bursts import Bursts
+from headgate_server.demo.orders import OrderBook
 from headgate_server.demo.trouble import AWAY_EVENTS, MAX_PER_WINDOW, WINDOW_S, Loss, Trouble
 
 
@@ -41,7 +43,8 @@ class World:
         self.operator = RecordingOperator(carried)
         self.scans: list[Mapping[str, object]] = []
         self.bursts = Bursts(lambda turn, by, stamp: self.scans.append(stamp), now_s=lambda: self.now_s)
-        self.trouble = Trouble(self.operator, self.bursts, now_s=lambda: self.now_s)
+        self.book = OrderBook(lambda topic, data: None, clock_s=lambda: self.now_s)
+        self.trouble = Trouble(self.operator, self.bursts, self.book, now_s=lambda: self.now_s)
 
 
 def test_a_restart_publishes_when_the_operator_says_that_browsers_are_away() -> None:
@@ -58,6 +61,24 @@ def test_a_restart_publishes_when_the_operator_says_that_browsers_are_away() -> 
         after.trouble.lose("ana")
     with pytest.raises(LimitReached):
         after.trouble.lose("ana")
+
+
+def test_the_orders_outlive_a_restart() -> None:
+    """As people left them, in JSON: versions and numbers go on, so that no page has to begin again; a deletion can be undone."""
+    world = World()
+    world.trouble.restart("abc", "ana")
+    first, second = world.book.all()[:2]
+    made = world.book.create("ana")
+    moved = world.book.change(first.id, {"version": first.version, "status": "shipped", "note": "caf\u00e9"}, "ana")
+    gone = world.book.delete(second.id, second.version, "ben")
+    left = world.book.all()
+    after = World(json.loads(json.dumps(world.operator.while_away[0]())), now_s=2000.0)
+    assert after.book.all() == left
+    assert {made, moved} <= set(left)
+    assert after.book.since == world.book.since
+    newer = after.book.create("ben")
+    assert (int(newer.id), newer.version > gone.version) == (int(made.id) + 1, True)
+    assert after.book.restore(gone.id, gone.version, "ben").customer == second.customer
 
 
 def test_a_restart_whose_burst_cannot_be_published_still_happens() -> None:

@@ -51,7 +51,7 @@ BESIDE_EACH_OTHER := $(if $(filter output-sync,$(.FEATURES)),BESIDE=1 -j 2 --out
 # Commands of the tests may call make themselves, which is not to take part in this one.
 ALONE := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u BESIDE
 .PHONY: help run build dist floors test test-setup lint style types imports docs-check web-check web-test client-test py-test py-test-unit site-check \
-	py-test-together py-test-alone compiled unit coverage e2e chromium format settings requirements screenshot console-pictures bench bench-quick examples http-api monitoring tracing compose faults soak fuzz socketio-suites \
+	py-test-together py-test-alone compiled unit coverage e2e chromium format settings requirements screenshot console-pictures diagrams bench bench-quick examples http-api monitoring tracing compose faults soak fuzz socketio-suites \
 	deployments sbom audit docs release clean
 
 help: ## Show this list
@@ -109,6 +109,7 @@ docs-check: $(DEV)
 	@$(BIN)/python -m bench.page --check
 	@$(BIN)/python -m bench.scale.page --check
 	@$(BIN)/python -m tools.reference_pages --check
+	@$(BIN)/python -m tools.diagrams --check
 	@$(PART) passed $@
 
 site-check: $(DOCS)
@@ -236,6 +237,12 @@ screenshot: $(DEV) build chromium ## Make docs/screenshot.png with the tests' ow
 console-pictures: $(DEV) build chromium ## Make the pictures of docs/console.md, and look at every view at every width with axe (minutes)
 	@$(BIN)/python -m tests.e2e.console_pictures
 	@$(BIN)/python -m pytest -m nightly tests/e2e/test_console.py $(ARGS)
+
+# Mermaid is none of the project's dependencies: it draws where it is asked to.
+diagrams: $(DEV) chromium ## Draw the Mermaid diagrams of docs/ for the site, into docs/diagrams (needs the npm registry)
+	@$(STEP) "installing Mermaid" mermaid npm install --prefix build/mermaid --no-save --ignore-scripts --no-audit --no-fund \
+		--loglevel=error mermaid@11.17.2
+	@$(BIN)/python -m tools.diagrams
 
 bench: $(DEV) build ## Install the peers and measure against them (bench/README.md), short version (ARGS: more for the bench)
 	@$(BIN)/python -m bench --quick --install $(ARGS)

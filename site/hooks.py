@@ -6,11 +6,13 @@ in the site, and a link to a file that is no page is shown as its name, or leads
 
 from __future__ import annotations
 
+import itertools
 import posixpath
 import re
 from pathlib import Path
 from typing import Any
 
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -42,6 +44,8 @@ LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 WIDE = {"comparison.md", "benchmarks.md", "settings.md"}
 FENCE = re.compile(r"^(```.*?^```|~~~.*?^~~~)", re.MULTILINE | re.DOTALL)
 DIAGRAM = re.compile(r'<img alt="([^"]*)" src="[^"]*diagrams/([\w-]+)\.svg"\s*/?>')
+MERMAID = re.compile(r"^```mermaid\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+TITLE = re.compile(r"^\s*accTitle: (.+)$", re.MULTILINE)
 
 
 def _site_places() -> dict[str, str]:
@@ -94,6 +98,17 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
             return f"[{text}]({url.rstrip('/')}/{file})"
         return text if file.split("/")[-1].lower() in text.lower() or "`" in text else f"{text} (`{file}`)"
 
+    numbers = itertools.count(1)
+    root = posixpath.relpath("diagrams", posixpath.dirname(here) or ".")
+
+    def pictured(found: re.Match[str]) -> str:
+        """What GitHub draws by itself is drawn for the site by tools/diagrams.py."""
+        name, title = f"{posixpath.basename(here).removesuffix('.md')}-{next(numbers)}", TITLE.search(found[1])
+        if title is None:
+            raise PluginError(f"{here}: a Mermaid diagram without accTitle: it needs one, and `make diagrams`")
+        return f"![{title[1]}]({root}/{name}.svg)"
+
+    markdown = MERMAID.sub(pictured, markdown)
     parts = FENCE.split(markdown)
     for number in range(0, len(parts), 2):
         parts[number] = LINK.sub(led, parts[number])
@@ -106,7 +121,11 @@ def on_page_content(html: str, page: Any, config: Any, files: Files) -> str:
     def drawn(found: re.Match[str]) -> str:
         svg = (ROOT / "docs" / "diagrams" / f"{found[2]}.svg").read_text("utf-8")
         svg = re.sub(r"<\?xml.*?\?>\s*", "", svg)
-        return svg.replace("<svg ", f'<svg class="diagram" role="img" aria-label="{found[1]}" ', 1)
+        svg = svg.replace("<svg ", f'<svg class="diagram" role="img" aria-label="{found[1]}" ', 1)
+        if "data-source" not in svg:
+            return svg
+        # As large as its letters need; on a small screen it is scrolled, by keyboard too.
+        return f'<span class="wide-diagram" tabindex="0" role="group" aria-label="{found[1]}">{svg}</span>'
 
     html = DIAGRAM.sub(drawn, html)
     if page.file.src_uri != "index.md":

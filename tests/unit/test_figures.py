@@ -1,0 +1,186 @@
+"""A figure, a size, a limit or a version that several pages name has one source, and each page says what that says."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from headgate import __version__, event, publisher, topic
+from headgate.auth import claims, tokens
+from headgate.auth.api_keys import MAX_NAMESPACES
+from headgate.protocol.requests import MAX_LAST
+from headgate.redis.log import PAGE_EVENTS
+from headgate_server.api import publish as over_http
+from headgate_server.api.v1.publishing import MAX_BATCH_KEY_LENGTH
+from headgate_server.api.v1.reading import MAX_LOOKED_AT, MAX_LOOKED_AT_BYTES
+from tools.release import NAMED, NAMING
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md"), ROOT / "web" / "README.md"]
+NOT_PAGES = ("node_modules", "CHANGELOG.md", "docs/decisions")
+BENCHMARKS = (ROOT / "docs" / "benchmarks.md").read_text("utf-8")
+BUILD = (ROOT / "web" / "build.mjs").read_text("utf-8")
+LUA = (ROOT / "gateway" / "headgate" / "redis" / "log.lua").read_text("utf-8")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+CENTRIFUGO, NODE = "Centrifugo (Go), Redis engine", "Node socket.io + redis adapter"
+LOGGED, CHECKED = "Headgate (logged publish)", "Headgate (logged, checked by the publisher)"
+
+
+def text_of(page: str) -> str:
+    return (ROOT / page).read_text("utf-8")
+
+
+def table(scenario: str) -> dict[str, float]:
+    """The first column of a scenario's table in docs/benchmarks.md, which `make lint` holds to the results of its run."""
+    rows = BENCHMARKS.partition(f" {scenario} -->")[2].partition("<!--")[0]
+    found = re.finditer(r"^\| ([^|]+?) \| ([\d.,]+) \|", rows, re.MULTILINE)
+    return {each[1]: float(each[2].replace(",", "")) for each in found}
+
+
+def over(scenarios: tuple[str, ...], ours: tuple[str, ...], peer: str) -> tuple[str, str]:
+    """The least and the greatest ratio to a peer, with one decimal, as pages write them."""
+    ratios = [table(scenario)[our] / table(scenario)[peer] for scenario in scenarios for our in ours]
+    return f"{min(ratios):.1f}", f"{max(ratios):.1f}"
+
+
+BROADCAST = ("throughput-1000x256B-w8", "throughput-5000x256B-w8")
+DIRECTED = ("directed-5000",)
+MEMORY = f"{table('memory')[LOGGED]:.1f} KiB"
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md", "docs/comparison.md"])
+def test_a_page_compares_as_the_benchmarks_do(page: str) -> None:
+    """Each names broadcasts. Each figure that it names is that of the tables."""
+    text = text_of(page)
+    for what, scenarios, ours in (
+        ("broadcast", BROADCAST, (LOGGED,)),
+        ("one of 5,000 users", DIRECTED, (LOGGED, CHECKED)),
+    ):
+        line = next((line for line in text.splitlines() if what in line and ("Centrifugo" in line)), "")
+        assert line or what != "broadcast"
+        if line:
+            (low, high), (least, most) = over(scenarios, ours, CENTRIFUGO), over(scenarios, ours, NODE)
+            said = re.findall(r"([\d.]+) to ([\d.]+) (?:×|times)", line)
+            assert said == [(low, high), (least, most)], line
+    idle = re.findall(r"([\d.]+ KiB?)\b", "\n".join(line for line in text.splitlines() if "idle client" in line))
+    assert set(idle) <= {MEMORY}
+
+
+def test_a_page_that_is_not_that_of_the_benchmarks_has_no_ratio_of_its_own() -> None:
+    """A second one would be another figure after the next run."""
+    for page in ("README.md", "docs/index.md"):
+        lines = [line for line in text_of(page).splitlines() if re.search(r"\d (?:×|times)", line)]
+        assert all(line.startswith("| ") and ("broadcast" in line or "5,000 users" in line) for line in lines), lines
+
+
+@pytest.mark.parametrize(
+    ("page", "pattern", "part"),
+    [
+        ("README.md", r"A page loads ([\d.]+) KB of it", "connect"),
+        ("docs/comparison.md", r"JavaScript of a page, gzip[^|]*\| ([\d.]+) KB \|", "connect"),
+        ("web/README.md", r"imports `connect` loads ([\d.]+) KB", "connect"),
+        ("web/README.md", r"\| headgate \| [^|]* \| ([\d.]+) \|", "connect"),
+        ("web/README.md", r"with all helpers ([\d.]+) KB", "backbone"),
+        ("web/README.md", r"live models and lists \| [^|]* \| ([\d.]+) \|", "backbone"),
+        ("web/README.md", r"script tag ([\d.]+) KB", "script"),
+    ],
+)
+def test_a_size_of_the_client_is_what_the_build_allows(page: str, pattern: str, part: str) -> None:
+    """The build measures each, and fails above its limit."""
+    found = re.search(rf"\b{part}: ([\d_]+)", BUILD)
+    assert found is not None
+    assert re.findall(pattern, re.sub(r"\s+", " ", text_of(page))) == [f"{int(found[1].replace('_', '')) / 1000:.1f}"]
+
+
+def test_every_name_with_a_version_has_the_present_one() -> None:
+    """A release writes each of them: the files that name one are in its list."""
+    named = re.compile(NAMED.format(r"(\d+\.\d+\.\d+)"))
+    files = {path for pattern in NAMING for path in ROOT.glob(pattern)}
+    for path in {*PAGES, *files}:
+        if any(part in str(path) for part in NOT_PAGES):
+            continue
+        versions = {version for _, version in named.findall(path.read_text("utf-8"))}
+        assert versions <= {__version__}, path
+        assert not versions or path in files, f"{path} is not in tools/release.py's NAMING"
+
+
+LEAST_PYTHON = PROJECT["requires-python"].removeprefix(">=")
+PYTHONS = [each.rpartition(" ")[2] for each in PROJECT["classifiers"] if ":: 3." in each]
+NEWEST_PYTHON = max(PYTHONS, key=lambda each: int(each[2:]))
+LEAST_NODE = json.loads(text_of("package.json"))["engines"]["node"].removeprefix(">=")
+KEPT_S = re.search(r"IDEMPOTENCY_MS = (\d+)000", LUA)
+assert KEPT_S is not None
+IDS = KEPT_S[1]
+
+
+@pytest.mark.parametrize(
+    ("page", "pattern", "values"),
+    [
+        ("README.md", r"Python ≥ ([\d.]+), Node ≥ (\d+)", (LEAST_PYTHON, LEAST_NODE)),
+        ("CONTRIBUTING.md", r"Python ([\d.]+) or newer, Node (\d+) or newer", (LEAST_PYTHON, LEAST_NODE)),
+        ("CONTRIBUTING.md", r"each of Python ([\d.]+) to ([\d.]+)", (LEAST_PYTHON, NEWEST_PYTHON)),
+        ("docs/tutorial.md", r"Python ([\d.]+) or newer", (LEAST_PYTHON,)),
+        ("docs/support.md", r"\| Python \| ([\d.]+) \| ([\d.]+) \|", (LEAST_PYTHON, NEWEST_PYTHON)),
+        ("docs/support.md", r"\| Node [^|]*\| (\d+) \|", (LEAST_NODE,)),
+        ("docs/http-api.md", r"within (\d+) s a second request", (IDS,)),
+        (
+            "docs/http-api.md",
+            r"A key has at most (\d+) characters, for a batch (\d+)",
+            (event.MAX_ID_LENGTH, MAX_BATCH_KEY_LENGTH),
+        ),
+        (
+            "docs/http-api.md",
+            r"a batch at most (\d+) events and (\d+) MiB",
+            (over_http.MAX_BATCH_EVENTS, over_http.MAX_BATCH_BYTES >> 20),
+        ),
+        ("docs/http-api.md", r"at most an event and a (K)iB around it", ("K" if over_http.ENVELOPE_BYTES == 1024 else "",)),
+        (
+            "docs/http-api.md",
+            r"among the newest ([\d,]+) events, and (\d+) MiB",
+            (f"{MAX_LOOKED_AT:,}", MAX_LOOKED_AT_BYTES >> 20),
+        ),
+        ("docs/http-api.md", r"A page holds some (\d+) events", (PAGE_EVENTS,)),
+        ("docs/protocol.md", r"JWT of at most (\d+) KiB", (tokens.MAX_TOKEN_BYTES >> 10,)),
+        ("docs/protocol.md", r"a list of at most (\d+) names of namespaces", (MAX_NAMESPACES,)),
+        ("docs/protocol.md", r"lists of at most (\d+) patterns each", (claims.MAX_GRANTS,)),
+        ("docs/protocol.md", r"the last n that match \(at most ([\d,]+)\)", (f"{MAX_LAST:,}",)),
+        (
+            "docs/protocol.md",
+            r"topic is 1 to (\d+) words of [^,]*, at most (\d+) bytes",
+            (topic.MAX_TOPIC_WORDS, topic.MAX_TOPIC_BYTES),
+        ),
+        ("docs/protocol.md", r"The same id within (\d+) s is the same event", (IDS,)),
+        ("docs/protocol.md", r"nested at most (\d+) deep", (event.MAX_DEPTH,)),
+        (
+            "docs/protocol.md",
+            r"publishes at most (\d+) events .*? of at most (\d+) MiB",
+            (over_http.MAX_BATCH_EVENTS, over_http.MAX_BATCH_BYTES >> 20),
+        ),
+        ("docs/protocol.md", r"of at most (\d+) positions", (PAGE_EVENTS,)),
+        ("docs/guarantees.md", r"\| event ids in Redis \| (\d+) s", (IDS,)),
+        ("docs/guide.md", r"Within (\d+) s the log then holds it once", (IDS,)),
+        ("docs/howto/celery.md", r"within (\d+) s the log holds each once", (IDS,)),
+        ("docs/operations.md", r"published again within (\d+) s adds only", (IDS,)),
+        ("docs/reference/commands.md", r"under this id, within (\d+) s and on this topic", (IDS,)),
+        (
+            "docs/reference/python.md",
+            r"idempotent for (\d+) s, within the topic: 1 to (\d+) characters",
+            (IDS, event.MAX_ID_LENGTH),
+        ),
+    ],
+)
+def test_a_page_names_the_limit_that_the_code_has(page: str, pattern: str, values: tuple[object, ...]) -> None:
+    """Once or more, and each time the same."""
+    found = re.findall(pattern, re.sub(r"\s+", " ", text_of(page)))
+    assert found
+    assert {each if isinstance(each, tuple) else (each,) for each in found} == {tuple(map(str, values))}
+
+
+def test_the_constants_of_the_code_agree_with_each_other() -> None:
+    """Where two parts cannot share one: an event over HTTP is published as one of a batch of the publisher's."""
+    assert over_http.MAX_BATCH_EVENTS <= publisher.MAX_BATCH_EVENTS
+    assert over_http.MAX_BATCH_BYTES <= publisher.MAX_BATCH_BYTES

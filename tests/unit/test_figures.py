@@ -14,6 +14,7 @@ from headgate.auth import claims, tokens
 from headgate.auth.api_keys import MAX_NAMESPACES
 from headgate.protocol.requests import MAX_LAST
 from headgate.redis.log import PAGE_EVENTS
+from headgate.settings import Settings
 from headgate_server.api import publish as over_http
 from headgate_server.api.v1.publishing import MAX_BATCH_KEY_LENGTH
 from headgate_server.api.v1.reading import MAX_LOOKED_AT, MAX_LOOKED_AT_BYTES
@@ -184,3 +185,25 @@ def test_the_constants_of_the_code_agree_with_each_other() -> None:
     """Where two parts cannot share one: an event over HTTP is published as one of a batch of the publisher's."""
     assert over_http.MAX_BATCH_EVENTS <= publisher.MAX_BATCH_EVENTS
     assert over_http.MAX_BATCH_BYTES <= publisher.MAX_BATCH_BYTES
+
+
+UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "s": 1}
+SETTING = re.compile(r"`(?:HEADGATE_)?([A-Za-z_]+)`,? \(?(\d[\d,.]*\d|\d)(?: (KiB|MiB|GiB|s)\b)?")
+# What to set it to, and no default: `HEADGATE_TRACE_EVERY` 1 takes every event.
+NO_DEFAULT = {("docs/operations.md", "trace_every")}
+
+
+def test_a_default_that_a_page_names_is_that_of_the_setting() -> None:
+    """As in "`queue_bytes` 1 MiB" and "`ping_interval_s` (25 s)"."""
+    defaults = Settings()
+    named = 0
+    for page in PAGES:
+        if any(part in str(page) for part in NOT_PAGES):
+            continue
+        where = str(page.relative_to(ROOT))
+        for name, number, unit in SETTING.findall(re.sub(r"\s+", " ", page.read_text("utf-8"))):
+            default = getattr(defaults, name.lower(), None)
+            if isinstance(default, int | float) and (where, name.lower()) not in NO_DEFAULT:
+                named += 1
+                assert float(number.replace(",", "")) * UNITS[unit] == default, (where, name, number, unit)
+    assert named > 20

@@ -112,15 +112,17 @@ docs-check: $(DEV)
 	@$(BIN)/python -m tools.diagrams --check
 	@$(PART) passed $@
 
-site-check: $(DOCS)
+MAKE_SITE = $(SITE_BUILD) build --strict --config-file site/mkdocs.yml && build/docs-tools/bin/python site/links.py build/site
+site-check: $(DOCS) $(DEV) $(NODE)
 	@$(PART) begin $@ "documentation site"
-	@$(SITE_BUILD) build --quiet --strict --config-file site/mkdocs.yml
-	@build/docs-tools/bin/python site/links.py build/site
+	@$(MAKE_SITE)
+	@$(BIN)/python -m tools.chromium
+	@FAILED_TESTS=$$($(PART) failed-tests $@) $(ALONE) $(BIN)/python -m pytest tests/site $(ARGS)
 	@$(PART) passed $@
 
 docs: $(DOCS) ## Build the documentation site into build/site, and check its links (ARGS=serve: show it, on port 8100, while you write)
 	@if [ "$(ARGS)" = serve ]; then exec $(SITE_BUILD) serve --config-file site/mkdocs.yml --dev-addr 127.0.0.1:8100; \
-	else $(MAKE) --no-print-directory site-check; fi
+	else $(MAKE_SITE); fi
 
 web-check: $(NODE) ## Types and lint of the JavaScript
 	@$(PART) begin $@ "JavaScript: types and lint"

@@ -42,6 +42,9 @@ PICTURES = ("bench/results/*.svg", "project/results")
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 # Pages whose tables need the room of the table of contents.
 WIDE = {"comparison.md", "benchmarks.md", "settings.md"}
+# For the search.
+INSIDE = ("decisions/", "project/", "architecture.md", "benchmarks.md", "glossary.md", "faults.md", "scaling.md")
+REFERENCE = ("reference/", "settings.md", "http-api.md", "protocol.md", "logs.md", "socketio.md", "guarantees.md", "security.md")
 FENCE = re.compile(r"^(```.*?^```|~~~.*?^~~~)", re.MULTILINE | re.DOTALL)
 DIAGRAM = re.compile(r'<img alt="([^"]*)" src="[^"]*diagrams/([\w-]+)\.svg"\s*/?>')
 MERMAID = re.compile(r"^```mermaid\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -65,7 +68,8 @@ def on_files(files: Files, config: Any) -> Files:
         path = ROOT / file
         content = path.read_text("utf-8")
         files.append(File.generated(config, place, content=content))
-    files.append(File.generated(config, "site.css", abs_src_path=str(ROOT / "site" / "site.css")))
+    for name in ("site.css", "site.js"):
+        files.append(File.generated(config, name, abs_src_path=str(ROOT / "site" / name)))
     return files
 
 
@@ -77,6 +81,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     elif here in WIDE:
         page.meta["hide"] = ["toc"]
     source = FILE_OF.get(here, f"docs/{here}")
+    page.meta["search"] = {"boost": _boost(here)}
 
     def led(found: re.Match[str]) -> str:
         picture, text, target = found.groups()
@@ -115,6 +120,20 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     return "".join(parts)
 
 
+def _boost(here: str) -> float:
+    """Return how a page counts in a search: how to do a thing comes before what it is called, and that before why it is so."""
+    if here.startswith(INSIDE):
+        return 0.1
+    return 1.0 if here.startswith(REFERENCE) else 3.0
+
+
+def on_post_page(output: str, page: Any, config: Any) -> str:
+    """Give the theme's search a name, for those who hear the page."""
+    return output.replace(
+        'data-md-component="search" role="dialog"', 'data-md-component="search" role="dialog" aria-label="Search"'
+    )
+
+
 def on_page_content(html: str, page: Any, config: Any, files: Files) -> str:
     """Put the diagrams into the page, so that they have its colours."""
 
@@ -127,7 +146,7 @@ def on_page_content(html: str, page: Any, config: Any, files: Files) -> str:
         # As large as its letters need; on a small screen it is scrolled, by keyboard too.
         return f'<span class="wide-diagram" tabindex="0" role="group" aria-label="{found[1]}">{svg}</span>'
 
-    html = DIAGRAM.sub(drawn, html)
+    html = DIAGRAM.sub(drawn, html).replace("<th></th>", "<td></td>")  # a corner of a table heads nothing
     if page.file.src_uri != "index.md":
         return html
     # The style sheet makes figures of the first page's first table, and buttons of the links below it.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -206,3 +208,24 @@ def test_a_violation_says_where_in_the_data_as_a_json_path() -> None:
     error = SchemaViolation("a", "#", ("lines", 0, "a b", "sku"), "too short")
     assert str(error) == "data for topic 'a' breaks the schema of '#' at $.lines[0]['a b'].sku: too short"
     assert SchemaViolation("a", "#", (), "no object").path == "$"
+
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "protocol.md").read_text("utf-8")
+ROWS = {
+    code: ({*re.findall(r"\w+\??", parts)}, retry)
+    for code, parts, retry in re.findall(r"^\| `(\w+)` \|([^|]*)\| (yes|no|by `name`) \|", PAGE, re.MULTILINE)
+}
+# A caller of a method gets these, and no client.
+NOT_ON_THE_WIRE = {"invalid_schema", "namespace_not_served", "not_durable", "invalid_settings"}
+
+
+@pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: error.code)
+def test_the_protocol_page_has_the_parts_of_an_error_and_whether_to_try_again(error: HeadgateError) -> None:
+    """Its table is what clients in other languages are written from."""
+    if error.code in NOT_ON_THE_WIRE:
+        assert error.code not in ROWS
+        return
+    parts, retry = ROWS[error.code]
+    own = {*error.to_wire()} - {"code", "message", "retry", "retry_after_s"}
+    assert {part for part in parts if not part.endswith("?")} <= own <= {part.removesuffix("?") for part in parts}
+    assert retry == "by `name`" or error.retry is (retry == "yes")

@@ -7,11 +7,13 @@ import re
 import tomllib
 from pathlib import Path
 
+import click
 import pytest
 
 from headgate import __version__, event, publisher, topic
 from headgate.auth import claims, tokens
 from headgate.auth.api_keys import MAX_NAMESPACES
+from headgate.consumers.work.dead_letters import PAGE_LETTERS
 from headgate.protocol.requests import MAX_LAST
 from headgate.redis.log import PAGE_EVENTS
 from headgate.settings import Settings
@@ -207,3 +209,12 @@ def test_a_default_that_a_page_names_is_that_of_the_setting() -> None:
                 named += 1
                 assert float(number.replace(",", "")) * UNITS[unit] == default, (where, name, number, unit)
     assert named > 20
+
+
+def test_the_options_of_a_command_have_the_bounds_of_what_it_calls() -> None:
+    """A command imports the rest when it runs, so its option has the number a second time."""
+    from headgate.cli.dead_letters import list_letters as listed
+
+    (limit,) = [each for each in listed.params if each.name == "limit"]
+    assert isinstance(limit.type, click.IntRange)
+    assert (limit.type.min, limit.type.max) == (1, PAGE_LETTERS)

@@ -1,0 +1,12 @@
+// A table that is wider than the page scrolls in itself (the theme wraps it). Without a mouse that takes the focus.
+const tables = new ResizeObserver((entries) => {
+  for (const { target } of entries) {
+    const wrap = target.closest(".md-typeset__scrollwrap");
+    if (!wrap) continue;
+    if (wrap.scrollWidth > wrap.clientWidth) wrap.tabIndex = 0;
+    else wrap.removeAttribute("tabindex");
+  }
+});
+addEventListener("load", () => {
+  for (const table of document.querySelectorAll(".md-typeset table")) tables.observe(table);
+});

@@ -1,0 +1,106 @@
+"""The documentation site as `make site-check` has built it into build/site: axe's rules, widths, what a search names first."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from playwright.sync_api import Browser, expect, sync_playwright
+
+from tests.support.chromium import BROWSER_SWITCHES
+
+ROOT = Path(__file__).resolve().parents[2]
+SITE = ROOT / "build" / "site"
+AXE = (ROOT / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")
+Scheme = Literal["light", "dark"]
+ALL = tuple(sorted(str(path.relative_to(SITE)) for path in SITE.rglob("*.html")))
+# Code of three languages, wide tables, links in texts, diagrams: each in both schemes somewhere.
+LOOKS = [
+    pytest.param("light", ("howto/django.html", "comparison.html"), id="light"),
+    pytest.param("dark", ("howto/django.html", "architecture.html"), id="dark"),
+    *(
+        pytest.param(scheme, ALL, id=f"{scheme}, all", marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])
+        for scheme in ("light", "dark")
+    ),
+]
+WIDE = [
+    pytest.param((390, 1366), ("comparison.html", "architecture.html"), id="short"),
+    pytest.param((390, 768, 1366, 1440, 1920), ALL, id="all", marks=[pytest.mark.nightly, pytest.mark.timeout(3600)]),
+]
+# The theme names two parts of its own navigation alike.
+OF_THE_THEME = {"landmark-unique"}
+# What somebody who begins would ask, and pages of which one must come first. Each makes the page read its whole index.
+ASKED = {"token": ("howto/sign-in", "guide", "start", "tutorial"), "idempotency": ("http-api", "guide")}
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """Says nothing of each request."""
+
+    def log_message(self, *words: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def browser(browser_path: str) -> Iterator[Browser]:
+    """The system's Chromium, headless."""
+    expect.set_options(timeout=30_000)
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=browser_path, args=list(BROWSER_SWITCHES))
+        yield running
+        running.close()
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """The site over HTTP, as a search needs it."""
+    assert (SITE / "index.html").exists(), "the site is not built: `make docs`"
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(SITE))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+@pytest.mark.parametrize(("scheme", "pages"), LOOKS)
+def test_no_page_breaks_a_rule_of_axe(browser: Browser, url: str, scheme: Scheme, pages: tuple[str, ...]) -> None:
+    """Contrast of texts and of code, links that are more than a colour, names for those who hear the page."""
+    with browser.new_context(viewport={"width": 1366, "height": 900}, color_scheme=scheme, reduced_motion="reduce") as context:
+        page = context.new_page()
+        for name in pages:
+            page.goto(url + name)
+            page.evaluate(AXE)
+            found = page.evaluate("axe.run(document, {resultTypes: ['violations']}).then(({violations}) => violations)")
+            wrong = [(each["id"], each["nodes"][0]["html"][:200]) for each in found if each["id"] not in OF_THE_THEME]
+            assert wrong == [], name
+
+
+@pytest.mark.parametrize(("widths", "pages"), WIDE)
+def test_no_page_scrolls_sideways(browser: Browser, url: str, widths: tuple[int, ...], pages: tuple[str, ...]) -> None:
+    """From a phone to a wide screen: what is wider scrolls in itself."""
+    with browser.new_context() as context:
+        page = context.new_page()
+        for name in pages:
+            page.goto(url + name)
+            for width in widths:
+                page.set_viewport_size({"width": width, "height": 900})
+                # The theme's search moves for a moment after a resize.
+                page.wait_for_function("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_a_search_names_guides_before_decisions(browser: Browser, url: str) -> None:
+    """Of what a beginner asks, the first page says how it is done, and no decision is among the first three."""
+    with browser.new_context() as context:
+        page = context.new_page()
+        for word, wanted in ASKED.items():
+            page.goto(f"{url}?q={word}")
+            links = page.locator(".md-search-result__item > .md-search-result__link")
+            expect(links.nth(2)).to_be_attached()
+            named = [
+                link.removeprefix(url).partition(".html")[0] for link in links.evaluate_all("all => all.map(({href}) => href)")
+            ]
+            assert named[0].startswith(wanted), (word, named[:5])
+            assert not [name for name in named[:3] if name.startswith("decisions/")], (word, named[:5])

@@ -36,7 +36,7 @@ def _faults(value: Any, path: tuple[str | int, ...], depth: int) -> Iterator[Fau
         if not _is_text(value):
             yield Fault(path, 'a string with a lone surrogate; publish value.encode("utf-8", "replace").decode()')
     elif isinstance(value, float | Decimal):
-        if not math.isfinite(value):
+        if not (value.is_finite() if isinstance(value, Decimal) else math.isfinite(value)):
             yield Fault(path, f"{value} is not a JSON number; publish None or a string")
     elif isinstance(value, Enum):
         yield from _faults(value.value, path, depth)

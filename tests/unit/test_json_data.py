@@ -90,6 +90,8 @@ def test_a_value_that_msgspec_knows_is_encoded(value: Any, text: bytes) -> None:
         {"order": Order(1, {"x": math.inf})},
         Colour.NOTHING,
         Decimal("NaN"),
+        Decimal("sNaN"),
+        [Decimal("1e400"), object()],
         Order(1, Decimal("Infinity")),
         {1: "a"},
         {"a": {True: 1}},
@@ -195,6 +197,7 @@ def test_the_path_leads_into_objects_and_odd_names() -> None:
         (collections.OrderedDict(a=collections.Counter({1: 1})), "$.a"),
         (object(), "$"),
         ([1, [2, (3, {"x": Colour.NOTHING})]], "$[1][1][1].x"),
+        ([Decimal("1e400"), Decimal("sNaN")], "$[1]"),
     ):
         with pytest.raises(NotSerializable) as refused:
             encode_data(data)

@@ -127,11 +127,15 @@ def _boost(here: str) -> float:
     return 1.0 if here.startswith(REFERENCE) else 3.0
 
 
-def on_post_page(output: str, page: Any, config: Any) -> str:
+def on_post_page(output: str, **_: Any) -> str:
     """Give the theme's search a name, for those who hear the page."""
-    return output.replace(
-        'data-md-component="search" role="dialog"', 'data-md-component="search" role="dialog" aria-label="Search"'
-    )
+    search = 'data-md-component="search" role="dialog"'
+    return output.replace(search, f'{search} aria-label="Search"')
+
+
+def on_post_template(output_content: str, **_: Any) -> str:
+    """The same for the page of what is not there."""
+    return on_post_page(output_content)
 
 
 def on_page_content(html: str, page: Any, config: Any, files: Files) -> str:

@@ -129,6 +129,8 @@ IDS = KEPT_S[1]
         ("docs/tutorial.md", r"Python ([\d.]+) or newer", (LEAST_PYTHON,)),
         ("docs/support.md", r"\| Python \| ([\d.]+) \| ([\d.]+) \|", (LEAST_PYTHON, NEWEST_PYTHON)),
         ("docs/support.md", r"\| Node [^|]*\| (\d+) \|", (LEAST_NODE,)),
+        ("docs/operations.md", r"([\d.]+ KiB) for each idle one", (MEMORY,)),
+        ("docs/howto/sizing.md", r"each second, ([\d.]+ KiB) in the gateway", (MEMORY,)),
         ("docs/http-api.md", r"within (\d+) s a second request", (IDS,)),
         (
             "docs/http-api.md",

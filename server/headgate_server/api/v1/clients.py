@@ -233,6 +233,7 @@ OPERATIONS = (
         ConnectedClient,
         one,
         problems=(404,),
+        about="404 once every gateway that has a link to Redis has said no; 503 while one of them does not answer.",
     ),
     Operation(
         "disconnectClient",

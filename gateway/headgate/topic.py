@@ -28,7 +28,8 @@ PROBE = "headgate-probe"
 
 _WORD = "[A-Za-z0-9_-]+"
 _ONE_WORD = re.compile(_WORD, re.ASCII)
-_NAMESPACE = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+NAMESPACE = "[A-Za-z0-9_-]{1,64}"
+_NAMESPACE = re.compile(NAMESPACE, re.ASCII)
 _TOPIC = re.compile(rf"{_WORD}(?:\.{_WORD})*", re.ASCII)
 # Where `pattern` puts a word.
 _PLACE = re.compile(r"\{([A-Za-z_]\w*)\}", re.ASCII)

@@ -26,17 +26,16 @@ from headgate.clients import (
     Sort,
 )
 from headgate.errors import HeadgateError
-from headgate.topic import check_topic
+from headgate.topic import NAMESPACE, check_topic
 
 from .grammar import EventId, Pattern, Topic
 from .operation import Call, Cost, NoQuery, Operation
 from .problems import BodyFault, NotFound
 
-# Printable, as far as a regular expression can say that; the rest is refused with 404.
-User = Annotated[str, Meta(min_length=1, max_length=MAX_USER_CHARACTERS, pattern=r"^[ -~]+$")]
+User = Annotated[str, Meta(min_length=1, max_length=MAX_USER_CHARACTERS)]
 Reason = Annotated[str, Meta(min_length=1, max_length=MAX_REASON_CHARACTERS, pattern=r"^[ -~]+$")]
 Place = Annotated[str, Meta(min_length=1)]
-Namespace = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+Namespace = Annotated[str, Meta(pattern=f"^{NAMESPACE}$")]
 Patterns = Annotated[list[Pattern], Meta(max_length=MAX_PATTERNS)]
 SortName = Literal["trouble", "queue", "newest", "user"]
 BY_AN_OPERATOR = "disconnected by an operator"
@@ -94,6 +93,8 @@ def every(call: Call) -> ClientsPage:
     user = None if asked.user is UNSET else asked.user
     if namespace is not None:
         call.need_namespaces([namespace])
+    if user is not None and not user.isprintable():  # nobody is called so, which no schema can say
+        return ClientsPage((), 0, None, ())
     found = call.clients.page(namespace, user, Sort(asked.sort), asked.limit, after, within=call.reach)
     call.charge(found.total)
     return found

@@ -16,14 +16,14 @@ from headgate.auth.scopes import ADMIN, MAX_SCOPES, check_scopes
 from headgate.errors import HeadgateError, InvalidRequest, UnknownNamespace
 from headgate.redis import api_keys
 from headgate.redis.api_keys import StoredKey
-from headgate.topic import check_namespace
+from headgate.topic import NAMESPACE, check_namespace
 
 from .grammar import Scope
 from .operation import Call, Cost, Operation
 from .problems import BodyFault, NotFound
 
 KeyName = Annotated[str, Meta(extra_json_schema={"pattern": f"^{NAME}$"})]
-_NAMESPACE = Meta(extra_json_schema={"pattern": r"^(\*|[A-Za-z0-9_-]{1,64})$"})
+KeyNamespace = Annotated[str, Meta(extra_json_schema={"pattern": rf"^(\*|/?{NAMESPACE})$"})]
 
 
 class Key(msgspec.Struct):
@@ -52,7 +52,7 @@ class KeyWanted(msgspec.Struct, forbid_unknown_fields=True):
 
     name: KeyName
     scopes: Annotated[list[Scope], Meta(min_length=1, max_length=MAX_SCOPES)]
-    namespaces: Annotated[list[Annotated[str, _NAMESPACE]], Meta(max_length=MAX_NAMESPACES)] | None = None
+    namespaces: Annotated[list[KeyNamespace], Meta(max_length=MAX_NAMESPACES)] | None = None
     ttl_s: Annotated[int, Meta(ge=1, le=MAX_TTL_S)] | None = None
 
 

@@ -87,6 +87,9 @@ def test_a_page_is_asked_for_as_the_parameters_say(with_scopes: As, asked: Asked
     assert client.get("/api/v1/clients?user=ana&sort=queue&limit=5&after=x").get_json()["silent"] == ["host/7"]
     client.get("/api/v1/clients?namespace=other")
     assert asked.questions == [(None, "ana", "queue", 5, "x", None), ("other", None, "trouble", 100, None, None)]
+    client.get("/api/v1/clients", query_string={"user": "Ana M\u00fcller"})
+    assert asked.questions[-1][1] == "Ana M\u00fcller"
+    assert client.get("/api/v1/clients", query_string={"user": "a\u200bb"}).get_json()["clients"] == []
     for query in ("sort=odd", "limit=0", "limit=1001", "namespace=a%20b", "user="):
         assert client.get(f"/api/v1/clients?{query}").status_code == 400, query
 

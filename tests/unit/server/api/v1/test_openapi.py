@@ -24,7 +24,7 @@ from headgate_server.api.v1.clients import Namespace
 from headgate_server.api.v1.consumers import LetterId
 from headgate_server.api.v1.dispatch import read_query
 from headgate_server.api.v1.grammar import EventId, Pattern, Scope, Topic
-from headgate_server.api.v1.keys import KeyName
+from headgate_server.api.v1.keys import KeyName, KeyNamespace
 from headgate_server.api.v1.openapi import MEANINGS, parameters, refusals
 from headgate_server.api.v1.operation import Operation, Who
 from headgate_server.api.v1.problems import OF_HTTP, descriptions
@@ -123,9 +123,10 @@ def checked_namespace(name: str) -> object:
         (Scope, checked_scope),
         (Namespace, checked_namespace),
         (KeyName, checked_key_name),
+        (KeyNamespace, lambda name: name == "*" or check_namespace(name)),
         (LetterId, check_letter_id),
     ],
-    ids=["topic", "pattern", "event id", "scope", "namespace", "name of a key", "dead letter"],
+    ids=["topic", "pattern", "event id", "scope", "namespace", "name of a key", "namespace of a key", "dead letter"],
 )
 def test_a_format_of_the_document_is_that_of_the_code(kind: Any, check: Callable[[str], object]) -> None:
     """Of texts at the edges of a grammar, what the schema allows is what the code takes."""

@@ -365,6 +365,16 @@ class UnknownHost(HeadgateError):
         )
 
 
+class OriginNotAllowed(HeadgateError):
+    """A page of an origin that may not connect; `setting` names what lists those that may."""
+
+    code = "origin_not_allowed"
+
+    def __init__(self, origin: object, setting: str = "HEADGATE_ALLOWED_ORIGINS") -> None:
+        shown = _printable(origin, 200)
+        super().__init__(f"pages of origin {shown!r} may not connect; {setting} lists those that may", origin=shown)
+
+
 class InvalidRequest(HeadgateError):
     """A message from a client that is not one of the requests in docs/protocol.md."""
 

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
 
-import msgspec
 from flask import Flask
 
 from .auth.identity import Authenticator, Authorizer, Handshake, Identity
@@ -460,7 +459,7 @@ class Headgate:
             gateway.start()
             if gateway.draining and _is_handshake(environ):
                 # Not CONNECT_ERROR, which a load balancer takes for success and after which socket.io clients do not come back.
-                return _refuse_newcomer(leaving(), start_response)
+                return self._refusal("503 Service Unavailable", leaving().to_wire(), environ)(environ, start_response)
             outer = outer or gateway.wsgi_app(inner)
             return outer(environ, start_response)
 
@@ -477,14 +476,15 @@ class Headgate:
         if not self._told:
             self._told = True
             app.logger.error("A browser was refused: %s", told)
-        body = f"{told}\n".encode()
-        headers = [
-            ("Content-Type", "text/plain; charset=utf-8"),
-            ("Content-Length", str(len(body))),
-            ("Cache-Control", "no-store"),
-        ]
-        start_response("501 Not Implemented", headers)
-        return [body]
+        error = {"code": "not_implemented", "message": told, "retry": False}
+        return self._refusal("501 Not Implemented", error, environ)(environ, start_response)
+
+    def _refusal(self, status: str, error: Mapping[str, Any], environ: WSGIEnvironment) -> Answer:
+        """Return the answer to a browser that cannot be served here, readable by pages of the origins that may connect."""
+        from .node.origin import readable_by_pages
+        from .transport.http_answers import error_answer
+
+        return readable_by_pages(self._attached(), error_answer(status, error), environ)
 
 
 class Publishing(Protocol):
@@ -530,14 +530,6 @@ def _leave(request: RoutedRequest) -> None:
 def _is_socket(environ: WSGIEnvironment) -> bool:
     """Return whether a request is Socket.IO's."""
     return str(environ.get("PATH_INFO")).startswith(SOCKET_PATH)
-
-
-def _refuse_newcomer(error: HeadgateError, start_response: StartResponse) -> list[bytes]:
-    """Answer a request for a new connection with 503, as the HTTP API tells an error."""
-    body = msgspec.json.encode({"error": error.to_wire()})
-    headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
-    start_response("503 Service Unavailable", [*headers, ("Retry-After", str(error.retry_after_s))])
-    return [body]
 
 
 def _is_handshake(environ: WSGIEnvironment) -> bool:

@@ -11,13 +11,13 @@ import difflib
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
-from urllib.parse import urlsplit
 
 from .errors import InvalidPattern, InvalidTopic
-from .hostnames import ascii_host
+from .origins import parse_authority
 from .topic import check_pattern, check_topic, check_word
 
 Declared = TypeVar("Declared")
+Parsed = TypeVar("Parsed")
 _REQUIRED: Any = object()
 SHOWN_CHARACTERS = 80
 MAX_PATH_BYTES = 4095  # PATH_MAX of Linux, less the byte that ends it
@@ -30,8 +30,8 @@ class Kind(NamedTuple):
     expected: str
 
 
-class Explained(ValueError):
-    """A wrong value whose reader says what is wrong, in place of what is expected. The text must not have a secret in it."""
+class WrongValue(ValueError):
+    """What is wrong with a value, for people, without a secret. A `Kind` raises it where its `expected` alone would not say."""
 
 
 class Fault(NamedTuple):
@@ -227,13 +227,12 @@ def read_options(
             continue
         try:
             values[key] = spec.metadata["read"](raw)
-        except Explained as error:
-            faults.append(Fault(key, str(error), "(hidden)" if spec.metadata["secret"] else show(raw)))
         except _WrongTables as error:
             faults += (fault._replace(key=key + fault.key) for fault in error.faults)
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             shown = "(hidden)" if spec.metadata["secret"] else show(raw)
-            faults.append(Fault(key, f"expected {spec.metadata['expected']}", shown))
+            reason = f"; {error}" if isinstance(error, WrongValue) else ""
+            faults.append(Fault(key, f"expected {spec.metadata['expected']}{reason}", shown))
     told = {fault.key.partition("[")[0] for fault in faults}
     for name, spec in specs.items():
         is_required = spec.default is dataclasses.MISSING and spec.default_factory is dataclasses.MISSING
@@ -260,6 +259,19 @@ def _plain(default: object) -> str | None:
 def show(raw: object) -> str:
     """Return a wrong value as it may stand in an error: short, printable."""
     return repr(raw)[:SHOWN_CHARACTERS]
+
+
+def parsed(parse: Callable[[str], Parsed], text: str) -> Parsed:
+    """Return what a text means.
+
+    Raises:
+        WrongValue: names the text, which may be one of a list, and the reason.
+    """
+    try:
+        return parse(text)
+    except ValueError as error:
+        reason = str(error)
+        raise WrongValue(reason if show(text) in reason else f"{show(text)}: {reason}") from error
 
 
 def read_words(raw: Any) -> tuple[str, ...]:
@@ -307,16 +319,7 @@ def _refused(check: Callable[[object], str]) -> Callable[[Any], str]:
 
 
 def _host_and_port(raw: Any) -> tuple[str, int]:
-    host, port = read_host_and_port(raw)
+    host, port = parsed(parse_authority, raw.strip())
     if not port:
         raise ValueError
     return host, port
-
-
-def read_host_and_port(raw: str) -> tuple[str, int]:
-    """Return host and port of `HOST:PORT`; the port may be 0. Raises ValueError: it is not of that form."""
-    given = raw.strip()
-    place = urlsplit(f"//{given}")
-    if place.netloc != given or re.search(r"[\s@]", given) or not place.hostname or place.port is None:
-        raise ValueError
-    return ascii_host(place.hostname), place.port

@@ -11,30 +11,30 @@ import os
 import re
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, fields
+from ipaddress import IPv6Address
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 from .compiled import PURE
 from .errors import BusRefused, SettingsError, UnknownNamespace
-from .hostnames import ascii_host
 from .http_target import read_target
 from .options import (
     STATSD_PREFIX,
-    Explained,
     Kind,
+    WrongValue,
     describe_options,
     host_and_port,
     integer,
     number,
     one_of,
     option,
+    parsed,
     patterns,
-    read_host_and_port,
     read_options,
     read_words,
     switch,
     text,
 )
+from .origins import is_loopback, parse_authority, parse_host, parse_host_pattern, parse_origin_pattern
 from .redis_url import FORMS, read_url
 from .topic import DEFAULT_NAMESPACE, MAX_TOPIC_BYTES, MAX_TOPIC_WORDS, check_namespace
 
@@ -143,22 +143,23 @@ def _redis_url(raw: Any) -> str:
     try:
         read_url(raw)
     except BusRefused as error:
-        raise Explained(str(error.parts["reason"])) from None
+        raise WrongValue(str(error.parts["reason"])) from None
     return str(raw).strip()
 
 
-def _host(raw: Any) -> str:
-    if not isinstance(raw, str):
-        raise ValueError
-    host = raw.strip()
-    return ascii_host(host.removeprefix("[").removesuffix("]") if host.startswith("[") and host.endswith("]") else host)
-
-
 def _internal_address(raw: Any) -> tuple[str, int]:
-    host, port = read_host_and_port(str(raw))
-    if host in EVERYWHERE:
+    host, port = parsed(parse_authority, str(raw).strip())
+    if port is None or host in EVERYWHERE:
         raise ValueError
     return host, port
+
+
+def _listen_host(raw: Any) -> str:
+    """Read a host to listen on. Only here an IPv6 address may have a zone, which is an interface of this machine."""
+    given = raw.strip()
+    if "%" in given:
+        return str(IPv6Address(given.removeprefix("[").removesuffix("]")))
+    return parsed(parse_host, given)
 
 
 def _log_bytes(raw: Any) -> int:
@@ -169,19 +170,13 @@ def _log_bytes(raw: Any) -> int:
 
 
 def _origins(raw: Any) -> tuple[str, ...]:
-    origins = read_words(raw)
-    for origin in origins:
-        url = urlsplit(origin)
-        if origin != "*" and (url.scheme not in ("http", "https") or not url.netloc or url.path or url.query):
-            raise ValueError
-    return origins
+    origins = (each if each == "*" else str(parsed(parse_origin_pattern, each)) for each in read_words(raw))
+    return tuple(dict.fromkeys(origins))
 
 
 def _hosts(raw: Any) -> tuple[str, ...]:
-    hosts = tuple(host.strip("[]").rstrip(".").lower() for host in read_words(raw))
-    if not all(host == "*" or re.fullmatch(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*|[0-9a-f:.]*:[0-9a-f:.]*", host) for host in hosts):
-        raise ValueError
-    return hosts
+    hosts = (each if each == "*" else parsed(parse_host_pattern, each) for each in read_words(raw))
+    return tuple(dict.fromkeys(hosts))
 
 
 def _secret(raw: Any) -> str:
@@ -232,7 +227,9 @@ class Settings:
     """Everything that can be set. Each field `name` is `HEADGATE_NAME` in the environment and in `app.config`."""
 
     host: str = option(
-        "127.0.0.1", Kind(_host, "a host name or address"), "Address to listen on; loopback unless you say otherwise."
+        "127.0.0.1",
+        Kind(_listen_host, "a host name or address, without a port"),
+        "Address to listen on; loopback unless you say otherwise.",
     )
     port: int = option(8000, integer(0, 65535, "(0 picks a free one)"), "Port to listen on.")
     workers: int = option(
@@ -310,12 +307,13 @@ class Settings:
     )
     allowed_origins: tuple[str, ...] = option(
         (),
-        Kind(_origins, "origins such as https://app.example.com, comma-separated"),
-        "Every origin whose pages may connect, including your own. Not set: the gateway's own, with the scheme from its proxies.",
+        Kind(_origins, "origins such as https://app.example.com, comma-separated; https://*.example.com is one label"),
+        "Every origin whose pages may connect, including your own. Not set: the gateway's own, with the scheme from its proxies. "
+        "With HEADGATE_DEV, every loopback origin may connect too.",
     )
     hosts: tuple[str, ...] = option(
         (),
-        Kind(_hosts, "host names such as app.example.com, without ports, comma-separated; or *"),
+        Kind(_hosts, "host names such as app.example.com or *.example.com (one label), without ports, comma-separated; or *"),
         "Names that the gateway answers under, besides loopback; other requests get 421. Not set: the host that it listens on, "
         "addresses, hosts of HEADGATE_ALLOWED_ORIGINS, and with HEADGATE_PROXIES the names that they forward.",
     )
@@ -399,7 +397,7 @@ class Settings:
     proxies: int = option(
         0,
         integer(0, 16, "proxies"),
-        "Proxies in front of the gateway. Each adds the address of its caller to X-Forwarded-For.",
+        "Proxies in front of the gateway. Each adds the address of its caller to X-Forwarded-For, or to Forwarded (RFC 7239).",
     )
     max_payload_bytes: int = option(
         65536, integer(1, HARD_MAX_PAYLOAD_BYTES, "bytes"), "Largest payload of an event, in bytes of JSON text."
@@ -625,11 +623,6 @@ _TOLD_LIMITS = (
 _NAMES = frozenset(each.name for each in fields(Settings))
 # Those of a gateway for which nothing is set: parts of Headgate that run without one have the same limits.
 DEFAULTS = Settings()
-
-
-def is_loopback(host: str | None) -> bool:
-    """Return whether a host name or address means this machine and no other."""
-    return host in ("127.0.0.1", "::1", "localhost")
 
 
 def _variable(name: str) -> str:

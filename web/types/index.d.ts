@@ -196,6 +196,7 @@ export type ErrorCode =
   | "forbidden"
   | "limit_reached"
   | "unknown_host"
+  | "origin_not_allowed"
   | "unknown_namespace"
   | "request_timeout"
   | "bus_unavailable"

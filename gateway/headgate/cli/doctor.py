@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .options import config_option, namespace_option, redis_option
+from .options import config_option, namespace_option, read_origin, redis_option
 from .output import one_line_errors, print_finding, print_json, print_title
 
 if TYPE_CHECKING:
@@ -22,12 +22,16 @@ _TOKEN_S = 300
 
 
 @click.command()
-@click.option("--url", help="Where pages connect, such as https://app.example.com. Default: the gateway's own address.")
+@click.option(
+    "--url",
+    callback=read_origin,
+    help="Where pages connect, such as https://app.example.com. Default: the gateway's own address.",
+)
 @redis_option
 @namespace_option
 @config_option
 @click.option("--token", help="Token of a user. Default: one that is signed with the configured secret, if there is one.")
-@click.option("--origin", help="Origin of your pages. Default: that of the URL.")
+@click.option("--origin", callback=read_origin, help="Origin of your pages. Default: that of the URL.")
 @click.option(
     "--idle", "idle_s", metavar="S", type=click.FloatRange(0, 600), default=10.0, show_default=True,
     help="Seconds for which connections are left quiet; more than 25, the time between pings, tries all that a proxy will meet.",

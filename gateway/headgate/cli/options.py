@@ -44,11 +44,35 @@ def read_address(_context: click.Context, _option: click.Parameter, given: str |
     """Read HOST:PORT, such as 127.0.0.1:9100 or [::1]:9100."""
     if given is None:
         return None
-    host, _, port = given.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not host or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
-        raise click.BadParameter("expected HOST:PORT, such as 127.0.0.1:9100; port 0 picks a free one")
-    return host, int(port)
+    from headgate.origins import parse_authority
+
+    expected = "expected HOST:PORT, such as 127.0.0.1:9100; port 0 picks a free one"
+    try:
+        host, port = parse_authority(given)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}; {expected}") from error
+    if port is None:
+        raise click.BadParameter(expected)
+    return host, port
+
+
+def read_origin(_context: click.Context, option: click.Parameter, given: str | None) -> str | None:
+    """Check the origin of pages, or the URL of a gateway, of which all but the origin is left as it is."""
+    if given is None:
+        return None
+    from urllib.parse import urlsplit
+
+    from headgate.origins import parse_origin
+
+    is_url = option.name == "url"
+    try:
+        parts = urlsplit(given)
+        parse_origin(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" if is_url else given)
+        if is_url and parts.scheme not in ("http", "https", "ws", "wss"):
+            raise ValueError("it does not begin with http:// or https://")
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+    return given
 
 
 def worker_count(given: str | None) -> int:

@@ -12,10 +12,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 from headgate.errors import UnauthorizedReason
 from headgate.finding import Finding, fault, ok, unknown, warning
 from headgate.http_target import read_target
+from headgate.origins import parse_origin
 from headgate.settings import LET_IN
 
 from .browser import Browser, NotConnected, PollingBrowser, Refused, WebSocketBrowser, reason_of
@@ -48,7 +50,7 @@ class PublicUrl:
         timeout_s: limit on each step.
 
     Raises:
-        ValueError: `url` is none.
+        ValueError: `url` or `origin` is none; with the reason.
 
     Attributes:
         browsers: those that are connected, by what they are called.
@@ -66,9 +68,12 @@ class PublicUrl:
         timeout_s: float,
         now_s: Callable[[], float] = time.time,
     ) -> None:
+        given = urlsplit(url)
+        of_url = parse_origin(f"{given.scheme}://{given.netloc}")
+        url = given._replace(scheme=of_url.scheme).geturl()
         self._target, self._auth = read_target(url), auth
         self._idle_s, self._timeout_s, self._now_s = idle_s, timeout_s, now_s
-        origin = origin or self._target.origin
+        origin = str(of_url if origin is None else parse_origin(origin))
         self._websocket = WebSocketBrowser(url, namespace, origin, timeout_s)
         self._polling = PollingBrowser(url, namespace, origin, timeout_s)
         self.browsers: dict[str, Browser] = {}

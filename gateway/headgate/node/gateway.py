@@ -54,7 +54,7 @@ from .health import Health, health
 from .joining import Joining
 from .logins import Logins
 from .namespace import Namespace
-from .origin import Hosts, origin_check
+from .origin import Hosts, origin_check, origins_with
 from .pauses import Pauses, PauseWatch
 from .people import People
 from .places_watch import PlacesWatch
@@ -147,6 +147,7 @@ class Gateway:
             namespaces=settings.namespaces,
             limits=_transport_limits(settings),
             allowed_origins="*" if "*" in settings.allowed_origins else origin_check(settings),
+            allowing=partial(origins_with, settings),
         )
         self._sockets.reuse_greenlets(authenticator is None)
         self.authorizing.on_application = partial(self._sockets.reuse_greenlets, False)

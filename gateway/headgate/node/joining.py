@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from headgate.auth.admission import SESSION_RETRY_S, Admission, PendingSessions
+from headgate.auth.admission import Admission, PendingSessions
 from headgate.auth.expiry import Expiry
 from headgate.auth.identity import ANONYMOUS, Handshake
 from headgate.auth.places import StillLooking
@@ -43,10 +43,12 @@ MAX_LOOKS = 4
 _KEPT_OF_ENVIRON = (
     "HTTP_AUTHORIZATION",
     "HTTP_COOKIE",
+    "HTTP_FORWARDED",
     "HTTP_HOST",
     "HTTP_ORIGIN",
     "HTTP_X_FORWARDED_FOR",
     "HTTP_X_FORWARDED_HOST",
+    "HTTP_X_FORWARDED_PORT",
     "HTTP_X_FORWARDED_PROTO",
     "REMOTE_ADDR",
     "wsgi.url_scheme",
@@ -91,12 +93,12 @@ class Joining:
             self._pauses.check_connect()
             self._shedding.check_session(self._sockets.count_sessions() - 1)
         except HeadgateError as error:
-            return OneTooMany(error.message, error.retry_after_s or SESSION_RETRY_S, "503 Service Unavailable")
+            return OneTooMany(error, "503 Service Unavailable")
         try:
             self._pending.open(eio_sid, address_of(environ, self._settings.proxies))
         except LimitReached as error:
             SESSIONS_REFUSED.inc()
-            return OneTooMany(error.message, error.retry_after_s or SESSION_RETRY_S)
+            return OneTooMany(error)
         return None
 
     def over(self, eio_sid: str) -> None:

@@ -10,34 +10,41 @@ and the host are those that they forward: what we see ourselves is the last hop.
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from headgate.errors import UnknownHost
 from headgate.metrics import HOSTS_REFUSED
-from headgate.settings import EVERYWHERE, Settings, is_loopback
+from headgate.origins import (
+    DEFAULT_PORTS,
+    Origin,
+    authority_in_header,
+    host_matches,
+    is_address,
+    is_loopback,
+    origin_in_header,
+    parse_origin_pattern,
+)
+from headgate.settings import EVERYWHERE, Settings
+from headgate.transport.forwarded import forwarded_host, forwarded_port, forwarded_scheme, is_forwarded
+from headgate.transport.http_answers import Answer, error_answer
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
-
-_AUTHORITY = re.compile(r"(?P<host>[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?", re.ASCII)
 
 
 class Hosts:
     """The names under which this gateway answers: HEADGATE_HOSTS, else those that can be known."""
 
     def __init__(self, settings: Settings) -> None:
-        self._proxies = settings.proxies
-        self._listed = frozenset(settings.hosts)
-        known = {urlsplit(origin).hostname for origin in settings.allowed_origins}
+        self._settings, self._proxies = settings, settings.proxies
+        self._listed = settings.hosts
+        pages = (parse_origin_pattern(origin) for origin in settings.allowed_origins if origin != "*")
+        known = {page.host for page in pages if page.scheme in DEFAULT_PORTS}
         if settings.host not in EVERYWHERE:
-            known.add(settings.host.lower())
-        self._known = frozenset(name for name in known if name)
+            known.add(settings.host)
+        self._names = frozenset(self._listed or known)
+        self._wildcards = [name for name in self._names if name.startswith("*.")]
 
     def check(self, environ: Mapping[str, Any]) -> None:
         """Refuse a request that was sent to another name than ours. One without a Host is not from a browser.
@@ -48,8 +55,8 @@ class Hosts:
         shown = forwarded_host(environ, self._proxies)
         if not shown or "*" in self._listed:
             return
-        name = _name(shown)
-        if name is None or not (is_loopback(name) or self._answers(name, environ)):
+        authority = authority_in_header(shown)
+        if authority is None or not (is_loopback(authority[0]) or self._answers(authority[0], environ)):
             raise UnknownHost(shown)
 
     def guard(self, application: WSGIApplication) -> WSGIApplication:
@@ -60,67 +67,75 @@ class Hosts:
                 self.check(environ)
             except UnknownHost as error:
                 HOSTS_REFUSED.inc()
-                body = json.dumps({"error": error.to_wire()}).encode()
-                headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
-                start_response("421 Misdirected Request", headers)
-                return [body]
+                answer = error_answer("421 Misdirected Request", error.to_wire())
+                return readable_by_pages(self._settings, answer, environ)(environ, start_response)
             return application(environ, start_response)
 
         return guarded
 
     def _answers(self, name: str, environ: Mapping[str, Any]) -> bool:
-        if self._listed:
-            return name in self._listed
-        return name in self._known or _is_address(name) or bool(self._proxies and environ.get("HTTP_X_FORWARDED_FOR"))
+        if name in self._names or any(host_matches(pattern, name) for pattern in self._wildcards):
+            return True
+        return not self._listed and (is_address(name) or bool(self._proxies and is_forwarded(environ)))
 
 
 def origin_check(settings: Settings) -> Callable[[str | None, Mapping[str, Any]], bool]:
-    """Return whether a page of an origin may connect: one that is listed, and where none is listed, our own."""
+    """Return whether a page of an origin may connect: one that is listed, and where none is listed, our own.
 
-    def allowed(origin: str | None, environ: Mapping[str, Any]) -> bool:
-        if settings.allowed_origins:
-            return origin in settings.allowed_origins
-        if origin is None or origin != own_origin(environ, settings.proxies):
+    Development lets anyone in, so its own page must be of this machine, whatever name leads to it; and any page of this machine
+    may connect.
+    """
+    patterns = [parse_origin_pattern(each) for each in settings.allowed_origins if each != "*"]
+    exact, wildcards = frozenset(patterns), [each for each in patterns if each.host.startswith("*.")]
+
+    def allowed(text: str | None, environ: Mapping[str, Any]) -> bool:
+        origin = None if text is None else origin_in_header(text)
+        if origin is None:
             return False
-        # Development lets anyone in: there a page must be of this machine, whatever name leads to it.
-        return not settings.dev or is_loopback(urlsplit(origin).hostname)
+        if settings.dev and origin.is_loopback:
+            return True
+        if patterns:
+            return origin in exact or any(pattern.matches(origin) for pattern in wildcards)
+        return not settings.dev and origin == own_origin(environ, settings.proxies)
 
     return allowed
 
 
-def own_origin(environ: Mapping[str, Any], proxies: int) -> str | None:
-    """Return the origin under which a browser sees us; None where that cannot be known: no Host, no forwarded scheme.
+def readable_by_pages(settings: Settings, answer: Answer, environ: Mapping[str, Any]) -> Answer:
+    """Return an answer that a page of an allowed origin may read; for any other page it stays as it is."""
+    origin = environ.get("HTTP_ORIGIN")
+    if not origin or not ("*" in settings.allowed_origins or origin_check(settings)(origin, environ)):
+        return answer
+    headers = (
+        ("Access-Control-Allow-Origin", origin),
+        ("Access-Control-Allow-Credentials", "true"),
+        ("Access-Control-Expose-Headers", "Retry-After"),
+    )
+    return answer._replace(headers=(*answer.headers, *headers))
 
-    A forwarded scheme counts in any case: a page cannot set the header on a WebSocket, and behind TLS `http://` is not ours.
-    """
-    scheme, host = _forwarded(environ, "HTTP_X_FORWARDED_PROTO", proxies), forwarded_host(environ, proxies)
-    if not host or (scheme is None and proxies):
+
+def origins_with(settings: Settings, origin: str, environ: Mapping[str, Any]) -> str | None:
+    """Return the line that would allow an origin beside those that are allowed now; None for one that cannot be listed."""
+    wanted = origin_in_header(origin)
+    if wanted is None:
         return None
-    return f"{scheme or environ.get('wsgi.url_scheme', 'http')}://{host}"
+    own = own_origin(environ, settings.proxies)
+    listed = settings.allowed_origins or (() if own is None else (str(own),))
+    return f"HEADGATE_ALLOWED_ORIGINS={','.join(dict.fromkeys((*listed, str(wanted))))}"
 
 
-def forwarded_host(environ: Mapping[str, Any], proxies: int) -> str:
-    """Return the Host that the browser sent: behind proxies, X-Forwarded-Host if they set it."""
-    forwarded = _forwarded(environ, "HTTP_X_FORWARDED_HOST", proxies) if proxies else None
-    return forwarded if forwarded is not None else str(environ.get("HTTP_HOST", ""))
+def own_origin(environ: Mapping[str, Any], proxies: int) -> Origin | None:
+    """Return the origin under which a browser sees us; None where that cannot be known: no Host, no forwarded scheme."""
+    scheme = forwarded_scheme(environ, proxies)
+    if scheme is None and proxies:
+        return None
+    return origin_over(scheme or str(environ.get("wsgi.url_scheme", "http")), environ, proxies)
 
 
-def _forwarded(environ: Mapping[str, Any], name: str, proxies: int) -> str | None:
-    """Return what the outermost proxy of ours put into a header; where one overwrites it, that is all that there is."""
-    parts = [part.strip() for part in str(environ.get(name, "")).split(",") if part.strip()]
-    return parts[-max(1, min(proxies, len(parts)))] if parts else None
-
-
-@lru_cache(maxsize=256)  # a gateway has few names; a stranger's are forgotten again
-def _name(authority: str) -> str | None:
-    """Return the host of `host:port` as it is compared; None where it is none."""
-    found = _AUTHORITY.fullmatch(authority)
-    return found["host"].strip("[]").rstrip(".").lower() if found else None
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ip_address(name)
-    except ValueError:
-        return False
-    return True
+def origin_over(scheme: str, environ: Mapping[str, Any], proxies: int) -> Origin | None:
+    """Return the origin under which a browser that uses this scheme sees us; None without a Host."""
+    authority = authority_in_header(forwarded_host(environ, proxies))
+    if authority is None or scheme not in DEFAULT_PORTS:
+        return None
+    host, port = authority
+    return Origin(scheme, host, forwarded_port(environ, proxies, scheme) if port is None else port)

@@ -18,9 +18,12 @@ import msgspec
 import structlog
 from engineio.packet import MESSAGE, Packet
 
+from headgate.errors import HeadgateError, OriginNotAllowed, PayloadTooLarge
 from headgate.metrics import SESSIONS_ENDED
+from headgate.origins import origin_in_header
 from headgate.protocol.frames import Frame
 from headgate.runtime.loop import Together, spawn
+from headgate.runtime.seldom import Seldom
 from headgate.runtime.servers import instead
 
 from .detach import CannotDetach, PollWatch, detach
@@ -29,6 +32,7 @@ from .engineio_http import (
     BAD_REQUEST,
     BAD_VERSION,
     FORBIDDEN,
+    NOT_SUPPORTED,
     UNKNOWN_SESSION,
     UNKNOWN_TRANSPORT,
     Refused,
@@ -40,7 +44,7 @@ from .engineio_http import (
 )
 from .final_frames import FinalFrames
 from .frame_parser import POLICY, PROTOCOL_ERROR
-from .http_answers import Answer
+from .http_answers import NO_STORE, Answer, error_body, error_headers
 from .limits import TransportLimits
 from .long_poll import SessionClosed
 from .session import Session
@@ -59,6 +63,9 @@ log = structlog.get_logger("headgate.engine")
 
 _TO_URL = bytes.maketrans(b"+/", b"-_")
 _IDS_AT_ONCE = 64
+# A page that is refused comes back for ever.
+REFUSED_ORIGIN_S = 60.0
+MAX_REFUSED_ORIGINS = 64
 _ids: list[str] = []
 # Two processes must never hand out the same.
 os.register_at_fork(after_in_child=_ids.clear)
@@ -67,13 +74,12 @@ _to_json = msgspec.json.encode
 
 @dataclass(frozen=True, slots=True)
 class OneTooMany:
-    """A `connect` handler returns it to have a session refused; there may be room after `retry_after_s`.
+    """A `connect` handler returns it to have a session refused; there may be room after `error.retry_after_s`.
 
     With 429 where the client's own address has too many, with 503 where it is not the client's fault.
     """
 
-    why: str
-    retry_after_s: int = 1
+    error: HeadgateError
     status: str = "429 Too Many Requests"
 
 
@@ -83,11 +89,13 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
     Attributes:
         default_limits: the limits where none are given. For subclasses.
         takes_of_others: whether WebSockets are carried under gunicorn's gevent worker and behind gevent-websocket's handler.
+        origin_setting: what lists the origins that may connect. For subclasses.
         instead: says why a WSGI server, by the environment of a request, cannot carry a client, and what can. For subclasses.
     """
 
     default_limits = TransportLimits()
     takes_of_others = False
+    origin_setting = "cors_allowed_origins"
     instead: Callable[[WSGIEnvironment], str] = staticmethod(instead)
 
     def __init__(self, *, transport_limits: TransportLimits | None = None, **options: object) -> None:
@@ -114,6 +122,9 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
         self.writes = Together(lambda: log.exception("answer not written"))
         # A greenlet for each time that messages wait, so that an application has locals of its own in it.
         self.start: Callable[[Callable[[], None]], object] = spawn
+        self.refused_origins = Seldom(every_s=REFUSED_ORIGIN_S, most_names=MAX_REFUSED_ORIGINS)
+        # Returns the line that would allow an origin; None for one that cannot be allowed.
+        self.allowing: Callable[[str, WSGIEnvironment], str | None] = lambda origin, _: f"cors_allowed_origins={origin[:200]!r}"
 
     def _limits(self, limits: TransportLimits | None, options: Mapping[str, object]) -> TransportLimits:
         """Return the limits: python-engineio's own options, where they are given, else those of `limits`, else its defaults."""
@@ -188,15 +199,18 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
         try:
             self._check_origin(environ)
             if environ["REQUEST_METHOD"] == "OPTIONS":
-                start_response("204 No Content", self._cors_headers(environ))
+                start_response("204 No Content", [NO_STORE, *self._cors_headers(environ)])
                 return []
             return self._answer(environ, start_response)
         except Refused as refusal:
-            cors: Headers = self._cors_headers(environ)
-            body = Packet.json.dumps(refusal.body).encode()
-            headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body))), *refusal.headers, *cors]
-            start_response(refusal.status, headers)
+            body = error_body(refusal.body)
+            start_response(refusal.status, [*error_headers(body, refusal.error), *self.cors_headers(environ)])
             return [body]
+
+    def cors_headers(self, environ: WSGIEnvironment) -> Headers:
+        """Return the headers by which a page of an allowed origin may read a refusal; none for others."""
+        headers: Headers = self._cors_headers(environ)
+        return [*headers, ("Access-Control-Expose-Headers", "Retry-After")] if headers else headers
 
     def handshake(self, request: RoutedRequest) -> Answer | None:
         """Answer a request for a WebSocket below WSGI (http_routes.py); None when its socket is a session's now.
@@ -224,7 +238,22 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
         if origin and self.cors_allowed_origins != []:
             allowed = self._cors_allowed_origins(environ)
             if allowed is not None and origin not in allowed:
-                raise Refused(FORBIDDEN, "403 Forbidden", f"origin {origin[:200]} is not allowed")
+                self.origin_refused(origin, environ)
+                raise Refused(FORBIDDEN, "403 Forbidden", error=OriginNotAllowed(origin, self.origin_setting))
+
+    def _cors_allowed_origins(self, environ: WSGIEnvironment) -> list[str] | None:
+        """Return the origins that may connect, with that of this request as it came if its value is one of them."""
+        allowed: list[str] | None = super()._cors_allowed_origins(environ)
+        shown = environ.get("HTTP_ORIGIN")
+        if not shown or not allowed or shown in allowed:
+            return allowed
+        origin = origin_in_header(shown)
+        return [shown] if origin is not None and any(origin_in_header(each) == origin for each in allowed) else allowed
+
+    def origin_refused(self, origin: str, environ: WSGIEnvironment) -> None:
+        """Log that a page may not connect, once a minute for each origin, with the line that would allow it."""
+        if (left_out := self.refused_origins.due(origin[:200])) is not None:
+            log.warning("origin refused", origin=origin[:200], set=self.allowing(origin, environ), left_out=left_out)
 
     def _answer(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         transport, version, sid = read_query(environ.get("QUERY_STRING", ""))
@@ -266,7 +295,7 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
         if refusal is not None and refusal is not True:
             del self.sockets[sid]
             if isinstance(refusal, OneTooMany):
-                raise Refused(BAD_REQUEST, refusal.status, refusal.why, refusal.retry_after_s)
+                raise Refused(BAD_REQUEST, refusal.status, error=refusal.error)
             raise Refused(FORBIDDEN, "401 Unauthorized")
         if session.closed:  # its connect handler has ended it
             raise Refused(FORBIDDEN, "401 Unauthorized")
@@ -323,7 +352,7 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
         if not self._told_server:
             self._told_server = True
             log.error("a client was refused", reason=reason)
-        return Refused(BAD_REQUEST, "501 Not Implemented", reason)
+        return Refused(NOT_SUPPORTED, "501 Not Implemented", reason)
 
     def _get(self, session: Session, environ: WSGIEnvironment, start_response: StartResponse, cors: Headers) -> Iterable[bytes]:
         if session.upgraded:
@@ -350,7 +379,7 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
         if length > limits.max_message_bytes:
             session.end("payload too large", code=PROTOCOL_ERROR)
             raise Refused(
-                BAD_REQUEST, "413 Content Too Large", f"payload_too_large: {length} bytes, at most {limits.max_message_bytes}"
+                BAD_REQUEST, "413 Content Too Large", error=PayloadTooLarge(length, limits.max_message_bytes, "gateway")
             )
         try:
             with (long_poll := session.long_poll).posting():  # one: a session that is over meanwhile has none
@@ -367,7 +396,7 @@ class _PollAnswer:
     would be loss. pywsgi asks for the next part only after the one before was written."""
 
     def __init__(self, session: Session, start_response: StartResponse, body: bytes, headers: Headers) -> None:
-        start_response("200 OK", [("Content-Type", "text/plain; charset=UTF-8"), ("Content-Length", str(len(body))), *headers])
+        start_response("200 OK", _headers_of(body, headers))
         self._session, self._body, self._written = session, body, False
 
     def __iter__(self) -> Iterator[bytes]:
@@ -400,5 +429,10 @@ def message_packet(data: str | bytes) -> Packet:
 def _respond(
     start_response: StartResponse, body: bytes, headers: Headers, content_type: str = "text/plain; charset=UTF-8"
 ) -> Iterable[bytes]:
-    start_response("200 OK", [("Content-Type", content_type), ("Content-Length", str(len(body))), *headers])
+    start_response("200 OK", _headers_of(body, headers, content_type))
     return [body]
+
+
+def _headers_of(body: bytes, headers: Headers, content_type: str = "text/plain; charset=UTF-8") -> Headers:
+    """Return the headers of an answer. No cache may keep one: it would serve a session by its URL, to anyone."""
+    return [("Content-Type", content_type), ("Content-Length", str(len(body))), NO_STORE, *headers]

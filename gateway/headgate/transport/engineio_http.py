@@ -13,9 +13,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
+from headgate.errors import HeadgateError
 from headgate.protocol.frames import Frame
 
 from .frame_parser import accept_key
+from .http_answers import http_error
 
 if TYPE_CHECKING:
     from wsgiref.types import WSGIEnvironment
@@ -24,33 +26,39 @@ if TYPE_CHECKING:
 MAX_QUERY_FIELDS = 32
 _RECORD_SEPARATOR = "\x1e"
 
-# Engine.IO's own error codes and messages, as the reference server answers them.
-UNKNOWN_TRANSPORT = (0, "Transport unknown")
-UNKNOWN_SESSION = (1, "Session ID unknown")
-BAD_METHOD = (2, "Bad handshake method")
-BAD_REQUEST = (3, "Bad request")
-FORBIDDEN = (4, "Forbidden")
-BAD_VERSION = (5, "Unsupported protocol version")
+# Engine.IO's own error codes and messages, as the reference server answers them, and the product's code for each.
+UNKNOWN_TRANSPORT = (0, "Transport unknown", "bad_request")
+UNKNOWN_SESSION = (1, "Session ID unknown", "unknown_session")
+BAD_METHOD = (2, "Bad handshake method", "bad_request")
+BAD_REQUEST = (3, "Bad request", "bad_request")
+FORBIDDEN = (4, "Forbidden", "unauthorized")
+BAD_VERSION = (5, "Unsupported protocol version", "bad_request")
+NOT_SUPPORTED = (3, "Bad request", "not_implemented")
 
 
 class Refused(Exception):
-    """An HTTP request that the Engine.IO specification does not allow, or not now (`retry_after_s`)."""
+    """An HTTP request that the Engine.IO specification does not allow, or not now.
+
+    Attributes:
+        body: Engine.IO's `{code, message}`, and the refusal in the shape of the product beside it (`error`).
+    """
 
     def __init__(
         self,
-        error: tuple[int, str],
+        refusal: tuple[int, str, str],
         status: str = "400 Bad Request",
         detail: str | None = None,
-        retry_after_s: int | None = None,
+        error: HeadgateError | None = None,
     ) -> None:
-        code, message = error
-        super().__init__(message)
+        number, words, code = refusal
+        super().__init__(words)
         self.status = status
-        self.body: dict[str, object] = {"code": code, "message": f"{message}: {detail}" if detail else message}
-        self.headers: list[tuple[str, str]] = []
-        if retry_after_s is not None:
-            self.body |= {"retry": True, "retry_after_s": retry_after_s}
-            self.headers = [("Retry-After", str(retry_after_s))]
+        detail = detail if error is None else error.message
+        message = f"{words}: {detail}" if detail else words
+        self.error = http_error(code, detail or words) if error is None else error.to_wire()
+        self.body: dict[str, object] = {"code": number, "message": message, "error": self.error}
+        if "retry_after_s" in self.error:  # clients before 0.2 read them here
+            self.body |= {"retry": True, "retry_after_s": self.error["retry_after_s"]}
 
 
 @lru_cache(maxsize=64)  # joining WebSockets all ask the same

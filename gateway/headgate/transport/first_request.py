@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from time import monotonic
+from time import monotonic, time
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import structlog
 
 from headgate.runtime.loop import READ, Watcher, io_watcher, repeat
 
-from .http_answers import ROUTE_FAILED_TEXT, Answer, error_answer
+from .http_answers import ROUTE_FAILED, Answer, error_answer
 from .http_connections import HttpConnections
 from .http_routes import NeverWaits, Routes
 from .peer_socket import NativeSocket, PeerSocket
@@ -219,7 +219,7 @@ class FirstRequests:
                 server.connections.close(sock)
                 return
             with suppress(OSError):
-                sock.send(error_answer("500 Internal Server Error", ROUTE_FAILED_TEXT))
+                sock.send(error_answer("500 Internal Server Error", ROUTE_FAILED).to_bytes(time(), close=True))
             server.drop(sock)
             return
         if request.sock is None:

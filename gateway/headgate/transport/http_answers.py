@@ -1,38 +1,76 @@
-"""Answers without the application: of a route below WSGI, and the server's own errors and refusals. No I/O."""
+"""Answers without the application: of a route below WSGI, and the server's own errors and refusals. No I/O.
+
+Every refusal has the body `{"error": {code, message, retry, retry_after_s?, …parts}}` (docs/protocol.md), and no cache keeps it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from email.utils import formatdate
 from functools import lru_cache
 from random import randint
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from headgate.errors import LimitReached
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
 
-
-NO_ROOM_TEXT = "this gateway has no room for more connections now; try again later, or another gateway"
-ROUTE_FAILED_TEXT = "the server failed; its log says why"
+NO_STORE = ("Cache-Control", "no-store")
 # Clients that were refused together come back apart.
 RETRY_AFTER_S = (1, 5)
+# A connection that finds no room is refused before its request, and with it its Origin, has been read. The limit is no secret.
+_FOR_ANY_PAGE = (("Access-Control-Allow-Origin", "*"), ("Access-Control-Expose-Headers", "Retry-After"))
 
 
-def error_answer(status: str, told: str, retry_after_s: int | None = None) -> bytes:
-    """Return a whole answer that closes the connection, with a line that says why."""
-    body = f"{told}\n".encode("latin-1", "replace")
-    later = "" if retry_after_s is None else f"Retry-After: {retry_after_s}\r\n"
-    head = f"HTTP/1.1 {status}\r\nConnection: close\r\n{later}Content-Type: text/plain\r\nContent-Length: {len(body)}\r\n\r\n"
-    return head.encode("latin-1") + body
+def http_error(code: str, message: str, *, retry: bool = False) -> dict[str, Any]:
+    """Return the wire form of an error that is HTTP's own, in no class of headgate.errors."""
+    return {"code": code, "message": message, "retry": retry}
+
+
+ROUTE_FAILED = http_error("internal_error", "the server failed; its log says why")
+LATE_HEADERS = http_error("request_timeout", "the request's headers took too long", retry=True)
+
+
+def error_answer(status: str, error: Mapping[str, Any]) -> Answer:
+    """Return the answer that refuses a request.
+
+    Args:
+        status: such as `503 Service Unavailable`.
+        error: its wire form; `retry_after_s` becomes Retry-After too.
+    """
+    body = error_body({"error": error})
+    return Answer(status, error_headers(body, error), body)
+
+
+def error_body(body: Mapping[str, Any]) -> bytes:
+    """Return the body of a refusal."""
+    return json.dumps(body, separators=(",", ":")).encode()
+
+
+def error_headers(body: bytes, error: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the headers of a refusal with this body."""
+    headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body))), NO_STORE]
+    if "retry_after_s" in error:
+        headers.append(("Retry-After", str(error["retry_after_s"])))
+    return headers
+
+
+def no_room(name: str, limit: int, retry_after_s: int) -> Answer:
+    """Return the answer to a request, or a connection, that finds no room; it closes the connection.
+
+    Args:
+        name: of the limit: `connections` of the process, or `connections_per_address`.
+    """
+    status = "503 Service Unavailable" if name == "connections" else "429 Too Many Requests"
+    answer = error_answer(status, LimitReached(name, limit, retry_after_s).to_wire())
+    return answer._replace(headers=(*answer.headers, *_FOR_ANY_PAGE), closes=True)
 
 
 def retry_after_s() -> int:
     """Return the seconds after which a client that found no room may try again: a random number of them."""
     return randint(*RETRY_AFTER_S)
-
-
-def too_many_text(limit: int) -> str:
-    return f"limit reached: connections_per_address (at most {limit} HTTP connections of one network address at once)"
 
 
 class Answer(NamedTuple):
@@ -62,13 +100,6 @@ class Answer(NamedTuple):
         if self.closes:
             return b"%bConnection: close\r\nDate: %b\r\n\r\n%b" % (head, date, self.body)
         return b"%bDate: %b\r\n%b%b" % (head, date, b"Connection: close\r\n\r\n" if close else b"\r\n", self.body)
-
-
-def refusing(status: str, told: str, retry_after_s: int) -> Answer:
-    """Return the answer that refuses a request, and closes the connection."""
-    body = f"{told}\n".encode()
-    headers = [("Content-Type", "text/plain"), ("Content-Length", str(len(body))), ("Retry-After", str(retry_after_s))]
-    return Answer(status, headers, body, closes=True)
 
 
 @lru_cache(maxsize=256)  # most answers differ in their body and its length only

@@ -20,7 +20,7 @@ import io
 import socket
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
@@ -34,7 +34,7 @@ from headgate.runtime.epoll_set import leave_to_others
 from headgate.runtime.loop import Arrivals, native_close
 
 from .first_request import NAMES_SESSION, Beginning
-from .http_answers import ROUTE_FAILED_TEXT, Answer, error_answer
+from .http_answers import LATE_HEADERS, ROUTE_FAILED, Answer, error_answer, http_error
 from .http_body import MAX_LINGER_BYTES, RequestBody
 from .http_connections import HttpConnections
 from .http_limits import HttpLimits, Pace, Part
@@ -351,6 +351,8 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
         self._is_streamed = True
         self._wait_no_more()  # the application may take the socket
         outcome: Outcome = super().handle_one_request()
+        if isinstance(outcome, tuple) and outcome[0] == "414":
+            return _last("414 URI Too Long", http_error("uri_too_long", "the request line is too long"))
         return outcome
 
     # -- a request for a route ------------------------------------------------------------------------------------------
@@ -447,7 +449,7 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
             return None  # of the connection: nobody is there to be answered
         except Exception:
             log.exception("route failed", path=routed.head.path)
-            self._sendall(error_answer("500 Internal Server Error", ROUTE_FAILED_TEXT))
+            self._sendall(_last("500 Internal Server Error", ROUTE_FAILED)[1])
             return None
         self._is_streamed = True
         self.server.connections.work(self.socket)
@@ -611,14 +613,14 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
             return late
         HTTP_ENDED.labels("bad request").inc()
         if isinstance(headers, RequestHeaders) and headers.status:
-            return headers.answer[:3], error_answer(headers.answer, headers.status)
-        return "400", error_answer("400 Bad Request", "not a valid HTTP request")
+            return _last(headers.answer, http_error(_code_of(headers.answer), headers.status))
+        return _last("400 Bad Request", http_error("bad_request", "not a valid HTTP request"))
 
     def _late_headers(self) -> tuple[str, bytes] | None:
         """Return the answer to a request line or headers that took too long; None when they did not."""
         if not self.broken or self.part is not Part.HEADERS:
             return None
-        return "408", error_answer("408 Request Timeout", "the request's headers took too long")
+        return _last("408 Request Timeout", LATE_HEADERS)
 
     def log_error(self, msg: str, *args: object) -> None:
         """Say nothing per bad request: hostile clients must not fill the log."""
@@ -651,3 +653,13 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
         descriptor = sock.detach()  # type: ignore[attr-defined]
         leave_to_others(descriptor)
         native_close(descriptor)
+
+
+def _last(status: str, error: Mapping[str, object]) -> tuple[str, bytes]:
+    """Return the last answer of a connection, as pywsgi wants it."""
+    return status[:3], error_answer(status, error).to_bytes(time.time(), close=True)
+
+
+def _code_of(status: str) -> str:
+    """Return the code of an error that is HTTP's own: the words of its status."""
+    return status[4:].lower().replace(" ", "_")

@@ -15,6 +15,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -30,7 +31,7 @@ from headgate.runtime.loop import deadline, later
 
 from .descriptors import HeldDescriptors, descriptor_limit, has_room, places
 from .first_request import Beginning, FirstRequests
-from .http_answers import NO_ROOM_TEXT, Answer, error_answer, refusing, retry_after_s, too_many_text
+from .http_answers import Answer, no_room, retry_after_s
 from .http_connections import HttpConnections
 from .http_handler import HttpHandler
 from .http_limits import BACKLOG, HttpLimits
@@ -203,7 +204,7 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
             sock.close()
             return
         if self.full():
-            self._refuse(sock, "503 Service Unavailable", "too many", NO_ROOM_TEXT)
+            self._refuse(sock, "too many", no_room("connections", _most_connections(), retry_after_s()))
         elif self._take_in(sock, address):
             is_relayed = relayed_from is not None
             self.to_handler(sock, address, Beginning(received, is_relayed=is_relayed, is_adopted=not is_relayed))
@@ -241,7 +242,7 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
             if environ.get("PATH_INFO") in HEALTH_PATHS:
                 return None
             HTTP_ENDED.labels("no descriptor").inc()
-            return refusing("503 Service Unavailable", NO_ROOM_TEXT, retry_after_s())
+            return no_room("connections", _most_connections(), retry_after_s())
         if not self.limits.proxies or not (limit := self._per_address()):
             return None
         address = address_of(environ, self.limits.proxies)
@@ -250,7 +251,7 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
             return None
         self.connections.attribute(sock, None)
         HTTP_ENDED.labels("too many of address").inc()
-        return refusing("429 Too Many Requests", too_many_text(limit), 1)
+        return no_room("connections_per_address", limit, 1)
 
     def _take_in(self, sock: NativeSocket, address: object) -> bool:
         """Count a connection, if need be in place of another that waits for its peer; refuse it when there is no such one.
@@ -261,18 +262,18 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
         key = address_key(str(address[0])) if isinstance(address, tuple) and not self.limits.proxies else None
         per_address = self._per_address()
         connections = self.connections
-        descriptors = descriptor_limit()
-        if descriptors is not None and len(connections) >= descriptors // HTTP_SHARE and not self._end_longest_waiting("in all"):
+        if len(connections) >= _most_connections() and not self._end_longest_waiting("in all"):
             if connections.count_at(RESERVED) < places():
                 return self._take_reserved_place(sock)
-            return self._refuse(sock, "503 Service Unavailable", "too many", NO_ROOM_TEXT)
+            return self._refuse(sock, "too many", no_room("connections", _most_connections(), retry_after_s()))
         if (
             key is not None
             and per_address
             and connections.count_at(key) >= per_address
             and not self._end_longest_waiting("of address", key)
         ):
-            return self._refuse(sock, "429 Too Many Requests", "too many of address", too_many_text(per_address))
+            answer = no_room("connections_per_address", per_address, retry_after_s())
+            return self._refuse(sock, "too many of address", answer)
         connections.open(sock, key)
         return True
 
@@ -319,10 +320,10 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
             native(sock).shutdown(socket.SHUT_RDWR)  # not the cooperative one, which raises in the greenlet that waits
         return True
 
-    def _refuse(self, sock: NativeSocket, status: str, reason: str, told: str) -> bool:
+    def _refuse(self, sock: NativeSocket, reason: str, answer: Answer) -> bool:
         HTTP_ENDED.labels(reason).inc()
         with suppress(OSError):
-            sock.send(error_answer(status, told, retry_after_s()))
+            sock.send(answer.to_bytes(time.time(), close=True))
             sock.recv(_READ_BYTES)  # closing it with a request unread would take the answer back
         sock.close()
         return False
@@ -347,3 +348,9 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
     def _accept_again(self) -> None:
         if self.started:
             self.start_accepting()
+
+
+def _most_connections() -> int:
+    """Return how many HTTP connections the process may have."""
+    descriptors = descriptor_limit()
+    return sys.maxsize if descriptors is None else descriptors // HTTP_SHARE

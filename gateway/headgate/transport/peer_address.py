@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 
+from .forwarded import forwarded_address
+
 MAX_ADDRESS_CHARACTERS = 64
 _NAT64 = IPv6Network("64:ff9b::/96")  # RFC 6052
 _WITH_PORT = re.compile(r"\[(?P<bracketed>[^\]]*)\](?::\d+)?|(?P<plain>[^:]+):\d+")
@@ -15,15 +17,10 @@ _WITH_PORT = re.compile(r"\[(?P<bracketed>[^\]]*)\](?::\d+)?|(?P<plain>[^:]+):\d
 def address_of(environ: Mapping[str, object], proxies: int) -> str | None:
     """Return whose limits a request counts for: the `address_key` of where it came from, or None (a Unix socket has none).
 
-    Behind `proxies` of ours it is the one that the outermost of them saw: the last but so many of X-Forwarded-For.
-    Anyone can have written the ones before it.
+    Behind `proxies` of ours it is the one that the outermost of them saw (forwarded.py).
     """
-    peer = environ.get("REMOTE_ADDR") or None
-    if proxies:
-        chain = [part.strip() for part in str(environ.get("HTTP_X_FORWARDED_FOR", "")).split(",") if part.strip()]
-        if len(chain) >= proxies:
-            return address_key(chain[-proxies])
-    return None if peer is None else address_key(str(peer))
+    peer = forwarded_address(environ, proxies) or environ.get("REMOTE_ADDR")
+    return address_key(str(peer)) if peer else None
 
 
 @lru_cache(maxsize=4096)

@@ -132,8 +132,14 @@ class SocketIOFace:
         namespaces: Iterable[str],
         limits: TransportLimits,
         allowed_origins: str | Callable[..., bool],
+        allowing: Callable[[str, Environ], str | None] = lambda origin, environ: None,
     ) -> None:
-        """Make the server. `allowed_origins` is "*", or answers whether an origin may connect."""
+        """Make the server.
+
+        Args:
+            allowed_origins: "*", or answers whether an origin may connect.
+            allowing: returns the line of a setting that would allow an origin, for the log.
+        """
         self._server = _HookedServer(
             hooks,
             Members(),
@@ -144,6 +150,7 @@ class SocketIOFace:
             http_compression=False,
         )
         self._engine: EngineServer = self._server.eio
+        self._engine.origin_setting, self._engine.allowing = "HEADGATE_ALLOWED_ORIGINS", allowing
 
     def own(self, letters: str) -> None:
         """Let the ids of sessions begin with letters that name this process."""

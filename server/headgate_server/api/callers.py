@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
 from flask import request
 
 from headgate.auth.identity import ANONYMOUS, Handshake, Identity
 from headgate.errors import Forbidden, HeadgateError, Unauthorized, UnauthorizedReason
-from headgate.settings import is_loopback
+from headgate.origins import authority_in_header, is_loopback, origin_in_header
 from headgate.transport.peer_address import address_of
 from headgate_server.gate import Gate
 
@@ -75,15 +74,14 @@ def first_known(
 def _refuse_other_sites() -> None:
     """Refuse a browser that another site sent here: development lets anyone on this machine in, and no web page.
 
-    The Origin names the page's site; the Host, checked too, is what a page that rebinds its DNS name cannot fake. A
-    page cannot send an Authorization header here without asking first, so a request that has one needs no such check.
+    The Origin names the page's site, which must be on this machine. The Host, checked too, is what a page that rebinds its DNS
+    name cannot fake. A page cannot send an Authorization header here without asking first, so a request that has one needs no
+    such check.
     """
-    try:
-        host = urlsplit(f"//{request.host}").hostname
-    except ValueError:
-        host = None
-    if not is_loopback(host):
+    authority = authority_in_header(request.host)
+    if authority is None or not is_loopback(authority[0]):
         raise Forbidden("call from host", request.host)
-    origin = request.headers.get("Origin")
-    if origin is not None and origin != request.host_url.rstrip("/"):
-        raise Forbidden("call from origin", origin)
+    shown = request.headers.get("Origin")
+    origin = None if shown is None else origin_in_header(shown)
+    if shown is not None and (origin is None or not origin.is_loopback):
+        raise Forbidden("call from origin", shown)

@@ -15,6 +15,7 @@ STATUS_BY_CODE = {
     "payload_too_large": 413,
     "unsupported_media_type": 415,
     "unknown_host": 421,
+    "origin_not_allowed": 403,
     "batch_refused": 422,
     "schema_violation": 422,
     # Where waiting does not help; else 429.

@@ -30,7 +30,8 @@ from headgate.auth.audit import audit
 from headgate.auth.identity import ANONYMOUS, Admin, Handshake, Identity
 from headgate.errors import Forbidden, HeadgateError, Unauthorized
 from headgate.errors import UnauthorizedReason as Reason
-from headgate.node.origin import forwarded_host
+from headgate.node.origin import origin_over
+from headgate.origins import origin_in_header
 from headgate.settings import Settings
 from headgate.transport.peer_address import address_of
 
@@ -226,11 +227,10 @@ def check_own_page(environ: Mapping[str, Any], proxies: int) -> None:
     Raises:
         Forbidden: it is another one, or there is none, and a browser sends one with every POST.
     """
-    origin = str(environ.get("HTTP_ORIGIN", ""))
-    host = forwarded_host(environ, proxies)
-    scheme, _, rest = origin.partition("://")
-    if scheme not in ("http", "https") or not host or rest.lower() != host.lower():
-        raise Forbidden("act from origin", origin[:100] or "none")
+    shown = str(environ.get("HTTP_ORIGIN", ""))
+    origin = origin_in_header(shown)
+    if origin is None or origin != origin_over(origin.scheme, environ, proxies):
+        raise Forbidden("act from origin", shown[:100] or "none")
 
 
 def _says_who(environ: Mapping[str, Any]) -> bool:

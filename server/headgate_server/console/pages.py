@@ -18,6 +18,7 @@ from headgate import __version__
 from headgate.errors import HeadgateError, LimitReached, Unauthorized, UnauthorizedReason
 from headgate.page_files import serve_page_file
 from headgate.settings import Settings
+from headgate.transport.forwarded import forwarded_scheme
 from headgate_server.api.error_pages import refusal
 from headgate_server.built_files import built_files
 from headgate_server.security_headers import add_security_headers, content_security_policy
@@ -136,7 +137,7 @@ def console_routes(gate: ConsoleGate, settings: Settings, access: Access) -> Blu
         except Unauthorized:
             return _sign_in_page(access, "This is not the admin key."), 401
         response = redirect("/console", 303)
-        secure = request.is_secure or request.headers.get("X-Forwarded-Proto", "").strip().endswith("https")
+        secure = request.is_secure or forwarded_scheme(request.environ, settings.proxies) == "https"
         response.set_cookie(COOKIE, session, max_age=SESSION_S, path="/console", httponly=True, samesite="Strict", secure=secure)
         return response
 

@@ -152,4 +152,4 @@ def test_one_connection_more_than_an_address_may_have_is_refused(start_server: S
             answer = http.client.HTTPResponse(third)
             answer.begin()
             assert answer.status == 429
-            assert b"connections_per_address (at most 2 " in answer.read()
+            assert b"connections_per_address (at most 2)" in answer.read()

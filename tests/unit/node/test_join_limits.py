@@ -148,8 +148,8 @@ def test_an_address_has_so_many_sessions_that_have_not_joined_and_no_more() -> N
     assert [door.open("a"), door.open("b")] == [None, None]
     refused = door.open("c")
     assert refused is not None
-    assert "unjoined_per_address (at most 2)" in refused.why
-    assert refused.retry_after_s == 1
+    assert "unjoined_per_address (at most 2)" in refused.error.message
+    assert refused.error.retry_after_s == 1
     assert door.open("d", ELSEWHERE) is None
 
 

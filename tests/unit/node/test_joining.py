@@ -364,7 +364,7 @@ def test_a_gateway_takes_so_many_clients_and_prefers_those_that_come_back(gatewa
     assert last.welcome
     refused = gateway.gateway.opening("one more", ENVIRON)
     assert isinstance(refused, OneTooMany)
-    assert (refused.status, "clients (at most 20)" in refused.why) == ("503 Service Unavailable", True)
+    assert (refused.status, "clients (at most 20)" in refused.error.message) == ("503 Service Unavailable", True)
     told = gateway.gateway.ready()
     assert (told["ready"], told["admission"]) == (True, "full")
     last.leave()

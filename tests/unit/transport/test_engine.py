@@ -15,7 +15,10 @@ from typing import Any
 import gevent
 import gevent.socket
 import pytest
+from structlog.testing import capture_logs
 
+from headgate.errors import LimitReached
+from headgate.runtime.seldom import Seldom
 from headgate.transport.engine import EngineServer, OneTooMany
 from headgate.transport.engineio_http import BAD_REQUEST, FORBIDDEN, UNKNOWN_SESSION
 from headgate.transport.http_handler import HttpHandler
@@ -28,6 +31,7 @@ from tests.support.websocket_codec import TEXT, frame_at, handshake, masked
 from tests.support.wsgi import Said
 
 HANDSHAKE = "EIO=4&transport=polling"
+FULL = OneTooMany(LimitReached("clients", 7, 3))
 UPGRADE: dict[str, Any] = {
     "HTTP_UPGRADE": "websocket",
     "HTTP_CONNECTION": "Upgrade",
@@ -144,7 +148,10 @@ def test_a_body_goes_in_and_a_poll_brings_frames_out(engine: Engine) -> None:
 
 @pytest.mark.parametrize(
     ("refusal", "status", "code"),
-    [(False, "401 Unauthorized", FORBIDDEN[0]), (OneTooMany("full", 3), "429 Too Many Requests", BAD_REQUEST[0])],
+    [
+        (False, "401 Unauthorized", FORBIDDEN[0]),
+        (OneTooMany(LimitReached("clients", 7, 3)), "429 Too Many Requests", BAD_REQUEST[0]),
+    ],
 )
 def test_a_session_that_the_application_refuses_does_not_exist(engine: Engine, refusal: object, status: str, code: int) -> None:
     """Nobody is told of its end: it never was."""
@@ -201,7 +208,8 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_read(engine: Engine, p
     answer = engine.ask(polling, "POST", **absent)
 
     assert answer.status == "413 Content Too Large"
-    assert f"payload_too_large: {size} bytes, at most 100".encode() in answer.body
+    error = json.loads(answer.body)["error"]
+    assert (error["code"], error["size"], error["limit"]) == ("payload_too_large", size, 100)
     turn()
     assert engine.ends == ["payload too large"]
 
@@ -535,3 +543,116 @@ def test_ids_are_many_and_a_forked_process_has_others(engine: Engine) -> None:
         made = told.read().decode()
     assert len(made) == 20
     assert made not in [engine.server.generate_id() for _ in range(200)]
+
+
+PAGE = "https://app.example.com"
+
+
+@pytest.fixture
+def listing() -> Iterator[Engine]:
+    """A server that lists one origin, in capitals and with its port."""
+    made = Engine(cors_allowed_origins=["HTTPS://App.example.com:443"])
+    yield made
+    made.close()
+
+
+REFUSALS: dict[str, tuple[str, str, dict[str, Any], str]] = {
+    "unknown transport": ("EIO=4&transport=pigeon", "GET", {}, "bad_request"),
+    "unknown version": ("EIO=3&transport=polling", "GET", {}, "bad_request"),
+    "bad method": (HANDSHAKE, "PUT", {}, "bad_request"),
+    "unknown session": (f"{HANDSHAKE}&sid=nobody", "GET", {}, "unknown_session"),
+    "no upgrade": ("EIO=4&transport=websocket", "GET", {}, "bad_request"),
+    "another server": ("EIO=4&transport=polling", "GET", {"uwsgi.version": "2.0"}, "not_implemented"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_every_refusal_has_the_shape_of_the_product_and_a_listed_page_may_read_it(listing: Engine, case: str) -> None:
+    """A WebSocket's refusal is hidden from pages: the client asks once more over HTTP, and shows this."""
+    query, method, environ, code = REFUSALS[case]
+    answer = listing.ask(query, method, HTTP_ORIGIN=PAGE, **environ)
+    error = json.loads(answer.body)["error"]
+
+    assert error["code"] == code
+    assert error["message"]
+    assert error["retry"] is False
+    assert answer.headers["Access-Control-Allow-Origin"] == PAGE
+    assert answer.headers["Access-Control-Expose-Headers"] == "Retry-After"
+
+
+def test_a_refusal_that_passes_says_when_to_come_again(listing: Engine) -> None:
+    """In the body and in the header; both may be read."""
+    listing.connect = lambda sid: OneTooMany(LimitReached("clients", 7, 9), "503 Service Unavailable")
+    answer = listing.ask(HANDSHAKE, HTTP_ORIGIN=PAGE)
+    error = json.loads(answer.body)["error"]
+
+    assert (answer.status, error["code"], error["name"]) == ("503 Service Unavailable", "limit_reached", "clients")
+    assert (error["retry"], error["retry_after_s"], answer.headers["Retry-After"]) == (True, 9, "9")
+
+
+def test_a_page_that_may_not_connect_is_named_with_the_setting(listing: Engine) -> None:
+    """The page itself cannot read it; its developer does, in the network panel."""
+    answer = listing.ask(HANDSHAKE, HTTP_ORIGIN="http://localhost:5173")
+    error = json.loads(answer.body)["error"]
+
+    assert (answer.status, answer.code, error["code"]) == ("403 Forbidden", FORBIDDEN[0], "origin_not_allowed")
+    assert error["origin"] == "http://localhost:5173"
+    assert "cors_allowed_origins" in error["message"]
+    assert "Access-Control-Allow-Origin" not in answer.headers
+
+
+@pytest.mark.parametrize("origin", [PAGE, "https://app.example.com:443", "https://APP.example.com."])
+def test_a_listed_origin_may_connect_in_every_spelling(listing: Engine, origin: str) -> None:
+    """The answer repeats the one that came: a browser compares letters."""
+    answer = listing.ask(HANDSHAKE, HTTP_ORIGIN=origin)
+    assert answer.status == "200 OK"
+    assert answer.headers["Access-Control-Allow-Origin"] == origin
+
+
+def test_without_a_list_the_forwarded_scheme_of_a_websocket_is_that_of_its_page(engine: Engine) -> None:
+    """Traefik forwards wss where the page's origin has https."""
+    forwarded: dict[str, Any] = {"HTTP_X_FORWARDED_PROTO": "wss", "HTTP_X_FORWARDED_HOST": "App.example.com:443"}
+    assert engine.ask(HANDSHAKE, HTTP_ORIGIN=PAGE, **forwarded).status == "200 OK"
+    assert engine.ask(HANDSHAKE, HTTP_ORIGIN="http://app.example.com", **forwarded).status == "403 Forbidden"
+
+
+def test_a_refused_origin_is_in_the_log_once_a_minute_with_the_line_that_allows_it(listing: Engine) -> None:
+    """For each origin; however many a client makes up, the table is bounded."""
+    now_s = [0.0]
+    listing.server.refused_origins = Seldom(lambda: now_s[0], every_s=60, most_names=2)
+    with capture_logs() as lines:
+        for origin in (
+            "https://a.example",
+            "https://a.example",
+            "https://b.example",
+            *(f"https://{n}.example" for n in range(99)),
+        ):
+            listing.ask(HANDSHAKE, HTTP_ORIGIN=origin)
+        now_s[0] = 60.0
+        listing.ask(HANDSHAKE, HTTP_ORIGIN="https://a.example")
+
+    told = [(line["origin"], line["set"], line["left_out"]) for line in lines if line["event"] == "origin refused"]
+    assert [origin for origin, *_ in told] == [f"https://{name}.example" for name in ("a", "b", "0", "a")]
+    assert told[0][1:] == ("cors_allowed_origins='https://a.example'", 0)
+
+
+def test_no_cache_may_keep_an_answer(engine: Engine) -> None:
+    """A cache knows answers by their URL: it would serve one client's session to another."""
+    sid = engine.open()
+    engine.server.send(sid, "x")
+    answers = [
+        engine.ask(HANDSHAKE),
+        engine.ask(f"{HANDSHAKE}&sid={sid}"),
+        engine.ask(f"{HANDSHAKE}&sid={sid}", "POST", b"4x"),
+        engine.ask(f"{HANDSHAKE}&sid={sid}", "OPTIONS"),
+        engine.ask(f"{HANDSHAKE}&sid=nobody"),
+        engine.ask(HANDSHAKE, HTTP_ORIGIN="https://evil.example"),
+        engine.ask(f"{HANDSHAKE}&sid={sid}", "POST", b"4" * 1000),
+    ]
+    other = engine.open()
+    engine.server.disconnect(other)
+    turn()
+    answers.append(engine.ask(f"{HANDSHAKE}&sid={other}"))  # its final frames
+
+    assert [answer.status[:3] for answer in answers] == ["200", "200", "200", "204", "400", "403", "413", "200"]
+    assert {answer.headers.get("Cache-Control") for answer in answers} == {"no-store"}

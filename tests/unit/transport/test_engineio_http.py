@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate.errors import LimitReached
 from headgate.protocol.frames import Frame
 from headgate.transport.engineio_http import (
     BAD_REQUEST,
@@ -20,6 +21,7 @@ from headgate.transport.engineio_http import (
     split_packets,
     switching_protocols,
 )
+from headgate.transport.http_answers import error_headers
 
 # RFC 6455 section 1.3.
 KEY, ACCEPT = "dGhlIHNhbXBsZSBub25jZQ==", "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
@@ -57,11 +59,13 @@ def test_a_body_without_a_length_is_refused(length: str | None) -> None:
 
 
 def test_a_refusal_for_now_says_when_to_come_again() -> None:
-    """In the body and in the header."""
-    refused = Refused(BAD_REQUEST, "429 Too Many Requests", "full", 3)
+    """In the body, in Engine.IO's shape and in the product's, and in the header."""
+    error = LimitReached("clients", 7, 3)
+    refused = Refused(BAD_REQUEST, "429 Too Many Requests", error=error)
 
-    assert refused.body == {"code": 3, "message": "Bad request: full", "retry": True, "retry_after_s": 3}
-    assert refused.headers == [("Retry-After", "3")]
+    engine_io = {"code": 3, "message": f"Bad request: {error}", "retry": True, "retry_after_s": 3}
+    assert refused.body == {**engine_io, "error": error.to_wire()}
+    assert ("Retry-After", "3") in error_headers(b"", refused.error)
 
 
 def test_a_websocket_handshake_is_answered_with_the_key_that_proves_it() -> None:

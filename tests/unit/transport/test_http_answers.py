@@ -1,29 +1,26 @@
-"""Answers of the HTTP server itself: whole, plain, and with a reason."""
+"""Answers of the HTTP server itself: whole, in the shape of every refusal, and with a reason."""
 
 from __future__ import annotations
 
-from headgate.transport.http_answers import RETRY_AFTER_S, error_answer, refusing, retry_after_s, too_many_text
+import json
+
+from headgate.transport.http_answers import RETRY_AFTER_S, error_answer, http_error, no_room, retry_after_s
 from tests.support.wsgi import Said
 
 
-def test_an_error_is_a_whole_answer_that_closes_the_connection() -> None:
-    """With a line that says why; its length counts bytes."""
-    head, _, body = error_answer("400 Bad Request", "no good: ü €").partition(b"\r\n\r\n")
+def test_an_error_is_a_whole_answer_that_no_cache_keeps() -> None:
+    """The body is JSON, so its length counts bytes whatever the words are."""
+    answer = error_answer("400 Bad Request", http_error("bad_request", "no good: ü €"))
 
-    assert body == b"no good: \xfc ?\n"
-    assert head.split(b"\r\n") == [
+    assert json.loads(answer.body) == {"error": {"code": "bad_request", "message": "no good: ü €", "retry": False}}
+    assert answer.to_bytes(0, close=True).partition(b"\r\n\r\n")[0].split(b"\r\n") == [
         b"HTTP/1.1 400 Bad Request",
+        b"Content-Type: application/json",
+        b"Content-Length: %d" % len(answer.body),
+        b"Cache-Control: no-store",
+        b"Date: Thu, 01 Jan 1970 00:00:00 GMT",
         b"Connection: close",
-        b"Content-Type: text/plain",
-        b"Content-Length: %d" % len(body),
     ]
-
-
-def test_an_error_may_say_when_to_come_again() -> None:
-    """In seconds, as RFC 9110 has it."""
-    head, _, _ = error_answer("503 Service Unavailable", "no room", 4).partition(b"\r\n\r\n")
-
-    assert b"\r\nRetry-After: 4\r\n" in head
 
 
 def test_clients_that_are_refused_together_are_told_different_times() -> None:
@@ -33,17 +30,22 @@ def test_clients_that_are_refused_together_are_told_different_times() -> None:
     assert {retry_after_s() for _ in range(1000)} == set(range(first, last + 1))
 
 
-def test_a_refused_request_is_told_the_limit_and_when_to_come_again() -> None:
-    """429, by an application that stands in for the real one."""
+def test_a_client_without_room_is_told_the_limit_and_when_to_come_again() -> None:
+    """By an application that stands in for the real one. The Origin is not known: any page may read it."""
     said = Said()
-    (body,) = refusing("429 Too Many Requests", too_many_text(7), 1)({}, said)
+    (body,) = no_room("connections_per_address", 7, 4)({}, said)
+    error = json.loads(body)["error"]
 
-    assert body.decode() == f"{too_many_text(7)}\n"
-    assert "connections_per_address (at most 7 " in body.decode()
+    assert (error["code"], error["name"], error["limit"]) == ("limit_reached", "connections_per_address", 7)
+    assert (error["retry"], error["retry_after_s"]) == (True, 4)
     assert said.status == "429 Too Many Requests"
     assert said.headers == {
-        "Content-Type": "text/plain",
+        "Content-Type": "application/json",
         "Content-Length": str(len(body)),
-        "Retry-After": "1",
+        "Cache-Control": "no-store",
+        "Retry-After": "4",
+        "Access-Control-Allow-Origin": "*",
+        "Access-Control-Expose-Headers": "Retry-After",
         "Connection": "close",
     }
+    assert no_room("connections", 7, 1).status == "503 Service Unavailable"

@@ -457,5 +457,5 @@ class TestManners:
         first, second = peer.received.split(b"HTTP/1.1 ")[1:]
         assert first.startswith(b"200 ")
         assert second.startswith(b"429 ")
-        assert b"connections_per_address (at most 1 " in second
+        assert b"connections_per_address (at most 1)" in second
         assert application.paths == ["/a"]

@@ -181,7 +181,7 @@ def test_an_address_whose_connections_all_work_is_refused_one_more(open_door: Ca
     assert door.server.connections.count_at(OTHER) == 1
     answer = refused.recv(1000)
     assert answer.startswith(b"HTTP/1.1 429 ")
-    assert b"connections_per_address (at most 2 " in answer
+    assert b"connections_per_address (at most 2)" in answer
     assert ended(refused)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import gevent
 import pytest
 
+from headgate.errors import LimitReached
 from headgate.protocol.frames import message_frame
 from headgate.transport import server as server_module
 from headgate.transport.engine import EngineServer
@@ -20,6 +21,7 @@ from headgate.transport.socketio_face import ConnectRefused, OneTooMany, SocketI
 from tests.support.session_clock import turn
 
 NAMESPACE = "notifications"
+FULL = OneTooMany(LimitReached("clients", 7, 3))
 
 
 class Gateway:
@@ -43,7 +45,7 @@ class Gateway:
     def opening(self, session_id: str, environ: Mapping[str, Any]) -> OneTooMany | None:
         """Refuse when full."""
         self.calls.append(("opening", session_id))
-        return OneTooMany("full", 3) if self.full else None
+        return FULL if self.full else None
 
     def connect(self, client: str, environ: dict[str, Any], auth: Any) -> None:
         """Refuse those who ask for it."""
@@ -217,7 +219,7 @@ def test_a_session_that_is_one_too_many_is_refused_before_it_opens(gateway: Gate
     """The engine gets the answer of `opening`, and answers 429."""
     gateway.full = True
 
-    assert gateway.engine._trigger_event("connect", "s", {}, run_async=False) == OneTooMany("full", 3)
+    assert gateway.engine._trigger_event("connect", "s", {}, run_async=False) == FULL
     assert gateway.face.environ_of("s") == {}
 
 

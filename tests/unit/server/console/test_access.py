@@ -221,6 +221,12 @@ def test_an_action_from_our_page_is_taken_behind_a_proxy_as_well(clock: Clock) -
     access(clock).check_act(operator, OWN, "publish")
     behind = {**OWN, "HTTP_HOST": "10.0.0.7:8000", "HTTP_X_FORWARDED_HOST": "gate.example"}
     access(clock, proxies=1).check_act(operator, behind, "publish")
+    for spelling in (
+        {"HTTP_HOST": "Gate.example.:443"},
+        {"HTTP_ORIGIN": "https://gate.example:8443", "HTTP_X_FORWARDED_PORT": "8443"},
+        {"HTTP_ORIGIN": "https://gate.example:8443", "HTTP_HOST": "10.0.0.7", "HTTP_FORWARDED": 'host="gate.example:8443"'},
+    ):
+        access(clock, proxies=1).check_act(operator, {**OWN, **spelling}, "publish")
     with pytest.raises(Forbidden):
         access(clock).check_act(operator, behind, "publish")
 

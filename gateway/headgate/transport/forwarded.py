@@ -1,0 +1,100 @@
+"""What the proxies in front of the gateway say of a request: the address, scheme, host and port that its client used. No I/O.
+
+In: a WSGI environment, and how many proxies are ours. Out: what the outermost of ours saw. Each proxy appends what it saw, so
+ours wrote the last values, and anyone can have written those before.
+
+X-Forwarded-For, -Proto, -Host and -Port count. `Forwarded` (RFC 7239) counts where a request has none of them: a proxy that sets
+one kind passes the other on as the client wrote it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from headgate.origins import DEFAULT_PORTS
+
+_HEADERS = {
+    "for": "HTTP_X_FORWARDED_FOR",
+    "proto": "HTTP_X_FORWARDED_PROTO",
+    "host": "HTTP_X_FORWARDED_HOST",
+    "port": "HTTP_X_FORWARDED_PORT",
+}
+_SCHEMES = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
+_INNER_PORTS = {"http": 443, "https": 80}
+# A value may be a token or a quoted string. Many proxies write addresses with colons and brackets, and no quotes.
+_PAIR = re.compile(
+    r'[ \t]*+(?:(?P<name>[!#$%&\'*+.^_`|~0-9A-Za-z-]++)=(?:"(?P<quoted>(?:[^"\\]|\\.)*+)"|(?P<plain>[^",;\s]++)))?[ \t]*+'
+    r"(?P<end>[;,]|\Z)"
+)
+
+
+def forwarded_address(environ: Mapping[str, Any], proxies: int) -> str | None:
+    """Return the address that the outermost of our proxies saw; None when fewer have said one."""
+    seen = _seen(environ, "for") if proxies else []
+    return seen[-proxies] if len(seen) >= proxies > 0 else None
+
+
+def forwarded_scheme(environ: Mapping[str, Any], proxies: int) -> str | None:
+    """Return `http` or `https`, as the browser used it; None where no proxy says either.
+
+    X-Forwarded-Proto counts also where no proxy is declared: a page cannot set it on a WebSocket, and behind TLS `http://` is not
+    ours.
+    """
+    said = _outermost(environ, "proto", proxies) if proxies or "HTTP_X_FORWARDED_PROTO" in environ else None
+    return _SCHEMES.get((said or "").lower())
+
+
+def forwarded_host(environ: Mapping[str, Any], proxies: int) -> str:
+    """Return the Host that the browser sent, as it came: the forwarded one where our proxies say it."""
+    said = _outermost(environ, "host", proxies) if proxies else None
+    return str(environ.get("HTTP_HOST", "")) if said is None else said
+
+
+def forwarded_port(environ: Mapping[str, Any], proxies: int, scheme: str) -> int:
+    """Return the port of a request whose Host has none: that of X-Forwarded-Port, or the scheme's default.
+
+    80 of an https request, or 443 of an http one, is the port of a proxy behind the one that the browser reached.
+    """
+    said = _outermost(environ, "port", proxies) if proxies else None
+    port = int(said) if said is not None and re.fullmatch("[0-9]{1,5}", said) else 0
+    return port if 0 < port < 65536 and port != _INNER_PORTS[scheme] else DEFAULT_PORTS[scheme]
+
+
+def is_forwarded(environ: Mapping[str, Any]) -> bool:
+    """Return whether a request says whom a proxy sent it for."""
+    return bool(environ.get("HTTP_X_FORWARDED_FOR") or environ.get("HTTP_FORWARDED"))
+
+
+def _outermost(environ: Mapping[str, Any], part: str, proxies: int) -> str | None:
+    """Return what the outermost of our proxies said. Where one overwrites what others said, that is all there is."""
+    seen = _seen(environ, part)
+    return seen[-max(1, min(proxies, len(seen)))] if seen else None
+
+
+def _seen(environ: Mapping[str, Any], part: str) -> list[str | None]:
+    """Return a part of the request as each proxy saw it, our nearest proxy last."""
+    if any(name in environ for name in _HEADERS.values()):
+        return [each.strip() for each in str(environ.get(_HEADERS[part], "")).split(",") if each.strip()]
+    return [element.get(part) for element in _elements(str(environ.get("HTTP_FORWARDED", "")))]
+
+
+@lru_cache(maxsize=256)
+def _elements(header: str) -> tuple[Mapping[str, str], ...]:
+    """Return the elements of a Forwarded header, one of each proxy; none of a malformed one (RFC 7239 section 4)."""
+    elements: list[dict[str, str]] = [{}]
+    at = 0
+    while found := _PAIR.match(header, at):
+        if found["name"] is not None:
+            name, quoted = found["name"].lower(), found["quoted"]
+            if name in elements[-1]:
+                return ()
+            elements[-1][name] = found["plain"] if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
+        if not found["end"]:
+            return tuple(element for element in elements if element)
+        if found["end"] == ",":
+            elements.append({})
+        at = found.end()
+    return ()

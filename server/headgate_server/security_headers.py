@@ -34,21 +34,21 @@ def content_security_policy(host: str, *, frames: bool = True) -> str:
 
 
 @lru_cache(maxsize=256)  # a gateway has few names
-def security_headers(host: str, *, is_json: bool) -> tuple[tuple[str, str], ...]:
-    """Return the headers of a response to a request for `host`."""
-    headers = (
+def security_headers(host: str) -> tuple[tuple[str, str], ...]:
+    """Return the headers of a response to a request for `host`. No cache keeps one that says nothing else."""
+    return (
         ("Content-Security-Policy", content_security_policy(host)),
         ("X-Content-Type-Options", "nosniff"),
         ("Referrer-Policy", "no-referrer"),
         ("X-Frame-Options", "SAMEORIGIN"),
         ("Cross-Origin-Opener-Policy", "same-origin"),
+        ("Cache-Control", "no-store"),
     )
-    return (*headers, ("Cache-Control", "no-store")) if is_json else headers
 
 
 def add_security_headers(response: Response) -> Response:
     """Add them to one response; what it has already stays."""
     host = request.environ.get("HTTP_HOST", "")
-    for name, value in security_headers(host, is_json=(response.mimetype or "").endswith("json")):
+    for name, value in security_headers(host):
         response.headers.setdefault(name, value)
     return response

@@ -35,6 +35,7 @@ def test_the_answer_to_a_bad_request_can_be_chosen() -> None:
     assert "return self._handle_client_error(ex)" in source(pywsgi.WSGIHandler.handle_one_request)
     assert "self.socket.sendall(response_body)" in source(pywsgi.WSGIHandler.handle)
     assert "self._send_error_response_if_possible(400)" in source(pywsgi.WSGIHandler.handle_one_response)
+    assert "self._send_error_response_if_possible(500)" in source(pywsgi.WSGIHandler.handle_error)
 
 
 def test_a_body_tells_how_far_it_was_read() -> None:

@@ -35,7 +35,9 @@ from .engineio_http import (
     NOT_SUPPORTED,
     UNKNOWN_SESSION,
     UNKNOWN_TRANSPORT,
+    UNSERVED_METHOD,
     Refused,
+    accepts_gzip,
     join_packets,
     read_length,
     read_query,
@@ -47,6 +49,7 @@ from .frame_parser import POLICY, PROTOCOL_ERROR
 from .http_answers import NO_STORE, Answer, error_body, error_headers
 from .limits import TransportLimits
 from .long_poll import SessionClosed
+from .request_headers import list_of
 from .session import Session
 from .session_state import TRANSPORT_ERROR
 from .timers import Deadlines
@@ -63,6 +66,7 @@ log = structlog.get_logger("headgate.engine")
 
 _TO_URL = bytes.maketrans(b"+/", b"-_")
 _IDS_AT_ONCE = 64
+ALLOWED = "GET, POST, OPTIONS"
 # A page that is refused comes back for ever.
 REFUSED_ORIGIN_S = 60.0
 MAX_REFUSED_ORIGINS = 64
@@ -204,7 +208,8 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
             return self._answer(environ, start_response)
         except Refused as refusal:
             body = error_body(refusal.body)
-            start_response(refusal.status, [*error_headers(body, refusal.error), *self.cors_headers(environ)])
+            headers = [*error_headers(body, refusal.error), *self.cors_headers(environ)]
+            start_response(refusal.status, [*headers, ("Allow", ALLOWED)] if refusal.status[:3] == "405" else headers)
             return [body]
 
     def cors_headers(self, environ: WSGIEnvironment) -> Headers:
@@ -263,7 +268,7 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
         if version != "4":
             raise Refused(BAD_VERSION)
         websocket = transport == "websocket"
-        if websocket and environ.get("HTTP_UPGRADE", "").lower() != "websocket":
+        if websocket and "websocket" not in list_of(environ.get("HTTP_UPGRADE", "")):
             raise Refused(BAD_REQUEST, detail="transport websocket without a WebSocket upgrade")
         cors: Headers = [] if websocket else self._cors_headers(environ)  # a socket that is handed over has no use for them
         if not sid:
@@ -278,7 +283,7 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
         if method == "POST" and not websocket:
             return self._post(session, environ, start_response, cors)
         if method != "GET":
-            raise Refused(BAD_REQUEST)
+            raise Refused(UNSERVED_METHOD, "405 Method Not Allowed", f"expected {ALLOWED}")
         if websocket:
             return self._upgrade(session, environ, start_response)
         return self._get(session, environ, start_response, cors)
@@ -363,11 +368,7 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
         except SessionClosed as error:
             raise Refused(BAD_REQUEST, detail=session.told or str(error)) from error
         headers = list(cors)
-        if (
-            self.http_compression
-            and len(body) >= self.compression_threshold
-            and "gzip" in environ.get("HTTP_ACCEPT_ENCODING", "")
-        ):
+        if self.http_compression and len(body) >= self.compression_threshold and accepts_gzip(environ):
             body = self._gzip(body)
             headers.append(("Content-Encoding", "gzip"))
         return _PollAnswer(session, start_response, body, headers)

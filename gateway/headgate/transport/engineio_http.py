@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from headgate.protocol.frames import Frame
 
 from .frame_parser import accept_key
 from .http_answers import http_error
+from .request_headers import list_of
 
 if TYPE_CHECKING:
     from wsgiref.types import WSGIEnvironment
@@ -25,12 +27,15 @@ if TYPE_CHECKING:
 # A client has four or five.
 MAX_QUERY_FIELDS = 32
 _RECORD_SEPARATOR = "\x1e"
+_LENGTH = re.compile(r"[0-9]{1,18}", re.ASCII)
+_QUALITY = re.compile(r"[01](?:\.[0-9]{0,3})?", re.ASCII)
 
 # Engine.IO's own error codes and messages, as the reference server answers them, and the product's code for each.
 UNKNOWN_TRANSPORT = (0, "Transport unknown", "bad_request")
 UNKNOWN_SESSION = (1, "Session ID unknown", "unknown_session")
 BAD_METHOD = (2, "Bad handshake method", "bad_request")
 BAD_REQUEST = (3, "Bad request", "bad_request")
+UNSERVED_METHOD = (3, "Bad request", "method_not_allowed")
 FORBIDDEN = (4, "Forbidden", "unauthorized")
 BAD_VERSION = (5, "Unsupported protocol version", "bad_request")
 NOT_SUPPORTED = (3, "Bad request", "not_implemented")
@@ -82,13 +87,20 @@ def read_length(environ: WSGIEnvironment) -> int:
     Raises:
         Refused: the request does not say it.
     """
-    try:
-        length = int(environ.get("CONTENT_LENGTH") or "-1")
-    except ValueError:
-        length = -1
-    if length < 0:
+    length = environ.get("CONTENT_LENGTH") or ""
+    if not _LENGTH.fullmatch(length):  # int() would read `+5` and `1_0`
         raise Refused(BAD_REQUEST, "411 Length Required", "Content-Length is required")
-    return length
+    return int(length)
+
+
+def accepts_gzip(environ: WSGIEnvironment) -> bool:
+    """Return whether the client takes gzip, by Accept-Encoding (RFC 9110 section 12.5.3)."""
+    qualities: dict[str, float] = {}
+    for element in environ.get("HTTP_ACCEPT_ENCODING", "").lower().split(","):
+        coding, *parameters = (part.strip() for part in element.split(";"))
+        quality = next((part[2:].strip() for part in parameters if part.startswith("q=")), "1")
+        qualities[coding] = float(quality) if _QUALITY.fullmatch(quality) else 0.0
+    return qualities.get("gzip", qualities.get("x-gzip", qualities.get("*", 0.0))) > 0
 
 
 def switching_protocols(environ: WSGIEnvironment) -> bytes:
@@ -98,7 +110,7 @@ def switching_protocols(environ: WSGIEnvironment) -> bytes:
         Refused: it is no valid handshake.
     """
     key = environ.get("HTTP_SEC_WEBSOCKET_KEY", "")
-    options = {token.strip().lower() for token in environ.get("HTTP_CONNECTION", "").split(",")}
+    options = list_of(environ.get("HTTP_CONNECTION", ""))
     if environ.get("HTTP_SEC_WEBSOCKET_VERSION") != "13":
         raise Refused(BAD_REQUEST, "426 Upgrade Required", "Sec-WebSocket-Version must be 13")
     try:

@@ -10,7 +10,8 @@ come later, the requests behind it that have come as a whole are asked of it bef
 Private corners of pywsgi that are met here, each with a contract test: `rfile` may hold bytes that came in behind the request;
 pywsgi goes on with the connection unless `close_connection` is set; it makes headers with `MessageClass(rfile, …)`, and uses of
 them the interface of request_headers.py; it writes with `_sendall` and finishes headers in `finalize_headers`;
-`_handle_client_error` returns the answer to a bad request. Of gevent's sockets: `_read_event` watches for bytes.
+`_handle_client_error` returns the answer to a bad request, and `_send_error_response_if_possible` gives that of a failure. Of
+gevent's sockets: `_read_event` watches for bytes.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from .http_limits import HttpLimits, Pace, Part
 from .http_routes import LaterAnswer, Route, Routes
 from .peer_socket import PeerSocket, close_hard, native
 from .request_head import read_head
-from .request_headers import Reader, RequestHeaders
+from .request_headers import Reader, RequestHeaders, is_token, list_of
 from .routed_request import Routed
 
 if TYPE_CHECKING:
@@ -97,6 +98,8 @@ class HandlerServer(Protocol):
 
 
 _FROM_THE_START = Beginning()
+_FAILED = "500 Internal Server Error", ROUTE_FAILED
+_BAD_BODY = "400 Bad Request", http_error("bad_request", "the body is not valid HTTP")
 
 
 class _TooSlow(TimeoutError):
@@ -449,7 +452,7 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
             return None  # of the connection: nobody is there to be answered
         except Exception:
             log.exception("route failed", path=routed.head.path)
-            self._sendall(_last("500 Internal Server Error", ROUTE_FAILED)[1])
+            self._sendall(_last(*_FAILED)[1])
             return None
         self._is_streamed = True
         self.server.connections.work(self.socket)
@@ -571,6 +574,10 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
         read: bool = super().read_request(raw_requestline)
         if self.headers.get("transfer-encoding") is not None and self.request_version != "HTTP/1.1":
             raise ValueError("transfer-encoding needs HTTP/1.1")  # RFC 9112 section 6.1
+        if not is_token(self.command):
+            raise ValueError("the method is not a token")  # RFC 9110 section 9.1
+        options = list_of(self.headers.get("connection") or "")  # pywsgi knows one word
+        self.close_connection = "close" in options or (self.request_version != "HTTP/1.1" and "keep-alive" not in options)
         return read
 
     def MessageClass(self, reader: Reader, *_: object) -> RequestHeaders:
@@ -615,6 +622,15 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
         if isinstance(headers, RequestHeaders) and headers.status:
             return _last(headers.answer, http_error(_code_of(headers.answer), headers.status))
         return _last("400 Bad Request", http_error("bad_request", "not a valid HTTP request"))
+
+    def _send_error_response_if_possible(self, error_code: int) -> None:
+        """Answer where the application failed (500), or where the body turned out malformed (400), before its answer began."""
+        self.close_connection = True
+        if not self.response_length:
+            answer = error_answer(*(_BAD_BODY if error_code == 400 else _FAILED))
+            with suppress(OSError):
+                self.start_response(answer.status, [*answer.headers, ("Connection", "close")])
+                self.write(answer.body)
 
     def _late_headers(self) -> tuple[str, bytes] | None:
         """Return the answer to a request line or headers that took too long; None when they did not."""

@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from .request_headers import MAX_HEADER_LINES
+from .request_headers import MAX_HEADER_LINES, list_of
 
 _REQUEST_LINE = re.compile(rb"([A-Z]{1,16}) (/[!-~]*) HTTP/1\.1\r\n")
 # Possessive: no byte is looked at twice. A value has no blank at its ends, and no control character.
@@ -108,7 +108,7 @@ def read_head(block: bytes) -> Head | None:
     method, length = line[1].decode(), fields.get("CONTENT_LENGTH", "0")
     if not _NOT_PLAIN.isdisjoint(fields) or not _LENGTH.fullmatch(length) or method == "HEAD":
         return None
-    return Head(method, path, query, fields, int(length), fields.get("HTTP_CONNECTION", "").lower() == "close")
+    return Head(method, path, query, fields, int(length), "close" in list_of(fields.get("HTTP_CONNECTION", "")))
 
 
 def _environ_name(name: str) -> str:

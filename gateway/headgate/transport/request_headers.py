@@ -13,11 +13,22 @@ MAX_HEADER_BYTES = 16384
 MAX_HEADER_LINES = 100
 BAD_REQUEST = "400 Bad Request"
 TOO_LARGE = "431 Request Header Fields Too Large"
+EXPECTATION_FAILED = "417 Expectation Failed"
 NOT_IMPLEMENTED = "501 Not Implemented"
 # RFC 9110 section 5.6.2.
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 # No body is that long; int() of many more digits would take a while.
 _LENGTH = re.compile(r"[0-9]{1,18}", re.ASCII)
+
+
+def is_token(text: str) -> bool:
+    """Return whether a text is a token, as a field's name and a method are (RFC 9110 sections 5.6.2 and 9.1)."""
+    return _NAME.fullmatch(text) is not None
+
+
+def list_of(value: str) -> set[str]:
+    """Return the elements of a field that is a list of words in any case, such as Connection (RFC 9110 section 5.6.1)."""
+    return {element.strip(" \t").lower() for element in value.split(",")} - {""}
 
 
 class Reader(Protocol):
@@ -83,6 +94,14 @@ class RequestHeaders:
                 return f"Two {name} headers"  # two views of where a request ends are how requests are smuggled
             if name == "content-length" and not _LENGTH.fullmatch(value):
                 return "Malformed content-length"  # int() would read `+5` and `1_0`, a proxy in front of us something else
+            if name == "expect":
+                # RFC 9110 section 10.1.1: in any case, and there is no other. pywsgi compares letters.
+                if value.lower() != "100-continue":
+                    self.answer = EXPECTATION_FAILED
+                    return "Unknown expectation; known: 100-continue"
+                text = "Expect: 100-continue\r\n"
+            if name == "connection" and name in self._values:
+                value = f"{self._values.pop(name)}, {value}"
             self._values.setdefault(name, value)
             self.headers.append(text)
 

@@ -323,7 +323,7 @@ def _secured(answer: Answer, environ: Mapping[str, Any]) -> Answer:
 
 @lru_cache(maxsize=256)
 def _with_security(headers: tuple[tuple[str, str], ...], host: str) -> tuple[tuple[str, str], ...]:
-    return *headers, *security_headers(host, is_json=True)
+    return *headers, *security_headers(host)
 
 
 class AskedOfFlask:

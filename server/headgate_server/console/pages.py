@@ -90,8 +90,6 @@ def console_routes(gate: ConsoleGate, settings: Settings, access: Access) -> Blu
         response.headers["X-Frame-Options"] = "DENY"
         host = request.environ.get("HTTP_HOST", "")
         response.headers["Content-Security-Policy"] = content_security_policy(host, frames=False)
-        if request.endpoint != f"{NAME}.file":
-            response.headers["Cache-Control"] = "no-store"
         return add_security_headers(response)
 
     @routes.errorhandler(HeadgateError)

@@ -67,6 +67,12 @@ def test_livez_does_not_depend_on_the_bus(demo: FlaskClient, gate: RecordingGate
     assert demo.get("/livez").status_code == 200
 
 
+@pytest.mark.parametrize("path", ["/livez", "/healthz", "/metrics", "/", "/api/v1/openapi.json", "/no/such/page"])
+def test_no_cache_keeps_an_answer_of_the_gateway(demo: FlaskClient, path: str) -> None:
+    """Neither its state, nor what one caller may see; the files of pages say how long they are kept."""
+    assert demo.get(path).headers["Cache-Control"] == "no-store"
+
+
 def test_metrics_are_prometheus_text_on_loopback(demo: FlaskClient) -> None:
     """The default registry, as text."""
     answer = demo.get("/metrics")

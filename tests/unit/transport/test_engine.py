@@ -501,11 +501,13 @@ class TestHeaders:
         """A small one costs less as it is."""
         (sid,) = engine.server.sockets
         answers = []
-        for size, accepted in ((2000, "gzip, br"), (2000, "br"), (10, "gzip")):
+        asked = ("gzip, br", "br", "br, GZIP;q=0.5", "gzip;q=0", "*", "gzip; q=0.000, *", "not-gzip", "")
+        for size, accepted in (*((2000, each) for each in asked), (10, "gzip")):
             engine.server.send(sid, "x" * size)
             answers.append(engine.ask(polling, HTTP_ACCEPT_ENCODING=accepted))
 
-        assert [answer.headers.get("Content-Encoding") for answer in answers] == ["gzip", None, None]
+        gzipped = [answer.headers.get("Content-Encoding") == "gzip" for answer in answers]
+        assert gzipped == [True, False, True, False, True, False, False, False, False]
         assert gzip.decompress(answers[0].body) == b"4" + b"x" * 2000
 
     def test_a_cookie_carries_the_id_of_the_session(self) -> None:
@@ -656,3 +658,26 @@ def test_no_cache_may_keep_an_answer(engine: Engine) -> None:
 
     assert [answer.status[:3] for answer in answers] == ["200", "200", "200", "204", "400", "403", "413", "200"]
     assert {answer.headers.get("Cache-Control") for answer in answers} == {"no-store"}
+
+
+@pytest.mark.parametrize("upgrade", ["websocket", "WebSocket", "h2c, websocket"])
+def test_an_upgrade_to_websocket_may_stand_among_others(engine: Engine, upgrade: str) -> None:
+    """The fields are lists (RFC 9110 section 7.8). The request gets as far as the socket, which this test has none of."""
+    asked: dict[str, Any] = {**UPGRADE, "HTTP_UPGRADE": upgrade, "HTTP_CONNECTION": "keep-alive, UPGRADE"}
+    assert engine.ask("EIO=4&transport=websocket", **asked).status == "501 Not Implemented"
+
+
+@pytest.mark.parametrize("upgrade", ["", "xwebsocket", "websockets", "h2c"])
+def test_another_upgrade_is_none_to_websocket(engine: Engine, upgrade: str) -> None:
+    """Not even one that begins or ends so."""
+    asked: dict[str, Any] = {**UPGRADE, "HTTP_UPGRADE": upgrade}
+    assert engine.ask("EIO=4&transport=websocket", **asked).status == "400 Bad Request"
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "HEAD", "BREW"])
+def test_a_session_has_two_methods(engine: Engine, polling: str, method: str) -> None:
+    """The answer names them (RFC 9110 section 15.5.6); the session stays."""
+    answer = engine.ask(polling, method)
+    assert (answer.status, answer.headers["Allow"]) == ("405 Method Not Allowed", "GET, POST, OPTIONS")
+    assert json.loads(answer.body)["error"]["code"] == "method_not_allowed"
+    assert len(engine.server.sockets) == 1

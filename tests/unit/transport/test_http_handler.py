@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import struct
 from collections.abc import Callable, Iterable, Iterator
@@ -163,6 +164,13 @@ class TestFraming:
             (ECHO + b"X: y\r\n" * 101 + b"\r\n", 431),
             (b"GET /" + b"x" * 9000 + b" HTTP/1.1\r\n\r\n", 414),
             (b"nonsense\r\n\r\n", 400),
+            (b"G(T / HTTP/1.1\r\nHost: test\r\n\r\n", 400),
+            (b'G"ET / HTTP/1.1\r\nHost: test\r\n\r\n', 400),
+            (b"GET: / HTTP/1.1\r\nHost: test\r\n\r\n", 400),
+            (b"G\xc4T / HTTP/1.1\r\nHost: test\r\n\r\n", 400),
+            (b"{} / HTTP/1.1\r\nHost: test\r\n\r\n", 400),
+            (b"G\x00T / HTTP/1.1\r\nHost: test\r\n\r\n", 400),
+            (ECHO + b"Expect: tea\r\nContent-Length: 0\r\n\r\n", 417),
             (b"GET / HTTP/2.0\r\n\r\n", 400),
         ],
         ids=lambda value: value.removeprefix(ECHO)[:60].decode("latin-1") if isinstance(value, bytes) else str(value),
@@ -176,7 +184,45 @@ class TestFraming:
         assert peer.received.startswith(b"HTTP/1.1 %d " % status), peer.received[:300]
         assert peer.received.count(b"HTTP/1.1 ") == 1
         assert b"\r\nConnection: close\r\n" in peer.received
+        assert b"\r\nCache-Control: no-store\r\n" in peer.received
+        assert json.loads(bodies(peer.received)[0])["error"]["message"]
         assert "/hidden" not in exchange.application.paths
+
+    @pytest.mark.parametrize(
+        ("sent", "answers"),
+        [
+            (b"Connection: close\r\n", 1),
+            (b"Connection: keep-alive, close\r\n", 1),
+            (b"Connection: close, keep-alive\r\n", 1),
+            (b"connection:\tTE ,CLOSE\r\n", 1),
+            (b"Connection: keep-alive\r\nConnection: close\r\n", 1),
+            (b"Connection: keep-alive\r\n", 2),
+            (b"Connection: x-close, closed\r\n", 2),
+            (b"Connection: Upgrade, keep-alive\r\nUpgrade: h2c\r\n", 2),
+            (b"", 2),
+        ],
+    )
+    def test_a_connection_ends_when_one_of_its_options_is_close(self, exchange: Exchange, sent: bytes, answers: int) -> None:
+        """The field is a list of words in any case, on one line or on several (RFC 9110 section 7.6.1)."""
+        peer = exchange.with_(b"GET / HTTP/1.1\r\nHost: test\r\n" + sent + b"\r\n" + LAST, FOREVER)
+        assert peer.received.count(b"HTTP/1.1 200 ") == answers
+
+    @pytest.mark.parametrize(
+        ("options", "answers"), [(b"keep-alive", 2), (b"Keep-Alive, TE", 2), (b"keep-alive, close", 1), (b"TE", 1)]
+    )
+    def test_a_connection_of_http_1_0_goes_on_only_when_it_asks_for_that(
+        self, exchange: Exchange, options: bytes, answers: int
+    ) -> None:
+        """The other way round (RFC 9112 section 9.3)."""
+        peer = exchange.with_(b"GET / HTTP/1.0\r\nConnection: " + options + b"\r\n\r\n" + LAST, FOREVER)
+        assert peer.received.count(b" 200 OK") == answers
+
+    @pytest.mark.parametrize("expectation", [b"100-continue", b"100-Continue", b" 100-CONTINUE "])
+    def test_leave_to_send_a_body_is_given_in_whatever_case_it_is_asked_for(self, exchange: Exchange, expectation: bytes) -> None:
+        """A client would wait for a second or for ever (RFC 9110 section 10.1.1)."""
+        head = ECHO + b"Content-Length: 5\r\nExpect: " + expectation + b"\r\n\r\n"
+        peer = exchange.with_(head, b"hello", LAST, FOREVER)
+        assert peer.received.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n")
 
     @pytest.mark.parametrize(
         ("sent", "body"),

@@ -8,6 +8,7 @@ Nearly everything else is as in python-socketio; docs/socketio.md says what diff
 
     server     the server: packets out, each by its way; handlers, logs, reasons
     rooms      a client manager's rooms, whose events go out by the gateway's own fan-out (delivery/fanout.py)
+    json_text  the numbers that JSON does not have
     foreign    a look at an event of another process, before it is decoded: does anybody here care
     member     one session as its rooms and its emitters see it: its queue, and the wait for room in it
     limits     the limits of a session, and the policies of a full queue

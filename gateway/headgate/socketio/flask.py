@@ -9,12 +9,14 @@ In: everything that Flask-SocketIO's class takes, and the options of `headgate.s
 from __future__ import annotations
 
 import functools
+import json
 from types import SimpleNamespace
 from typing import Any
 
 import flask_socketio
 import socketio
 
+from .json_text import refuse_not_json
 from .server import Server
 
 __all__ = ["SocketIO"]
@@ -45,6 +47,16 @@ class SocketIO(flask_socketio.SocketIO):  # type: ignore[misc]
             super().init_app(app, **options)
         finally:
             flask_socketio.socketio = stock
+
+    def emit(self, event: str, *args: Any, **kwargs: Any) -> None:
+        """Emit an event. As Flask-SocketIO's; NaN and infinities raise here also where there is only a message queue.
+
+        Raises:
+            ValueError: as every emit of the server.
+        """
+        if not isinstance(self.server, Server):
+            refuse_not_json(json.dumps(args, default=str, skipkeys=True))
+        super().emit(event, *args, **kwargs)
 
     def run(self, app: Any, host: str | None = None, port: int | None = None, **options: Any) -> None:
         """Serve the application with our HTTP server. As Flask-SocketIO's, TLS included, without the options of other servers.

@@ -27,6 +27,7 @@ from headgate.transport import server as transport
 from headgate.transport.engine import EngineServer, OneTooMany, frame_of, message_packet
 from headgate.transport.session import Session
 
+from .json_text import refuse_not_json
 from .limits import Overflow, TransportLimits
 from .member import SLOW_CONSUMER, WRITE_DEADLINE, Member, bundled
 from .rooms import FanOut, RoomAudience, adopt
@@ -133,9 +134,17 @@ class Server(transport.Server):
         return member
 
     def eio_packets(self, packet: Packet) -> list[EnginePacket]:
-        """Return a packet as Engine.IO packets, as python-socketio makes them; raises what its encoding raises."""
+        """Return a packet as Engine.IO packets, as python-socketio makes them; raises what its encoding raises.
+
+        Raises:
+            ValueError: it holds NaN or an infinity, at which a browser would disconnect.
+        """
         encoded = packet.encode()
-        return [message_packet(part) for part in (encoded if isinstance(encoded, list) else [encoded])]
+        parts = encoded if isinstance(encoded, list) else [encoded]
+        if isinstance(parts[0], str) and type(packet).encode is Packet.encode:
+            named = packet.namespace not in (None, "/")
+            refuse_not_json(parts[0].partition(",")[2] if named else parts[0])
+        return [message_packet(part) for part in parts]
 
     def framed(self, packets: list[EnginePacket]) -> list[Frame]:
         """Return the frames of a packet."""
@@ -166,11 +175,12 @@ class Server(transport.Server):
                 member.cut()
 
     def _send_packet(self, eio_sid: str, pkt: Packet) -> None:
+        packets = self.eio_packets(pkt)
         member = self.member(eio_sid)
         if member is None:
             Stock._send_packet(self, eio_sid, pkt)
             return
-        frames = self.framed(self.eio_packets(pkt))
+        frames = self.framed(packets)
         kind = pkt.packet_type
         if kind in transport.OPENING:
             self._fan_out.settle()

@@ -49,7 +49,7 @@ class PacketRules:
         if id_ is not None and not (isinstance(id_, int) and id_ >= 0):
             return "id that is no whole number"
         if kind == CONNECT:
-            return None if data is None or isinstance(data, dict) else "CONNECT with data that is not an object"
+            return None  # its data is the application's to judge
         if kind == DISCONNECT:
             return None if data is None else "DISCONNECT with data"
         if kind not in (EVENT, ACK, BINARY_EVENT, BINARY_ACK):
@@ -77,9 +77,7 @@ class PacketRules:
         return None
 
     def _is_name(self, name: object) -> bool:
-        if isinstance(name, str):
-            return name not in ("connect", "disconnect", "connect_error")
-        return self.accept_numbers and type(name) in (int, float)
+        return isinstance(name, str) or (self.accept_numbers and type(name) in (int, float))
 
 
 def _placeholders_valid(data: object, attachments: int) -> bool:

@@ -36,6 +36,9 @@ MAX_HANDLERS = 64
 MAX_ATTACHED_MESSAGES = 16
 # The answers to a client that wants to join: they go ahead of the events that its connect handler emits.
 OPENING = (socket_packet.CONNECT, socket_packet.CONNECT_ERROR)
+# Names of handlers that are for no event of a client. As an event's, "*" would run the handler for all others with the client's
+# arguments in the places of its own id and of the name.
+RESERVED_NAMES = frozenset({"connect", "disconnect", "*"})
 
 
 class _RunningHandlers:
@@ -175,6 +178,8 @@ class Server(socketio.Server):  # type: ignore[misc]
         super()._handle_connect(session.sid, namespace, data)
 
     def _serves(self, namespace: str) -> bool:
+        if namespace == "*":
+            return False  # the key of handlers for all namespaces
         named = self.namespaces == "*" or namespace in self.namespaces
         return named or namespace in self.handlers or namespace in self.namespace_handlers
 
@@ -249,6 +254,19 @@ class Server(socketio.Server):  # type: ignore[misc]
         running.count += 1
         self._running[eio_sid] = running
         self.start_background_task(self._run_handler, running, sid, eio_sid, data, namespace, id)
+
+    def _handle_event_internal(
+        self, server: Server, sid: str, eio_sid: str, data: list[object], namespace: str, id: int | None
+    ) -> None:
+        """Run an event's handler, unless a client has given its event the name of something else."""
+        if data[0] in RESERVED_NAMES:
+            self.reserved(sid, eio_sid, str(data[0]), namespace, id)
+        else:
+            super()._handle_event_internal(server, sid, eio_sid, data, namespace, id)
+
+    def reserved(self, sid: str, eio_sid: str, name: str, namespace: str, id: int | None) -> None:
+        """Ignore an event that has one of RESERVED_NAMES, as one without a handler. For subclasses that answer it."""
+        self.logger.warning('event "%s" from %s [%s] has a reserved name, and is ignored', name, sid, namespace)
 
     def _run_handler(
         self, running: _RunningHandlers, sid: str, eio_sid: str, data: list[object], namespace: str, id: int | None

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 import socketio
-from socketio.packet import CONNECT_ERROR
+from socketio.packet import ACK, CONNECT_ERROR
 
 from headgate.protocol.frames import message_frame
 from headgate.runtime.greenlet_pool import GreenletPool
@@ -117,6 +117,12 @@ class _HookedServer(Server):
         """Have it written with the answers of all joins that end in this turn of the loop. Until then the session is corked."""
         engine: EngineServer = self.eio
         engine.writes.add(session.let_out)
+
+    def reserved(self, sid: str, eio_sid: str, name: str, namespace: str, id: int | None) -> None:
+        """Answer as any other event that is no request."""
+        answer = self.handlers[namespace]["*"](name, sid)
+        if id is not None:
+            self._send_packet(eio_sid, self.packet_class(ACK, namespace=namespace, id=id, data=[answer]))
 
     def _refuse(self, eio_sid: str, namespace: str, data: object) -> None:
         self._send_packet(eio_sid, self.packet_class(CONNECT_ERROR, data=data, namespace=namespace))

@@ -168,6 +168,16 @@ def test_a_worker_of_a_task_queue_emits_by_the_message_queue(tmp_path: Path) -> 
         guest.leave()
 
 
+@pytest.mark.parametrize("value", ["float('nan')", "{'price': [float('inf')]}", "[b'x', float('nan')]"])
+@pytest.mark.parametrize("send", ["emit('e', {})", "send({})"])
+def test_a_worker_of_a_task_queue_hears_of_numbers_that_are_not_json(value: str, send: str) -> None:
+    """Where it emits them: the browsers that they would disconnect are other processes'. The queue is not reached."""
+    emit = f"SocketIO(message_queue='redis://127.0.0.1:1').{send.format(value)}"
+    emit = f"from headgate.socketio.flask import SocketIO; {emit}"
+    ended = subprocess.run([PYTHON, "-c", emit], capture_output=True, text=True, timeout=60, check=False)
+    assert ended.stderr.rstrip().splitlines()[-1].startswith("ValueError: NaN and infinities are not JSON")
+
+
 def test_the_commands_of_flask_load_an_application(tmp_path: Path) -> None:
     """Flask-SocketIO would choose threads there, which we refuse."""
     command = [PYTHON, "-m", "flask", "--app", FLASK_CHAT, "routes"]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import gevent
+import msgpack
 import pytest
+import socketio
 from socketio import packet as socket_packet
 
 from headgate.socketio import Server, TransportLimits
@@ -131,6 +134,146 @@ class TestPackets:
         assert application.ends == ["inbound flood"]
         assert browser.session.told == "limit_reached: rate (at most 1/s, burst 5)"
         assert application.sio.eio.final_frames.take_reason(browser.session.sid) == browser.session.told
+
+
+WRONG_NUMBERS = [float("nan"), float("inf"), -float("inf"), {"price": [1, float("nan")]}, [b"x", float("inf")], (1, float("nan"))]
+
+
+class TestNumbersThatAreNotJson:
+    """A browser cannot read NaN or an infinity, and disconnects at them: they raise where they are emitted."""
+
+    @pytest.mark.parametrize("value", WRONG_NUMBERS, ids=str)
+    @pytest.mark.parametrize("way", ["all", "one", "room", "rooms", "others", "callback", "nobody", "send", "namespace"])
+    def test_an_emit_raises_and_the_browser_stays(self, application: Application, way: str, value: object) -> None:
+        """By every way of sending; what follows arrives."""
+        sio = application.sio
+        browser = Browser(application)
+        sid = browser.join()
+        sio.enter_room(sid, "room")
+        ways: dict[str, Callable[[object], object]] = {
+            "all": lambda data: sio.emit("e", data),
+            "one": lambda data: sio.emit("e", data, to=sid),
+            "room": lambda data: sio.emit("e", data, to="room"),
+            "rooms": lambda data: sio.emit("e", data, to=["room", "other"]),
+            "others": lambda data: sio.emit("e", data, skip_sid="somebody"),
+            "callback": lambda data: sio.emit("e", data, to=sid, callback=lambda *_: None),
+            "nobody": lambda data: sio.emit("e", data, to="empty"),
+            "send": lambda data: sio.send(data),
+            "namespace": lambda data: sio.emit("e", data, namespace="/NaN,Infinity"),
+        }
+        with pytest.raises(ValueError, match="NaN and infinities are not JSON"):
+            ways[way](value)
+        sio.emit("e", "after")
+
+        assert browser.received() == ['42["e","after"]']
+        assert application.ends == []
+
+    def test_call_raises(self, application: Application) -> None:
+        """At once: no answer could come."""
+        sid = Browser(application).join()
+        with pytest.raises(ValueError, match="NaN and infinities are not JSON"):
+            application.sio.call("e", float("nan"), to=sid)
+        assert [key for key in application.sio.manager.callbacks.get(sid, {}) if key] == []  # 0 counts them
+
+    @pytest.mark.parametrize("value", WRONG_NUMBERS, ids=str)
+    def test_an_acknowledgement_raises_in_its_handler(
+        self, application: Application, caplog: pytest.LogCaptureFixture, value: object
+    ) -> None:
+        """The log has it, as any exception of a handler; the browser stays."""
+        application.sio.on("ask", lambda sid: value)
+        browser = Browser(application)
+        browser.join()
+
+        assert browser.answers('421["ask"]') == []
+        assert browser.answers('422["message-with-ack",1]') == ["432[1]"]
+        assert "NaN and infinities are not JSON" in caplog.text
+        assert application.ends == []
+
+    def test_a_refusal_raises_in_its_connect_handler(self, make: Make, caplog: pytest.LogCaptureFixture) -> None:
+        """Its data goes to the browser too."""
+        application = Application()
+
+        def connect(sid: str, environ: object, auth: object = None) -> None:
+            raise socketio.exceptions.ConnectionRefusedError("full", float("inf"))
+
+        application.sio.on("connect", connect)
+        browser = Browser(application, websocket=True)
+
+        assert browser.answers("40") == []
+        assert browser.closed is None
+        assert "NaN and infinities are not JSON" in caplog.text
+
+    def test_texts_and_names_of_namespaces_may_have_these_words(self, application: Application) -> None:
+        """Only numbers are meant."""
+        browser = Browser(application)
+        browser.join()
+        application.sio.emit("NaN", {"Infinity": 'a "NaN\\', "-Infinity": [b"NaN"]})
+
+        assert browser.received()[0] == ('451-["NaN",{"Infinity":"a \\"NaN\\\\","-Infinity":[{"_placeholder":true,"num":0}]}]')
+
+    def test_msgpack_has_these_numbers(self, make: Make) -> None:
+        """So nothing is refused there."""
+        make(serializer="msgpack").emit("e", float("nan"))
+
+
+class TestConnectData:
+    """What a client shows as it connects: mostly an object, and whatever else it likes."""
+
+    @pytest.mark.parametrize("shown", ["token", ["a", 1], True, {"token": "x"}])
+    def test_the_connect_handler_gets_it_as_it_is(self, application: Application, shown: object) -> None:
+        """python-socketio's Python client sends `auth="token"` so."""
+        seen: list[object] = []
+        application.sio.on("connect", lambda sid, environ, auth: seen.append(auth))
+        browser = Browser(application)
+        (connected,) = browser.answers(f"40/,{json.dumps(shown)}")
+
+        assert str(connected).startswith('40{"sid":')
+        assert seen == [shown]
+
+    @pytest.mark.parametrize("shown", ['""', "[]", "false", "null"])
+    def test_what_is_empty_is_nothing(self, application: Application, shown: str) -> None:
+        """As with python-socketio."""
+        seen: list[object] = []
+        application.sio.on("connect", lambda sid, environ, auth: seen.append(auth))
+        Browser(application).answers(f"40{shown}")
+
+        assert seen == [None]
+
+
+class TestReservedNames:
+    """Names of handlers that are for no event of a client."""
+
+    @pytest.mark.parametrize("name", ["connect", "disconnect", "*"])
+    def test_a_client_that_sends_one_stays_and_no_handler_runs(self, application: Application, name: str) -> None:
+        """Its arguments would be taken for a handler's own: `*` gives the name and the id of a client."""
+        sio, ran = application.sio, list[object]()
+        browser = Browser(application)
+        browser.join()
+        for reserved in ("connect", "disconnect", "*"):
+            sio.on(reserved, lambda *arguments: ran.append(arguments))
+            sio.on(reserved, lambda *arguments: ran.append(arguments), namespace="*")
+
+        assert browser.answers(f'421["{name}","victim",{{}}]', '422["message-with-ack",1]') == ["432[1]"]
+        assert ran == []
+
+    @pytest.mark.parametrize("name", ["connect_error", "disconnecting", "newListener", "removeListener", "__proto__"])
+    def test_other_names_are_events(self, application: Application, name: str) -> None:
+        """As with python-socketio."""
+        application.sio.on(name, lambda sid, argument: argument)
+        browser = Browser(application)
+        browser.join()
+
+        assert browser.answers(f'421["{name}",7]') == ["431[7]"]
+
+    def test_nobody_joins_the_namespace_that_stands_for_all(self, make: Make) -> None:
+        """Its handlers take the namespace as their first argument, and a client would be that."""
+        application = Application(serializer="msgpack")
+        application.sio.on("note", lambda *_: None, namespace="*")
+        browser = Browser(application, websocket=True)
+        (answer,) = browser.answers(msgpack.dumps({"type": 0, "nsp": "*"}))
+
+        assert isinstance(answer, bytes)
+        assert msgpack.loads(answer)["data"] == {"message": "Invalid namespace"}
 
 
 class TestReasons:

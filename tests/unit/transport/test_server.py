@@ -488,7 +488,6 @@ class TestSerializers:
         ("negative id", packed(2, ["note"], id=-1)),
         ("acknowledgement without an id", packed(3, [])),
         ("acknowledgement of no event", packed(3, [], id=0)),
-        ("CONNECT with a list", packed(0, [1])),
         ("text", '42/room,["note"]'),
     )
 

@@ -223,6 +223,17 @@ def test_a_session_that_is_one_too_many_is_refused_before_it_opens(gateway: Gate
     assert gateway.face.environ_of("s") == {}
 
 
+@pytest.mark.parametrize("name", ["connect", "disconnect", "*"])
+def test_an_event_of_a_reserved_name_is_answered_like_any_other_that_is_no_request(gateway: Gateway, name: str) -> None:
+    """It runs no handler of something else, and the client stays."""
+    sid = gateway.open()
+    gateway.say(sid, f"40/{NAMESPACE}")
+    gateway.calls.clear()
+
+    assert gateway.say(sid, f'42/{NAMESPACE},7["{name}","victim"]') == [f'43/{NAMESPACE},7[{{"unknown":"{name}"}}]'.encode()]
+    assert gateway.calls == []
+
+
 def test_an_environ_is_trimmed_to_the_names_that_are_wanted(gateway: Gateway) -> None:
     """And not made for a session that has none."""
     gateway.open("a", {"REMOTE_ADDR": "::1", "PATH_INFO": "/socket.io/"})

@@ -1,0 +1,20 @@
+"""The numbers that Python's `json` writes and JSON does not have: NaN and the infinities (RFC 8259 section 6). No I/O.
+
+A browser cannot read a packet with one of them, and disconnects. The look costs a search for two words in most packets.
+"""
+
+from __future__ import annotations
+
+import re
+
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*+"')
+
+
+def refuse_not_json(text: str) -> None:
+    """Refuse the text of JSON in which a number is none.
+
+    Raises:
+        ValueError: with what to send.
+    """
+    if ("NaN" in text or "Infinity" in text) and re.search("NaN|Infinity", _STRING.sub("", text)):
+        raise ValueError("NaN and infinities are not JSON, and a browser disconnects at them: send null, or a text")

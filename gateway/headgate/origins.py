@@ -60,8 +60,8 @@ class Origin(NamedTuple):
 
     @property
     def is_loopback(self) -> bool:
-        """Whether its pages come from this machine. Names under localhost do, too (RFC 6761 section 6.3)."""
-        return self.scheme in DEFAULT_PORTS and (is_loopback(self.host) or self.host.endswith(".localhost"))
+        """Whether its pages come from this machine."""
+        return self.scheme in DEFAULT_PORTS and is_local(self.host)
 
 
 def parse_origin(text: str) -> Origin:
@@ -173,6 +173,11 @@ def is_address(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def is_local(host: str) -> bool:
+    """Return whether a host that a browser has used is this machine. Names under localhost are, too (RFC 6761 section 6.3)."""
+    return is_loopback(host) or host.endswith(".localhost")
 
 
 def is_loopback(host: str | None) -> bool:

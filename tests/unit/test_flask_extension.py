@@ -82,9 +82,12 @@ def test_a_browser_is_refused_where_none_can_be_served(app: Flask, gate: Headgat
     app.add_url_rule("/", view_func=lambda: "hello")
     client = app.test_client()
     for _ in range(2):
-        refused = client.get(SOCKET_PATH, query_string="EIO=4&transport=polling")
+        refused = client.get(SOCKET_PATH, query_string="EIO=4&transport=polling", headers={"Origin": "http://localhost"})
         assert (refused.status_code, refused.headers["Cache-Control"]) == (501, "no-store")
-        assert "patch" in refused.text
+        assert refused.headers["Access-Control-Allow-Origin"] == "http://localhost"
+        assert refused.json is not None
+        assert refused.json["error"]["code"] == "not_implemented"
+        assert "patch" in refused.json["error"]["message"]
     assert client.get("/").text == "hello"
     assert gate.ready()["ready"] is False
 

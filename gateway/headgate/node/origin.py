@@ -21,7 +21,7 @@ from headgate.origins import (
     authority_in_header,
     host_matches,
     is_address,
-    is_loopback,
+    is_local,
     origin_in_header,
     parse_origin_pattern,
 )
@@ -56,7 +56,7 @@ class Hosts:
         if not shown or "*" in self._listed:
             return
         authority = authority_in_header(shown)
-        if authority is None or not (is_loopback(authority[0]) or self._answers(authority[0], environ)):
+        if authority is None or not (is_local(authority[0]) or self._answers(authority[0], environ)):
             raise UnknownHost(shown)
 
     def guard(self, application: WSGIApplication) -> WSGIApplication:

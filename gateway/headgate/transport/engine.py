@@ -215,7 +215,8 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
     def cors_headers(self, environ: WSGIEnvironment) -> Headers:
         """Return the headers by which a page of an allowed origin may read a refusal; none for others."""
         headers: Headers = self._cors_headers(environ)
-        return [*headers, ("Access-Control-Expose-Headers", "Retry-After")] if headers else headers
+        may_read = any(name == "Access-Control-Allow-Origin" for name, _ in headers)
+        return [*headers, ("Access-Control-Expose-Headers", "Retry-After")] if may_read else headers
 
     def handshake(self, request: RoutedRequest) -> Answer | None:
         """Answer a request for a WebSocket below WSGI (http_routes.py); None when its socket is a session's now.

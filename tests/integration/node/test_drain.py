@@ -72,6 +72,10 @@ def test_it_moves_one_after_the_other_lets_nobody_new_in_and_ends_when_they_have
         error = json.load(refused.value)["error"]
         assert (error["code"], error["retry"], error["retry_after_s"]) == ("bus_unavailable", True, 1)
         assert refused.value.headers["Retry-After"] == "1"
+        page = urllib.request.Request(address, headers={"Origin": "http://localhost:5173"})
+        with pytest.raises(urllib.error.HTTPError, match="503") as refused:
+            urllib.request.urlopen(page, timeout=DEADLINE_S)
+        assert refused.value.headers["Access-Control-Allow-Origin"] == "http://localhost:5173"
         assert later.closed is None
     assert gateway.wait_until_ended() == 0
 

@@ -76,6 +76,8 @@ HOSTS = [
     (LISTED_HOST, sent("localhost"), True),
     (LISTED_HOST, by_proxy("[2001:db8:0:0::1]"), True),
     (ALONE, sent("127.0.0.2:8000"), True),
+    (ALONE, sent("shop.localhost:8000"), True),
+    (ALONE, sent("evillocalhost:8000"), False),
     (ALONE, sent("[0:0:0:0:0:0:0:1]:8000"), True),
     (ANY_LABEL, sent("shop.example.com"), True),
     (ANY_LABEL, sent("example.com"), False),

@@ -34,11 +34,16 @@ MAX_ANSWER_BYTES = 4 * 1024 * 1024
 
 
 class NotConnected(Exception):
-    """There is no connection (any more); the text says why. `status` is that of an HTTP answer, where one came instead."""
+    """There is no connection (any more); the text says why.
 
-    def __init__(self, reason: str, status: int | None = None) -> None:
+    Attributes:
+        status: of an HTTP answer, where one came instead.
+        code: of the gateway's refusal, if that was one (docs/protocol.md).
+    """
+
+    def __init__(self, reason: str, status: int | None = None, code: str = "") -> None:
         super().__init__(reason)
-        self.status = status
+        self.status, self.code = status, code
 
 
 class Refused(Exception):
@@ -206,7 +211,7 @@ class WebSocketBrowser(Browser):
             )  # fmt: skip
             self._socket = self._opened.enter_context(opening)
         except InvalidStatus as error:
-            raise NotConnected(f"HTTP {error.response.status_code}", error.response.status_code) from error
+            raise refusal_of(error.response.status_code, bytes(error.response.body or b"")) from error
         except (OSError, InvalidHandshake, EOFError) as error:
             raise NotConnected(reason_of(error)) from error
         if str(self._socket.recv(self.timeout_s))[:1] != _OPEN:
@@ -267,18 +272,28 @@ class PollingBrowser(Browser):
         target, data = replace(self.target, path=f"{self._path}polling{self._session}"), (body or "").encode()
         try:
             with exchange(method, target, headers, data, timeout_s) as (head, read_body):
-                text = read_body(MAX_ANSWER_BYTES).decode("utf-8", "replace")
+                content = read_body(MAX_ANSWER_BYTES)
         except (OSError, ValueError) as error:
             raise NotConnected(reason_of(error)) from error
         for name, value in head.headers:
             if name == "set-cookie":
-                cookie, _, content = value.partition(";")[0].partition("=")
-                self._cookies[cookie] = content
+                cookie, _, rest = value.partition(";")[0].partition("=")
+                self._cookies[cookie] = rest
             elif name == "date":
                 self.date = value
         if head.status != 200:
-            raise NotConnected(f"HTTP {head.status}: {text[:200]}", head.status)
-        return text.split(_SEPARATOR)
+            raise refusal_of(head.status, content)
+        return content.decode("utf-8", "replace").split(_SEPARATOR)
+
+
+def refusal_of(status: int, content: bytes) -> NotConnected:
+    """Return what an HTTP answer says in place of a connection: the words of the gateway's refusal, or how the answer begins."""
+    text = content.decode("utf-8", "replace")
+    try:
+        error = json.loads(text)["error"]
+        return NotConnected(f"HTTP {status}: {str(error['message'])[:300]}", status, str(error["code"]))
+    except (ValueError, TypeError, KeyError):
+        return NotConnected(f"HTTP {status}: {text[:200]}" if text else f"HTTP {status}", status)
 
 
 def reason_of(error: Exception) -> str:

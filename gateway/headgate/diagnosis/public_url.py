@@ -170,12 +170,14 @@ class PublicUrl:
 def _fix(name: str, error: NotConnected) -> str | None:
     """Return what to do about a connection that could not be had."""
     said = str(error)
-    if "Session ID unknown" in said:
+    if error.code == "unknown_session" or "Session ID unknown" in said:
         return _RELAY_FIX
-    if error.status == 403 or "origin" in said:
+    if error.code == "origin_not_allowed" or error.status == 403:
         return _ORIGIN_FIX
-    if error.status == 421:
+    if error.code == "unknown_host" or error.status == 421:
         return _HOST_FIX
+    if error.code not in ("", "bad_request"):  # that may be an upgrade without its headers
+        return None
     if error.status in (502, 503, 504):
         return "start a gateway behind the proxy, and see its /healthz"
     if error.status == 404:

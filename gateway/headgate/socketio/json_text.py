@@ -10,11 +10,13 @@ import re
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*+"')
 
 
-def refuse_not_json(text: str) -> None:
-    """Refuse the text of JSON in which a number is none.
+def refuse_not_json(text: str, namespace: str = "/") -> None:
+    """Refuse the text of JSON, or of a packet with it, in which a number is none. The namespace before it may have these words.
 
     Raises:
         ValueError: with what to send.
     """
-    if ("NaN" in text or "Infinity" in text) and re.search("NaN|Infinity", _STRING.sub("", text)):
+    if "NaN" not in text and "Infinity" not in text:
+        return
+    if re.search("NaN|Infinity", _STRING.sub("", text if namespace == "/" else text.partition(",")[2])):
         raise ValueError("NaN and infinities are not JSON, and a browser disconnects at them: send null, or a text")

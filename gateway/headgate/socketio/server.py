@@ -142,8 +142,7 @@ class Server(transport.Server):
         encoded = packet.encode()
         parts = encoded if isinstance(encoded, list) else [encoded]
         if isinstance(parts[0], str) and type(packet).encode is Packet.encode:
-            named = packet.namespace not in (None, "/")
-            refuse_not_json(parts[0].partition(",")[2] if named else parts[0])
+            refuse_not_json(parts[0], packet.namespace or "/")
         return [message_packet(part) for part in parts]
 
     def framed(self, packets: list[EnginePacket]) -> list[Frame]:

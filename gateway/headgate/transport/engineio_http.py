@@ -60,7 +60,9 @@ class Refused(Exception):
         self.status = status
         detail = detail if error is None else error.message
         message = f"{words}: {detail}" if detail else words
-        self.error = http_error(code, detail or words) if error is None else error.to_wire()
+        # "Bad request" says less than the detail behind it.
+        said = detail if detail and words == "Bad request" else message
+        self.error = http_error(code, said) if error is None else error.to_wire()
         self.body: dict[str, object] = {"code": number, "message": message, "error": self.error}
         if "retry_after_s" in self.error:  # clients before 0.2 read them here
             self.body |= {"retry": True, "retry_after_s": self.error["retry_after_s"]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 from contextlib import suppress
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.diagnosis.browser import NotConnected
+from headgate.diagnosis.browser import NotConnected, refusal_of
 from headgate.diagnosis.public_url import PublicUrl, _fix
 from headgate.finding import Verdict
 from tests.support.certificates import Authority
@@ -22,7 +23,6 @@ DAY_S = 86400
     [
         ("long poll", 'HTTP 400: {"code":1,"message":"Session ID unknown"}', 400, "HEADGATE_INTERNAL_ADDRESS"),
         ("WebSocket", "HTTP 403", 403, "HEADGATE_ALLOWED_ORIGINS"),
-        ("long poll", "HTTP 400: origin x is not allowed", 400, "HEADGATE_ALLOWED_ORIGINS"),
         ("WebSocket", "HTTP 421", 421, "HEADGATE_HOSTS"),
         ("WebSocket", "HTTP 502", 502, "start a gateway behind the proxy"),
         ("long poll", "HTTP 404: no", 404, "/socket.io/"),
@@ -43,6 +43,26 @@ def test_nothing_is_advised_about_what_may_have_any_cause() -> None:
     """The reason stands for itself."""
     assert _fix("WebSocket", NotConnected("no answer in time")) is None
     assert _fix("long poll", NotConnected("HTTP 500: oh", 500)) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "says"),
+    [
+        ("unknown_session", 400, "HEADGATE_INTERNAL_ADDRESS"),
+        ("origin_not_allowed", 403, "HEADGATE_ALLOWED_ORIGINS"),
+        ("unknown_host", 421, "HEADGATE_HOSTS"),
+        ("limit_reached", 503, None),
+        ("not_implemented", 501, None),
+    ],
+)
+def test_a_refusal_of_the_gateway_is_known_by_its_code(code: str, status: int, says: str | None) -> None:
+    """A full gateway is one: nothing has to be started behind the proxy."""
+    content = json.dumps({"code": 3, "message": "Bad request", "error": {"code": code, "message": "the reason"}}).encode()
+    refused = refusal_of(status, content)
+    fix = _fix("WebSocket", refused)
+
+    assert (str(refused), refused.status) == (f"HTTP {status}: the reason", status)
+    assert fix is None if says is None else says in str(fix)
 
 
 @pytest.mark.parametrize(("days", "verdict"), [(60, Verdict.OK), (3, Verdict.WARNING), (-1, Verdict.WARNING)])

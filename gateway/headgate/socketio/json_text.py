@@ -1,6 +1,6 @@
 """The numbers that Python's `json` writes and JSON does not have: NaN and the infinities (RFC 8259 section 6). No I/O.
 
-A browser cannot read a packet with one of them, and disconnects. The look costs a search for two words in most packets.
+A browser cannot parse a packet with one of them, and disconnects. Most packets cost two substring searches.
 """
 
 from __future__ import annotations

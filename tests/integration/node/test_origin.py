@@ -11,6 +11,7 @@ from websockets.exceptions import InvalidStatus
 
 from tests.support.gateway_process import GatewayProcess, StartGateway
 from tests.support.raw_client import RawClient
+from tests.support.redis_server import wait_until
 
 OWN = "its own"
 ALLOWED = "https://app.example.com"
@@ -119,6 +120,32 @@ def test_behind_a_proxy_that_ends_tls_the_own_origin_is_the_proxys(alone: Gatewa
         assert websocket(gateway, {"Origin": plain, **passed_on}) == 403
         assert polling(gateway, "GET", {"Origin": plain, **passed_on})[0] == 403
         assert websocket(gateway, {"Origin": plain}) == (101 if gateway is alone else 403)
+        # Traefik forwards the scheme of the request itself, which the page's polls do not have.
+        for proto in ("wss", "WSS", "HTTPS"):
+            assert websocket(gateway, {"Origin": secure, **passed_on, "X-Forwarded-Proto": proto}) == 101, proto
+            assert websocket(gateway, {"Origin": plain, **passed_on, "X-Forwarded-Proto": proto}) == 403, proto
+    forwarded = {"Forwarded": 'for="[2001:db8::1]:4711";proto=wss;host="Shop.example.com:443"'}
+    assert websocket(proxied, {"Origin": "https://shop.example.com", **forwarded}) == 101
+    assert polling(proxied, "GET", {"Origin": "https://shop.example.com", **forwarded})[0] == 200
+    assert websocket(proxied, {"Origin": "https://evil.example", **forwarded}) == 403
+    assert websocket(alone, {"Origin": "https://shop.example.com", **forwarded}) == 403
+
+
+def test_a_refused_page_is_in_the_log_with_the_line_that_allows_it(listed: GatewayProcess) -> None:
+    """Once, and the answer names the setting; a gateway with that line lets the page in."""
+    for _ in range(3):
+        status, body, _ = polling(listed, "GET", {"Origin": "http://localhost:5173"})
+        assert (status, json.loads(body)["error"]["code"]) == (403, "origin_not_allowed")
+        assert "HEADGATE_ALLOWED_ORIGINS" in json.loads(body)["error"]["message"]
+
+    def lines() -> list[str]:
+        return [
+            line for line in listed.output.splitlines() if "origin refused" in line and "origin=http://localhost:5173" in line
+        ]
+
+    wait_until(lines, "the line")
+    assert len(lines()) == 1
+    assert f"HEADGATE_ALLOWED_ORIGINS={ALLOWED},http://localhost:3000,http://localhost:5173" in lines()[0]
 
 
 def test_the_insecure_switch_lets_in_every_origin_and_no_rebound_name(open_to_all: GatewayProcess) -> None:

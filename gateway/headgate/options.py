@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from .errors import InvalidPattern, InvalidTopic
@@ -272,6 +272,24 @@ def parsed(parse: Callable[[str], Parsed], text: str) -> Parsed:
     except ValueError as error:
         reason = str(error)
         raise WrongValue(reason if show(text) in reason else f"{show(text)}: {reason}") from error
+
+
+def all_parsed(parse: Callable[[str], Parsed], texts: Iterable[str]) -> tuple[Parsed, ...]:
+    """Return what texts mean, each value once.
+
+    Raises:
+        WrongValue: names every wrong text, with its reason.
+    """
+    values: dict[Parsed, None] = {}
+    wrong: list[str] = []
+    for text in texts:
+        try:
+            values[parsed(parse, text)] = None
+        except WrongValue as error:
+            wrong.append(str(error))
+    if wrong:
+        raise WrongValue("; ".join(wrong))
+    return tuple(values)
 
 
 def read_words(raw: Any) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from .options import (
     STATSD_PREFIX,
     Kind,
     WrongValue,
+    all_parsed,
     describe_options,
     host_and_port,
     integer,
@@ -170,13 +171,11 @@ def _log_bytes(raw: Any) -> int:
 
 
 def _origins(raw: Any) -> tuple[str, ...]:
-    origins = (each if each == "*" else str(parsed(parse_origin_pattern, each)) for each in read_words(raw))
-    return tuple(dict.fromkeys(origins))
+    return tuple(map(str, all_parsed(lambda each: each if each == "*" else parse_origin_pattern(each), read_words(raw))))
 
 
 def _hosts(raw: Any) -> tuple[str, ...]:
-    hosts = (each if each == "*" else parsed(parse_host_pattern, each) for each in read_words(raw))
-    return tuple(dict.fromkeys(hosts))
+    return all_parsed(lambda each: each if each == "*" else parse_host_pattern(each), read_words(raw))
 
 
 def _secret(raw: Any) -> str:

@@ -365,10 +365,12 @@ def test_a_host_in_a_setting_is_read_into_its_one_spelling(name: str, given: str
     assert getattr(Settings.read({**beside, f"HEADGATE_{name.upper()}": given}), name) == read
 
 
-def test_a_wrong_origin_of_a_list_is_named_with_the_reason() -> None:
+def test_each_wrong_origin_of_a_list_is_named_with_its_reason() -> None:
     """The others are right."""
-    (fault,) = faults_of(ALLOWED_ORIGINS="https://a.example, https://b.example/app")
-    assert fault.endswith("'https://b.example/app': it has a path; an origin is scheme://host or scheme://host:port")
+    (fault,) = faults_of(ALLOWED_ORIGINS="https://a.example, https://b.example/app, null")
+    assert "; 'https://b.example/app': it has a path; " in fault
+    assert "; 'null': null is the origin of every sandboxed frame" in fault
+    assert "'https://a.example':" not in fault
 
 
 def test_any_origin_is_only_for_development() -> None:

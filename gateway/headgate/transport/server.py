@@ -266,7 +266,7 @@ class Server(socketio.Server):  # type: ignore[misc]
 
     def reserved(self, sid: str, eio_sid: str, name: str, namespace: str, id: int | None) -> None:
         """Ignore an event that has one of RESERVED_NAMES, as one without a handler. For subclasses that answer it."""
-        self.logger.warning('event "%s" from %s [%s] has a reserved name, and is ignored', name, sid, namespace)
+        self.logger.info('event "%s" from %s [%s] has a reserved name, and is ignored', name, sid, namespace)
 
     def _run_handler(
         self, running: _RunningHandlers, sid: str, eio_sid: str, data: list[object], namespace: str, id: int | None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import resource
 import socket
 import time
@@ -80,7 +81,8 @@ def test_health_pages_answer_and_new_clients_are_told_when_no_descriptor_is_left
     site.come_to_rest(swarm, history)
     assert statuses == [200, 200, 200]
     assert {status for status, _, _ in refusals} == {503}
-    assert all("no room" in told and 1 <= int(after or 0) <= 5 for _, told, after in refusals)
+    assert {json.loads(body)["error"]["name"] for _, body, _ in refusals} == {"connections"}
+    assert all(1 <= int(after or 0) <= 5 for _, _, after in refusals)
     assert len({after for _, _, after in refusals}) > 1
     assert 'headgate_http_ended_total{reason="no descriptor"}' in counted
     assert 'headgate_http_ended_total{reason="longest waiting in a reserved place"}' in counted

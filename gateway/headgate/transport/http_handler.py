@@ -587,6 +587,9 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
     def get_environ(self) -> WSGIEnvironment:
         environ: WSGIEnvironment = super().get_environ()
         environ["headgate.handler"] = self
+        if self.request_version != "HTTP/1.1":
+            # No leave is expected, nor understood (RFC 9110 section 10.1.1).
+            self.wsgi_input.socket = None  # type: ignore[misc]
         self.wsgi_input = RequestBody(self, self.wsgi_input)
         # Also where a WebSocket is asked for: pywsgi would hand out the bare stream, behind whose body the next request begins.
         environ["wsgi.input"], environ["wsgi.input_terminated"] = self.wsgi_input, True

@@ -224,6 +224,13 @@ class TestFraming:
         peer = exchange.with_(head, b"hello", LAST, FOREVER)
         assert peer.received.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n")
 
+    def test_a_client_of_http_1_0_gets_no_leave(self, exchange: Exchange) -> None:
+        """It would take that for the answer."""
+        head = ECHO.replace(b"1.1", b"1.0") + b"Content-Length: 5\r\nExpect: 100-continue\r\n\r\n"
+        peer = exchange.with_(head, b"hello", FOREVER)
+        assert b"100 Continue" not in peer.received
+        assert bodies(peer.received) == [b"hello"]
+
     @pytest.mark.parametrize(
         ("sent", "body"),
         [

@@ -57,6 +57,13 @@ def serving() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if "process_request_thread" in thread.name}
 
 
+@pytest.mark.parametrize("path", ["/healthz", "/metrics"])
+def test_no_cache_keeps_its_answers(start_page: StartPage, path: str) -> None:
+    """They are about now."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{start_page(WELL).port}{path}", timeout=30) as response:
+        assert response.headers["Cache-Control"] == "no-store"
+
+
 @pytest.mark.usefixtures("now_s")
 @pytest.mark.parametrize("clients", [1, MAX_CONNECTIONS - 1, MAX_CONNECTIONS, 3 * MAX_CONNECTIONS])
 def test_a_probe_is_answered_though_others_dawdle(start_page: StartPage, clients: int) -> None:

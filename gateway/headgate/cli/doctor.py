@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .options import config_option, namespace_option, read_origin, redis_option
+from .options import config_option, namespace_option, read_gateway_url, read_origin, redis_option
 from .output import one_line_errors, print_finding, print_json, print_title
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _TOKEN_S = 300
 @click.command()
 @click.option(
     "--url",
-    callback=read_origin,
+    callback=read_gateway_url,
     help="Where pages connect, such as https://app.example.com. Default: the gateway's own address.",
 )
 @redis_option
@@ -65,7 +65,6 @@ def doctor(
     from headgate.diagnosis.doctor import Asked, Doctor
     from headgate.errors import HeadgateError
     from headgate.finding import Finding, Verdict, count
-    from headgate.http_target import read_target
     from headgate.publisher import find_redis_url
     from headgate.topic import check_namespace
 
@@ -79,10 +78,6 @@ def doctor(
     except HeadgateError as error:
         no_redis = error
     url, token = url or _own_url(settings), token or _own_token(settings, namespace)
-    try:
-        read_target(url)
-    except ValueError as error:
-        raise click.BadParameter(f"{url[:80]!r}: {error}", param_hint="--url") from error
     asked = Asked(url, redis_url, namespace, token, origin, idle_s, timeout_s, no_redis)
     examination, found, section = Doctor(asked), [], ""
     for name, finding in examination.examine():

@@ -56,23 +56,30 @@ def read_address(_context: click.Context, _option: click.Parameter, given: str |
     return host, port
 
 
-def read_origin(_context: click.Context, option: click.Parameter, given: str | None) -> str | None:
-    """Check the origin of pages, or the URL of a gateway, of which all but the origin is left as it is."""
+def read_origin(_context: click.Context, _option: click.Parameter, given: str | None) -> str | None:
+    """Check the origin of pages."""
+    if given is not None:
+        from headgate.origins import parse_origin
+
+        try:
+            parse_origin(given)
+        except ValueError as error:
+            raise click.BadParameter(f"{given[:80]!r}: {error}") from error
+    return given
+
+
+def read_gateway_url(_context: click.Context, _option: click.Parameter, given: str | None) -> str | None:
+    """Check the URL of a gateway. `ws` and `wss` stand for `http` and `https`."""
     if given is None:
         return None
-    from urllib.parse import urlsplit
+    from headgate.http_target import read_target
 
-    from headgate.origins import parse_origin
-
-    is_url = option.name == "url"
+    url = re.sub(r"\Aws(s?)://", r"http\1://", given, flags=re.IGNORECASE)
     try:
-        parts = urlsplit(given)
-        parse_origin(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" if is_url else given)
-        if is_url and parts.scheme not in ("http", "https", "ws", "wss"):
-            raise ValueError("it does not begin with http:// or https://")
+        read_target(url)
     except ValueError as error:
-        raise click.BadParameter(str(error)) from error
-    return given
+        raise click.BadParameter(f"{given[:80]!r}: {error}") from error
+    return url
 
 
 def worker_count(given: str | None) -> int:

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any
-from urllib.parse import urlsplit
 
 from headgate.errors import UnauthorizedReason
 from headgate.finding import Finding, fault, ok, unknown, warning
@@ -68,12 +67,9 @@ class PublicUrl:
         timeout_s: float,
         now_s: Callable[[], float] = time.time,
     ) -> None:
-        given = urlsplit(url)
-        of_url = parse_origin(f"{given.scheme}://{given.netloc}")
-        url = given._replace(scheme=of_url.scheme).geturl()
         self._target, self._auth = read_target(url), auth
         self._idle_s, self._timeout_s, self._now_s = idle_s, timeout_s, now_s
-        origin = str(of_url if origin is None else parse_origin(origin))
+        origin = self._target.origin if origin is None else str(parse_origin(origin))
         self._websocket = WebSocketBrowser(url, namespace, origin, timeout_s)
         self._polling = PollingBrowser(url, namespace, origin, timeout_s)
         self.browsers: dict[str, Browser] = {}

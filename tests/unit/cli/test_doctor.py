@@ -24,6 +24,6 @@ def test_a_url_that_is_none_is_one_line_that_names_the_option(url: str) -> None:
     """No traceback, and nothing is asked."""
     result = CliRunner().invoke(main, ["doctor", "--url", url])
     assert result.exit_code == 2
-    assert "Invalid value for --url: " in result.output
+    assert "Invalid value for '--url': " in result.output
     assert "Traceback" not in result.output
     assert "\x1b" not in result.output

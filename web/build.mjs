@@ -22,22 +22,26 @@ const WEB = dirname(fileURLToPath(import.meta.url));
 const DIST = resolve(WEB, "dist");
 const STATIC = resolve(WEB, "../gateway/headgate/static");
 /** Files of dist that the gateway serves, by the name that it gives them. */
-const SERVED = { "headgate.js": "headgate.global.min.js", "headgate.socket.io.js": "headgate.socket.io.js" };
+const SERVED = { "headgate.js": "headgate.global.min.js", "headgate.socket.io.js": "headgate.socket.io.js", "headgate.development.js": "headgate.development.js" };
 
 /** The most bytes, gzip, that pages may load (docs/decisions/0025-the-weight-of-a-page.md). */
-const MOST = { connect: 12_512, backbone: 16_824, script: 18_432 };
+const MOST = { connect: 14_000, backbone: 18_500, script: 20_300 };
 /** The most bytes, gzip, of the console's script and style sheet; its charts are half of them. */
 const MOST_CONSOLE = 62_000;
 /** The most that an entry point adds to a page with `connect`, the framework's own apart. */
-const MOST_MORE = { store: 3_520, react: 896, vue: 704, svelte: 480, offline: 3_872, presence: 1_536, tabs: 8_448 };
+const MOST_MORE = { store: 3_650, react: 896, vue: 704, svelte: 480, offline: 3_950, presence: 1_536, tabs: 8_448 };
 
-const { version } = JSON.parse(await readFile(resolve(WEB, "package.json"), "utf8"));
+const { version, repository } = JSON.parse(await readFile(resolve(WEB, "package.json"), "utf8"));
 const banner = { js: `/*! headgate ${version} | MIT */` };
 
+/** Where errors lead their reader to: the repository, which a release knows. */
+const HEADGATE_DOCS = JSON.stringify(repository ? `${repository.url.replace(/^git\+|\.git$/g, "")}/blob/v${version}/docs/` : "docs/");
 /** @type {import("esbuild").BuildOptions} */
-const base = { absWorkingDir: WEB, bundle: true, target: "es2022", platform: "browser", logLevel: "warning", legalComments: "none", dropLabels: ["STRICT"] };
+const base = { absWorkingDir: WEB, bundle: true, target: "es2022", platform: "browser", logLevel: "warning", legalComments: "none", dropLabels: ["STRICT"], define: { HEADGATE_DOCS } };
+/** What the bundler of a page puts in is for that bundler to say. */
+const AS_WRITTEN = { "process.env.NODE_ENV": "process.env.NODE_ENV" };
 /** @type {import("esbuild").BuildOptions} */
-const library = { ...base, external: ["socket.io-client", "backbone", "underscore", "react", "vue", "svelte"], minifyWhitespace: true, minifySyntax: true, sourcemap: "linked" };
+const library = { ...base, external: ["socket.io-client", "backbone", "underscore", "react", "vue", "svelte"], minifyWhitespace: true, minifySyntax: true, sourcemap: "linked", define: { ...base.define, ...AS_WRITTEN } };
 
 /** The modules that `headgate/backbone` is made of. */
 const HELPERS = ["live-collection", "notification-list"];
@@ -96,13 +100,18 @@ const backboneOfThePage = {
   },
 };
 
-/** socket.io-client in a page without modules: the file beside the script. @type {import("esbuild").Plugin} */
-const socketIoBeside = {
-  name: "socket.io-beside",
+/**
+ * Put one source in the place of another: in a page without modules, what is loaded when it is needed is in a file beside the script.
+ * @param {string} name @param {string} other
+ * @returns {import("esbuild").Plugin}
+ */
+const instead = (name, other) => ({
+  name: `${other} instead of ${name}`,
   setup({ onResolve }) {
-    onResolve({ filter: /^\.\/load-socketio\.js$/ }, () => ({ path: resolve(WEB, "src/load-socketio-script.js") }));
+    onResolve({ filter: new RegExp(`^\\./${name}\\.js$`) }, () => ({ path: resolve(WEB, `src/${other}.js`) }));
   },
-};
+});
+const SCRIPT = [backboneOfThePage, instead("load-socketio", "load-socketio-script")];
 
 const gzip = (/** @type {Uint8Array | string} */ contents) => gzipSync(contents, { level: 9 }).length;
 
@@ -121,7 +130,7 @@ async function pageSize(source) {
 
 await rm(DIST, { recursive: true, force: true });
 /** @type {import("esbuild").BuildOptions} */
-const global = { ...base, entryPoints: ["src/global.js"], format: "iife", plugins: [backboneOfThePage, socketIoBeside], banner };
+const global = { ...base, entryPoints: ["src/global.js"], format: "iife", plugins: SCRIPT, banner };
 await Promise.all([
   publish("src/index.js", "esm", "headgate.js"),
   publish("src/index.js", "cjs", "headgate.cjs"),
@@ -138,7 +147,8 @@ await Promise.all([
     publish(entry(name), "cjs", `headgate.${name}.cjs`, more),
   ]),
   build({ ...global, outfile: "dist/headgate.global.js" }),
-  build({ ...global, outfile: "dist/headgate.global.min.js", minify: true }),
+  build({ ...global, outfile: "dist/headgate.global.min.js", minify: true, plugins: [...SCRIPT, instead("explain", "explain-script")] }),
+  build({ ...base, entryPoints: ["src/development.js"], format: "esm", outfile: "dist/headgate.development.js", minify: true, banner }),
   build({ ...base, entryPoints: ["src/socket.io.js"], format: "esm", outfile: "dist/headgate.socket.io.js", minify: true, banner }),
 ]);
 await cp(resolve(WEB, "types"), resolve(DIST, "types"), { recursive: true });

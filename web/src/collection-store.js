@@ -21,6 +21,8 @@
  * @property {number} [limit] items that are held, default 10000; beyond it the first are dropped, and counted
  * @typedef {CollectionOnlyOptions & Pick<LiveOptions, "mapping" | "versionAttribute" | "resyncSpreadMs">} CollectionOptions
  *
+ * @typedef {CollectionOptions & { idAttribute: string, versionAttribute: string, limit: number, initial: readonly Item[] }} Checked with the defaults
+ *
  * @typedef {"loading" | "behind" | "current" | "failed"} CollectionStatus `loading`: there is no answer yet. `behind`: events may
  *   be missing in what there is. `current`: none is. `failed`: it could not be loaded, or the gateway refuses the pattern.
  * @typedef {object} CollectionSnapshot
@@ -32,29 +34,42 @@
 import { checkPattern, Dispatcher } from "./index.js";
 import { byConvention, isStale, sound } from "./live.js";
 import { Follow } from "./live-follow.js";
+import { COUNT } from "./options.js";
 import { createStore } from "./snapshot-store.js";
+import { MAX_DELAY_MS } from "./timer.js";
 import { SubscriptionWatch } from "./subscription-watch.js";
 
-const DEFAULT_LIMIT = 10_000;
+/** @type {import("./options.js").Table} */
+const OPTIONS = {
+  load: ["function"],
+  initial: ["object", []],
+  pattern: ["string"],
+  idAttribute: ["string", "id"],
+  limit: [COUNT, 10_000],
+  mapping: ["function"],
+  versionAttribute: ["string", "version"],
+  resyncSpreadMs: [[0, MAX_DELAY_MS]],
+};
 
 /**
  * @param {Gate} gate
  * @param {string} topic prefix of the topics, such as `orders`
- * @param {CollectionOptions} [options]
+ * @param {CollectionOptions} [given]
  * @returns {Store<CollectionSnapshot> & { reload: () => void }} `reload`: load again now, if anybody listens
  * @throws {HeadgateError} `invalid_pattern`
- * @throws {TypeError} the limit is not a whole number above zero
+ * @throws {TypeError} an option that breaks its rule
  */
-export function collectionStore(gate, topic, options = {}) {
-  const { initial = [], limit = DEFAULT_LIMIT } = options;
+export function collectionStore(gate, topic, given = {}) {
+  /** @type {Checked} */
+  const options = gate._checkOptions("collectionStore", OPTIONS, given);
+  const { initial } = options;
   const pattern = checkPattern(options.pattern ?? `${checkPattern(topic)}.*.*`);
-  if (!(Number.isInteger(limit) && limit > 0)) throw TypeError(`headgate: limit must be a whole number above zero, not ${limit}`);
   /** @type {CollectionSource | undefined} */
   let source;
   /** @type {CollectionSnapshot} */
   const first = Object.freeze({ items: initial, status: initial.length ? "behind" : "loading", error: null, dropped: 0 });
   const store = createStore(first, (changed) => {
-    source = new CollectionSource(gate, pattern, { mapping: byConvention(topic), limit, ...options }, first, changed);
+    source = new CollectionSource(gate, pattern, { ...options, mapping: options.mapping ?? byConvention(topic) }, first, changed);
     return source;
   });
   return { ...store, reload: () => source?.reload() };
@@ -78,7 +93,7 @@ class CollectionSource {
   #snapshot;
   #hasNews = false;
 
-  /** @param {Gate} gate @param {string} pattern @param {CollectionOptions & { limit: number, mapping: import("./live.js").Mapping }} options @param {CollectionSnapshot} first @param {() => void} changed */
+  /** @param {Gate} gate @param {string} pattern @param {Checked & { mapping: import("./live.js").Mapping }} options @param {CollectionSnapshot} first @param {() => void} changed */
   constructor(gate, pattern, options, first, changed) {
     const { load, mapping, resyncSpreadMs } = options;
     this.#options = options;
@@ -165,7 +180,7 @@ class CollectionSource {
 
   /** @param {Item[]} answer @param {boolean} rolledBack the answer counts whatever its versions are */
   #replace(answer, rolledBack) {
-    const { idAttribute = "id", versionAttribute = "version" } = this.#options;
+    const { idAttribute, versionAttribute } = this.#options;
     const before = this.#items;
     this.#items = new Map();
     this.#dropped = 0;
@@ -186,7 +201,7 @@ class CollectionSource {
 
   /** @param {Change} change */
   #apply({ op, id, attributes: given = {} }) {
-    const { idAttribute = "id", versionAttribute = "version" } = this.#options;
+    const { idAttribute, versionAttribute } = this.#options;
     const attributes = sound(given, idAttribute);
     const key = this.#items.has(String(id)) ? String(id) : String(attributes[idAttribute] ?? id);
     const present = this.#items.get(key);
@@ -203,7 +218,7 @@ class CollectionSource {
 
   /** @param {Item} item */
   #set(item) {
-    this.#items.set(String(item[this.#options.idAttribute ?? "id"]), item);
+    this.#items.set(String(item[this.#options.idAttribute]), item);
     if (this.#items.size > this.#options.limit) {
       this.#items.delete(/** @type {string} */ (this.#items.keys().next().value));
       this.#dropped++;

@@ -34,17 +34,18 @@ import { CONNECTION, statusOf } from "./connection-state.js";
 import { disconnected, fromWire, HeadgateError } from "./errors.js";
 import { Machine } from "./machine.js";
 import { REFRESH, WELCOME } from "./protocol.js";
+import { startTimer } from "./timer.js";
 import { createTokens, refreshDelayMs } from "./token.js";
 import { createTransport } from "./transport.js";
 
 /** The whole refusal of a namespace that is not served, as Socket.IO's specification has it. */
 const NOT_SERVED = "Invalid namespace";
-/** Refusals in a row after which a client whose token may change gives up. */
+/** Refusals in a row of tokens that were all new and all expired, after which a client gives up. */
 const MAX_REFUSALS = 5;
 
-/** @param {string} address origin and namespace @param {ConnectionOptions} options @param {ConnectionOwner} owner */
+/** @param {string} address origin and namespace @param {Required<Pick<ConnectionOptions, "reconnectDelayMinMs" | "reconnectDelayMaxMs" | "connectTimeoutMs" | "requestTimeoutMs">> & ConnectionOptions} options with their defaults @param {ConnectionOwner} owner */
 export function createConnection(address, options, owner) {
-  const { token: source, reconnectDelayMinMs = 500, reconnectDelayMaxMs = 20_000, connectTimeoutMs = 20_000, requestTimeoutMs = 10_000 } = options;
+  const { token: source, reconnectDelayMinMs, reconnectDelayMaxMs, connectTimeoutMs, requestTimeoutMs } = options;
   const life = new Machine(CONNECTION, "idle");
   const tokens = createTokens(source);
   let attempt = 0;
@@ -53,8 +54,10 @@ export function createConnection(address, options, owner) {
   let generation = 0;
   /** The token of the present connection. @type {string | null | undefined} */
   let shown;
-  /** Why it was refused for good. @type {HeadgateError} */
+  /** Why it was refused. @type {HeadgateError} */
   let refusal;
+  /** The token that was shown was refused, and the next is to be another one. */
+  let wantsAnother = false;
   /** When the first attempt of a client began that was never connected. */
   let beganMs = 0;
   /** Why such a client has not come through in the time that a connection may take. @type {HeadgateError | undefined} */
@@ -113,12 +116,15 @@ export function createConnection(address, options, owner) {
       const token = await tokens.current();
       if (mine !== generation) return;
       asking = false;
+      if (wantsAnother && token === shown) return refused(refusal, undefined, true);
       shown = token;
       const greeting = owner.greeting();
       if (greeting.resume) offer("resume");
       send({ ...greeting, token });
     } catch (error) {
-      if (mine === generation) refused(/** @type {HeadgateError} */ (error));
+      if (mine !== generation) return;
+      // The option `auth` holds what JSON has no place for.
+      refused(error instanceof HeadgateError ? error : new HeadgateError("not_serializable", { path: "auth", reason: String(error) }, false, undefined, error));
     }
   }
 
@@ -140,12 +146,15 @@ export function createConnection(address, options, owner) {
 
   const notServed = () => new HeadgateError("unknown_namespace", { namespace: new URL(address).pathname.slice(1) });
 
-  /** @param {HeadgateError} error @param {number} [retryAfterS] */
-  function refused(error, retryAfterS = error.parts.retryAfterS) {
-    const another = error.retry || (error.code !== "unknown_namespace" && tokens.refused() && ++refusals < MAX_REFUSALS);
-    if (error.retry && performance.now() - beganMs >= connectTimeoutMs) stranded = error;
+  /** @param {HeadgateError} error @param {number} [retryAfterS] @param {boolean} [isSame] the source has brought the refused token again */
+  function refused(error, retryAfterS = error.parts.retryAfterS, isSame = false) {
+    const { code, retry, parts } = error;
+    // Any other fault of a token comes with the next one too: only time has made this one wrong.
+    wantsAnother = !retry && !isSame && code === "unauthorized" && tokens.refused(parts.reason === "expired") && ++refusals < MAX_REFUSALS;
+    const another = retry || wantsAnother;
+    if (retry && performance.now() - beganMs >= connectTimeoutMs) stranded = error;
     const delayMs = another ? delayAfterMs(retryAfterS, nextDelayMs()) : null;
-    if (!another) refusal = error;
+    refusal = error;
     leave(another ? "lose" : "refuse", error.message, delayMs, () => owner.tell("connection:refused", error, { delayMs }));
   }
 
@@ -179,13 +188,14 @@ export function createConnection(address, options, owner) {
   /** @param {() => void} act @param {number} delayMs */
   function after(act, delayMs) {
     clearTimeout(timer);
-    timer = setTimeout(act, delayMs);
+    timer = startTimer(act, delayMs);
   }
 
   /** Connect now, unless that is under way or done. After a refusal, a pause or a wait it starts afresh. */
   function open() {
     if (!life.can("attempt") || life.is("dispatching")) return;
     attempt = refusals = 0;
+    wantsAnother = false;
     clearTimeout(timer);
     connect();
   }
@@ -225,7 +235,7 @@ export function createConnection(address, options, owner) {
    */
   function refreshIn(delayMs, failures = 0) {
     clearTimeout(refreshTimer);
-    if (delayMs) refreshTimer = setTimeout(renew, delayMs, failures);
+    if (delayMs) refreshTimer = startTimer(renew, delayMs, failures);
   }
 
   /** Bring a fresh token now, also while another is on its way: that one may be older than the wish. */
@@ -300,6 +310,7 @@ export function createConnection(address, options, owner) {
     welcomed(isLive) {
       if (!offer(isLive ? "join" : "return")) return false;
       attempt = refusals = 0;
+      wantsAnother = false;
       beganMs = Infinity;
       stranded = undefined;
       scheduleRefresh();

@@ -4,9 +4,10 @@
  * `code` is the word that travels on the wire, `retry` says whether trying the same thing again can help, `parts` are the
  * numbers and names that the message is built from (`size`, `limit`, `where`, …). Codes that only the browser knows:
  * `disconnected` (no connection now), `unreachable` (an attempt to connect came to nothing), `timeout` (no acknowledgement in time), `closed` (the gate was closed), `token_unavailable` (the token
- * function failed), `refused` (a refusal without a code of ours). Their text is made of the code and the parts.
+ * function failed), `refused` (a refusal without a code of ours). The text is a sentence in development (explain.js), else made of the code and the parts.
  */
 
+import { textOf } from "./explain.js";
 import { camelCase } from "./field-names.js";
 
 export class HeadgateError extends Error {
@@ -14,11 +15,12 @@ export class HeadgateError extends Error {
    * @param {string} code wire word
    * @param {Record<string, any>} [parts]
    * @param {boolean} [retry]
-   * @param {string} [message] undefined: made of code and parts: `payload_too_large, size: 70000, limit: 65536, where: browser`
+   * @param {string} [message] undefined: a sentence in development, else made of code and parts: `payload_too_large, size: 70000, limit: 65536, where: browser`
    * @param {unknown} [cause]
    */
   constructor(code, parts = {}, retry = false, message, cause) {
-    super(message ?? Object.entries(parts).reduce((text, [name, value]) => `${text}, ${name}: ${value}`, code), /** @type {any} */ (cause && { cause }));
+    const text = message ?? textOf(code, parts, retry) ?? Object.entries(parts).reduce((all, [name, value]) => `${all}, ${name}: ${value}`, code);
+    super(text, /** @type {any} */ (cause && { cause }));
     this.name = "HeadgateError";
     this.code = code;
     this.retry = retry;
@@ -32,7 +34,7 @@ export class HeadgateError extends Error {
  */
 export function fromWire(refusal) {
   const { code = "refused", message, retry, ...parts } = Object(camelCase(refusal));
-  return new HeadgateError(code, parts, retry, message);
+  return new HeadgateError(code, parts, retry, textOf(code, parts, retry, message) ?? message);
 }
 
 /** @param {Record<string, any>} [parts] */

@@ -21,25 +21,27 @@
  */
 import { EventList } from "./event-list.js";
 import { checkPattern, Dispatcher } from "./index.js";
+import { COUNT, SUBSCRIBE } from "./options.js";
 import { LOG_LOST, ROLLED_BACK } from "./protocol.js";
 import { createStore } from "./snapshot-store.js";
 import { SubscriptionWatch } from "./subscription-watch.js";
 
-const DEFAULT_LIMIT = 100;
+/** @type {import("./options.js").Table} */
+const OPTIONS = { ...SUBSCRIBE, limit: [COUNT, 100] };
 /** @type {EventsSnapshot} */
 const NOTHING = Object.freeze({ events: Object.freeze([]), missed: 0, gap: null, status: "idle", error: null });
 
 /**
  * @param {Gate} gate
  * @param {string} pattern
- * @param {EventsStoreOptions} [options]
+ * @param {EventsStoreOptions} [given]
  * @returns {Store<EventsSnapshot>}
  * @throws {HeadgateError} `invalid_pattern`
- * @throws {TypeError} the limit is not a whole number above zero
+ * @throws {TypeError} an option that breaks its rule
  */
-export function eventsStore(gate, pattern, { limit = DEFAULT_LIMIT, ...options } = {}) {
+export function eventsStore(gate, pattern, given = {}) {
   checkPattern(pattern);
-  if (!(Number.isInteger(limit) && limit > 0)) throw TypeError(`headgate: limit must be a whole number above zero, not ${limit}`);
+  const { limit, ...options } = gate._checkOptions("eventsStore", OPTIONS, given);
   return createStore(NOTHING, (changed) => new EventsSource(gate, pattern, limit, options, changed));
 }
 

@@ -36,7 +36,8 @@
  */
 import { Dispatcher, isTopic, report } from "./dispatcher.js";
 import { checkPayload } from "./payload.js";
-import { OVERFLOW, PUBLISH, SEEN } from "./protocol.js";
+import { checkOptions, CONNECT, PUBLISH as PUBLISH_OPTIONS, SINCE, SUBSCRIBE } from "./options.js";
+import { PUBLISH, SEEN } from "./protocol.js";
 import { createSession } from "./session.js";
 import { checkPattern, checkTopic } from "./topic.js";
 
@@ -46,11 +47,11 @@ export class Gate extends Dispatcher {
   /** Removes our listeners from the application's signals when the gate closes. */
   #closing = new AbortController();
 
-  /** @param {string} address origin and namespace @param {SessionOptions} options */
+  /** @param {string} address origin and namespace @param {import("./connect.js").ConnectOptions} options @throws {TypeError} an option that breaks its rule */
   constructor(address, options) {
     super();
     this.#address = address;
-    this.#session = createSession(this, address, options);
+    this.#session = createSession(this, address, checkOptions("connect", CONNECT, options));
   }
 
   /** Origin and namespace. */
@@ -83,10 +84,8 @@ export class Gate extends Dispatcher {
    */
   subscribe(pattern, options, handler) {
     if (typeof options === "function") return this.subscribe(pattern, {}, options);
-    if (!handler) throw TypeError("no handler");
+    if (typeof handler !== "function") throw TypeError(`headgate: subscribe("${pattern}"): the handler must be a function, not ${String(handler)}`);
     const { signal, ...wanted } = options;
-    const { overflow = OVERFLOW[0] } = wanted;
-    if (!OVERFLOW.includes(overflow)) throw TypeError(`headgate: overflow must be ${OVERFLOW.join(" or ")}, not ${overflow}`);
     const gate = this;
     let open = !signal?.aborted;
     // Its own function, so that close() ends this subscription and no other of the same handler, and ends it at once: an
@@ -125,6 +124,11 @@ export class Gate extends Dispatcher {
     return this.#session.subscribed(pattern);
   }
 
+  /** Check the options of a part of this package. @param {Parameters<typeof checkOptions>} options */
+  _checkOptions(...options) {
+    return checkOptions(...options);
+  }
+
   /** Make a request of a part of this package. @param {string} name @param {object} body @returns {Promise<any>} rejected with HeadgateError */
   _request(name, body) {
     return this.#session.connection.request(name, body);
@@ -142,7 +146,8 @@ export class Gate extends Dispatcher {
    * @param {{ id?: string }} [options] `id` makes it safe to try again
    * @returns {Promise<Receipt>} rejected with HeadgateError; `retry` says whether to try again
    */
-  async publish(topic, data, { id } = {}) {
+  async publish(topic, data, options = {}) {
+    const { id } = checkOptions("publish", PUBLISH_OPTIONS, options);
     const body = { topic: checkTopic(topic), data: checkPayload(data, this.state.limits.maxPayloadBytes), id };
     return this._request(PUBLISH, body);
   }
@@ -188,7 +193,11 @@ export class Gate extends Dispatcher {
 
   /** @override @protected @param {string} name @param {SubscribeOptions} options */
   _handlerComes(name, options) {
-    if (isTopic(name)) this.#session.handlerComes(checkPattern(name), options);
+    if (!isTopic(name)) return;
+    checkPattern(name);
+    checkOptions("subscribe", SUBSCRIBE, options);
+    if (options.since) checkOptions("since", SINCE, options.since);
+    this.#session.handlerComes(name, options);
   }
 
   /** @override @protected @param {string} name @param {SubscribeOptions} options */

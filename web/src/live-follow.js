@@ -26,7 +26,9 @@
 import { report } from "./dispatcher.js";
 import { whenEnded } from "./live.js";
 import { Machine } from "./machine.js";
+import { checkRule } from "./options.js";
 import { ROLLED_BACK } from "./protocol.js";
+import { MAX_DELAY_MS, startTimer } from "./timer.js";
 
 /** Fetches with `remove: false` (pages of a long list) that are remembered. */
 const MAX_FETCHES = 100;
@@ -95,6 +97,7 @@ export class Follow {
    * @param {LiveOptions} options
    */
   start(gate, pattern, take, { resyncSpreadMs: spreadMs = 1000, refetch = true }) {
+    checkRule("follow: resyncSpreadMs", [0, MAX_DELAY_MS], spreadMs);
     this.stop();
     const handlers = {
       [pattern]: (/** @type {any} */ _data, /** @type {HeadgateEvent} */ event) => take(event),
@@ -189,7 +192,7 @@ export class Follow {
     this.#fetchAll();
     if (rolledBack) for (const fetch of this.#fetches) fetch.rolledBack = rolledBack;
     if (!this.#bound?.refetch) return;
-    this.#timer ??= setTimeout(() => {
+    this.#timer ??= startTimer(() => {
       this.#timer = undefined;
       this.#repeat();
     }, Math.random() * this.#bound.spreadMs);

@@ -11,6 +11,7 @@
 import Backbone from "backbone";
 import { AnyIdCollection, CID_PREFIX } from "./any-id-collection.js";
 import { checkPattern } from "./index.js";
+import { checkRule, COUNT } from "./options.js";
 import { createSeen } from "./seen.js";
 
 const DEFAULT_LIMIT = 100;
@@ -27,6 +28,7 @@ export class NotificationList extends AnyIdCollection {
   constructor(models, options) {
     super(models, options);
     const { gate, limit = DEFAULT_LIMIT, accepts = () => true, wasRead = () => false } = options;
+    checkRule("NotificationList: limit", COUNT, limit);
     const seen = createSeen(gate, (count, error) => this.trigger("untold", { count, error }));
     lists.set(this, { gate, limit, accepts, wasRead, chosen: new Set(), unread: this.unread, shown: new WeakSet(), seen });
     this.on("add remove reset change:read", this.#recount, this);

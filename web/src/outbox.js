@@ -26,6 +26,7 @@
  *
  * @typedef {{ id: string, topic: string, data: any, restored: boolean }} Notice `restored`: a page that has ended has published it
  */
+import { delayAfterMs } from "./backoff.js";
 import { createBudget } from "./budget.js";
 import { checkPayload, checkTopic, HeadgateError } from "./index.js";
 import { Machine } from "./machine.js";
@@ -219,7 +220,7 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
       const error = fault instanceof HeadgateError ? fault : new HeadgateError("refused", { reason: String(fault) }, false, undefined, fault);
       const isPassing = PASSING.includes(error.code) && (error.retry || error.code !== "limit_reached");
       if (!isPassing && !error.retry) return take(sent, "refuse", { error: plain(step === "send" ? error : unknownFor(sent, error.code)) });
-      return pause(await keep(take(sent, isPassing ? "hold" : "doubt")), (error.parts.retryAfterS ?? 0) * 1000 || RETRY_MS);
+      return pause(await keep(take(sent, isPassing ? "hold" : "doubt")), delayAfterMs(error.parts.retryAfterS, RETRY_MS));
     }
   }
 

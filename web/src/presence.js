@@ -18,9 +18,13 @@
  * @typedef {{ topic: string, copy: string, version: number, base?: number, members: WireMember[], left?: string[], next?: string | null, reset?: boolean, ended?: any }} Notice
  */
 import { checkPayload, checkTopic, Dispatcher, HeadgateError } from "./index.js";
+import { delayAfterMs } from "./backoff.js";
 import { Machine } from "./machine.js";
 import { PRESENCE } from "./protocol.js";
+import { startTimer } from "./timer.js";
 
+/** @type {import("./options.js").Table} */
+const OPTIONS = { enter: ["boolean"], meta: [""] };
 /** Time before a set is asked for again: after a reset or a hole not all pages ask at once. */
 const RELOAD_MS = 250;
 const RETRY_S = 2;
@@ -48,8 +52,9 @@ const rooms = new WeakMap();
  * @returns {Room}
  * @throws {HeadgateError} `invalid_topic`; for `meta` as `update`
  */
-export function presence(gate, topic, { enter, meta } = {}) {
+export function presence(gate, topic, options = {}) {
   checkTopic(topic);
+  const { enter, meta } = gate._checkOptions("presence", OPTIONS, options);
   const said = checkMeta(gate, meta);
   const ofGate = rooms.get(gate) ?? new Map();
   rooms.set(gate, ofGate);
@@ -282,14 +287,14 @@ export class Room extends Dispatcher {
   #reload(delayMs = RELOAD_MS * (0.5 + Math.random())) {
     if (this.#life.is("refused", "closed")) return;
     this.#lose();
-    this.#timer = setTimeout(() => this.#load(), delayMs);
+    this.#timer = startTimer(() => this.#load(), delayMs);
   }
 
   /** @param {HeadgateError} error */
   #failed(error) {
     if (!error.retry) return this.#refuse(error);
     this.#error = error;
-    this.#reload((error.parts.retryAfterS ?? RETRY_S) * 1000 * (1 + Math.random() / 2));
+    this.#reload(delayAfterMs(error.parts.retryAfterS ?? RETRY_S, 0));
   }
 
   /** @param {HeadgateError} error */

@@ -1,9 +1,9 @@
 /**
  * Reasons: says in words why an attempt to connect failed, from the answer of whatever server answered. Pure functions.
  *
- * "websocket error" does not help. Where the answer to an HTTP request can be read (a WebSocket's refusal is hidden from pages), the
- * reason is in the server's words: the message of a JSON answer, else the HTTP status. Nothing else of an answer is repeated:
- * it may be a proxy's whole page.
+ * "websocket error" does not help. Where the answer to an HTTP request can be read (a WebSocket's refusal is hidden from pages), a gateway's
+ * is the error in it, and the reason of any other server is in its words: the message of a JSON answer, else the HTTP status. Nothing else of an
+ * answer is repeated: it may be a proxy's whole page. Where nothing can be read, a page of another origin may not be allowed to.
  */
 
 /** Characters of a server's own words that are repeated. */
@@ -14,12 +14,24 @@ const MAX_WORDS = 200;
  * @param {number} status of HTTP
  * @param {string} text the answer's body
  * @param {string | null} [retryAfter] the header; null where the gateway is another origin and the header is not exposed
- * @returns {{ reason: string, retryAfterS?: number }}
+ * @returns {{ reason: string, retryAfterS?: number, error?: any }} `error`: of the wire
  */
 export function reasonOf(status, text, retryAfter) {
-  const { message, retry_after_s } = bodyOf(text);
+  const { error, message, ...body } = bodyOf(text);
   const words = typeof message === "string" && message.slice(0, MAX_WORDS);
-  return { reason: words ? `${words} (HTTP ${status})` : `HTTP ${status}`, retryAfterS: retry_after_s ?? (Number(retryAfter) || undefined) };
+  const retry_after_s = error?.retry_after_s ?? body.retry_after_s ?? (Number(retryAfter) || undefined);
+  return {
+    reason: words ? `${words} (HTTP ${status})` : `HTTP ${status}`,
+    retryAfterS: retry_after_s,
+    error: error?.code && { ...error, retry_after_s },
+  };
+}
+
+/** Add to the reason of a failure without an answer what a page may not know. @param {string} address of the gateway @param {string} reason */
+export function unanswered(address, reason) {
+  const origin = globalThis.location?.origin;
+  const isOther = origin && origin !== new URL(address).origin;
+  return isOther ? `${reason}: no answer, or the gateway may not allow the origin ${origin} (HEADGATE_ALLOWED_ORIGINS)` : reason;
 }
 
 /** @param {string} text */

@@ -11,6 +11,8 @@
  *   `from`: where pattern number `nth` goes on; `had`: offsets of events of the gap that handlers have had; `policy` of a topic at that time
  */
 
+import { startTimer } from "./timer.js";
+
 /** Positions of the log in one gap: beyond it the state is fetched sooner than its history. */
 const MAX_POSITIONS = 10_000;
 const MAX_JOBS = 16;
@@ -30,7 +32,7 @@ export function createRepair(fetch, waitMs, ended) {
 
   /** @param {number} delayMs */
   function after(delayMs) {
-    timer = jobs.length ? setTimeout(step, delayMs) : undefined;
+    timer = jobs.length ? startTimer(step, delayMs) : undefined;
   }
 
   async function step() {

@@ -16,6 +16,7 @@
  * @property {() => void} changed
  */
 import { createBudget } from "./budget.js";
+import { startTimer } from "./timer.js";
 
 /** Time before a request that was refused for a passing reason is made again. */
 const RETRY_MS = 2000;
@@ -28,7 +29,7 @@ export function createRequests({ subscriptions, connection, acknowledged, tell, 
 
   /** @param {number} delayMs */
   function after(delayMs) {
-    timer ??= setTimeout(() => {
+    timer ??= startTimer(() => {
       timer = undefined;
       changed();
     }, delayMs);

@@ -77,7 +77,7 @@ export function createSession(gate, address, options) {
   });
   const { deliver, handled } = createDelivery(gate, cursor);
   const subscriptions = createSubscriptions();
-  const connection = createConnection(address, options, {
+  const connection = createConnection(address, /** @type {any} */ (options), {
     busy: () => arrivals.depth() > 0,
     greeting,
     received: (...message) => arrivals.put(message),
@@ -117,7 +117,7 @@ export function createSession(gate, address, options) {
     handled: (/** @type {{ ask: number, offset: number }} */ { ask, offset }) => connection.request(HANDLED, { ask, ...handled(offset) }).catch(() => {}),
     presence: (/** @type {any} */ notice) => gate.trigger("presence:notice", notice),
   };
-  const arrivals = createArrivals(gate, options.inboxLimit ?? 10_000, takes, connection, tell);
+  const arrivals = createArrivals(gate, /** @type {number} */ (options.inboxLimit), takes, connection, tell);
   /** @type {(() => void) | undefined} */
   let unwatchPage;
 

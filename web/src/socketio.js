@@ -8,7 +8,7 @@
  * @import { Transport, TransportOptions, TransportOwner } from "./transport.js"
  */
 import { PROBE_MS, UNSUBSCRIBE } from "./protocol.js";
-import { reasonOf } from "./reason.js";
+import { reasonOf, unanswered } from "./reason.js";
 
 /** A pattern that nobody has: to unsubscribe it changes nothing, and is answered. */
 const NOBODYS = "-.-.-.-.-.-.-.-";
@@ -40,13 +40,12 @@ export function createSocketIo(address, { io, path, transports, socketOptions },
   socket.onAny((name, ...args) => wanted && owner.arrived(name, args));
   socket.on("disconnect", (reason, details) => lost(reasonOfDisconnect(reason, details)));
   socket.on("connect_error", (/** @type {any} */ error) => {
-    // Only a refusal by the namespace carries `data`; anything else is the network, or a gateway that is not ready.
-    if (!("data" in error)) {
-      const { reason, retryAfterS } = reasonOfError(error);
-      lost(reason, retryAfterS);
-    } else if (wanted) {
+    // Only a refusal by the namespace carries `data`; anything else is the network, or what a gateway says over HTTP.
+    const { reason = "", retryAfterS, error: refusal } = "data" in error ? { error: { message: error.message, ...error.data } } : reasonOfError(error, address);
+    if (!refusal) lost(reason, retryAfterS);
+    else if (wanted) {
       wanted = false;
-      owner.refused({ message: error.message, ...error.data });
+      owner.refused(refusal);
     }
   });
 
@@ -77,17 +76,21 @@ export function createSocketIo(address, { io, path, transports, socketOptions },
   };
 }
 
-/** @param {any} error socket.io-client's: {message, description?, context?: XMLHttpRequest} */
-function reasonOfError(error) {
+/**
+ * @param {any} error socket.io-client's: {message, description?, context?: XMLHttpRequest}
+ * @param {string} address
+ * @returns {ReturnType<typeof reasonOf>}
+ */
+function reasonOfError(error, address) {
   const { message, description, context } = Object(error);
   // A WebSocket in Node tells more than a page may know.
-  if (!context?.status) return { reason: String(description?.message || message || error) };
+  if (!context?.status) return { reason: unanswered(address, String(description?.message || message || error)) };
   return reasonOf(context.status, textOf(context), context.getResponseHeader?.("Retry-After"));
 }
 
 /** Add the server's own words, where they can be read. @param {string} reason @param {any} [details] socket.io-client's */
 function reasonOfDisconnect(reason, details) {
-  return details?.context?.status ? `${reason}: ${reasonOfError(details).reason}` : reason;
+  return details?.context?.status ? `${reason}: ${reasonOfError(details, "").reason}` : reason;
 }
 
 /** @param {any} context */

@@ -14,9 +14,11 @@
  * @typedef {IteratorResult<HeadgateEvent, void>} Turn
  */
 import { Machine } from "./machine.js";
+import { checkOptions, COUNT, SUBSCRIBE } from "./options.js";
 import { checkPattern } from "./topic.js";
 
-const DEFAULT_LIMIT = 256;
+/** @type {import("./options.js").Table} */
+const OPTIONS = { ...SUBSCRIBE, limit: [COUNT, 256] };
 
 /**
  * The life of a loop: `open` from its first turn on.
@@ -36,9 +38,10 @@ export const STREAM = {
  * @param {StreamOptions} [options]
  * @returns {AsyncIterableIterator<HeadgateEvent, void, void>}
  * @throws {HeadgateError} `invalid_pattern`
+ * @throws {TypeError} an option that breaks its rule
  */
 export function events(gate, pattern, options = {}) {
-  return new EventStream(gate, checkPattern(pattern), options);
+  return new EventStream(gate, checkPattern(pattern), checkOptions("events", OPTIONS, options));
 }
 
 /** @implements {AsyncIterableIterator<HeadgateEvent, void, void>} */
@@ -58,9 +61,9 @@ class EventStream {
   /**
    * @param {Gate} gate
    * @param {string} pattern
-   * @param {StreamOptions} options
+   * @param {StreamOptions & { limit: number }} options
    */
-  constructor(gate, pattern, { limit = DEFAULT_LIMIT, signal, ...options }) {
+  constructor(gate, pattern, { limit, signal, ...options }) {
     this.gate = gate;
     this.pattern = pattern;
     this.limit = limit;

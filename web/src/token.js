@@ -4,11 +4,10 @@
  * @typedef {string | null | undefined | (() => string | null | undefined | Promise<string | null | undefined>)} TokenSource
  */
 import { HeadgateError } from "./errors.js";
+import { MAX_DELAY_MS } from "./timer.js";
 
 /** Share of a token's life after which it is refreshed; the rest is for retries. */
 const REFRESH_AT = 0.8;
-/** The longest that a timer can wait (2^31 - 1 ms). */
-const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /**
  * The tokens of one client. One that the application gave (`replace`) goes before the source, until the gateway
@@ -51,9 +50,9 @@ export function createTokens(source) {
       if (asks) given = undefined;
     },
 
-    /** The gateway refused the token that was shown. Return whether there may be another. */
-    refused() {
-      const another = asks || given !== undefined;
+    /** The gateway refused the token that was shown. Return whether there may be another. @param {boolean} isExpired why it was refused */
+    refused(isExpired) {
+      const another = (asks && isExpired) || given !== undefined;
       given = undefined;
       return another;
     },
@@ -76,7 +75,7 @@ export function refreshDelayMs(token, nowMs) {
     if (!exp) return null;
     const left = exp * 1000 - nowMs;
     const life = exp > iat ? (exp - iat) * 1000 : left;
-    return Math.min(MAX_TIMER_MS, Math.max(1000, (left > 0 ? Math.min(left, life) : life) * REFRESH_AT));
+    return Math.min(MAX_DELAY_MS, Math.max(1000, (left > 0 ? Math.min(left, life) : life) * REFRESH_AT));
   } catch {
     return null;
   }

@@ -21,7 +21,7 @@
  * @property {(send: (auth: object) => void) => void} greet the way is open: make the auth object of CONNECT
  * @property {(name: string, args: any[]) => void} arrived an event of Socket.IO
  * @property {(reason: string, retryAfterS?: number) => void} lost it ended, or could not be opened
- * @property {(error: any) => void} refused the namespace answered with CONNECT_ERROR: {code?, message, …}
+ * @property {(error: any) => void} refused the namespace answered with CONNECT_ERROR, or the gateway with an error of its own over HTTP: {code?, message, …}
  *
  * @typedef {object} TransportOptions
  * @property {"websocket" | "socket.io"} [transport] `websocket`: nothing else; `socket.io`: by socket.io-client from the start.

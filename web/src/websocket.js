@@ -12,11 +12,13 @@
  * @typedef {"closed" | "opening" | "joining" | "joined"} WebSocketState
  * @typedef {"dial" | "open" | "join" | "close"} Step
  */
+import { endpointOf } from "./address.js";
 import { Machine } from "./machine.js";
 import { createPackets, PING, PONG } from "./packets.js";
 import { checkSize } from "./payload.js";
 import { PROBE_MS } from "./protocol.js";
-import { reasonOf } from "./reason.js";
+import { reasonOf, unanswered } from "./reason.js";
+import { startTimer } from "./timer.js";
 
 /**
  * `dial`: a socket is made · `open`: the gateway has begun a session · `join`: it has let the client into the namespace ·
@@ -42,13 +44,12 @@ const OPENING_SHARE = 0.5;
  * @param {TransportOwner & { blocked?: () => void }} owner `blocked`: HTTP gets through and a WebSocket does not; called in place of `lost`
  * @returns {Transport}
  */
-export function createWebSocket(address, { WebSocket, path = "/socket.io", connectTimeoutMs = 20_000 }, owner) {
-  const { origin, pathname } = new URL(address);
-  const packets = createPackets(pathname);
-  const url = `${origin}${path.replace(/\/$/, "")}/?EIO=4&transport=`;
+export function createWebSocket(address, { WebSocket, path = "", connectTimeoutMs = 0 }, owner) {
+  const packets = createPackets(new URL(address).pathname);
+  const polling = endpointOf(address, path, "polling");
   const life = new Machine(WEBSOCKET, "closed");
   /** The present one, and the way to give up asking why there is none. */
-  let socket = /** @type {globalThis.WebSocket} */ (/** @type {unknown} */ (null));
+  let socket = /** @type {globalThis.WebSocket | undefined} */ (undefined);
   let asking = new AbortController();
   /** Requests that wait for their acknowledgement. @type {Map<number | undefined, (reply?: any) => void>} */
   const requests = new Map();
@@ -69,9 +70,17 @@ export function createWebSocket(address, { WebSocket, path = "/socket.io", conne
   function dial() {
     life.take("dial");
     let trouble = "websocket error";
-    const mine = new WebSocket(`${url.replace("http", "ws")}websocket`);
+    /** @type {globalThis.WebSocket} */
+    let mine;
+    try {
+      mine = new WebSocket(endpointOf(address, path, "websocket"));
+    } catch (error) {
+      // A page over https and a gateway over http; a Content-Security-Policy.
+      socket = undefined;
+      return void unopened(String(error));
+    }
     socket = mine;
-    timer = setTimeout(() => unopened("timeout"), connectTimeoutMs * OPENING_SHARE);
+    timer = startTimer(() => unopened("timeout"), connectTimeoutMs * OPENING_SHARE);
     mine.onmessage = (/** @type {MessageEvent} */ { data }) => mine === socket && !life.is("closed") && heard(data);
     // In Node it has a message; its `close` follows.
     mine.onerror = (/** @type {any} */ { message }) => {
@@ -96,7 +105,7 @@ export function createWebSocket(address, { WebSocket, path = "/socket.io", conne
     const { kind, data, id } = packet;
     if (kind === "event") {
       if (life.is("joined")) owner.arrived(data[0], data.slice(1));
-    } else if (kind === "ping") socket.send(PONG);
+    } else if (kind === "ping") send(PONG);
     else if (kind === "acknowledge") requests.get(id)?.(data[0]);
     else if (kind === "close" || kind === "leave") lost("io server disconnect");
     else if (kind === "refuse" && life.is("joining")) {
@@ -114,7 +123,7 @@ export function createWebSocket(address, { WebSocket, path = "/socket.io", conne
     chances = 2;
     listen(silenceMs);
     const mine = socket;
-    owner.greet((auth) => mine === socket && life.is("joining") && mine.send(packets.connect(auth)));
+    owner.greet((auth) => mine === socket && life.is("joining") && send(packets.connect(auth)));
   }
 
   /** Something must come in this time. @param {number} ms */
@@ -130,7 +139,7 @@ export function createWebSocket(address, { WebSocket, path = "/socket.io", conne
     const leftMs = dueMs - performance.now();
     if (leftMs <= 0 && doubted) return lost("ping timeout");
     doubted = leftMs <= 0;
-    timer = setTimeout(watch, doubted ? GRACE_MS : leftMs);
+    timer = startTimer(watch, doubted ? GRACE_MS : leftMs);
   }
 
   // The steps down: unopened, lost; both leave.
@@ -139,24 +148,36 @@ export function createWebSocket(address, { WebSocket, path = "/socket.io", conne
   async function unopened(trouble) {
     leave();
     const { signal } = asking;
-    const { reason, retryAfterS, answers } = await why(signal);
+    const { reason = trouble, retryAfterS, answers, error } = await why(signal, trouble);
     if (signal.aborted) return;
-    if (answers && owner.blocked && --chances < 1) owner.blocked();
-    else owner.lost(reason ?? trouble, retryAfterS);
+    if (error) owner.refused(error);
+    else if (answers && owner.blocked && --chances < 1) owner.blocked();
+    else owner.lost(reason, retryAfterS);
   }
 
-  /** Ask over HTTP. @param {AbortSignal} signal @returns {Promise<{ reason?: string, retryAfterS?: number, answers?: boolean }>} */
-  async function why(signal) {
+  /**
+   * Ask over HTTP.
+   * @param {AbortSignal} signal @param {string} trouble of the WebSocket
+   * @returns {Promise<{ reason?: string, retryAfterS?: number, answers?: boolean, error?: any }>}
+   */
+  async function why(signal, trouble) {
+    let answer;
     try {
-      const answer = await fetch(`${url}polling`, { signal });
+      // A cache could answer with another client's session.
+      answer = await fetch(polling, { signal, cache: "no-store" });
+    } catch {
+      // Nobody there, or an answer that this page may not read.
+      return { reason: unanswered(address, trouble) };
+    }
+    try {
       const text = await answer.text();
       if (!answer.ok) return reasonOf(answer.status, text, answer.headers.get("Retry-After"));
       const { sid } = JSON.parse(text.slice(1));
       // It has begun a session, which nobody will use.
-      void fetch(`${url}polling&sid=${sid}`, { method: "POST", body: "1" }).catch(() => {});
+      void fetch(`${polling}&sid=${encodeURIComponent(sid)}`, { method: "POST", body: "1", cache: "no-store" }).catch(() => {});
       return { answers: Boolean(sid) };
     } catch {
-      // Nobody there, an answer that this page may not read, or not a gateway's.
+      // Not a gateway's.
       return {};
     }
   }
@@ -173,13 +194,24 @@ export function createWebSocket(address, { WebSocket, path = "/socket.io", conne
     asking = new AbortController();
     if (!life.offer("close")) return;
     clearTimeout(timer);
-    socket.close();
+    try {
+      socket?.close();
+    } catch {
+      // A class of the application's: nothing more comes of it, whatever it has to say.
+    }
     for (const settle of requests.values()) settle();
   }
 
   function disconnect() {
-    if (life.is("joined")) socket.send(packets.disconnect);
+    if (life.is("joined")) send(packets.disconnect);
     leave();
+  }
+
+  /** A socket that cannot send is closed, and says so itself. @param {string} text */
+  function send(text) {
+    try {
+      socket?.send(text);
+    } catch {}
   }
 
   return {
@@ -190,7 +222,7 @@ export function createWebSocket(address, { WebSocket, path = "/socket.io", conne
     probe() {
       // The gateway answers a ping, and anything else that comes is a sign of life too.
       if (!life.is("joined")) return;
-      socket.send(PING);
+      send(PING);
       listen(Math.min(PROBE_MS, dueMs - performance.now()));
     },
 
@@ -206,9 +238,9 @@ export function createWebSocket(address, { WebSocket, path = "/socket.io", conne
           if (reply) resolve(reply);
           else reject(Error("no answer"));
         };
-        const deadline = setTimeout(settle, timeoutMs);
+        const deadline = startTimer(settle, timeoutMs);
         requests.set(id, settle);
-        socket.send(text);
+        socket?.send(text);
       }),
   };
 }

@@ -686,15 +686,68 @@ describe("connection", () => {
     await gateway.until(() => gateway.connects.length === 5);
   });
 
-  it("asks a token function again after a refusal, a few times", async () => {
+  const EXPIRED = { code: "unauthorized", message: "the token has expired", retry: false, reason: "expired" };
+
+  it("asks a token function again after a token that has expired, a few times", async () => {
     let asked = 0;
     open({ token: () => `t${++asked}` });
     for (let attempt = 1; attempt <= 5; attempt++) {
       await gateway.until(() => gateway.connects.length === attempt);
-      gateway.refuse({ code: "unauthorized", message: "expired", retry: false });
+      gateway.refuse(EXPIRED);
     }
     assert.equal(gate.state.connection, "refused");
     assert.deepEqual(gateway.connects.map(({ token }) => token), ["t1", "t2", "t3", "t4", "t5"]);
+  });
+
+  it("does not show the gateway a token again that has expired", async () => {
+    const told = [];
+    open({ token: async () => "the same" }).on("connection:refused", ({ parts }, { delayMs }) => told.push([parts.reason, delayMs === null]));
+    await gateway.until(() => gateway.connects.length === 1);
+    gateway.refuse(EXPIRED);
+    await gateway.until(() => gate.status === "refused");
+    assert.deepEqual([told, gateway.connects.length], [[["expired", false], ["expired", true]], 1]);
+    gate.open();
+    await gateway.welcome({}, 2);
+    assert.equal(gate.status, "live");
+  });
+
+  for (const [what, refusal] of Object.entries({
+    "a wrong secret": { code: "unauthorized", message: "not authorized", retry: false, reason: "bad_signature" },
+    "a missing claim": { code: "unauthorized", message: "not authorized", retry: false, reason: "missing_claim", claim: "sub" },
+    "a token that the application refuses": { code: "unauthorized", message: "not authorized", retry: false, reason: "not_accepted" },
+    "a refusal without a code": { message: "no" },
+  })) {
+    it(`is refused for good at once, also with a token function: ${what}`, async () => {
+      let asked = 0;
+      const delays = [];
+      open({ token: () => `t${++asked}` }).on("connection:refused", (_error, { delayMs }) => delays.push(delayMs));
+      await gateway.until(() => gateway.connects.length === 1);
+      gateway.refuse(refusal);
+      await settle();
+      assert.deepEqual([gate.status, delays, asked], ["refused", [null], 1]);
+    });
+  }
+
+  it("tries again with the same token where the gateway says that it helps", async () => {
+    open({ token: () => "t" });
+    await gateway.until(() => gateway.connects.length === 1);
+    gateway.refuse({ code: "unauthorized", message: "not authorized", retry: true, reason: "keys_pending" });
+    await gateway.welcome({}, 2);
+    assert.equal(gate.status, "live");
+  });
+
+  it("is refused with the gateway's own error when long-polling is refused", async () => {
+    const told = [];
+    open().on("connection:refused", ({ code, parts, retry, message }, { delayMs }) => told.push({ code, parts, retry, delayMs, isSaid: message.includes("limit reached: clients") }));
+    await gateway.until(() => gateway.connects.length === 1);
+    const error = { code: "limit_reached", message: "limit reached: clients (at most 10)", retry: true, retry_after_s: 0.05, name: "clients", limit: 10 };
+    gateway.fail({ status: 503, responseText: JSON.stringify({ code: 3, message: "Bad request: limit reached", error }) });
+    const [{ delayMs, ...rest }] = told;
+    assert.deepEqual(rest, { code: "limit_reached", parts: { retryAfterS: 0.05, name: "clients", limit: 10 }, retry: true, isSaid: true });
+    assert.ok(delayMs >= 50, String(delayMs));
+    await gateway.until(() => gateway.connects.length === 2);
+    gateway.fail({ status: 403, responseText: '{"code":4,"message":"no","error":{"code":"origin_not_allowed","message":"not allowed: http://page.test","retry":false}}' });
+    assert.deepEqual([told[1].code, told[1].delayMs, gate.status], ["origin_not_allowed", null, "refused"]);
   });
 
   it("goes on trying when the network fails or the token cannot be had", async () => {
@@ -717,13 +770,14 @@ describe("connection", () => {
     open();
     await gateway.until(() => gateway.connects.length === 1);
     gateway.fail();
-    assert.deepEqual(messages(), ["unreachable, url: http://gateway.test/notifications, reason: xhr poll error"]);
+    assert.match(messages()[0], /^No connection to http:\/\/gateway\.test\/notifications: xhr poll error\. .*docs\/troubleshooting\.md/);
+    assert.equal(messages().length, 1);
     await gateway.welcome({}, 2);
     gate.on("secret.#", () => {});
     const error = { code: "forbidden", message: "not allowed to subscribe 'secret.#'", retry: false };
     await gateway.answer("subscribe", { ok: false, error });
     await settle();
-    assert.equal(messages()[1], error.message);
+    assert.match(messages()[1], /^not allowed to subscribe 'secret\.#'\. .*grant/);
     // One that was in before comes back by itself.
     gateway.cut();
     await gateway.until(() => gateway.connects.length === 3);
@@ -879,9 +933,14 @@ describe("connection", () => {
   });
 
   it("refuses options that would make it spin or never connect", () => {
-    const bad = { reconnectDelayMinMs: -1, reconnectDelayMaxMs: 0, connectTimeoutMs: Number.NaN, requestTimeoutMs: "1s", inboxLimit: 0 };
-    for (const [name, value] of Object.entries(bad)) {
-      assert.throws(() => connect("http://gateway.test", { io: gateway.io, [name]: value }), new RegExp(`${name} must be at least`));
+    const most = 2 ** 31 - 1;
+    const bounds = { reconnectDelayMinMs: [0, most], reconnectDelayMaxMs: [1, most], connectTimeoutMs: [1, most], requestTimeoutMs: [1, most], inboxLimit: [1, 1_000_000] };
+    for (const [name, [least, largest]] of Object.entries(bounds)) {
+      for (const value of [least - 1, largest + 1, -1, Number.NaN, Infinity, -Infinity, Number.MAX_SAFE_INTEGER, "500", null, true, [5], 5n]) {
+        const text = new RegExp(`^headgate: connect: ${name} must be a (whole )?number from ${least} to ${largest}, not `);
+        assert.throws(() => connect("http://gateway.test", { autoConnect: false, [name]: value }), { name: "TypeError", message: text }, `${name} ${String(value)}`);
+      }
+      for (const value of [least, largest]) connect("http://gateway.test", { io: gateway.io, autoConnect: false, [name]: value }).close();
     }
   });
 
@@ -889,6 +948,47 @@ describe("connection", () => {
     for (const transport of ["polling", "WebSocket", null, 1]) {
       assert.throws(() => connect("http://gateway.test", { transport, autoConnect: false }), /transport must be websocket or socket\.io, not /);
     }
+  });
+
+  it("refuses any other option of the wrong type, and options that are none", () => {
+    const bad = {
+      namespace: ["a b", "a/b", "a,b", "a?b", "x".repeat(65), 1], path: ["socket.io", "", "/a?b", "/a#b", 1], autoConnect: ["false", 0], token: [{}, 1], auth: ["t", null],
+      resume: [1], resync: [{}], transports: ["polling"], socketOptions: [1], WebSocket: [{}],
+    };
+    for (const [name, values] of Object.entries(bad)) {
+      for (const value of values) assert.throws(() => connect("http://gateway.test", { autoConnect: false, [name]: value }), { name: "TypeError", message: new RegExp(`^headgate: connect: ${name} must be `) }, `${name} ${value}`);
+    }
+    for (const options of ["t", null, 1]) assert.throws(() => connect("http://gateway.test", options), { name: "TypeError", message: /^headgate: connect: options must be object, not / });
+    open();
+    for (const options of [{ overflow: "all" }, { repair: 1 }, { since: 5 }, { since: { offset: Number.NaN } }, { since: { offset: -1 } }, { since: { last: 0 } }, { since: { last: 1.5 } }, { since: { time: "now" } }]) {
+      assert.throws(() => gate.subscribe("a", options, () => {}), { name: "TypeError", message: /^headgate: (subscribe|since): \w+ must be / }, JSON.stringify(options));
+    }
+  });
+
+  it("reports an option that it does not have, and the one that was meant", async () => {
+    const warned = mock.method(console, "warn", () => {});
+    const news = () => {
+      const texts = warned.mock.calls.map(({ arguments: [text] }) => text.replace(/ \(docs.*/, ""));
+      warned.mock.resetCalls();
+      return texts;
+    };
+    for (const [options, expected] of [
+      [{ tokens: "t" }, 'headgate: connect has no option "tokens": did you mean token?'],
+      [{ requestTimeoutMS: 1 }, 'headgate: connect has no option "requestTimeoutMS": did you mean requestTimeoutMs?'],
+      [{ reconnectionDelay: 1 }, 'headgate: connect has no option "reconnectionDelay": did you mean reconnectDelayMinMs?'],
+      [{ auth: { token: "t" } }, "headgate: connect takes no token from auth: {token}: did you mean the option token?"],
+    ]) {
+      connect("http://gateway.test", { autoConnect: false, ...options }).close();
+      assert.deepEqual(news(), [expected]);
+    }
+    connect("http://gateway.test", { autoConnect: false, colour: 1 }).close();
+    assert.match(news()[0], /^headgate: connect has no option "colour": it has namespace, autoConnect, token, /);
+    open({ auth: { tenant: 7 }, token: "t" });
+    assert.deepEqual(news(), []);
+    gate.subscribe("a", { overFlow: "drop" }, () => {});
+    await assert.rejects(gate.publish("a", 1, { ID: "x" }));
+    events(gate, "a", { limits: 5 });
+    assert.deepEqual(news().map((text) => text.match(/did you mean (\w+)/)?.[1]), ["overflow", "id", "limit"]);
   });
 
   it("has no timer until it is opened, and none when it is opened after its end", async () => {
@@ -985,7 +1085,7 @@ describe("an error", () => {
     assert.equal(refusals[0].cause, mine);
     const loop = {};
     loop.loop = loop;
-    await assert.rejects(gate.publish("a", loop), ({ code, cause }) => code === "not_serializable" && cause instanceof TypeError);
+    await assert.rejects(gate.publish("a", loop), { code: "not_serializable", parts: { path: "$.loop", reason: "an object in itself" } });
   });
 
   it("has no cause where there is none", () => {
@@ -1009,14 +1109,30 @@ describe("an error", () => {
 
   it("refuses a policy that is none at once", async () => {
     open();
-    const told = { name: "TypeError", message: "headgate: overflow must be catch_up or latest or drop, not latset" };
+    const told = { name: "TypeError", message: "headgate: subscribe: overflow must be catch_up or latest or drop, not latset" };
     assert.throws(() => gate.subscribe("a", { overflow: "latset" }, () => {}), told);
-    await assert.rejects(events(gate, "a", { overflow: "latset" }).next(), told);
+    assert.throws(() => events(gate, "a", { overflow: "latset" }), { ...told, message: told.message.replace("subscribe", "events") });
     assert.deepEqual(gate.state.subscriptions, {});
   });
 
   it("refuses a wrong address at once", () => {
-    for (const url of ["example.com", "http://", "//x", "file:///home/ann/page.html", "about:blank", "ftp://example.com"]) assert.throws(() => connect(url), { code: "invalid_address", parts: { url } }, url);
+    for (const url of ["example.com", "http://", "//x", "file:///home/ann/page.html", "about:blank", "ftp://example.com"]) assert.throws(() => connect(url), (error) => error.code === "invalid_address" && error.parts.url === url, url);
+  });
+
+  it("refuses an address of which a part would be dropped, and names the part", () => {
+    const bad = { path: "https://example.com/gateway", query: "wss://example.com?token=t", fragment: "https://example.com/#a", credentials: "https://ana:secret@example.com" };
+    for (const [part, url] of Object.entries(bad)) assert.throws(() => connect(url), { code: "invalid_address", parts: { url, reason: `an origin has no ${part}` } });
+  });
+
+  it("takes an address of either kind for the same gateway", () => {
+    for (const [url, address] of [
+      ["wss://http.example.com", "https://http.example.com"], ["ws://myhttpd.local", "http://myhttpd.local"], ["wss://example.com:443/", "https://example.com"], ["ws://example.com:443", "http://example.com:443"],
+      ["HTTPS://Example.COM:443", "https://example.com"], ["ws://[::1]:8000", "http://[::1]:8000"], ["https://bücher.example", "https://xn--bcher-kva.example"],
+    ]) {
+      const made = connect(url, { autoConnect: false, namespace: "/orders" });
+      assert.equal(made.address, `${address}/orders`);
+      made.close();
+    }
   });
 });
 
@@ -1074,14 +1190,15 @@ describe("the status", () => {
 
   it("says why it was refused, until open() tries again", async () => {
     const changes = noted();
-    gate.on("connection:refused", () => {});
+    let refusal;
+    gate.on("connection:refused", ({ message }) => (refusal = message));
     await gateway.until(() => gateway.connects.length === 1);
     gateway.refuse({ code: "unauthorized", message: "expired", retry: false });
     await settle();
     assert.equal(gate.status, "refused");
     gate.open();
     await settle();
-    assert.deepEqual(changes.slice(1), ["connecting → refused: expired", "refused → connecting: attempt"]);
+    assert.deepEqual(changes.slice(1), [`connecting → refused: ${refusal}`, "refused → connecting: attempt"]);
   });
 
   it("is another one for each subscription", async () => {
@@ -1387,7 +1504,7 @@ describe("publishing", () => {
     await gateway.welcome();
     const publishing = gate.publish("a", 1);
     await gateway.answer("publish", { ok: false, error: { code: "forbidden", message: "no", retry: false, action: "publish" } });
-    await assert.rejects(publishing, { code: "forbidden", message: "no", parts: { action: "publish" } });
+    await assert.rejects(publishing, { code: "forbidden", message: /^no\. .*grant/, parts: { action: "publish" } });
   });
 });
 

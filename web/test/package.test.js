@@ -5,7 +5,7 @@
  */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { cp, mkdir, mkdtemp, readFile, rm } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -22,6 +22,13 @@ const require = createRequire(import.meta.url);
 const NAMES = Object.keys(source).sort();
 const WEB = fileURLToPath(new URL("..", import.meta.url));
 const LIVE = ["LiveCollection", "LiveModel", "NotificationList"];
+
+/** Run a program, and return what it prints. @param {string} command @param {string[]} words */
+const run = (command, ...words) =>
+  execFileSync(command, words, { cwd: WEB, encoding: "utf8", stdio: ["ignore", "pipe", "pipe"], env: { ...process.env, npm_config_loglevel: "error" } });
+
+/** Pack the package as it would be published. @param {string} folder @returns {string} the name of the file */
+const pack = (folder) => run("npm", "pack", "--ignore-scripts", "--silent", "--pack-destination", folder).trim();
 
 /** Run a script-tag build in a page of its own. */
 async function inPage(file, globals = {}) {
@@ -198,14 +205,28 @@ describe("the built package", { skip: !import.meta.resolve("#headgate").includes
 
   it("says the truth about its types and formats, as publint and arethetypeswrong see it", async () => {
     const folder = await mkdtemp(join(tmpdir(), "headgate-package-"));
-    const run = (/** @type {string} */ command, /** @type {string[]} */ ...words) =>
-      execFileSync(command, words, { cwd: WEB, encoding: "utf8", stdio: ["ignore", "pipe", "pipe"], env: { ...process.env, npm_config_loglevel: "error" } });
     try {
-      const packed = run("npm", "pack", "--ignore-scripts", "--silent", "--pack-destination", folder).trim();
+      const packed = pack(folder);
       run("npx", "--no-install", "publint", "--strict", join(folder, packed));
       // The script-tag files are for pages, not for TypeScript; node10 knows no subpaths.
       const options = ["--profile", "node16", "--no-definitely-typed", "--exclude-entrypoints", "./global", "./global.min"];
       run("npx", "--no-install", "attw", join(folder, packed), ...options);
+    } finally {
+      await rm(folder, { recursive: true, force: true });
+    }
+  });
+
+  it("works in the tests of an application, under jest and jsdom", async () => {
+    // In the workspace, for the packages beside it; the package is the packed one.
+    await mkdir(join(WEB, "../build"), { recursive: true });
+    const folder = await mkdtemp(join(WEB, "../build/jest-"));
+    try {
+      const packed = pack(folder);
+      await mkdir(join(folder, "node_modules/headgate"), { recursive: true });
+      run("tar", "-xzf", join(folder, packed), "-C", join(folder, "node_modules/headgate"), "--strip-components=1");
+      await cp(new URL("jest/client.test.cjs", import.meta.url), join(folder, "client.test.cjs"));
+      const config = { rootDir: folder, testEnvironment: "jsdom", testMatch: ["**/client.test.cjs"], transform: {}, cache: false, watchman: false };
+      run("npx", "--no-install", "jest", "--ci", "--runInBand", "--config", JSON.stringify(config));
     } finally {
       await rm(folder, { recursive: true, force: true });
     }

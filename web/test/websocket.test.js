@@ -1,6 +1,6 @@
 /** The client over a WebSocket of its own: a scripted socket in the place of the browser's, and a clock that the tests move. */
 import assert from "node:assert/strict";
-import { readFile } from "node:fs/promises";
+import { readdir, readFile } from "node:fs/promises";
 import { afterEach, beforeEach, describe, it, mock } from "node:test";
 import { Decoder } from "socket.io-parser";
 import { connect } from "#headgate";
@@ -11,6 +11,9 @@ import { settle } from "./fake-gateway.js";
 const golden = JSON.parse(await readFile(new URL("../../tests/golden/wire.json", import.meta.url), "utf8"));
 const SESSION = { sid: "x", upgrades: [], pingInterval: 25_000, pingTimeout: 20_000, maxPayload: 2000 };
 const GRACE_MS = 1000;
+
+const answer = (status, text, headers = {}) => async () => new Response(text, { status, headers });
+const SESSION_BEGUN = answer(200, `0${JSON.stringify(SESSION)}`);
 
 /** @type {ScriptedSocket[]} those that the client made, in order */
 let sockets;
@@ -277,8 +280,6 @@ describe("over a WebSocket", () => {
 });
 
 describe("when a WebSocket cannot be opened", () => {
-  const answer = (status, text, headers = {}) => async () => new Response(text, { status, headers });
-  const SESSION_BEGUN = answer(200, `0${JSON.stringify(SESSION)}`);
 
   it("says what HTTP answers, and comes again when the gateway wants it", async () => {
     http = answer(503, '{"code":"bus_unavailable","message":"about to stop"}', { "Retry-After": "7" });
@@ -333,6 +334,65 @@ describe("when a WebSocket cannot be opened", () => {
     assert.deepEqual(told, [["unreachable", "websocket error", 10]]);
     const polling = "https://gateway.test/socket.io/?EIO=4&transport=polling";
     assert.deepEqual(asked, [[polling, undefined, undefined], [`${polling}&sid=x`, "POST", "1"]]);
+  });
+
+  it("asks no cache: it could answer with the session of another", async () => {
+    const caches = [];
+    http = (_url, { cache }) => {
+      caches.push(cache);
+      return SESSION_BEGUN();
+    };
+    await open({ transport: "websocket" });
+    sockets[0].ends();
+    await settle();
+    assert.deepEqual(caches, ["no-store", "no-store"]);
+  });
+
+  it("is refused with the gateway's own error, and comes again when that says", async () => {
+    http = answer(503, '{"code":3,"message":"Bad request: limit reached","error":{"code":"limit_reached","message":"limit reached: clients (at most 10)","retry":true,"retry_after_s":7,"name":"clients","limit":10}}');
+    await open();
+    const told = [];
+    gate.on("connection:refused", ({ code, message, retry, parts }, { delayMs }) => told.push({ code, retry, parts, delayMs, isSaid: message.startsWith("limit reached: clients (at most 10)") }));
+    sockets[0].ends();
+    await settle();
+    assert.deepEqual(told, [{ code: "limit_reached", retry: true, parts: { retryAfterS: 7, name: "clients", limit: 10 }, delayMs: 7000, isSaid: true }]);
+    await pass(6999);
+    assert.equal(sockets.length, 1);
+    await pass(1);
+    assert.equal(sockets.length, 2);
+  });
+
+  it("takes the time from the header where the error has none, and does not come again after one that stays", async () => {
+    http = answer(429, '{"error":{"code":"limit_reached","message":"m","retry":true}}', { "Retry-After": "5" });
+    await open();
+    const told = note();
+    sockets[0].ends();
+    await settle();
+    http = answer(421, '{"error":{"code":"unknown_host","message":"m","retry":false,"host":"x"}}');
+    await pass(5000);
+    sockets[1].ends();
+    await settle();
+    assert.deepEqual([told.map(([code, , delayMs]) => [code, delayMs]), gate.status], [[["limit_reached", 5000], ["unknown_host", null]], "refused"]);
+  });
+
+  it("names the origin that may not be allowed where a page of another origin gets no answer", async () => {
+    for (const [origin, reason] of [
+      ["http://localhost:5173", "websocket error: no answer, or the gateway may not allow the origin http://localhost:5173 (HEADGATE_ALLOWED_ORIGINS)"],
+      ["https://gateway.test", "websocket error"],
+    ]) {
+      globalThis.location = { origin };
+      try {
+        sockets = [];
+        await open();
+        const told = note();
+        sockets[0].ends();
+        await settle();
+        assert.deepEqual(told, [["unreachable", reason, 10]]);
+        gate.close();
+      } finally {
+        Reflect.deleteProperty(globalThis, "location");
+      }
+    }
   });
 
   it("gives up asking when the gate closes", async () => {
@@ -505,5 +565,116 @@ describe("when the network or the page was away", () => {
     const started = mock.method(globalThis, "setTimeout");
     await live(60_000);
     assert.equal(started.mock.callCount(), 0);
+  });
+});
+
+describe("a class of WebSocket that throws", () => {
+  for (const [what, error] of [["a page over https, a gateway over http", new DOMException("insecure", "SecurityError")], ["an address that it does not take", new SyntaxError("bad")]]) {
+    it(`is a failed attempt, and nothing is left to throw later: ${what}`, async () => {
+      http = answer(502, "");
+      gate = connect("http://gateway.test", { WebSocket: class { constructor() { throw error; } }, reconnectDelayMinMs: 10, reconnectDelayMaxMs: 20 });
+      const told = note();
+      await settle();
+      await settle();
+      assert.deepEqual(told, [["unreachable", "HTTP 502", 10]]);
+      http = () => Promise.reject(new TypeError("fetch failed"));
+      await pass(10);
+      await settle();
+      assert.deepEqual(told[1], ["unreachable", String(error), 10]);
+      gate.close();
+      await pass(40_000);
+      assert.deepEqual([gate.status, told.length], ["closed", 2]);
+    });
+  }
+
+  it("is one that HTTP goes round, where that gets through", async () => {
+    http = SESSION_BEGUN;
+    gate = connect("http://gateway.test", { WebSocket: class { constructor() { throw new SyntaxError("bad"); } }, transport: "websocket", reconnectDelayMinMs: 10, reconnectDelayMaxMs: 20 });
+    const told = note();
+    await settle();
+    await settle();
+    assert.deepEqual(told, [["unreachable", "SyntaxError: bad", 10]]);
+  });
+
+  it("in close or send ends the connection all the same", async () => {
+    const socket = await open();
+    await welcome(socket);
+    socket.send = socket.close = () => {
+      throw Error("InvalidStateError");
+    };
+    await assert.rejects(gate.publish("a", 1), { retry: true });
+    gate.close();
+    assert.equal(gate.status, "closed");
+  });
+
+  it("leaves room for an error of the application's auth, which no packet can hold", async () => {
+    const socket = await open({ auth: { tenant: 7n } });
+    const told = note();
+    socket.says(`0${JSON.stringify(SESSION)}`);
+    await settle();
+    assert.deepEqual([told.map(([code]) => code), gate.status], [["not_serializable"], "refused"]);
+  });
+});
+
+describe("the address that is dialled", () => {
+  for (const [url, path, dialled] of [
+    ["wss://http.example.com", "/socket.io", "wss://http.example.com/socket.io/"],
+    ["ws://myhttpd.local", "/socket.io/", "ws://myhttpd.local/socket.io/"],
+    ["https://example.com:8443", "/http-push/", "wss://example.com:8443/http-push/"],
+    ["http://ws.example.com", "//elsewhere.test/x", "ws://ws.example.com//elsewhere.test/x/"],
+    ["http://[::1]:8000", "/a b/ü", "ws://[::1]:8000/a%20b/%C3%BC/"],
+  ]) {
+    it(`is on the host that was given, and so is that of the question: ${url} ${path}`, async () => {
+      let asked;
+      http = (to) => {
+        asked = to;
+        return answer(502, "")();
+      };
+      gate = connect(url, { WebSocket: ScriptedSocket, path });
+      note();
+      await settle();
+      assert.equal(sockets[0].url, `${dialled}?EIO=4&transport=websocket`);
+      sockets[0].ends();
+      await settle();
+      assert.equal(asked, `${dialled.replace(/^ws/, "http")}?EIO=4&transport=polling`);
+    });
+  }
+});
+
+describe("times that are longer than a timer can wait", () => {
+  const LONGEST_MS = 2 ** 31 - 1;
+
+  it("do not make an answer late, nor an attempt early", async () => {
+    const started = mock.method(globalThis, "setTimeout");
+    const socket = await open({ requestTimeoutMs: LONGEST_MS, connectTimeoutMs: LONGEST_MS, reconnectDelayMinMs: LONGEST_MS, reconnectDelayMaxMs: LONGEST_MS });
+    socket.says(`0${JSON.stringify({ ...SESSION, pingInterval: 1e300, pingTimeout: 1e300 })}`);
+    await settle();
+    socket.says('40/notifications,{"sid":"y"}');
+    const body = { session: "s", epoch: "e", offset: 100, resumed: null, limits: { inbound_per_s: 1e-9, inbound_burst: 1 }, subscriptions: [] };
+    socket.says(`42/notifications,${JSON.stringify(["welcome", body])}`);
+    await settle();
+    gate.subscribe("a", () => {});
+    gate.subscribe("b", () => {});
+    void gate.publish("c", 1).catch(() => {});
+    await settle();
+    assert.equal(gate.status, "live");
+    socket.says('42/notifications,["status",{"moving":{"reason":"restart","within_s":1e300}}]');
+    await settle();
+    socket.ends();
+    await settle();
+    const delays = started.mock.calls.map(({ arguments: [, delayMs] }) => delayMs);
+    assert.deepEqual(delays.filter((delayMs) => !(delayMs >= 0 && delayMs <= LONGEST_MS)), []);
+    assert.ok(delays.filter((delayMs) => delayMs === LONGEST_MS).length >= 3, String(delays));
+  });
+
+  it("are cut in one place: no other file starts a timer whose time comes from outside", async () => {
+    const fixed = /setTimeout\([^,]*, ([A-Z_]+|pingMs\(\)|waitMs|delayMs)(, nowMs)?\)|setTimeout\(act\)/;
+    const folder = new URL("../src/", import.meta.url);
+    const names = (await readdir(folder, { recursive: true })).filter((name) => name.endsWith(".js") && name !== "timer.js");
+    const texts = await Promise.all(names.map(async (name) => [name, await readFile(new URL(name, folder), "utf8")]));
+    const starts = texts.flatMap(([name, text]) => text.split("\n").filter((line) => line.includes("setTimeout(") && !fixed.test(line)).map((line) => `${name}: ${line.trim()}`));
+    assert.deepEqual(starts, []);
+    // These two are bounded where they are made.
+    assert.deepEqual(texts.filter(([, text]) => /setTimeout\([^,]*, (waitMs|delayMs)\)/.test(text)).map(([name]) => name).sort(), ["outbox.js", "seen.js"]);
   });
 });

@@ -85,7 +85,7 @@ export function connectOn(platform, url, { user, ...options } = {}) {
     gate.trigger("tabs:change", { role });
   }
 
-  if (!platform) console.info("headgate: this browser has no Web Locks or no BroadcastChannel: each tab has its own connection");
+  if (!platform) console.info("headgate: this page has no Web Locks or no BroadcastChannel: each tab has its own connection");
   const shared = /** @type {any} */ (platform ? { ...options, share } : options);
   const gate = connectAlone(url, shared);
   /** @type {Tabs} */
@@ -104,10 +104,11 @@ export function connectOn(platform, url, { user, ...options } = {}) {
 
 /** Return what the browser has for this; undefined: not all of it. @returns {Platform | undefined} */
 function platformOf() {
-  const { navigator, BroadcastChannel } = globalThis;
-  if (!navigator?.locks || !BroadcastChannel) return;
+  const { BroadcastChannel } = globalThis;
+  const locks = locksOf(BroadcastChannel);
+  if (!locks) return;
   return {
-    locks: navigator.locks,
+    locks,
     BroadcastChannel,
     newId: () => Math.random().toString(36).slice(2) + Date.now().toString(36),
     watch(event, act, watching) {
@@ -115,6 +116,14 @@ function platformOf() {
       globalThis.document?.addEventListener(event, act, watching);
     },
   };
+}
+
+/** Return the Web Locks, if there are both they and channels: a page without an origin of its own may not even ask. @param {typeof BroadcastChannel} Channel */
+function locksOf(Channel) {
+  try {
+    new Channel("headgate").close();
+    return globalThis.navigator.locks;
+  } catch {}
 }
 
 /**

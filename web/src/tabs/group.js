@@ -32,6 +32,7 @@
  * @property {(role: "leading" | "following" | "alone") => void} changed
  */
 import { Machine } from "../machine.js";
+import { MAX_DELAY_MS, startTimer } from "../timer.js";
 import { Hub } from "./hub.js";
 import { BYE, JOIN, LEAD, LEAVE, PING, PONG, REQUEST, TOOK, WHO } from "./messages.js";
 
@@ -108,7 +109,8 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
       return new Promise((resolve) => {
         releaseSelf = () => resolve(undefined);
       });
-    });
+      // The browser does not let this page have locks: it has a connection of its own.
+    }).catch(() => exit("leave"));
     lookedMs = performance.now();
     timer = setTimeout(look, pingMs());
   }
@@ -337,12 +339,12 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
     });
     const hub = new Hub({
       post: (tab, message) => tabs.get(tab)?.post(message),
-      request: (request, body) => plain.request(request, body, 2 ** 31 - 1),
+      request: (request, body) => plain.request(request, body, MAX_DELAY_MS),
       connect: dial,
       move(reason, inS) {
         clearTimeout(moving);
         // Anywhere in the time given, so that the next gateway does not get every client at once.
-        moving = setTimeout(() => {
+        moving = startTimer(() => {
           plain.disconnect();
           down();
           hub.moved(reason);

@@ -29,6 +29,7 @@
  */
 import { Machine } from "../machine.js";
 import { CURSOR, EVENT, GAP, LOG_LOST, PUBLISH, REFRESH, ROLLED_BACK, STATUS, SUBSCRIBE, UNSUBSCRIBE, WELCOME } from "../protocol.js";
+import { startTimer } from "../timer.js";
 import { WINDOW } from "./hub.js";
 import { BEHIND, LANE, LEAVE, LOST, REFUSED, REPLY, REQUEST, TOOK, WELCOMED } from "./messages.js";
 import { Place } from "./place.js";
@@ -325,7 +326,7 @@ export function createLane(owner, createPlain, group) {
         resolve(reply);
         cross();
       };
-      const deadline = setTimeout(() => settle(Error("no answer in time")), timeoutMs);
+      const deadline = startTimer(() => settle(Error("no answer in time")), timeoutMs);
       asked.set(id, { name, body, timeoutMs, settle, sent: false });
       send(id);
     });

@@ -1,0 +1,132 @@
+/**
+ * What an error means and what to do about it, in sentences, for whoever writes the page. No part of a production build: explain.js imports
+ * it for development, and a script tag loads it when there is something to explain.
+ *
+ * A test holds the table to the codes of the client, and each link to a heading of the documentation.
+ */
+
+/** Where the documentation is: set by the build of a release, else the folder of the checkout. */
+// @ts-expect-error: the build defines it
+const DOCS = typeof HEADGATE_DOCS === "undefined" ? "docs/" : HEADGATE_DOCS;
+
+const SIGN_IN = "howto/sign-in.md";
+const TROUBLE = "troubleshooting.md#a-page-does-not-connect";
+const NAMES = "guide.md#subscribe-five-lines";
+const PUBLISH = "guide.md#publish-from-the-page";
+const OUTBOX = "guide.md#publish-without-a-connection";
+
+/**
+ * By code: what happened, where the message of the gateway does not say it; the cure; a page that says more.
+ * @type {Record<string, { what?: (parts: Record<string, any>) => string, cure: string | ((parts: Record<string, any>) => string), more: string }>}
+ */
+export const EXPLAINED = {
+  invalid_topic: { what: ({ topic, reason }) => `"${topic}" is not a topic: ${reason}`, cure: "Name it like orders.42.shipped. Wildcards (* and #) are for patterns only.", more: NAMES },
+  invalid_pattern: { what: ({ pattern, reason }) => `"${pattern}" is not a pattern: ${reason}`, cure: "Name it like orders.*.shipped (* is exactly one word) or orders.# (any number of words).", more: NAMES },
+  invalid_event: { cure: "Correct that part of the event.", more: "protocol.md#errors" },
+  invalid_request: { cure: "The gateway does not know this request, or not with these values: compare the versions of the package and the gateway.", more: "protocol.md#errors" },
+  not_serializable: { what: ({ path, reason }) => `The data cannot be published as JSON: ${path} is ${reason}`, cure: ({ reason }) => cureOfValue(reason), more: PUBLISH },
+  payload_too_large: { what: ({ size, limit, where }) => `The data has ${size} bytes as JSON, and the limit is ${limit} (${where})`, cure: "Send less, or a reference to it. HEADGATE_MAX_PAYLOAD_BYTES is the gateway's limit.", more: "settings.md" },
+  schema_violation: { cure: "Correct the data, or the schema of that pattern.", more: "schemas.md" },
+  unauthorized: { cure: ({ reason }) => CURES_OF_TOKENS[reason] ?? "Bring another token.", more: SIGN_IN },
+  forbidden: { cure: "The token's grants (`subscribe`, `publish`) do not cover it: grant it where the token is made, or ask for less.", more: SIGN_IN },
+  limit_reached: { cure: "Wait until there is room again, or raise the setting of that limit.", more: "settings.md" },
+  unknown_host: { cure: "Add the name to HEADGATE_HOSTS, or have the proxy send the Host that the page asked for.", more: TROUBLE },
+  origin_not_allowed: { cure: "Add the origin of the page to HEADGATE_ALLOWED_ORIGINS and start the gateway again.", more: TROUBLE },
+  unknown_namespace: {
+    what: ({ namespace }) => `The gateway does not serve the namespace "${namespace}"`,
+    cure: ({ known }) => `${known ? `It serves ${known.join(", ")}.` : "HEADGATE_NAMESPACES lists what it serves; without that setting it is notifications."} Correct the option namespace of connect, or the setting.`,
+    more: "settings.md",
+  },
+  request_timeout: { cure: "The request took too long to arrive: try again.", more: "protocol.md#errors" },
+  bus_unavailable: { cure: "The client tries again by itself. If it lasts, the gateway's log says what is wrong with Redis.", more: TROUBLE },
+  bus_refused: { cure: "The gateway's log says what Redis refuses: memory, disk, rights.", more: "operations.md" },
+  overloaded: { cure: "The client tries again by itself.", more: "operations.md" },
+  paused: { cure: "An operator ends it with `headgate resume`. The client tries again by itself.", more: "operations.md" },
+  disconnected: { what: () => "There is no connection to the gateway now", cure: "Wait for `connection:up`, or publish through an outbox. A publish that was under way may have arrived: try again with the same id.", more: OUTBOX },
+  timeout: { what: () => "The gateway has not answered in time", cure: "The request may have arrived. Publish again with the same id: the log then holds it once.", more: PUBLISH },
+  closed: { what: () => "This gate was closed, and stays so", cure: "Make another with connect().", more: "guide.md" },
+  token_unavailable: { what: ({ reason }) => `The token function failed: ${reason}`, cure: "Correct the function or the request that it makes. The client calls it again by itself.", more: SIGN_IN },
+  invalid_address: { what: ({ url, reason }) => `connect() was given "${url}": ${reason}`, cure: "Give an origin such as https://example.com, or nothing for the page's own. The endpoint's path and the namespace are the options path and namespace.", more: TROUBLE },
+  unreachable: { what: ({ url, reason }) => `No connection to ${url}: ${reason}`, cure: "Check that the gateway runs there and that the proxy leads /socket.io/ to it. The client tries again by itself.", more: TROUBLE },
+  expired: { what: ({ id, topic }) => `The publish ${id} to ${topic} waited for longer than maxAgeMs and was never sent`, cure: "Publish it again if it still matters.", more: OUTBOX },
+  discarded: { what: ({ id, topic }) => `The publish ${id} to ${topic} was discarded before it was sent`, cure: "The application has called discard().", more: OUTBOX },
+  outcome_unknown: { what: ({ id, topic, reason }) => `The publish ${id} to ${topic} was sent and its answer is lost (${reason})`, cure: "It is in the log once or not at all: look before you publish it again.", more: OUTBOX },
+  storage_failed: { what: ({ topic, reason }) => `The outbox could not keep the publish to ${topic}: ${reason}`, cure: "It was not published: try again, or publish without storage.", more: OUTBOX },
+  refused: { what: () => "The connection was refused without a code of Headgate", cure: "Something else may have answered in the gateway's place: look at the answer in the browser's network panel.", more: TROUBLE },
+};
+
+/** What to do about a token, by the gateway's reason. @type {Record<string, string>} */
+const CURES_OF_TOKENS = {
+  no_token: "Give connect() the option token, or let everybody in with `headgate serve --dev`. Socket.IO's auth: {token} means nothing here.",
+  not_accepted: "The application's authenticator has refused it: see what it expects.",
+  bad_signature: "Sign the token with the HEADGATE_TOKEN_SECRET that the gateway has.",
+  unknown_key: "Sign the token with a key that the gateway has.",
+  missing_claim: "Add the claim where the token is made.",
+  invalid_claim: "Correct the claim where the token is made.",
+  invalid_grant: "Correct the patterns in the token's grants.",
+  wrong_namespace: "List the namespace in the token's claim namespaces.",
+  expired: "Have the token function bring a new token each time. If it is new, set the clocks.",
+  not_yet_valid: "Set the clocks of the two machines.",
+  revoked: "An operator has revoked the user or the token.",
+  no_authenticator: "Set HEADGATE_TOKEN_SECRET or an authenticator, or start the gateway with --dev.",
+  authenticator_failed: "The gateway's log has the exception of the authenticator.",
+};
+
+/** What to do about values that JSON has no place for, by the end of their description. @type {[what: RegExp, cure: string][]} */
+const CURES_OF_VALUES = [
+  [/undefined$|^a hole/, "Leave the member out, or write null."],
+  [/NaN|Infinity/, "Write null, or a text."],
+  [/^-0/, "Write 0."],
+  [/bigint/, "Write String(value)."],
+  [/ Map$/, "Write Object.fromEntries(map)."],
+  [/ Set$/, "Write [...set]."],
+  [/Array$|ArrayBuffer|DataView|Buffer$/, "Write Array.from(bytes), or base64 text."],
+  [/function|symbol/, "Leave it out."],
+  [/surrogate/, "Write text.toWellFormed()."],
+  [/date/, "Write a date that is one, or null."],
+  [/itself/, "Write the id in place of the object."],
+];
+
+/** @param {string} reason */
+function cureOfValue(reason) {
+  return CURES_OF_VALUES.find(([what]) => what.test(reason))?.[1] ?? "Write a plain object, such as {...value}, or give its class a toJSON method.";
+}
+
+/**
+ * Return the text of an error, with the cure and where to read on.
+ * @param {string} code @param {Record<string, any>} parts @param {string} [message] the gateway's
+ */
+export function sentenceOf(code, parts, message) {
+  const explained = EXPLAINED[code];
+  if (!explained) return message ?? code;
+  const { what, cure, more } = explained;
+  const text = message ?? what?.(parts) ?? code;
+  return `${text.replace(/\.$/, "")}. ${typeof cure === "string" ? cure : cure(parts)} (${code}: ${DOCS}${more})`;
+}
+
+/** Names that other clients give to our options. @type {Record<string, string>} */
+const ELSEWHERE = { timeout: "requestTimeoutMs", reconnectionDelay: "reconnectDelayMinMs", reconnectionDelayMax: "reconnectDelayMaxMs", jwt: "token", accessToken: "token", getToken: "token" };
+
+/**
+ * Return a sentence for each option that a call does not have.
+ * @param {string} of the call @param {string[]} known @param {Record<string, any>} given
+ */
+export function sentencesOfOptions(of, known, given) {
+  const sentences = Object.keys(given).filter((name) => !known.includes(name)).map((name) => {
+    const meant = known.includes(ELSEWHERE[name]) ? ELSEWHERE[name] : known.find((each) => isNear(each, name));
+    return `headgate: ${of} has no option "${name}": ${meant ? `did you mean ${meant}?` : `it has ${known.filter((each) => each !== "share").join(", ")}`} (${DOCS}guide.md)`;
+  });
+  // Socket.IO's way.
+  if (known.includes("token") && given.auth?.token !== undefined && given.token === undefined) sentences.push(`headgate: ${of} takes no token from auth: {token}: did you mean the option token? (${DOCS}${SIGN_IN})`);
+  return sentences;
+}
+
+/** Whether one name is the other but for case, an end, or a letter more, less or changed. @param {string} one @param {string} other */
+function isNear(one, other) {
+  const [a, b] = [one.toLowerCase(), other.toLowerCase()];
+  if (Math.min(a.length, b.length) > 3 && (a.startsWith(b) || b.startsWith(a))) return true;
+  let nth = 0;
+  while (nth < a.length && a[nth] === b[nth]) nth++;
+  const rests = [a.slice(nth), b.slice(nth)];
+  return rests[0].slice(1) === rests[1].slice(1) || rests[0].slice(1) === rests[1] || rests[0] === rests[1].slice(1);
+}

@@ -143,6 +143,31 @@ describe("the built package", { skip: !import.meta.resolve("#headgate").includes
       assert.ok(new page.headgate.LiveCollection([order]).get(1) === order);
     });
 
+    it(`explains an error that waiting does not cure, and an option that it does not have: ${file}`, async () => {
+      const texts = [];
+      const page = await inPage(file, { console: { ...console, warn: (text) => texts.push(text) } });
+      const error = (act) => {
+        try {
+          act();
+        } catch (fault) {
+          return fault.message;
+        }
+      };
+      page.headgate.connect("http://gateway.test", { autoConnect: false, io: () => ({ on() {}, onAny() {}, off: () => ({ offAny() {} }), disconnect() {} }), tokens: "t" }).close();
+      const messages = [error(() => page.headgate.checkTopic("a b")), error(() => page.headgate.checkTopic("c d"))];
+      const isShort = file.endsWith("min.js");
+      for (let nth = 0; nth < 1000 && texts.length < (isShort ? 2 : 1); nth++) await settle();
+      const option = /^headgate: connect has no option "tokens": did you mean token\?/;
+      const sentence = /"a b" is not a topic: .* Name it like orders\.42\.shipped\. .*\(invalid_topic: docs\/guide\.md/;
+      if (isShort) {
+        assert.match(messages[0], /^invalid_topic, topic: a b, reason: /);
+        assert.deepEqual([texts.length, texts.filter((text) => option.test(text)).length, texts.filter((text) => sentence.test(text)).length], [2, 1, 1], String(texts));
+      } else {
+        assert.match(messages[0], sentence);
+        assert.deepEqual([texts.length, option.test(texts[0])], [1, true], String(texts));
+      }
+    });
+
     it(`obeys a strict Content-Security-Policy: ${file} makes no code from text`, async () => {
       const code = await readFile(new URL(`../dist/${file}`, import.meta.url), "utf8");
       assert.doesNotMatch(code, /\beval\(|new Function\(/);
@@ -164,6 +189,18 @@ describe("the built package", { skip: !import.meta.resolve("#headgate").includes
     worker.on("message", (status) => statuses.push(status));
     assert.equal(await new Promise((resolve, reject) => worker.once("exit", resolve).once("error", reject)), 0);
     assert.deepEqual(statuses, ["connecting", "closed"]);
+  });
+
+  it("has its sentences in a development build, and not a word of them in production", async () => {
+    const page = async (/** @type {Record<string, string>} */ define) => {
+      const { outputFiles } = await build({
+        stdin: { contents: 'import * as all from "headgate"; import * as live from "headgate/backbone"; import * as tabs from "headgate/tabs"; window.all = [all, live, tabs];', resolveDir: WEB }, tsconfigRaw: {}, bundle: true, format: "esm", write: false, external: ["socket.io-client", "backbone"], define,
+      });
+      return outputFiles[0].text;
+    };
+    const sentence = /is not a topic|did you mean|sign-in\.md|Leave the member out/;
+    assert.match(await page({ "process.env.NODE_ENV": '"development"' }), sentence);
+    assert.doesNotMatch(await page({ "process.env.NODE_ENV": '"production"' }), sentence);
   });
 
   it("keeps socket.io-client out of what a page loads, in a build with chunks", async () => {

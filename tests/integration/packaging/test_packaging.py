@@ -18,10 +18,7 @@ import pytest
 from tests.support.checkout import DEADLINE_S, NO_PROGRAMS, ROOT, copy_checkout, only_file, pip_wheel, run_module
 
 PAGE = {
-    "headgate/static/headgate.js",
-    "headgate/static/headgate.js.gz",
-    "headgate/static/headgate.socket.io.js",
-    "headgate/static/headgate.socket.io.js.gz",
+    *(f"headgate/static/headgate{part}.js{gz}" for part in ("", ".socket.io", ".development") for gz in ("", ".gz")),
     *(f"headgate_server/static/{name}{gz}" for name in ("demo.js", "demo.css", "demo-icon.svg") for gz in ("", ".gz")),
     *(f"headgate_server/static/console.{kind}{gz}" for kind in ("js", "css", "svg") for gz in ("", ".gz")),
     "headgate_server/templates/headgate_console.html",

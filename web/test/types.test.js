@@ -1,7 +1,7 @@
 /** The types of the package: those that an application compiles with, as they are shipped. Needs `npm run build`. */
 import assert from "node:assert/strict";
 import { execFile, execFileSync } from "node:child_process";
-import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { cp, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
@@ -16,6 +16,8 @@ import * as svelte from "#headgate/svelte";
 import * as tabs from "#headgate/tabs";
 import * as vue from "#headgate/vue";
 import * as headgate from "#headgate";
+// No part of what an application imports.
+import { EXPLAINED, sentenceOf } from "../src/development.js";
 
 const require = createRequire(import.meta.url);
 const WEB = fileURLToPath(new URL("..", import.meta.url));
@@ -111,6 +113,29 @@ describe("the declarations", () => {
     const listed = [...page.slice(page.indexOf("## Errors"), page.indexOf("## How a connection ends")).matchAll(/^\| `(\w+)` \|/gm)].map(([, code]) => code);
     const alias = (await exported("index.d.ts")).find((each) => ts.isTypeAliasDeclaration(each) && each.name.text === "ErrorCode");
     assert.deepEqual(alias.type.types.map(({ literal }) => literal.text).sort(), listed.sort());
+    assert.deepEqual(Object.keys(EXPLAINED).sort(), listed, "a development build explains each");
+  });
+
+  it("name each lifecycle event that the sources tell, and no other", async () => {
+    const told = await Promise.all(
+      (await readdir(join(WEB, "src"), { recursive: true })).filter((name) => name.endsWith(".js")).map(async (name) => (await readFile(join(WEB, "src", name), "utf8")).match(/(?<!ommit )"(connection|delivery|status|state|publish|presence|member|tabs):[a-z]+"/g) ?? []),
+    );
+    const declared = await Promise.all(["index.d.ts", "presence.d.ts", "tabs.d.ts"].map(async (file) => (await readFile(join(WEB, "types", file), "utf8")).match(/(?<=^\s+)"[a-z]+:[a-z]+"(?=: \[)/gm)));
+    // Between the parts of the package.
+    const inside = ['"presence:notice"'];
+    assert.deepEqual([...new Set(told.flat())].filter((name) => !inside.includes(name)).sort(), declared.flat().sort());
+  });
+
+  it("are of errors whose sentences have a cure and lead to a heading of the documentation", async () => {
+    const docs = new URL("../../docs/", import.meta.url);
+    for (const code of Object.keys(EXPLAINED)) {
+      for (const message of [undefined, "the gateway's words"]) {
+        const text = sentenceOf(code, { reason: "no_token", known: ["a", "b"] }, message);
+        const [, file, anchor] = text.match(/^.+\. .+\. \(\w+: docs\/([\w/-]+\.md)(?:#([\w-]+))?\)$/) ?? assert.fail(text);
+        const headings = [...(await readFile(new URL(file, docs), "utf8")).matchAll(/^#+ (.*)$/gm)].map(([, heading]) => heading.toLowerCase().replaceAll(/[^\w -]/g, "").replaceAll(" ", "-"));
+        assert.ok(!anchor || headings.includes(anchor), `${code}: ${file}#${anchor}`);
+      }
+    }
   });
 
   it("say in one line what the reader of a tooltip needs", async () => {

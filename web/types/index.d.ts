@@ -1,5 +1,5 @@
 /** The types of `headgate`. */
-import type { AnyTopics, PayloadOf, Publishable } from "./topics.js";
+import type { AnyTopics, Names, PayloadOf, Publishable } from "./topics.js";
 
 export type { AnyTopics, PayloadOf } from "./topics.js";
 
@@ -25,18 +25,29 @@ export interface HeadgateEvent<Data = any> {
 export type EventCallback<Data = any> = (this: any, data: Data, event: HeadgateEvent<Data>) => any;
 /** A handler of anything. */
 export type Callback = (this: any, ...args: any[]) => any;
-/** A name with a colon, which no topic has. */
-export type LifecycleName = `${string}:${string}`;
+/** A name with a colon, which no topic has: of the client, or of your own. */
+export type LifecycleName = keyof NamedEvents;
 /** A map of names to handlers. */
-export type EventMap<Topics = AnyTopics> = { [Name in string]: Callback } & { [Name in keyof LifecycleEvents]?: (...args: LifecycleEvents[Name]) => any } & {
+export type EventMap<Topics = AnyTopics> = { [Name in string]: Callback } & { [Name in LifecycleName]?: (...args: NamedEvents[Name]) => any } & {
   [Name in keyof Topics & string]?: EventCallback<Topics[Name]>;
 };
 /** The handler of a name. */
-export type CallbackFor<Topics, Name extends string> = Name extends keyof LifecycleEvents
-  ? (this: any, ...args: LifecycleEvents[Name]) => any
-  : Name extends "all" | LifecycleName
+export type CallbackFor<Topics, Name extends string> = Name extends LifecycleName
+  ? (this: any, ...args: NamedEvents[Name]) => any
+  : Name extends "all" | `${string}:${string}`
     ? Callback
     : EventCallback<PayloadOf<Topics, Name>>;
+/** Those of some names that have a colon and are not declared. */
+type Undeclared<Name> = Name extends `${string}:${string}` ? Exclude<Name, LifecycleName> : never;
+/** A name, or several with spaces, if those with a colon are declared. */
+export type Declared<Name extends string> = [Undeclared<Names<Name>>] extends [never] ? Name : LifecycleName;
+/** A map in which every name with a colon is declared. */
+export type DeclaredMap<Map> = { [Name in keyof Map]: [Undeclared<Name>] extends [never] ? Map[Name] : never };
+
+/** Names of your own with a colon: `declare module "headgate"` adds them. */
+export interface ApplicationEvents {}
+/** Every name with a colon. */
+export interface NamedEvents extends LifecycleEvents, ApplicationEvents {}
 
 /** The arguments of each lifecycle event. */
 export interface LifecycleEvents {
@@ -326,28 +337,32 @@ export interface Listenable {
 /** Names to handlers, as Backbone.Events. */
 export class Dispatcher<Topics = AnyTopics> {
   /** Bind a handler, as Backbone does. */
-  on<Name extends keyof LifecycleEvents>(name: Name, callback: (this: any, ...args: LifecycleEvents[Name]) => any, context?: any): this;
+  on<Name extends LifecycleName>(name: Name, callback: (this: any, ...args: NamedEvents[Name]) => any, context?: any): this;
   on<Name extends keyof Topics & string>(name: Name, callback: EventCallback<Topics[Name]>, context?: any, options?: SubscribeOptions): this;
-  on<Name extends string>(name: Name, callback: CallbackFor<Topics, Name>, context?: any, options?: SubscribeOptions): this;
-  on(names: EventMap<Topics>, context?: any): this;
+  on<const Name extends string>(name: Name & Declared<Name>, callback: CallbackFor<Topics, Name>, context?: any, options?: SubscribeOptions): this;
+  on<Map extends EventMap<Topics>>(names: EventMap<Topics> & Map & DeclaredMap<Map>, context?: any): this;
   /** Remove handlers: any that match. */
-  off(name?: string | null, callback?: Callback | null, context?: any): this;
-  off(names: { [name: string]: Callback }, context?: any): this;
+  off<Name extends string>(name?: (Name & Declared<Name>) | null, callback?: Callback | null, context?: any): this;
+  off<Map extends { [name: string]: Callback }>(names: Map & DeclaredMap<Map>, context?: any): this;
   /** Bind a handler for one call. */
-  once<Name extends keyof LifecycleEvents>(name: Name, callback: (this: any, ...args: LifecycleEvents[Name]) => any, context?: any): this;
+  once<Name extends LifecycleName>(name: Name, callback: (this: any, ...args: NamedEvents[Name]) => any, context?: any): this;
   once<Name extends keyof Topics & string>(name: Name, callback: EventCallback<Topics[Name]>, context?: any, options?: SubscribeOptions): this;
-  once<Name extends string>(name: Name, callback: CallbackFor<Topics, Name>, context?: any, options?: SubscribeOptions): this;
-  once(names: EventMap<Topics>, context?: any): this;
+  once<const Name extends string>(name: Name & Declared<Name>, callback: CallbackFor<Topics, Name>, context?: any, options?: SubscribeOptions): this;
+  once<Map extends EventMap<Topics>>(names: EventMap<Topics> & Map & DeclaredMap<Map>, context?: any): this;
   /** Backbone's old name of `on`. */
   bind: this["on"];
   /** Backbone's old name of `off`. */
   unbind: this["off"];
   /** Listen to another object. */
-  listenTo<Others, Name extends string>(other: Dispatcher<Others>, name: Name, callback: CallbackFor<Others, Name>): this;
-  listenTo(other: Listenable, name: string | { [name: string]: Callback }, callback?: Callback): this;
+  listenTo<Name extends LifecycleName>(other: Dispatcher<any>, name: Name, callback: (this: any, ...args: NamedEvents[Name]) => any): this;
+  listenTo<const Name extends string>(other: Dispatcher<any>, name: Name & Declared<Name>, callback: Callback): this;
+  listenTo<Map extends EventMap<any>>(other: Dispatcher<any>, names: EventMap<any> & Map & DeclaredMap<Map>): this;
+  listenTo(other: Listenable & { dispatch?: never }, name: string | { [name: string]: Callback }, callback?: Callback): this;
   /** Listen to another object for one call. */
-  listenToOnce<Others, Name extends string>(other: Dispatcher<Others>, name: Name, callback: CallbackFor<Others, Name>): this;
-  listenToOnce(other: Listenable, name: string | { [name: string]: Callback }, callback?: Callback): this;
+  listenToOnce<Name extends LifecycleName>(other: Dispatcher<any>, name: Name, callback: (this: any, ...args: NamedEvents[Name]) => any): this;
+  listenToOnce<const Name extends string>(other: Dispatcher<any>, name: Name & Declared<Name>, callback: Callback): this;
+  listenToOnce<Map extends EventMap<any>>(other: Dispatcher<any>, names: EventMap<any> & Map & DeclaredMap<Map>): this;
+  listenToOnce(other: Listenable & { dispatch?: never }, name: string | { [name: string]: Callback }, callback?: Callback): this;
   /** Stop listening to one object, or to all. */
   stopListening(other?: Listenable | null, name?: string | { [name: string]: Callback } | null, callback?: Callback): this;
   /** Call the handlers of exactly this name. */

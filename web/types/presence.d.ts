@@ -24,6 +24,15 @@ export interface PresenceSnapshot<Meta = any> {
   readonly error: HeadgateError | null;
 }
 
+declare module "./index.js" {
+  interface LifecycleEvents {
+    "member:join": [member: Member];
+    "member:leave": [member: Member];
+    "member:change": [member: Member, previous: Member];
+    "presence:error": [error: HeadgateError];
+  }
+}
+
 /** Options of presence. */
 export interface PresenceOptions<Meta = any> {
   /** What to say about this user. */

@@ -1,6 +1,12 @@
 /** The types of `headgate/tabs`. */
 import type { AnyTopics, ConnectOptions, Gate, HeadgateEvent } from "./index.js";
 
+declare module "./index.js" {
+  interface LifecycleEvents {
+    "tabs:change": [change: { role: Role }];
+  }
+}
+
 /** Options of `connect`. */
 export interface TabsOptions extends ConnectOptions {
   /** Tells users apart where their tokens are no JWTs. */

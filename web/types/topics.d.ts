@@ -45,7 +45,7 @@ export type Meeting<Topics, Name extends string> = Name extends unknown
   : never;
 
 /** The names in a list with spaces. */
-type Names<Name extends string> = Name extends `${infer First} ${infer Rest}` ? First | Names<Rest> : Name;
+export type Names<Name extends string> = Name extends `${infer First} ${infer Rest}` ? First | Names<Rest> : Name;
 
 /** The payload of one name; of a name that is only known as `string`, nothing is known. */
 type PayloadOfOne<Topics, Name extends string> = string extends Name

@@ -3,6 +3,8 @@ import type { AnyTopics, ConnectOptions, ErrorCode, EventCallback, Gate, Headgat
 import { connect, events, HeadgateError, matches } from "headgate";
 import { LiveCollection, LiveModel, NotificationList } from "headgate/backbone";
 import { createOutbox, type Outbox } from "headgate/offline";
+import { presence } from "headgate/presence";
+import { connect as connectTabs } from "headgate/tabs";
 
 /** Compiles if two types are one. */
 type Same<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
@@ -45,6 +47,12 @@ sure<Same<PayloadOf<AnyTopics, "any.thing">, any>>();
 sure<Same<PayloadOf<AnyTopics, string>, any>>();
 
 const maybe: AbortSignal | undefined = Math.random() < 0.5 ? undefined : new AbortController().signal;
+declare module "headgate" {
+  interface ApplicationEvents {
+    "menu:open": [place: string];
+  }
+}
+
 const base: ConnectOptions = { token: () => fetch("/token").then((answer) => answer.text()) };
 const gate = connect<Topics>("https://example.com", { ...base, resync: ({ count, lost }) => [count?.toFixed(), lost] });
 const id = String(42);
@@ -66,7 +74,7 @@ gate.on("orders.*.created", (order) => order.carrier);
 gate.on("unknown.topic", (data) => data.carrier);
 // @ts-expect-error another payload
 gate.on("orders.*.shipped", (order: Order) => order.id);
-gate.on({ "orders.*.created": (order) => order.id, "connection:up": ({ session }) => session.length, "menu:open": () => {} });
+gate.on({ "orders.*.created": (order) => order.id, "connection:up": ({ session }) => session.length, "menu:open": (place) => place.length });
 gate.off("orders.*.shipped").off(null, null, gate).off();
 gate.listenTo(gate, "plain", (nothing: null) => nothing);
 gate.listenTo({ on() {}, off() {} }, "anything", () => {}).stopListening();
@@ -77,7 +85,27 @@ gate.on("connection:down", ({ reason }) => reason.length);
 gate.on("delivery:gap", (gap) => [gap.count, gap.reason === "rolled_back" && gap.epoch, gap.repairing]);
 gate.on("status:change", ({ status, previous, reason }) => [status === "live", previous, reason.length]);
 gate.on("state:change", ({ status, subscriptions }) => [status, subscriptions.a]);
-gate.on("menu:open", (...anything) => anything.length);
+gate.on("menu:open", (place) => place.length);
+gate.on("connection:up menu:open", (...anything) => anything.length);
+gate.off("delivery:gap").off(null, undefined, base).off();
+presence(gate, "rooms.7").on("member:join", ({ user }) => user.length).on("change", () => {});
+connectTabs().on("tabs:change", ({ role }) => role === "leading");
+// @ts-expect-error no such name
+presence(gate, "rooms.7").on("member:joined", () => {});
+// @ts-expect-error no such name, and none that is declared
+gate.on("delivery:gapp", () => {});
+// @ts-expect-error the same, among several
+gate.on("delivery:gap delivery:gapp", () => {});
+// @ts-expect-error the same, once
+gate.once("conection:up", () => {});
+// @ts-expect-error the same, in a map
+gate.on({ "orders.*.created": (order) => order.id, "menu:close": () => {} });
+// @ts-expect-error the same, to be removed
+gate.off("delivery:gapp");
+// @ts-expect-error the same, of another
+gate.listenTo(gate, "delivery:gapp", () => {});
+// @ts-expect-error it has a place
+gate.on("menu:open", (place: number) => place);
 gate.on("all", (name, ...more) => [name, more]);
 // @ts-expect-error there is no such reason
 gate.on("delivery:gap", (gap) => gap.reason === "none");

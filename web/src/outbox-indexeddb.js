@@ -28,15 +28,17 @@ export function createIndexedDbStore(queue, bounds) {
   /** Give up the lock of a tab that lives. */
   let die = () => {};
   /** @type {Promise<void>} */
-  const lives = new Promise((resolve) => {
+  const lives = new Promise((resolve, reject) => {
     const hold = () => {
       resolve();
       return new Promise((/** @type {(value?: undefined) => void} */ end) => {
         die = end;
       });
     };
-    void navigator.locks.request(tabs + tab, hold);
+    // A page without an origin of its own is refused: nothing can be kept, and each publish says so.
+    navigator.locks.request(tabs + tab, hold).catch(reject);
   });
+  lives.catch(() => {});
 
   /** Return the database. It is opened again when the browser has closed it (the user has cleared the site's data), or could not open it. */
   function database() {
@@ -124,7 +126,7 @@ export function createIndexedDbStore(queue, bounds) {
 
     close() {
       channel.close();
-      void lives.then(() => die());
+      void lives.then(() => die(), () => {});
       isClosed = true;
       opened?.then((database) => database.close(), () => {});
     },

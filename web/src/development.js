@@ -130,3 +130,11 @@ function isNear(one, other) {
   const rests = [a.slice(nth), b.slice(nth)];
   return rests[0].slice(1) === rests[1].slice(1) || rests[0].slice(1) === rests[1] || rests[0] === rests[1].slice(1);
 }
+
+/** Return the rule of an option in words. @param {import("./options.js").Rule} rule */
+export function wordsOfRule(rule) {
+  if (typeof rule === "string") return rule.replaceAll(" ", " or ");
+  if (rule instanceof RegExp) return `a text that matches ${rule}`;
+  const [least, most, isWhole] = rule;
+  return typeof least === "string" ? rule.join(" or ") : `a ${isWhole ? "whole " : ""}number from ${least} to ${most}`;
+}

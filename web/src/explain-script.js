@@ -14,9 +14,9 @@ export function textOf(code, parts, retry, message) {
   if (!retry && explained.size < explained.add(code).size) say(({ sentenceOf }) => [`headgate: ${sentenceOf(code, parts, message)}`]);
 }
 
-/** As in explain.js. @param {string} of the call @param {string[]} known @param {Record<string, any>} given */
-export function reportUnknown(of, known, given) {
-  if (given.auth || Object.keys(given).some((name) => !known.includes(name))) say(({ sentencesOfOptions }) => sentencesOfOptions(of, known, given));
+/** As in explain.js. @param {string} of the call @param {object} table its options @param {Record<string, any>} given */
+export function reportUnknown(of, table, given) {
+  if (given.auth || Object.keys(given).some((name) => !(name in table))) say(({ sentencesOfOptions }) => sentencesOfOptions(of, Object.keys(table), given));
 }
 
 /** @param {(development: typeof Development) => string[]} sentences */
@@ -26,3 +26,6 @@ function say(sentences) {
   };
   beside("headgate.development.js").then(warn, () => {});
 }
+
+/** As in explain.js, in production. @param {import("./options.js").Rule} rule */
+export const wordsOf = (rule) => String(rule);

@@ -4,7 +4,7 @@
  * `process.env.NODE_ENV` is what bundlers replace (webpack, Vite, Parcel, esbuild) and what Node has. A page without a bundler has no `process`,
  * and no sentences. (The script-tag build has another file here.)
  */
-import { sentenceOf, sentencesOfOptions } from "./development.js";
+import { sentenceOf, sentencesOfOptions, wordsOfRule } from "./development.js";
 
 /**
  * Return the text of an error; undefined in production.
@@ -18,9 +18,17 @@ export function textOf(code, parts, _retry, message) {
   } catch {}
 }
 
-/** Report options that a call does not have. @param {string} of the call @param {string[]} known @param {Record<string, any>} given */
-export function reportUnknown(of, known, given) {
+/** Report options that a call does not have. @param {string} of the call @param {object} table its options @param {Record<string, any>} given */
+export function reportUnknown(of, table, given) {
   try {
-    if (process.env.NODE_ENV !== "production") for (const sentence of sentencesOfOptions(of, known, given)) console.warn(sentence);
+    if (process.env.NODE_ENV !== "production") for (const sentence of sentencesOfOptions(of, Object.keys(table), given)) console.warn(sentence);
   } catch {}
+}
+
+/** Return a rule in words; in production as it is written. @param {import("./options.js").Rule} rule */
+export function wordsOf(rule) {
+  try {
+    if (process.env.NODE_ENV !== "production") return wordsOfRule(rule);
+  } catch {}
+  return String(rule);
 }

@@ -10,7 +10,7 @@
  * @typedef {[least: number, most: number, isWhole?: boolean] | string[] | RegExp | string} Rule
  * @typedef {Record<string, [rule: Rule, fallback?: any]>} Table
  */
-import { reportUnknown } from "./explain.js";
+import { reportUnknown, wordsOf } from "./explain.js";
 import { OVERFLOW } from "./protocol.js";
 import { MAX_DELAY_MS } from "./timer.js";
 
@@ -78,7 +78,7 @@ export function checkOptions(of, table, given) {
     options[name] = value;
     checkRule(`${of}: ${name}`, rule, value);
   }
-  reportUnknown(of, Object.keys(table), given);
+  reportUnknown(of, table, given);
   return options;
 }
 
@@ -89,21 +89,11 @@ export function checkOptions(of, table, given) {
  */
 export function checkRule(name, rule, value) {
   const type = value === null ? "null" : typeof value;
-  if (value === undefined || (typeof rule === "string" ? !rule || rule.split(" ").includes(type) : rule instanceof RegExp ? type === "string" && rule.test(value) : within(rule, value))) return;
-  throw TypeError(`headgate: ${name} must be ${wordsOf(rule)}, not ${type === "object" ? type : String(value)}`);
-}
-
-/** @param {any[]} rule @param {any} value */
-function within(rule, value) {
-  const [least, most, isWhole] = rule;
-  if (typeof least === "string") return rule.includes(value);
-  return typeof value === "number" && value >= least && value <= most && !(isWhole && value % 1);
-}
-
-/** @param {Rule} rule */
-function wordsOf(rule) {
-  if (typeof rule === "string") return rule.replaceAll(" ", " or ");
-  if (rule instanceof RegExp) return `a text that matches ${rule}`;
-  const [least, most, isWhole] = rule;
-  return typeof least === "string" ? rule.join(" or ") : `a ${isWhole ? "whole " : ""}number from ${least} to ${most}`;
+  const [least, most, isWhole] = Array.isArray(rule) ? rule : [];
+  const meets =
+    typeof rule === "string" ? !rule || rule.split(" ").includes(type)
+    : typeof least === "string" ? /** @type {any[]} */ (rule).includes(value)
+    : Array.isArray(rule) ? type === "number" && value >= least && value <= most && !(isWhole && value % 1)
+    : type === "string" && rule.test(value);
+  if (!meets && value !== undefined) throw TypeError(`headgate: ${name} must be ${wordsOf(rule)}, not ${type === "object" ? type : String(value)}`);
 }

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
+from tests.support.checkout import ROOT
 from tests.support.gateway_process import GatewayProcess
 
 # A hostile page needs no library: it tries both transports, with the visitor's cookies.
@@ -81,3 +82,24 @@ def test_a_page_of_the_gateways_own_site_gets_in_by_both(page: Page, gateway: Ga
     page.goto(f"{gateway.url}/healthz")
     found = page.evaluate(TRY_ALL, gateway.url)
     assert (found["websocket"], found["polling"]) == ("open: 0", "basic 200 0")
+
+
+def test_a_page_of_an_origin_that_is_not_allowed_learns_which_setting_names_it(
+    page: Page, evil_url: str, gateway: GatewayProcess
+) -> None:
+    """The browser hides both answers from the page, so the client says what may be the cause, with the page's own origin."""
+    page.goto(evil_url)
+    page.add_script_tag(path=ROOT / "web/dist/headgate.global.js")
+    code, reason, message = page.evaluate(
+        """(gateway) => new Promise((resolve) => {
+          const gate = headgate.connect(gateway);
+          gate.on("connection:refused", ({ code, parts, message }) => resolve([code, parts.reason, message]) || gate.close());
+        })""",
+        gateway.url,
+    )
+    origin = evil_url.rstrip("/")
+    assert (code, reason) == (
+        "unreachable",
+        f"websocket error: no answer, or the gateway may not allow the origin {origin} (HEADGATE_ALLOWED_ORIGINS)",
+    )
+    assert "docs/troubleshooting.md" in message

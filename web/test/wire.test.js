@@ -102,6 +102,9 @@ describe("notices", () => {
   }
 });
 
+/** Return the gateway's words in an error, which begins with them and goes on with the cure. */
+const saidBy = ({ message }, words) => (message.startsWith(`${words.replace(/\.$/, "")}. `) ? words : message);
+
 describe("requests", () => {
   const ask = {
     subscribe: ({ pattern, ...options }) => gate.subscribe(pattern, options, () => {}).ready,
@@ -132,7 +135,7 @@ describe("requests", () => {
       if (kind === "publish" && reply.ok) assert.deepEqual({ ok: true, ...value }, reply);
       if (!reply.ok) {
         const { code, message: text, retry, ...parts } = reply.error;
-        assert.deepEqual([error.name, error.code, error.message, error.retry, error.parts], ["HeadgateError", code, text, retry, found(parts)]);
+        assert.deepEqual([error.name, error.code, saidBy(error, text), error.retry, error.parts], ["HeadgateError", code, text, retry, found(parts)]);
       }
     });
   }
@@ -165,7 +168,7 @@ describe("CONNECT", () => {
       await gateway.until(() => gateway.connects.length === 1);
       gateway.refuse(data, data.message);
       const { code, message, retry, ...parts } = data;
-      assert.deepEqual([told[0].code, told[0].message, told[0].retry, told[0].parts], [code, message, retry, found(parts)]);
+      assert.deepEqual([told[0].code, saidBy(told[0], message), told[0].retry, told[0].parts], [code, message, retry, found(parts)]);
       assert.equal(gate.state.connection, retry ? "waiting" : "refused");
     });
   }

@@ -155,6 +155,19 @@ describe("a platform without", () => {
     await live(connectTabs);
   });
 
+  it("Web Locks that are granted: the tab has a connection of its own", async () => {
+    const locks = { request: () => Promise.reject(new DOMException("not here", "SecurityError")), query: async () => ({}) };
+    replace("navigator", { value: { locks } });
+    // It waits for a tab that leads before it connects by itself.
+    await live(connectTabs);
+    const gate = connect("https://gateway.test", { autoConnect: false });
+    replace("indexedDB", { value: {} });
+    const outbox = createOutbox(gate, { storage: "indexeddb", user: "ana" });
+    await assert.rejects(outbox.publish("orders.42", 1), { code: "storage_failed" });
+    gate.close();
+    outbox.close();
+  });
+
   it("an IndexedDB that may be read: the outbox says what it needs", () => {
     const gate = connect("https://gateway.test", { autoConnect: false });
     for (const descriptor of [undefined, { get: throws }]) {

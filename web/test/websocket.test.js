@@ -621,6 +621,7 @@ describe("the address that is dialled", () => {
     ["wss://http.example.com", "/socket.io", "wss://http.example.com/socket.io/"],
     ["ws://myhttpd.local", "/socket.io/", "ws://myhttpd.local/socket.io/"],
     ["https://example.com:8443", "/http-push/", "wss://example.com:8443/http-push/"],
+    ["wss://example.com", "/http-push/", "wss://example.com/http-push/"],
     ["http://ws.example.com", "//elsewhere.test/x", "ws://ws.example.com//elsewhere.test/x/"],
     ["http://[::1]:8000", "/a b/ü", "ws://[::1]:8000/a%20b/%C3%BC/"],
   ]) {

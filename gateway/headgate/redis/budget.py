@@ -65,13 +65,13 @@ def answered(address: str) -> None:
 
 def left_s() -> float | None:
     """Return how long the current call may still take (below 0: its time is over); None: it has no budget."""
-    budget = _current.get()
+    budget = _active()
     return None if budget is None else budget.end_s - monotonic()
 
 
 def wait_s(usual_s: float) -> float | None:
     """Return how long to wait for a reply in place of the usual wait; None: as usual."""
-    budget = _current.get()
+    budget = _active()
     if budget is None:
         return None
     left = budget.end_s - monotonic()
@@ -80,7 +80,7 @@ def wait_s(usual_s: float) -> float | None:
 
 def renew() -> None:
     """Redis is at work on the current call: its time without an answer begins again."""
-    budget = _current.get()
+    budget = _active()
     if budget is not None:
         budget.end_s = monotonic() + budget.limit_s * _SHARE
 
@@ -94,11 +94,12 @@ class Budget:
         is_patient: each step may take all of it, since none is tried again.
     """
 
-    __slots__ = ("_address", "_admission", "_began_s", "_breaker", "_token", "end_s", "is_patient", "limit_s")
+    __slots__ = ("_address", "_admission", "_began_s", "_breaker", "_is_over", "_token", "end_s", "is_patient", "limit_s")
 
     def __init__(self, address: str, limit_s: float, *, is_patient: bool = False) -> None:
         self._address, self.limit_s, self.is_patient = address, limit_s, is_patient
         self.end_s = self._began_s = 0.0
+        self._is_over = False
         self._token: Token[Budget | None] | None = None
         self._admission = Admission.CALL
         self._breaker = _breakers.get((address, limit_s)) or _new_breaker(address, limit_s)
@@ -109,7 +110,7 @@ class Budget:
         Raises:
             BusUnavailable: Redis stands still; nothing was sent.
         """
-        if _current.get() is not None:
+        if _active() is not None:
             return
         now_s = monotonic()
         if self._breaker.state is not State.CLOSED:
@@ -132,6 +133,7 @@ class Budget:
             return
         _current.reset(self._token)
         self._token = None
+        self._is_over = True
         if error is None and self._breaker.state is State.CLOSED:
             return
         now_s = monotonic()
@@ -150,6 +152,12 @@ class Budget:
             log.warning("%s did not answer in %.1f s: calls fail at once until it answers", self._address, took_s)
         elif closed:
             log.warning("%s answers again", self._address)
+
+
+def _active() -> Budget | None:
+    """Return the budget of this thread or greenlet. One that was begun inside a call has its budget, and may outlive it."""
+    budget = _current.get()
+    return None if budget is None or budget._is_over else budget
 
 
 def _count(what: Counted) -> None:

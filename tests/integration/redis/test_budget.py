@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import os
 import signal
 import socket
@@ -10,12 +11,14 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from functools import partial
 
 import pytest
 
 from headgate import BusUnavailable, Publisher
 from headgate.errors import HeadgateError
 from headgate.publisher import Receipt
+from headgate.redis.budget import Budget, left_s
 from headgate.redis.client import has_answered
 from headgate.redis.embedded import EmbeddedRedis
 from headgate.redis.keys import log_key
@@ -63,19 +66,20 @@ def test_after_one_call_without_an_answer_every_call_fails_at_once(stopped: Embe
         assert [AT_ONCE in outcome(call) for call in calls] == [True] * len(calls)
 
 
-@pytest.mark.parametrize("first", ["many", "presence", "check", "revoke", "strict"])
-def test_each_call_keeps_its_budget_whatever_it_asks_for(stopped: EmbeddedRedis, first: str) -> None:
+def test_each_call_keeps_its_budget_whatever_it_asks_for(stopped: EmbeddedRedis) -> None:
     """Several round trips, a large batch, and a strict publisher's question count as one call."""
-    with Publisher(stopped.url, timeout_s=BUDGET_S, strict_namespace=first == "strict") as publisher:
-        calls: dict[str, Callable[[], object]] = {
-            "many": lambda: publisher.publish_many([("a", "x" * 1000) for _ in range(5000)]),
-            "presence": lambda: publisher.presence("a"),
-            "check": lambda: publisher.check(Receipt("e", 1, False, "i")),
-            "revoke": lambda: publisher.revoke(user="ana"),
-            "strict": lambda: publisher.publish("a", 1),
-        }
-        assert SILENT in outcome(calls[first])
-        assert AT_ONCE in outcome(lambda: publisher.publish("a", 1))
+    calls: list[Callable[[Publisher], object]] = [
+        lambda publisher: publisher.publish_many([("a", "x" * 1000) for _ in range(5000)]),
+        lambda publisher: publisher.presence("a"),
+        lambda publisher: publisher.check(Receipt("e", 1, False, "i")),
+        lambda publisher: publisher.revoke(user="ana"),
+        lambda publisher: publisher.publish("a", 1),
+    ]
+    for number, call in enumerate(calls):
+        # A budget of its own, and so a breaker.
+        with Publisher(stopped.url, timeout_s=BUDGET_S + number / 100, strict_namespace=True) as publisher:
+            assert SILENT in outcome(partial(call, publisher))
+            assert AT_ONCE in outcome(partial(publisher.publish, "a", 1))
 
 
 def test_of_many_threads_one_probes_and_the_answer_lets_all_publish(stopped: EmbeddedRedis) -> None:
@@ -134,6 +138,15 @@ def test_an_answer_to_another_part_of_the_process_lets_publishers_try(stopped: E
         wait_until(lambda: Publisher(stopped.url, timeout_s=DEADLINE_S).publish("a", 2), "Redis answers")
         has_answered(stopped.url, log_key("notifications"))
         assert publisher.publish("a", 3).offset
+
+
+def test_what_outlives_a_call_does_not_keep_its_budget(redis_url: str) -> None:
+    """A task that is begun inside a call, with a copy of its context as asyncio makes them, has its own calls later."""
+    with Publisher(redis_url, timeout_s=DEADLINE_S) as publisher:
+        with Budget("elsewhere", 0.01):
+            copied = contextvars.copy_context()
+        wait_until(lambda: copied.run(left_s) is None, "the end of the budget")
+        assert copied.run(publisher.publish, "a", 1).offset
 
 
 def test_a_forked_child_does_not_wait_for_a_probe_of_its_parent(stopped: EmbeddedRedis) -> None:

@@ -18,7 +18,7 @@ import pytest
 from headgate import BusUnavailable, Publisher
 from headgate.errors import HeadgateError
 from headgate.publisher import Receipt
-from headgate.redis.budget import Budget, left_s
+from headgate.redis.budget import Budget, Counted, count_with, left_s
 from headgate.redis.client import has_answered
 from headgate.redis.embedded import EmbeddedRedis
 from headgate.redis.keys import log_key
@@ -138,6 +138,20 @@ def test_an_answer_to_another_part_of_the_process_lets_publishers_try(stopped: E
         wait_until(lambda: Publisher(stopped.url, timeout_s=DEADLINE_S).publish("a", 2), "Redis answers")
         has_answered(stopped.url, log_key("notifications"))
         assert publisher.publish("a", 3).offset
+
+
+def test_openings_refusals_and_closings_are_counted(stopped: EmbeddedRedis) -> None:
+    """For the gateway's metric."""
+    counted: list[Counted] = []
+    count_with(counted.append)
+    try:
+        with Publisher(stopped.url, timeout_s=BUDGET_S) as publisher:
+            assert SILENT in outcome(lambda: publisher.publish("a", 1))
+            assert AT_ONCE in outcome(lambda: publisher.publish("a", 1))
+            has_answered(stopped.url, log_key("notifications"))
+    finally:
+        count_with(lambda _: None)
+    assert counted == [Counted.OPENED, Counted.REFUSED, Counted.CLOSED]
 
 
 def test_what_outlives_a_call_does_not_keep_its_budget(redis_url: str) -> None:

@@ -35,7 +35,7 @@ from .event import check_event_id
 from .json_data import encode_data
 from .new_ids import endless_ids, new_ids, spare_id
 from .redis.appending import TRUSTED, Appending
-from .redis.budget import Budget
+from .redis.budget import Budget, left_s
 from .redis.client import Client, open_client, place_of
 from .redis.connections import Command
 from .redis.durability import Durability, not_waited, read_durable
@@ -68,7 +68,7 @@ DEFAULT_TIMEOUT_S = 1.0
 # Each has its share of a call's time, so that an idle connection which leads nowhere any more leaves time for a new one.
 ATTEMPTS = 2
 MIN_TIMEOUT_S, MAX_TIMEOUT_S = 0.01, 3600.0
-# Of `timeout_s`, how long a command may wait for replicas or the disk: Redis' answer must come before the attempt is given up.
+# Of a call's time, how long Redis may wait for replicas or the disk: its answer must come before the call is given up.
 _SHARE_OF_WAITING = 0.8
 Durable: TypeAlias = Literal["replica", "disk"] | int | None
 
@@ -219,7 +219,6 @@ class Publisher:
         self._strict_namespace = strict_namespace
         self._remembered = remembered(self._client)
         self._durable = read_durable(durable)
-        self._wait_ms = round(1000 * timeout_s * _SHARE_OF_WAITING)
         self._on_schema_violation = on_schema_violation
         self._schemas = open_check(self._client, schemas, schema_check, on_schema_violation)
 
@@ -264,7 +263,7 @@ class Publisher:
                 receipt. Publish it again with the same id to wait on.
             InvalidRequest: `durable` is none of its values; nothing was published.
         """
-        wish = self._durable if durable is None else read_durable(durable)
+        wish, wait_ms = self._durable if durable is None else read_durable(durable), 0
         namespace = self._named(namespace)
         event_id = new_ids(1)[0] if id is None else check_event_id(id)
         command = self._call(log_key(namespace), topic if user is None else user_topic(user, topic), data, event_id)
@@ -274,12 +273,13 @@ class Publisher:
             if wish is None:
                 appended, waited = self._appending.append(words), None
             else:
-                (appended, waited) = self._appending.append_many([words, wish.command(self._wait_ms)])
+                wait_ms = self._wait_ms(namespace)
+                (appended, waited) = self._appending.append_many([words, wish.command(wait_ms)])
                 if isinstance(appended, HeadgateError):
                     raise appended
             self._warn_unserved(namespace)
         receipt = _receipt(appended, command[_ID], new_id=id is None)
-        return receipt if wish is None else self._confirmed([receipt], wish, waited)[0]
+        return receipt if wish is None else _confirmed([receipt], wish, waited, wait_ms)[0]
 
     def publish_many(
         self,
@@ -304,7 +304,7 @@ class Publisher:
                 `timeout_s` as long as Redis answers, and fails when it has not answered for so long.
             NotDurable: all are published, and are not where `durable` wants them; it has the receipt of the last.
         """
-        wish = self._durable if durable is None else read_durable(durable)
+        wish, wait_ms = self._durable if durable is None else read_durable(durable), 0
         namespace = self._namespace if namespace is None else check_namespace(namespace)
         key = log_key(namespace)
         batch: list[_Call] = []
@@ -330,7 +330,10 @@ class Publisher:
         with self._budget(namespace), _traced(traceparent, namespace, batch[0][_TOPIC], len(batch)) as parent:
             self._refuse_unserved(namespace)
             calls: list[Command] = [*batch] if parent is None else [(*each, _origin(None, parent)) for each in batch]
-            replies = self._appending.append_many(calls if wish is None else [*calls, wish.command(self._wait_ms)])
+            if wish is not None:
+                wait_ms = self._wait_ms(namespace)
+                calls.append(wish.command(wait_ms))
+            replies = self._appending.append_many(calls)
             self._warn_unserved(namespace)
         waited = None if wish is None else replies.pop()
         outcomes = [
@@ -340,7 +343,7 @@ class Publisher:
         receipts = [outcome for outcome in outcomes if isinstance(outcome, Receipt)]
         if len(receipts) < len(outcomes):
             raise PublishManyError(outcomes)
-        return receipts if wish is None else self._confirmed(receipts, wish, waited)
+        return receipts if wish is None else _confirmed(receipts, wish, waited, wait_ms)
 
     def prepare(
         self,
@@ -516,15 +519,10 @@ class Publisher:
                 self._schemas.check(namespace, topic, payload)
         return "FCALL", TRUSTED, 1, key, topic, payload, event_id
 
-    def _confirmed(self, receipts: list[Receipt], wish: Durability, waited: Any) -> list[Receipt]:
-        """Return the receipts with what is known of the writes, or raise NotDurable."""
-        if isinstance(waited, HeadgateError):
-            raise NotDurable(receipts[-1], not_waited(waited))
-        replicas, fsynced = wish.confirmed(waited)
-        receipts = [msgspec.structs.replace(receipt, replicas=replicas, fsynced=fsynced) for receipt in receipts]
-        if not wish.met(replicas, fsynced):
-            raise NotDurable(receipts[-1], wish.shortfall(replicas, self._wait_ms))
-        return receipts
+    def _wait_ms(self, namespace: str) -> int:
+        """Return how long Redis may wait for replicas or the disk, in what is left of the call; the library is loaded before."""
+        self._appending.load_library(log_key(namespace))
+        return max(1, round(1000 * (left_s() or 0.0) * _SHARE_OF_WAITING))
 
     def _refuse_unserved(self, namespace: str) -> None:
         """Of a strict publisher: raise NamespaceNotServed, before anything is sent; again each time, as a gateway may come."""
@@ -554,6 +552,17 @@ class Publisher:
             self._remembered.resolve(namespace)
         else:
             log.warning("%s", NamespaceNotServed(namespace, known).message)
+
+
+def _confirmed(receipts: list[Receipt], wish: Durability, waited: Any, wait_ms: int) -> list[Receipt]:
+    """Return the receipts with what is known of the writes, or raise NotDurable."""
+    if isinstance(waited, HeadgateError):
+        raise NotDurable(receipts[-1], not_waited(waited))
+    replicas, fsynced = wish.confirmed(waited)
+    receipts = [msgspec.structs.replace(receipt, replicas=replicas, fsynced=fsynced) for receipt in receipts]
+    if not wish.met(replicas, fsynced):
+        raise NotDurable(receipts[-1], wish.shortfall(replicas, wait_ms))
+    return receipts
 
 
 def _receipt(reply: Any, event_id: str, *, new_id: bool) -> Receipt:

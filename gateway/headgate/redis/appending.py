@@ -78,6 +78,10 @@ class Appending:
         """
         return self._retried(self._fcall_many, commands)
 
+    def load_library(self, key: str) -> None:
+        """Load the function library for a server's first call, as `append` does by itself. Raises as `append`."""
+        self._retried(self.check_library, key)
+
     def _retried(self, send: Callable[[C], R], commands: C) -> R:
         """Send, and once more if Redis did not answer: each command has an id, so one that arrived is found, not doubled.
 

@@ -122,7 +122,7 @@ def _round_trip(client: redis.Redis, commands: Sequence[Command]) -> list[Any]:
         for command in commands:
             if is_batch:
                 renew()
-            elif command[0] in _WAITING:
+            if command[0] in _WAITING:
                 connection.can_read(max(left_s() or 0.0, 0.0))  # it may take longer than other replies
             try:
                 replies.append(connection.read_response())

@@ -35,7 +35,7 @@ from .errors import (
     UnknownNamespace,
 )
 from .extras import needing
-from .topic import own_topics, pattern
+from .topic import own_topics, pattern, user_word
 
 if TYPE_CHECKING:
     from .auth.identity import Handshake, Identity
@@ -97,6 +97,7 @@ __all__ = [
     "__version__",
     "own_topics",
     "pattern",
+    "user_word",
 ]
 
 

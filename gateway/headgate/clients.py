@@ -32,12 +32,11 @@ from .redis.client import open_client
 from .redis.questions import ANSWER_S, MAX_ANSWER_S, Answers, ask
 from .redis.registry import living
 from .settings import HARD_MAX_PAYLOAD_BYTES
-from .topic import check_namespace, check_topic
+from .topic import check_namespace, check_topic, check_user
 
 MAX_PAGE_CLIENTS = 1000
 MAX_REASON_CHARACTERS = 120
 MAX_SESSION_CHARACTERS = 64
-MAX_USER_CHARACTERS = 255
 # Questions of one process that may be under way at the same time; one more waits for its turn.
 MAX_AT_ONCE = 8
 
@@ -248,7 +247,7 @@ class Clients:
             order,
             limit,
             None if namespace is None else check_namespace(namespace),
-            None if user is None else _check_text(user, "user", MAX_USER_CHARACTERS),
+            None if user is None else check_user(user),
             None if after is None else _place(after, order),
             _within(within),
         )
@@ -308,7 +307,7 @@ class Clients:
             _check_text(reason, "reason", MAX_REASON_CHARACTERS),
             by[:MAX_REASON_CHARACTERS],
             None if session is None else _check_text(session, "session", MAX_SESSION_CHARACTERS),
-            None if user is None else _check_text(user, "user", MAX_USER_CHARACTERS),
+            None if user is None else check_user(user),
             _within(within),
         )
         if session is None:
@@ -366,7 +365,7 @@ class Clients:
         showed, and a client with a token is asked for a fresh one, which it has 30 s to bring. Explicit grants end.
 
         With a list, these are the user's grants for `for_s` seconds, whatever the authenticator or any token says, also after a
-        reconnect; a list that is not given grants nothing. The user's own topics (`users.<user>.#`) stay granted.
+        reconnect; a list that is not given grants nothing. The user's own topics (`own_topics(user)`) stay granted.
 
         Subscriptions that are no longer allowed end, and the client is told; others become possible without a reconnect.
 
@@ -378,7 +377,7 @@ class Clients:
             LimitReached: 10,000 users have explicit grants.
             BusUnavailable, BusRefused: call again, it is idempotent.
         """
-        _check_text(user, "user", MAX_USER_CHARACTERS)
+        check_user(user)
         explicit = None
         if subscribe is None and publish is None:
             lift(self._client, user)

@@ -12,9 +12,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from .errors import InvalidPattern, InvalidTopic
+from .errors import InvalidPattern, InvalidRequest, InvalidTopic
 from .origins import parse_authority
-from .topic import check_pattern, check_topic, check_word
+from .topic import check_pattern, check_topic, check_user
 
 Declared = TypeVar("Declared")
 Parsed = TypeVar("Parsed")
@@ -134,9 +134,9 @@ def pattern(expected: str = "a pattern such as orders.*.failed") -> Kind:
     return Kind(_refused(check_pattern), expected)
 
 
-def word(expected: str = "one word of letters, digits, _ and -") -> Kind:
-    """One word of a topic, such as a user."""
-    return Kind(_refused(check_word), expected)
+def user(expected: str = "a user's name") -> Kind:
+    """The name of one user."""
+    return Kind(_refused(check_user), expected)
 
 
 def matching(grammar: re.Pattern[str], expected: str) -> Kind:
@@ -330,7 +330,7 @@ def _refused(check: Callable[[object], str]) -> Callable[[Any], str]:
     def read(raw: Any) -> str:
         try:
             return check(raw)
-        except (InvalidPattern, InvalidTopic) as error:
+        except (InvalidPattern, InvalidRequest, InvalidTopic) as error:
             raise ValueError from error
 
     return read

@@ -244,7 +244,7 @@ class Publisher:
             id: makes publishing idempotent for 300 s, within the topic: 1 to 128 characters of `A-Z a-z 0-9 _ . : ~ -`. None: a
                 new one.
             namespace: None: the publisher's.
-            user: publish to this user's own topic, `users.<user>.<topic>`; one word of `[A-Za-z0-9_-]`.
+            user: publish to the own topic of the user of this name, `users.<word>.<topic>`; `headgate.user_word` has the word.
             by: the user on whose behalf it is published, where users choose ids: the ids of different users never meet, nor do
                 they meet those of publishers without `by`. No client sees it; `headgate trace` tells it.
             durable: as the publisher's; None: the publisher's.

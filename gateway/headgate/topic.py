@@ -1,8 +1,12 @@
-"""Topics, patterns and namespaces: the grammar, matching, containment. Pure functions, no I/O; mirrored by web/src/topic.js.
+"""Topics, patterns, namespaces and users' names: the grammar, matching, containment. Pure functions, no I/O; mirrored by
+web/src/topic.js.
 
 A topic is 1 to 8 words of `[A-Za-z0-9_-]` joined by dots, at most 255 bytes. A pattern may also use the AMQP wildcards
 `*` (exactly one word) and `#` (zero or more words) as whole words, anywhere. `tests/golden/topics.json` holds the
 vectors that both implementations must satisfy.
+
+A user's name is any text without control characters. In a topic it is one word, `user_word(name)`: a byte of its UTF-8 that a
+word may have stands for itself, and any other is `__` and two hexadecimal digits. `tests/golden/users.json` holds the vectors.
 
 `matches` and `contains` here are the plain definitions, which the tests hold the fast ones against. The hot path uses
 delivery/matcher.py, and authorization auth/grants.py.
@@ -14,7 +18,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from .errors import InvalidPattern, InvalidTopic, UnknownNamespace
+from .errors import InvalidPattern, InvalidRequest, InvalidTopic, UnknownNamespace
 
 DEFAULT_NAMESPACE = "notifications"
 MAX_TOPIC_BYTES = 255
@@ -23,6 +27,10 @@ MAX_TOPIC_WORDS = 8
 MAX_KNOWN_TOPICS = 4096
 # The first word of topics that belong to one user (`users.<user>.…`).
 USERS = "users"
+# The second word that stands for the user's own in a page (web/src/own-topics.js); on the wire it is nobody's.
+ME = "me"
+# The word of a user's name at most, so that the pattern of the user's own topics is one.
+MAX_USER_BYTES = MAX_TOPIC_BYTES - len(f"{USERS}..#")
 # The event by which `headgate doctor` tries the way has this topic, or a user's own of this name. Consumers leave it alone.
 PROBE = "headgate-probe"
 
@@ -30,6 +38,12 @@ _WORD = "[A-Za-z0-9_-]+"
 _ONE_WORD = re.compile(_WORD, re.ASCII)
 NAMESPACE = "[A-Za-z0-9_-]{1,64}"
 _NAMESPACE = re.compile(NAMESPACE, re.ASCII)
+# The bytes of a name that a word cannot have, and each underscore that would read as the beginning of an escape.
+_TO_ESCAPE = re.compile(rb"[^A-Za-z0-9_-]|_(?=_[0-9a-f]{2})")
+_ESCAPED = re.compile(rb"__([0-9a-f]{2})")
+# A name without control characters, ends of lines, and halves of surrogate pairs, which UTF-8 does not have.
+NAME_PATTERN = "[^\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029\\ud800-\\udfff]+"
+_NAME = re.compile(NAME_PATTERN)
 _TOPIC = re.compile(rf"{_WORD}(?:\.{_WORD})*", re.ASCII)
 # Where `pattern` puts a word.
 _PLACE = re.compile(r"\{([A-Za-z_]\w*)\}", re.ASCII)
@@ -80,30 +94,66 @@ def check_namespace(namespace: object) -> str:
     return name
 
 
-def check_word(word: object) -> str:
-    """Return `word` unchanged if it can stand in a topic: one word, no dot, no wildcard.
+def user_word(name: object) -> str:
+    """Return the word that stands for a user in topics: `ana` is `ana`, and `ana@example.org` is `ana__40example__2eorg`.
+
+    Different names have different words. Names are compared byte by byte: no form of Unicode is normalised.
 
     Raises:
-        InvalidTopic: it cannot.
+        InvalidRequest: it is no name: not text, empty, with a control character, or longer than a topic takes.
     """
-    if not isinstance(word, str) or not _ONE_WORD.fullmatch(word):
-        raise InvalidTopic(word, "expected one word of letters, digits, _ and -")
-    return check_topic(word)
+    if not isinstance(name, str):
+        raise InvalidRequest(f"user: expected text, got {type(name).__name__}")
+    if not _NAME.fullmatch(name):
+        raise InvalidRequest("user: expected one or more characters of Unicode, none of them a control character")
+    if name == ME:
+        return "__6de"
+    word = _TO_ESCAPE.sub(_escape, name.encode()).decode("ascii")
+    if len(word) > MAX_USER_BYTES:
+        raise InvalidRequest(
+            f"user: {len(word)} bytes as a word of a topic, at most {MAX_USER_BYTES} are allowed: a letter, a digit, _ and - take"
+            " one, every other byte of UTF-8 takes four"
+        )
+    return word
+
+
+def _escape(found: re.Match[bytes]) -> bytes:
+    return b"__%02x" % found[0][0]
+
+
+def user_name(word: str) -> str | None:
+    """Return the user whom a word stands for; None: it is no user's, as `user_word` writes it for no name."""
+    try:
+        name = _ESCAPED.sub(lambda found: bytes.fromhex(found[1].decode()), word.encode()).decode()
+        return name if user_word(name) == word else None
+    except (UnicodeError, InvalidRequest):
+        return None
+
+
+def check_user(name: object) -> str:
+    """Return `name` unchanged if a user can have it.
+
+    Raises:
+        InvalidRequest: as `user_word`.
+    """
+    user_word(name)
+    return name  # type: ignore[return-value]
 
 
 def user_topic(user: object, topic: object) -> str:
-    """Return the topic that only one user's clients are granted: `users.<user>.<topic>`.
+    """Return the topic that only one user's clients are granted: `users.<word of the user>.<topic>`.
 
     Raises:
-        InvalidTopic: `user` is not one word, or the whole is no topic.
+        InvalidRequest: `user` is no name.
+        InvalidTopic: the whole is no topic.
     """
-    return check_topic(f"{USERS}.{check_word(user)}.{check_topic(topic)}")
+    return check_topic(f"{USERS}.{user_word(user)}.{check_topic(topic)}")
 
 
 def user_of(topic: str) -> str | None:
-    """Return the user whose topic this is; None: it is not under `users.<user>.`."""
+    """Return the name of the user whose topic this is; None: it is not under `users.<word of a user>.`."""
     words = topic.split(".", 2)
-    return words[1] if len(words) == 3 and words[0] == USERS else None
+    return user_name(words[1]) if len(words) == 3 and words[0] == USERS else None
 
 
 def probe_topic(user: str | None) -> str:
@@ -117,20 +167,19 @@ def is_probe(topic: str) -> bool:
 
 
 def own_topics(user: object) -> str:
-    """Return the pattern of one user's own topics, `users.<user>.#`. The gateway grants it to every user by itself.
+    """Return the pattern of one user's own topics, `users.<word of the user>.#`. The gateway grants it to every user by itself.
 
     Raises:
-        InvalidPattern: `user` is not one word, and a grant made of it would reach other users' topics.
+        InvalidRequest: `user` is no name.
     """
-    if isinstance(user, str) and _ONE_WORD.fullmatch(user) and len(user) <= MAX_TOPIC_BYTES - len(USERS) - len("..#"):
-        return f"{USERS}.{user}.#"  # each join of another user asks for it: a tenth of the time
-    return pattern(f"{USERS}.{{user}}.#", user=user)
+    return f"{USERS}.{user_word(user)}.#"
 
 
 def pattern(template: str, **words: object) -> str:
     """Return a pattern whose variable parts cannot widen it: `pattern("teams.{team}.*", team=team)`.
 
-    The wildcards are those that the template has; each `{name}` in it stands for exactly one word (text, or a number).
+    The wildcards are those that the template has; each `{name}` in it stands for exactly one word (text, or a number). A user's
+    name becomes one with `user_word`.
 
     Raises:
         InvalidPattern: a value is not one word, is missing or is not used, or the result is no pattern.

@@ -12,6 +12,7 @@ import pytest
 from headgate import (
     BusUnavailable,
     InvalidEvent,
+    InvalidRequest,
     InvalidTopic,
     LimitReached,
     NotSerializable,
@@ -59,10 +60,10 @@ def test_arguments_are_checked_before_anything_is_sent(publisher: Publisher) -> 
         publisher.publish("a", 1)
 
 
-@pytest.mark.parametrize("user", ["", "a.b", "*", "#", "a b", "x" * 250, 42])
-def test_a_user_that_is_not_one_word_is_refused(publisher: Publisher, user: Any) -> None:
+@pytest.mark.parametrize("user", ["", "a\nb", "\ud800", "x" * 250, 42])
+def test_a_user_whom_nobody_can_be_is_refused(publisher: Publisher, user: Any) -> None:
     """Nothing is published to a topic that was not meant."""
-    with pytest.raises(InvalidTopic):
+    with pytest.raises(InvalidRequest, match="user: "):
         publisher.publish("mail", 1, user=user)
 
 

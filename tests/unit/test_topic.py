@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.errors import InvalidPattern, InvalidTopic
+from headgate.errors import InvalidPattern, InvalidRequest, InvalidTopic
 from headgate.topic import (
     MAX_TOPIC_WORDS,
     check_pattern,
@@ -23,10 +23,17 @@ from headgate.topic import (
     matches,
     normal_form,
     overlaps,
+    own_topics,
     probe_topic,
+    user_name,
+    user_of,
+    user_topic,
+    user_word,
 )
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "topics.json").read_text(encoding="utf-8"))
+
+USERS = json.loads((Path(__file__).parents[1] / "golden" / "users.json").read_text(encoding="utf-8"))
 
 WORDS = ("a", "b", "c")
 words = st.sampled_from(WORDS)
@@ -226,3 +233,51 @@ def test_the_probe_of_a_user_is_the_users_own() -> None:
     assert probe_topic("ana") == "users.ana.headgate-probe"
     assert is_probe(probe_topic("ana"))
     assert is_probe(probe_topic(None))
+
+
+# Users' names ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "word"), USERS["words"])
+def test_a_users_name_is_one_word_and_back(name: str, word: str) -> None:
+    """The vectors that JavaScript reads too; the word makes a topic and the pattern of the user's own topics."""
+    assert (user_word(name), user_name(word)) == (word, name)
+    assert own_topics(name) == check_pattern(f"users.{word}.#")
+    if len(word) < 240:
+        assert user_of(user_topic(name, "mail.new")) == name
+
+
+@pytest.mark.parametrize("name", [*USERS["refused"], None, 7, b"ana"])
+def test_what_is_no_name_is_refused_in_one_sentence(name: object) -> None:
+    """Nothing else is: whatever can be written down is somebody's name."""
+    with pytest.raises(InvalidRequest, match="user: "):
+        user_word(name)
+
+
+@pytest.mark.parametrize("word", USERS["nobodys"])
+def test_a_word_that_is_written_for_no_name_is_no_users(word: str) -> None:
+    """Two words of one user would be two topics, of which only one is granted."""
+    assert user_name(word) is None
+    assert user_of(f"users.{word}.mail") is None
+
+
+@given(
+    name=st.text(st.characters(exclude_categories=("Cc", "Cs", "Zl", "Zp")), min_size=1, max_size=20)
+    | st.text(st.sampled_from("_05fdem.é#A"), min_size=1, max_size=12)
+)
+def test_names_and_words_are_one_to_one(name: str) -> None:
+    """A word comes back as the name, so no two names share one; and every word that is a user's is the one of that name."""
+    try:
+        word = user_word(name)
+    except InvalidRequest:
+        assert len(name.encode()) * 4 > 247
+        return
+    assert user_name(word) == name
+    assert re.fullmatch("[A-Za-z0-9_-]{1,247}", word, re.ASCII)
+
+
+@given(word=st.text(st.sampled_from("_05fdemA"), min_size=1, max_size=12))
+def test_a_word_is_that_of_its_user_or_of_nobody(word: str) -> None:
+    """A word that reads as a name is the only one of that name."""
+    name = user_name(word)
+    assert name is None or user_word(name) == word

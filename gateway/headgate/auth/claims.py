@@ -12,15 +12,15 @@ from typing import Any
 
 import msgspec
 
-from headgate.errors import HeadgateError, InvalidTopic, Unauthorized, UnknownNamespace
+from headgate.errors import HeadgateError, InvalidRequest, Unauthorized, UnknownNamespace
 from headgate.errors import UnauthorizedReason as Reason
-from headgate.topic import check_namespace, check_pattern, check_word
+from headgate.topic import check_namespace, check_pattern, user_word
 
-from .identity import ANONYMOUS, Identity
+from .identity import ANONYMOUS, Identity, check_name_in_grant
 
 # Patterns in one claim; containment is asked of each at every subscribe.
 MAX_GRANTS = 64
-MAX_USER_CHARACTERS = 255
+MAX_ID_CHARACTERS = 255
 _LAST_TIME_S = 1e12
 
 _decode_json = msgspec.json.Decoder().decode
@@ -56,13 +56,12 @@ class ClaimRules:
         self._check_audience(claims["aud"])
         self._check_issuer(claims.get("iss"))
         self._check_times(claims, expires_at)
-        user, token_id = _text(claims, "sub"), _text(claims, "jti") if claims.get("jti") is not None else None
-        if user == ANONYMOUS or not {"*", "#"}.isdisjoint(user.split(".")):
-            raise Unauthorized(Reason.INVALID_CLAIM, claim="sub")
+        user, token_id = claims["sub"], _text(claims, "jti") if claims.get("jti") is not None else None
+        word = _word(user)
         return Identity.of_checked(
             user,
-            subscribe=_grants(claims, "subscribe", user),
-            publish=_grants(claims, "publish", user),
+            subscribe=_grants(claims, "subscribe", user, word),
+            publish=_grants(claims, "publish", user, word),
             expires_at=expires_at + self.leeway_s,
             token_id=token_id,
             namespaces=_namespaces(claims),
@@ -112,9 +111,20 @@ def _time(claims: Mapping[str, Any], name: str) -> float:
 
 def _text(claims: Mapping[str, Any], name: str) -> str:
     value = claims[name]
-    if not isinstance(value, str) or not value.isprintable() or not 0 < len(value) <= MAX_USER_CHARACTERS:
+    if not isinstance(value, str) or not value.isprintable() or not 0 < len(value) <= MAX_ID_CHARACTERS:
         raise Unauthorized(Reason.INVALID_CLAIM, claim=name)
     return value
+
+
+def _word(user: object) -> str:
+    """Return the word of the user's name in topics."""
+    if user == ANONYMOUS:
+        raise Unauthorized(Reason.INVALID_CLAIM, claim="sub")
+    try:
+        return user_word(user)
+    except InvalidRequest as error:
+        detail = f"the claim `sub` has a value that it cannot have: {error.parts['reason'].removeprefix('user: ')}"
+        raise Unauthorized(Reason.INVALID_CLAIM, detail, claim="sub") from None
 
 
 def _namespaces(claims: Mapping[str, Any]) -> tuple[str, ...] | None:
@@ -129,8 +139,8 @@ def _namespaces(claims: Mapping[str, Any]) -> tuple[str, ...] | None:
         raise Unauthorized(Reason.INVALID_CLAIM, claim="namespaces") from None
 
 
-def _grants(claims: Mapping[str, Any], name: str, user: str) -> tuple[str, ...]:
-    """Return the patterns of a claim, with the user's name in place of `{sub}`."""
+def _grants(claims: Mapping[str, Any], name: str, user: str, word: str) -> tuple[str, ...]:
+    """Return the patterns of a claim, with the user's word in place of `{sub}`."""
     patterns = claims.get(name)
     if patterns is None:
         return ()
@@ -141,12 +151,8 @@ def _grants(claims: Mapping[str, Any], name: str, user: str) -> tuple[str, ...]:
         if not isinstance(pattern, str):
             raise Unauthorized(Reason.INVALID_CLAIM, claim=name)
         try:
-            # A name with a dot or a wildcard in it would grant more than was meant.
-            grants.append(check_pattern(pattern.replace("{sub}", check_word(user)) if "{sub}" in pattern else pattern))
-        except InvalidTopic:
-            raise Unauthorized(
-                Reason.INVALID_GRANT, f"{name}: {{sub}} stands for one word, which this user's name is not", claim=name
-            ) from None
+            check_name_in_grant(user, pattern)
+            grants.append(check_pattern(pattern.replace("{sub}", word)))
         except HeadgateError:
             raise Unauthorized(Reason.INVALID_GRANT, claim=name) from None
     return tuple(grants)

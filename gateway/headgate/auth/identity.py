@@ -9,8 +9,8 @@ from functools import lru_cache
 from typing import Any, Literal
 from urllib.parse import unquote_plus
 
-from headgate.errors import InvalidPattern
-from headgate.topic import check_namespace, check_pattern, own_topics
+from headgate.errors import InvalidPattern, InvalidRequest
+from headgate.topic import check_namespace, check_pattern, check_user, own_topics
 
 from .grants import compiled
 
@@ -70,18 +70,20 @@ ANONYMOUS = "anonymous"
 class Identity:
     """An authenticated client: a name and the patterns that it may subscribe to and publish to.
 
-    By default it may do nothing, but for the grant that the gateway gives to every user: the user's own topics, `users.<user>.#`.
+    By default it may do nothing, but for the grant that the gateway gives to every user: `own_topics(user)`.
     `expires_at` (seconds since 1970, None: never) ends the client then, unless a `refresh` has brought a later one;
     a single token can be revoked by its `token_id`; `namespaces` are those that it is for (None: the gateway's first).
     `admin` lets it into the console: `read` to look, `act` to act as well (docs/console.md).
     `scopes` are those of an API key (scopes.py), beside the grants that they make; None: it is a user. A key's `namespaces` may
     hold EVERY.
 
-    Grants made of variables go through `headgate.pattern`. A name of which a part between dots is `*` or `#` is refused: in
-    an f-string it would be a wildcard.
+    Grants made of variables go through `headgate.pattern`, and a user's name in one through `headgate.user_word`. A name that has
+    `*` or `#` as a whole part between dots is refused together with a grant in which it stands as it is: an f-string would have
+    made it a wildcard.
 
     Raises:
-        InvalidPattern: a grant is not a pattern, or the user's name could be one.
+        InvalidRequest: the user's name cannot be one.
+        InvalidPattern: a grant is not a pattern, or holds the user's name as a wildcard.
         UnknownNamespace: a namespace has a name that none can have.
         TypeError: the grants are one text, and not a list or tuple; the user's name is not text; `admin` is no such right.
     """
@@ -98,12 +100,14 @@ class Identity:
     def __post_init__(self) -> None:
         if not isinstance(self.user, str):
             raise TypeError(f"Identity(user=…): expected text, got {type(self.user).__name__}")
-        if not _WILDCARDS.isdisjoint(self.user.split(".")):
-            raise InvalidPattern(self.user, "a user's name may hold neither `*` nor `#` as a word of its own")
+        if self.scopes is None:  # a key is called what no user is
+            check_user(self.user)
         if self.admin not in (None, "read", "act"):
             raise TypeError(f"Identity(admin=…): expected 'read', 'act' or None, got {self.admin!r:.80}")
         for name in ("subscribe", "publish"):
             object.__setattr__(self, name, tuple(map(check_pattern, _listed(getattr(self, name), name, "patterns"))))
+            for grant in getattr(self, name):
+                check_name_in_grant(self.user, grant)
         if self.namespaces is not None:
             names = _listed(self.namespaces, "namespaces", "names")
             of_key = self.scopes is not None
@@ -136,7 +140,7 @@ class Identity:
         return identity
 
     def with_own_topics(self) -> Identity:
-        """Return this identity with the user's own topics granted, if the name is one word; all the anonymous have one name."""
+        """Return this identity with the user's own topics granted; all the anonymous have one name, and none of them."""
         own = _own_topics(self.user)
         if own is None or own in self.subscribe:
             return self
@@ -191,8 +195,18 @@ def _without(text: str, secrets: Iterable[str]) -> str:
 def _own_topics(user: str) -> str | None:
     try:
         return None if user == ANONYMOUS else own_topics(user)
-    except InvalidPattern:
+    except InvalidRequest:  # a key's
         return None
+
+
+def check_name_in_grant(user: str, grant: str) -> None:
+    """Check that a grant does not hold a user's name as a wildcard: whoever may choose a name must not choose what it grants.
+
+    Raises:
+        InvalidPattern.
+    """
+    if ("*" in user or "#" in user) and not _WILDCARDS.isdisjoint(user.split(".")) and f".{user}." in f".{grant}.":
+        raise InvalidPattern(grant, "it holds the user's name, which is a wildcard there; expected headgate.user_word(user)")
 
 
 def _listed(given: object, name: str, of: str) -> tuple[Any, ...]:

@@ -17,6 +17,7 @@ from typing import Any
 from headgate.errors import InvalidRequest, LimitReached, Unauthorized, UnauthorizedReason
 from headgate.redis.client import Client, call, call_at, call_many
 from headgate.redis.keys import REVOKED
+from headgate.topic import check_user
 
 from .identity import Identity
 
@@ -25,7 +26,9 @@ MAX_REVOCATIONS = 10_000
 MAX_REVOKED_S = 400 * 86400
 # A look at all of them for those that have ended takes half a millisecond, so a flood of messages must not cause one each.
 SWEEP_EVERY_S = 1.0
-MAX_NAME_CHARACTERS = 255
+MAX_TOKEN_ID_CHARACTERS = 255
+# Of a message on the channel: every byte of a name or an id in UTF-8, and the seconds before it.
+MAX_NEWS_BYTES = 2048
 DEFAULT_REVOKED_S = 3600
 USER, TOKEN = "user", "token"
 
@@ -93,7 +96,7 @@ class Revocations:
 
     def apply(self, message: bytes) -> str | None:
         """Take one message of the channel; return the member that is revoked by it, or None (lifted, or no message of ours)."""
-        left, _, member = message[: 2 * MAX_NAME_CHARACTERS * 4].decode("utf-8", "replace").partition(" ")
+        left, _, member = message[:MAX_NEWS_BYTES].decode("utf-8", "replace").partition(" ")
         if not left.isascii() or not left.isdecimal() or len(left) > 9 or kind_of(member) is None:
             return None
         if int(left) == 0:
@@ -143,10 +146,11 @@ def kind_of(member: str) -> tuple[str, str] | None:
 def _member(user: str | None, token_id: str | None) -> str:
     if (user is None) == (token_id is None):
         raise InvalidRequest("revoke takes either a user or a token id")
-    kind, name = (USER, user) if user is not None else (TOKEN, token_id)
-    if not isinstance(name, str) or not name.isprintable() or not 0 < len(name) <= MAX_NAME_CHARACTERS:
-        raise InvalidRequest(f"{kind}: expected 1 to {MAX_NAME_CHARACTERS} printable characters")
-    return f"{kind}:{name}"
+    if user is not None:
+        return f"{USER}:{check_user(user)}"
+    if not isinstance(token_id, str) or not token_id.isprintable() or not 0 < len(token_id) <= MAX_TOKEN_ID_CHARACTERS:
+        raise InvalidRequest(f"token: expected 1 to {MAX_TOKEN_ID_CHARACTERS} printable characters")
+    return f"{TOKEN}:{token_id}"
 
 
 def _replies(replies: list[Any]) -> list[Any]:

@@ -26,7 +26,7 @@ from headgate.runtime.loop import Greenlet, sleep, spawn
 
 from .audit import audit
 from .identity import Identity
-from .revocation import MAX_NAME_CHARACTERS, Revocations, kind_of, read_revoked
+from .revocation import MAX_NEWS_BYTES, Revocations, kind_of, read_revoked
 
 log = structlog.get_logger("headgate.revocation")
 
@@ -176,7 +176,7 @@ class RevocationWatch:
 
 def _note(message: bytes) -> None:
     """Put a revocation into the audit log of this gateway, which acts on it from now on."""
-    left, _, member = message[: 2 * MAX_NAME_CHARACTERS * 4].decode("utf-8", "replace").partition(" ")
+    left, _, member = message[:MAX_NEWS_BYTES].decode("utf-8", "replace").partition(" ")
     found = kind_of(member)
     if found is not None and left.isascii() and left.isdecimal() and len(left) <= 9:
         audit.revoked(kind=found[0], name=found[1], for_s=int(left), by="heard from Redis")

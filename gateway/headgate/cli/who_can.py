@@ -103,9 +103,12 @@ def _by_settings(settings: Settings, namespace: str, pattern: str) -> Iterator[S
         yield Seer("development", "anyone who reaches the gateway", ("#",), "all")
     elif namespace in (settings.anonymous_namespaces or (settings.served(None),)):
         yield from _seer("anonymous", "anyone without a token", settings.anonymous_subscribe, pattern)
+    from headgate.topic import user_name
+
     words = pattern.split(".")
     if words[0] == "users" and len(words) > 1 and words[1] not in ("*", "#"):
-        yield from _seer("own topics", words[1], (f"users.{words[1]}.#",), pattern)
+        if (user := user_name(words[1])) is not None:
+            yield from _seer("own topics", user, (f"users.{words[1]}.#",), pattern)
     else:
         yield from (seer._replace(sees="part") for seer in _seer("own topics", "every user", ("users.*.#",), pattern))
     if settings.token_secret or settings.token_keys or settings.token_jwks_url:

@@ -19,7 +19,7 @@ import jinja2.runtime
 from jinja2.exceptions import SecurityError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from headgate.topic import USERS
+from headgate.topic import user_of
 
 from .base import Delivery
 
@@ -53,14 +53,8 @@ def view(delivery: Delivery) -> EventView:
         data=delivery.value(),
         namespace=delivery.namespace,
         offset=delivery.offset,
-        user=user_of(delivery.topic),
+        user=user_of(delivery.topic) or "",
     )
-
-
-def user_of(topic: str) -> str:
-    """Return the user whose own topic this is (`users.<user>.…`), or ""."""
-    words = topic.split(".", 2)
-    return words[1] if len(words) == 3 and words[0] == USERS else ""
 
 
 class Template:

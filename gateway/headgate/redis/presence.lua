@@ -7,7 +7,7 @@ local VERSION = 2
 local STRIDE = 500
 -- Events that may wait to be published. Beyond that the oldest are left out.
 local MAX_NEWS = 10000
--- The field of a members' hash with `<number of the last write>:<members there are then>`; no user can be called that.
+-- The field of a members' hash with `<number of the last write>:<members there are then>`; presence.py has another for a user so called.
 local NUMBER = '#'
 -- The answer to a write that was not done, or not for all its topics: Redis has lost something, so the process is to write all anew.
 local LOST = -1

@@ -27,6 +27,8 @@ _TOPICS, _NEWS = 200, 100
 PART = 200
 # The field of a members' hash with the last write, and the answer to a write that was not done (presence.lua).
 _NUMBER, _LOST = "#", -1
+# The field of the user who is called as that field is: no user has a control character in the name.
+_NUMBER_AS_USER = "\0#"
 
 _decode = msgspec.json.Decoder().decode
 
@@ -41,8 +43,8 @@ def write(client: Client, namespace: str, process: str, writes: Iterable[TopicWr
     for each in writes:
         parts += [each.topic, each.before, each.number, each.members, len(each.puts)]
         for user, value in each.puts:
-            parts += [user, value]
-        parts += [len(each.takes), *each.takes, each.message]
+            parts += [_field(user), value]
+        parts += [len(each.takes), *map(_field, each.takes), each.message]
     key = presence_key(namespace)
     waiting = int(PRESENCE_LIBRARY.call(client, "FCALL", "headgate_presence_write", 1, key, process, int(events), *parts))
     return None if waiting == _LOST else waiting
@@ -129,20 +131,23 @@ def read_page(client: Client, namespace: str, topic: str, after: str | None, lim
     live = _live(client, namespace)
     processes = [name for raw in call(client, "SMEMBERS", presence_topic_key(namespace, topic)) if (name := raw.decode()) in live]
     keys = [presence_members_key(namespace, topic, each) for each in processes]
-    names = [set(found) for found in call_all(client, [("HKEYS", key) for key in keys])] if keys else []
-    # A process that has written no number is not there. The order of UTF-8 is that of the characters.
-    there = [(key, found - {_NUMBER.encode()}) for key, found in zip(keys, names, strict=True) if _NUMBER.encode() in found]
-    everyone = sorted(set[bytes]().union(*(found for _, found in there)))
-    begin = 0 if after is None else bisect_right(everyone, after.encode("utf-8", "surrogatepass"))
+    names = [
+        {name.decode("utf-8", "replace") for name in found}
+        for found in (call_all(client, [("HKEYS", key) for key in keys]) if keys else [])
+    ]
+    # A process that has written no number is not there.
+    there = [(key, {*map(_user, found - {_NUMBER})}) for key, found in zip(keys, names, strict=True) if _NUMBER in found]
+    everyone = sorted(set[str]().union(*(found for _, found in there)))
+    begin = 0 if after is None else bisect_right(everyone, after)
     part = everyone[begin : begin + limit]
-    asked = [(key, [name for name in part if name in found]) for key, found in there]
+    asked = [(key, [user for user in part if user in found]) for key, found in there]
     asked = [(key, wanted) for key, wanted in asked if wanted]
-    replies = call_all(client, [("HMGET", key, *wanted) for key, wanted in asked]) if asked else []
+    replies = call_all(client, [("HMGET", key, *map(_field, wanted)) for key, wanted in asked]) if asked else []
     tables = [
-        {name.decode("utf-8", "replace"): value for name, value in zip(wanted, reply, strict=True) if value is not None}
+        {user: value for user, value in zip(wanted, reply, strict=True) if value is not None}
         for (_, wanted), reply in zip(asked, replies, strict=True)
     ]
-    next_ = part[-1].decode("utf-8", "replace") if part and begin + limit < len(everyone) else None
+    next_ = part[-1] if part and begin + limit < len(everyone) else None
     return len(everyone), merge_all([read_entries(table) for table in tables]), next_
 
 
@@ -171,8 +176,21 @@ def _live(client: Client, namespace: str) -> set[str]:
 def _members(reply: Any) -> tuple[bytes | None, dict[str, bytes]]:
     """Return the field of the last write, if it is there, and the members of a reply of HGETALL or HSCAN."""
     pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
-    members = {user.decode("utf-8", "replace"): value for user, value in pairs}
-    return members.pop(_NUMBER, None), members
+    members = {field.decode("utf-8", "replace"): value for field, value in pairs}
+    number = members.pop(_NUMBER, None)
+    if _NUMBER_AS_USER in members:
+        members[_NUMBER] = members.pop(_NUMBER_AS_USER)
+    return number, members
+
+
+def _field(user: str) -> str:
+    """Return the field of a user in a members' hash."""
+    return _NUMBER_AS_USER if user == _NUMBER else user
+
+
+def _user(field: str) -> str:
+    """Return the user whose field it is."""
+    return _NUMBER if field == _NUMBER_AS_USER else field
 
 
 def _written(value: bytes) -> Written:

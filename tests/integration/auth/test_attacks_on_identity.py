@@ -65,7 +65,7 @@ def signed_up(name: str, **options: Any) -> str:
 # Names and grants ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_user_has_own_topics_without_a_grant_and_a_wildcard_is_no_name(sign_up: GatewayProcess, join: Join) -> None:
+def test_a_user_has_own_topics_without_a_grant_and_a_name_is_no_wildcard(sign_up: GatewayProcess, join: Join) -> None:
     """The gateway grants them itself; a name that would be everybody's pattern, or a grant that is one text, lets nobody in."""
     asked = [{"pattern": pattern} for pattern in ("users.ana.#", "users.ben.#", "users.*.#", "users.#", "orders.1")]
     client = join(sign_up, signed_up("ana"), subscriptions=asked)

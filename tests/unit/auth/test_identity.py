@@ -10,10 +10,10 @@ import pytest
 
 from headgate.auth.identity import Handshake, Identity
 from headgate.auth.keys import Key
-from headgate.errors import InvalidPattern
+from headgate.errors import InvalidPattern, InvalidRequest
 from headgate.publisher import Receipt
 from headgate.settings import Settings
-from headgate.topic import own_topics, pattern
+from headgate.topic import own_topics, pattern, user_word
 
 
 def test_an_identity_may_do_nothing_by_default() -> None:
@@ -86,7 +86,7 @@ def test_a_handshake_does_not_show_the_request_headers() -> None:
     assert "hunter2" not in repr(Handshake("notifications", {}, {"HTTP_COOKIE": "session=hunter2"}))
 
 
-# Names that an application may get from a sign-up form, and whether they are one word of a topic.
+# Names that an application may get from a sign-up form, and whether they are one word of a topic as they are.
 NAMES = [
     ("ana", True),
     ("Ana-42_x", True),
@@ -105,14 +105,13 @@ NAMES = [
 
 @pytest.mark.parametrize(("name", "accepted"), NAMES)
 def test_a_grant_made_of_a_name_reaches_nobody_elses_topics(name: str, accepted: bool) -> None:
-    """`own_topics` and `pattern` give a grant of that one word or refuse; one error says which value and what is allowed."""
+    """`pattern` gives a grant of that one word or refuses; one error says which value and what is allowed."""
     if accepted:
         assert own_topics(name) == f"users.{name}.#" == pattern("users.{who}.#", who=name)
         return
-    for make in (own_topics, lambda name: pattern("teams.{team}.*", team=name)):
-        with pytest.raises(InvalidPattern, match="expected one word of letters, digits, _ and -") as caught:
-            make(name)
-        assert repr(name) in caught.value.message
+    with pytest.raises(InvalidPattern, match="expected one word of letters, digits, _ and -") as caught:
+        pattern("teams.{team}.*", team=name)
+    assert repr(name) in caught.value.message
 
 
 @pytest.mark.parametrize(
@@ -147,10 +146,22 @@ def test_a_pattern_of_which_something_does_not_fit_is_refused(template: str, wor
 
 
 @pytest.mark.parametrize("name", ["*", "#", "a.*", "#.a", "a.#.b"])
-def test_a_user_whose_name_would_be_a_wildcard_is_refused(name: str) -> None:
-    """An authenticator that puts the name into a grant by itself then lets nobody of that name in."""
-    with pytest.raises(InvalidPattern, match="a user's name may hold neither"):
-        Identity(name, subscribe=("orders.#",))
+@pytest.mark.parametrize("kind", ["subscribe", "publish"])
+def test_a_name_that_is_a_wildcard_in_a_grant_is_refused_with_it(name: str, kind: str) -> None:
+    """An authenticator that puts the name into a grant by itself then lets nobody of that name in; other grants are as usual."""
+    with pytest.raises(InvalidPattern, match="it holds the user's name, which is a wildcard there"):
+        Identity(name, **{kind: (f"teams.{name}.x",)})
+    found = Identity(name, subscribe=(pattern("teams.{who}.x", who=user_word(name)),)).with_own_topics()
+    assert found.may_subscribe(own_topics(name))
+    assert not found.may_subscribe("teams.ben.x")
+    assert not found.may_subscribe("users.ben.x")
+
+
+@pytest.mark.parametrize("name", ["", "ana\n", "\ud800", "x" * 248, "\0key:k1"])
+def test_a_name_that_nobody_can_have_is_refused(name: str) -> None:
+    """The same rule as for tokens, revocations and publishes to a user."""
+    with pytest.raises(InvalidRequest, match="user: "):
+        Identity(name)
 
 
 @pytest.mark.parametrize("name", ["subscribe", "publish", "namespaces"])
@@ -170,11 +181,20 @@ def test_lists_and_sets_of_grants_are_taken_as_tuples() -> None:
     assert hash(found) is not None
 
 
-@pytest.mark.parametrize(("user", "own"), [*NAMES[:2], ("a.b", False), ("anonymous", False), ("", False)])
-def test_every_user_of_one_word_is_granted_its_own_topics(user: str, own: bool) -> None:
+@pytest.mark.parametrize(
+    ("user", "own"),
+    [
+        ("ana", "users.ana.#"),
+        ("Ana-42_x", "users.Ana-42_x.#"),
+        ("a.b", "users.a__2eb.#"),
+        ("*", "users.__2a.#"),
+        ("anonymous", None),
+    ],
+)
+def test_every_user_is_granted_its_own_topics(user: str, own: str | None) -> None:
     """Not the anonymous: they are many and have one name."""
-    found = Identity(user, subscribe=("orders.#",)).with_own_topics()
-    assert found.subscribe == (("orders.#", f"users.{user}.#") if own else ("orders.#",))
+    found = Identity(user, subscribe=("orders.x",)).with_own_topics()
+    assert found.subscribe == (("orders.x", own) if own else ("orders.x",))
     assert found.with_own_topics() is found
 
 

@@ -83,11 +83,27 @@ def test_a_part_of_the_members_reads_what_is_written_about_these_only(redis: Red
     redis.replies = [*begin, [b"#", b"ben", b"ana", b"eve"], [b"ben", b"#", "jürgen".encode()], [ana, None], [ben]]
     assert store.read_page(CLIENT, "n", "rooms.7", "ana", 2) == (4, [Member("ben", 3, 5, '"door"')], "eve")
     asked = [command for command in redis.asked if command[0] == "HMGET"]
-    assert [command[2:] for command in asked] == [(b"ben", b"eve"), (b"ben",)]
+    assert [command[2:] for command in asked] == [("ben", "eve"), ("ben",)]
     redis.replies = [*begin, [b"ana"], []]
     assert store.read_page(CLIENT, "n", "rooms.7", None, 2) == (0, [], None)
     redis.replies = [[], [100, 5000], []]
     assert store.read_page(CLIENT, "n", "rooms.7", None, 2) == (0, [], None)
+
+
+def test_a_user_who_is_called_as_the_number_has_another_field(redis: Redis) -> None:
+    """The name is `#`, and so is the field of a process's last write."""
+    value = encode_entry(Entry(1, 10, 10, None))
+    redis.replies = [0]
+    store.write(CLIENT, "n", "p1", [TopicWrite("rooms.7", 0, 1, 1, [("#", value)], ["#", "##"], b"m")], events=False)
+    assert redis.asked[-1][-7:] == (1, "\0#", value, 2, "\0#", "##", b"m")
+    live: list[Any] = [[b"p1", b"100000"], [100, 5000], [b"p1"]]
+    redis.replies = [*live, {b"#": b"4:1", b"\0#": value}]
+    assert store.read_members(CLIENT, "n", "rooms.7") == [Member("#", 1, 10, None)]
+    redis.replies = [*live, [b"#", b"\0#", b"!"], [value]]
+    assert store.read_page(CLIENT, "n", "rooms.7", None, 1) == (2, [Member("!", 1, 10, None)], "!")
+    redis.replies = [*live, [b"#", b"\0#", b"!"], [value]]
+    assert store.read_page(CLIENT, "n", "rooms.7", "!", 1) == (2, [Member("#", 1, 10, None)], None)
+    assert redis.asked[-1][2:] == ("\0#",)
 
 
 def test_events_that_wait_are_read_and_taken_off(redis: Redis) -> None:

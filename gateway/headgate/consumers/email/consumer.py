@@ -16,10 +16,11 @@ from itertools import islice
 from typing import Protocol
 
 from headgate.consumers.base import Consumer, Context, Defer, Delivery, Reject, Retry
-from headgate.consumers.templates import Template, TemplateFault, user_of, view
+from headgate.consumers.templates import Template, TemplateFault, view
 from headgate.errors import BusRefused, BusUnavailable
 from headgate.metrics import MAILS
 from headgate.runtime.importing import import_string
+from headgate.topic import user_of
 
 from .address import check_address
 from .message import Mail, compose
@@ -145,7 +146,7 @@ class Email(Consumer):
         return self._options.to
 
     def _user(self, delivery: Delivery) -> str:
-        return user_of(delivery.topic) if self._seen_user is None else _rendered(self._seen_user, delivery)
+        return (user_of(delivery.topic) or "") if self._seen_user is None else _rendered(self._seen_user, delivery)
 
     def _compose(self, deliveries: Sequence[Delivery], recipient: str) -> Mail:
         first, last = deliveries[0], deliveries[-1]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from headgate.options import integer, matching, one_of, option, pattern, required, topic, word
+from headgate.options import integer, matching, one_of, option, pattern, required, topic, user
 
 # The widths of buckets, in seconds: a window has at most 60 of them and the one that has just begun.
 _WIDTHS_S = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800)
@@ -44,7 +44,7 @@ class Rule:
         "The condition must hold this long before the alert fires, and must be gone this long before it is over.",
     )
     topic: str | None = option(None, topic(), "Topic to publish it on. Not set: `alerts.<name>`.")
-    user: str | None = option(None, word(), "The user who gets it, on a topic of the user's own. Not set: no user.")
+    user: str | None = option(None, user(), "The user who gets it, on a topic of the user's own. Not set: no user.")
     repeat_s: int = option(0, integer(0, 7 * 86400, "seconds"), "Publish it again at this interval while it fires. 0: never.")
 
 

@@ -14,25 +14,25 @@ from msgspec import UNSET, Meta, UnsetType
 from headgate.auth.api_keys import shown_name
 from headgate.auth.audit import audit
 from headgate.auth.regrants import DEFAULT_REGRANTED_S, MAX_PATTERNS, MAX_REGRANTED_S
-from headgate.auth.revocation import DEFAULT_REVOKED_S, MAX_REVOKED_S, revoke
+from headgate.auth.revocation import DEFAULT_REVOKED_S, MAX_REVOKED_S, MAX_TOKEN_ID_CHARACTERS, revoke
 from headgate.clients import (
     MAX_PAGE_CLIENTS,
     MAX_REASON_CHARACTERS,
     MAX_SESSION_CHARACTERS,
-    MAX_USER_CHARACTERS,
     ClientsPage,
     ConnectedClient,
     Reached,
     Sort,
 )
-from headgate.errors import HeadgateError
-from headgate.topic import NAMESPACE, check_topic
+from headgate.errors import HeadgateError, InvalidRequest
+from headgate.topic import MAX_USER_BYTES, NAMESPACE, check_topic, check_user
 
 from .grammar import EventId, Pattern, Topic
 from .operation import Call, Cost, NoQuery, Operation
 from .problems import BodyFault, NotFound
 
-User = Annotated[str, Meta(min_length=1, max_length=MAX_USER_CHARACTERS)]
+# What a regular expression can say of a name; nobody has any other.
+User = Annotated[str, Meta(min_length=1, max_length=MAX_USER_BYTES, pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]+$")]
 Reason = Annotated[str, Meta(min_length=1, max_length=MAX_REASON_CHARACTERS, pattern=r"^[ -~]+$")]
 Place = Annotated[str, Meta(min_length=1)]
 Namespace = Annotated[str, Meta(pattern=f"^{NAMESPACE}$")]
@@ -93,7 +93,7 @@ def every(call: Call) -> ClientsPage:
     user = None if asked.user is UNSET else asked.user
     if namespace is not None:
         call.need_namespaces([namespace])
-    if user is not None and not user.isprintable():  # nobody is called so, which no schema can say
+    if user is not None and not _may_be_user(user):
         return ClientsPage((), 0, None, ())
     found = call.clients.page(namespace, user, Sort(asked.sort), asked.limit, after, within=call.reach)
     call.charge(found.total)
@@ -161,7 +161,7 @@ def lift_user(call: Call) -> None:
 
 def revoke_token(call: Call) -> Revocation:
     """Refuse a token, and disconnect the clients that came with it."""
-    token = _text(call, "token", MAX_USER_CHARACTERS)
+    token = _text(call, "token", MAX_TOKEN_ID_CHARACTERS)
     call.need_every_namespace()
     revoke(call.redis, token_id=token, for_s=call.body.for_s)
     audit.revoked(kind="token", name=token, for_s=call.body.for_s, by=_by(call))
@@ -200,7 +200,18 @@ def _session(call: Call) -> str:
 
 
 def _user(call: Call) -> str:
-    return _text(call, "user", MAX_USER_CHARACTERS)
+    user = call.path["user"]
+    if not _may_be_user(user):
+        raise NotFound("user", user)
+    return user
+
+
+def _may_be_user(name: str) -> bool:
+    try:
+        check_user(name)
+    except InvalidRequest:
+        return False
+    return True
 
 
 def _text(call: Call, name: str, limit: int) -> str:

@@ -22,7 +22,7 @@ from werkzeug.http import parse_accept_header
 
 from headgate.auth.api_keys import shown_name
 from headgate.auth.audit import audit
-from headgate.auth.identity import Identity
+from headgate.auth.identity import ANONYMOUS, Identity
 from headgate.auth.scopes import WITH_PATTERN
 from headgate.errors import Forbidden, InvalidRequest, PayloadTooLarge
 from headgate.event import json_reason
@@ -55,7 +55,7 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 # What an application's `authorize` is asked about (headgate.authorize), by the kind of a scope.
 ACTIONS = {"read": "replay", "presence": "presence"}
 # Whoever asks for something that needs no credentials.
-_NOBODY = Identity("")
+_NOBODY = Identity(ANONYMOUS)
 
 
 def routes(table: Sequence[Operation], services: Services, reads: Rates, below: Mapping[str, Any]) -> Blueprint:
@@ -85,7 +85,7 @@ def routes(table: Sequence[Operation], services: Services, reads: Rates, below: 
             except BodyFault as fault:
                 return as_response(problem_answer(fault))
 
-        rule = ROOT + path.replace("{", "<").replace("}", ">")
+        rule = ROOT + path.replace("{user}", "<path:user>").replace("{", "<").replace("}", ">")
         as_it_is: dict[str, Any] = {"provide_automatic_options": False, "merge_slashes": False}
         blueprint.add_url_rule(rule, path.replace(".", "_"), view, methods=methods, **as_it_is)
     return blueprint

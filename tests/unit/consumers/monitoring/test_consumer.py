@@ -118,7 +118,7 @@ def listener() -> Iterator[socket.socket]:
         (RATE.replace("60", "0"), "alerts[failing].window_s=0: expected a whole number from 1 to 86400 seconds"),
         (RATE + 'kind = "silence"', "alerts[failing].kind='silence': expected rate or absence"),
         (RATE + 'topic = "a.*"', "alerts[failing].topic='a.*': expected a topic such as alerts.orders"),
-        (RATE + 'user = "a.b"', "alerts[failing].user='a.b': expected one word of letters, digits, _ and -"),
+        (RATE + 'user = ""', "alerts[failing].user='': expected a user's name"),
         (RATE.replace("failing", "a b"), "alerts[a b].name='a b': expected 1 to 64 characters of [A-Za-z0-9_-]"),
     ],
 )

@@ -8,11 +8,16 @@
  * @import { EventMeta } from "./protocol.js"
  */
 
+import { isMine } from "./own-topics.js";
+
 /** How many events are remembered. */
 const MOST = 1000;
 
-/** @param {Dispatcher} gate @param {ReturnType<typeof import("./cursor.js").createCursor>} cursor */
-export function createDelivery(gate, cursor) {
+/**
+ * @param {Dispatcher} gate @param {ReturnType<typeof import("./cursor.js").createCursor>} cursor
+ * @param {ReturnType<typeof import("./own-topics.js").createOwnTopics>} own
+ */
+export function createDelivery(gate, cursor, own) {
   /** Their offsets. @type {number[]} */
   let had = [];
   /** Nothing is known of other events up to here. */
@@ -32,12 +37,14 @@ export function createDelivery(gate, cursor) {
 
   return {
     /**
-     * Call the handlers of an event. Return how many there were.
+     * Call the handlers of an event. Return how many there were. A handler of `users.me.…` gets the topic by that name.
      * @param {string} topic @param {any} data @param {EventMeta} meta
      * @param {(pattern: string) => boolean} admits whether a pattern's handlers may see it
      */
     deliver(topic, data, meta, admits) {
-      const handlers = gate.dispatch(topic, data, (pattern) => ({ id: null, offset: null, replayed: false, ...meta, topic, data, pattern }), admits);
+      const mine = own.mine(topic);
+      const describe = (/** @type {string} */ pattern) => ({ id: null, offset: null, replayed: false, ...meta, topic: isMine(pattern) ? mine : topic, data, pattern });
+      const handlers = gate.dispatch(topic, data, describe, (pattern) => admits(own.wired(pattern)), mine);
       if (handlers && meta.offset) {
         stand();
         if (had.push(meta.offset) > MOST) since = Math.max(since, /** @type {number} */ (had.shift()));

@@ -181,11 +181,12 @@ export class Dispatcher {
    * @param {any} data
    * @param {(pattern: string) => any} describe makes the handlers' second argument
    * @param {(pattern: string) => boolean} [admits] whether a pattern's handlers may see it; asked once for each that matches
+   * @param {string} [alias] the topic by another name, or the same
    * @returns {number} how many handlers ran
    */
-  dispatch(topic, data, describe, admits = () => true) {
+  dispatch(topic, data, describe, admits = () => true, alias = topic) {
     const all = listOf(this.#names.get(ALL));
-    const chosen = this.#chosen(topic, admits);
+    const chosen = this.#chosen(new Set([topic, alias]), admits);
     for (const handler of chosen) {
       try {
         handler.callback.call(handler.context || this, data, describe(handler.key));
@@ -273,13 +274,17 @@ export class Dispatcher {
 
   /**
    * Return the handlers that an event of a topic is for, in order of registration, each callback at most once per context.
-   * @param {string} topic @param {(pattern: string) => boolean} admits
+   * @param {Set<string>} topics its names @param {(pattern: string) => boolean} admits
    */
-  #chosen(topic, admits) {
-    const exact = this.#names.get(topic);
-    const names = this.#patterns.match(topic);
-    if (exact?.isTopic && !exact.words) names.push(exact);
-    const lists = names.filter(({ key }) => admits(key)).map(listOf);
+  #chosen(topics, admits) {
+    /** @type {Set<Name>} */
+    const names = new Set();
+    for (const topic of topics) {
+      for (const name of this.#patterns.match(topic)) names.add(name);
+      const exact = this.#names.get(topic);
+      if (exact?.isTopic && !exact.words) names.add(exact);
+    }
+    const lists = [...names].filter(({ key }) => admits(key)).map(listOf);
     if (lists.length < 2 && !(lists[0]?.length > 1)) return lists[0] ?? NONE;
     /** @type {Map<Callback, Set<any>>} */
     const had = new Map();

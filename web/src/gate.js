@@ -131,7 +131,12 @@ export class Gate extends Dispatcher {
 
   /** Make a request of a part of this package. @param {string} name @param {object} body @returns {Promise<any>} rejected with HeadgateError */
   _request(name, body) {
-    return this.#session.connection.request(name, body);
+    return this.#session.request(name, body);
+  }
+
+  /** Return the name of a topic on the wire. @param {string} topic */
+  _wired(topic) {
+    return this.#session.wired(topic);
   }
 
   /** Wait until a pattern will not be active any more by itself, and return why. @param {string} pattern */

@@ -5,4 +5,4 @@ export { HeadgateError } from "./errors.js";
 export { Gate } from "./gate.js";
 export { checkPayload } from "./payload.js";
 export { events } from "./stream.js";
-export { checkPattern, checkTopic, matches } from "./topic.js";
+export { checkPattern, checkTopic, matches, userWord } from "./topic.js";

@@ -105,7 +105,7 @@ export class Room extends Dispatcher {
     this.#topic = topic;
     this.#forget = forget;
     this.#listener.listenTo(gate, {
-      "presence:notice": (/** @type {Notice} */ notice) => notice.topic === topic && this.#notice(notice),
+      "presence:notice": (/** @type {Notice} */ notice) => notice.topic === gate._wired(topic) && this.#notice(notice),
       "connection:up": () => this.#load(),
       "connection:down": () => this.#lose(),
       "status:change": () => gate.status === "closed" && this.#end(),

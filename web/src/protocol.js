@@ -14,6 +14,7 @@
  * @typedef {object} Welcome
  * @property {string} session
  * @property {string | null} [user]
+ * @property {string} [own] what the topics of this user begin with, and `users.me.` stands for in a page; none: it has no topics of its own
  * @property {string} epoch
  * @property {number} offset position of the gateway's live feed; a resumed client is brought there from its own
  * @property {Limits} limits

@@ -49,6 +49,7 @@ import { createDelivery } from "./delivery.js";
 import { disconnected } from "./errors.js";
 import { createGaps } from "./gaps.js";
 import { createNotices } from "./notices.js";
+import { createOwnTopics } from "./own-topics.js";
 import { watchPage } from "./page.js";
 import { createPasts } from "./pasts.js";
 import { HANDLED } from "./protocol.js";
@@ -69,14 +70,23 @@ export function createSession(gate, address, options) {
   /** @type {Facts} */
   const facts = { session: null, user: null, limits: {}, bus: "up" };
   const counts = { received: 0, gaps: 0, missed: 0 };
-  const tell = createNotices(gate, () => facts.session, changed);
+  const notify = createNotices(gate, () => facts.session, changed);
   const pasts = createPasts();
   const cursor = createCursor(options.resume, pasts, () => {
     connection.stands(cursor.state() === "live");
     changed();
   });
-  const { deliver, handled } = createDelivery(gate, cursor);
   const subscriptions = createSubscriptions();
+  const own = createOwnTopics(
+    (pattern, wishes) => {
+      subscriptions.acquire(pattern, wishes);
+      if (wishes.since) pasts.expect(pattern, wishes.since);
+    },
+    (pattern, wishes) => {
+      if (!subscriptions.release(pattern, wishes)) pasts.forget(pattern);
+    },
+  );
+  const { deliver, handled } = createDelivery(gate, cursor, own);
   const connection = createConnection(address, /** @type {any} */ (options), {
     busy: () => arrivals.depth() > 0,
     greeting,
@@ -106,6 +116,7 @@ export function createSession(gate, address, options) {
     welcome(/** @type {Welcome} */ message) {
       // A gateway that welcomes has its link to Redis, or says otherwise next.
       status({ bus: "up" });
+      own.welcome(message.own);
       welcome(message);
       for (const { pattern } of message.subscriptions) pasts.acknowledge(pattern, message.offset);
     },
@@ -145,9 +156,16 @@ export function createSession(gate, address, options) {
 
   /** Return why a pattern will not be active by itself, if so. @param {string} pattern @returns {HeadgateError | undefined} */
   function hopeless(pattern) {
-    const subscription = subscriptions.find(pattern);
-    if (connection.status() === "closed" || !subscription?.overflow) return disconnected({ pattern });
-    return connection.refusal() ?? (subscription.is("refused") ? subscription.error : undefined);
+    const subscription = subscriptions.find(own.wired(pattern));
+    if (connection.status() === "closed" || !(subscription?.overflow || own.waits(pattern))) return disconnected({ pattern });
+    return connection.refusal() ?? (subscription?.is("refused") ? subscription.error : undefined);
+  }
+
+  /** Tell a lifecycle event, with the patterns as the page calls them. @param {string} name @param {any} body */
+  function tell(name, body, /** @type {any[]} */ ...more) {
+    if (body?.patterns) body = { ...body, patterns: own.named(body.patterns) };
+    if (body?.pattern) body = { ...body, pattern: own.named([body.pattern]).at(-1) };
+    notify(name, body, ...more);
   }
 
   /** Wait until something is so, or a pattern will not be active by itself. Return why not. @param {string} pattern @param {() => unknown} isSo */
@@ -166,7 +184,7 @@ export function createSession(gate, address, options) {
 
   /** Return the state of a pattern's subscription. @param {string} pattern @returns {SubscriptionState} */
   function subscriptionState(pattern) {
-    return (connection.status() !== "closed" && subscriptions.find(pattern)?.state) || "idle";
+    return (connection.status() !== "closed" && subscriptions.find(own.wired(pattern))?.state) || "idle";
   }
 
   /** @returns {State} */
@@ -181,7 +199,7 @@ export function createSession(gate, address, options) {
       status: connection.status(),
       connection: coarseOf(connection.status()),
       waiting: arrivals.depth(),
-      subscriptions: Object.fromEntries(subscriptions.wanted().map(({ pattern, state: each }) => [pattern, each])),
+      subscriptions: Object.fromEntries(subscriptions.wanted().flatMap(({ pattern, state: each }) => own.named([pattern]).map((name) => [name, each]))),
     };
   }
 
@@ -190,7 +208,8 @@ export function createSession(gate, address, options) {
     state,
     tellState,
     subscriptionState,
-    replay,
+    wired: own.wired,
+    replay: (/** @type {string} */ pattern, /** @type {import("./gaps.js").Range} */ range) => replay(own.wired(pattern), range),
     refresh,
 
     /** Connect. Until then there is no timer and no listener: a gate that is only made costs nothing. */
@@ -201,9 +220,12 @@ export function createSession(gate, address, options) {
 
     /** Wait until a pattern is active. @param {string} pattern @returns {Promise<void>} rejected when it will not be by itself, or nobody is there */
     async subscribed(pattern) {
-      const error = (await until(pattern, () => connection.stranded() || subscriptions.find(pattern)?.is("active"))) ?? connection.stranded();
+      const error = (await until(pattern, () => connection.stranded() || subscriptions.find(own.wired(pattern))?.is("active"))) ?? connection.stranded();
       if (error) throw error;
     },
+
+    /** Make a request of the gateway about a topic. @param {string} name @param {any} body @returns {Promise<any>} rejected with HeadgateError */
+    request: (name, body) => connection.request(name, body.topic ? { ...body, topic: own.wired(body.topic) } : body),
 
     /** Wait until a pattern will not be active any more by itself, and return why. @param {string} pattern */
     ended: (pattern) => until(pattern, () => false),
@@ -211,15 +233,14 @@ export function createSession(gate, address, options) {
     /** A pattern gets a handler. @param {string} pattern @param {Wishes} wishes */
     handlerComes(pattern, wishes) {
       if (connection.status() === "closed") return;
-      subscriptions.acquire(pattern, wishes);
-      if (wishes.since) pasts.expect(pattern, wishes.since);
+      own.comes(pattern, wishes);
       changed();
     },
 
     /** A pattern has lost a handler. @param {string} pattern @param {Wishes} wishes that it had */
     handlerLeft(pattern, wishes) {
       if (connection.status() === "closed") return;
-      if (!subscriptions.release(pattern, wishes)) pasts.forget(pattern);
+      own.left(pattern, wishes);
       changed();
     },
 

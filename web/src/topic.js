@@ -3,12 +3,14 @@
  *
  * A topic is 1 to 8 words of `[A-Za-z0-9_-]` joined by dots, at most 255 bytes. A pattern may also use the AMQP wildcards
  * `*` (exactly one word) and `#` (zero or more words) as whole words, anywhere. `tests/golden/topics.json` holds the
- * vectors that both implementations must satisfy. Containment is the gateway's business and is not mirrored here.
+ * vectors that both implementations must satisfy, and `users.json` those of users' names. Containment is the gateway's business and is not mirrored here.
  */
 import { HeadgateError } from "./errors.js";
 import { PatternIndex } from "./pattern-index.js";
 
 const TOPIC = /^(?=.{1,255}$)[\w-]+(\.[\w-]+){0,7}$/;
+/** `users.<word>.#` is a pattern. */
+const MAX_USER = 247;
 const PATTERN = /^(?=.{1,255}$)([\w-]+|[*#])(\.([\w-]+|[*#])){0,7}$/;
 
 /**
@@ -40,6 +42,27 @@ export function matches(pattern, topic) {
   const index = new PatternIndex();
   index.add(pattern.split("."), true);
   return index.match(topic).length > 0;
+}
+
+/**
+ * Return the word that stands for a user in topics: `ana` is `ana`, and `ana@example.org` is `ana__40example__2eorg`. Its rule is that of
+ * `user_word` in Python: a byte of UTF-8 that a word may have stands for itself, any other is `__` and two hexadecimal digits.
+ * @param {string} name
+ * @returns {string}
+ * @throws {HeadgateError} `invalid_request` {reason}
+ */
+export function userWord(name) {
+  // Neither a control character nor half of a surrogate pair.
+  if (typeof name === "string" && /^[^\p{Cc}\p{Cs}\p{Zl}\p{Zp}]+$/u.test(name)) {
+    if (name === "me") return "__6de";
+    // An underscore that would begin an escape is written as one, by a character that no name has.
+    const word = encodeURIComponent(name.replace(/_(?=_[0-9a-f]{2})/g, "\u0001"))
+      .replace(/%01/g, "%5f")
+      .replace(/[.!~*'()]/g, (sign) => `%${sign.charCodeAt(0).toString(16)}`)
+      .replace(/%(..)/g, (_, hex) => `__${hex.toLowerCase()}`);
+    if (word.length <= MAX_USER) return word;
+  }
+  throw new HeadgateError("invalid_request", { reason: `user: no control characters, 1 to ${MAX_USER} bytes as a word of a topic` });
 }
 
 /** The characters are ASCII, so they are bytes. @param {string} kind @param {unknown} name @param {RegExp} grammar */

@@ -49,6 +49,94 @@ afterEach(() => {
   mock.restoreAll();
 });
 
+describe("the user's own topics, by users.me", () => {
+  const own = "users.ana__40example__2eorg.";
+
+  it("subscribes by the user's word, which the welcome brings, and gives the topic by the name that was asked for", async () => {
+    const had = [];
+    const note = (label) => (data, event) => had.push([label, event.topic, event.pattern, data]);
+    open().on("users.me.#", note("mine"));
+    gate.on(`${own}mail`, note("by name"));
+    gate.once("users.me.mail", note("once"));
+    gate.on("users.*.mail", note("any"));
+    assert.equal(gate.state.subscriptions["users.me.#"], undefined);
+    await gateway.welcome({ own });
+    assert.deepEqual(gateway.connects[0].subscriptions, [{ pattern: `${own}mail` }, { pattern: "users.*.mail" }]);
+    assert.deepEqual(await gateway.answer("subscribe"), { pattern: `${own}#` });
+    await gate.subscribed("users.me.#");
+    assert.equal(gate.state.subscriptions["users.me.#"], "active");
+    gateway.event(`${own}mail`, 1, 101);
+    gateway.event(`${own}mail`, 2, 102);
+    gateway.event("users.me.mail", 3, 103);
+    gateway.event("users.ben.mail", 4, 104);
+    await settle();
+    assert.deepEqual(had, [
+      ["mine", "users.me.mail", "users.me.#", 1],
+      ["by name", `${own}mail`, `${own}mail`, 1],
+      ["once", "users.me.mail", "users.me.mail", 1],
+      ["any", `${own}mail`, "users.*.mail", 1],
+      ["mine", "users.me.mail", "users.me.#", 2],
+      ["by name", `${own}mail`, `${own}mail`, 2],
+      ["any", `${own}mail`, "users.*.mail", 2],
+      ["mine", "users.me.mail", "users.me.#", 3],
+      ["any", "users.me.mail", "users.*.mail", 3],
+      ["any", "users.ben.mail", "users.*.mail", 4],
+    ]);
+    gate.off("users.me.#");
+    assert.deepEqual(await gateway.answer("unsubscribe"), { pattern: `${own}#` });
+  });
+
+  it("publishes, replays and tells of gaps and refusals by that name", async () => {
+    const told = [];
+    const had = [];
+    open({ resync() {} }).on("users.me.#", (data, { topic, replayed }) => had.push([topic, data, replayed]));
+    gate.on("delivery:gap delivery:error", ({ patterns, pattern }) => told.push(patterns ?? pattern));
+    await gateway.welcome({ own });
+    await gateway.answer("subscribe");
+    const published = gate.publish("users.me.mail", 1);
+    assert.deepEqual(await gateway.answer("publish", { ok: true, epoch: "e1", offset: 101 }), { topic: `${own}mail`, data: 1 });
+    await published;
+    const replayed = gate.replay("users.me.#", { from: 1, to: 2 });
+    const asked = await gateway.answer("replay", { ok: true, events: [[`${own}mail`, 7, { id: "i1", time: 1, offset: 1, replayed: true }]], next: null });
+    assert.equal(asked.pattern, `${own}#`);
+    assert.equal(await replayed, 1);
+    gateway.emit("gap", { patterns: [`${own}#`], from: 102, to: 103, count: 2, bytes: null, reason: "trimmed", recoverable: false });
+    gateway.emit("status", { ended: [{ pattern: `${own}#`, error: { code: "forbidden", message: "no", retry: false } }] });
+    await settle();
+    assert.deepEqual(had, [["users.me.mail", 7, true]]);
+    assert.deepEqual(told, [[`${own}#`, "users.me.#"], "users.me.#"]);
+    assert.equal(gate.state.subscriptions["users.me.#"], "refused");
+  });
+
+  it("goes over to another user's topics with the next welcome that says so", async () => {
+    open().on("users.me.a", () => {});
+    await gateway.welcome({ own });
+    await gateway.answer("subscribe");
+    gateway.cut();
+    await gateway.welcome({ own: "users.ben." }, 2);
+    assert.deepEqual(gateway.connects[1].subscriptions, [{ pattern: `${own}a` }]);
+    const requests = [await gateway.answer("unsubscribe"), await gateway.answer("subscribe")];
+    assert.deepEqual(requests, [{ pattern: `${own}a` }, { pattern: "users.ben.a" }]);
+  });
+
+  it("is nobody's for a client without a token: the gateway refuses it", async () => {
+    open().on("users.me.#", () => {});
+    await gateway.welcome({ user: "anonymous" });
+    assert.deepEqual(await gateway.answer("subscribe", { ok: false, error: { code: "forbidden", message: "no", retry: false } }), { pattern: "users.me.#" });
+    await assert.rejects(gate.subscribed("users.me.#"), { code: "forbidden" });
+  });
+
+  it("ends without a trace while it waits for the user", async () => {
+    open();
+    const subscription = gate.subscribe("users.me.#", () => {});
+    subscription.close();
+    await assert.rejects(subscription.ready, { code: "disconnected" });
+    await gateway.welcome({ own });
+    await settle();
+    assert.equal(gateway.requests.length, 0);
+  });
+});
+
 describe("subscribing", () => {
   it("carries the handlers of the same task in the first CONNECT", async () => {
     open().on("orders.*.shipped", () => {});

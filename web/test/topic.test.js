@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { describe, it } from "node:test";
-import { checkPattern, checkTopic, matches } from "#headgate";
+import { checkPattern, checkTopic, matches, userWord } from "#headgate";
 
 const golden = JSON.parse(await readFile(new URL("../../tests/golden/topics.json", import.meta.url), "utf8"));
+const users = JSON.parse(await readFile(new URL("../../tests/golden/users.json", import.meta.url), "utf8"));
 
 describe("topics, by the vectors that Python reads too", () => {
   it("accepts valid topics, also as patterns", () => {
@@ -40,6 +41,19 @@ describe("topics, by the vectors that Python reads too", () => {
     assert.ok(golden.matches.length > 80);
     for (const [pattern, topic, expected] of golden.matches) {
       assert.equal(matches(pattern, topic), expected, `${pattern} against ${topic}`);
+    }
+  });
+});
+
+describe("users' names, by the vectors that Python reads too", () => {
+  it("makes each the one word that stands for it in topics", () => {
+    assert.ok(users.words.length > 40);
+    for (const [name, word] of users.words) assert.equal(userWord(name), word, JSON.stringify(name));
+  });
+
+  it("refuses what is no name with a reason", () => {
+    for (const name of [...users.refused, null, 7, undefined]) {
+      assert.throws(() => userWord(name), (error) => error.code === "invalid_request" && error.parts.reason.startsWith("user: "), JSON.stringify(name));
     }
   });
 });

@@ -7,6 +7,7 @@ export type { AnyTopics, PayloadOf } from "./topics.js";
 
 /** An event, the second argument of a handler. */
 export interface HeadgateEvent<Data = any> {
+  /** As it was published; it begins with `users.me.` for a handler of a pattern that does. */
   topic: string;
   data: Data;
   id: string | null;
@@ -90,6 +91,8 @@ export interface DeliveryError {
 export interface Welcome {
   session: string;
   user?: string | null;
+  /** What the topics of this user begin with, and `users.me.` stands for. */
+  own?: string;
   epoch: string;
   offset: number;
   limits: Limits;
@@ -368,7 +371,7 @@ export class Dispatcher<Topics = AnyTopics> {
   /** Call the handlers of exactly this name. */
   trigger(name: string | Record<string, any>, ...args: any[]): this;
   /** Call the handlers of every pattern that matches. */
-  dispatch(topic: string, data: any, describe: (pattern: string) => any, admits?: (pattern: string) => boolean): number;
+  dispatch(topic: string, data: any, describe: (pattern: string) => any, admits?: (pattern: string) => boolean, alias?: string): number;
 }
 
 /** A dispatcher whose topics are subscribed at the gateway. */
@@ -415,5 +418,7 @@ export function checkTopic(topic: unknown): string;
 export function checkPayload(data: unknown, limit?: number): any;
 /** Return the pattern if it is one. */
 export function checkPattern(pattern: unknown): string;
+/** The word that stands for a user in topics, of any name: `ana@example.org` is `ana__40example__2eorg`. */
+export function userWord(name: string): string;
 /** Whether a topic matches a pattern. */
 export function matches(pattern: string, topic: string): boolean;

@@ -139,9 +139,14 @@ class Identity:
         put(identity, "scopes", None)
         return identity
 
+    @property
+    def own_topics(self) -> str | None:
+        """The pattern of the user's own topics, or None: all the anonymous have one name, and a key is no user."""
+        return _own_topics(self.user)
+
     def with_own_topics(self) -> Identity:
-        """Return this identity with the user's own topics granted; all the anonymous have one name, and none of them."""
-        own = _own_topics(self.user)
+        """Return this identity with the user's own topics granted, if it has some."""
+        own = self.own_topics
         if own is None or own in self.subscribe:
             return self
         subscribe = (*self.subscribe, own)

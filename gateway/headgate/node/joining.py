@@ -177,6 +177,7 @@ class Joining:
             welcome = {
                 "session": session,
                 "user": client.identity.user,
+                **({} if (own := client.identity.own_topics) is None else {"own": own.removesuffix("#")}),
                 "epoch": namespace.bus.epoch,
                 "offset": namespace.position(client, resumption),
                 "limits": self._limits,

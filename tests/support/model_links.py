@@ -33,6 +33,8 @@ class Link(Protocol):
 class Log(Protocol):
     """The part of `redis.log.EventLog` that a gateway uses."""
 
+    database: int
+
     def drop_idle(self) -> None: ...
     def configure(self, max_events: int, max_age_s: int, max_bytes: int | None = ..., *, sharded: bool = ...) -> Head: ...
     def share_of_memory(self, namespaces: int) -> int: ...
@@ -215,6 +217,8 @@ class ModelLink:
 
 class ModelLog:
     """`EventLog` on a `ModelServer`. `timeout_s` limits each answer, as the command connection's does."""
+
+    database = 0
 
     def __init__(self, server: ModelServer, timeout_s: float) -> None:
         self._server, self._timeout_s = server, timeout_s

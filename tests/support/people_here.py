@@ -14,7 +14,7 @@ import pytest
 
 from headgate.clients import Clients
 from headgate.redis.client import call_all
-from headgate.redis.keys import NAMESPACES, QUESTIONS, gateways_key
+from headgate.redis.keys import NAMESPACES, gateways_key, questions_channel
 from tests.support.gateway_here import GatewayOnModel, StartGatewayOnModel
 from tests.support.small_redis import SmallRedis
 
@@ -51,7 +51,8 @@ class PeopleHere:
             )
         self.redis.asked.clear()
         if hears:
-            self.redis.hearers.setdefault(QUESTIONS, []).append(gateway._answers.hear if answers else lambda message: None)
+            hear = gateway._answers.hear if answers else lambda message: None
+            self.redis.hearers.setdefault(questions_channel(0), []).append(hear)
         return here
 
     def ask(self, question: Callable[[], Any]) -> Any:

@@ -7,6 +7,7 @@ tests/contract/test_small_redis.py has a real server answer the same commands.
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import redis
@@ -20,6 +21,8 @@ class SmallRedis:
 
     `hearers` get the messages of their channel at once; `idle` runs when somebody waits for a list that is empty.
     """
+
+    connection_pool = SimpleNamespace(connection_kwargs={"db": 0})
 
     def __init__(self, now_s: int = 1000) -> None:
         self.now_s, self.refuses, self.up = now_s, "", True

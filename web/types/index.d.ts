@@ -418,7 +418,7 @@ export function checkTopic(topic: unknown): string;
 export function checkPayload(data: unknown, limit?: number): any;
 /** Return the pattern if it is one. */
 export function checkPattern(pattern: unknown): string;
-/** The word that stands for a user in topics, of any name: `ana@example.org` is `ana__40example__2eorg`. */
+/** Return the word that stands for a user in topics. */
 export function userWord(name: string): string;
 /** Whether a topic matches a pattern. */
 export function matches(pattern: string, topic: string): boolean;

@@ -1,7 +1,7 @@
 """Revocation: users and tokens that are refused for a time. How it is written to Redis, and a gateway's copy of it.
 
 In: `revoke` from a publisher or the command line. Out: a member `user:<name>` or `token:<id>` of the sorted set REVOKED, whose
-score is its end by Redis' clock, and a message on the channel of the same name. Each gateway holds a copy, `Revocations`, on
+score is its end by Redis' clock, and a message on the channel of its news. Each gateway holds a copy, `Revocations`, on
 its own monotonic clock, kept up to date by revocation_watch.py.
 
 Revoking a user refuses every identity of that name, old tokens and new ones, until it ends or is lifted.
@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from headgate.errors import InvalidRequest, LimitReached, Unauthorized, UnauthorizedReason
-from headgate.redis.client import Client, call, call_at, call_many
-from headgate.redis.keys import REVOKED
+from headgate.redis.client import Client, call, call_at, call_many, database_number
+from headgate.redis.keys import REVOKED, revoked_channel
 from headgate.topic import check_user
 
 from .identity import Identity
@@ -62,7 +62,8 @@ def revoke(client: Client, *, user: str | None = None, token_id: str | None = No
         raise LimitReached("revocations", MAX_REVOCATIONS)
     change = ("ZADD", REVOKED, now_s + for_s, member) if for_s else ("ZREM", REVOKED, member)
     # The set outlives its last member by nothing that matters: each call sets its longest possible end anew.
-    _replies(call_many(client, [change, ("EXPIRE", REVOKED, MAX_REVOKED_S), ("PUBLISH", REVOKED, f"{for_s} {member}")]))
+    news = ("PUBLISH", revoked_channel(database_number(client)), f"{for_s} {member}")
+    _replies(call_many(client, [change, ("EXPIRE", REVOKED, MAX_REVOKED_S), news]))
 
 
 def read_revoked(client: Client) -> list[tuple[str, int]]:

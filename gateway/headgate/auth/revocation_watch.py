@@ -1,6 +1,6 @@
 """The watch on revocations: it keeps this gateway's copy up to date, and names the users and tokens that are hit.
 
-In: the channel and the set REVOKED of revocation.py. Out: `on_revoked(members)`, from the watch's greenlet.
+In: the set REVOKED of revocation.py and the channel of its news. Out: `on_revoked(members)`, from the watch's greenlet.
 
 Rules. 1. After every (re)connect: subscribe, wait until Redis confirms, then read the whole set; nothing can fall between.
 2. A link that leaves two PINGs unanswered is replaced. 3. While Redis cannot be reached, the
@@ -17,9 +17,9 @@ from typing import NamedTuple
 import structlog
 
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
-from headgate.redis.client import Client, is_forbidden, open_client
+from headgate.redis.client import Client, database_number, is_forbidden, open_client
 from headgate.redis.followers import follow
-from headgate.redis.keys import REVOKED
+from headgate.redis.keys import REVOKED, revoked_channel
 from headgate.redis.subscriber_link import SubscriberLink
 from headgate.redis_url import read_url
 from headgate.runtime.loop import Greenlet, sleep, spawn
@@ -84,6 +84,7 @@ class RevocationWatch:
         self._also = also
         self._on_revoked = on_revoked
         self._client = open_client(redis_url, timeout_s=CONNECT_TIMEOUT_S, max_connections=1)
+        self._channel = revoked_channel(database_number(self._client))
         self._link: SubscriberLink | None = None
         self._greenlet: Greenlet | None = None
         self._closed = False
@@ -120,7 +121,7 @@ class RevocationWatch:
             try:
                 link.connect()
                 link.settimeout(SILENT_S)
-                link.send(("SUBSCRIBE", *([self._also.channel] if self._also else []), REVOKED))
+                link.send(("SUBSCRIBE", *([self._also.channel] if self._also else []), self._channel))
                 while True:
                     self._take(link.read())
                     wait_s, told = FIRST_RECONNECT_S, ""
@@ -162,7 +163,7 @@ class RevocationWatch:
                     self._also.hear(reply[2])
                 else:
                     self._also.begin(self._client)
-            elif reply[0] == b"subscribe" and reply[1] == REVOKED.encode():
+            elif reply[0] == b"subscribe" and reply[1] == self._channel.encode():
                 self.revocations.replace(self._read(self._client))
                 self.known, self.last_error = True, None
                 hit = self.revocations.members()

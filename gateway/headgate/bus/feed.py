@@ -138,6 +138,7 @@ class Feed:
     Args:
         fence_interval_s: time from one tick to the next.
         sharded: whether Redis is a Cluster, with events on sharded channels.
+        database: the number of the database that the log is in.
 
     Attributes:
         state: DOWN, SYNCING or LIVE.
@@ -150,10 +151,13 @@ class Feed:
         tick_due_s: when the caller's clock is to `tick` next.
     """
 
-    def __init__(self, namespace: str, max_payload_bytes: int, fence_interval_s: float, *, sharded: bool = False) -> None:
+    def __init__(
+        self, namespace: str, max_payload_bytes: int, fence_interval_s: float, *, sharded: bool = False, database: int = 0
+    ) -> None:
         self._fence_interval_s = fence_interval_s
-        self._interest = Interest(namespace, sharded=sharded)
-        self._messages = Messages(namespace, max_payload_bytes)
+        self._database = database
+        self._interest = Interest(namespace, sharded=sharded, database=database)
+        self._messages = Messages(namespace, max_payload_bytes, database)
         self._fence = Fence()
         self._server = ServerCheck()
         self._one_line_from = 0  # the number of the fence that proves that no message of a line before is on its way
@@ -318,7 +322,10 @@ class Feed:
 
     def _sync(self) -> Steps:
         """Subscribe to everything, then bring the position to a head that was read after the last acknowledgement."""
-        library = (yield from self._ask(Configure())).library
+        head = yield from self._ask(Configure())
+        if not self._is_announced(head):
+            yield from self._close(BusUnavailable("the function library in Redis is too old for a database other than 0"))
+        library = head.library
         yield from self._ask(ReadLinkHead())
         yield Subscribe(self._interest.attach(by_user=library >= BY_USER_LIBRARY))
         early: list[list[bytes]] = []
@@ -383,13 +390,18 @@ class Feed:
         """Return whether a head says which line its log is on; else it takes a `Configure` to know that.
 
         Redis may just have been emptied, or hold the data of an earlier moment: then the epoch of its next event has not begun.
-        Without a lineage, an older library has replaced ours.
+        Without a lineage, an older library has replaced ours. Where nobody has said which database this is, the library publishes
+        nothing until somebody does.
         """
-        if not head.epoch:
+        if not head.epoch or not self._is_announced(head):
             return False
         if head.epoch == self.epoch:
             return head.offset >= self.offset
         return head.lineage is not None
+
+    def _is_announced(self, head: Head) -> bool:
+        """Return whether the library publishes what is appended on the channels of our database."""
+        return head.database == self._database
 
     def _change_line(self, head: Head, lineage: Lineage, end: int) -> Steps:
         was_offset = self.offset

@@ -48,17 +48,17 @@ _UNDO = {_SUBSCRIBE: b"unsubscribe", _PSUBSCRIBE: b"punsubscribe", _SSUBSCRIBE: 
 _UNDONE = {undo: command for command, undo in _UNDO.items()}
 
 
-def subscription(namespace: str, pattern: str) -> tuple[str, str]:
+def subscription(namespace: str, pattern: str, database: int = 0) -> tuple[str, str]:
     """Return the command and the channel, or narrowest glob, that brings every event of a valid pattern.
 
     A glob is a superset of a pattern (its `*` also matches dots), so the receiver must still match each topic.
     """
     if not is_wildcard(pattern):
-        return "SUBSCRIBE", channel(namespace, pattern)
+        return "SUBSCRIBE", channel(namespace, pattern, database)
     glob = re.sub(r"#(?:\.#)+", "#", pattern)
     # `#` may stand for no word at all: at an end it takes its dot along, between two words one of its two.
     glob = re.sub(r"(?<=\.)#\.", "*", re.sub(r"^#\.|\.#$", "*", glob)).replace("#", "*")
-    return "PSUBSCRIBE", channel_prefix(namespace) + re.sub(r"\*+", "*", glob)
+    return "PSUBSCRIBE", channel_prefix(namespace, database) + re.sub(r"\*+", "*", glob)
 
 
 class Interest:
@@ -66,6 +66,7 @@ class Interest:
 
     Args:
         sharded: whether Redis is a Cluster, with events on sharded channels.
+        database: the number of the database that the log is in.
 
     Attributes:
         attached: whether there is a connection to request sources on.
@@ -74,14 +75,14 @@ class Interest:
         by_user: whether the gateway relies on the channels of users.
     """
 
-    def __init__(self, namespace: str, *, sharded: bool = False) -> None:
-        prefix = channel_prefix(namespace)
-        self._namespace = namespace
-        self._users = user_channel(namespace, "").encode()
+    def __init__(self, namespace: str, *, sharded: bool = False, database: int = 0) -> None:
+        prefix = channel_prefix(namespace, database)
+        self._namespace, self._database = namespace, database
+        self._users = user_channel(namespace, "", database).encode()
         # Stands for the channel of any user: in place of the user is a byte that only a `*` can match.
         self._users_reach = f"{prefix}{USERS}.\0*".encode()
         self._all_topics = f"{prefix}*".encode()
-        feed = feed_channel(namespace).encode()
+        feed = feed_channel(namespace, database).encode()
         self._sharded = sharded
         self._everything: Source = (_SSUBSCRIBE, feed) if sharded else (_PSUBSCRIBE, self._all_topics)
         self._plain: Source = (_PSUBSCRIBE, self._all_topics)
@@ -245,10 +246,14 @@ class Interest:
     def _source(self, pattern: str) -> Source:
         words = pattern.split(".", 2)
         if self.by_user and words[0] == USERS and len(words) == 3 and is_wildcard(words[2]) and not is_wildcard(words[1]):
-            return self._channel_command, user_channel(self._namespace, words[1]).encode()
+            return self._channel_command, user_channel(self._namespace, words[1], self._database).encode()
         if self._sharded:
-            return self._everything if is_wildcard(pattern) else (_SSUBSCRIBE, channel(self._namespace, pattern).encode())
-        command, name = subscription(self._namespace, pattern)
+            return (
+                self._everything
+                if is_wildcard(pattern)
+                else (_SSUBSCRIBE, channel(self._namespace, pattern, self._database).encode())
+            )
+        command, name = subscription(self._namespace, pattern, self._database)
         return command.lower().encode(), name.encode()
 
     def _is_glob(self, source: Source) -> bool:

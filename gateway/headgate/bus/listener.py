@@ -141,6 +141,7 @@ class Bus:
     """The listener of one namespace: two greenlets (feed and fence), three connections, none shared.
 
     Attributes:
+        database: the number of the database that the log is in.
         last_error: the reason why the feed is not live; None while it is.
         was_up: set once the feed has been live for the first time.
     """
@@ -154,8 +155,10 @@ class Bus:
         self._receiver = receiver
         self._direct = direct
         self._sharded = is_cluster(redis_url)
-        self.feed = Feed(namespace, settings.max_payload_bytes, settings.fence_interval_s, sharded=self._sharded)
         self._log = self.open_log()
+        self.database = database = self._log.database
+        limits = (settings.max_payload_bytes, settings.fence_interval_s)
+        self.feed = Feed(namespace, *limits, sharded=self._sharded, database=database)
         # Three quarters of the interval, so that two late fences in a row are noticed within three.
         # Two, of which one is connected: a new connection proves itself before the one that works is given up.
         self._fence_log, self._next_fence_log = (

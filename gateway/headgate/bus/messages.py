@@ -31,15 +31,16 @@ class Messages:
 
     Args:
         max_payload_bytes: a larger event is a fault.
+        database: the number of the database that the log is in.
     """
 
     __slots__ = ("_last_channel", "_mark_at", "_max_payload_bytes", "_oldest_first", "_prefix_bytes", "_sources", "_topics")
 
-    def __init__(self, namespace: str, max_payload_bytes: int) -> None:
+    def __init__(self, namespace: str, max_payload_bytes: int, database: int = 0) -> None:
         self._max_payload_bytes = max_payload_bytes
-        self._prefix_bytes = len(channel_prefix(namespace))
+        self._prefix_bytes = len(channel_prefix(namespace, database))
         # On channels with a slash there, those of users and the feed channel, messages begin with the topic.
-        self._mark_at = len(mixed_prefix(namespace)) - 1
+        self._mark_at = len(mixed_prefix(namespace, database)) - 1
         self._topics: dict[bytes, str] = {}
         self._oldest_first: deque[bytes] = deque()  # the same
         self._last_channel, self._sources = b"", set[bytes]()  # of the last message, and the sources that have brought it

@@ -93,13 +93,13 @@ class DirectWriter:
         max_payload_bytes: int,
         tally_every: int,
         native: Callable[..., Any],
+        database: int = 0,
     ) -> None:
         self._matcher = matcher
         # Messages on channels with a slash there, those of users and the feed channel, begin with the topic.
-        mark_at = len(mixed_prefix(namespace)) - 1
-        self._writer = native(
-            namespace.encode(), len(channel_prefix(namespace)), mark_at, max_payload_bytes, tally_every, self._find
-        )
+        mark_at = len(mixed_prefix(namespace, database)) - 1
+        prefix_bytes = len(channel_prefix(namespace, database))
+        self._writer = native(namespace.encode(), prefix_bytes, mark_at, max_payload_bytes, tally_every, self._find)
 
     def take(self, replies: list[list[bytes]], front: Front) -> Run:
         """Write the events at the front that are the usual case, and move `front` behind them. Never waits, never switches.
@@ -124,12 +124,12 @@ class DirectWriter:
 
 
 def direct_writer(
-    namespace: str, matcher: SubscriptionMatcher[Client], max_payload_bytes: int, tally_every: int
+    namespace: str, matcher: SubscriptionMatcher[Client], max_payload_bytes: int, tally_every: int, database: int = 0
 ) -> DirectWriter | None:
-    """Return what writes directly in a namespace, or None where that was not built."""
+    """Return what writes directly in a namespace, or None where that was not built. `database`: the number of the log's."""
     if Writer is None or wants_sources():
         return None
-    return DirectWriter(namespace, matcher, max_payload_bytes, tally_every, Writer)
+    return DirectWriter(namespace, matcher, max_payload_bytes, tally_every, Writer, database)
 
 
 def _left(client: Client, sent: int, error: OSError | None, frames: list[_Parts]) -> Left:

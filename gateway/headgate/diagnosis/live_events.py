@@ -7,10 +7,12 @@ none comes as well. The connection never reconnects: what it missed, the log has
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 from headgate.bus.interest import subscription
 from headgate.errors import BusUnavailable
 from headgate.redis import subscriber_link
+from headgate.redis.client import database_number, open_client
 from headgate.redis.cluster import is_cluster
 from headgate.redis.connections import Command
 from headgate.redis.keys import channel_prefix, feed_channel, log_key
@@ -26,11 +28,13 @@ class LiveEvents:
     """
 
     def __init__(self, url: str, namespace: str, pattern: str) -> None:
-        self._commands: list[Command] = [subscription(check_namespace(namespace), check_pattern(pattern))]
-        self._prefix = channel_prefix(namespace).encode()
+        with closing(open_client(url, max_connections=1)) as client:
+            database = database_number(client)
+        self._commands: list[Command] = [subscription(check_namespace(namespace), check_pattern(pattern), database)]
+        self._prefix = channel_prefix(namespace, database).encode()
         if is_cluster(url):
             # There logged events come over one sharded channel, with the topic before each; those without an offset as elsewhere.
-            self._commands.append(("SSUBSCRIBE", feed_channel(namespace)))
+            self._commands.append(("SSUBSCRIBE", feed_channel(namespace, database)))
         self._link = subscriber_link.SubscriberLink(url, key=log_key(namespace))
         self._early: list[list[bytes]] = []
 

@@ -31,10 +31,10 @@ from headgate.presence.presence import Presence
 from headgate.publisher import Publisher
 from headgate.redis import api_keys
 from headgate.redis.budget import count_with
-from headgate.redis.client import ROUND_TRIPS, open_client
+from headgate.redis.client import ROUND_TRIPS, database_number, open_client
 from headgate.redis.client import Client as RedisClient
 from headgate.redis.connections import is_open, redacted_address
-from headgate.redis.keys import QUESTIONS
+from headgate.redis.keys import questions_channel
 from headgate.redis.registry import name_of, remembered
 from headgate.runtime.loop import spawn
 from headgate.runtime.watchdog import Watchdog
@@ -164,10 +164,11 @@ class Gateway:
         self._expiry: Expiry[Client] = Expiry(evictions.expired)
         clients = ClientList(self.namespaces, admission, self._sockets, settings, lambda: name_of(self.registration.id))
         regrants = Regrants()
+        questions = questions_channel(database_number(self._commands))
         self._revocation_watch = RevocationWatch(
             settings.redis_url,
             evictions.revoked,
-            also=Listening(QUESTIONS, self._begin_questions, lambda message: self._answers.hear(message)),
+            also=Listening(questions, self._begin_questions, lambda message: self._answers.hear(message)),
         )
         keys = ApiKeys(partial(api_keys.find, self._commands), settings.admin_key)
         self._logins = Logins(settings, authenticator, self._revocation_watch.check, api_keys=keys, regranted=regrants.apply)

@@ -21,7 +21,7 @@ from headgate.auth.grants import compiled
 from headgate.errors import BusUnavailable, HeadgateError, LimitReached
 from headgate.metrics import PRESENCE_DEAD, PRESENCE_MEMBERS, PRESENCE_RESETS, PRESENCE_ROOMS, PRESENCE_WRITES
 from headgate.redis import presence as store
-from headgate.redis.client import drop_idle, open_client
+from headgate.redis.client import database_number, drop_idle, open_client
 from headgate.redis.followers import follow
 from headgate.redis.keys import presence_channel, presence_key
 from headgate.redis.subscriber_link import SubscriberLink
@@ -81,6 +81,7 @@ class Presence:
         limits = Limits(settings.max_presence_topics, settings.max_presence_members, settings.max_presence_meta_bytes)
         self._limits = limits
         self._commands = open_client(redis_url, timeout_s=TIMEOUT_S, max_connections=1)
+        self._database = database_number(self._commands)
         self._reads = open_client(redis_url, timeout_s=TIMEOUT_S, max_connections=1)
         self._leases = Leases()
         self._rooms: Rooms | None = None
@@ -193,7 +194,7 @@ class Presence:
     def _opened(self, topic: str) -> None:
         if self._link is not None:
             self._listened.add(topic)
-            self._send(("SUBSCRIBE", presence_channel(self._namespace, topic)))
+            self._send(("SUBSCRIBE", presence_channel(self._namespace, topic, self._database)))
 
     def _closed_room(self, topic: str) -> None:
         self._unread.pop(topic, None)
@@ -202,7 +203,7 @@ class Presence:
             waited_for.set()
         if topic in self._listened and self._link is not None:
             self._listened.discard(topic)
-            self._send(("UNSUBSCRIBE", presence_channel(self._namespace, topic)))
+            self._send(("UNSUBSCRIBE", presence_channel(self._namespace, topic, self._database)))
 
     def _wanted(self) -> None:
         self._pulse_now.set()
@@ -361,7 +362,7 @@ class Presence:
         topics = [] if self._rooms is None else self._rooms.topics
         if topics:
             self._listened.update(topics)
-            self._send(("SUBSCRIBE", *(presence_channel(self._namespace, topic) for topic in topics)))
+            self._send(("SUBSCRIBE", *(presence_channel(self._namespace, topic, self._database) for topic in topics)))
 
     def _ping(self) -> None:
         self._send(("PING", "presence"))
@@ -378,7 +379,7 @@ class Presence:
         kind = reply[0]
         if kind not in (b"message", b"subscribe") or self._rooms is None:
             return
-        topic = reply[1].decode()[len(presence_channel(self._namespace, "")) :]
+        topic = reply[1].decode()[len(presence_channel(self._namespace, "", self._database)) :]
         if kind == b"message":
             if self._rooms.take(topic, reply[2]):
                 self._read_soon(topic)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from enum import Enum
 from time import sleep
 from typing import Any, Final, TypeVar
@@ -18,9 +19,10 @@ from headgate.errors import BusRefused, BusUnavailable
 from . import batches
 from .batches import in_batches
 from .budget import left_s
-from .client import Client, at, call_many, drop_idle, is_forbidden
+from .client import Client, at, call, call_many, database_number, drop_idle, is_forbidden
 from .connections import Command
 from .functions import call_function, ensure_loaded, is_missing
+from .keys import head_key, namespace_of
 
 # The function for those who have checked the payload; and the one that checks it once more, in Redis.
 TRUSTED, STRICT = "headgate_append", "headgate_publish"
@@ -59,6 +61,7 @@ class Appending:
         self._client = client
         self._checked: WeakSet[object] = WeakSet()  # the servers whose function library was looked at: in a Cluster several
         self._checked_last: object = None
+        self._declared: set[str] = set()  # keys of logs
         self._entry = _Entry.BATCH
 
     def append(self, command: Command) -> Any:
@@ -165,14 +168,21 @@ class Appending:
             )
 
     def check_library(self, key: str) -> None:
-        """Load the function library, or replace an older one, before this publisher's first call to a server."""
+        """Load the function library, or replace an older one, before this publisher's first call to a server.
+
+        Before the first event of a log, say in which database it is: the library publishes on no channels until somebody has.
+        """
         server = at(self._client, key)
-        if server is self._checked_last:
+        if server is self._checked_last and key in self._declared:
             return
         if server not in self._checked:
             ensure_loaded(self._client, key)
             self._checked.add(server)
         self._checked_last = server
+        if key not in self._declared:
+            with suppress(BusRefused):  # for want of a right, or of room: a gateway says it as well
+                call(self._client, "HSETNX", head_key(namespace_of(key)), "database", database_number(self._client))
+            self._declared.add(key)
 
 
 def _strict(command: Command) -> Command:

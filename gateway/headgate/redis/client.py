@@ -130,9 +130,12 @@ def primaries(client: Client) -> list[redis.Redis]:
 
 def database(client: Client) -> str:
     """Return which database a client talks to, such as `localhost:6379/0`, without user and password."""
-    if isinstance(client, ClusterClient):
-        return f"{client.address}/0"
-    return f"{address_of(client)}/{client.connection_pool.connection_kwargs.get('db') or 0}"
+    return f"{client.address if isinstance(client, ClusterClient) else address_of(client)}/{database_number(client)}"
+
+
+def database_number(client: Client) -> int:
+    """Return the number of the database that a client talks to: what Redis tells two databases of one server apart by."""
+    return 0 if isinstance(client, ClusterClient) else int(client.connection_pool.connection_kwargs.get("db") or 0)
 
 
 def place_of(client: Client, key: str | bytes) -> str:

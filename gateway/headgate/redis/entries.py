@@ -16,7 +16,8 @@ class Head:
 
     `library` is the version of the function library that said so. `lineage` is there when the log was configured, or when the
     caller has named another epoch. `server` is the token of the Redis process that has this head. `replica` says that it is no
-    primary, as far as this user may know. A library before version 5 has no lineage and an empty token.
+    primary, as far as this user may know. A library before version 5 has no lineage and an empty token. `database` is the number
+    on whose channels appended events are published; None: none are, until a gateway has configured the log.
     """
 
     epoch: str
@@ -26,6 +27,7 @@ class Head:
     lineage: Lineage | None = None
     server: str = ""
     replica: bool = False
+    database: int | None = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,14 @@
 
 The namespace is the hash tag, so all keys of one namespace live in one slot and the function library can touch them
 in one step. log.lua builds the same names from the log's key; a test holds the two together.
+
+Keys live in a database, channels do not: a message reaches subscribers in all databases of a server. So the name of a channel
+says the database (`@1`, behind the hash tag), unless it is 0. No namespace has an `@`.
 """
 
 from __future__ import annotations
 
-# Of all namespaces: the sorted set of what is revoked (score: until when, in seconds since 1970), and the channel of its news.
+# Of all namespaces: the sorted set of what is revoked (score: until when, in seconds since 1970).
 REVOKED = "hg:revoked"
 # The sorted set of what operators have paused (score: until when, in seconds since 1970; +inf: until they resume it).
 PAUSED = "hg:paused"
@@ -25,10 +28,23 @@ VITALS_WATCHED = "hg:vitals:watched"
 VITALS = "hg:vitals"
 # The hash of the users who have explicit grants in place of their own (auth/regrants.py).
 REGRANTED = "hg:regranted"
-# The channel of questions to all gateway processes (questions.py).
-QUESTIONS = "hg:questions"
 # The sorted set of those that gateways serve (score: when one last said so).
 NAMESPACES = "hg:namespaces"
+
+
+def _of(database: int) -> str:
+    """Return the mark of a database in the names of channels."""
+    return f"@{database}" if database else ""
+
+
+def revoked_channel(database: int) -> str:
+    """Return the channel of the news of what is revoked."""
+    return f"{REVOKED}{_of(database)}"
+
+
+def questions_channel(database: int) -> str:
+    """Return the channel of questions to all gateway processes (questions.py)."""
+    return f"hg:questions{_of(database)}"
 
 
 def places_key(process_id: str) -> str:
@@ -76,24 +92,24 @@ def epochs_key(namespace: str) -> str:
     return f"hg:{{{namespace}}}:epochs"
 
 
-def channel(namespace: str, topic: str) -> str:
+def channel(namespace: str, topic: str, database: int = 0) -> str:
     """Return the channel on which events of a topic are published."""
-    return f"hg:{{{namespace}}}:{topic}"
+    return f"hg:{{{namespace}}}{_of(database)}:{topic}"
 
 
-def channel_prefix(namespace: str) -> str:
+def channel_prefix(namespace: str, database: int = 0) -> str:
     """Return what every channel of the namespace starts with; the rest is the topic."""
-    return f"hg:{{{namespace}}}:"
+    return f"hg:{{{namespace}}}{_of(database)}:"
 
 
-def mixed_prefix(namespace: str) -> str:
+def mixed_prefix(namespace: str, database: int = 0) -> str:
     """Return what every channel of the namespace starts with that brings several topics; no channel of a topic does."""
-    return f"hg:{{{namespace}}}/"
+    return f"hg:{{{namespace}}}{_of(database)}/"
 
 
-def feed_channel(namespace: str) -> str:
+def feed_channel(namespace: str, database: int = 0) -> str:
     """Return the sharded channel on which the function library repeats every logged event in a Cluster, behind its topic."""
-    return f"hg:{{{namespace}}}/feed"
+    return f"hg:{{{namespace}}}{_of(database)}/feed"
 
 
 def gateways_key(namespace: str) -> str:
@@ -126,17 +142,22 @@ def trace_key(namespace: str, part: int) -> str:
     return f"hg:{{{namespace}}}:trace:{part}"
 
 
-def user_channel(namespace: str, user: str) -> str:
+def user_channel(namespace: str, user: str, database: int = 0) -> str:
     """Return the channel on which the function library repeats every logged event under `users.<user>`, behind its topic.
 
     Not one that `channel_prefix` begins, so that whoever listens to the whole feed does not get these events twice.
     """
-    return f"hg:{{{namespace}}}/users.{user}"
+    return f"hg:{{{namespace}}}{_of(database)}/users.{user}"
 
 
 def presence_key(namespace: str) -> str:
     """Return the key of the sorted set of processes with members (score: when each last beat); presence.lua builds the others."""
     return f"hg:{{{namespace}}}:presence"
+
+
+def presence_database_key(namespace: str, database: int) -> str:
+    """Return the name by which presence.lua learns the database of its channels. There is no such key."""
+    return f"hg:{{{namespace}}}:presence{_of(database)}"
 
 
 def presence_topic_key(namespace: str, topic: str) -> str:
@@ -154,6 +175,6 @@ def presence_news_key(namespace: str) -> str:
     return f"hg:{{{namespace}}}:presence:news"
 
 
-def presence_channel(namespace: str, topic: str) -> str:
+def presence_channel(namespace: str, topic: str, database: int = 0) -> str:
     """Return the channel of the changes of a topic's members. Not one that `channel_prefix` begins."""
-    return f"hg:{{{namespace}}}/presence.{topic}"
+    return f"hg:{{{namespace}}}{_of(database)}/presence.{topic}"

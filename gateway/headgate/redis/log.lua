@@ -8,8 +8,8 @@
 --   FCALL    headgate_publish   1 hg:{N}:log <topic> <payload> [<id> [<by>]]               → [epoch, offset, duplicate 0/1]
 --   FCALL    headgate_append    1 hg:{N}:log <topic> <payload> [<id> [<by>]]               → '<epoch> <offset> <duplicate 0/1>'
 --   FCALL    headgate_append_batch 1 hg:{N}:log (<topic> <payload> <id or ''> <by or ''>)…  → lines, in the order of the events
---   FCALL    headgate_configure 1 hg:{N}:log <max_events> <max_age_ms> <max_payload_bytes> [<max_bytes, or ''> [sharded]]
---                                                → [epoch, offset, first, time_ms, version, lineage, server, replica 0/1]
+--   FCALL    headgate_configure 1 hg:{N}:log <max_events> <max_age_ms> <max_payload_bytes> [<max_bytes, or ''> [<sharded, or ''> [<database>]]]
+--                                                → [epoch, offset, first, time_ms, version, lineage, server, replica 0/1, database]
 --   FCALL_RO headgate_head      1 hg:{N}:log [<epoch>]
 --                                                → the same; without lineage (nil), unless <epoch> is another one
 --   FCALL    headgate_tick      1 hg:{N}:log [<epoch> <told> <elapsed_ms>]   → [epoch, clock, 0]
@@ -64,6 +64,11 @@
 -- and some on another, and a client that follows ASK may call a function on either. A key that is elsewhere must not be taken for
 -- one that is not there. So a step that decides by such a key makes sure that all are here, and else answers TRYAGAIN.
 --
+-- Databases. Channels have none, so the name of a channel says the database, if it is not 0: `hg:{N}@1:<topic>`. A function cannot ask
+-- which one it works in. The gateways of the log say so (`headgate_configure`), and the head has it (database), whoever publishes. A
+-- log that an append has begun is of no database yet (`-`), and is published on no channel: its first gateway reads what it holds. One
+-- without the field is of an older library, and publishes as that did, on the channels of database 0.
+--
 -- `by` may say more: `<by> <traceparent>` or `<by> <traceparent> <publisher>`, each part possibly empty, a traceparent also `-`. The
 -- traceparent (W3C Trace Context) and the publisher (a user's name in printable ASCII) become fields of the entry; neither counts for
 -- an id, and one that is malformed is left out. The header of a message ends with the traceparent of its event, if it has one. An older
@@ -71,7 +76,7 @@
 --
 -- Raise VERSION with every change: an older library is replaced by a newer one, never the other way round.
 
-local VERSION = 12
+local VERSION = 13
 
 local HARD_MAX_PAYLOAD_BYTES = 1024 * 1024
 local MAX_TOPIC_BYTES, MAX_TOPIC_WORDS = 255, 8
@@ -80,6 +85,7 @@ local MAX_BY_LENGTH = 64
 local TRACEPARENT_LENGTH, MAX_PUBLISHER_LENGTH = 55, 128
 local MAX_NAMESPACE_LENGTH = 64
 local MAX_DEPTH = 64
+local MAX_DATABASE = 1e6
 -- While a batch is appended, Redis does nothing else.
 local MAX_BATCH_EVENTS = 256
 local IDEMPOTENCY_MS = 300000
@@ -158,13 +164,14 @@ local function user_of(topic)
   return match(topic, '^users%.([^.]+)')
 end
 
--- By topic: its user, or false; and what its events need in the log that had the last of them, or nil (`append_usual`).
+-- By topic: its user, or false; and what its events need in the log that had the last of them, or nil (`append_usual`). The prefix
+-- of channels is one log's alone.
 local known_topics, topics = {}, 0
 
 -- Set what its events need in a log.
-local function set_known(known, name, topic)
-  known.log, known.channel, known.own_id = name.log, name.channel .. topic, topic .. ':'
-  known.user_channel = known.user and name.users .. known.user
+local function set_known(known, head, topic)
+  known.prefix, known.channel, known.own_id = head.channel, head.channel .. topic, topic .. ':'
+  known.user_channel = known.user and head.users .. known.user
 end
 
 -- What is known of a topic; nil and the fault if it is no topic.
@@ -174,7 +181,7 @@ local function read_topic(topic)
   local fault = topic_fault(topic)
   if fault then return nil, fault end
   if topics >= MAX_KNOWN_TOPICS then known_topics, topics = {}, 0 end
-  known = { user = user_of(topic) or false, log = nil, channel = nil, user_channel = nil, own_id = nil }
+  known = { user = user_of(topic) or false, prefix = nil, channel = nil, user_channel = nil, own_id = nil }
   known_topics[topic], topics = known, topics + 1
   return known
 end
@@ -254,11 +261,9 @@ local function names(keys)
     return nil, refusal('unknown_namespace', { namespace = shown(keys[1] or ''), expected = 'one key: hg:{namespace}:log' })
   end
   local prefix = 'hg:{' .. namespace .. '}:'
-  local users = 'hg:{' .. namespace .. '}/users.'
   if keys_known >= MAX_KNOWN_KEYS then known_keys, keys_known = {}, 0 end
   known = {
-    log = keys[1], head = prefix .. 'head', epochs = prefix .. 'epochs', id = prefix .. 'id:', channel = prefix, users = users,
-    feed = 'hg:{' .. namespace .. '}/feed',
+    log = keys[1], head = prefix .. 'head', epochs = prefix .. 'epochs', id = prefix .. 'id:', tag = 'hg:{' .. namespace .. '}',
   }
   known_keys[keys[1]], keys_known = known, keys_known + 1
   return known
@@ -310,11 +315,18 @@ end
 local written, remembered = {}, 0
 local newest_head = {}
 
+-- Set the database of a log, and so the names of its channels; `-`: it has none.
+local function set_database(name, head, database)
+  head.database = database
+  local site = database ~= '-' and name.tag .. (database == '0' and '' or '@' .. database)
+  head.channel, head.users, head.feed = site and site .. ':', site and site .. '/users.', site and site .. '/feed'
+end
+
 -- A head as it is in the data, which another process may have left there. The numbers of its events may be older than its offset.
 local function stored_head(name)
   local raw = call(
     'HMGET', name.head, 'epoch', 'offset', 'time', 'first', 'first_time', 'max_events', 'max_age_ms', 'max_payload_bytes', 'nth',
-    'sum', 'first_sum', 'max_bytes', 'sharded'
+    'sum', 'first_sum', 'max_bytes', 'sharded', 'database'
   )
   local head = { epoch = raw[1] or '', offset = number(raw[2]), time = number(raw[3]) or 0, first_time = number(raw[5]) or 0 }
   head.offset_text, head.time_text, head.stored_time = raw[2], raw[3], raw[3]
@@ -331,6 +343,7 @@ local function stored_head(name)
   head.nth = number(raw[9]) or 0
   head.sum, head.first_sum, head.max_bytes = number(raw[10]) or 0, number(raw[11]) or 0, number(raw[12]) or DEFAULT_MAX_BYTES
   head.sharded = raw[13] == '1'
+  set_database(name, head, raw[14] or head.exists and '0' or '-')
   return head
 end
 
@@ -370,9 +383,10 @@ local function forget(epoch)
 end
 
 local function remember(name, head)
-  newest_head[name.log] = head
+  -- A usual event has channels.
+  newest_head[name.log] = head.channel and head or nil
   if written[head.epoch] == head then return end
-  if remembered >= MAX_REMEMBERED then written, remembered, newest_head = {}, 0, { [name.log] = head } end
+  if remembered >= MAX_REMEMBERED then written, remembered, newest_head = {}, 0, { [name.log] = newest_head[name.log] } end
   if not written[head.epoch] then remembered = remembered + 1 end
   written[head.epoch], head.exists = head, true
 end
@@ -497,7 +511,7 @@ local function save_head(name, head, ...)
     'HSET', name.head, 'epoch', head.epoch, 'offset', head.offset_text, 'time', head.time_text,
     'first', whole(head.first), 'first_time', whole(head.first_time), 'sum', whole(head.sum), 'first_sum', whole(head.first_sum),
     'clock', whole(own.clock.last), 'shift', whole(own.clock.shift),
-    'ids', whole(own.ids), 'ids_time', whole(own.ids_time), 'ids_first', whole(own.ids_first), ...
+    'ids', whole(own.ids), 'ids_time', whole(own.ids_time), 'ids_first', whole(own.ids_first), 'database', head.database, ...
   )
   own.unsaved, own.clock.saved = nil, own.clock.last
 end
@@ -549,7 +563,7 @@ local function is_replica()
 end
 
 -- [epoch, offset of the newest event, offset of the oldest one that can still be read (offset + 1: none), time, VERSION, lineage or
--- nil, server, replica]: a listener must know, at each position, that the library in force is one that publishes on the channels
+-- nil, server, replica, database]: a listener must know, at each position, that the library in force is one that publishes on the channels
 -- of users, and that it listens to the server that has this head.
 local function position(name, head, with_lineage)
   local oldest = call('XRANGE', name.log, '-', '+', 'COUNT', 1)[1]
@@ -558,7 +572,7 @@ local function position(name, head, with_lineage)
   if lineage and lineage.err then return try_again(lineage) end
   local elsewhere = (not oldest or lineage and #lineage == 0) and moving(name)
   if elsewhere then return elsewhere end
-  return { head.epoch, head.offset, first, head.time, VERSION, lineage or false, this_server(), is_replica() }
+  return { head.epoch, head.offset, first, head.time, VERSION, lineage or false, this_server(), is_replica(), head.database }
 end
 
 -- Retention -------------------------------------------------------------------------------------------------------------
@@ -629,9 +643,10 @@ end
 
 -- The rights to publish an event on its channels.
 local function may_announce(name, head, topic, user)
+  if not head.channel then return end
   local publish = head.sharded and 'SPUBLISH' or 'PUBLISH'
-  return may(publish, name.channel .. topic, '') or user and may(publish, name.users .. user, '')
-    or head.sharded and (may(publish, name.feed, '') or may('MGET', name.log, name.head))
+  return may(publish, head.channel .. topic, '') or user and may(publish, head.users .. user, '')
+    or head.sharded and (may(publish, head.feed, '') or may('MGET', name.log, name.head))
 end
 
 -- The rights of an event, but for those of its first write (of the id, or XADD), which refuses by itself. `fully`: those of rarer steps
@@ -838,14 +853,15 @@ local function message_of(head, event_id, payload, origin)
   return 'hg1 ' .. head.epoch .. ' ' .. head.offset_text .. ' ' .. head.time_text .. ' ' .. event_id .. '\n' .. payload
 end
 
--- Publish a message on the channels of its event.
-local function announce(name, head, topic, user, message)
+-- Publish a message on the channels of its event, if they are known.
+local function announce(head, topic, user, message)
+  if not head.channel then return end
   local command = head.sharded and 'SPUBLISH' or 'PUBLISH'
-  call(command, name.channel .. topic, message)
+  call(command, head.channel .. topic, message)
   -- With a pattern for every user of a gateway, Redis would compare each event with all of them: their channel costs nothing.
-  if user then call(command, name.users .. user, topic .. '\n' .. message) end
+  if user then call(command, head.users .. user, topic .. '\n' .. message) end
   -- There are no sharded patterns.
-  if head.sharded then call(command, name.feed, topic .. '\n' .. message) end
+  if head.sharded then call(command, head.feed, topic .. '\n' .. message) end
 end
 
 -- One event that is right, in a log that may have to begin. Returns its epoch, its offset, and 1 if its id was known or else 0; or nil
@@ -882,7 +898,7 @@ local function take(name, head, topic, user, payload, id, by, origin, trusted)
     remember_ids(name, head, own_id, receipt_of(head, head.offset_text))
   end
   write_head(name, head)
-  announce(name, head, topic, user, message_of(head, event_id, payload, origin))
+  announce(head, topic, user, message_of(head, event_id, payload, origin))
   return head.epoch, head.offset_text, 0
 end
 
@@ -907,7 +923,7 @@ local function append_usual(key, topic, payload, id, trusted)
     or time - head.first_time > head.max_age_ms or sum - head.first_sum > head.max_bytes
     or surplus > MAX_SURPLUS_PER_CALL or head.is_trim_due
   then return end
-  if known.log ~= key then set_known(known, name, topic) end
+  if known.prefix ~= head.channel then set_known(known, head, topic) end
   if not is_allowed('PUBLISH', known.channel, '') or known.user and not is_allowed('PUBLISH', known.user_channel, '')
     or is_usual_refused and not (is_allowed('HGET', name.head, 'epoch') and is_allowed('HINCRBY', name.head, 'offset', '1'))
   then return end
@@ -1090,7 +1106,7 @@ local function append_new(name, head, events, first)
   if #ids > 0 then remember_ids(name, head, unpack(ids)) end
   if #added > 0 then
     write_head(name, head)
-    for _, event in ipairs(added) do announce(name, head, event.topic, event.user, event.message) end
+    for _, event in ipairs(added) do announce(head, event.topic, event.user, event.message) end
   elseif known then
     -- As in `take`: a publisher that waits for replicas waits for this event too.
     call('HSET', known.key, known.own_id, known.receipt)
@@ -1162,10 +1178,14 @@ local function configure(keys, args)
   local has_max_bytes = (args[4] or '') ~= ''
   local max_bytes = not has_max_bytes or bounded(args[4], LEAST_MAX_BYTES, GREATEST_MAX_BYTES)
   local sharded = args[5] == 'sharded'
-  if not (#args >= 3 and #args <= (sharded and 5 or 4) and max_events and max_age_ms and max_payload_bytes and max_bytes) then
+  local is_sharded_right = (args[5] or '') == '' or sharded
+  local has_database = args[6] ~= nil
+  local database = not has_database or bounded(args[6], 0, MAX_DATABASE)
+  if not (#args >= 3 and #args <= 6 and is_sharded_right and database and max_events and max_age_ms and max_payload_bytes and max_bytes)
+  then
     return refusal('invalid_request', {
       reason = 'expected max_events 1 to 10000000, max_age_ms 1 to 30 days, max_payload_bytes 1 to ' .. HARD_MAX_PAYLOAD_BYTES
-        .. ', and perhaps max_bytes from ' .. LEAST_MAX_BYTES .. ' and then perhaps sharded',
+        .. ', and perhaps max_bytes from ' .. LEAST_MAX_BYTES .. ' and then perhaps sharded, or nothing, and a database',
     })
   end
   local refused = may_open(name)
@@ -1182,6 +1202,8 @@ local function configure(keys, args)
   head.time, head.time_text = time, whole(time)
   head.max_events, head.max_age_ms, head.max_payload_bytes, head.sharded = max_events, max_age_ms, max_payload_bytes, sharded
   if has_max_bytes then head.max_bytes = max_bytes end
+  -- An older gateway does not say which database it is, and listens on the channels of 0.
+  set_database(name, head, has_database and whole(database) or head.database == '-' and '0' or head.database)
   save_head(
     name, head, 'max_events', whole(max_events), 'max_age_ms', whole(max_age_ms), 'max_payload_bytes', whole(max_payload_bytes),
     'max_bytes', whole(head.max_bytes), 'sharded', sharded and '1' or '0'

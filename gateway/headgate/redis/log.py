@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from headgate.errors import BusRefused, BusUnavailable, HeadgateError, InvalidEvent, PayloadTooLarge
+from headgate.errors import BusRefused, BusUnavailable, HeadgateError, InvalidEvent, InvalidRequest, PayloadTooLarge
 from headgate.event import Event, check_event_id, check_json
 from headgate.topic import check_topic
 from headgate.traceparent import read_traceparent
 
-from .client import Client, call, call_at, call_many, drop_idle
+from .client import Client, call, call_at, call_many, database_number, drop_idle
 from .connections import Command
 from .entries import Entry as Entry
 from .entries import Head as Head
@@ -47,6 +47,7 @@ class EventLog:
     ) -> None:
         self._key, self._head_key = log_key(namespace), head_key(namespace)
         self._client = client
+        self.database = database_number(client)
         self._max_payload_bytes = max_payload_bytes
         self._reached = reached
 
@@ -64,17 +65,22 @@ class EventLog:
         Raises:
             BusUnavailable, BusRefused: as `redis.client.call`.
         """
-        limits: tuple[int | str, ...] = (max_events, max_age_s * 1000, self._max_payload_bytes)
-        if sharded:
-            limits += ("" if max_bytes is None else max_bytes, "sharded")
-        elif max_bytes is not None:
-            limits += (max_bytes,)
-        head = read_head(call_function(self._client, "FCALL", "headgate_configure", 1, self._key, *limits))
+        limits = (max_events, max_age_s * 1000, self._max_payload_bytes)
+        head = self._configured(limits, max_bytes, sharded)
         if head.library < VERSION:
             with suppress(BusRefused):
                 ensure_loaded(self._client, self._key)
-                return read_head(call_function(self._client, "FCALL", "headgate_configure", 1, self._key, *limits))
+                return self._configured(limits, max_bytes, sharded)
         return head
+
+    def _configured(self, limits: tuple[int, ...], max_bytes: int | None, sharded: bool) -> Head:
+        command = ("FCALL", "headgate_configure", 1, self._key, *limits)
+        more = ("" if max_bytes is None else max_bytes, "sharded" if sharded else "")
+        try:
+            return read_head(call_function(self._client, *command, *more, self.database))
+        except InvalidRequest:  # a library before version 13 knows of no databases
+            older = more if sharded else () if max_bytes is None else more[:1]
+            return read_head(call_function(self._client, *command, *older))
 
     def share_of_memory(self, namespaces: int) -> int:
         """Return the bytes that each of so many logs may take, together half of Redis' `maxmemory`.
@@ -226,7 +232,9 @@ def read_head(reply: list[Any]) -> Head:
     name = epoch.decode() if isinstance(epoch, bytes) else str(epoch)
     lineage = _lineage(name, more[1]) if len(more) > 1 and more[1] is not None else None
     server, replica = (more[2].decode(), bool(more[3])) if len(more) > 3 else ("", False)
-    return Head(name, int(offset), int(first), library, lineage, server, replica)
+    # A library before version 13 publishes on the channels of database 0, whichever it is.
+    database = (None if more[4] == b"-" else int(more[4])) if len(more) > 4 else 0
+    return Head(name, int(offset), int(first), library, lineage, server, replica, database)
 
 
 def _lineage(epoch: str, flat: Sequence[bytes]) -> Lineage:

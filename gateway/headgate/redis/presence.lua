@@ -1,8 +1,9 @@
 #!lua name=headgate_presence
 -- Presence: members of topics, told by the gateway process that each one is connected to. docs/decisions/0039-presence.md has the layout.
 --
--- KEYS[1] of each function is `hg:{N}:presence`; the other names are built from it, in the same slot.
-local VERSION = 2
+-- KEYS[1] of each function is `hg:{N}:presence`; the other names are built from it, in the same slot. KEYS[2] is there in a database
+-- other than 0, and says which: `hg:{N}:presence@1`. Channels have no databases, so their names have the number.
+local VERSION = 3
 -- Pairs in one HSET: Lua's stack is bounded.
 local STRIDE = 500
 -- Events that may wait to be published. Beyond that the oldest are left out.
@@ -15,7 +16,10 @@ local LOST = -1
 local function topic_key(key, topic) return key .. ':topic:' .. topic end
 local function members_key(key, topic, process) return key .. ':members:' .. topic .. ':' .. process end
 local function process_key(key, process) return key .. ':process:' .. process end
-local function channel(key, topic) return string.sub(key, 1, -string.len(':presence') - 1) .. '/presence.' .. topic end
+local function channel(keys, topic)
+  local database = keys[2] and string.match(keys[2], '@%d+$') or ''
+  return string.sub(keys[1], 1, -string.len(':presence') - 1) .. database .. '/presence.' .. topic
+end
 
 local function now_ms()
   local time = redis.call('TIME')
@@ -64,7 +68,7 @@ local function write(keys, args)
       lost = true
     elseif count == 0 then
       if clear(key, topic, process) and events then tell_news(key, 'vacated', topic, process .. '-' .. number) end
-      redis.call('PUBLISH', channel(key, topic), args[message_at])
+      redis.call('PUBLISH', channel(keys, topic), args[message_at])
     else
       if whole then redis.call('UNLINK', members) end
       local first = at
@@ -86,7 +90,7 @@ local function write(keys, args)
           tell_news(key, 'occupied', topic, process .. '-' .. number)
         end
       end
-      redis.call('PUBLISH', channel(key, topic), args[message_at])
+      redis.call('PUBLISH', channel(keys, topic), args[message_at])
     end
     at = message_at + 1
   end
@@ -128,7 +132,7 @@ local function forget(keys, args)
     local stored = redis.call('HGET', members_key(key, topic, process), NUMBER)
     local number = stored and string.match(stored, '^%d+') or topic
     if clear(key, topic, process) and events then tell_news(key, 'vacated', topic, process .. '-' .. number .. '-gone') end
-    redis.call('PUBLISH', channel(key, topic), cjson.encode({ process, 0, 0, 0 }))
+    redis.call('PUBLISH', channel(keys, topic), cjson.encode({ process, 0, 0, 0 }))
   end
   local left = redis.call('SCARD', process_key(key, process))
   if left > 0 then redis.call('ZADD', key, 0, '~' .. process) else redis.call('ZREM', key, '~' .. process) end

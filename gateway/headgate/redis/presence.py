@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
-from .client import Client, call, call_all
+from .client import Client, call, call_all, database_number
 from .functions import Library
-from .keys import presence_key, presence_members_key, presence_news_key, presence_topic_key
+from .keys import presence_database_key, presence_key, presence_members_key, presence_news_key, presence_topic_key
 from .presence_entries import LEASE_S, Beat, Member, Members, News, TopicWrite, Written, merge_all, read_entries
 
 PRESENCE_LIBRARY = Library("headgate.redis", "presence.lua", "headgate_presence_version")
@@ -45,8 +45,8 @@ def write(client: Client, namespace: str, process: str, writes: Iterable[TopicWr
         for user, value in each.puts:
             parts += [_field(user), value]
         parts += [len(each.takes), *map(_field, each.takes), each.message]
-    key = presence_key(namespace)
-    waiting = int(PRESENCE_LIBRARY.call(client, "FCALL", "headgate_presence_write", 1, key, process, int(events), *parts))
+    keys = _keys(client, namespace)
+    waiting = int(PRESENCE_LIBRARY.call(client, "FCALL", "headgate_presence_write", *keys, process, int(events), *parts))
     return None if waiting == _LOST else waiting
 
 
@@ -61,9 +61,9 @@ def beat(client: Client, namespace: str, process: str) -> Beat:
 
 def forget(client: Client, namespace: str, process: str, last_beat: int | None, *, events: bool) -> None:
     """Take a process out, unless it has beaten since `last_beat` (None: whatever it has done). One call for 200 topics."""
-    score, key = "" if last_beat is None else last_beat, presence_key(namespace)
+    score, keys = "" if last_beat is None else last_beat, _keys(client, namespace)
     while True:
-        left = PRESENCE_LIBRARY.call(client, "FCALL", "headgate_presence_forget", 1, key, process, score, int(events), _TOPICS)
+        left = PRESENCE_LIBRARY.call(client, "FCALL", "headgate_presence_forget", *keys, process, score, int(events), _TOPICS)
         if not int(left):
             return
         process = f"~{process.removeprefix('~')}"
@@ -163,6 +163,13 @@ def read_news(client: Client, namespace: str) -> list[News]:
 def published(client: Client, namespace: str, news: Iterable[News]) -> None:
     """Take events off the list. Of two processes that have published the same, the log has kept one."""
     call_all(client, [("LREM", presence_news_key(namespace), 1, each.raw) for each in news])
+
+
+def _keys(client: Client, namespace: str) -> tuple[str | int, ...]:
+    """Return how many keys a function that tells others is called with, and them: one in database 0, as before version 3."""
+    database = database_number(client)
+    own = presence_key(namespace)
+    return (2, own, presence_database_key(namespace, database)) if database else (1, own)
 
 
 def _live(client: Client, namespace: str) -> set[str]:

@@ -3,8 +3,8 @@
 In: a question from anyone who reaches Redis: an application, the command line, a gateway. Out: the answers, and the names of the
 processes that gave none in time.
 
-In Redis: a question is a message on the channel QUESTIONS, which every gateway process hears. An answer is one or more parts on
-the list `answers_key(id)`, which ends KEPT_S after the last. Redis says how many hear the question; the registry (registry.py)
+In Redis: a question is a message on `questions_channel`, which every gateway process hears. An answer is one or more parts on the
+list `answers_key(id)`, which ends KEPT_S after the last. Redis says how many hear the question; the registry (registry.py)
 has the names of those that should.
 
 Rules. 1. At most once: a process that does not hear a question, or is too busy to answer in time, is named as silent; nobody
@@ -22,8 +22,8 @@ import msgspec
 
 from headgate.errors import InvalidRequest
 
-from .client import Client, call, call_all, call_at
-from .keys import QUESTIONS, REVOKED, answers_key
+from .client import Client, call, call_all, call_at, database_number
+from .keys import REVOKED, answers_key, questions_channel
 from .registry import name_of
 
 # How long answers are waited for, unless the one who asks says otherwise.
@@ -94,7 +94,7 @@ def ask(
     question = Question(secrets.token_hex(8), kind, round(within_s * 1000), msgspec.Raw(_encode(body)))
     key = answers_key(question.id)
     # To the server that has the links of all: so it counts every process that hears it, and nobody waits for the others.
-    heard = int(call_at(client, REVOKED, "PUBLISH", QUESTIONS, _encode(question)))
+    heard = int(call_at(client, REVOKED, "PUBLISH", questions_channel(database_number(client)), _encode(question)))
     answered, parts = set[str](), list[Any]()
     while len(answered) < heard and (left_s := give_up_s - now_s()) > 0:
         found = call(client, "BLPOP", key, f"{max(left_s, 0.01):.3f}")

@@ -105,6 +105,7 @@ def test_a_batch_does_what_its_events_do_one_by_one(client: Client, rounds: list
 
 def test_listeners_hear_the_events_of_a_batch_in_order(client: Client, redis_url: str) -> None:
     """Each with its place in the log, on the channel of its topic, and on that of its user."""
+    call(client, "HSET", keys.head_key(NAMESPACE), "database", 0)
     link = SubscriberLink(redis_url)
     link.connect()
     link.settimeout(DEADLINE_S)

@@ -38,7 +38,7 @@ from headgate.redis.client import (
 )
 from headgate.redis.cluster import slot_of
 from headgate.redis.functions import LOG_LIBRARY
-from headgate.redis.keys import NAMESPACES, QUESTIONS, REVOKED, feed_channel, log_key
+from headgate.redis.keys import NAMESPACES, REVOKED, feed_channel, log_key, questions_channel
 from headgate.redis.questions import answer, ask, read_question
 from headgate.redis.registry import Served, has_been_served, leave, living, read_served, register
 from headgate.redis.seen import mark_seen, was_seen
@@ -461,8 +461,8 @@ def test_a_question_reaches_every_process_that_listens_for_revocations(cluster: 
     for link, gateway_id in zip(links, ("a:1", "b:1"), strict=True):
         link.connect()
         link.settimeout(DEADLINE_S)
-        link.send(("SUBSCRIBE", QUESTIONS))
-        assert link.read()[0][:2] == [b"subscribe", QUESTIONS.encode()]
+        link.send(("SUBSCRIBE", questions_channel(0)))
+        assert link.read()[0][:2] == [b"subscribe", questions_channel(0).encode()]
         threads.append(threading.Thread(target=answer_one, args=(link, gateway_id)))
         threads[-1].start()
     for gateway_id in ("a:1", "b:1", "gone:1"):

@@ -93,6 +93,7 @@ def test_keys_and_fields_are_those_of_the_key_table(client: Client) -> None:
 
 def test_the_message_on_the_channel_is_read_as_the_event(client: Client, redis_url: str) -> None:
     """The channel carries the header and the payload bytes, unchanged, in the log's order."""
+    call(client, "HSET", keys.head_key(NAMESPACE), "database", 0)
     link = SubscriberLink(redis_url)
     link.connect()
     link.settimeout(30)
@@ -457,6 +458,7 @@ def test_a_wrong_number_of_arguments_is_refused(client: Client) -> None:
 
 def test_without_memory_nothing_is_appended_and_nothing_published(client: Client, redis_url: str) -> None:
     """maxmemory: the publisher is told, no subscriber sees an event that is not in the log."""
+    call(client, "HSET", keys.head_key(NAMESPACE), "database", 0)
     publish(client)
     link = SubscriberLink(redis_url)
     link.connect()
@@ -494,6 +496,7 @@ def without(rules: str, right: str) -> str:
 def test_a_right_that_is_missing_refuses_before_the_first_write(client: Client, redis_server: Any, rules: str) -> None:
     """Half a step would lose an event, or hand out an offset twice."""
     call(client, "ACL", "SETUSER", "limited", "on", ">pass", "resetchannels", *rules.split())
+    call(client, "HSET", HEAD, "database", 0)
     epoch, _, _ = publish(client)
     before = call(client, "HGETALL", HEAD)
     limited = open_client(f"unix://limited:pass@{redis_server.url.removeprefix('unix://')}")

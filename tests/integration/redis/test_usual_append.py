@@ -24,6 +24,7 @@ CAREFULLY = " "
 def client(redis_client: Client) -> Client:
     """A client of a Redis in which this process has begun a log, with one event."""
     ensure_loaded(redis_client)
+    call(redis_client, "HSET", keys.head_key(NAMESPACE), "database", 0)  # as every publisher and gateway says
     append(redis_client, "first")
     return redis_client
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -141,6 +142,8 @@ def test_a_revocation_of_nobody_or_for_no_time_is_refused_before_redis_is_asked(
 
 class RecordedRedis:
     """A sorted set at a time that stands still, as far as revocations need it; `refuses` names a command that is refused."""
+
+    connection_pool = SimpleNamespace(connection_kwargs={"db": 0})
 
     def __init__(self, now_s: int = 1000, refuses: str = "") -> None:
         self.now_s, self.refuses = now_s, refuses

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -10,7 +11,7 @@ from headgate.redis import presence as store
 from headgate.redis.client import Client
 from headgate.redis.presence_entries import Beat, Entry, Member, News, TopicWrite, Written, encode_entry
 
-CLIENT = cast(Client, None)
+CLIENT = cast(Client, SimpleNamespace(connection_pool=SimpleNamespace(connection_kwargs={"db": 0})))
 
 
 class Redis:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from headgate.errors import BusUnavailable, InvalidRequest
-from headgate.redis.keys import QUESTIONS, answers_key
+from headgate.redis.keys import answers_key, questions_channel
 from headgate.redis.questions import KEPT_S, UNREGISTERED, Question, answer, ask, read_question
 from tests.support.small_redis import SmallRedis
 
@@ -32,7 +32,7 @@ class Asked:
                 for at, part in enumerate(parts, 1):
                     answer(self.redis.client(), question, gateway_id, part, last=at == len(parts))
 
-        self.redis.hearers.setdefault(QUESTIONS, []).append(hear)
+        self.redis.hearers.setdefault(questions_channel(0), []).append(hear)
 
     def ask(self, *living: str, is_enough: Callable[[Any], bool] = lambda body: False, within_s: float = 1.0) -> Any:
         def now_s() -> float:
@@ -88,7 +88,7 @@ def test_an_answer_that_cannot_be_read_is_none(asked: Asked) -> None:
         assert question is not None
         asked.redis.execute_command("RPUSH", answers_key(question.id), b"rubbish")
 
-    asked.redis.hearers[QUESTIONS].append(of_another_version)
+    asked.redis.hearers[questions_channel(0)].append(of_another_version)
     answers = asked.ask("a:1", "b:1")
     assert (answers.parts, answers.silent) == ([1], ("b",))
 

@@ -11,7 +11,7 @@ from .output import echo, one_line_errors, print_done, print_json
 
 @click.command()
 @click.option("--user", required=True, metavar="NAME", help="Whom the token is for.")
-@click.option("--subscribe", multiple=True, metavar="PATTERN", help="May subscribe to this; repeatable. {sub} is the user.")
+@click.option("--subscribe", multiple=True, metavar="PATTERN", help="May subscribe to this; repeatable. {sub} is the user's word.")
 @click.option("--publish", "publish_", multiple=True, metavar="PATTERN", help="May publish to this; repeatable.")
 @click.option(
     "--namespace",
@@ -35,7 +35,7 @@ def token(
 ) -> None:
     """Print a token for development, signed with HEADGATE_TOKEN_SECRET (or a secret of HEADGATE_TOKEN_KEYS).
 
-    Every user may also subscribe to users.NAME.#, whatever the token says.
+    Every user may also subscribe to its own topics (users.me.# in a page), whatever the token says.
     """
     from headgate.auth.tokens import Tokens
     from headgate.errors import SettingsError

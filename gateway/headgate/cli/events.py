@@ -36,7 +36,7 @@ _MAX_QUOTED = 200
     metavar="ID",
     help="Publish at most once under this id, within 300 s and on this topic. On another topic the same id publishes again.",
 )
-@click.option("--user", metavar="NAME", help="Publish to this user alone: the topic becomes users.NAME.TOPIC.")
+@click.option("--user", metavar="NAME", help="Publish to this user alone, of any name: the topic becomes users.WORD.TOPIC.")
 @click.option("--strict-namespace", is_flag=True, help="Refuse a namespace that no gateway has served, instead of a warning.")
 @click.option("--skip-bad", is_flag=True, help="Of a file: publish the good lines. Without it, one bad line keeps all out.")
 @click.option("--new-ids", is_flag=True, help="Of a file: give each event a new id, so that it is added again.")

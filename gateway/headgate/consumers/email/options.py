@@ -105,7 +105,7 @@ class EmailOptions:
     seen_user: str | None = option(
         None,
         some("a template such as {{ event.data.user }}"),
-        "The user whose browsers count for `unless_seen_s`. Not set: the user of a topic users.<user>.….",
+        "The user whose browsers count for `unless_seen_s`. Not set: the user whose topic it is (users.<word>.…).",
     )
 
 

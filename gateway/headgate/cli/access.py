@@ -11,7 +11,7 @@ from .output import echo, one_line_errors, print_done, print_json
 
 @click.command()
 @click.option("--user", required=True, metavar="NAME", help="Whom the token is for.")
-@click.option("--subscribe", multiple=True, metavar="PATTERN", help="May subscribe to this; repeatable. {sub} is the user's word.")
+@click.option("--subscribe", multiple=True, metavar="PATTERN", help="May subscribe to this; repeatable. {sub}: the user's word.")
 @click.option("--publish", "publish_", multiple=True, metavar="PATTERN", help="May publish to this; repeatable.")
 @click.option(
     "--namespace",

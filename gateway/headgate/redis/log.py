@@ -74,8 +74,8 @@ class EventLog:
         return head
 
     def _configured(self, limits: tuple[int, ...], max_bytes: int | None, sharded: bool) -> Head:
-        command = ("FCALL", "headgate_configure", 1, self._key, *limits)
-        more = ("" if max_bytes is None else max_bytes, "sharded" if sharded else "")
+        command: Command = ("FCALL", "headgate_configure", 1, self._key, *limits)
+        more: Command = ("" if max_bytes is None else max_bytes, "sharded" if sharded else "")
         try:
             return read_head(call_function(self._client, *command, *more, self.database))
         except InvalidRequest:  # a library before version 13 knows of no databases

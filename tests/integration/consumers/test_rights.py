@@ -18,6 +18,7 @@ from headgate.publisher import Publisher
 from headgate.redis.client import Client, call, describe_server, open_client
 from headgate.redis.embedded import EmbeddedRedis
 from headgate.redis.functions import LOG_LIBRARY
+from headgate.redis.keys import head_key
 from headgate.redis.seen import mark_seen
 from tests.support.redis_recipes import blocks, make_user, says_no_right, without
 
@@ -146,6 +147,7 @@ def test_publishing_needs_each_of_its_rights(limit: Limit, redis_client: Client)
     """Beside a consumer's own."""
     for index, missing in enumerate(PUBLISHING):
         call(redis_client, "FLUSHALL")
+        call(redis_client, "HSET", head_key("notifications"), "database", 0)  # as a gateway says
         url = limit(CONSUMERS + without(PUBLISHING, index))
         assert refusal(publish, url) == "permission", missing
 

@@ -20,11 +20,16 @@ KEY, HEAD = keys.log_key(NAMESPACE), keys.head_key(NAMESPACE)
 CAREFULLY = " "
 
 
+def prepare(client: Client) -> None:
+    """Load the library, and say which database it is, as every publisher and gateway does."""
+    ensure_loaded(client)
+    call(client, "HSET", HEAD, "database", 0)
+
+
 @pytest.fixture
 def client(redis_client: Client) -> Client:
     """A client of a Redis in which this process has begun a log, with one event."""
-    ensure_loaded(redis_client)
-    call(redis_client, "HSET", keys.head_key(NAMESPACE), "database", 0)  # as every publisher and gateway says
+    prepare(redis_client)
     append(redis_client, "first")
     return redis_client
 
@@ -182,7 +187,7 @@ def test_bytes_are_kept_within_their_limit_to_the_event(client: Client) -> None:
 
 def test_time_does_not_go_back_in_another_process(redis_client: Client) -> None:
     """The head has an older time than the newest event; its entry has it, and another process reads it there."""
-    ensure_loaded(redis_client)
+    prepare(redis_client)
     clock = WallClock(redis_client)
     append(redis_client, "first")
     clock.advance(4_000)
@@ -201,7 +206,7 @@ def test_time_does_not_go_back_in_another_process(redis_client: Client) -> None:
 
 def test_an_id_of_the_hash_before_counts_for_300_s(redis_client: Client) -> None:
     """A hash of ids takes new ones for 600 s; the one before is looked at for the 300 s in which its ids can count."""
-    ensure_loaded(redis_client)
+    prepare(redis_client)
     clock = WallClock(redis_client)
     append(redis_client, "zero")
     clock.advance(5_000)
@@ -220,7 +225,7 @@ def test_an_id_of_the_hash_before_counts_for_300_s(redis_client: Client) -> None
 
 def test_events_that_are_too_old_go(redis_client: Client) -> None:
     """Usual events of a log that is old enough are none any more: each lets the older ones go."""
-    ensure_loaded(redis_client)
+    prepare(redis_client)
     clock = WallClock(redis_client)
     call(redis_client, "FCALL", "headgate_configure", 1, KEY, 10_000, 20_000, 65536)
     for number in range(1, 21):
@@ -231,7 +236,7 @@ def test_events_that_are_too_old_go(redis_client: Client) -> None:
 
 def test_what_only_memory_has_is_saved_every_ten_seconds(redis_client: Client) -> None:
     """However many usual events there are."""
-    ensure_loaded(redis_client)
+    prepare(redis_client)
     clock = WallClock(redis_client)
     append(redis_client, "first")
     for number in range(20):
@@ -244,7 +249,7 @@ def test_what_only_memory_has_is_saved_every_ten_seconds(redis_client: Client) -
 
 def test_an_event_is_no_older_than_the_time_of_the_log(redis_client: Client) -> None:
     """Where the head says a later time than the clock."""
-    ensure_loaded(redis_client)
+    prepare(redis_client)
     clock = WallClock(redis_client)
     append(redis_client, "first")
     call(redis_client, "HSET", HEAD, "time", clock.ms + 5_000)
@@ -285,6 +290,7 @@ def test_a_rule_that_is_left_out_breaks_a_test(
     def begin() -> Client:
         call(redis_client, "FLUSHALL")
         call(redis_client, "FUNCTION", "LOAD", "REPLACE", LOG_LIBRARY.source)
+        prepare(redis_client)
         append(redis_client, "first")
         return redis_client
 

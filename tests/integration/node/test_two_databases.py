@@ -112,9 +112,9 @@ def test_a_user_who_is_revoked_in_one_database_stays_in_the_other(sites: list[tu
         gateway.gateway._revocation_watch.start()
         gateway.gateway.registration.renew()
     (production, first, kept), (staging, second, revoked) = sites
-    first.wait_until(lambda: first.gateway._revocation_watch.known, "the set of the first")
-    second.wait_until(lambda: second.gateway._revocation_watch.known, "the set of the second")
     with closing(open_client(staging)) as client:
+        hearers = [b"hg:questions", 1, b"hg:questions@1", 1]
+        first.wait_until(lambda: call(client, "PUBSUB", "NUMSUB", *hearers[::2]) == hearers, "each to hear its own questions")
         revoke(client, user="ana")
         revoked.wait_for(lambda: revoked.closed or revoked.disconnected, "the end of the connection")
     with closing(open_client(production)) as client:

@@ -33,7 +33,7 @@ def test_a_user_of_any_name_gets_its_own_events_and_no_others(
     gateway = gateway_here(somebody)
     clients = [gateway.join({"token": name, "subscriptions": [{"pattern": own_topics(name)}]}) for name in NAMES]
     for client, name in zip(clients, NAMES, strict=True):
-        assert client.welcome["user"] == name
+        assert (client.welcome["user"], client.welcome["own"] + "#") == (name, own_topics(name))
         assert client.welcome["subscriptions"] == [{"pattern": own_topics(name), "ok": True}]
         for other in {"ana", *NAMES} - {name}:
             assert client.request("subscribe", {"pattern": own_topics(other)})["error"]["code"] == "forbidden"

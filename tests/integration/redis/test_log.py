@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -12,6 +12,7 @@ from headgate.errors import BusUnavailable
 from headgate.protocol.requests import Since
 from headgate.publisher import Publisher
 from headgate.redis.client import Client, call
+from headgate.redis.functions import SOURCE, VERSION
 from headgate.redis.log import EventLog
 
 LOG, HEAD = "hg:{notifications}:log", "hg:{notifications}:head"
@@ -196,3 +197,15 @@ def test_an_empty_log_has_nothing_to_find(log: EventLog) -> None:
     """And no time in it."""
     assert start(log, Since(time_ms=0)) == 0
     assert start(log, Since(last=10), "#") == 0
+
+
+def test_an_older_library_that_may_not_be_replaced_serves_database_0(
+    redis_client: Client, as_user: Callable[..., Client]
+) -> None:
+    """One before version 13 refuses the number of a database, and publishes on the channels of 0."""
+    older = SOURCE.replace(f"local VERSION = {VERSION}", "local VERSION = 12").replace("#args <= 6", "#args <= 5")
+    older = older.replace("is_replica(), head.database }", "is_replica() }")
+    call(redis_client, "FUNCTION", "LOAD", older)
+    log = EventLog("notifications", as_user("+@all", "-function"), 65536)
+    head = log.configure(1000, 60, 1024 * 1024)
+    assert (head.library, head.database, head.offset) == (12, 0, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
 
@@ -113,7 +114,7 @@ def test_a_user_who_is_revoked_in_one_database_stays_in_the_other(sites: list[tu
         gateway.gateway.registration.renew()
     (production, first, kept), (staging, second, revoked) = sites
     with closing(open_client(staging)) as client:
-        hearers = [b"hg:questions", 1, b"hg:questions@1", 1]
+        hearers: list[Any] = [b"hg:questions", 1, b"hg:questions@1", 1]
         first.wait_until(lambda: call(client, "PUBSUB", "NUMSUB", *hearers[::2]) == hearers, "each to hear its own questions")
         revoke(client, user="ana")
         revoked.wait_for(lambda: revoked.closed or revoked.disconnected, "the end of the connection")

@@ -150,7 +150,7 @@ def test_a_pattern_of_which_something_does_not_fit_is_refused(template: str, wor
 def test_a_name_that_is_a_wildcard_in_a_grant_is_refused_with_it(name: str, kind: str) -> None:
     """An authenticator that puts the name into a grant by itself then lets nobody of that name in; other grants are as usual."""
     with pytest.raises(InvalidPattern, match="it holds the user's name, which is a wildcard there"):
-        Identity(name, **{kind: (f"teams.{name}.x",)})
+        Identity(name, **{kind: (f"teams.{name}.x",)})  # type: ignore[arg-type]
     found = Identity(name, subscribe=(pattern("teams.{who}.x", who=user_word(name)),)).with_own_topics()
     assert found.may_subscribe(own_topics(name))
     assert not found.may_subscribe("teams.ben.x")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, cast
+from urllib.parse import quote
 
 import pytest
 from flask import Flask
@@ -163,3 +164,14 @@ def test_a_key_asks_for_the_clients_of_its_namespaces_only(with_scopes: As, aske
     assert all(("shop", "mail") in question or ("within", ("shop", "mail")) in question for question in asked.questions)
     assert client.get("/api/v1/clients?namespace=other").status_code == 403
     assert client.get("/api/v1/clients?namespace=mail").status_code == 200
+
+
+@pytest.mark.parametrize("name", ["auth0|1", "Ana Müller", "tenant/ana", "a?b#c", "100%", "..", "👨‍👩‍👧", "#"])
+def test_a_user_of_any_name_is_found_by_its_path_and_in_the_query(with_scopes: As, asked: Asked, name: str) -> None:
+    """Percent-encoded, as any address; a name that nobody can have is nobody's."""
+    client = with_scopes("clients", "clients:write")
+    assert client.delete(f"/api/v1/users/{quote(name, safe='')}/clients").status_code == 200
+    assert ("user", name) in asked.questions[-1]
+    assert client.get(f"/api/v1/clients?user={quote(name, safe='')}").status_code == 200
+    assert client.delete("/api/v1/users/a%0Ab/clients").status_code == 404
+    assert client.get(f"/api/v1/clients?user={'%C3%A9' * 62}").get_json()["total"] == 0

@@ -4,7 +4,7 @@ import { execFile } from "node:child_process";
 import { createHmac } from "node:crypto";
 import { after, afterEach, before, describe, it, mock } from "node:test";
 import { promisify } from "node:util";
-import { connect } from "headgate";
+import { connect, userWord } from "headgate";
 import { io } from "socket.io-client";
 import { COMMAND, GatewayProcess, until } from "./gateway-process.mjs";
 
@@ -201,4 +201,23 @@ describe("topics with treacherous names", () => {
       assert.deepEqual(wild, topics);
     });
   }
+});
+
+describe("the user's own topics, by users.me", () => {
+  it("are those of a user of any name, for the page that publishes and the one that listens", async () => {
+    for (const sub of ["ana@example.org", "auth0|5f7c", "Ana Müller", "#", "me"]) {
+      const gate = open({ token: token({ sub, publish: ["users.{sub}.#"] }) });
+      /** @type {[string, any][]} */
+      const mine = [];
+      /** @type {[string, any][]} */
+      const byWord = [];
+      await gate.subscribe("users.me.#", (data, { topic }) => mine.push([topic, data])).ready;
+      const word = `users.${userWord(sub)}.mail`;
+      await gate.subscribe(word, (data, { topic }) => byWord.push([topic, data])).ready;
+      await gate.publish("users.me.mail", sub);
+      await until(() => mine.length && byWord.length, "the event");
+      assert.deepEqual([mine, byWord], [[["users.me.mail", sub]], [[word, sub]]]);
+      await assert.rejects(gate.subscribe("users.ben.#", () => {}).ready, { code: "forbidden" });
+    }
+  });
 });

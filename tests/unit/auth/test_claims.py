@@ -75,9 +75,9 @@ def test_sub_in_a_pattern_is_the_user() -> None:
 )
 def test_any_name_is_one_word_in_the_users_topics_and_grants(user: str, word: str) -> None:
     """A dot or a wildcard in a name becomes no part of a pattern."""
-    found = identity(claims(sub=user, subscribe=["t.{sub}"], publish=["{sub}.x"])).with_own_topics()
+    found = identity(claims(sub=user, subscribe=["t.{sub}"], publish=["{sub}.#"])).with_own_topics()
     assert (found.user, found.subscribe) == (user, (f"t.{word}"[:255], f"users.{word}.#"))
-    assert found.publish == (f"{word}.x",)
+    assert found.publish == (f"{word}.#",)
 
 
 @pytest.mark.parametrize(

@@ -591,3 +591,20 @@ def test_the_library_does_not_change_json_for_others(client: Client) -> None:
     call(client, "FUNCTION", "LOAD", "REPLACE", OTHER)
 
     assert call(client, "FCALL", "other_decode", 0, "[" * 100 + "]" * 100) == 1
+
+
+def test_a_log_has_channels_once_somebody_has_said_its_database(client: Client) -> None:
+    """One that an append has begun has none. An older gateway names none, listens on those of 0, and moves no log."""
+    publish(client)
+    assert call(client, "HGET", HEAD, "database") == b"-"
+
+    def configure(*more: str | int) -> bytes:
+        found: bytes = call(client, "FCALL", "headgate_configure", 1, KEY, 1000, 60000, 65536, *more)[8]
+        return found
+
+    assert [configure(), configure("", "", 3), configure(), configure("", "", 0)] == [b"0", b"3", b"3", b"0"]
+    for wrong in ("x", "-1", "1.5", ""):
+        with pytest.raises(HeadgateError, match="and a database"):
+            configure("", "", wrong)
+    with pytest.raises(HeadgateError, match="sharded"):
+        configure("", "shard", 0)

@@ -31,7 +31,14 @@ class Kind(NamedTuple):
 
 
 class WrongValue(ValueError):
-    """What is wrong with a value, for people, without a secret. A `Kind` raises it where its `expected` alone would not say."""
+    """What is wrong with a value, for people, without a secret. A `Kind` raises it where its `expected` alone would not say.
+
+    `says_expected`: the text has what is expected too.
+    """
+
+    def __init__(self, reason: str, *, says_expected: bool = False) -> None:
+        super().__init__(reason)
+        self.says_expected = says_expected
 
 
 class Fault(NamedTuple):
@@ -232,7 +239,8 @@ def read_options(
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             shown = "(hidden)" if spec.metadata["secret"] else show(raw)
             reason = f"; {error}" if isinstance(error, WrongValue) else ""
-            faults.append(Fault(key, f"expected {spec.metadata['expected']}{reason}", shown))
+            is_whole = isinstance(error, WrongValue) and error.says_expected
+            faults.append(Fault(key, str(error) if is_whole else f"expected {spec.metadata['expected']}{reason}", shown))
     told = {fault.key.partition("[")[0] for fault in faults}
     for name, spec in specs.items():
         is_required = spec.default is dataclasses.MISSING and spec.default_factory is dataclasses.MISSING

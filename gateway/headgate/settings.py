@@ -144,7 +144,7 @@ def _redis_url(raw: Any) -> str:
     try:
         read_url(raw)
     except BusRefused as error:
-        raise WrongValue(str(error.parts["reason"])) from None
+        raise WrongValue(str(error.parts["reason"]), says_expected=True) from None
     return str(raw).strip()
 
 

@@ -142,6 +142,5 @@ def test_a_setting_that_is_wrong_names_the_variable_and_the_reason(url: str) -> 
     """In the line that lists the faults of all settings."""
     with pytest.raises(SettingsError) as caught:
         Settings.read({"HEADGATE_REDIS_URL": url})
-    assert caught.value.message.startswith("1 setting is wrong:\n  HEADGATE_REDIS_URL=(hidden): expected a URL such as redis://")
-    assert "; the Redis URL " in caught.value.message
+    assert caught.value.message.startswith("1 setting is wrong:\n  HEADGATE_REDIS_URL=(hidden): the Redis URL ")
     assert "zebra" not in caught.value.message

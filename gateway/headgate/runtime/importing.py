@@ -27,7 +27,10 @@ def check_string(name: str, expected: str, default: str | None = None) -> None:
         if part in sys.modules and length < len(whole):
             path = getattr(sys.modules[part], "__path__", None)
             continue
-        spec = next(filter(None, (finder.find_spec(part, path) for finder in sys.meta_path)), None)
+        try:
+            spec = next(filter(None, (finder.find_spec(part, path) for finder in sys.meta_path)), None)
+        except KeyError:  # a namespace package (no __init__.py) inside another, which Python finds only once that is imported
+            return
         if spec is None:
             raise _no_module(part)
         path = spec.submodule_search_locations

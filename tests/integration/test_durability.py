@@ -61,7 +61,7 @@ def test_without_the_wish_nothing_is_waited_for(redis_url: str) -> None:
 
 def test_the_wait_of_a_large_batch_may_take_longer_than_an_attempt(redis_url: str) -> None:
     """Several calls and then WAIT in one round trip: an attempt has half of the time, and the wait has more."""
-    with Publisher(redis_url, timeout_s=0.5) as publisher:
+    with Publisher(redis_url, timeout_s=1) as publisher:
         publisher.publish("a", 0)
         with pytest.raises(NotDurable, match="0 of 2 replicas"):
             publisher.publish_many([("a", number) for number in range(250)], durable=2)
@@ -69,7 +69,7 @@ def test_the_wait_of_a_large_batch_may_take_longer_than_an_attempt(redis_url: st
 
 def test_an_event_that_too_few_replicas_have_is_told_with_its_receipt(redis_url: str, redis_client: Client) -> None:
     """It is published all the same; once more with its id waits again, and adds nothing."""
-    with Publisher(redis_url, timeout_s=0.5, durable=2) as publisher:
+    with Publisher(redis_url, timeout_s=1, durable=2) as publisher:
         with pytest.raises(NotDurable, match=r"0 of 2 replicas have it after 0\.\d+ s") as told:
             publisher.publish("a", 1, id="once")
         with pytest.raises(NotDurable) as again:
@@ -84,12 +84,12 @@ def test_an_event_that_too_few_replicas_have_is_told_with_its_receipt(redis_url:
 
 def test_a_repeated_publish_waits_for_the_event_itself(primary: EmbeddedRedis, replica: Client) -> None:
     """Over a connection that has written nothing, Redis would answer at once; the replica is stopped, so that would be a lie."""
-    with Publisher(primary.url, timeout_s=0.5) as first:
+    with Publisher(primary.url, timeout_s=1) as first:
         first.publish("a", 1, id="once")
     wait_until(lambda: call(replica, "XLEN", log_key(NAMESPACE)) == 1, "the replica has it")
     call(replica, "REPLICAOF", "NO", "ONE")
 
-    with Publisher(primary.url, timeout_s=0.5) as second, pytest.raises(NotDurable):
+    with Publisher(primary.url, timeout_s=1) as second, pytest.raises(NotDurable):
         second.publish("a", 1, id="once", durable="replica")
 
 
@@ -119,7 +119,7 @@ def test_other_wishes_are_refused_before_anything_is_sent(redis_url: str, redis_
 
 def test_a_batch_with_refused_events_says_so_first(redis_url: str, redis_client: Client) -> None:
     """A refused event matters more than how far the others have come."""
-    with Publisher(redis_url, timeout_s=0.5) as publisher:
+    with Publisher(redis_url, timeout_s=1) as publisher:
         publisher.publish("a", 1)
         call(redis_client, "FCALL", "headgate_configure", 1, log_key(NAMESPACE), 100, 60000, 10)
         with pytest.raises(PublishManyError):

@@ -323,6 +323,7 @@ def test_tail_prints_sharded_and_plain_messages_until_the_slot_moves(cluster: Cl
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as tail:
         assert tail.stdout is not None
         assert tail.stdout.readline() == f"listening to orders.# in {namespace}\n"
+        assert f"no gateway has ever served namespace {namespace!r}" in tail.stdout.readline()
         for number, topic in enumerate(("orders.1", "other", "orders.2"), 1):
             message = f'{topic}\nhg1 0123456789abcdef {number} 1000 id{number}\n{{"n":{number}}}'
             assert call(client, "SPUBLISH", feed_channel(namespace), message) == 1

@@ -475,7 +475,7 @@ def test_an_attempt_of_unknown_outcome_is_repeated_twice_and_no_sooner_than_the_
     recorder.script = staticmethod(lambda delivery: fail(outcomes[delivery.attempt - 1]))
     before = metric("dead_total", why="outcome_unknown")
     for attempt in range(1, 5):
-        worker, asked_ms = make(start="oldest", retry_first_s=0.01, retry_last_s=300), int(time.time() * 1000)
+        worker, asked_ms = make(start="oldest", retry_first_s=60, retry_last_s=300), int(time.time() * 1000)
         if attempt == 1:
             publisher.publish("a", 1)
         worker.work()

@@ -148,6 +148,7 @@ class Gateway:
             limits=_transport_limits(settings),
             allowed_origins="*" if "*" in settings.allowed_origins else origin_check(settings),
             allowing=partial(origins_with, settings),
+            names_namespaces=settings.dev,
         )
         self._sockets.reuse_greenlets(authenticator is None)
         self.authorizing.on_application = partial(self._sockets.reuse_greenlets, False)

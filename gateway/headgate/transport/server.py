@@ -8,6 +8,7 @@ of a session. tests/contract/test_engineio_corners.py names each corner, and fai
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import socketio
@@ -102,6 +103,10 @@ class Server(socketio.Server):  # type: ignore[misc]
     def opening(self, eio_sid: str, environ: WSGIEnvironment) -> OneTooMany | None:
         """Called before a session opens; returns why it is one too many, if it is. For subclasses."""
 
+    def not_served(self, namespace: str) -> Mapping[str, object]:
+        """Return the refusal of a namespace that is not served, as the protocol has it. Subclasses may add `data`."""
+        return {"message": "Invalid namespace"}
+
     def over(self, eio_sid: str) -> None:
         """Called when a session that was opened is over. For subclasses."""
 
@@ -146,7 +151,7 @@ class Server(socketio.Server):  # type: ignore[misc]
         if not self._serves(namespace):
             self._send_packet(
                 eio_sid,
-                self.packet_class(socket_packet.CONNECT_ERROR, data={"message": "Invalid namespace"}, namespace=namespace),
+                self.packet_class(socket_packet.CONNECT_ERROR, data=self.not_served(namespace), namespace=namespace),
             )
             return
         session = self.session_of(eio_sid)

@@ -15,12 +15,13 @@ No other module of the gateway knows python-socketio or python-engineio; their p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import socketio
 from socketio.packet import ACK, CONNECT_ERROR
 
+from headgate.errors import UnknownNamespace
 from headgate.protocol.frames import message_frame
 from headgate.runtime.greenlet_pool import GreenletPool
 from headgate.runtime.loop import spawn
@@ -77,13 +78,19 @@ class _HookedServer(Server):
     accept_binary = False
     acknowledges_ahead = True  # a client that is behind must hear that it has subscribed; what it misses, it is told
 
-    def __init__(self, hooks: Hooks, members: socketio.Manager, **options: object) -> None:
+    def __init__(self, hooks: Hooks, members: socketio.Manager, named: Sequence[str], **options: object) -> None:
         super().__init__(members, serializer=FastPacket, logger=False, **options)
-        self._hooks = hooks
+        self._hooks, self._named = hooks, named
         self.connects: dict[str, Callable[[str, WSGIEnvironment, object], None]] = {}
 
     def opening(self, eio_sid: str, environ: WSGIEnvironment) -> OneTooMany | None:
         return self._hooks.opening(eio_sid, environ)
+
+    def not_served(self, namespace: str) -> Mapping[str, object]:
+        refusal = super().not_served(namespace)
+        if not self._named:
+            return refusal
+        return {**refusal, "data": UnknownNamespace(namespace.removeprefix("/"), self._named).to_wire()}
 
     def joined(self, eio_sid: str, namespace: str, sid: str) -> None:
         session = self.session_of(eio_sid)
@@ -139,18 +146,22 @@ class SocketIOFace:
         limits: TransportLimits,
         allowed_origins: str | Callable[..., bool],
         allowing: Callable[[str, Environ], str | None] = lambda origin, environ: None,
+        names_namespaces: bool = False,
     ) -> None:
         """Make the server.
 
         Args:
+            names_namespaces: the refusal of another namespace names those that are served. For development.
             allowed_origins: "*", or answers whether an origin may connect.
             allowing: returns the line of a setting that would allow an origin, for the log.
         """
+        served = tuple(namespaces)
         self._server = _HookedServer(
             hooks,
             Members(),
+            served if names_namespaces else (),
             async_handlers=False,
-            namespaces=[f"/{name}" for name in namespaces],
+            namespaces=[f"/{name}" for name in served],
             cors_allowed_origins=allowed_origins,
             transport_limits=limits,
             http_compression=False,

@@ -160,10 +160,11 @@ def test_auth_that_is_no_object_ends_the_connection(gateway_on_model: StartGatew
 
 
 def test_a_namespace_that_is_not_served_is_refused_and_another_may_be_joined(gateway_on_model: StartGatewayOnModel) -> None:
-    """In the words of the protocol; the connection lives."""
+    """In the words of the protocol, and in development with the names of those that are; the connection lives."""
     client = gateway_on_model().join(None, "nobody")
     client.wait_for(lambda: client.refusal, "the refusal")
-    assert client.refusal == {"message": "Invalid namespace"}
+    assert client.refusal["message"] == "Invalid namespace"
+    assert client.refusal["data"]["known"] == [NAMESPACE]
 
     client.namespace = NAMESPACE
     client.join(None)

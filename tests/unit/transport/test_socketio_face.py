@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -27,11 +28,15 @@ FULL = OneTooMany(LimitReached("clients", 7, 3))
 class Gateway:
     """Hooks and handlers that record, in order, what they are called for."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, names_namespaces: bool = False) -> None:
         self.calls: list[Any] = []
         self.full = False
         self.face = SocketIOFace(
-            self, namespaces=[NAMESPACE], limits=TransportLimits(handshake_deadline_s=3600), allowed_origins="*"
+            self,
+            namespaces=[NAMESPACE],
+            limits=TransportLimits(handshake_deadline_s=3600),
+            allowed_origins="*",
+            names_namespaces=names_namespaces,
         )
         self.face.route(
             NAMESPACE,
@@ -85,10 +90,10 @@ class Gateway:
 
 
 @pytest.fixture
-def gateway(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gateway]:
+def gateway(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Gateway]:
     """A gateway with one namespace. Nothing here blocks, so nothing need be cooperative."""
     monkeypatch.setattr(server_module, "is_patched", lambda: True)
-    made = Gateway()
+    made = Gateway(names_namespaces=getattr(request, "param", False))
     yield made
     made.face.close()
     turn()
@@ -150,6 +155,15 @@ def test_a_namespace_that_is_not_served_is_refused_as_the_protocol_has_it(gatewa
     """Without a call to any handler."""
     assert gateway.say(gateway.open(), "40/elsewhere,") == [b'44/elsewhere,{"message":"Invalid namespace"}']
     assert gateway.named("connect") == []
+
+
+@pytest.mark.parametrize("gateway", [True], indirect=True)
+def test_development_names_the_namespaces_that_are_served(gateway: Gateway) -> None:
+    """A page that asks for another one shows them in its error. Elsewhere a stranger learns none."""
+    (answer,) = gateway.say(gateway.open(), "40/elsewhere,")
+    refusal = json.loads(answer.partition(b",")[2])
+    assert refusal["message"] == "Invalid namespace"
+    assert (refusal["data"]["code"], refusal["data"]["known"]) == ("unknown_namespace", ["notifications"])
 
 
 def test_requests_are_dispatched_by_name_and_acknowledged(gateway: Gateway) -> None:

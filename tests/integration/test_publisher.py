@@ -353,7 +353,7 @@ monkey.patch_all()
 import gevent, sys
 from headgate import Publisher
 
-publisher = Publisher(sys.argv[1])
+publisher = Publisher(sys.argv[1], timeout_s=30)
 jobs = [gevent.spawn(publisher.publish, "a", number) for number in range(200)]
 gevent.joinall(jobs, timeout=30, raise_error=True)
 print(sorted(job.value.offset for job in jobs) == list(range(1, 201)))

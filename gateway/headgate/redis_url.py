@@ -39,6 +39,7 @@ class Kind(Enum):
     SOCKET = "socket"
     SENTINELS = "sentinels"
     CLUSTER = "cluster"
+    NODE = "node"  # of a Cluster, which leads nowhere else
 
 
 _SCHEMES = {
@@ -154,8 +155,8 @@ class RedisUrl:
         return f"the Cluster of {shown}" if self.kind is Kind.CLUSTER else shown
 
     def at(self, node: Node) -> RedisUrl:
-        """Return the URL of one server with these credentials and options."""
-        return replace(self, kind=Kind.SERVER, hosts=(node,))
+        """Return the URL of one node of this Cluster with these credentials and options."""
+        return replace(self, kind=Kind.NODE, hosts=(node,))
 
 
 def shown_node(node: Node) -> str:

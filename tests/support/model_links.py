@@ -36,6 +36,7 @@ class Log(Protocol):
     database: int
 
     def drop_idle(self) -> None: ...
+    def check_primary(self) -> None: ...
     def configure(self, max_events: int, max_age_s: int, max_bytes: int | None = ..., *, sharded: bool = ...) -> Head: ...
     def share_of_memory(self, namespaces: int) -> int: ...
     def head(self, known_epoch: str | None = ...) -> Head: ...
@@ -225,6 +226,9 @@ class ModelLog:
 
     def drop_idle(self) -> None:
         """Every command begins anew here."""
+
+    def check_primary(self) -> None:
+        """The address leads to one server here."""
 
     def share_of_memory(self, namespaces: int) -> int:
         """Return the bytes that a log may take."""

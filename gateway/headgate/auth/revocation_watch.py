@@ -18,10 +18,8 @@ import structlog
 
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
 from headgate.redis.client import Client, database_number, is_forbidden, open_client
-from headgate.redis.followers import follow
 from headgate.redis.keys import REVOKED, revoked_channel
 from headgate.redis.subscriber_link import SubscriberLink
-from headgate.redis_url import read_url
 from headgate.runtime.loop import Greenlet, sleep, spawn
 
 from .audit import audit
@@ -38,9 +36,7 @@ FIRST_RECONNECT_S, LAST_RECONNECT_S = 0.05, 0.5
 
 def _link(url: str, connect_timeout_s: float) -> SubscriberLink:
     """Return a link to the server that has the set: in a Cluster news go there first."""
-    link = SubscriberLink(url, connect_timeout_s, key=REVOKED)
-    follow(read_url(url), link, SubscriberLink.close)
-    return link
+    return SubscriberLink(url, connect_timeout_s, key=REVOKED)
 
 
 class Listening(NamedTuple):

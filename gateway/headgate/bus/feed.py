@@ -179,11 +179,6 @@ class Feed:
     # -- patterns -------------------------------------------------------------------------------------------------
 
     @property
-    def server(self) -> str:
-        """The Redis process that the connection leads to, by its name for itself; empty before it is known."""
-        return self._server.server
-
-    @property
     def sources(self) -> int:
         """The number of channels and globs that Redis was asked for on this connection."""
         return len(self._interest.requested)

@@ -35,12 +35,10 @@ from headgate.protocol.packets import GapReason
 from headgate.redis.client import has_answered, is_forbidden, is_locked_out, open_client
 from headgate.redis.cluster import is_cluster
 from headgate.redis.entries import Head
-from headgate.redis.followers import leads_to
 from headgate.redis.keys import log_key
 from headgate.redis.lineage import Lineage
 from headgate.redis.log import EventLog, read_head
 from headgate.redis.subscriber_link import SubscriberLink
-from headgate.redis_url import read_url
 from headgate.runtime.loop import Arrivals, Greenlet, Idle, Signal, sleep, spawn
 from headgate.settings import Settings
 
@@ -80,6 +78,8 @@ LEAST_FENCE_TIMEOUT_S = 0.25
 EXPEDITED_INTERVAL_S = 0.002
 # A pattern becomes active within this time, or its subscription is refused. A dead connection is noticed sooner.
 ACTIVE_TIMEOUT_S = 10.0
+# An idle gateway sees this often whether it is time to ask where the primary is; so does each command.
+PRIMARY_CHECK_S = 0.5
 # How often those who wait for that look at the time.
 WAKE_S = 0.5
 # At most one line per this time about quarantined messages; the metric counts them all.
@@ -414,11 +414,15 @@ class Bus:
         feed = self.feed
         while not self._closing.is_set():
             left_s = feed.tick_due_s - monotonic()
-            if left_s <= 0 or not self._wakeup.wait(left_s):
+            if left_s > 0 and self._wakeup.wait(min(left_s, PRIMARY_CHECK_S)):
+                if not self._closing.is_set():
+                    self._wakeup.clear()
+                    self._carry_out_all(feed.wake())
+            elif left_s <= PRIMARY_CHECK_S:
                 self._carry_out_all(feed.tick(monotonic()))
-            elif not self._closing.is_set():
-                self._wakeup.clear()
-                self._carry_out_all(feed.wake())
+            elif self.up:
+                with suppress(HeadgateError):  # a dead connection is the next fence's business
+                    self._fence_log.check_primary()
 
     def _read_fence_head(self, action: ReadFenceHead) -> None:
         self._fence_began_s = monotonic()
@@ -576,8 +580,6 @@ class Bus:
         self._wakeup.set()
         log.info("bus up", namespace=self._namespace, epoch=self.epoch, offset=self.offset)
         has_answered(self._url, log_key(self._namespace))
-        if self.feed.server and not self._sharded:
-            leads_to(read_url(self._url), self.feed.server)
         self._receiver.bus_changed(True)
 
     def _close_link(self, action: Close) -> None:

@@ -22,10 +22,8 @@ from headgate.errors import BusUnavailable, HeadgateError, LimitReached
 from headgate.metrics import PRESENCE_DEAD, PRESENCE_MEMBERS, PRESENCE_RESETS, PRESENCE_ROOMS, PRESENCE_WRITES
 from headgate.redis import presence as store
 from headgate.redis.client import database_number, drop_idle, open_client
-from headgate.redis.followers import follow
 from headgate.redis.keys import presence_channel, presence_key
 from headgate.redis.subscriber_link import SubscriberLink
-from headgate.redis_url import read_url
 from headgate.runtime.loop import Greenlet, Signal, one_round, sleep, spawn
 from headgate.settings import Settings
 from headgate.topic import MAX_TOPIC_BYTES, MAX_TOPIC_WORDS
@@ -330,7 +328,6 @@ class Presence:
         delay_s = FIRST_RETRY_S
         while not self._closed:
             link = SubscriberLink(self._url, TIMEOUT_S, key=presence_key(self._namespace))
-            follow(read_url(self._url), link, lambda left: left.close())
             try:
                 link.connect()
                 link.settimeout(LINK_TIMEOUT_S)

@@ -160,6 +160,18 @@ def drop_idle(client: Client) -> None:
         one_server.drop_idle(client)
 
 
+def check_primary(client: Client) -> None:
+    """Ask where the address leads, if it is time: for a thread that watches over others, which may be busy elsewhere.
+
+    Connections of this process to a server that the address has left close. In a Cluster it does nothing.
+
+    Raises:
+        BusUnavailable, BusRefused: there is no connection.
+    """
+    if not isinstance(client, ClusterClient):
+        one_server.check_primary(client)
+
+
 def is_forbidden(error: BusRefused) -> bool:
     """Return whether Redis refused for want of a right, which the same user will not have in a moment either."""
     return error.redis_code == NO_PERMISSION

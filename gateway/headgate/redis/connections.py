@@ -24,7 +24,7 @@ from . import cluster
 from .bounded import Connection, SocketConnection, TlsConnection
 from .cluster import Topology
 from .faults import advised, shown_cause, translate
-from .followers import follow
+from .primary_switch import switch_of
 from .sentinel import Discovery, SentinelConnection, SentinelTlsConnection
 
 Command = Sequence[str | bytes | int]
@@ -43,6 +43,7 @@ def connection_pool(
     """Return a pool that makes connections to a server, or to the primary that Sentinels name."""
     kinds: Any = kind  # redis-py does not type its constructor
     pool: redis.ConnectionPool = kinds(
+        switch=None if url.kind is Kind.NODE else switch_of(url),
         db=url.database,
         username=url.username,
         password=url.password,
@@ -59,7 +60,6 @@ def connection_pool(
         **{name: value for name, value in url.options if url.tls or not name.startswith("ssl_")},
         **options,
     )
-    follow(url, pool, drop_idle_of)
     return pool
 
 

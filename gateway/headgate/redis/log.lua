@@ -14,7 +14,7 @@
 --                                                → the same; without lineage (nil), unless <epoch> is another one
 --   FCALL    headgate_tick      1 hg:{N}:log [<epoch> <told> <elapsed_ms>]   → [epoch, clock, 0]
 --   FCALL    headgate_trim      1 hg:{N}:log [<epoch> <told> <elapsed_ms>]   → [epoch, clock, events trimmed]
---   FCALL_RO headgate_version   0                → version of this library
+--   FCALL_RO headgate_version   0 [server]       → version of this library; with `server`: [version, server, replica 0/1]
 --
 -- Promises: offsets are contiguous from 1 in a log; an epoch and an offset name one event for ever; time never goes backwards
 -- within a log; a refused call has written nothing. A call is refused with the error `HEADGATE <code> <JSON of the parts>`;
@@ -1277,4 +1277,6 @@ register('headgate_configure', configure, 'allow-oom')
 register('headgate_trim', function(keys, args) return upkeep(keys, args, true) end, 'allow-oom')
 register('headgate_tick', function(keys, args) return upkeep(keys, args, false) end)
 register('headgate_head', head_position, 'no-writes')
-register('headgate_version', function() return VERSION end, 'no-writes')
+register('headgate_version', function(_, args)
+  return args[1] == 'server' and { VERSION, this_server(), is_replica() } or VERSION
+end, 'no-writes')

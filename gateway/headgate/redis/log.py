@@ -15,7 +15,7 @@ from headgate.event import Event, check_event_id, check_json
 from headgate.topic import check_topic
 from headgate.traceparent import read_traceparent
 
-from .client import Client, call, call_at, call_many, database_number, drop_idle
+from .client import Client, call, call_at, call_many, check_primary, database_number, drop_idle
 from .connections import Command
 from .entries import Entry as Entry
 from .entries import Head as Head
@@ -54,6 +54,10 @@ class EventLog:
     def drop_idle(self) -> None:
         """Read over a new connection next time: there has been a fault, and the old one may be dead without a sign of it."""
         drop_idle(self._client)
+
+    def check_primary(self) -> None:
+        """Ask where the address leads, if it is time. Raises as `redis.client.check_primary`."""
+        check_primary(self._client)
 
     def configure(self, max_events: int, max_age_s: int, max_bytes: int | None = None, *, sharded: bool = False) -> Head:
         """Store the retention in Redis, where every publisher's appends obey it, and make sure the log has an epoch.

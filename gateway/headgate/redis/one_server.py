@@ -51,7 +51,7 @@ def open_beside(client: redis.Redis, host: str, port: int) -> redis.Redis:
     It waits at most ASK_TIMEOUT_S for an answer: it may be out of reach.
     """
     pool = client.connection_pool
-    options = {name: value for name, value in pool.connection_kwargs.items() if name not in ("path", "discovery")}
+    options = {name: value for name, value in pool.connection_kwargs.items() if name not in ("path", "discovery", "switch")}
     options |= {"host": host, "port": port, "socket_timeout": ASK_TIMEOUT_S, "socket_connect_timeout": ASK_TIMEOUT_S}
     kind = TlsConnection if issubclass(pool.connection_class, redis.SSLConnection) else Connection
     kinds: Any = redis.BlockingConnectionPool  # redis-py does not type its constructor
@@ -136,6 +136,15 @@ def _round_trip(client: redis.Redis, commands: Sequence[Command]) -> list[Any]:
         pool.release(connection)
 
 
+def check_primary(client: redis.Redis) -> None:
+    """Ask where the address leads, if it is time (bounded.py)."""
+    pool: Any = client.connection_pool
+    try:
+        pool.release(pool.get_connection(*_FOR_COMMAND))
+    except (redis.RedisError, OSError) as error:
+        raise failed(client, error) from shown_cause(error)
+
+
 def drop_idle(client: redis.Redis) -> None:
     """Close the connections that wait for a command."""
     drop_idle_of(client.connection_pool)
@@ -155,6 +164,8 @@ def failed(client: redis.Redis, error: Exception) -> HeadgateError:
     translated = translate(error, address_of(client))
     if isinstance(translated, BusUnavailable) or isinstance(error, redis.exceptions.ReadOnlyError):
         drop_idle(client)
+        if (switch := pool.connection_kwargs.get("switch")) is not None:
+            switch.doubt()
     return advised(translated, error, tls=issubclass(pool.connection_class, redis.SSLConnection))
 
 

@@ -1,7 +1,12 @@
 """Redis behind Sentinels: connections that ask them where the primary is.
 
-In: a RedisUrl that names Sentinels and the primary. Out: connections that ask for the primary each time that they connect. A
-connection whose server is the primary no longer is its owner's to notice.
+In: a RedisUrl that names Sentinels and the primary. Out: connections that ask for the primary each time that they connect, and,
+while they are open, now and then whether it is another one (bounded.py says when).
+
+Sentinels learn of a failover one after another, and some may not answer. Each failover has a number, the epoch of its
+configuration. The newest that most of them name counts at first; later, nothing older than what this process knows, unless most
+of them name it: then they were set up again. A connection that is open asks one of them at a time, by turns. The one that leads a
+failover names the new primary as soon as that is promoted (GET-MASTER-ADDR-BY-NAME), and the others a moment later.
 
 User, password and database are Redis' own. Options: `sentinel_username`, `sentinel_password`, `sentinel_tls` (yes or no; else as
 Redis), and those for TLS to Redis itself (`ssl_ca_certs`, …), which count for TLS to the Sentinels too.
@@ -9,23 +14,50 @@ Redis), and those for TLS to Redis itself (`ssl_ca_certs`, …), which count for
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from time import monotonic
+from typing import Any, NamedTuple
 
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from headgate.redis_url import Node, RedisUrl
+from headgate.redis_url import Node, RedisUrl, shown_node
 
 from .bounded import Bounded, Connection, TlsConnection
 from .budget import left_s
+from .primary_switch import PrimarySwitch
 
-# A Sentinel that does not answer must not use up the time of the others.
-ASK_TIMEOUT_S = 0.5
-# Sentinels and primary → the newest failover that this process knows of. All pools of a process follow it.
-_newest_failover: dict[tuple[tuple[Node, ...], str], int] = {}
+# A Sentinel that does not answer must not use up the time of the others, and is left out for a while where nothing depends on it.
+ASK_TIMEOUT_S, SILENT_S = 0.5, 30.0
+
+
+class _Memory:
+    """What this process knows of the Sentinels of one primary. All of its pools share it."""
+
+    def __init__(self) -> None:
+        self.newest: Answer | None = None
+        self.turn = 0
+        self.silent_until_s: dict[Node, float] = {}
+
+
+class Answer(NamedTuple):
+    """The primary, and the epoch of the failover that made it so."""
+
+    epoch: int
+    node: Node
+
+
+_memories: dict[tuple[tuple[Node, ...], str], _Memory] = {}
+
+
+def newest_of(known: Answer | None, answers: Sequence[Answer], sentinels: int) -> Answer | None:
+    """Return what counts after these answers of some of the Sentinels; None: nothing is known."""
+    best = max(answers, key=lambda answer: answer.epoch, default=None)
+    if best is None or known is None:
+        return best or known
+    return best if best.epoch >= known.epoch or len(answers) > sentinels / 2 else known
 
 
 class Discovery:
@@ -37,6 +69,7 @@ class Discovery:
 
     def __init__(self, address: RedisUrl) -> None:
         self.address = address
+        self._memory = _memories.setdefault((address.hosts, address.primary), _Memory())
         own = dict(address.sentinel)
         self._kind = TlsConnection if own.get("tls", address.tls) else Connection
         self._options: dict[str, Any] = {"protocol": 2, "retry": Retry(NoBackoff(), 0)}
@@ -46,32 +79,59 @@ class Discovery:
             self._options |= {name: value for name, value in address.options if name.startswith("ssl_")}
 
     def primary(self) -> Node:
-        """Return host and port of the primary. Waits for a Sentinel to answer, at most ASK_TIMEOUT_S for each.
+        """Return host and port of the primary. Waits for Sentinels to answer, at most ASK_TIMEOUT_S for each.
 
         Raises:
             redis.ConnectionError: none answers, or none knows a primary of that name that is up.
         """
-        place = self.address.hosts, self.address.primary
-        known = _newest_failover.get(place, -1)
-        found: Mapping[str, Any] | None = None
-        for index, sentinel in enumerate(self.address.hosts):
-            state = self._asked(sentinel, len(self.address.hosts) - index)
-            if state is not None and (found is None or state["config-epoch"] > found["config-epoch"]):
-                found = state
-            if found is not None and found["config-epoch"] >= known:
-                break
-        if found is None:
-            raise redis.ConnectionError("none of them answers and knows a primary of that name that is up")
-        _newest_failover[place] = max(_newest_failover.get(place, -1), found["config-epoch"])  # others may have asked meanwhile
-        return str(found["ip"]), int(found["port"])
-
-    def _asked(self, sentinel: Node, to_ask: int) -> Mapping[str, Any] | None:
-        """Return what a Sentinel knows of the primary; None when it does not answer, or knows none that is up.
-
-        `to_ask`: how many are left with this one, which share the caller's time.
-        """
+        known, answers = self._memory.newest, list[Answer]()
         left = left_s()
-        wait_s = ASK_TIMEOUT_S if left is None else min(ASK_TIMEOUT_S, max(left, 0.001) / to_ask)
+        for answer in self._answers(self.address.hosts, ASK_TIMEOUT_S * len(self.address.hosts) if left is None else left):
+            answers.append(answer)
+            if len(answers) > len(self.address.hosts) / 2 or (known is not None and answer.epoch >= known.epoch):
+                break
+        if not answers:
+            raise redis.ConnectionError("none of them answers and knows a primary of that name that is up")
+        return self._counted(answers).node
+
+    def newer_primary(self, within_s: float) -> Node | None:
+        """Return host and port of the primary that counts after a question to the next Sentinel; None: it has not answered.
+
+        Waits `within_s` at most, and not for those that were silent a moment ago.
+        """
+        memory, now_s = self._memory, monotonic()
+        awake = [each for each in self.address.hosts if memory.silent_until_s.get(each, 0.0) <= now_s] or self.address.hosts
+        memory.turn += 1
+        answers = list(self._answers([awake[memory.turn % len(awake)]], within_s))
+        return self._counted(answers).node if answers else None
+
+    def _counted(self, answers: Sequence[Answer]) -> Answer:
+        # Compared with what is known now: others may have asked meanwhile.
+        newest = newest_of(self._memory.newest, answers, len(self.address.hosts))
+        assert newest is not None
+        self._memory.newest = newest
+        return newest
+
+    def _answers(self, sentinels: Sequence[Node], within_s: float) -> Iterator[Answer]:
+        """Ask one after another; each has its share of the time that is left, at most ASK_TIMEOUT_S."""
+        end_s = monotonic() + within_s
+        for index, sentinel in enumerate(sentinels):
+            wait_s = max(end_s - monotonic(), 0.001) / (len(sentinels) - index)
+            try:
+                answer = self._ask(sentinel, min(ASK_TIMEOUT_S, wait_s))
+            except (redis.ConnectionError, redis.TimeoutError):
+                self._memory.silent_until_s[sentinel] = monotonic() + SILENT_S
+                continue
+            self._memory.silent_until_s.pop(sentinel, None)
+            if answer is not None:
+                yield answer
+
+    def _ask(self, sentinel: Node, wait_s: float) -> Answer | None:
+        """Return the answer of a Sentinel; None: it knows no primary of that name that is up.
+
+        Raises:
+            redis.ConnectionError, redis.TimeoutError: it does not answer.
+        """
         kinds: Any = redis.ConnectionPool  # redis-py does not type its constructor
         host, port = sentinel
         pool = kinds(
@@ -80,18 +140,33 @@ class Discovery:
             port=port,
             socket_timeout=wait_s,
             socket_connect_timeout=wait_s,
+            within_s=wait_s,
             **self._options,
         )
         client: Any = redis.Redis.from_pool(pool)
         try:
-            state: Mapping[str, Any] | None = client.sentinel_masters().get(self.address.primary)
-        except (redis.ConnectionError, redis.TimeoutError):
-            return None
+            pipeline = client.pipeline(transaction=False)
+            pipeline.execute_command("SENTINEL MASTER", self.address.primary)
+            pipeline.execute_command("SENTINEL GET-MASTER-ADDR-BY-NAME", self.address.primary)
+            state, node = pipeline.execute(raise_on_error=False)
         finally:
             with suppress(redis.RedisError, OSError):
                 client.close()
-        is_up = state is not None and state["is_master"] and not state["is_sdown"] and not state["is_odown"]
-        return state if is_up else None
+        return read_answer(state, node)
+
+
+def read_answer(state: Any, node: Any) -> Answer | None:
+    """Return the answer in two replies of a Sentinel, as redis-py shapes them; None: it knows no primary that is up.
+
+    When it has seen the new primary promoted, it names that one, and the state is still the old one's, up or not.
+    """
+    if not isinstance(state, Mapping) or not isinstance(node, tuple | list) or len(node) != 2:
+        return None
+    host, port = node
+    named = (host.decode() if isinstance(host, bytes) else str(host)), int(port)
+    is_promoted = named != (str(state["ip"]), int(state["port"]))
+    is_up = state["is_master"] and not state["is_sdown"] and not state["is_odown"]
+    return Answer(int(state["config-epoch"]), named) if is_promoted or is_up else None
 
 
 class _AsksSentinels(Bounded):
@@ -106,6 +181,17 @@ class _AsksSentinels(Bounded):
 
     def _find_server(self) -> None:
         self.host, self.port = self._discovery.primary()
+        self.server = shown_node((self.host, self.port))
+        if self._switch is not None:
+            self._switch.note(self.server)
+
+    def ask_server(self) -> None:
+        """Its host and port name the server: it needs no question."""
+
+    def _ask_address(self, switch: PrimarySwitch, within_s: float) -> None:
+        node = self._discovery.newer_primary(within_s)
+        if node is not None:
+            switch.note(shown_node(node))
 
 
 class SentinelConnection(_AsksSentinels, Connection):

@@ -1,5 +1,7 @@
 """The Pub/Sub connection to Redis: one that is never replaced silently. When it breaks, its owner is told.
 
+It breaks too when its address leads to another server (primary_switch.py), since the old one may live on and answer.
+
 In: a URL, and commands such as SUBSCRIBE and PING. Out: the replies in order, as lists of bytes and integers. The owner of a
 broken link reads the log from the last offset that it is sure of.
 
@@ -23,6 +25,7 @@ from headgate.redis_url import Kind, RedisUrl, read_url, shown_node
 from .cluster import slot_of
 from .connections import Command, cluster_topology, connection_pool
 from .faults import CHECK_PORT, advised, reason_of, reply_of, shown_cause, translate, unavailable
+from .primary_switch import PrimarySwitch
 
 READ_BYTES = 256 * 1024
 # A reply is held in memory until it is whole; Redis itself would pass on 512 MB. Above this the link is broken instead.
@@ -63,7 +66,8 @@ class SubscriberLink:
         self._url, self._connect_timeout_s, self._key = read_url(url), connect_timeout_s, key
         self._address = str(self._url)
         self._socket: socket.socket | None = None
-        self._closed = False
+        self._closed = self._is_left = False
+        self._switch: PrimarySwitch | None = None
         self._make_arrivals = arrivals
         self._arrivals: Arrivals | None = None
         import hiredis  # only here: a process that only publishes need not have it
@@ -93,6 +97,7 @@ class SubscriberLink:
         # redis-py connects (address, TLS, AUTH, SELECT); from here on the socket is ours alone, so that nothing can
         # reconnect it, time it out or read from it. tests/contract/test_redis_py_corners.py holds this corner.
         self._socket, connection._sock = connection._sock, None
+        self._switch = connection.follow_switch(self)
         if self._closed:
             self.close()
         self._open_socket().settimeout(None)
@@ -200,6 +205,8 @@ class SubscriberLink:
     def close(self) -> None:
         """Close the connection for good and wake whoever waits in `read`; idempotent, from any greenlet or thread."""
         self._closed = True
+        if self._switch is not None:
+            self._switch.unfollow(self)
         sock, self._socket = self._socket, None
         self._close_arrivals()
         if sock is None:
@@ -207,6 +214,11 @@ class SubscriberLink:
         with suppress(OSError):  # the other end may have been faster
             sock.shutdown(socket.SHUT_RDWR)  # close() alone would not wake a thread that is inside recv
         sock.close()
+
+    def leave(self) -> None:
+        """Close the connection, as its address leads to another server."""
+        self._is_left = True
+        self.close()
 
     def _close_arrivals(self) -> None:
         arrivals, self._arrivals = self._arrivals, None
@@ -223,12 +235,17 @@ class SubscriberLink:
 
     def _open_socket(self) -> socket.socket:
         if self._socket is None:
-            raise unavailable(f"the connection to {self._address} is closed")
+            raise self._ended("is closed")
         return self._socket
+
+    def _ended(self, how: str) -> BusUnavailable:
+        if self._is_left:
+            return unavailable(f"{self._address} leads to another Redis server than a moment ago")
+        return unavailable(f"the connection to {self._address} {how}")
 
     def _broken(self, error: OSError) -> BusUnavailable:
         if self._socket is None:
-            return unavailable(f"the connection to {self._address} was closed")
+            return self._ended("was closed")
         if isinstance(error, TimeoutError):
             return unavailable(f"{self._address} did not answer in time")
         return unavailable(f"the connection to {self._address} broke: {reason_of(error)}")

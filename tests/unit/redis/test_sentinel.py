@@ -6,6 +6,7 @@ import pytest
 
 from headgate.errors import BusRefused, SettingsError
 from headgate.redis.connections import connection_pool, is_open, redacted_address
+from headgate.redis.sentinel import Answer, newest_of, read_answer
 from headgate.redis_url import read_url
 from headgate.settings import Settings
 
@@ -71,3 +72,38 @@ def test_a_redis_on_other_machines_without_a_password_is_open() -> None:
     assert is_open("redis+sentinel://s1/m?sentinel_password=x")
     assert not is_open("redis+sentinel://:secret@s1/m")
     assert not is_open("redis+sentinel://127.0.0.1,localhost/m")
+
+
+OLD, NEW = Answer(1, ("old", 6379)), Answer(2, ("new", 6379))
+
+
+@pytest.mark.parametrize(
+    ("known", "answers", "counts"),
+    [
+        (None, [], None),
+        (None, [OLD], OLD),
+        (None, [OLD, NEW], NEW),
+        (OLD, [NEW], NEW),
+        (NEW, [NEW], NEW),
+        (NEW, [OLD], NEW),  # one that lags leads nobody back
+        (NEW, [OLD, OLD], OLD),  # most of them: they were set up again
+        (NEW, [OLD, NEW, OLD], NEW),
+        (NEW, [], NEW),
+    ],
+)
+def test_the_newest_failover_counts(known: Answer | None, answers: list[Answer], counts: Answer | None) -> None:
+    """Of three Sentinels that disagree, some may lag, and some not answer."""
+    assert newest_of(known, answers, 3) == counts
+
+
+def test_a_sentinel_names_the_new_primary_as_soon_as_it_is_promoted() -> None:
+    """The state is the old one's for a second more, be it up or not; an old primary that is down is none."""
+    state = {"ip": "old", "port": 6379, "config-epoch": 2, "is_master": True, "is_sdown": False, "is_odown": False}
+    down = {**state, "is_sdown": True}
+    assert read_answer(state, (b"old", b"6379")) == Answer(2, ("old", 6379))
+    assert read_answer(down, ("old", 6379)) is None
+    assert read_answer(down, ["new", 6379]) == Answer(2, ("new", 6379))
+    assert read_answer({**state, "is_master": False}, ("old", 6379)) is None
+    for broken in (None, (), ValueError("no such master")):
+        assert read_answer(state, broken) is None
+        assert read_answer(broken, ("old", 6379)) is None

@@ -16,7 +16,7 @@ from headgate.consumers.base import Context
 from headgate.consumers.sparse_log import SparseLog
 from headgate.errors import BusRefused, BusUnavailable
 from headgate.publisher import Publisher
-from headgate.redis.client import Client, open_client
+from headgate.redis.client import Client, check_primary, open_client
 from headgate.redis.time_watch import WATCH_EVERY_S, TimeWatch
 from headgate.settings import Settings
 
@@ -27,6 +27,8 @@ from .store import Store
 from .worker import Worker
 
 DRAIN_S = 10.0
+# Also while all workers are busy, an old primary is left this fast.
+KEEP_EVERY_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +129,18 @@ class Runner:
         return client, Store(client, self._url, self._spec.namespace, self._spec.name, self._limit)
 
     def _keep(self) -> None:
-        """Keep the leases of all workers, and watch over the group's clock, over a connection of its own."""
-        store, watch = self._store(), TimeWatch()
+        """Keep the leases of all workers, and watch over the group's clock and the primary, over a connection of its own."""
+        (client, store), watch = self._client_and_store(), TimeWatch()
+        next_tick_s = 0.0
         while True:
             try:
-                watch.hear(store.tick(*watch.words()))
+                check_primary(client)
+                if time.monotonic() >= next_tick_s:
+                    watch.hear(store.tick(*watch.words()))
+                    next_tick_s = time.monotonic() + WATCH_EVERY_S
                 for worker in self._workers:
                     worker.keep(store)
             except (BusUnavailable, BusRefused) as error:
                 self._log("consumer waits for Redis", reason=error.message)
-            if self._ended.wait(min(WATCH_EVERY_S, self._spec.runner.lease_s / 3)):
+            if self._ended.wait(min(KEEP_EVERY_S, self._spec.runner.lease_s / 3)):
                 return

@@ -1,0 +1,129 @@
+"""The server behind an address: when to ask for it again, and which connections a switch has left behind. No I/O, no clock.
+
+An address leads to another server after a failover, and the old primary may live on and answer. Each connection notes the server
+that it leads to (`note`): its token, or behind Sentinels its host and port. A connection that is about to be used asks for the
+address again when the last answer is old (`is_due`), and closes if it has been left (`is_left`). One that only listens is closed
+by the switch itself (`follow`). bounded.py does the asking. All connections of a process to one address share a switch, so the
+process asks once for all. Threads may share it too: each step is one assignment.
+
+In a Cluster each node reports by itself which slots it does not own any more, so its connections have no switch.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from headgate.redis_url import Kind, RedisUrl
+
+# A little below the second between two fences, so that each fence of an idle gateway asks.
+ASK_EVERY_S = 0.9
+# Of the Sentinels, which know of a promotion after a second at most.
+ASK_EVERY_SENTINEL_S = 0.5
+# A TLS handshake takes up to a millisecond of Redis, and hundreds of processes may share a server.
+ASK_EVERY_TLS_S = 4.0
+# An answer that took long, or never came, is asked for again after so many times as long.
+PAUSE_RATIO, MAX_PAUSE_S = 10.0, 60.0
+# A user who may not ask is refused once in this time, since Redis logs each refusal.
+FORBIDDEN_S = 600.0
+# Switches that a process keeps; then it begins with new ones.
+MAX_ADDRESSES = 1000
+
+# A server that gives no token: its library is an older one, or this user may not ask.
+UNKNOWN = ""
+# A server that has no function library, as one that is empty.
+NO_LIBRARY = "no library"
+
+
+class PrimarySwitch:
+    """The switch of one address.
+
+    Attributes:
+        server: the server that the address led to last; UNKNOWN before the first answer.
+        count: how often it has become another one.
+    """
+
+    __slots__ = ("_every_s", "_followers", "_next_s", "count", "forbidden_until_s", "server")
+
+    def __init__(self, every_s: float = ASK_EVERY_S) -> None:
+        self._every_s = every_s
+        self._next_s = 0.0
+        self._followers: dict[int, tuple[weakref.ref[Any], str, int]] = {}
+        self.server = UNKNOWN
+        self.count = 0
+        self.forbidden_until_s = 0.0
+
+    def begin(self, now_s: float) -> None:
+        """A connection is made. The first one is an answer itself."""
+        self._next_s = self._next_s or now_s + self._every_s
+
+    def is_due(self, now_s: float) -> bool:
+        """Return whether the caller is to ask now. It is the only one for a while, so others need not wait for its answer."""
+        if now_s < self._next_s:
+            return False
+        self._next_s = now_s + self._every_s
+        return True
+
+    def asked(self, began_s: float, now_s: float) -> None:
+        """The question is over, answered or not."""
+        self._next_s = began_s + max(self._every_s, min((now_s - began_s) * PAUSE_RATIO, MAX_PAUSE_S))
+
+    def doubt(self) -> None:
+        """Have the next caller ask: a server has refused what a primary takes."""
+        self._next_s = 0.0
+
+    def note(self, server: str, *, is_replica: bool = False) -> None:
+        """A connection has just been made, and leads to this server.
+
+        A replica is no place to go to: a name with several addresses may lead to one by turns.
+        """
+        before = self.server
+        if server in (UNKNOWN, before) or (is_replica and before != UNKNOWN):
+            return
+        self.server = server
+        if before in (UNKNOWN, NO_LIBRARY):
+            return
+        self.count += 1
+        for key, (reference, its_server, count) in list(self._followers.items()):
+            follower = reference()
+            if follower is None or self.is_left(its_server, count):
+                self._followers.pop(key, None)
+                if follower is not None:
+                    follower.leave()
+
+    def is_left(self, server: str, count: int) -> bool:
+        """Return whether the address leads elsewhere than a connection.
+
+        Args:
+            server: the server that it leads to.
+            count: that of the switch before it was made.
+        """
+        return server != self.server and (count != self.count or server not in (UNKNOWN, NO_LIBRARY))
+
+    def follow(self, follower: Any, server: str, count: int) -> None:
+        """Have `follower.leave()` called when the address leads elsewhere; it must not wait. Held weakly, until `unfollow`."""
+        self._followers[id(follower)] = weakref.ref(follower), server, count
+        if self.is_left(server, count):  # since it was made
+            self.unfollow(follower)
+            follower.leave()
+
+    def unfollow(self, follower: Any) -> None:
+        """The connection is closed. Idempotent."""
+        self._followers.pop(id(follower), None)
+
+
+_switches: dict[RedisUrl, PrimarySwitch] = {}
+
+
+def switch_of(url: RedisUrl) -> PrimarySwitch:
+    """Return the switch that all connections of this process to an address share."""
+    known = _switches.get(url)
+    if known is None:
+        if len(_switches) >= MAX_ADDRESSES:
+            _switches.clear()
+        if url.kind is Kind.SENTINELS:
+            every_s = ASK_EVERY_SENTINEL_S
+        else:
+            every_s = ASK_EVERY_TLS_S if url.tls else ASK_EVERY_S
+        known = _switches.setdefault(url, PrimarySwitch(every_s))
+    return known

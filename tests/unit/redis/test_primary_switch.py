@@ -1,0 +1,147 @@
+"""The switch of an address: when it is asked, and who leaves."""
+
+from __future__ import annotations
+
+import pytest
+
+from headgate.redis.primary_switch import (
+    ASK_EVERY_S,
+    ASK_EVERY_SENTINEL_S,
+    ASK_EVERY_TLS_S,
+    MAX_PAUSE_S,
+    NO_LIBRARY,
+    PAUSE_RATIO,
+    UNKNOWN,
+    PrimarySwitch,
+    switch_of,
+)
+from headgate.redis_url import read_url
+
+
+class Link:
+    """A connection that only listens."""
+
+    def __init__(self) -> None:
+        self.left = 0
+
+    def leave(self) -> None:
+        self.left += 1
+
+
+def test_the_address_is_asked_once_for_all_and_again_when_the_answer_is_old() -> None:
+    """The first connection is an answer itself; a connection that has been idle asks before it is used."""
+    switch = PrimarySwitch()
+    switch.begin(100.0)
+    assert not switch.is_due(100.0 + ASK_EVERY_S / 2)
+    assert [switch.is_due(100.0 + ASK_EVERY_S) for _ in range(3)] == [True, False, False]
+    switch.asked(100.0 + ASK_EVERY_S, 100.001 + ASK_EVERY_S)
+    assert not switch.is_due(100.5 + ASK_EVERY_S)
+    assert switch.is_due(1000.0)
+
+
+def test_a_later_connection_puts_the_question_off_for_nobody() -> None:
+    """A process that connects all the time asks all the same."""
+    switch = PrimarySwitch()
+    for tenth in range(10):
+        switch.begin(100.0 + tenth / 10)
+    assert switch.is_due(100.0 + ASK_EVERY_S)
+
+
+@pytest.mark.parametrize(("took_s", "pause_s"), [(0.001, ASK_EVERY_S), (0.5, 0.5 * PAUSE_RATIO), (3600.0, MAX_PAUSE_S)])
+def test_an_answer_that_takes_long_is_asked_for_less_often(took_s: float, pause_s: float) -> None:
+    """A resolver that is down must not hold up every call; nor is the address forgotten for ever."""
+    switch = PrimarySwitch()
+    assert switch.is_due(100.0)
+    switch.asked(100.0, 100.0 + took_s)
+    assert not switch.is_due(100.0 + pause_s - 0.01)
+    assert switch.is_due(100.0 + pause_s)
+
+
+def test_a_refusal_has_the_next_caller_ask() -> None:
+    """A server that takes no writes any more is a primary no more."""
+    switch = PrimarySwitch()
+    switch.begin(100.0)
+    switch.doubt()
+    assert switch.is_due(100.0)
+
+
+def test_connections_to_the_server_before_are_left() -> None:
+    """Whichever of them is used next, and those that only listen at once; those to the new server stay."""
+    switch = PrimarySwitch()
+    old, new, unknown, gone = Link(), Link(), Link(), Link()
+    switch.note("a")
+    switch.follow(old, "a", 0)
+    switch.follow(new, "b", 0)
+    switch.follow(unknown, UNKNOWN, 0)
+    switch.follow(gone, "a", 0)
+    switch.unfollow(gone)
+    assert [old.left, new.left, unknown.left] == [0, 1, 0]  # the last answer of all counts
+    switch.follow(new := Link(), UNKNOWN, 0)
+    switch.note("b")
+    late = Link()
+    switch.follow(late, "a", 0)
+    after = Link()
+    switch.follow(after, UNKNOWN, switch.count)
+    switch.note("b")
+    assert [link.left for link in (old, unknown, new, gone, late, after)] == [1, 1, 1, 0, 1, 0]
+    assert [switch.is_left(*each) for each in (("a", 0), ("b", 0), ("b", 1), (UNKNOWN, 0), (UNKNOWN, 1))] == [
+        *(True, False, False),
+        *(True, False),
+    ]
+
+
+def test_there_and_back_again_is_noticed_by_those_in_between() -> None:
+    """A connection that was made while the address led to the other server leaves it."""
+    switch = PrimarySwitch()
+    switch.note("a")
+    switch.note("b")
+    switch.note("a")
+    assert [switch.is_left(*each) for each in (("a", 0), ("b", 1), (UNKNOWN, 1), ("a", 2))] == [False, True, True, False]
+
+
+def test_a_replica_is_no_place_to_go_to() -> None:
+    """A name with two addresses leads to one and the other; a connection to the replica leaves, nobody follows it."""
+    switch, link = PrimarySwitch(), Link()
+    switch.note("a")
+    switch.follow(link, "a", 0)
+    switch.note("b", is_replica=True)
+    assert (link.left, switch.is_left("a", 0), switch.is_left("b", 0)) == (0, False, True)
+
+
+def test_a_replica_that_is_all_there_is_stays() -> None:
+    """A replica that was given as the primary refuses writes by itself; reads go on."""
+    switch = PrimarySwitch()
+    switch.note("b", is_replica=True)
+    assert not switch.is_left("b", 0)
+
+
+def test_a_server_without_a_token_is_never_taken_for_another() -> None:
+    """Its library is older, or this user may not ask."""
+    switch, link = PrimarySwitch(), Link()
+    for server in (UNKNOWN, "a", UNKNOWN):
+        switch.note(server)
+        switch.follow(link, UNKNOWN, 0)
+    assert (link.left, switch.count, switch.is_left(UNKNOWN, 0)) == (0, 0, False)
+
+
+def test_an_empty_server_is_another_one_and_gets_its_library_without_a_switch() -> None:
+    """The first process on a new Redis loads the library, which gives the server its token; nobody has to leave for that."""
+    fresh = PrimarySwitch()
+    fresh.note(NO_LIBRARY)
+    fresh.note("a")
+    assert (fresh.count, fresh.is_left(NO_LIBRARY, 0)) == (0, False)
+    fresh.note(NO_LIBRARY)
+    assert (fresh.count, fresh.is_left("a", 0), fresh.is_left(NO_LIBRARY, 1)) == (1, True, False)
+
+
+def test_all_of_a_process_share_the_switch_of_an_address() -> None:
+    """Over TLS the question costs Redis more, so it comes less often; Sentinels are asked, not Redis."""
+    assert switch_of(read_url("redis://one")) is switch_of(read_url("redis://one"))
+    assert switch_of(read_url("redis://one")) is not switch_of(read_url("redis://other"))
+    for url, every_s in (
+        *(("redis://one", ASK_EVERY_S), ("rediss://one", ASK_EVERY_TLS_S)),
+        ("rediss+sentinel://one/mymaster", ASK_EVERY_SENTINEL_S),
+    ):
+        switch = switch_of(read_url(url))
+        switch.asked(100.0, 100.0)
+        assert [switch.is_due(99.9 + every_s), switch.is_due(100.0 + every_s)] == [False, True]

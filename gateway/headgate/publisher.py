@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from enum import StrEnum
 from functools import lru_cache
+from time import monotonic
 from types import TracebackType
 from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import quote
@@ -36,9 +37,9 @@ from .json_data import encode_data
 from .new_ids import endless_ids, new_ids, spare_id
 from .redis.appending import TRUSTED, Appending
 from .redis.budget import Budget, left_s
-from .redis.client import Client, open_client, place_of
+from .redis.client import Client, call_at, open_client, place_of
 from .redis.connections import Command
-from .redis.durability import Durability, not_waited, read_durable
+from .redis.durability import Durability, OnlineReplicas, not_waited, read_durable
 from .redis.keys import log_key, namespace_of
 from .redis.lineage import alone
 from .redis.log import EventLog
@@ -70,11 +71,12 @@ ATTEMPTS = 2
 MIN_TIMEOUT_S, MAX_TIMEOUT_S = 0.01, 3600.0
 # Of a call's time, how long Redis may wait for replicas or the disk: its answer must come before the call is given up.
 _SHARE_OF_WAITING = 0.8
-Durable: TypeAlias = Literal["replica", "disk"] | int | None
+Durable: TypeAlias = Literal["replica", "all", "disk"] | int | None
 
-# The standard library's: whoever publishes has set that up, or finds warnings on standard error.
 # From the command line of `headgate serve` to a private server that answers, on a slow machine.
 STARTING_S = 2.0
+
+# The standard library's: whoever publishes has set that up, or finds warnings on standard error.
 log = logging.getLogger("headgate.publisher")
 
 
@@ -179,8 +181,9 @@ class Publisher:
             logger `headgate.publisher`. A process asks Redis for that once per namespace (a strict one as long as the answer is
             no), and publishes if Redis does not say.
         durable: how far each event must have come before its receipt is given, unless `publish` is told otherwise: None: into
-            the primary's memory; "replica" or a number: onto so many replicas (WAIT); "disk": synced to the primary's disk
-            (WAITAOF, Redis 7.2). It costs a round trip to the replica, or a sync, for each call.
+            the primary's memory; "replica" or a number: onto so many replicas (WAIT); "all": onto every replica that the primary
+            lists as online, or did within 10 s, and at least one (INFO replication, a round trip more); "disk": synced to the
+            primary's disk (WAITAOF, Redis 7.2). It costs a round trip to the replica, or a sync, for each call.
         schemas: a folder with the JSON Schemas of topics, or "redis" for those of the registry; None: HEADGATE_SCHEMAS. Needs the
             extra `schemas`. The registry is asked at the first event and every 10 s; that event waits, in `prepare` too.
         schema_check: "off", "warn" or "refuse": publish an event that breaks a schema of its topic, log it too (seldom), or raise
@@ -219,6 +222,7 @@ class Publisher:
         self._strict_namespace = strict_namespace
         self._remembered = remembered(self._client)
         self._durable = read_durable(durable)
+        self._online = OnlineReplicas()
         self._on_schema_violation = on_schema_violation
         self._schemas = open_check(self._client, schemas, schema_check, on_schema_violation)
 
@@ -273,6 +277,7 @@ class Publisher:
             if wish is None:
                 appended, waited = self._appending.append(words), None
             else:
+                wish = self._counted(wish, namespace)
                 wait_ms = self._wait_ms(namespace)
                 (appended, waited) = self._appending.append_many([words, wish.command(wait_ms)])
                 if isinstance(appended, HeadgateError):
@@ -331,6 +336,7 @@ class Publisher:
             self._refuse_unserved(namespace)
             calls: list[Command] = [*batch] if parent is None else [(*each, _origin(None, parent)) for each in batch]
             if wish is not None:
+                wish = self._counted(wish, namespace)
                 wait_ms = self._wait_ms(namespace)
                 calls.append(wish.command(wait_ms))
             replies = self._appending.append_many(calls)
@@ -523,6 +529,17 @@ class Publisher:
         """Return how long Redis may wait for replicas or the disk, in what is left of the call; the library is loaded before."""
         self._appending.load_library(log_key(namespace))
         return max(1, round(1000 * (left_s() or 0.0) * _SHARE_OF_WAITING))
+
+    def _counted(self, wish: Durability, namespace: str) -> Durability:
+        """Return a wish for all replicas as one for the number that there are now; any other as it is.
+
+        Raises:
+            BusRefused: this user may not ask; nothing was sent.
+        """
+        if not wish.all_replicas:
+            return wish
+        info = call_at(self._client, log_key(namespace), "INFO", "replication")
+        return wish.of(self._online.count(info, monotonic()))
 
     def _refuse_unserved(self, namespace: str) -> None:
         """Of a strict publisher: raise NamespaceNotServed, before anything is sent; again each time, as a gateway may come."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from headgate import InvalidRequest, NotDurable, Publisher
+from headgate import BusRefused, InvalidRequest, NotDurable, Publisher
 from headgate.publisher import Fate, PublishManyError
 from headgate.redis import appending
 from headgate.redis.client import Client, call, drop_idle, open_client
@@ -49,6 +49,32 @@ def test_an_event_that_a_replica_has_says_so(primary: EmbeddedRedis, replica: Cl
     assert (receipt.replicas, receipt.fsynced) == (1, None)
     assert [each.replicas for each in many] == [1, 1]
     assert call(replica, "XLEN", log_key(NAMESPACE)) == 3
+
+
+def test_all_replicas_are_those_that_are_online_and_one_that_has_just_gone(primary: EmbeddedRedis, replica: Client) -> None:
+    """A replica that leaves may have been promoted: until that is out of the question, its confirmation is missed."""
+    with Publisher(primary.url, timeout_s=1, durable="all") as publisher:
+        assert publisher.publish("a", 1).replicas == 1
+        assert [each.replicas for each in publisher.publish_many([("a", 2), ("a", 3)])] == [1, 1]
+        call(replica, "REPLICAOF", "NO", "ONE")
+        with pytest.raises(NotDurable, match="0 of 1 replicas"):
+            publisher.publish("a", 4)
+
+
+def test_all_replicas_are_at_least_one(redis_url: str, redis_client: Client) -> None:
+    """A primary without replicas can lose what it has: the event is published, and the receipt comes with an error."""
+    with Publisher(redis_url, timeout_s=1, durable="all") as publisher, pytest.raises(NotDurable, match="0 of 1 replicas"):
+        publisher.publish("a", 1)
+    assert call(redis_client, "XLEN", log_key(NAMESPACE)) == 1
+
+
+def test_a_user_who_may_not_ask_for_the_replicas_publishes_nothing(redis_url: str, redis_client: Client) -> None:
+    """Nobody knows how many all are."""
+    call(redis_client, "ACL", "SETUSER", "shop", "on", ">one", "~*", "&*", "+@all", "-info")
+    url = f"unix://shop:one@{redis_url.removeprefix('unix://')}"
+    with Publisher(url) as publisher, pytest.raises(BusRefused, match="info"):
+        publisher.publish("a", 1, durable="all")
+    assert call(redis_client, "XLEN", log_key(NAMESPACE)) == 0
 
 
 def test_without_the_wish_nothing_is_waited_for(redis_url: str) -> None:
@@ -111,7 +137,7 @@ def test_an_event_on_the_disk_says_so(start_redis: Callable[..., EmbeddedRedis])
 @pytest.mark.parametrize("durable", ["replicas", "", 0, 17, True, 1.5])
 def test_other_wishes_are_refused_before_anything_is_sent(redis_url: str, redis_client: Client, durable: object) -> None:
     """The error names the values that are allowed."""
-    with Publisher(redis_url) as publisher, pytest.raises(InvalidRequest, match="'replica', 'disk' or a number"):
+    with Publisher(redis_url) as publisher, pytest.raises(InvalidRequest, match="'replica', 'all', 'disk' or a number"):
         publisher.publish("a", 1, durable=durable)  # type: ignore[arg-type]
 
     assert call(redis_client, "KEYS", "*") == []

@@ -13,7 +13,7 @@ from headgate.errors import HeadgateError
 from headgate.redis.client import call, open_client
 from tests.fault.figures import Figures
 from tests.fault.site import DEADLINE_S, Load, Publishing, Site, wait_for
-from tests.support.sentinels import PRIMARY, Sentinels, start_sentinels
+from tests.support.sentinels import PRIMARY, Sentinels, dict_of, start_sentinels
 
 ROUNDS = {"short": 2, "full": 20}
 
@@ -51,17 +51,6 @@ class FailingOver:
         """Return which server is the primary, by its own word."""
         roles = [server.call("INFO", "replication")["role"] for server in self.servers.servers]
         return roles.index("master")
-
-
-def dict_of(reply: Any) -> dict[str, str]:
-    """Return a reply of names and values, however redis-py shapes it."""
-    if isinstance(reply, dict):
-        return {_text(name): _text(value) for name, value in reply.items()}
-    return {_text(name): _text(value) for name, value in zip(reply[::2], reply[1::2], strict=True)}
-
-
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
 
 
 @pytest.mark.timeout(3600)

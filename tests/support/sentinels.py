@@ -84,16 +84,22 @@ class Server:
 
 
 class Sentinels:
-    """A primary, a replica and three Sentinels.
+    """A primary, replicas and three Sentinels.
 
     Attributes:
-        servers: the two Redis servers; the first one began as the primary.
+        servers: the Redis servers; the first one began as the primary.
         sentinels: the three.
         url: for users.
     """
 
     def __init__(
-        self, folder: Path, started: contextlib.ExitStack, *, requirepass: str = "", sentinel_password: str = ""
+        self,
+        folder: Path,
+        started: contextlib.ExitStack,
+        *,
+        replicas: int = 1,
+        requirepass: str = "",
+        sentinel_password: str = "",
     ) -> None:
         common = ["save ''", "appendonly no", "repl-diskless-sync-delay 0"]
         if requirepass:
@@ -106,7 +112,8 @@ class Sentinels:
             return server
 
         self.servers = [begin("first", *common)]
-        self.servers.append(begin("second", *common, f"replicaof 127.0.0.1 {self.servers[0].port}"))
+        for number in range(replicas):
+            self.servers.append(begin(f"replica{number}", *common, f"replicaof 127.0.0.1 {self.servers[0].port}"))
         lines = [
             f"sentinel monitor {PRIMARY} 127.0.0.1 {self.servers[0].port} 2",
             f"sentinel down-after-milliseconds {PRIMARY} 500",
@@ -124,7 +131,18 @@ class Sentinels:
 
 
 @contextlib.contextmanager
-def start_sentinels(folder: Path, **options: str) -> Iterator[Sentinels]:
+def start_sentinels(folder: Path, **options: Any) -> Iterator[Sentinels]:
     """Start them, and end them with the block."""
     with contextlib.ExitStack() as started:
         yield Sentinels(folder, started, **options)
+
+
+def dict_of(reply: Any) -> dict[str, str]:
+    """Return a reply of names and values, however redis-py shapes it."""
+    if isinstance(reply, dict):
+        return {_text(name): _text(value) for name, value in reply.items()}
+    return {_text(name): _text(value) for name, value in zip(reply[::2], reply[1::2], strict=True)}
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)

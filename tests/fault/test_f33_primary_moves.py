@@ -1,0 +1,275 @@
+"""F33 and F34: another server is the primary, and the old one lives on: publishers, consumers and gateways follow.
+
+Nothing breaks a connection: the old primary answers all of them, and takes events that nobody will see. F33: a failover that
+somebody asked the Sentinels for. F34: an address (a virtual IP, a name, a proxy) that leads elsewhere.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jwt
+import pytest
+
+from headgate.consumers import Consumer, Delivery
+from headgate.consumers.work.runner import Runner
+from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions
+from headgate.errors import BusUnavailable, HeadgateError, NotDurable
+from headgate.publisher import Durable, Fate, Publisher, Receipt
+from headgate.redis.client import open_client
+from headgate.redis.log import EventLog
+from headgate.settings import Settings
+from tests.fault.chaos_proxy import ChaosProxy
+from tests.fault.figures import Figures
+from tests.fault.redis_process import RedisProcess
+from tests.fault.site import NAMESPACE, Load, wait_for
+from tests.support.gateway_process import GatewayProcess
+from tests.support.raw_client import RawClient
+from tests.support.sentinels import PRIMARY, Server, dict_of, start_sentinels
+
+ROUNDS = {"short": 1, "full": 20}
+SECRET = "a-secret-of-forty-characters-27182818284"
+TOPIC = "rooms.7"
+PER_S = 400
+DEADLINE_S = 60.0
+
+
+class Publishing:
+    """A thread that publishes numbers until the end of the block, one after the other, and never twice.
+
+    Attributes:
+        acknowledged: each receipt, and when it came (monotonic, s). No receipt: no answer, or not as durable as was wished.
+    """
+
+    def __init__(self, url: str, durable: Durable = None) -> None:
+        self.acknowledged: list[tuple[float, Receipt]] = []
+        self._publisher = Publisher(url, durable=durable)
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Publishing:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Stop. Idempotent."""
+        self._stopped.set()
+        self._thread.join()
+        self._publisher.close()
+
+    def epoch(self) -> str:
+        """The epoch of the last receipt."""
+        return self.acknowledged[-1][1].epoch if self.acknowledged else ""
+
+    def _run(self) -> None:
+        number = 0
+        while not self._stopped.wait(1 / PER_S):
+            try:
+                receipt = self._publisher.publish(TOPIC, number)
+            except (BusUnavailable, NotDurable):
+                continue
+            finally:
+                number += 1
+            self.acknowledged.append((time.monotonic(), receipt))
+
+
+class Consuming:
+    """A consumer of everything in this process. `done`: the events that it has done, by epoch and offset."""
+
+    def __init__(self, url: str) -> None:
+        self.done: set[tuple[str | None, int | None]] = set()
+        done = self.done
+
+        class Writing(Consumer):
+            def handle(self, delivery: Delivery) -> None:
+                done.add((delivery.epoch, delivery.offset))
+
+        spec = ConsumerSpec("writing", Writing, Writing.Options(), ("#",), NAMESPACE, RunnerOptions(start="oldest", lease_s=2.0))
+        self._runner = Runner(spec, url, Settings())
+
+    def __enter__(self) -> Consuming:
+        self._runner.open()
+        self._runner.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._runner.stop()
+
+    def is_at(self, epoch: str) -> bool:
+        """Whether it has done an event of an epoch."""
+        return any(each == epoch for each, _ in list(self.done))
+
+
+def times(conditions: dict[str, Callable[[], Any]]) -> dict[str, float]:
+    """Wait until each of these is true; return when that was seen (monotonic, s)."""
+    seen: dict[str, float] = {}
+
+    def look() -> bool:
+        now_s = time.monotonic()
+        seen.update({name: now_s for name, condition in conditions.items() if name not in seen and condition()})
+        return len(seen) == len(conditions)
+
+    wait_for(look, f"all of {', '.join(conditions)} at the new primary", DEADLINE_S)
+    return seen
+
+
+def logged(url: str) -> set[tuple[str, int]]:
+    """Return the ids and offsets of all events in the log of a server."""
+    with open_client(url, timeout_s=DEADLINE_S) as client:
+        log = EventLog(NAMESPACE, client, 65536)
+        found: set[tuple[str, int]] = set()
+        after = log.head().first - 1
+        while entries := log.page(after, None):
+            found |= {(entry.event.id or "", entry.offset) for entry in entries if entry.event is not None}
+            after = entries[-1].offset
+    return found
+
+
+def assert_accounted(publishing: Publishing, url: str, server_url: str, from_s: float, until_s: float) -> int:
+    """Every receipt is in the log, or `check` says that it was rolled back; return how many were.
+
+    These were given between `from_s`, when the new primary began, and `until_s`, when the publisher was there.
+    """
+    log = logged(server_url)
+    lost = [(at_s, receipt) for at_s, receipt in publishing.acknowledged if (receipt.id, receipt.offset) not in log]
+    assert all(from_s <= at_s <= until_s for at_s, _ in lost), "lost events that were acknowledged before, or afterwards"
+    with Publisher(url) as publisher:
+        for at_s, receipt in [*lost[:3], *lost[-3:]]:
+            assert publisher.check(receipt) is Fate.ROLLED_BACK, f"acknowledged at {at_s}"
+        for _, receipt in [publishing.acknowledged[0], publishing.acknowledged[-1]]:
+            assert publisher.check(receipt) is Fate.IN_LOG
+    return len(lost)
+
+
+def role(server: Server | RedisProcess) -> str:
+    try:
+        return str(server.call("INFO", "replication")["role"])
+    except HeadgateError:
+        return ""
+
+
+@contextmanager
+def watching(folder: Path, url: str) -> Iterator[RawClient]:
+    """Start a gateway, and yield a client of it that gets the events."""
+    settings = {"HEADGATE_REDIS_URL": url, "HEADGATE_TOKEN_SECRET": SECRET}
+    token = jwt.encode({"sub": "ana", "exp": 2**31, "aud": "headgate", "subscribe": ["#"]}, SECRET)
+    with (
+        GatewayProcess(folder, settings) as process,
+        closing(RawClient(process.url, {"token": token, "subscriptions": [{"pattern": TOPIC}]})) as client,
+    ):
+        client.wait_for(partial(client.named, "welcome"), "the welcome")
+        yield client
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("replicas", [pytest.param(1, marks=pytest.mark.nightly), 2])
+def test_a_planned_failover_is_followed_at_once(tmp_path: Path, load: Load, figures: Figures, replicas: int) -> None:
+    """The old primary takes events until the Sentinels make it a replica, which may be ten seconds later."""
+    rounds = [fail_over(tmp_path / str(number), replicas) for number in range(ROUNDS[load.name])]
+    what = f"planned failover with {replicas} replica{'s' * (replicas > 1)}"
+    slowest_s, lost = max(took_s for took_s, _ in rounds), max(lost for _, lost in rounds)
+    figures("F33", f"{what}: publisher, gateway and consumer at the new primary, after its promotion", slowest_s, "s", "≤ 1.5 s")
+    figures("F33", f"{what}: receipts for events that were lost, each of them reported", lost, "", "those of that time")
+    figures("F33", f'{what}: the same with durable="all"', 0, "", "0 (checked)")
+
+
+def fail_over(folder: Path, replicas: int) -> tuple[float, int]:
+    """Ask for a failover under load; return how long after the promotion all were there (s), and how many receipts were lost."""
+    with ExitStack() as ended:
+        site = ended.enter_context(start_sentinels(folder / "redis", replicas=replicas))
+        wait_for(lambda: all(knows(each, replicas) for each in site.sentinels), "the Sentinels to know all", DEADLINE_S)
+        client = ended.enter_context(watching(folder / "gateway", site.url))
+        consuming = ended.enter_context(Consuming(site.url))
+        publishing = ended.enter_context(Publishing(site.url))
+        durably = ended.enter_context(Publishing(site.url, "all"))
+        wait_for(lambda: min(len(publishing.acknowledged), len(durably.acknowledged)) > 50, "receipts", DEADLINE_S)
+        before = publishing.epoch()
+        wait_for(lambda: consuming.is_at(before), "the consumer to begin", DEADLINE_S)
+
+        site.sentinels[1].call("SENTINEL", "FAILOVER", PRIMARY)
+        wait_for(lambda: "master" in map(role, site.servers[1:]), "a replica to be promoted", DEADLINE_S)
+        new = next(server for server in site.servers[1:] if role(server) == "master")
+        from_s = time.monotonic() - 0.1  # it was promoted a moment before it said so
+        wait_for(lambda: publishing.epoch() != before, "a receipt of the new primary", DEADLINE_S)
+        publisher_s, first = next((at_s, receipt) for at_s, receipt in publishing.acknowledged if receipt.epoch != before)
+        assert role(site.servers[0]) == "master", "the publisher moved when the old primary refused it, and not before"
+
+        def of_new() -> list[Receipt]:
+            return [receipt for _, receipt in publishing.acknowledged if receipt.epoch == first.epoch]
+
+        at_s = times(
+            {
+                "gateway": lambda: {meta["id"] for _, _, meta in client.events[-50:]} & {receipt.id for receipt in of_new()},
+                "consumer": lambda: consuming.is_at(first.epoch),
+                "durable publisher": lambda: durably.epoch() == first.epoch,
+            }
+        )
+        publishing.stop()
+        durably.stop()
+        lost = assert_accounted(publishing, site.url, new.url, from_s, publisher_s)
+        assert assert_accounted(durably, site.url, new.url, from_s, 0.0) == 0
+        places = {(receipt.epoch, receipt.offset) for receipt in of_new()}
+        wait_for(lambda: places <= consuming.done, "the consumer to do every event of the new primary", DEADLINE_S)
+        return max(publisher_s, at_s["gateway"], at_s["consumer"]) - from_s, lost
+
+
+def knows(sentinel: Server, replicas: int) -> bool:
+    """Whether a Sentinel knows all replicas and both other Sentinels."""
+    said = dict_of(sentinel.call("SENTINEL", "MASTER", PRIMARY))
+    return int(said["num-slaves"]) == replicas and int(said["num-other-sentinels"]) == 2
+
+
+@pytest.mark.parametrize("planned", [False, True], ids=["old primary lives on", "FAILOVER"])
+def test_an_address_that_leads_elsewhere_is_followed(tmp_path: Path, load: Load, figures: Figures, planned: bool) -> None:
+    """The relay leads new connections to the new primary; those that are open stay, and nothing breaks them.
+
+    Redis' own FAILOVER pauses writes until the replica has everything, and makes the old primary a replica: nothing is lost.
+    """
+    with ExitStack() as ended:
+        old, new = (ended.enter_context(RedisProcess(tmp_path / name)) for name in ("old", "new"))
+        old.call("CONFIG", "SET", "repl-diskless-sync-delay", "0")
+        new.call("REPLICAOF", "127.0.0.1", old.port)
+        relay = ended.enter_context(ChaosProxy(("127.0.0.1", old.port)))
+        url = f"redis://127.0.0.1:{relay.port}"
+        wait_for(lambda: new.call("INFO", "replication")["master_link_status"] == "up", "the replica to be in step", DEADLINE_S)
+        consuming = ended.enter_context(Consuming(url))
+        publishing = ended.enter_context(Publishing(url))
+        wait_for(lambda: len(publishing.acknowledged) > 50, "receipts", DEADLINE_S)
+        before = publishing.epoch()
+        wait_for(lambda: consuming.is_at(before), "the consumer to begin", DEADLINE_S)
+
+        from_s = time.monotonic()
+        if planned:
+            old.call("FAILOVER", "TO", "127.0.0.1", new.port, "TIMEOUT", 10000)
+            wait_for(lambda: (role(old), role(new)) == ("slave", "master"), "the failover", DEADLINE_S)
+        else:
+            new.call("REPLICAOF", "NO", "ONE")
+        relay.redirect(("127.0.0.1", new.port))
+        wait_for(lambda: publishing.epoch() != before, "a receipt of the new primary", DEADLINE_S)
+        publisher_s, first = next((at_s, receipt) for at_s, receipt in publishing.acknowledged if receipt.epoch != before)
+        at_s = times({"consumer": lambda: consuming.is_at(first.epoch)})
+        publishing.stop()
+        lost = assert_accounted(publishing, url, new.url, from_s, publisher_s)
+        of_new = {(receipt.epoch, receipt.offset) for _, receipt in publishing.acknowledged if receipt.epoch == first.epoch}
+        wait_for(lambda: of_new <= consuming.done, "the consumer to do every event of the new primary", DEADLINE_S)
+    slowest_s = max(publisher_s, at_s["consumer"]) - from_s
+    if planned:
+        assert lost == 0
+    what = "an address leads elsewhere after FAILOVER" if planned else "an address leads elsewhere, the old primary lives on"
+    figures("F34", f"{what}: publisher and consumer are there", slowest_s, "s", "≤ 5 s")
+    figures(
+        "F34",
+        f"{what}: receipts for events that were lost, each of them reported",
+        lost,
+        "",
+        "0" if planned else "those of that time",
+    )

@@ -391,7 +391,7 @@ class World:
                 self._writing = commands
         elif isinstance(action, out.ReadFenceHead):
             self._fence = action
-            self._fence_head = self._read_head(anew=action.anew) if self._random() < 0.5 else None
+            self._fence_head = self._read_head() if self._random() < 0.5 else None
         elif isinstance(action, out.Ping):
             if self._writing is not None:
                 raise Broken("a PING would break into commands that are being sent")
@@ -434,10 +434,10 @@ class World:
                 except BusUnavailable:
                     self._disconnect()
 
-    def _read_head(self, known_epoch: str = "", *, anew: bool = False) -> Head:
+    def _read_head(self, known_epoch: str = "") -> Head:
         """Ask on a connection that may still lead to the server from which the address has gone."""
         redis = self.redis
-        if redis.left_behind is not None and not anew and self._random() < 0.7:
+        if redis.left_behind is not None and self._random() < 0.7:
             return redis.left_behind
         return redis.head(known_epoch)
 
@@ -535,7 +535,7 @@ class World:
         if fence is None:
             return
         if self._fence_head is None:
-            self._fence_head = self._read_head(anew=fence.anew)
+            self._fence_head = self._read_head()
             return
         head, self._fence, self._fence_head = self._fence_head, None, None
         self.inputs += 1

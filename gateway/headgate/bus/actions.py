@@ -106,14 +106,10 @@ class ReadLog:
 
 @dataclass(frozen=True, slots=True)
 class ReadFenceHead:
-    """Read the head of the log for a fence. Answer with `Feed.fence_head`, or `Feed.fence_failed`.
-
-    `anew`: over a new connection, so that the head is of the server to which the address leads now.
-    """
+    """Read the head of the log for a fence. Answer with `Feed.fence_head`, or `Feed.fence_failed`."""
 
     number: int
     expedited: bool
-    anew: bool
 
 
 @dataclass(frozen=True, slots=True)

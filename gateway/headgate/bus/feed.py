@@ -615,8 +615,7 @@ class Feed:
 
     def _begin_fence(self, *, expedited: bool) -> ReadFenceHead:
         self._fence.begin(self.reached, self._interest.acknowledged, expedited=expedited)
-        anew = not expedited and self._server.next_anew()
-        return ReadFenceHead(self._fence.number, expedited, anew)
+        return ReadFenceHead(self._fence.number, expedited)
 
     def _schedule(self, due_s: float, now_s: float) -> None:
         # If the clock is further than an interval, the gateway itself was held up, and the replies of that time are still to be

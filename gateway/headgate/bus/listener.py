@@ -32,7 +32,7 @@ from headgate.metrics import (
     ROLLED_BACK,
 )
 from headgate.protocol.packets import GapReason
-from headgate.redis.client import has_answered, is_forbidden, is_locked_out, open_client
+from headgate.redis.client import has_answered, is_forbidden, open_client
 from headgate.redis.cluster import is_cluster
 from headgate.redis.entries import Head
 from headgate.redis.keys import log_key
@@ -160,11 +160,7 @@ class Bus:
         limits = (settings.max_payload_bytes, settings.fence_interval_s)
         self.feed = Feed(namespace, *limits, sharded=self._sharded, database=database)
         # Three quarters of the interval, so that two late fences in a row are noticed within three.
-        # Two, of which one is connected: a new connection proves itself before the one that works is given up.
-        self._fence_log, self._next_fence_log = (
-            self.open_log(min(COMMAND_TIMEOUT_S, max(0.75 * settings.fence_interval_s, LEAST_FENCE_TIMEOUT_S))) for _ in range(2)
-        )
-        self._is_locked_out = False
+        self._fence_log = self.open_log(min(COMMAND_TIMEOUT_S, max(0.75 * settings.fence_interval_s, LEAST_FENCE_TIMEOUT_S)))
         self._link: SubscriberLink | None = None
         # Replies that have come and that the feed has not seen, and how many of them it gets when nothing can be handed on
         # directly: one, as the next may be the usual case again, and twice as many each time that it is not.
@@ -427,41 +423,13 @@ class Bus:
     def _read_fence_head(self, action: ReadFenceHead) -> None:
         self._fence_began_s = monotonic()
         try:
-            head = self._new_fence_head() if action.anew else self._fence_log.head()
+            head = self._fence_log.head()
             self._carry_out_all(self.feed.fence_head(action.number, head, monotonic()))
         except HeadgateError as error:
             self.last_error = error
             self._carry_out_all(self.feed.fence_failed(action.number, monotonic()))
         if action.expedited:
             self._closing.wait(EXPEDITED_INTERVAL_S)
-
-    def _new_fence_head(self) -> Head:
-        """Read the head over a new connection, or over the last one if Redis takes our password no more: that one is still good.
-
-        A password that is changed in one step, at Redis first, must not end what works.
-        """
-        log_ = self._next_fence_log
-        log_.drop_idle()
-        try:
-            head = log_.head()
-        except BusRefused as error:
-            if not is_locked_out(error):
-                raise
-            if not self._is_locked_out:
-                self._is_locked_out = True
-                log.warning(
-                    "Redis refuses the password",
-                    namespace=self._namespace,
-                    error=error.message,
-                    effect="open connections go on; give the gateway the new password and start it again",
-                )
-            return self._fence_log.head()
-        if self._is_locked_out:
-            self._is_locked_out = False
-            log.info("Redis takes the password again", namespace=self._namespace)
-        self._fence_log, self._next_fence_log = log_, self._fence_log
-        self._next_fence_log.drop_idle()
-        return head
 
     def _note_fence(self) -> None:
         """A fence has passed: one at a time is under way."""

@@ -2,9 +2,10 @@
 
 Two servers may stand behind one address: after a failover, or when a name leads elsewhere. Nothing that one of them sends
 proves anything about the log of the other. So every head says which Redis process it is of, and whether that is a primary.
+The connections themselves find out that the address leads elsewhere (redis/primary_switch.py); until all have, this is the proof.
 
-In: each head, whoever asked for it, and each connection that begins. Out: the fault for which the feed closes the connection,
-and which fences read their head over a new connection. The next attempt makes all connections anew.
+In: each head, whoever asked for it, and each connection that begins. Out: the fault for which the feed closes the connection. The
+next attempt makes all connections anew.
 """
 
 from __future__ import annotations
@@ -12,27 +13,18 @@ from __future__ import annotations
 from headgate.errors import BusUnavailable
 from headgate.redis.entries import Head
 
-# One fence in so many asks where the address leads. A connection costs Redis more than a head, with TLS up to a millisecond.
-ANEW_FENCES = 5
-
 
 class ServerCheck:
     """The server of one connection at a time."""
 
-    __slots__ = ("_fences_left", "_server")
+    __slots__ = ("_server",)
 
     def __init__(self) -> None:
         self._server = ""  # the Redis process that this connection leads to, as soon as it is known
-        self._fences_left = ANEW_FENCES
-
-    @property
-    def server(self) -> str:
-        """The Redis process, by its name for itself; empty before it is known."""
-        return self._server
 
     def reset(self) -> None:
         """Begin with a new connection: it may lead to another server."""
-        self._server, self._fences_left = "", ANEW_FENCES
+        self._server = ""
 
     def fault_of(self, head: Head) -> BusUnavailable | None:
         """Return why the server that has a head is not the one to listen to, if so. The first head names the server."""
@@ -42,15 +34,3 @@ class ServerCheck:
         if head.server not in ("", self._server):  # an older library does not say which it is
             return BusUnavailable("the address leads to another Redis server than a moment ago")
         return None
-
-    def next_anew(self) -> bool:
-        """Count a regular fence; return whether it reads its head over a new connection.
-
-        Every fifth does, so that a gateway leaves a server that lives on while the address leads to another. Expedited fences
-        do not count: clients that come and go may cause hundreds a second.
-        """
-        self._fences_left -= 1
-        if self._fences_left > 0:
-            return False
-        self._fences_left = ANEW_FENCES
-        return True

@@ -12,17 +12,21 @@ up for what does not.
 
 from __future__ import annotations
 
+import logging
 from time import monotonic
 from typing import Any
 
 import redis
 
 from .budget import left_s, wait_s
-from .faults import NO_FUNCTION, NO_PERMISSION, reply_of
+from .faults import LOCKED_OUT, NO_FUNCTION, NO_PERMISSION, reply_of
 from .primary_switch import ASK_EVERY_S, FORBIDDEN_S, NO_LIBRARY, UNKNOWN, PrimarySwitch
 
 # Where an address leads now is a question beside the caller's own: it may take so long, and so much of what is left.
 ASK_WITHIN_S, ASK_SHARE = 0.5, 0.25
+
+# The standard library's, as a publisher's (budget.py).
+log = logging.getLogger("headgate.redis")
 
 
 class Bounded:
@@ -147,8 +151,18 @@ class Bounded:
         try:
             beside.connect()
             beside.ask_server()
-        except (redis.RedisError, OSError):
-            return
+        except (redis.RedisError, OSError) as error:
+            # A password that is changed in one step, at Redis first, must not end what works.
+            if reply_of(error)[0] in LOCKED_OUT and not switch.is_locked_out:
+                switch.is_locked_out = True
+                log.warning(
+                    "Redis refuses the password (%s): open connections go on; give this process the new one and start it again",
+                    error,
+                )
+        else:
+            if switch.is_locked_out:
+                switch.is_locked_out = False
+                log.warning("Redis takes the password again")
         finally:
             beside.disconnect()
 

@@ -26,7 +26,7 @@ from .budget import answered
 from .cluster import slot_of
 from .cluster_client import ClusterClient
 from .connections import Command, redacted_address
-from .faults import CURES, LOCKED_OUT, NEEDED, NO_MEMORY, NO_PERMISSION, refused, translate
+from .faults import CURES, NEEDED, NO_MEMORY, NO_PERMISSION, refused, translate
 from .one_server import ROUND_TRIPS as ROUND_TRIPS
 from .one_server import address_of, exchange, open_server, run
 
@@ -175,11 +175,6 @@ def check_primary(client: Client) -> None:
 def is_forbidden(error: BusRefused) -> bool:
     """Return whether Redis refused for want of a right, which the same user will not have in a moment either."""
     return error.redis_code == NO_PERMISSION
-
-
-def is_locked_out(error: BusRefused) -> bool:
-    """Return whether Redis refused a user or password: of a new connection, since one that is open stays authenticated."""
-    return error.redis_code in LOCKED_OUT
 
 
 def is_full(error: BusRefused) -> bool:

@@ -41,9 +41,11 @@ class PrimarySwitch:
     Attributes:
         server: the server that the address led to last; UNKNOWN before the first answer.
         count: how often it has become another one.
+        forbidden_until_s: until when no server is asked for its token, as this user may not.
+        is_locked_out: whether new connections are refused for their password.
     """
 
-    __slots__ = ("_every_s", "_followers", "_next_s", "count", "forbidden_until_s", "server")
+    __slots__ = ("_every_s", "_followers", "_next_s", "count", "forbidden_until_s", "is_locked_out", "server")
 
     def __init__(self, every_s: float = ASK_EVERY_S) -> None:
         self._every_s = every_s
@@ -52,6 +54,7 @@ class PrimarySwitch:
         self.server = UNKNOWN
         self.count = 0
         self.forbidden_until_s = 0.0
+        self.is_locked_out = False
 
     def begin(self, now_s: float) -> None:
         """A connection is made. The first one is an answer itself."""

@@ -16,7 +16,6 @@ from headgate.bus import actions as out
 from headgate.bus.feed import LATE_FENCES, MAX_EVENTS, MAX_LEAP, TRANSITIONS, Cause, Feed, State
 from headgate.bus.fence import IllegalTransition
 from headgate.bus.interest import LINGER_S, by_command
-from headgate.bus.server_check import ANEW_FENCES
 from headgate.errors import InvalidEvent
 from headgate.event import HEADER_TAG
 from headgate.protocol.packets import GapReason
@@ -45,7 +44,7 @@ class Gateway:
         self.told: list[tuple[Any, ...]] = []
         self.sent: list[tuple[bytes, ...]] = []
         self.reads = 0
-        self.fences: list[out.ReadFenceHead] = []
+        self.follows = False  # the connection of the fences leads to the server that the address leads to now
         self.now_s = 100.0
         self.deaf = False
         self._commands: deque[tuple[bytes, ...]] = deque()
@@ -138,8 +137,7 @@ class Gateway:
                 self.reads += 1
                 self.feed.answer(self.redis.page(action.after, action.upto, action.epoch))
             case out.ReadFenceHead():
-                self.fences.append(action)
-                old = None if action.anew else self.redis.left_behind
+                old = None if self.follows else self.redis.left_behind
                 self.carry_out_all(self.feed.fence_head(action.number, old or self.redis.head(), self.now_s))
             case out.Ping():
                 self.send([(b"PING", action.token)])
@@ -871,29 +869,21 @@ def test_a_connection_to_another_server_than_the_heads_is_closed_before_it_subsc
 
 
 @EITHER
-def test_a_server_that_the_address_has_left_is_left_within_five_fences(patterns: tuple[str, ...]) -> None:
+def test_a_server_that_the_address_has_left_is_left_as_soon_as_a_connection_follows(patterns: tuple[str, ...]) -> None:
     """It lives on, takes its own heads for the log's, and every event goes to the other."""
     gateway = Gateway(*patterns)
     redis = gateway.redis
     publish(gateway, 3)
     redis.move(redis.ago(1))
     offsets = [redis.publish("orders.1") for _ in range(5)]
-    for _ in range(ANEW_FENCES - 1):
-        gateway.tick()
-        assert gateway.only("close") == []
+    gateway.tick()
+    assert gateway.only("close") == []
+    gateway.follows = True
     gateway.tick()
     assert gateway.only("close") == [("close", "bus_unavailable")]
     gateway.connect()
     assert gateway.only("line") == [("line", redis.epoch, 2, 3)]
     assert gateway.offsets == [1, 2, 3, *offsets]
-
-
-def test_expedited_fences_ask_no_new_connection() -> None:
-    """A gateway whose clients come and go has some hundred of them a second."""
-    gateway = Gateway("orders.1")
-    for number in range(2 * ANEW_FENCES):
-        gateway.acquire(f"bills.{number}")
-    assert [action.anew for action in gateway.fences] == [False] * 2 * ANEW_FENCES
 
 
 def test_the_head_of_another_server_closes_the_connection_whoever_asked_for_it() -> None:

@@ -1,4 +1,4 @@
-"""The server check: one Redis process, a primary, and now and then a look at where the address leads."""
+"""The server check: one Redis process, a primary."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from headgate.bus.server_check import ANEW_FENCES, ServerCheck
+from headgate.bus.server_check import ServerCheck
 from headgate.redis.entries import Head
 
 HEAD = Head("epoch", 1, 1, server="a")
@@ -46,12 +46,3 @@ def test_a_replica_is_a_fault_and_names_no_server() -> None:
     assert fault is not None
     assert "replica" in fault.message
     assert check.fault_of(HEAD) is None
-
-
-def test_every_fifth_fence_reads_its_head_over_a_new_connection() -> None:
-    """The count begins with each connection."""
-    check = ServerCheck()
-    assert [check.next_anew() for _ in range(2 * ANEW_FENCES)] == [*[False] * (ANEW_FENCES - 1), True] * 2
-    check.next_anew()
-    check.reset()
-    assert [check.next_anew() for _ in range(ANEW_FENCES)] == [*[False] * (ANEW_FENCES - 1), True]

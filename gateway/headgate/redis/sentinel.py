@@ -31,6 +31,8 @@ from .primary_switch import PrimarySwitch
 
 # A Sentinel that does not answer must not use up the time of the others, and is left out for a while where nothing depends on it.
 ASK_TIMEOUT_S, SILENT_S = 0.5, 30.0
+# One answer is enough where the others are slow: they only say whether it is the newest.
+SECOND_TIMEOUT_S = 0.1
 
 
 class _Memory:
@@ -114,16 +116,17 @@ class Discovery:
 
     def _answers(self, sentinels: Sequence[Node], within_s: float) -> Iterator[Answer]:
         """Ask one after another; each has its share of the time that is left, at most ASK_TIMEOUT_S."""
-        end_s = monotonic() + within_s
+        end_s, longest_s = monotonic() + within_s, ASK_TIMEOUT_S
         for index, sentinel in enumerate(sentinels):
             wait_s = max(end_s - monotonic(), 0.001) / (len(sentinels) - index)
             try:
-                answer = self._ask(sentinel, min(ASK_TIMEOUT_S, wait_s))
+                answer = self._ask(sentinel, min(longest_s, wait_s))
             except (redis.ConnectionError, redis.TimeoutError):
                 self._memory.silent_until_s[sentinel] = monotonic() + SILENT_S
                 continue
             self._memory.silent_until_s.pop(sentinel, None)
             if answer is not None:
+                longest_s = SECOND_TIMEOUT_S
                 yield answer
 
     def _ask(self, sentinel: Node, wait_s: float) -> Answer | None:

@@ -11,6 +11,7 @@ In a Cluster each node reports by itself which slots it does not own any more, s
 
 from __future__ import annotations
 
+import os
 import weakref
 from typing import Any
 
@@ -114,6 +115,10 @@ class PrimarySwitch:
         """The connection is closed. Idempotent."""
         self._followers.pop(id(follower), None)
 
+    def forget_followers(self) -> None:
+        """Close none of the connections that follow now."""
+        self._followers = {}
+
 
 _switches: dict[RedisUrl, PrimarySwitch] = {}
 
@@ -130,3 +135,12 @@ def switch_of(url: RedisUrl) -> PrimarySwitch:
             every_s = ASK_EVERY_TLS_S if url.tls else ASK_EVERY_S
         known = _switches.setdefault(url, PrimarySwitch(every_s))
     return known
+
+
+def _in_child() -> None:
+    """A forked child has none of its parent's links, and closing one would end the parent's."""
+    for switch in _switches.values():
+        switch.forget_followers()
+
+
+os.register_at_fork(after_in_child=_in_child)

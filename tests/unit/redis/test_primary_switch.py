@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from headgate.redis.primary_switch import (
@@ -145,3 +147,17 @@ def test_all_of_a_process_share_the_switch_of_an_address() -> None:
         switch = switch_of(read_url(url))
         switch.asked(100.0, 100.0)
         assert [switch.is_due(99.9 + every_s), switch.is_due(100.0 + every_s)] == [False, True]
+
+
+def test_a_forked_child_closes_no_link_of_its_parent() -> None:
+    """Both hold the same socket, and a shutdown by one ends it for the other."""
+    link, switch = Link(), switch_of(read_url("redis://forked"))
+    switch.note("a")
+    switch.follow(link, "a", 0)
+    child = os.fork()
+    if child == 0:
+        switch.note("b")
+        os._exit(link.left)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    switch.note("b")
+    assert link.left == 1

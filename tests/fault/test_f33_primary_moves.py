@@ -273,3 +273,25 @@ def test_an_address_that_leads_elsewhere_is_followed(tmp_path: Path, load: Load,
         "",
         "0" if planned else "those of that time",
     )
+
+
+def test_a_name_with_two_addresses_leads_nobody_to_the_replica(tmp_path: Path) -> None:
+    """Each new connection leads to the primary and to the replica by turns, as with a name that has both addresses."""
+    with ExitStack() as ended:
+        primary, replica = (ended.enter_context(RedisProcess(tmp_path / name)) for name in ("one", "other"))
+        primary.call("CONFIG", "SET", "repl-diskless-sync-delay", "0")
+        replica.call("REPLICAOF", "127.0.0.1", primary.port)
+        relay = ended.enter_context(ChaosProxy(("127.0.0.1", primary.port)))
+        url = f"redis://127.0.0.1:{relay.port}"
+        wait_for(lambda: replica.call("INFO", "replication")["master_link_status"] == "up", "the replica in step", DEADLINE_S)
+        consuming = ended.enter_context(Consuming(url))
+        publishing = ended.enter_context(Publishing(url))
+        wait_for(lambda: len(publishing.acknowledged) > 50, "receipts", DEADLINE_S)
+        relay.redirect(("127.0.0.1", primary.port), ("127.0.0.1", replica.port))
+        connections = relay.accepted
+        wait_for(lambda: relay.accepted >= connections + 4, "four questions where the address leads", DEADLINE_S)
+        publishing.stop()
+        assert len({receipt.epoch for _, receipt in publishing.acknowledged}) == 1
+        assert not {(receipt.id, receipt.offset) for _, receipt in publishing.acknowledged} - logged(primary.url)
+        places = {(receipt.epoch, receipt.offset) for _, receipt in publishing.acknowledged}
+        wait_for(lambda: places <= consuming.done, "the consumer to do every event", DEADLINE_S)

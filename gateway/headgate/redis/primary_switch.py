@@ -24,7 +24,7 @@ ASK_EVERY_SENTINEL_S = 0.5
 # A TLS handshake takes up to a millisecond of Redis, and hundreds of processes may share a server.
 ASK_EVERY_TLS_S = 4.0
 # An answer that took long, or never came, is asked for again after so many times as long.
-PAUSE_RATIO, MAX_PAUSE_S = 10.0, 60.0
+PAUSE_RATIO, MAX_PAUSE_S = 4.0, 60.0
 # A user who may not ask is refused once in this time, since Redis logs each refusal.
 FORBIDDEN_S = 600.0
 # Switches that a process keeps; then it begins with new ones.

@@ -4,9 +4,10 @@ In: a RedisUrl that names Sentinels and the primary. Out: connections that ask f
 while they are open, now and then whether it is another one (bounded.py says when).
 
 Sentinels learn of a failover one after another, and some may not answer. Each failover has a number, the epoch of its
-configuration. The newest that most of them name counts at first; later, nothing older than what this process knows, unless most
-of them name it: then they were set up again. A connection that is open asks one of them at a time, by turns. The one that leads a
-failover names the new primary as soon as that is promoted (GET-MASTER-ADDR-BY-NAME), and the others a moment later.
+configuration. The newest that most of them name counts at first; later, nothing older than what this process knows, unless all
+of them name it: then they were set up again. (Most are behind for a moment in every failover.) A connection that is open asks
+one of them at a time, by turns. The one that leads a failover names the new primary as soon as that is promoted
+(GET-MASTER-ADDR-BY-NAME), and the others a moment later.
 
 User, password and database are Redis' own. Options: `sentinel_username`, `sentinel_password`, `sentinel_tls` (yes or no; else as
 Redis), and those for TLS to Redis itself (`ssl_ca_certs`, …), which count for TLS to the Sentinels too.
@@ -59,7 +60,7 @@ def newest_of(known: Answer | None, answers: Sequence[Answer], sentinels: int) -
     best = max(answers, key=lambda answer: answer.epoch, default=None)
     if best is None or known is None:
         return best or known
-    return best if best.epoch >= known.epoch or len(answers) > sentinels / 2 else known
+    return best if best.epoch >= known.epoch or len(answers) == sentinels else known
 
 
 class Discovery:
@@ -90,7 +91,7 @@ class Discovery:
         left = left_s()
         for answer in self._answers(self.address.hosts, ASK_TIMEOUT_S * len(self.address.hosts) if left is None else left):
             answers.append(answer)
-            if len(answers) > len(self.address.hosts) / 2 or (known is not None and answer.epoch >= known.epoch):
+            if len(answers) > len(self.address.hosts) / 2 if known is None else answer.epoch >= known.epoch:
                 break
         if not answers:
             raise redis.ConnectionError("none of them answers and knows a primary of that name that is up")

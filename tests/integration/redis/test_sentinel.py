@@ -114,4 +114,4 @@ def test_a_sentinel_that_is_behind_leads_nobody_back(tmp_path: Path) -> None:
         behind.go_on()
         assert primary() == new.port
         ahead.kill()
-        assert primary() == new.port  # one of two is not most of them
+        assert primary() == new.port  # what it says is known to be old

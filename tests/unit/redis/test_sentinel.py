@@ -86,7 +86,8 @@ OLD, NEW = Answer(1, ("old", 6379)), Answer(2, ("new", 6379))
         (OLD, [NEW], NEW),
         (NEW, [NEW], NEW),
         (NEW, [OLD], NEW),  # one that lags leads nobody back
-        (NEW, [OLD, OLD], OLD),  # most of them: they were set up again
+        (NEW, [OLD, OLD], NEW),  # nor do two, which have not heard yet from the one that leads the failover
+        (NEW, [OLD, OLD, OLD], OLD),  # all of them: they were set up again
         (NEW, [OLD, NEW, OLD], NEW),
         (NEW, [], NEW),
     ],

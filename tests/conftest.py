@@ -6,6 +6,7 @@ from itertools import groupby
 from pathlib import Path
 
 import pytest
+import structlog
 from coverage import Coverage
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
@@ -41,6 +42,11 @@ for _name in [name for name in os.environ if name.startswith("HEADGATE_")]:
 # The processes of the tests have the packages that a user's have: a tool's, which structlog would load if it found it, is hidden.
 _HIDING = str(Path(__file__).with_name("not_installed"))
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_HIDING, os.environ.get("PYTHONPATH")]))
+
+# A command that a test runs in this process configures the loggers, and a logger keeps the configuration and the streams that it
+# was first used with. No test may decide where the lines of the next one go.
+_configure = structlog.configure
+structlog.configure = lambda **options: _configure(**{**options, "cache_logger_on_first_use": False})
 
 # A shell starts what runs in the background with SIGINT ignored, which every process started from here would inherit: one that a
 # test interrupts would never end.

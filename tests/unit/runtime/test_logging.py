@@ -63,12 +63,9 @@ def test_the_log_holds_the_reason_of_the_bus_that_strangers_are_not_told(monkeyp
 def fresh_configuration(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What a test configures ends with it."""
     before = structlog.get_config()
-    # A module's logger keeps what it was first used with, and with that this test's streams.
-    configure = structlog.configure
-    monkeypatch.setattr(structlog, "configure", lambda **options: configure(**{**options, "cache_logger_on_first_use": False}))
     monkeypatch.setattr(logging.getLogger("headgate"), "handlers", [])
     yield
-    configure(**before)
+    structlog.configure(**before)
     logs.set_level("info")
     operator_lines.as_json = False
 

@@ -36,7 +36,7 @@ SOON_S = 0.05
 class World(Protocol):
     """A Redis with its two ends, and what publishers and operators do to it."""
 
-    def link(self) -> Link: ...
+    def link(self, connect_timeout_s: float = ...) -> Link: ...
     def log(self, timeout_s: float = ...) -> Log: ...
     def publish(self, topic: str, data: str) -> int: ...
     def publish_raw(self, name: str, message: bytes) -> None: ...
@@ -61,8 +61,8 @@ class RealWorld:
         self._commands = open_ends.enter_context(closing(open_client(server.url, timeout_s=DEADLINE_S)))
         self._publisher = open_ends.enter_context(Publisher(server.url, namespace=NAMESPACE))
 
-    def link(self) -> Link:
-        return self._open.enter_context(closing(SubscriberLink(self._url, DEADLINE_S)))
+    def link(self, connect_timeout_s: float = DEADLINE_S) -> Link:
+        return self._open.enter_context(closing(SubscriberLink(self._url, connect_timeout_s)))
 
     def log(self, timeout_s: float = DEADLINE_S) -> Log:
         client = self._open.enter_context(closing(open_client(self._url, timeout_s=timeout_s)))
@@ -126,7 +126,7 @@ class ModelWorld:
         self._server = ModelServer()
         self._redis = self._server.redis
 
-    def link(self) -> Link:
+    def link(self, connect_timeout_s: float = DEADLINE_S) -> Link:
         return self._server.link()
 
     def log(self, timeout_s: float = DEADLINE_S) -> Log:
@@ -358,14 +358,18 @@ def test_a_server_that_stands_still_takes_connections_and_commands_and_answers_w
 
 
 def test_a_new_connection_to_a_server_that_stands_still_waits_for_its_first_answer(world: World) -> None:
-    """The kernel takes the connection."""
+    """The kernel takes the connection. A real link asks for its server as soon as it is connected."""
     world.stop()
-    link = world.link()
-    link.connect()
-    link.settimeout(SOON_S)
-    link.send(("SUBSCRIBE", named("a")))
-    with pytest.raises(BusUnavailable, match="did not answer in time"):
+    link = world.link(SOON_S)
+
+    def subscribe() -> None:
+        link.connect()
+        link.settimeout(SOON_S)
+        link.send(("SUBSCRIBE", named("a")))
         link.read()
+
+    with pytest.raises(BusUnavailable, match="did not answer in time"):
+        subscribe()
     link.close()
 
 

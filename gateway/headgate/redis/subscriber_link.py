@@ -91,6 +91,7 @@ class SubscriberLink:
         connection: Any = connection_pool(self._url_of_server(), self._connect_timeout_s).make_connection()
         try:
             connection.connect()
+            connection.ask_server()  # now, since a link that listens cannot ask
         except (redis.RedisError, OSError) as error:
             tls = isinstance(connection, redis.SSLConnection)
             raise advised(translate(error, self._address), error, tls=tls) from shown_cause(error)

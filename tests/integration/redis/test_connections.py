@@ -79,15 +79,10 @@ def test_a_wrong_password_is_one_clear_line_without_the_password(
 
 def test_a_password_that_is_missing_is_said(locked_redis_url: str) -> None:
     """A server that wants one, a URL that has none: at the first command of either kind of connection."""
-    link = SubscriberLink(locked_redis_url)
-    link.connect()
-    link.send(("SUBSCRIBE", "a"))
-
-    for use in (lambda: checked(locked_redis_url), link.read):
+    for use in (checked, connected):
         with pytest.raises(BusRefused, match="it wants a password") as caught:
-            use()
+            use(locked_redis_url)
         assert "check user and password" in caught.value.lines()[1]
-    link.close()
 
 
 @pytest.mark.parametrize("use", [checked, connected])

@@ -15,7 +15,10 @@ import pytest
 from headgate.errors import BusRefused, BusUnavailable
 from headgate.redis import subscriber_link
 from headgate.redis.client import Client, call, call_many
+from headgate.redis.functions import LOG_LIBRARY
+from headgate.redis.primary_switch import switch_of
 from headgate.redis.subscriber_link import SubscriberLink
+from headgate.redis_url import read_url
 from tests.support.redis_server import DEADLINE_S, wait_until
 
 
@@ -221,3 +224,20 @@ def test_close_wakes_a_read_in_another_greenlet(redis_url: str, way: str) -> Non
 
     assert said.startswith("[False, False, False]")
     assert "closed" in said
+
+
+def test_a_link_to_the_server_that_the_address_leads_to_stays(redis_url: str, redis_client: Client) -> None:
+    """It asks for its server when it connects, so what this process knew of the address before does not count for it."""
+    LOG_LIBRARY.ensure_loaded(redis_client)
+    switch = switch_of(read_url(redis_url))
+    switch.note("a server of before")
+    link = SubscriberLink(redis_url)
+    link.connect()
+    link.settimeout(DEADLINE_S)
+    switch.doubt()
+    call(redis_client, "PING")  # which asks where the address leads
+    link.send(("SUBSCRIBE", "a"))
+    assert link.read() == [[b"subscribe", b"a", 1]]
+    switch.note("another server")
+    with pytest.raises(BusUnavailable, match="another Redis server"):
+        link.read()

@@ -28,7 +28,7 @@ from headgate.redis_url import Node, RedisUrl, shown_node
 
 from .bounded import Bounded, Connection, TlsConnection
 from .budget import left_s
-from .primary_switch import PrimarySwitch
+from .primary_switch import MAX_ADDRESSES, PrimarySwitch
 
 # A Sentinel that does not answer must not use up the time of the others, and is left out for a while where nothing depends on it.
 ASK_TIMEOUT_S, SILENT_S = 0.5, 30.0
@@ -72,6 +72,8 @@ class Discovery:
 
     def __init__(self, address: RedisUrl) -> None:
         self.address = address
+        if len(_memories) >= MAX_ADDRESSES:
+            _memories.clear()
         self._memory = _memories.setdefault((address.hosts, address.primary), _Memory())
         own = dict(address.sentinel)
         self._kind = TlsConnection if own.get("tls", address.tls) else Connection

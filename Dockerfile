@@ -12,19 +12,17 @@ RUN npm run build
 
 FROM python:3.11-slim-trixie@sha256:90744cff8f32887f075c47d747a173ff333e9e98801667af93c357fa9f5e28ff AS wheel
 WORKDIR /src
-# For the compiled modules and the direct writes in C; the image itself has no compiler.
+# For the C extension; the image itself has no compiler.
 RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev && rm -rf /var/lib/apt/lists/*
-COPY requirements.txt requirements-compile.txt ./
+COPY requirements.txt ./
 RUN python -m venv /opt/headgate && /opt/headgate/bin/pip install --no-cache-dir --require-hashes --no-deps -r requirements.txt
-# mypyc stays behind: it is no part of the environment that the image gets.
-RUN /opt/headgate/bin/pip install --no-cache-dir --require-hashes --no-deps --target /opt/compile -r requirements-compile.txt
 COPY pyproject.toml setup.py README.md LICENSE ./
 COPY tools/build_backend.py tools/
 COPY gateway/ gateway/
 COPY --from=web /src/gateway/headgate/static/ gateway/headgate/static/
 COPY --from=web /src/server/ server/
-RUN PYTHONPATH=/opt/compile /opt/headgate/bin/pip install --no-cache-dir --no-deps --no-build-isolation --config-settings compiled=yes .
-RUN /opt/headgate/bin/python -c "from headgate.compiled import build_in_use; assert build_in_use() == 'compiled', build_in_use()"
+RUN /opt/headgate/bin/pip install --no-cache-dir --no-deps --no-build-isolation --config-settings compiled=yes .
+RUN /opt/headgate/bin/python -c "from headgate.delivery.build import build_in_use; assert build_in_use() == 'compiled', build_in_use()"
 
 FROM python:3.11-slim-trixie@sha256:90744cff8f32887f075c47d747a173ff333e9e98801667af93c357fa9f5e28ff
 COPY --from=wheel /opt/headgate /opt/headgate

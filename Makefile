@@ -51,7 +51,7 @@ BESIDE_EACH_OTHER := $(if $(filter output-sync,$(.FEATURES)),BESIDE=1 -j 2 --out
 # Commands of the tests may call make themselves, which is not to take part in this one.
 ALONE := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u BESIDE
 .PHONY: help run build dist floors test test-setup lint style types imports docs-check web-check web-test client-test py-test py-test-unit site-check \
-	py-test-together py-test-alone compiled unit coverage e2e chromium format settings requirements screenshot console-pictures diagrams bench bench-quick examples http-api monitoring tracing compose faults soak fuzz socketio-suites \
+	py-test-together py-test-alone unit coverage e2e chromium format settings requirements screenshot console-pictures diagrams bench bench-quick examples http-api monitoring tracing compose faults soak fuzz socketio-suites \
 	deployments sbom audit docs release clean
 
 help: ## Show this list
@@ -62,7 +62,7 @@ run: build ## Set up everything and start the gateway with the demo (HEADGATE_* 
 
 build: $(RUNTIME) $(WEB) $(SBOM) ## Install pinned dependencies, build the browser client and the demo, list what is in them
 
-dist: build $(if $(filter compiled,$(BUILD)),$(DEV)) ## Make dist/headgate-*.whl for pip and dist/headgate-*.tgz for npm (BUILD=direct, BUILD=compiled: a wheel for this platform)
+dist: build ## Make dist/headgate-*.whl for pip and dist/headgate-*.tgz for npm (BUILD=compiled: with the C extension, for this platform)
 	@rm -rf dist && mkdir -p dist
 	@$(STEP) "making the wheel" wheel $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
 		--wheel-dir dist $(addprefix --config-settings compiled=,$(patsubst compiled,yes,$(BUILD))) .
@@ -182,22 +182,6 @@ py-test-alone: $(DEV) build
 		$(LONG_FAULTS) tests/fault $(ARGS)
 	@$(PART) passed $@
 
-# The tests that meet compiled modules: all but those of wheels, of the page, and of the bench. Those that replace parts of a module are
-# left out where it is compiled (tests/support/builds.py).
-COMPILED := build/compiled
-COMPILED_TESTS := tests/unit tests/contract tests/integration tests/fault
-compiled: $(DEV) build ## Compile the hot modules (needs a C compiler) into build/compiled, and test both builds of them (a quarter of an hour)
-	@rm -rf $(COMPILED)
-	@$(STEP) "compiling the hot modules" compiled $(PIP_INSTALL) --no-deps --no-build-isolation --target $(COMPILED) \
-		--config-settings compiled=yes .
-	@printf '\n== the compiled modules ==\n'
-	@PYTHONPATH=$(CURDIR)/$(COMPILED) $(BIN)/python -m tools.build_in_use compiled
-	@PYTHONPATH=$(CURDIR)/$(COMPILED) $(BIN)/python -m pytest -n 2 --dist loadfile --ignore=tests/integration/packaging \
-		$(COMPILED_TESTS) $(ARGS)
-	@printf '\n== their sources, beside them ==\n'
-	@HEADGATE_PURE=1 PYTHONPATH=$(CURDIR)/$(COMPILED) $(BIN)/python -m tools.build_in_use python
-	@HEADGATE_PURE=1 PYTHONPATH=$(CURDIR)/$(COMPILED) $(BIN)/python -m pytest -n 2 --dist loadfile tests/unit tests/contract $(ARGS)
-
 unit: $(DEV) ## Unit and contract tests only (seconds)
 	@$(BIN)/python -m pytest tests/unit tests/contract $(ARGS)
 
@@ -221,7 +205,6 @@ settings: $(DEV) ## Write docs/settings.md, docs/reference, and the tables of do
 requirements: $(DEV) ## Pin requirements*.txt anew after a change of dependencies (UPGRADE=1: to the newest versions)
 	@$(STEP) "pinning requirements.txt" requirements sh -c '$(PIP_COMPILE) --extra server --extra consumers --extra embedded --extra schemas --extra gunicorn -o requirements.txt pyproject.toml requirements.in'
 	@$(STEP) "pinning requirements-dev.txt" requirements-dev sh -c '$(PIP_COMPILE) -o requirements-dev.txt requirements-dev.in'
-	@$(STEP) "pinning requirements-compile.txt" requirements-compile sh -c '$(PIP_COMPILE) -o requirements-compile.txt requirements-compile.in'
 	@$(STEP) "pinning requirements-audit.txt" requirements-audit sh -c '$(PIP_COMPILE) -o requirements-audit.txt requirements-audit.in'
 	@$(STEP) "pinning requirements-docs.txt" requirements-docs sh -c '$(PIP_COMPILE) -o requirements-docs.txt requirements-docs.in'
 

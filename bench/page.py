@@ -59,7 +59,8 @@ def _read(run: str, scenario: str, results: Path) -> tuple[Mapping[str, Any], Ro
     if not path.exists():
         raise ValueError(f"docs/benchmarks.md asks for {run}, and bench/results has no {run}.json")
     runs = read(path)
-    rows = merged(runs).get(scenario, {})
+    # A run may hold variants that are gone.
+    rows = {variant: measured for variant, measured in merged(runs).get(scenario, {}).items() if variant in VARIANTS}
     if not rows or scenario not in SCENARIOS:
         raise ValueError(f"docs/benchmarks.md asks for {scenario} of {run}, and that run has none")
     return runs[0]["machine"], rows

@@ -11,19 +11,26 @@ from __future__ import annotations
 
 import argparse
 import gc
+import json
 import os
 import random
+import select
 import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from time import process_time
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 from headgate.delivery.fanout import BUDGET_S
 from headgate.runtime import loop
 
-from .compiled import connections, path_to
+if TYPE_CHECKING:
+    from headgate.delivery.live_feed import LiveFeed
 
+NAMESPACE, EPOCH = "bench", "0123456789abcdef"
+PAYLOAD = json.dumps({"text": "x" * 244}).encode()
 CLIENTS = 5000
 READ_EVENTS = 8
 _WARM_PASSES = 3
@@ -121,6 +128,85 @@ def _passes(sockets: Sequence[socket.socket], caller: _Caller) -> Iterator[Calla
 
     while True:
         yield go
+
+
+def connections(count: int) -> tuple[list[socket.socket], int]:
+    """Return connections, and the process that reads from their other ends."""
+    ours, theirs = [], []
+    with socket.create_server(("127.0.0.1", 0), backlog=count) as server:
+        for _ in range(count):
+            ours.append(socket.create_connection(server.getsockname()))
+            theirs.append(server.accept()[0])
+    reader = os.fork()
+    if not reader:
+        poll = select.epoll()
+        by_number = {sock.fileno(): sock for sock in theirs}
+        for number in by_number:
+            poll.register(number, select.EPOLLIN)
+        while True:
+            for number, _ in poll.poll():
+                by_number[number].recv(65536)
+    for sock in ours:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return ours, reader
+
+
+def path_to(
+    patterns: Sequence[str], sockets: Sequence[socket.socket], budget_s: float
+) -> tuple[Any, LiveFeed, Callable[[], list[bytes]]]:
+    """Return the path of an event to clients, each with a pattern and a socket: the bus' feed, the live feed, a maker of replies.
+
+    A reply of Redis holds an event for a random one of the clients with `users.` patterns, or for all of those with `#`.
+    """
+    from headgate.delivery.client import Client
+    from headgate.delivery.live_feed import LiveFeed
+    from headgate.delivery.matcher import SubscriptionMatcher
+    from headgate.delivery.router import Router
+    from headgate.redis.keys import channel, user_channel
+
+    feed = _synced_feed()
+    matcher: SubscriptionMatcher[Client] = SubscriptionMatcher()
+    clients: dict[str, Client] = {}
+    for number, (pattern, sock) in enumerate(zip(patterns, sockets, strict=True)):
+        connection: Any = SimpleNamespace(wire=sock, ready=True, closed=False)
+        nobody: Any = None
+        client = clients[str(number)] = Client(NAMESPACE, str(number), nobody, connection, nobody)
+        matcher.add(pattern, client)
+    readers: Any = SimpleNamespace(handover=set())
+    live = LiveFeed(NAMESPACE, feed, clients, Router(NAMESPACE, matcher), readers, lambda entry: None, budget_s=budget_s)
+    draw = random.Random(1)
+    is_own = patterns[0] != "#"
+
+    def reply() -> list[bytes]:
+        header = b"hg1 %b %d 1700000000000 0123456789abcdef-0123" % (EPOCH.encode(), next(offsets))
+        if not is_own:
+            return [b"pmessage", b"*", channel(NAMESPACE, "orders.new").encode(), b"%b\n%b" % (header, PAYLOAD)]
+        user = str(draw.randrange(len(patterns)))
+        topic = f"users.{user}.mail.new".encode()
+        return [b"pmessage", b"*", user_channel(NAMESPACE, user).encode(), b"%b\n%b\n%b" % (topic, header, PAYLOAD)]
+
+    offsets = iter(range(1, 1 << 40))
+    return feed, live, reply
+
+
+def _synced_feed() -> Any:
+    """Return a feed that listens to everything, on a connection to nothing."""
+    from headgate.bus.actions import Configure, ReadHead, ReadLinkHead, Subscribe
+    from headgate.bus.feed import Feed
+    from headgate.bus.interest import by_command
+    from headgate.redis.entries import Head
+
+    feed = Feed(NAMESPACE, 65536, 1.0)
+    feed.acquire("#")
+    feed.connected()
+    while (action := feed.next_action()) is not None or not feed.sources:
+        if isinstance(action, Configure | ReadHead | ReadLinkHead):
+            feed.answer(Head(EPOCH, 0, 1, 0))
+        elif isinstance(action, Subscribe):
+            for command, *sources in by_command(action.sources):
+                feed.receive([[command.lower(), source, b"1"] for source in sources], 0)
+    return feed
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The build backend: setuptools, with the page's files built first. `pip install`, `pip wheel` and `python -m build` call it.
 
-With `--config-settings compiled=direct` a wheel also has the direct writes in C, and with `compiled=yes` the hot modules compiled
-too (setup.py): then it is for one platform. An editable install has the direct writes in C where they can be compiled.
+With `--config-settings compiled=yes` a wheel has the C extension too (setup.py), and is for one platform. An editable install has
+it if there is a compiler.
 
 In: the folder of the project, a checkout or an unpacked sdist. Out: a wheel or sdist that holds everything that browsers load,
 or one line that says what to do. A checkout builds them with npm when they are missing or older than web/; an sdist brings them.
@@ -13,7 +13,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
@@ -23,6 +22,7 @@ from setuptools import build_meta
 from setuptools.build_meta import (  # noqa: F401  (the hooks that are setuptools' own)
     get_requires_for_build_editable,
     get_requires_for_build_sdist,
+    get_requires_for_build_wheel,
     prepare_metadata_for_build_editable,
     prepare_metadata_for_build_wheel,
 )
@@ -49,29 +49,16 @@ BUILD = ("npm", "run", "--silent", "build")
 
 
 class Compiled(Enum):
-    """What a build has in C, beside the sources."""
+    """Whether a build has the C extension."""
 
     NO = "no"
-    WHERE_POSSIBLE = "where possible"  # the direct writes, if there is a compiler: of an editable install
-    DIRECT = "direct"  # the direct writes
-    YES = "yes"  # the hot modules too
+    YES = "yes"
+    WHERE_POSSIBLE = "where possible"  # an editable install
 
 
 # Of the build that is under way; setup.py, which setuptools runs in this process, looks here.
 compiled = Compiled.NO
-_SETTINGS = {each.value: each for each in (Compiled.NO, Compiled.DIRECT, Compiled.YES)}
-
-
-def get_requires_for_build_wheel(config_settings: Any = None) -> list[str]:
-    """Return what a wheel needs beside setuptools: for a compiled one, mypyc and the packages whose types it must know."""
-    is_wanted = _compiled(config_settings) is Compiled.YES
-    needed: list[str] = build_meta.get_requires_for_build_wheel(config_settings)
-    if is_wanted:
-        file = tomllib.loads(Path("pyproject.toml").read_text())
-        project = file["project"]
-        extras = project["optional-dependencies"]
-        needed += [*file["tool"]["headgate"]["compiled"]["requires"], *project["dependencies"], *extras["server"]]
-    return needed
+_SETTINGS = {each.value: each for each in (Compiled.NO, Compiled.YES)}
 
 
 def build_wheel(wheel_directory: str, config_settings: Any = None, metadata_directory: str | None = None) -> str:
@@ -86,7 +73,7 @@ def build_wheel(wheel_directory: str, config_settings: Any = None, metadata_dire
 
 
 def build_editable(wheel_directory: str, config_settings: Any = None, metadata_directory: str | None = None) -> str:
-    """Install the sources in place, with the direct writes in C beside them where they can be compiled."""
+    """Install the sources in place, with the C extension beside them if there is a compiler."""
     global compiled
     compiled = Compiled.WHERE_POSSIBLE
     for old in DIRECT.parent.glob("_direct.*.so"):  # of sources that have changed
@@ -103,7 +90,7 @@ def build_sdist(sdist_directory: str, config_settings: Any = None) -> str:
 def _compiled(config_settings: Any) -> Compiled:
     value = (config_settings or {}).get("compiled", "no")
     if value not in _SETTINGS:
-        sys.exit(f"headgate: --config-settings compiled={value}: expected yes, direct or no.")
+        sys.exit(f"headgate: --config-settings compiled={value}: expected yes or no.")
     return _SETTINGS[value]
 
 

@@ -45,7 +45,7 @@ OTHERS = (
     (
         "HEADGATE_PURE",
         "every process, as it imports `headgate`",
-        "Set to 1: run the sources where modules are installed compiled, or in C, too. No configuration file can set it.",
+        "Set to 1: do not load the C extension. No configuration file can set it.",
     ),
     ("HEADGATE_CHROMIUM", "`make test`", "Path of the Chromium or Chrome that the end-to-end tests drive."),
     ("HEADGATE_BENCH_CENTRIFUGO", "`headgate bench`", "Path of the Centrifugo to measure beside. Not set: `centrifugo` in PATH."),

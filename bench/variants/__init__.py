@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .centrifugo import CENTRIFUGO
-from .headgate import APPEND, COMPILED, HEADGATE, LOG_KEY, PLAIN, PYTHON, TWO, functions, has_append, headgate_connect, mint
+from .headgate import APPEND, HEADGATE, LOG_KEY, PLAIN, PYTHON, TWO, functions, has_append, headgate_connect, mint
 from .sink import SINK, SINK_ADDRESSED, SINK_EACH
 from .socketio_peers import FLASK, NODE, STOCK
 from .variant import Addressing, Kind, Variant, held_port
@@ -21,5 +21,5 @@ __all__ = [
     "mint",
 ]
 
-_ALL = (HEADGATE, PYTHON, COMPILED, APPEND, TWO, PLAIN, STOCK, FLASK, NODE, CENTRIFUGO, SINK, SINK_EACH, SINK_ADDRESSED)
+_ALL = (HEADGATE, PYTHON, APPEND, TWO, PLAIN, STOCK, FLASK, NODE, CENTRIFUGO, SINK, SINK_EACH, SINK_ADDRESSED)
 VARIANTS = {variant.name: variant for variant in _ALL}

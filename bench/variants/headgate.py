@@ -24,8 +24,6 @@ CHANNEL = "hg:{notifications}:"
 TOKEN_SECRET = "no secret: every bench has this one"
 
 _HEADGATE = Path(sys.executable).with_name("headgate")
-# `make compiled` installs it there.
-_COMPILED = Path(__file__).parents[2] / "build" / "compiled"
 _JOINED = f'42{NAMESPACE},["welcome"'
 
 
@@ -54,10 +52,6 @@ def _start(bus: Bus, port: int, core: int, folder: Path, more: Mapping[str, str]
         **(more or {}),
     }
     return started([str(_HEADGATE), "serve", "--dev", "--port", str(port)], core, folder, healthy(port), env)
-
-
-def _start_compiled(bus: Bus, port: int, core: int, folder: Path) -> Child:
-    return _start(bus, port, core, folder, {"PYTHONPATH": str(_COMPILED)})
 
 
 def _start_python(bus: Bus, port: int, core: int, folder: Path) -> Child:
@@ -93,10 +87,6 @@ def functions() -> list[str]:
 def has_append() -> bool:
     """Return whether the library of this Headgate has the entry for publishers that have checked the payload themselves."""
     return "headgate_append" in functions()
-
-
-def _compiled_missing() -> str:
-    return _missing() or ("" if _COMPILED.exists() else "there is no build/compiled: run `make compiled`")
 
 
 def _append_missing() -> str:
@@ -162,12 +152,5 @@ APPEND = _variant(
 TWO = dataclasses.replace(HEADGATE, name="headgate-two", title="Headgate, two gateways (logged publish)", gateways=2)
 PYTHON = dataclasses.replace(
     HEADGATE, name="headgate-python", title="Headgate without its C (logged publish)", start=_start_python
-)
-COMPILED = dataclasses.replace(
-    HEADGATE,
-    name="headgate-compiled",
-    title="Headgate, compiled (logged publish)",
-    start=_start_compiled,
-    missing=_compiled_missing,
 )
 PLAIN = _variant("headgate-plain", "Headgate (plain PUBLISH)", plain, "topics", "wildcards")

@@ -9,7 +9,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .compiled import obey
 from .errors import (
     BusRefused,
     BusUnavailable,
@@ -42,9 +41,6 @@ if TYPE_CHECKING:
     from .clients import Clients, ClientsPage, ConnectedClient, Reached
     from .flask_extension import Headgate
     from .publisher import PresentUser, Publisher, Receipt
-
-# What has been imported up to here is never compiled.
-obey()
 
 __version__ = "0.2.0"
 

@@ -13,9 +13,8 @@ from decimal import Decimal
 import msgspec
 
 from .errors import NotSerializable
-from .event import MAX_DEPTH, check_json
+from .event import MAX_DEPTH, JsonText, check_json
 from .json_fault import find_fault
-from .json_text import JsonText
 
 
 def _plain(value: object) -> object:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, fields
 from ipaddress import IPv6Address
 from typing import Any, Literal
 
-from .compiled import PURE
 from .errors import BusRefused, SettingsError, UnknownNamespace
 from .http_target import read_target
 from .options import (
@@ -76,7 +75,7 @@ _SERVICE_PORT, _SERVICE_ADDRESS = re.compile(rf"{_SERVICE}PORT"), re.compile(r"(
 # What `docker run --env-file` leaves around a value.
 _QUOTED = re.compile(r"""\s*(["']).*\1\s*""", re.DOTALL)
 # Names with our prefix that belong to tools around the gateway (Makefile, tests, bench, publishers), not to it.
-_FOREIGN = {_REDIS_PROGRAM, _CONFIGURATION_FILE, PURE, "HEADGATE_CHROMIUM", "HEADGATE_BENCH_CENTRIFUGO"}
+_FOREIGN = {_REDIS_PROGRAM, _CONFIGURATION_FILE, "HEADGATE_PURE", "HEADGATE_CHROMIUM", "HEADGATE_BENCH_CENTRIFUGO"}
 
 
 def environment() -> MutableMapping[str, str]:

@@ -1,8 +1,8 @@
 """A record of what the sockets of a model got of each event, from bytes and frames alone: the oracle of ledger and tallies.
 
-In: the writes of the model's connections, and the audience of each event as a plain reading of the subscriptions has it (of the
-sources only: a compiled fan-out tells nobody for whom it takes an event). Out: counts to hold against those of the gateway. An
-event is known by the epoch that wrote it, which its data says, and its offset.
+In: the writes of the model's connections, and the audience of each event as a plain reading of the subscriptions has it. Out:
+counts to compare with those of the gateway. An event is identified by the epoch that wrote it, which its data contains, and its
+offset.
 """
 
 from __future__ import annotations
@@ -10,13 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from headgate.compiled import Build, build_in_use
 from headgate.delivery.ledger import Balance
 from headgate.delivery.tally import Tally
 from headgate.protocol.frames import Frame
 
 Place = tuple[str, int]
-SOURCES = build_in_use() is not Build.COMPILED
 
 
 class SocketRecord:
@@ -66,8 +64,7 @@ class SocketRecord:
 
     def check_ledger(self, balance: Balance) -> None:
         """Hold the sums of the gateway against this record, when no pass is under way."""
-        routed = self.routed if SOURCES else balance.routed
-        theirs, ours = (balance.routed, balance.from_log, balance.sent), (routed, self.read, self.sent)
+        theirs, ours = (balance.routed, balance.from_log, balance.sent), (self.routed, self.read, self.sent)
         assert theirs == ours, f"routed, from the log, sent: {theirs}, and the sockets say {ours}"
 
     def check_tallies(self, tallies: Iterable[tuple[Place, Tally]], balance: Balance) -> None:
@@ -81,7 +78,7 @@ class SocketRecord:
         for place in {*found, *self.audience, *self.from_log}:
             counts = found.get(place, Counter())
             ours = (
-                self.audience[place] if SOURCES else counts["matched"],
+                self.audience[place],
                 self.written[place],
                 self.queued[place],
                 self.from_log[place],

@@ -20,7 +20,6 @@ LOCKED_EXTRAS = ("server", "consumers", "embedded")
 LOCKS = (
     "requirements.txt",
     "requirements-dev.txt",
-    "requirements-compile.txt",
     "requirements-audit.txt",
     "requirements-docs.txt",
 )

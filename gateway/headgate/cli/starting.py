@@ -10,8 +10,8 @@ import socket
 from collections.abc import MutableMapping
 
 from headgate import __version__
-from headgate.compiled import Build, build_in_use
 from headgate.consumers.process.config import need_file
+from headgate.delivery.build import Build, build_in_use
 from headgate.runtime.importing import APPLICATION, check_string
 from headgate.runtime.operator_lines import complain, say
 from headgate.settings import LET_IN, Settings
@@ -40,9 +40,6 @@ def say_mode(settings: Settings) -> None:
         say("development mode: anyone on this machine may subscribe to everything and publish. Never use it in public.")
 
 
-_BUILDS = {Build.PYTHON: (), Build.DIRECT: ("direct writes in C",), Build.COMPILED: ("compiled",)}
-
-
 def say_ready(settings: Settings, address: object, *details: str, nobody: bool) -> None:
     """Say where the gateway serves, and what to do next. `settings` may have named port 0, or systemd has passed a socket with
     another address. `nobody`: no client may connect."""
@@ -51,7 +48,7 @@ def say_ready(settings: Settings, address: object, *details: str, nobody: bool) 
         at = f"http://{host}:{address[1]}/"
     else:
         at = f"unix:{address}"
-    build = (f"headgate {__version__}", *_BUILDS[build_in_use()])
+    build = (f"headgate {__version__}", *(["compiled"] if build_in_use() is Build.COMPILED else []))
     namespace = "" if settings.namespaces[0] == DEFAULT_NAMESPACE else f" --namespace {settings.namespaces[0]}"
     next_step = f"nobody may connect: {LET_IN}" if nobody else f"open it, and see its events with: headgate tail '#'{namespace}"
     say(f"ready at {at} ({', '.join((*build, *details, 'Ctrl-C stops it'))}); {next_step}")

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
-from headgate.event_type import Event
+from headgate.event import Event
 
 if TYPE_CHECKING:
     from headgate.publisher import Receipt

@@ -136,15 +136,12 @@ typedef struct {
 
 static PyTypeObject *SOCKET; /* _socket.socket */
 
-/* An attribute that is read for each client. In a class with `__slots__` it has the same place in all objects, and in a compiled
- * class one function that reads it. Either is looked up once for a class: that takes a tenth of the time of asking Python. Anything
- * else is asked for by name. */
+/* An attribute that is read for each client. In a class with `__slots__` it has the same place in all objects, which is looked up
+ * once for a class: that takes a tenth of the time of asking Python. Anything else is asked for by name. */
 struct attribute {
     PyObject *name;
     PyTypeObject *type; /* what follows is of this class */
     Py_ssize_t offset;  /* of its place; 0: it has none */
-    getter read;        /* what reads it, or NULL */
-    void *closure;
 };
 
 static struct attribute CLIENTS, LISTED, CONNECTION, READY, WIRE, SEND, DIRECT;
@@ -156,14 +153,9 @@ static void look_up(PyTypeObject *type, struct attribute *attribute)
     if (!found)
         PyErr_Clear(); /* the class has none: the object may */
     attribute->offset = 0;
-    attribute->read = NULL;
     if (found && Py_IS_TYPE(found, &PyMemberDescr_Type) && PyType_IsSubtype(type, PyDescr_TYPE(found))) {
         PyMemberDef *member = ((PyMemberDescrObject *)found)->d_member;
         attribute->offset = member->type == T_OBJECT_EX ? member->offset : 0;
-    } else if (found && Py_IS_TYPE(found, &PyGetSetDescr_Type) && PyType_IsSubtype(type, PyDescr_TYPE(found))) {
-        PyGetSetDef *getset = ((PyGetSetDescrObject *)found)->d_getset;
-        attribute->read = getset->get;
-        attribute->closure = getset->closure;
     }
     Py_XDECREF(found);
     Py_XSETREF(attribute->type, (PyTypeObject *)Py_NewRef((PyObject *)type));
@@ -182,9 +174,7 @@ static PyObject **place_of(PyObject *object, struct attribute *attribute)
 static PyObject *get(PyObject *object, struct attribute *attribute)
 {
     PyObject **place = place_of(object, attribute);
-    if (place)
-        return Py_NewRef(*place);
-    return attribute->read ? attribute->read(object, attribute->closure) : PyObject_GetAttr(object, attribute->name);
+    return place ? Py_NewRef(*place) : PyObject_GetAttr(object, attribute->name);
 }
 
 static int set(PyObject *object, struct attribute *attribute, PyObject *value)
@@ -200,16 +190,7 @@ static int set(PyObject *object, struct attribute *attribute, PyObject *value)
 static PyObject *held(PyObject *object, struct attribute *attribute)
 {
     PyObject **place = place_of(object, attribute);
-    if (place)
-        return *place;
-    PyObject *value = attribute->read ? attribute->read(object, attribute->closure) : NULL;
-    if (!value) {
-        PyErr_Clear();
-        return NULL;
-    }
-    PyObject *lasting = Py_REFCNT(value) > 1 ? value : NULL;
-    Py_DECREF(value);
-    return lasting;
+    return place ? *place : NULL;
 }
 
 enum step {

@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from headgate.compiled import wants_sources
 from headgate.errors import InvalidTopic
 from headgate.protocol.frames import Frame, written_frame
 from headgate.redis.keys import channel_prefix, mixed_prefix
 from headgate.topic import check_topic
 
+from .build import Build, build_in_use
 from .client import Client
 from .matcher import Audience, SubscriptionMatcher
 
@@ -127,7 +127,7 @@ def direct_writer(
     namespace: str, matcher: SubscriptionMatcher[Client], max_payload_bytes: int, tally_every: int, database: int = 0
 ) -> DirectWriter | None:
     """Return what writes directly in a namespace, or None where that was not built. `database`: the number of the log's."""
-    if Writer is None or wants_sources():
+    if Writer is None or build_in_use() is Build.PYTHON:
         return None
     return DirectWriter(namespace, matcher, max_payload_bytes, tally_every, Writer, database)
 

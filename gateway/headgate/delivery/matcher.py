@@ -64,20 +64,6 @@ class Audience(Generic[S]):
         raise NotImplementedError
 
 
-class FixedAudience(Audience[S]):
-    """Clients that were counted once. Here, since nobody outside can inherit from a class of this module when it is compiled."""
-
-    __slots__ = ("listed",)
-
-    def __init__(self, clients: tuple[S, ...]) -> None:
-        self.listed = clients
-
-    @property
-    def clients(self) -> tuple[S, ...]:
-        """Each of them once."""
-        return self.listed
-
-
 class _Pattern(Audience[S]):
     """A pattern with its subscribers, in the order in which they came: the audience of the topics that reach no other pattern."""
 

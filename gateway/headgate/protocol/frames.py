@@ -7,7 +7,6 @@ same bytes go to everyone. Several frames back to back are a valid stream, so fr
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 from typing import Any
 
 from headgate.event import Event
@@ -59,24 +58,6 @@ class Frame:
     def packet(self) -> bytes:
         """The Engine.IO packet (text as UTF-8, or a raw binary message)."""
         return self.wire[self.skip :]
-
-
-class Bundle(Frame):
-    """The frames of one packet with attachments, as one: on a WebSocket they are consecutive bytes anyway.
-
-    Here, since nobody outside can inherit from a class of this module when it is compiled.
-    """
-
-    __slots__ = ("parts",)
-
-    def __init__(self, parts: Sequence[Frame]) -> None:
-        first = parts[0]
-        self.parts = tuple(parts)
-        self.wire = b"".join([frame.wire for frame in parts])
-        self.skip, self.binary, self.attachment = first.skip, first.binary, False
-        self.topic = self.offset = None
-        self.payload_bytes = self.time_ms = 0
-        self.tally = None
 
 
 class _EventFrame(Frame):

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from headgate.protocol.frames import Bundle, Frame
+from headgate.protocol.frames import Frame
 from headgate.runtime.loop import current
 from headgate.transport.frame_parser import POLICY
 from headgate.transport.send_queue import HIGH_WATER, Sender
@@ -24,6 +24,21 @@ from .limits import Overflow
 
 SLOW_CONSUMER = "slow consumer"
 WRITE_DEADLINE = "write deadline"
+
+
+class Bundle(Frame):
+    """The frames of one packet with attachments, as one: on a WebSocket they are consecutive bytes anyway."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: Sequence[Frame]) -> None:
+        first = parts[0]
+        self.parts = tuple(parts)
+        self.wire = b"".join([frame.wire for frame in parts])
+        self.skip, self.binary, self.attachment = first.skip, first.binary, False
+        self.topic = self.offset = None
+        self.payload_bytes = self.time_ms = 0
+        self.tally = None
 
 
 def bundled(frames: Sequence[Frame]) -> Frame:

@@ -23,7 +23,7 @@ from socketio import Manager, PubSubManager
 
 from headgate.delivery.client import Client
 from headgate.delivery.fanout import BUDGET_S, MAX_SLICE_BYTES, Matched, Pass
-from headgate.delivery.matcher import FixedAudience
+from headgate.delivery.matcher import Audience
 from headgate.protocol.frames import Frame
 from headgate.runtime.loop import Turns, current, spawn
 from headgate.transport.members import Members
@@ -39,15 +39,20 @@ MAX_ASKED_ELSEWHERE = 10_000
 _STRIDE = 7919  # coprime to most sizes: consecutive passes start far apart
 
 
-class RoomAudience:
-    """The members of a room when an event was emitted; `clients` is what the fan-out takes."""
+class RoomAudience(Audience["Client"]):
+    """The members of a room when an event was emitted."""
 
-    __slots__ = ("clients", "members")
+    __slots__ = ("listed", "members")
 
     def __init__(self, members: Iterable[Member]) -> None:
         self.members = tuple(members)
         # A member has all that the fan-out asks of a client: `connection`, `direct`, `gone` and `offer`.
-        self.clients = FixedAudience(cast("tuple[Client, ...]", self.members))
+        self.listed = cast("tuple[Client, ...]", self.members)
+
+    @property
+    def clients(self) -> tuple[Client, ...]:
+        """Each of them once."""
+        return self.listed
 
 
 class FanOut:
@@ -61,7 +66,7 @@ class FanOut:
 
     def put(self, frame: Frame, audience: RoomAudience) -> None:
         """Send an event to the members of a room, soon. Never waits."""
-        self._waiting.append(Matched(frame, audience.clients))
+        self._waiting.append(Matched(frame, audience))
         self._waiting_bytes += len(frame.wire)
         if self._waiting_bytes > MAX_SLICE_BYTES:
             self.settle()

@@ -27,8 +27,7 @@ from headgate.auth.api_keys import shown_name
 from headgate.auth.audit import audit
 from headgate.auth.identity import Handshake, Identity
 from headgate.errors import Forbidden, HeadgateError, InvalidRequest, LimitReached, PayloadTooLarge
-from headgate.event import compact_json, json_reason
-from headgate.json_text import JsonText
+from headgate.event import JsonText, compact_json, json_reason
 from headgate.runtime.logging import told
 from headgate.runtime.shared_rates import SharedRates
 from headgate.settings import Settings

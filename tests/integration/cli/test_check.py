@@ -15,7 +15,7 @@ def test_check_names_the_server_that_is_found_and_needed(run: Run) -> None:
     ours, found, needed, library, consumers, role, disk, memory, buffers, connections, writes, *served, clients = (
         before.stdout.splitlines()
     )
-    assert re.fullmatch(r"headgate: [\d.]+, (python|direct|compiled)", ours)
+    assert re.fullmatch(r"headgate: [\d.]+, (python|compiled)", ours)
     assert found.startswith("found: ")
     assert needed == "needed: Redis 7.0 or newer, or Valkey"
     assert library.startswith("function library: not loaded")

@@ -15,7 +15,6 @@ from headgate.bus import interest as module
 from headgate.bus.interest import LINGER_S, MAX_GLOBS, Interest, Source, by_command, subscription
 from headgate.redis.keys import channel, user_channel
 from headgate.topic import contains, is_wildcard, matches
-from tests.support.builds import python_only
 from tests.support.steps import steps_during
 
 N = "n"
@@ -228,7 +227,6 @@ def test_an_active_pattern_stays_active_and_always_has_a_source(steps: list[tupl
     assert settled(interest, now_s + LINGER_S) == {ANCHOR}
 
 
-@python_only
 @given(
     st.lists(
         st.one_of(

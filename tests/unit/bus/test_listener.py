@@ -34,7 +34,6 @@ from headgate.event import Event
 from headgate.redis.faults import NO_PERMISSION
 from headgate.redis.subscriber_link import SubscriberLink
 from headgate.settings import Settings
-from tests.support.builds import python_only
 from tests.support.bus_here import ModelBus, StartModelBus, Teller
 from tests.support.model_links import ModelServer
 from tests.support.model_redis import NAMESPACE, OLD_LIBRARY
@@ -487,7 +486,6 @@ class RefusedLink:
         raise self._error
 
 
-@python_only
 @pytest.mark.parametrize(("redis_code", "told"), [("MISCONF", []), (NO_PERMISSION, ["narrow refused"])])
 def test_only_a_missing_right_is_a_refusal_of_the_narrow_feed(
     monkeypatch: pytest.MonkeyPatch, redis_code: str, told: list[str]
@@ -553,7 +551,6 @@ def test_two_hundred_users_cost_no_glob_and_leave_nothing_behind(model_bus: Star
     assert counted("bus_subscriptions") == 1
 
 
-@python_only
 def test_a_pattern_that_redis_does_not_confirm_is_given_up(model_bus: StartModelBus) -> None:
     """Fences that pass meanwhile, and other patterns, do not help it."""
     bus = model_bus("#")
@@ -566,7 +563,6 @@ def test_a_pattern_that_redis_does_not_confirm_is_given_up(model_bus: StartModel
     assert "not confirmed" in waiting.exception.message
 
 
-@python_only
 def test_a_fence_wakes_those_whose_pattern_is_active_and_nobody_else(model_bus: StartModelBus) -> None:
     """Any other would look, and wait again: with many joins at a time that was most of their waits."""
     bus = model_bus("orders.1")

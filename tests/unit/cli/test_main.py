@@ -160,7 +160,6 @@ LIGHT = {
     "headgate",
     "headgate.__main__",
     "headgate.cli",
-    "headgate.compiled",
     "headgate.errors",
     "headgate.extras",
     "headgate.terminal_text",

@@ -12,7 +12,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from headgate.compiled import Build, build_in_use
+from headgate.delivery.build import Build, build_in_use
 from headgate.delivery.client import Client
 from headgate.delivery.live_feed import LiveFeed
 from headgate.delivery.log_readers import LogReaders
@@ -21,7 +21,6 @@ from headgate.delivery.state import Phase, Step
 from headgate.node.line import Line
 from headgate.protocol.frames import Frame
 from headgate.transport.send_queue import ClientQueue
-from tests.support.builds import python_only
 from tests.support.model_delivery import SMALL, World
 
 HISTORIES = int(os.environ.get("HEADGATE_HISTORIES", "500"))
@@ -67,7 +66,7 @@ def test_whatever_happens_an_event_is_received_in_order_and_once_or_told_before_
             taken[step] += count
     print(f"{len(seeds)} histories, {steps} steps, {sum(taken.values())} steps of states: {dict(taken)}")
     print(f"{directly} events were written directly")
-    assert bool(directly) == (build_in_use() is not Build.PYTHON) or one
+    assert bool(directly) == (build_in_use() is Build.COMPILED) or one
     if not one and HISTORIES >= 500:
         assert set(taken) == {step.value for step in Step}, "every step of the table is taken"
 
@@ -364,7 +363,6 @@ LATE: dict[Fault, int] = {
 }
 
 
-@python_only
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_the_oracle_finds_a_client_that(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
     """A history that cannot fail proves nothing."""

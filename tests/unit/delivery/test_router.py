@@ -15,7 +15,6 @@ from headgate.delivery.router import Router
 from headgate.event import Event
 from headgate.protocol.frames import Frame, event_frame
 from headgate.protocol.packets import Overflow
-from tests.support.builds import python_only
 from tests.support.wired_client import NAMESPACE, WiredClient, event, publish
 
 
@@ -62,7 +61,6 @@ def test_events_that_arrived_together_are_one_pass(matcher: SubscriptionMatcher[
     assert (router.matched, router.unwanted) == (100, 0)
 
 
-@python_only
 def test_an_event_that_nobody_wants_is_not_encoded(
     matcher: SubscriptionMatcher[Client], wired: WiredClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,7 +75,6 @@ def test_an_event_that_nobody_wants_is_not_encoded(
     assert (router.matched, router.unwanted) == (1, 2)
 
 
-@python_only
 def test_an_event_for_many_is_encoded_once(matcher: SubscriptionMatcher[Client], monkeypatch: pytest.MonkeyPatch) -> None:
     """Per event and namespace, not per client."""
     members = [WiredClient({"a": Overflow.DROP}, matcher) for _ in range(20)]

@@ -24,13 +24,10 @@ from headgate.settings import Settings
 from headgate.transport.session import Session
 from headgate.transport.session_state import CLIENT_DISCONNECT
 from headgate.transport.socketio_face import ConnectRefused, OneTooMany, SocketIOFace
-from tests.support.builds import python_only
 from tests.unit.node.connections import RecordedClient, RecordedConnection, RecordedNamespace
 
 HERE = {"REMOTE_ADDR": "10.0.0.1", "HTTP_X_FORWARDED_FOR": "198.51.100.1, 203.0.113.9", "wsgi.input": object()}
 ELSEWHERE = {**HERE, "HTTP_X_FORWARDED_FOR": "203.0.113.10"}
-
-pytestmark = python_only  # Joining is given recorded namespaces
 
 
 class RecordedSockets:

@@ -19,7 +19,6 @@ from headgate.errors import BusUnavailable, Unauthorized
 from headgate.protocol.requests import Resume
 from headgate.settings import Settings
 from headgate.transport.socketio_face import OneTooMany
-from tests.support.builds import python_only
 from tests.support.gateway_here import ENVIRON, ClientHere, GatewayOnModel, StartGatewayOnModel
 from tests.support.model_links import ModelServer
 from tests.support.model_redis import NAMESPACE
@@ -270,7 +269,6 @@ def test_a_newcomer_is_refused_once_the_drain_has_begun(gateway_on_model: StartG
     assert not gateway.namespace.clients
 
 
-@python_only
 def test_a_client_whose_place_cannot_be_looked_up_loses_its_connection_and_comes_back(
     gateway_on_model: StartGatewayOnModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -288,7 +286,6 @@ def test_a_client_whose_place_cannot_be_looked_up_loses_its_connection_and_comes
     assert not gateway.namespace.clients
 
 
-@python_only
 def test_a_client_that_is_not_welcomed_gets_no_event(
     gateway_on_model: StartGatewayOnModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -309,7 +306,6 @@ def test_a_client_that_is_not_welcomed_gets_no_event(
     assert client.received == []
 
 
-@python_only
 def test_a_client_that_leaves_while_redis_is_asked_is_not_welcomed(
     gateway_on_model: StartGatewayOnModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

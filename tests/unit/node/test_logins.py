@@ -21,7 +21,6 @@ from headgate.node import logins as module
 from headgate.node.logins import Logins
 from headgate.settings import Settings
 from headgate.topic import own_topics
-from tests.support.builds import python_only
 from tests.support.token_keys import OTHER_SECRET, SECRET
 
 SETTINGS = Settings(namespaces=("notifications", "other"), failed_logins_burst=2, failed_logins_per_s=1)
@@ -354,7 +353,6 @@ def signed(**claims: Any) -> str:
     return jwt.encode({"sub": "ana", "aud": "headgate", "exp": NOW_S + 60, **claims}, SECRET)
 
 
-@python_only
 def test_a_token_that_comes_again_is_verified_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """In each request that says so; a CONNECT verifies it as ever."""
     monkeypatch.setattr("headgate.auth.tokens.time.time", lambda: NOW_S)

@@ -26,7 +26,6 @@ from headgate.protocol.requests import Resume
 from headgate.redis.log import EventLog, Head
 from headgate.runtime.loop import READ, Arrivals, io_watcher, spawn
 from headgate.settings import Settings
-from tests.support.builds import python_only
 from tests.support.bus_position import stand_at
 from tests.support.wired_client import EPOCH, NAMESPACE, WiredClient, event
 
@@ -178,7 +177,6 @@ def test_idle_clients_are_told_their_position_beside_the_feed(namespace: Namespa
     assert [cursor["offset"] for cursor in wired.notices("cursor")] == [11]
 
 
-@python_only
 def test_the_bus_is_read_between_two_steps_of_a_round(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bytes that come while idle clients are told are read after the next step at the latest, not when all have been told."""
     ours, theirs = socket.socketpair()
@@ -577,7 +575,6 @@ def test_a_pattern_that_a_client_here_has_is_asked_of_redis_once(namespace: Name
     assert needs(namespace) == {}
 
 
-@python_only
 def test_a_pattern_whose_last_client_leaves_while_another_is_waited_for_is_asked_of_redis_again(
     namespace: Namespace, wired: WiredClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -596,7 +593,6 @@ def test_a_pattern_whose_last_client_leaves_while_another_is_waited_for_is_asked
     assert needs(namespace) == {"new": 1, "had": 1}
 
 
-@python_only
 def test_a_pattern_that_redis_does_not_confirm_refuses_its_own_subscriptions_only(
     namespace: Namespace, wired: WiredClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

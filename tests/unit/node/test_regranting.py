@@ -20,7 +20,6 @@ from headgate.node.regranting import RENEW_WITHIN_S
 from headgate.protocol.packets import Overflow
 from headgate.protocol.requests import Subscription
 from headgate.settings import Settings
-from tests.support.builds import python_only
 from tests.support.gateway_here import ClientHere, GatewayOnModel
 from tests.support.people_here import PeopleHere
 
@@ -300,7 +299,6 @@ def test_a_gateway_that_starts_knows_the_explicit_grants(people: PeopleHere, sou
     assert join(here, "ana", "a.x").welcome["subscriptions"][0]["ok"] is False
 
 
-@python_only
 def test_a_subscribe_that_is_under_way_does_not_outlive_the_grants(
     people: PeopleHere, source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -323,7 +321,6 @@ def test_a_subscribe_that_is_under_way_does_not_outlive_the_grants(
     assert len(next(iter(here.namespace.clients.values())).subscriptions) == 0
 
 
-@python_only
 @pytest.mark.parametrize("since", [None, {"last": 1}])
 def test_a_subscribe_during_which_grants_go_and_come_back_is_not_lost(
     people: PeopleHere, source: Source, monkeypatch: pytest.MonkeyPatch, since: dict[str, int] | None
@@ -384,7 +381,6 @@ def test_a_subscription_is_held_against_the_grants_of_the_moment_at_which_it_bec
     assert needed == {"a.x": None}  # which nobody needs any more: it is given back
 
 
-@python_only
 def test_a_welcome_that_is_under_way_tells_what_the_new_grants_have_ended(
     people: PeopleHere, source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -409,7 +405,6 @@ def test_a_welcome_that_is_under_way_tells_what_the_new_grants_have_ended(
     assert may(client, "b.x")
 
 
-@python_only
 @pytest.mark.parametrize("change", ["regrant", "revoke"])
 def test_a_client_that_is_on_its_way_in_has_what_holds_when_it_is_in(
     people: PeopleHere, source: Source, monkeypatch: pytest.MonkeyPatch, change: str

@@ -75,7 +75,7 @@ def test_sources_that_are_no_checkout_and_lack_the_page_are_one_clear_line(check
 
 
 def test_an_editable_install_builds_no_page(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """make does it first, and builds the page after it. The direct writes in C are made anew, where they can be compiled."""
+    """make does it first, and builds the page after it. The C extension is made again if there is a compiler."""
     assert vars(build_backend)["prepare_metadata_for_build_editable"] is build_meta.prepare_metadata_for_build_editable
     monkeypatch.setattr(build_backend, "_have_page", lambda: pytest.fail("it builds the page"))
     monkeypatch.setattr(build_backend, "compiled", build_backend.Compiled.NO)

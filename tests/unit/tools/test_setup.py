@@ -1,7 +1,4 @@
-"""The compiled build before it compiles: who asks for it, what it needs, and the line that says what is missing.
-
-`make compiled` compiles, and runs the tests on what comes out.
-"""
+"""The C extension before it is compiled: which builds have it, what it needs, and the line that names what is missing."""
 
 from __future__ import annotations
 
@@ -17,20 +14,18 @@ import setup
 from tools import build_backend
 
 
-def told() -> str:
-    """Return the line with which the build ends the process."""
-    with pytest.raises(SystemExit) as ended:
-        setup.extensions()
-    assert isinstance(ended.value.code, str)
-    assert ended.value.code.startswith("headgate: compiled modules need ")
-    assert "\n" not in ended.value.code
-    assert "or build without --config-settings compiled=…" in ended.value.code
-    return ended.value.code
+def missing() -> str:
+    """Return what is missing here."""
+    fault = setup.fault()
+    assert fault is not None
+    assert fault.startswith("a compiled wheel needs ")
+    assert "\n" not in fault
+    return fault
 
 
 @pytest.fixture
 def complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine with a C compiler and Python's headers; mypyc is among the test tools. Returns the folder of its headers."""
+    """A machine with a C compiler and Python's headers. Returns the folder of its headers."""
     compiler = tmp_path / "cc"
     compiler.touch(mode=0o755)
     (tmp_path / "Python.h").touch()
@@ -47,25 +42,18 @@ def test_nothing_is_missing_where_everything_is(complete: Path) -> None:
 def test_a_machine_without_a_compiler_is_told_which_one(complete: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The one that Python itself would take, or CC."""
     monkeypatch.setenv("CC", "no-such-compiler -O2")
-    assert "need a C compiler, and no-such-compiler is not here" in told()
+    assert "needs a C compiler, and no-such-compiler is missing" in missing()
     monkeypatch.delenv("CC")
     monkeypatch.setenv("PATH", os.devnull)
-    assert "need a C compiler" in told()
+    assert "needs a C compiler" in missing()
 
 
 def test_a_python_without_headers_is_told_where_they_would_be(complete: Path) -> None:
     """Systems package them apart."""
     (complete / "Python.h").unlink()
-    line = told()
+    line = missing()
     assert f"no Python.h in {complete}" in line
     assert "python3-dev" in line
-
-
-def test_an_environment_without_mypyc_is_told_how_to_get_it(complete: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With build isolation pip brings it."""
-    monkeypatch.setitem(sys.modules, "mypyc", None)
-    monkeypatch.setitem(sys.modules, "mypyc.build", None)
-    assert "need mypyc, and mypy is not installed here" in told()
 
 
 @pytest.mark.parametrize(
@@ -73,7 +61,7 @@ def test_an_environment_without_mypyc_is_told_how_to_get_it(complete: Path, monk
     [
         (build_backend.Compiled.NO, [], []),
         (build_backend.Compiled.WHERE_POSSIBLE, ["headgate.delivery._direct"], [True]),
-        (build_backend.Compiled.DIRECT, ["headgate.delivery._direct"], [False]),
+        (build_backend.Compiled.YES, ["headgate.delivery._direct"], [False]),
     ],
 )
 def test_each_kind_of_build_has_its_modules(
@@ -86,42 +74,27 @@ def test_each_kind_of_build_has_its_modules(
     """What is asked for must be there; an editable install takes what it can have."""
     monkeypatch.setitem(sys.modules, "build_backend", build_backend)
     monkeypatch.setattr(build_backend, "compiled", compiled)
-    found = setup.wanted()
+    found = setup.extensions()
     assert ([each.name for each in found], [each.optional for each in found]) == (modules, optional)
     assert all(Path(source).is_file() for each in found for source in each.sources)
 
 
-def test_direct_writes_that_are_asked_for_need_a_compiler_and_no_mypyc(complete: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiled_wheel_needs_a_compiler(complete: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It never falls back by itself: a wheel is what its builder asked for."""
     monkeypatch.setitem(sys.modules, "build_backend", build_backend)
-    monkeypatch.setattr(build_backend, "compiled", build_backend.Compiled.DIRECT)
-    monkeypatch.setitem(sys.modules, "mypyc.build", None)
-    assert setup.wanted()
+    monkeypatch.setattr(build_backend, "compiled", build_backend.Compiled.YES)
     (complete / "Python.h").unlink()
-    with pytest.raises(SystemExit, match=r"no Python\.h"):
-        setup.wanted()
-
-
-def test_a_wheel_needs_mypyc_only_where_it_is_asked_to_be_compiled() -> None:
-    """`pip install headgate` stays as it is."""
-    assert not [name for name in build_backend.get_requires_for_build_wheel() if name.startswith("mypy")]
-    assert not [name for name in build_backend.get_requires_for_build_wheel({"compiled": "no"}) if name.startswith("mypy")]
-    assert not [name for name in build_backend.get_requires_for_build_wheel({"compiled": "direct"}) if name.startswith("mypy")]
-    assert [name for name in build_backend.get_requires_for_build_wheel({"compiled": "yes"}) if name.startswith("mypy")]
+    with pytest.raises(SystemExit) as ended:
+        setup.extensions()
+    assert isinstance(ended.value.code, str)
+    assert "or build without --config-settings compiled=yes" in ended.value.code
 
 
 def test_a_setting_that_is_neither_yes_nor_no_is_one_clear_line() -> None:
     """Rather than a wheel that is not what was meant."""
     with pytest.raises(SystemExit) as ended:
-        build_backend.get_requires_for_build_wheel({"compiled": "1"})
-    assert ended.value.code == "headgate: --config-settings compiled=1: expected yes, direct or no."
-
-
-def test_every_module_of_the_list_has_its_source() -> None:
-    """It is given to mypyc by its path."""
-    assert setup.modules()
-    for name in setup.modules():
-        assert Path(setup.source_of(name)).is_file()
+        build_backend.build_wheel("dist", {"compiled": "1"})
+    assert ended.value.code == "headgate: --config-settings compiled=1: expected yes or no."
 
 
 TEXT = """# Headgate

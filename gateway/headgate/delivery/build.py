@@ -1,0 +1,28 @@
+"""Which build of the C extension (`_direct.c`) a process runs. No I/O except to find the module.
+
+The extension is optional, and the Python code is complete without it. With HEADGATE_PURE=1 in its environment a process does not
+load it: to rule it out when something looks odd, or to compare.
+"""
+
+from __future__ import annotations
+
+import os
+from enum import StrEnum
+from importlib.util import find_spec
+
+PURE = "HEADGATE_PURE"
+_OFF = ("", "0", "false", "no", "off")
+
+
+class Build(StrEnum):
+    """The build of a process."""
+
+    PYTHON = "python"
+    COMPILED = "compiled"
+
+
+def build_in_use() -> Build:
+    """Return the build that this process runs."""
+    # Not a setting: the extension is loaded on import, before settings are read.
+    is_pure = os.environ.get(PURE, "").strip().lower() not in _OFF  # noqa: TID251
+    return Build.PYTHON if is_pure or find_spec(f"{__package__}._direct") is None else Build.COMPILED

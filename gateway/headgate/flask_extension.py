@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from .transport.http_routes import Route, RoutedRequest, Routes
 
 SOCKET_PATH = "/socket.io/"
+STREAM_PATH = "/api/v1/stream"
 
 
 class Headgate:
@@ -528,8 +529,9 @@ def _leave(request: RoutedRequest) -> None:
 
 
 def _is_socket(environ: WSGIEnvironment) -> bool:
-    """Return whether a request is Socket.IO's."""
-    return str(environ.get("PATH_INFO")).startswith(SOCKET_PATH)
+    """Return whether a request is Socket.IO's, or for a stream."""
+    path = str(environ.get("PATH_INFO"))
+    return path.startswith(SOCKET_PATH) or path == STREAM_PATH
 
 
 def _is_handshake(environ: WSGIEnvironment) -> bool:

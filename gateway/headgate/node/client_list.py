@@ -19,7 +19,7 @@ from headgate.settings import Settings
 from headgate.transport.peer_address import address_of
 from headgate.transport.socketio_face import SocketIOFace
 
-from .connection import connection_of
+from .connection import connection_of, environ_of
 from .namespace import Namespace
 
 # How long clients are looked at before everybody else has a turn.
@@ -136,14 +136,14 @@ class ClientList:
             trouble.append(f"catching up, {behind} events of the log behind")
         if client.gaps:
             trouble.append(f"told of {client.gaps} gap{'' if client.gaps == 1 else 's'}")
-        environ = self._sockets.environ_of(connection.sid)
+        environ = environ_of(client, self._sockets)
         return ConnectedClient(
             session=client.session,
             user=client.identity.user,
             namespace=client.namespace,
             gateway=self._name(),
             address=shown_address(address_of(environ, self._settings.proxies), self._settings.client_addresses),
-            transport="websocket" if connection.upgraded else "polling",
+            transport=connection.transport,
             since_ms=client.since_ms,
             patterns=tuple(client.subscriptions)[:shown],
             subscriptions=len(client.subscriptions),

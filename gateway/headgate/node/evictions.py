@@ -22,6 +22,7 @@ from headgate.transport.frame_parser import POLICY
 from headgate.transport.peer_address import address_of
 from headgate.transport.session import Session
 from headgate.transport.socketio_face import SocketIOFace
+from headgate.transport.stream import Stream
 
 from .connection import connection_of
 from .namespace import Namespace
@@ -81,8 +82,11 @@ class Evictions:
             EVICTED.labels(client.namespace, why.reason.value).inc()
             connection = connection_of(client)
             connection.offer_control(message_frame(notice_packet(client.namespace, STATUS, {"unauthorized": why.to_wire()})))
-            self._sockets.disconnect(client.namespace, client.session)
-            self.end_pending_later(connection, f"{why.code}: {why.reason}")
+            if isinstance(connection, Stream):
+                connection.end(f"{why.code}: {why.reason}")
+            else:
+                self._sockets.disconnect(client.namespace, client.session)
+                self.end_pending_later(connection, f"{why.code}: {why.reason}")
 
     def _still_in(self, clients: Iterable[Client]) -> Iterator[Client]:
         """Yield those that have not left by their turn. Lets the loop run."""

@@ -10,7 +10,7 @@ disconnected: its identity has expired or was revoked (evictions.py), or the gat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -68,12 +68,14 @@ from .regranting import Regranting
 from .reloading import OF_TOKENS, Changed, Reloading
 from .shedding import Shedding
 from .statsd_push import StatsdPush
+from .streams import PATH as STREAM_PATH
+from .streams import Streams
 from .tracer import Tracer, gateway_name
 from .upkeep import Upkeep
 from .vitals_watch import Measure, VitalsWatch
 
 if TYPE_CHECKING:
-    from wsgiref.types import WSGIApplication
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
     from headgate.transport.http_answers import Answer
     from headgate.transport.http_routes import RoutedRequest
@@ -208,6 +210,8 @@ class Gateway:
             gone=presence.gone,
             next_look=self._places_watch.next_look,
         )
+        limits = _transport_limits(settings)
+        self._streams = Streams(self.namespaces, settings, self._joining, limits, self._sockets.origin_refused)
         handlers = Handlers(
             self._sockets,
             logins=self._logins,
@@ -350,6 +354,7 @@ class Gateway:
     def close(self) -> None:
         """End every session and stop listening. Idempotent."""
         self._sockets.close()
+        self._streams.close()
         if self._statsd_push is not None:
             self._statsd_push.close()
         self._watchdog.close()
@@ -374,8 +379,14 @@ class Gateway:
         self._commands.close()
 
     def wsgi_app(self, application: WSGIApplication) -> WSGIApplication:
-        """Return a WSGI application: Socket.IO's path is ours, the rest is `application`'s. Both under our names only."""
-        return self._hosts.guard(self._sockets.wsgi_app(application))
+        """Return a WSGI application: Socket.IO's path and the stream's are ours, the rest is `application`'s."""
+        sockets = self._sockets.wsgi_app(application)
+
+        def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+            part = self._streams.answer if environ.get("PATH_INFO") == STREAM_PATH else sockets
+            return part(environ, start_response)
+
+        return self._hosts.guard(answer)
 
     def handshake(self, request: RoutedRequest) -> Answer | None:
         """Answer a request for a WebSocket below WSGI (transport/http_routes.py); leave any other to the application.

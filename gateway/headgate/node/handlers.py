@@ -34,7 +34,7 @@ from headgate.redis.seen import mark_seen
 from headgate.topic import check_topic
 from headgate.transport.socketio_face import RequestHandler, SocketIOFace
 
-from .connection import connection_of
+from .connection import environ_of
 from .handling import Handling
 from .logins import Logins
 from .namespace import Namespace
@@ -152,7 +152,7 @@ class Handlers:
     def _refresh(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
         """Take another token of the same user. Subscriptions that it does not grant end, with a notice ahead of the answer."""
         token = read_refresh(body)
-        environ = self._sockets.environ_of(connection_of(client).sid)
+        environ = environ_of(client, self._sockets)
         identity = self._logins.identify(Handshake(namespace.name, {"token": token}, environ))
         if namespace.clients.get(client.session) is not client:
             raise Unauthorized(UnauthorizedReason.LEFT)

@@ -7,26 +7,28 @@ subscriptions of its handshake active, or a refusal; its places given back when 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from time import monotonic
 from typing import Any
 
 import msgspec
 
 from headgate.auth.admission import Admission, PendingSessions
 from headgate.auth.expiry import Expiry
-from headgate.auth.identity import ANONYMOUS, Handshake
+from headgate.auth.identity import ANONYMOUS, Handshake, Identity
 from headgate.auth.places import StillLooking
 from headgate.delivery.client import Client
 from headgate.errors import BusUnavailable, Forbidden, HeadgateError, InvalidRequest, LimitReached, Unauthorized
 from headgate.metrics import REFUSED, SESSIONS_REFUSED
 from headgate.protocol.frames import message_frame
 from headgate.protocol.packets import STATUS, WELCOME, notice_packet
-from headgate.protocol.requests import check_text, read_resume
+from headgate.protocol.requests import Resume, check_text, read_resume
 from headgate.runtime.logging import told
 from headgate.settings import Settings
 from headgate.transport.peer_address import address_of
 from headgate.transport.session import Session
 from headgate.transport.session_state import CLIENT_DISCONNECT
 from headgate.transport.socketio_face import ConnectRefused, OneTooMany, SocketIOFace
+from headgate.transport.stream import Stream
 
 from .connection import connection_of
 from .drain import Drain
@@ -40,7 +42,7 @@ from .shedding import Shedding
 HEARTBEAT_S = 10
 # A look at what other processes have of a user may have begun before this client came; the next one counts it.
 MAX_LOOKS = 4
-_KEPT_OF_ENVIRON = (
+KEPT_OF_ENVIRON = (
     "HTTP_AUTHORIZATION",
     "HTTP_COOKIE",
     "HTTP_FORWARDED",
@@ -109,39 +111,93 @@ class Joining:
     def connect(self, namespace: Namespace, session: str, environ: dict[str, Any], auth: object) -> None:
         """Authenticate; what is refused is told as connect_error with `{code, message, retry, …}` in `data`."""
         try:
-            self._drain.check()
-            self._pauses.check_connect(namespace.name)
-            if namespace.bus.epoch is None:
-                raise namespace.bus.last_error or BusUnavailable("the gateway has not reached Redis yet")
+            self._check_open(namespace)
             if auth is not None and not isinstance(auth, Mapping):
                 raise InvalidRequest("auth: expected an object")
             check_text(auth)
             shown: Mapping[str, Any] = auth or {}
             point = read_resume(shown.get("resume"))
-            self._shedding.check_client(returning=point is not None)
             wanted = shown.get("subscriptions") or []
             wanted = wanted if isinstance(wanted, list) else [wanted]
-            if len(wanted) > self._settings.max_subscriptions:
-                raise LimitReached("subscriptions", self._settings.max_subscriptions)
-            identity = self._logins.identify(Handshake(namespace.name, shown, environ))
-            counted = not (self._settings.dev and identity.user == ANONYMOUS)
-            address = address_of(environ, self._settings.proxies) if counted else None
-            self._find_place(identity.user, address)
-            self._drain.check()  # a client that joins after the notice would never get it
-            self._shedding.check_client(returning=point is not None)  # others have joined meanwhile
-            identity = self._logins.as_of_now(identity)  # who joins from now on is found when the user's rights change
+            identity, address = self._let_in(Handshake(namespace.name, shown, environ), len(wanted), point, again=False)
         except HeadgateError as error:
             REFUSED.labels(namespace.name, error.code).inc()
             wire = told(error)
             raise ConnectRefused(wire["message"], wire) from error
         connection = self._sockets.session_of(namespace.name, session)
-        client = namespace.join(session, identity, connection, address)
+        client = self._take_in(namespace, session, identity, connection, address)
         if self._logins.is_application:
             client.auth = {name: value for name, value in shown.items() if name not in ("subscriptions", "resume")}
+        connection.session[namespace.name] = (client, wanted, point)  # until `joined`, behind the CONNECT packet
+
+    def open_stream(
+        self, namespace: Namespace, stream: Stream, handshake: Handshake, wanted: list[Any], point: Resume | None
+    ) -> Client:
+        """Let a stream's client in, and welcome it. May switch greenlets.
+
+        Raises:
+            HeadgateError: as for any client, or a subscription is refused; nothing is left of it.
+        """
+        try:
+            self._check_open(namespace)
+            identity, address = self._let_in(handshake, len(wanted), point, again=True)
+            self._charge(namespace, identity, address)
+            stream.cork()
+            client = self._take_in(namespace, stream.sid, identity, stream, address)
+            if self._logins.is_application:
+                client.auth = handshake.auth
+            try:
+                for outcome in namespace.subscribe_all(client, wanted):
+                    if isinstance(outcome, HeadgateError):
+                        raise outcome
+                results = [{"pattern": pattern, "ok": True} for pattern in client.subscriptions]
+                self._welcome(stream, namespace, client, results, point, identity)
+            except HeadgateError:
+                stream.end("refused", abort=True)
+                self.leave(namespace, stream.sid, "refused")
+                raise
+        except HeadgateError as error:
+            REFUSED.labels(namespace.name, error.code).inc()
+            raise
+        stream.let_out()
+        return client
+
+    def _charge(self, namespace: Namespace, identity: Identity, address: str | None) -> None:
+        """Count a stream as a read: a client that polls joins with each request."""
+        account = identity.user if identity.user != ANONYMOUS else f"\0{address}"
+        if wait_s := namespace.reads.spend(account, monotonic()):
+            raise LimitReached("read_per_s", self._settings.read_per_s, wait_s)
+
+    def _check_open(self, namespace: Namespace) -> None:
+        self._drain.check()
+        self._pauses.check_connect(namespace.name)
+        if namespace.bus.epoch is None:
+            raise namespace.bus.last_error or BusUnavailable("the gateway has not reached Redis yet")
+
+    def _let_in(
+        self, handshake: Handshake, subscriptions: int, point: Resume | None, *, again: bool
+    ) -> tuple[Identity, str | None]:
+        """Return the identity of a client for which there is room, and the address for which it counts."""
+        self._shedding.check_client(returning=point is not None)
+        if subscriptions > self._settings.max_subscriptions:
+            raise LimitReached("subscriptions", self._settings.max_subscriptions)
+        identity = self._logins.identify(handshake, again=again)
+        counted = not (self._settings.dev and identity.user == ANONYMOUS)
+        address = address_of(handshake.environ, self._settings.proxies) if counted else None
+        self._find_place(identity.user, address)
+        self._drain.check()  # a client that joins after the notice would never get it
+        self._shedding.check_client(returning=point is not None)  # others have joined meanwhile
+        # Who joins from now on is found when the user's rights change.
+        return self._logins.as_of_now(identity), address
+
+    def _take_in(
+        self, namespace: Namespace, session: str, identity: Identity, connection: Session | Stream, address: str | None
+    ) -> Client:
+        client = namespace.join(session, identity, connection, address)
         self._admission.join(client, address)
         self._expiry.set(client, identity.expires_at)
         connection.owners = (*connection.owners, client)
-        connection.session[namespace.name] = (client, wanted, point)  # until `joined`, behind the CONNECT packet
+        return client
 
     def _find_place(self, user: str, address: str | None) -> None:
         """Refuse one client too many. Waits for a few looks where other processes decide whether it is.
@@ -163,34 +219,12 @@ class Joining:
         """The CONNECT packet is out: activate the handshake's subscriptions, then say welcome."""
         self._pending.forget(connection.sid)
         client, wanted, point = connection.take(namespace.name)
-        identity = client.identity
         # Of 3 KB per client, what an authenticator may ask for when this connection joins once more, or another namespace.
-        self._sockets.trim_environ(connection.sid, _KEPT_OF_ENVIRON)
+        self._sockets.trim_environ(connection.sid, KEPT_OF_ENVIRON)
         # The connection is corked, so welcome goes first: before a gap, and before what the log or the bus brings meanwhile.
         try:
-            results = self._subscribe_all(namespace, client, wanted)
-            resumption = namespace.resume(client, point)  # may wait: the feed's position is read after it
-            start = resumption.position
-            is_regranted = client.identity is not identity
-            if is_regranted:
-                results = [_as_it_is(client, result) for result in results]
-            welcome = {
-                "session": session,
-                "user": client.identity.user,
-                **({} if (own := client.identity.own_topics) is None else {"own": own.removesuffix("#")}),
-                "epoch": namespace.bus.epoch,
-                "offset": namespace.position(client, resumption),
-                "limits": self._limits,
-                "resumed": resumption.resumed,
-                "from": None if start is None else {"epoch": start.epoch, "offset": start.offset},
-                "subscriptions": results,
-                "heartbeat_s": HEARTBEAT_S,
-            }
-            connection.offer_control(message_frame(notice_packet(namespace.name, WELCOME, welcome)), flush=False)
-            if is_regranted:  # it has been told before its welcome, when that meant nothing
-                connection.offer_control(message_frame(notice_packet(namespace.name, STATUS, {"granted": True})), flush=False)
-            if not namespace.bus.up:
-                connection.offer_control(message_frame(notice_packet(namespace.name, STATUS, {"bus": "down"})), flush=False)
+            identity = client.identity
+            self._welcome(connection, namespace, client, self._subscribe_all(namespace, client, wanted), point, identity)
         except Unauthorized:
             pass  # disconnected while Redis was asked
         except HeadgateError as error:
@@ -198,6 +232,43 @@ class Joining:
             # It comes back, with the same point: an event that waits behind the welcome must not come without it, and move that.
             connection.queue.discard(client)
             connection.end("bus unavailable")
+
+    def _welcome(
+        self,
+        connection: Session | Stream,
+        namespace: Namespace,
+        client: Client,
+        results: list[dict[str, Any]],
+        point: Resume | None,
+        identity: Identity,
+    ) -> None:
+        """Welcome a client whose subscriptions are active. `identity`: the one with which it came.
+
+        Raises:
+            HeadgateError: as `Namespace.resume`.
+        """
+        resumption = namespace.resume(client, point)  # may wait: the feed's position is read after it
+        start = resumption.position
+        is_regranted = client.identity is not identity
+        if is_regranted:
+            results = [_as_it_is(client, result) for result in results]
+        welcome = {
+            "session": client.session,
+            "user": client.identity.user,
+            **({} if (own := client.identity.own_topics) is None else {"own": own.removesuffix("#")}),
+            "epoch": namespace.bus.epoch,
+            "offset": namespace.position(client, resumption),
+            "limits": self._limits,
+            "resumed": resumption.resumed,
+            "from": None if start is None else {"epoch": start.epoch, "offset": start.offset},
+            "subscriptions": results,
+            "heartbeat_s": HEARTBEAT_S,
+        }
+        connection.offer_control(message_frame(notice_packet(namespace.name, WELCOME, welcome)), flush=False)
+        if is_regranted:  # it has been told before its welcome, when that meant nothing
+            connection.offer_control(message_frame(notice_packet(namespace.name, STATUS, {"granted": True})), flush=False)
+        if not namespace.bus.up:
+            connection.offer_control(message_frame(notice_packet(namespace.name, STATUS, {"bus": "down"})), flush=False)
 
     def _subscribe_all(self, namespace: Namespace, client: Client, wanted: list[Any]) -> list[dict[str, Any]]:
         """Activate the handshake's subscriptions. A refused one does not affect the others."""
@@ -221,7 +292,7 @@ class Joining:
             self._expiry.forget(client)
             namespace.leave(session)
             self._gone(client, in_order=reason == CLIENT_DISCONNECT)
-            if reason == CLIENT_DISCONNECT:
+            if reason == CLIENT_DISCONNECT and not isinstance(connection, Stream):
                 # It is counted no more, so its connection may not stay for ever either.
                 self._evictions.end_pending_later(connection, f"no CONNECT within {self._settings.handshake_deadline_s:g} s")
 

@@ -15,9 +15,8 @@ from headgate.delivery.client import Client
 from headgate.metrics import MOVED
 from headgate.protocol.frames import message_frame
 from headgate.protocol.packets import STATUS, notice_packet
-from headgate.transport.session import Session
 
-from .connection import connection_of
+from .connection import Connection, connection_of
 from .namespace import Namespace
 
 # A client that was told has so long to leave by itself. Short: the one who tells has spread the clients already.
@@ -39,11 +38,11 @@ class Moves:
         self._namespaces, self._reason, self._within_s, self._now_s = namespaces, reason, within_s, now_s
         moving = {"moving": {"reason": reason, "within_s": within_s}}
         self._frames = {name: message_frame(notice_packet(name, STATUS, moving)) for name in namespaces}
-        self._until_s: dict[Session, float] = {}  # of those who were told, in the order of their times
+        self._until_s: dict[Connection, float] = {}  # of those who were told, in the order of their times
 
-    def connections(self) -> Iterator[Session]:
+    def connections(self) -> Iterator[Connection]:
         """Yield the connections with a client that were not told yet; of each namespace, the oldest first."""
-        seen: set[Session] = set()
+        seen: set[Connection] = set()
         for namespace in self._namespaces.values():
             for connection in map(connection_of, namespace.clients.values()):
                 if not connection.closed and connection not in self._until_s and connection not in seen:
@@ -55,7 +54,7 @@ class Moves:
         self._until_s = {each: until_s for each, until_s in self._until_s.items() if not each.closed}
         return len(self._until_s)
 
-    def tell(self, connections: Iterable[Session]) -> None:
+    def tell(self, connections: Iterable[Connection]) -> None:
         """Tell the clients of these connections to leave. Never waits."""
         until_s = self._now_s() + self._within_s
         for connection in connections:

@@ -28,7 +28,7 @@ from headgate.runtime.loop import Lock, LockLike, Watcher, deadline, repeat, sle
 from headgate.transport.socketio_face import SocketIOFace
 
 from .authorizing import SUBSCRIBE, Authorizing
-from .connection import connection_of
+from .connection import environ_of
 from .evictions import Evictions
 from .logins import Logins
 from .namespace import Namespace
@@ -178,7 +178,7 @@ class Regranting:
             self._ask_authenticator(client, client.auth)
 
     def _ask_authenticator(self, client: Client, auth: Mapping[str, object]) -> None:
-        environ = self._sockets.environ_of(connection_of(client).sid)
+        environ = environ_of(client, self._sockets)
         before = client.identity
         try:
             with deadline(ASK_S):

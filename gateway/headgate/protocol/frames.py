@@ -28,9 +28,11 @@ class Frame:
         topic, offset, payload_bytes, time_ms: of the event inside (offset None for a plain PUBLISH); topic None and time_ms 0
             for anything else.
         tally: counts what becomes of the event for each client (delivery/tally.py); None for most.
+        text: the event as streams carry it (stream_text.py), once one has asked for it.
     """
 
-    __slots__ = ("attachment", "binary", "offset", "payload_bytes", "skip", "tally", "time_ms", "topic", "wire")
+    __slots__ = ("attachment", "binary", "offset", "payload_bytes", "skip", "tally", "text", "time_ms", "topic", "wire")
+    text: bytes
 
     def __init__(
         self,

@@ -111,6 +111,11 @@ class Session(Outbox):
         return value
 
     @property
+    def transport(self) -> str:
+        """What it is on."""
+        return "websocket" if self.upgraded else "polling"
+
+    @property
     def limits(self) -> TransportLimits:
         """The limits of all sessions of the server."""
         return self._server.limits

@@ -241,6 +241,10 @@ class SocketIOFace:
             raise KeyError(client_id)
         return session
 
+    def origin_refused(self, origin: str, environ: Environ) -> None:
+        """Log that a page may not connect, with the line that would allow it."""
+        self._engine.origin_refused(origin, dict(environ))
+
     def count_sessions(self) -> int:
         """Return how many sessions there are, one that is just opening included."""
         return len(self._engine.sockets)

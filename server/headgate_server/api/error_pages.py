@@ -20,9 +20,9 @@ from headgate.auth.identity import Handshake
 from headgate.errors import HeadgateError, PayloadTooLarge
 from headgate.runtime.logging import told
 from headgate.transport.http_answers import Answer
+from headgate.transport.statuses import RETRY_AFTER_S, status_of
 
 from .json_answers import as_response, json_answer
-from .statuses import RETRY_AFTER_S, status_of
 from .v1.problems import ROOT, BodyFault, http_problem, problem_answer
 
 MAX_TRACE_CHARACTERS = 16_000

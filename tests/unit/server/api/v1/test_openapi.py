@@ -19,7 +19,7 @@ from headgate.errors import HeadgateError, InvalidRequest
 from headgate.event import check_event_id
 from headgate.topic import check_namespace, check_pattern, check_topic
 from headgate_server.api.publish import MAX_BATCH_EVENTS
-from headgate_server.api.statuses import STATUS_BY_CODE
+from headgate.transport.statuses import STATUS_BY_CODE
 from headgate_server.api.v1.clients import Namespace
 from headgate_server.api.v1.consumers import LetterId
 from headgate_server.api.v1.dispatch import read_query

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
+
 from headgate.errors import HeadgateError, LimitReached
 
 # Any other code is the caller's fault: 400.
@@ -25,6 +27,7 @@ STATUS_BY_CODE = {
     "overloaded": 503,
     "paused": 503,
 }
+STATUS_LINES = {status.value: f"{status.value} {status.phrase}" for status in HTTPStatus}
 # Of an error of the tree that can be tried again and does not say when.
 RETRY_AFTER_S = 1
 

@@ -1,0 +1,148 @@
+"""The text of a stream: events and notices as Server-Sent Events, or as the answer to a long-poll. No I/O.
+
+In: frames of a client's queue. Out: `data:` lines (WHATWG HTML, section 9.2.6), or a JSON object, with the cursor behind them:
+`<epoch>:<offset>`, from which any gateway goes on. The rules for the cursor are those of docs/protocol.md, "Keep one position".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from headgate.errors import InvalidRequest
+
+from .frames import Frame
+from .packets import CURSOR, GAP, WELCOME, GapReason
+from .requests import Resume, read_resume
+
+EVENT_STREAM, JSON = "text/event-stream", "application/json"
+HEARTBEAT = b": \n\n"
+_EVENT_HEAD_BYTES = len('["event","",')
+_LINE_ENDS = bytes.maketrans(b"\r\n", b"  ")
+_read_notice = msgspec.json.Decoder(tuple[str, dict[str, Any]]).decode
+_to_json = msgspec.json.encode
+
+
+def read_cursor(text: str) -> Resume:
+    """Return the position that a cursor names.
+
+    Raises:
+        InvalidRequest: it is not `<epoch>:<offset>`.
+    """
+    epoch, colon, offset = text.partition(":")
+    if not colon or not offset.isascii() or not offset.isdigit():
+        raise InvalidRequest("cursor: expected <epoch>:<offset>, as the stream gave it")
+    point = read_resume({"epoch": epoch, "offset": int(offset[:17])})
+    assert point is not None
+    return point
+
+
+class StreamText:
+    """One stream, as text.
+
+    Args:
+        point: the position from which it goes on; None: it begins.
+    """
+
+    def __init__(self, point: Resume | None = None) -> None:
+        self._place = None if point is None else (point.epoch, point.offset)
+        # Where offsets start again, once the gap that says so is written: a stream that is cut before that must get it again.
+        self._next: tuple[str, int] | None = None
+        self._starts_again = False
+
+    @property
+    def cursor(self) -> str | None:
+        """The cursor behind everything that was written so far."""
+        return None if self._place is None else "{}:{}".format(*self._place)
+
+    def events(self, frames: Iterable[Frame]) -> bytes:
+        """Return frames as Server-Sent Events. An event of a topic has the default type, a notice has its name."""
+        parts = []
+        for frame in frames:
+            if frame.topic is not None:
+                line = b"id: %b\n" % (self.cursor or "").encode() if self._move(frame) else b""
+                parts.append(b"%bdata: %b\n\n" % (line, event_text(frame)))
+            else:
+                name, body = _notice(frame)
+                line = b"id: %b\n" % (self.cursor or "").encode() if self._note(name, body) else b""
+                parts.append(b"%bevent: %b\ndata: %b\n\n" % (line, name.encode(), _to_json(body)))
+        return b"".join(parts)
+
+    def answer(self, frames: Iterable[Frame], *, welcomes: bool) -> bytes:
+        """Return frames as the answer to a long-poll: `{cursor, events: [event…], notices: [{type, before, body}…]}`.
+
+        `before`: how many of the events come ahead of the notice. `welcomes`: the welcome is among them.
+        """
+        events: list[bytes] = []
+        notices = []
+        for frame in frames:
+            if frame.topic is not None:
+                self._move(frame)
+                events.append(event_text(frame))
+            else:
+                name, body = _notice(frame)
+                self._note(name, body)
+                if welcomes or name != WELCOME:
+                    notices.append({"type": name, "before": len(events), "body": body})
+        return b'{"cursor":%b,"events":[%b],"notices":%b}\n' % (_to_json(self.cursor), b",".join(events), _to_json(notices))
+
+    def _move(self, frame: Frame) -> bool:
+        """Go on to an event; return whether the cursor has moved: a plain publish has no place in the log."""
+        if self._place is None or frame.offset is None or frame.offset <= self._place[1]:
+            return False
+        self._place = self._place[0], frame.offset
+        return True
+
+    def _note(self, name: str, body: dict[str, Any]) -> bool:
+        """Apply a notice to the cursor; return whether it has moved."""
+        before = self._place
+        if name == WELCOME:
+            place = body["from"] or body
+            there = place["epoch"], place["offset"]
+            if before is None or (body["from"] and there[1] == before[1]):
+                self._place = there
+            else:
+                self._next = there
+        elif name == CURSOR:
+            least = 0 if before is None or self._starts_again else before[1]
+            self._place, self._starts_again = (body["epoch"], max(body["offset"], least)), False
+        elif name == GAP and before is not None:
+            if body["reason"] == GapReason.TRIMMED:
+                self._place = before[0], max(before[1], body["to"] or 0)
+            elif body["reason"] == GapReason.ROLLED_BACK:
+                self._place, self._next = (body["epoch"], min(before[1], body["from"] - 1)), None
+            elif body["reason"] == GapReason.LOG_LOST:
+                self._place, self._next, self._starts_again = self._next or before, None, self._next is None
+        return before != self._place
+
+
+def event_text(frame: Frame) -> bytes:
+    """Return an event as a JSON object in one line: `{topic, data, id, time, offset?, …}`. It is made once for all streams."""
+    try:
+        return frame.text
+    except AttributeError:
+        packet = frame.packet
+        topic = (frame.topic or "").encode()
+        start = packet.index(b",") + 1 + _EVENT_HEAD_BYTES + len(topic)
+        end = start + frame.payload_bytes
+        frame.text = text = (
+            b'{"topic":"%b","data":%b,%b'
+            % (
+                topic,
+                packet[start:end].translate(_LINE_ENDS),  # in JSON a line can only end between two tokens
+                packet[end + 2 : -1],
+            )
+        )
+        return text
+
+
+def is_notice(frame: Frame, name: str) -> bool:
+    """Return whether a frame is a notice of this name."""
+    return frame.topic is None and _notice(frame)[0] == name
+
+
+def _notice(frame: Frame) -> tuple[str, dict[str, Any]]:
+    packet = frame.packet
+    return _read_notice(packet[packet.index(b",") + 1 :])

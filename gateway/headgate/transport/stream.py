@@ -1,0 +1,74 @@
+"""The connection of a client that reads a stream: an HTTP answer without an end, or the answer to one long-poll.
+
+In: frames, as an outbox takes them (outbox.py). Out: to the greenlet of the request, the next ones (`take`). A stream is never
+written to directly, and it has nothing to receive. The cursor is in the request, so that what is lost with a stream is sent
+again by the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from headgate.protocol.frames import Frame
+from headgate.runtime.loop import Signal
+
+from .frame_parser import NORMAL
+from .limits import TransportLimits
+from .outbox import Outbox
+from .send_queue import ClientQueue
+
+# More than any queue holds.
+_ALL_BYTES = 1 << 62
+
+
+class Stream(Outbox):
+    """See the module.
+
+    Attributes:
+        sid: its id.
+        environ: of its request.
+        reason: why it ended; None while it is open.
+    """
+
+    __slots__ = ("_wake", "environ", "reason", "sid")
+    transport = "stream"
+
+    def __init__(self, sid: str, environ: Mapping[str, Any], limits: TransportLimits) -> None:
+        super().__init__(ClientQueue(limits.queue_frames, limits.queue_bytes))
+        self.sid, self.environ = sid, environ
+        self.reason: str | None = None
+        self._wake = Signal()
+
+    def flush(self) -> None:
+        self._wake.set()
+
+    def take(self, wait_s: float, is_given_up: Callable[[], bool] = lambda: False) -> list[Frame] | None:
+        """Return the next frames; none after `wait_s`; None when the stream is over. Switches greenlets."""
+        if not (self.closed or self.has_frames() or is_given_up()):
+            self._wake.clear()
+            self._wake.wait(wait_s)
+        if is_given_up():
+            self.end("transport close", abort=True)
+        if not self.closed:
+            return self.take_frames()
+        # What tells of the end goes out; events that wait are in the log.
+        final = self.queue.take(_ALL_BYTES, data=False)
+        self.queue.clear()
+        return final or None
+
+    def end(self, reason: str, *, abort: bool = False, code: int = NORMAL, told: str = "", hard: bool = False) -> None:
+        """End the stream: notices that wait are written, events that wait come with the next request. Idempotent, never waits.
+
+        Args:
+            reason: for the log and the metrics.
+            abort, hard: the client is gone, or reads nothing: write no more.
+            code, told: nothing: HTTP has no words for the end of an answer.
+        """
+        if self.closed:
+            return
+        self.closed, self.reason = True, reason
+        if abort or hard:
+            self.queue.clear()
+        self._tell_room()
+        self._wake.set()

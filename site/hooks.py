@@ -16,7 +16,7 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parent.parent
-PYTHON_EXAMPLES = ("flask", "vite", "django", "fastapi", "celery", "script", "webhook", "consumer")
+PYTHON_EXAMPLES = ("flask", "vite", "django", "fastapi", "celery", "script", "stream", "webhook", "consumer")
 # Pages outside docs/: the file in the project, and its place in the site.
 PAGES = {
     "CHANGELOG.md": "project/changelog.md",
@@ -44,7 +44,17 @@ LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 WIDE = {"comparison.md", "benchmarks.md", "settings.md"}
 # For the search.
 INSIDE = ("decisions/", "project/", "architecture.md", "benchmarks.md", "glossary.md", "faults.md", "scaling.md")
-REFERENCE = ("reference/", "settings.md", "http-api.md", "protocol.md", "logs.md", "socketio.md", "guarantees.md", "security.md")
+REFERENCE = (
+    "reference/",
+    "settings.md",
+    "http-api.md",
+    "stream.md",
+    "protocol.md",
+    "logs.md",
+    "socketio.md",
+    "guarantees.md",
+    "security.md",
+)
 FENCE = re.compile(r"^(```.*?^```|~~~.*?^~~~)", re.MULTILINE | re.DOTALL)
 DIAGRAM = re.compile(r'<img alt="([^"]*)" src="[^"]*diagrams/([\w-]+)\.svg"\s*/?>')
 MERMAID = re.compile(r"^```mermaid\n(.*?)^```$", re.MULTILINE | re.DOTALL)

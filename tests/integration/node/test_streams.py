@@ -1,0 +1,121 @@
+"""Streams over real sockets: three gateways, readers that go from one to the next, kills; and the example's reader.
+
+tests/unit/node/test_streams.py has requests, losses and refusals.
+"""
+
+from __future__ import annotations
+
+import http.client
+import itertools
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from headgate import Publisher
+from tests.support.gateway_process import StartGateway
+from tests.support.stream_reader import StreamReader
+
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "stream" / "follow.py"
+READERS, BURSTS, BURST_EVENTS = 20, 12, 25
+DEADLINE_S = 60
+
+
+class TurningReader(threading.Thread):
+    """Reads streams of one gateway after the other, as behind a proxy that takes them in turn; every third request is a poll."""
+
+    def __init__(self, urls: list[str], first: int) -> None:
+        super().__init__(daemon=True)
+        self.reader, self.ended = StreamReader(), threading.Event()
+        self._turns = itertools.islice(itertools.cycle(urls), first, None)
+        self._polls = itertools.islice(itertools.cycle((False, False, True)), first, None)
+
+    def run(self) -> None:
+        while not self.ended.is_set():
+            try:
+                self._read(urlsplit(next(self._turns)).netloc, polls=next(self._polls))
+            except (OSError, http.client.HTTPException):
+                time.sleep(0.02)  # of a gateway that is gone: the next one
+
+    def _read(self, address: str, *, polls: bool) -> None:
+        link = http.client.HTTPConnection(address, timeout=2)
+        headers = {"Last-Event-ID": self.reader.cursor} if self.reader.cursor else {}
+        if polls:
+            link.request("GET", "/api/v1/stream?pattern=orders.%23&wait=1", headers={**headers, "Accept": "application/json"})
+            answer = json.load(link.getresponse())
+            if "error" not in answer:
+                self.reader.events += answer["events"]
+                self.reader.notices += [(each["type"], each["body"]) for each in answer["notices"]]
+                self.reader.cursor = answer["cursor"]
+        else:
+            link.request("GET", "/api/v1/stream?pattern=orders.%23", headers=headers)
+            answer = link.getresponse()
+            until_s = time.monotonic() + 0.5  # then it is cut
+            while answer.status == 200 and time.monotonic() < until_s and (data := answer.read1(65536)):
+                self.reader.feed(data)
+        link.close()
+
+
+def wait_until(condition: Callable[[], object], what: str) -> None:
+    """Wait until `condition()` is true."""
+    give_up_s = time.monotonic() + DEADLINE_S
+    while not condition():
+        if time.monotonic() > give_up_s:
+            pytest.fail(f"not within {DEADLINE_S} s: {what}")
+        time.sleep(0.02)
+
+
+def test_readers_that_go_from_gateway_to_gateway_get_every_event_once(start_gateway: StartGateway) -> None:
+    """Cut at any moment, with a gateway killed under them: no session, and nothing lost, doubled or reordered."""
+    first = start_gateway({"HEADGATE_READ_PER_S": "100000", "HEADGATE_READ_BURST": "100000"}, "--dev")
+    redis = f"unix://{first.folder}/data/redis.sock"
+    more = {"HEADGATE_REDIS_URL": redis, "HEADGATE_READ_PER_S": "100000", "HEADGATE_READ_BURST": "100000"}
+    gateways = [first, *(start_gateway(more, "--dev") for _ in range(2))]
+    readers = [TurningReader([each.url for each in gateways], at) for at in range(READERS)]
+    for reader in readers:
+        reader.start()
+    wait_until(lambda: all(reader.reader.cursor for reader in readers), "a cursor for everybody")
+    with Publisher(redis) as publisher:
+        sent = []
+        for number in range(BURSTS):
+            if number == BURSTS // 2:
+                gateways[-1].kill()
+            sent += [publisher.publish("orders.1", number).offset for number in range(BURST_EVENTS)]
+            time.sleep(0.05)
+    newest = [sent[-1]]
+    wait_until(
+        lambda: all([each["offset"] for each in reader.reader.events[-1:]] == newest for reader in readers), "the last event"
+    )
+    for reader in readers:
+        reader.ended.set()
+    for reader in readers:
+        reader.join(DEADLINE_S)
+        assert [each["offset"] for each in reader.reader.events] == sent
+        assert reader.reader.named("gap") == []
+
+
+def test_the_reader_of_the_example_follows(start_gateway: StartGateway) -> None:
+    """As its README says."""
+    gateway = start_gateway({}, "--dev")
+    redis = f"unix://{gateway.folder}/data/redis.sock"
+    command = [sys.executable, str(EXAMPLE), gateway.url, "orders.#"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as reader, Publisher(redis) as publisher:
+        assert reader.stdout is not None
+        try:
+            wait_until(lambda: _is_read(gateway.url), "the example's stream")
+            publisher.publish("orders.1", {"total": 1})
+            assert reader.stdout.readline() == 'orders.1 {"total": 1}\n'
+        finally:
+            reader.kill()
+
+
+def _is_read(url: str) -> bool:
+    link = http.client.HTTPConnection(urlsplit(url).netloc, timeout=2)
+    link.request("GET", "/metrics")
+    return 'headgate_clients{namespace="notifications"} 1.0' in link.getresponse().read().decode()

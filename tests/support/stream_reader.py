@@ -1,0 +1,45 @@
+"""A reader of streams: Server-Sent Events, parsed as a browser's EventSource does (WHATWG HTML, section 9.2.6). No I/O."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class StreamReader:
+    """What came, in order. `events` are those of topics, `notices` have (name, body); `cursor` is the last event id."""
+
+    cursor: str | None = None
+    events: list[dict[str, Any]] = field(default_factory=list)
+    notices: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    order: list[int | str | None] = field(default_factory=list)
+    _rest: bytes = b""
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes."""
+        *blocks, self._rest = (self._rest + data).split(b"\n\n")
+        for block in blocks:
+            self._take(block.decode())
+
+    def _take(self, block: str) -> None:
+        fields = {"event": "message", "data": ""}
+        for line in block.split("\n"):
+            name, _, value = line.partition(":")
+            if name:
+                fields[name] = value.removeprefix(" ")
+        self.cursor = fields.get("id", self.cursor)
+        if not fields["data"]:
+            return
+        body = json.loads(fields["data"])
+        if fields["event"] == "message":
+            self.events.append(body)
+            self.order.append(body.get("offset"))
+        else:
+            self.notices.append((fields["event"], body))
+            self.order.append(fields["event"])
+
+    def named(self, name: str) -> list[dict[str, Any]]:
+        """Return the bodies of the notices of a name."""
+        return [body for each, body in self.notices if each == name]

@@ -346,7 +346,7 @@ def test_polls_are_charged_as_reads(gateway_on_model: StartGatewayOnModel) -> No
         ({"REQUEST_METHOD": "POST"}, "expected GET"),
     ],
 )
-def test_a_bad_request_is_one_clear_error(gateway: GatewayOnModel, environ: dict[str, str], words: str) -> None:
+def test_a_bad_request_is_one_clear_error(gateway: GatewayOnModel, environ: dict[str, Any], words: str) -> None:
     """With what is wrong and what is allowed; no client is left of it."""
     refused = Reading(gateway, **environ)
     assert words in refused.error["message"]
@@ -362,7 +362,7 @@ def test_a_bad_request_is_one_clear_error(gateway: GatewayOnModel, environ: dict
         {"HTTP_HOST": "rebound.example"},
     ],
 )
-def test_a_page_of_another_site_reads_nothing(gateway: GatewayOnModel, environ: dict[str, str]) -> None:
+def test_a_page_of_another_site_reads_nothing(gateway: GatewayOnModel, environ: dict[str, Any]) -> None:
     """Nor does it cause work."""
     assert Reading(gateway, **environ).status in ("403 Forbidden", "421 Misdirected Request")
 

@@ -110,6 +110,7 @@ docs-check: $(DEV)
 	@$(BIN)/python -m bench.scale.page --check
 	@$(BIN)/python -m tools.reference_pages --check
 	@$(BIN)/python -m tools.diagrams --check
+	@$(BIN)/python -m tools.claims
 	@$(PART) passed $@
 
 MAKE_SITE = $(SITE_BUILD) build --strict --config-file site/mkdocs.yml && build/docs-tools/bin/python site/links.py build/site

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from headgate.publisher import Fate
 from headgate.redis import keys
 from headgate.redis.functions import SOURCE
 from tests.support.log_clients import Grounds, LogGround
@@ -38,12 +39,18 @@ def join(ground: LogGround, resume: Any = None) -> RawClient:
 
 
 def remember(ground: LogGround) -> Callable[[], None]:
-    """Copy the log; the answer puts it back, as a server does that comes back without what came since."""
-    copies = [(key, ground.redis.call("DUMP", key)) for key in (ground.log, ground.head, keys.epochs_key(ground.namespace))]
+    """Copy the log with its ids; the answer puts it back, as a server does that comes back without what came since."""
+
+    def present() -> list[str | bytes]:
+        ids: list[bytes] = ground.redis.call("KEYS", f"hg:{{{ground.namespace}}}:id:*")
+        return [ground.log, ground.head, keys.epochs_key(ground.namespace), *ids]
+
+    copies = [(key, ground.redis.call("DUMP", key)) for key in present()]
 
     def put_back() -> None:
+        ground.redis.call("DEL", *present())
         for key, copy in copies:
-            ground.redis.call("RESTORE", key, 0, copy, "REPLACE")
+            ground.redis.call("RESTORE", key, 0, copy)
 
     return put_back
 
@@ -101,6 +108,43 @@ def test_clients_that_come_back_later_are_told_the_same(ground: LogGround) -> No
         assert client.welcome["resumed"] is True
         assert client.welcome["from"] == {"epoch": client.welcome["epoch"], "offset": 4}
         assert told(client) == [("event", offset) for offset in range(5, 10)]
+
+
+def test_a_client_that_resumes_is_not_told_of_lost_events_that_it_never_had(ground: LogGround) -> None:
+    """Another one had them and is told; this one was away. Its position is on the line, so it has the log as Redis has it."""
+    with closing(join(ground)) as witness:
+        epoch = witness.welcome["epoch"]
+        put_back = remember(ground)
+        ground.publish(3)
+        witness.wait_for_events(3)
+        put_back()
+        ground.publish(1)
+        witness.wait_for_events(4)
+        assert ("rolled_back", 6, 8) in told(witness)
+    with closing(join(ground, {"epoch": epoch, "offset": 5})) as client:
+        client.wait_for_events(1)
+        assert client.welcome["resumed"] is True
+        assert told(client) == [("event", 6)]
+
+
+def test_an_event_that_is_published_again_under_its_id_comes_again_after_a_rollback(ground: LogGround) -> None:
+    """The receipt says that it is lost, and its id is free again. A handler sees it twice, the page is told in between."""
+    with closing(join(ground)) as client:
+        put_back = remember(ground)
+        receipt = ground.publisher.publish("orders.1", "paid", id="payment-1")
+        client.wait_for_events(1)
+        put_back()
+        ground.publish(1)
+        client.wait_for_events(2)
+        assert ground.publisher.check(receipt) is Fate.ROLLED_BACK
+        again = ground.publisher.publish("orders.1", "paid", id="payment-1")
+        client.wait_for_events(3)
+        assert (receipt.offset, again.offset, again.duplicate) == (6, 7, False)
+        assert [entry for entry in told(client) if entry[0] != "cursor"] == [
+            *(("event", 6), ("rolled_back", 6, 6)),
+            *(("event", 6), ("event", 7)),
+        ]
+        assert [meta["id"] for _, _, meta in client.events].count("payment-1") == 2
 
 
 def test_another_process_that_has_lost_nothing_costs_a_cursor(ground: LogGround) -> None:

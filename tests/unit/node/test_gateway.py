@@ -534,6 +534,59 @@ def test_a_lost_log_is_told_once_to_each_client_and_then_it_is_live(gateway_on_m
         assert (client.events[-1][1], client.offsets[-1]) == ("new", 1)
 
 
+def history(client: ClientHere) -> list[tuple[object, ...]]:
+    """What a page was told of the log, in order: `(id, offset)` of each event, `(reason, from, to)` of each gap."""
+    return [
+        (rest[2]["id"], rest[2]["offset"]) if name == "event" else (rest[0]["reason"], rest[0]["from"], rest[0]["to"])
+        for name, *rest in client.received
+        if name in ("event", "gap")
+    ]
+
+
+def test_the_events_of_an_old_primary_that_returns_come_again_after_a_rollback(gateway_on_model: StartGatewayOnModel) -> None:
+    """From A to B and back to A: on each line once, and between the two copies the page is told that the first one is gone."""
+    gateway = gateway_on_model()
+    redis = gateway.redis
+    client = gateway.join({"subscriptions": [{"pattern": "#"}]})
+    assert client.welcome
+    gateway.publish(3)
+    client.wait_for_events(3)
+    data_of_a = redis.ago(0)
+    for data in (redis.ago(2), data_of_a):
+        gateway.server.cut()
+        redis.restart(data)
+        gateway.clock.advance(3)
+        gateway.publish(1)
+        client.wait_for(lambda: client.offsets[-1] == redis.offset, "the new line")
+    first_of_b = ("id2", 2)
+    assert history(client) == [
+        *(("id1", 1), ("id2", 2), ("id3", 3)),
+        *(("rolled_back", 2, 3), first_of_b),
+        *(("rolled_back", 2, 2), ("id2", 2), ("id3", 3), ("id4", 4)),
+    ]
+
+
+def test_events_that_redis_has_lost_before_the_gateway_read_them_are_reported_to_nobody(
+    gateway_on_model: StartGatewayOnModel,
+) -> None:
+    """It had no connection while they were in the log. What it has had is right, and its position follows the line."""
+    gateway = gateway_on_model()
+    client = gateway.join({"subscriptions": [{"pattern": "#"}]})
+    assert client.welcome
+    gateway.publish(2)
+    client.wait_for_events(2)
+    gateway.server.leave()
+    for _ in range(3):
+        gateway.redis.publish("orders.1")
+    gateway.redis.lose_tail(3)
+    gateway.server.away = False
+    gateway.clock.advance(5)
+    gateway.publish(1)
+    client.wait_for_events(3)
+    assert history(client) == [("id1", 1), ("id2", 2), ("id3", 3)]
+    assert client.named("cursor")[-1][0] == {"epoch": gateway.redis.epoch, "offset": 2}
+
+
 def test_a_lost_redis_is_told_to_clients_and_to_readiness_and_nothing_of_it_is_lost(
     gateway_on_model: StartGatewayOnModel,
 ) -> None:

@@ -5,19 +5,33 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
 
-from headgate import __version__, event, publisher, topic
-from headgate.auth import claims, tokens
+from headgate import __version__, clients, event, publisher, topic
+from headgate.auth import claims, grants, places, proven, regrants, revocation, tokens
 from headgate.auth.api_keys import MAX_NAMESPACES
+from headgate.bus import interest, listener
 from headgate.consumers.work.dead_letters import PAGE_LETTERS
+from headgate.consumers.work.spec import RunnerOptions
+from headgate.delivery import client as delivery_client
+from headgate.delivery import fanout, log_topics, matcher, page_cache, past
+from headgate.node import answers, gateway, log_search, publish_queue
+from headgate.presence import watchers
 from headgate.protocol.requests import MAX_LAST
-from headgate.redis.log import PAGE_EVENTS
+from headgate.redis import api_keys, batches, breaker, lineage, pauses, registry
+from headgate.redis.log import DEFAULT_MAX_BYTES, PAGE_EVENTS
+from headgate.runtime import rates, seldom, standard_streams
+from headgate.schemas import documents
 from headgate.settings import Settings
+from headgate.transport import descriptors, frame_parser, http_limits, request_headers, send_queue, websocket
+from headgate.transport import server as transport_server
+from headgate.workers import doors
 from headgate_server.api import publish as over_http
+from headgate_server.api import searches, waiting_bodies
 from headgate_server.api.v1.publishing import MAX_BATCH_KEY_LENGTH
 from headgate_server.api.v1.reading import MAX_LOOKED_AT, MAX_LOOKED_AT_BYTES
 from tools.release import NAMED, NAMING
@@ -183,6 +197,137 @@ def test_a_page_names_the_limit_that_the_code_has(page: str, pattern: str, value
     found = re.findall(pattern, re.sub(r"\s+", " ", text_of(page)))
     assert found
     assert {each if isinstance(each, tuple) else (each,) for each in found} == {tuple(map(str, values))}
+
+
+def thousands(*numbers: float) -> tuple[str, ...]:
+    """Numbers as pages write them."""
+    return tuple(f"{number:,.0f}" for number in numbers)
+
+
+def kib(*sizes: int) -> tuple[str, ...]:
+    return thousands(*(size / 1024 for size in sizes))
+
+
+def mib(*sizes: int) -> tuple[str, ...]:
+    return thousands(*(size / (1 << 20) for size in sizes))
+
+
+def in_lua(*names: str) -> tuple[str, ...]:
+    """Whole numbers of log.lua, of a line `local A, B = 1, 2`."""
+    found = {
+        name: value for line in re.findall(r"^local ([A-Z_, ]+ = [\d, ]+)$", LUA, re.MULTILINE) for name, value in assigned(line)
+    }
+    return tuple(found[name] for name in names)
+
+
+def assigned(line: str) -> Iterator[tuple[str, str]]:
+    names, values = (part.split(",") for part in line.split("="))
+    return ((name.strip(), value.strip()) for name, value in zip(names, values, strict=True))
+
+
+def in_javascript(file: str, pattern: str) -> tuple[str, ...]:
+    """A whole number of a file of the browser client."""
+    return thousands(*(int(number) for number in re.findall(pattern, text_of(f"web/src/{file}"))))
+
+
+GROUPS = text_of("gateway/headgate/consumers/work/groups.lua")
+PROMISED = [
+    (r"plus one write \((\d+) KiB\)", kib(fanout.MAX_SLICE_BYTES)),
+    (r"control lane \| (\d+) frames, (\d+) KiB", (*thousands(send_queue.MAX_CONTROL_FRAMES), *kib(send_queue.MAX_CONTROL_BYTES))),
+    (
+        r"twice `max_payload_bytes` \+ (\d+) KiB, [^;]*; ([\d,]+) fragments",
+        (*kib(gateway.ENVELOPE_BYTES), *thousands(frame_parser.MAX_FRAGMENTS)),
+    ),
+    (r"counted; ([\d,]+) users are remembered", thousands(rates.MAX_CALLERS)),
+    (r"A batch: (\d+) events, (\d+) MiB", (*thousands(over_http.MAX_BATCH_EVENTS), *mib(over_http.MAX_BATCH_BYTES))),
+    (
+        r"those of clients too: ([\d,]+) and (\d+) MiB",
+        (*thousands(publish_queue.MAX_WAITING_EVENTS), *mib(publish_queue.MAX_WAITING_BYTES)),
+    ),
+    (r"of more than (\d+) KiB each \| (\d+) of the", (*kib(waiting_bodies.AT_ONCE_BYTES), *thousands(waiting_bodies.PER_CALLER))),
+    (r"and gateway; (\d+) in all", thousands(waiting_bodies.IN_ALL)),
+    (r"signature is remembered \| ([\d,]+),", thousands(proven.MAX_PROVEN)),
+    (r"for every (\d+) events that are looked at, .*?, (\d+) in a process", thousands(PAGE_EVENTS, searches.MAX_SEARCHES)),
+    (r"`read_per_s` (?:\d+) pages, `read_burst` \d+; ([\d,]+) are", thousands(rates.MAX_CALLERS)),
+    (
+        r"request's headers \| (\d+) KiB, (\d+) lines",
+        (*kib(request_headers.MAX_HEADER_BYTES), str(request_headers.MAX_HEADER_LINES)),
+    ),
+    (r"`max_payload_bytes` \+ (\d+) KiB, a batch (\d+) MiB", (*kib(over_http.ENVELOPE_BYTES), *mib(over_http.MAX_BATCH_BYTES))),
+    (r"standard output and error \| (\d+) MiB", mib(standard_streams.MAX_QUEUED_BYTES)),
+    (r"once in (\d+) s: the traceback", thousands(seldom.SELDOM_S)),
+    (r"waiting for application code \| (\d+),", thousands(transport_server.MAX_HANDLERS)),
+    (r"refused after (\d+) s\[\^replay\]", thousands(log_search.READ_WAIT_S)),
+    (r"refused \(`bus_unavailable`\) after (\d+) s", thousands(listener.ACTIVE_TIMEOUT_S)),
+    (r"subscriptions per client \| (\d+), of them (\d+)", thousands(Settings().max_subscriptions, Settings().max_wildcards)),
+    (r"wait for a page: (\d+) KiB", kib(watchers.MAX_WAITING_BYTES)),
+    (r"any \(at most (\d+)\) grants", thousands(claims.MAX_GRANTS)),
+    (
+        r"users with explicit grants \| ([\d,]{5}), ([\d,]{5}), ([\d,]{5}), ([\d,]{6})",
+        thousands(answers.MAX_WAITING, answers.MAX_WAITING, clients.MAX_PAGE_CLIENTS, regrants.MAX_REGRANTS),
+    ),
+    (r"at most (\d+) MiB; the owner has (\d+) s", (*mib(doors.MAX_MESSAGE_BYTES), *thousands(doors.HAND_OVER_S))),
+    (r"pauses \| ([\d,]{5}), each of at most (\d+) days", thousands(pauses.MAX_PAUSES, pauses.MAX_PAUSED_S / 86400)),
+    (
+        r"schemas \| (\d+) documents of (\d+) KiB, (\d+) MiB together",
+        (*thousands(documents.MAX_DOCUMENTS), *kib(documents.MAX_DOCUMENT_BYTES), *mib(documents.MAX_BYTES)),
+    ),
+    (r"log pages held for readers \| (\d+) MiB", mib(page_cache.MAX_CACHE_BYTES)),
+    (r"held for `since` \| ([\d,]+) events", thousands(log_topics.MAX_PAGES * past.TOPIC_PAGE_OFFSETS)),
+    (r"held compiled \| (\d+) sets", thousands(grants.MAX_COMPILED)),
+    (r"patterns, ([\d,]+) to ([\d,]+) per namespace", thousands(matcher.MIN_CACHED_TOPICS, matcher.MAX_CACHED_TOPICS)),
+    (r"last client has left \| ([\d,]+) per namespace", thousands(matcher.MAX_VACANT_PATTERNS)),
+    (
+        r"listens to \| ([\d,]+) and (\d+) per namespace, .*? after (\d+) s, and at most ([\d,]+) wait",
+        thousands(interest.MAX_CHANNELS, interest.MAX_GLOBS, interest.LINGER_S, interest.MAX_LINGERING),
+    ),
+    (r"wait to be accepted \| ([\d,]+), cut", thousands(http_limits.BACKLOG)),
+    (
+        r"the last (\d+), or a sixteenth .*? nor are (\d+) more",
+        thousands(descriptors.MAX_OWN_DESCRIPTORS, descriptors.MAX_HELD_DESCRIPTORS),
+    ),
+    (r"all logs, (\d+) MiB each without one; an event counts (\d+) bytes", (*mib(DEFAULT_MAX_BYTES), *in_lua("ENTRY_BYTES"))),
+    (r"epochs in Redis \| the newest (\d+) of each log", in_lua("MAX_EPOCHS")),
+    (r"in a gateway \| the newest (\d+) of each namespace", thousands(lineage.MAX_LOST)),
+    (r"wait for a client \| (\d+) beyond its queue", thousands(delivery_client.MAX_NOTICES)),
+    (
+        r"goes after (\d+) s of silence; of namespaces ([\d,]{5}), each for (\d+) days",
+        thousands(registry.FORGOTTEN_S, registry.MAX_NAMESPACES, registry.KEPT_S / 86400),
+    ),
+    (r"costs at most one read \((\d+) KiB\)", kib(websocket.READ_BYTES)),
+    (r"`timeout_s`, (\d) s by default", thousands(publisher.DEFAULT_TIMEOUT_S)),
+    (r"a batch of more than (\d+) events ends", thousands(batches.MAX_BATCH_EVENTS)),
+    (r"fail at once for (\d) s", thousands(breaker.OPEN_S)),
+    (r"`hg:revoked`, at most ([\d,]{6})", thousands(revocation.MAX_REVOCATIONS)),
+    (r"`hg:api-keys`, at most ([\d,]{5}), SHA", thousands(api_keys.MAX_KEYS)),
+    (
+        r"per user (\d+), over .*?; per address ([\d,]{5}), likewise",
+        thousands(Settings().max_clients_per_user, Settings().max_clients_per_address),
+    ),
+    (r"tried again after (\d+) s", thousands(places.PLACE_RETRY_S)),
+    (r"messages that wait in a page \| ([\d,]+) ", in_javascript("options.js", r"inboxLimit: \[COUNT, ([\d_]+)\]")),
+    (
+        r"another \| (\d+) messages .*? the leader remembers ([\d,]+) messages",
+        (
+            *in_javascript("tabs/hub.js", r"const WINDOW = (\d+);"),
+            *in_javascript("tabs/recent.js", r"const MAX_ENTRIES = (\d+);"),
+        ),
+    ),
+    (r"`maxEvents` ([\d,]+), ", in_javascript("offline.js", r"maxEvents: \[COUNT, ([\d_]+)\]")),
+    (r"`max_waiting` 10,000, and (\d+) KiB for each", kib(int(re.findall(r"TASK_BYTES = (\d+)", GROUPS)[0]))),
+    (r"`max_waiting` ([\d,]+),", thousands(RunnerOptions().max_waiting)),
+    (
+        r"`max_dead` ([\d,]+) and `max_dead_bytes` (\d+) MiB",
+        (*thousands(RunnerOptions().max_dead), *mib(RunnerOptions().max_dead_bytes)),
+    ),
+]
+
+
+@pytest.mark.parametrize(("pattern", "values"), PROMISED, ids=lambda each: each if isinstance(each, str) else "")
+def test_a_promise_names_the_bound_that_the_code_has(pattern: str, values: tuple[str, ...]) -> None:
+    """The behaviour at each bound has a test of its own, which the page names."""
+    (found,) = re.finditer(pattern, re.sub(r"\s+", " ", text_of("docs/guarantees.md")))
+    assert found.groups() == values
 
 
 def test_the_constants_of_the_code_agree_with_each_other() -> None:

@@ -99,7 +99,9 @@ class PresencePage(msgspec.Struct, frozen=True):
 
 # A Struct is made in a tenth of the time of a frozen dataclass.
 class Receipt(msgspec.Struct, frozen=True, gc=False):
-    """Proof that an event is in the log: its position, and its id.
+    """The answer of Redis to a publish: the position of the event in the log, and its id.
+
+    Redis may lose the event later, in a crash or a failover: `Publisher.check` tells.
 
     `duplicate` says that an event with this id was already there (from the last 300 s) and that nothing was added; the
     position is then the earlier event's. `replicas` is the number of replicas that are known to have it, `fsynced` whether it is

@@ -15,7 +15,7 @@ from headgate.event import Event
 
 
 class Receipt(Protocol):
-    """Proof that an event is in its namespace's log at `offset` of `epoch`; `duplicate` if its id was there already."""
+    """An event is in its namespace's log at `offset` of `epoch`; `duplicate` if its id was there already."""
 
     @property
     def epoch(self) -> str: ...

@@ -1,6 +1,7 @@
 """Consumers beyond the browser: durable readers of a namespace's log. Your own consumer imports from here.
 
-A consumer is a named consumer group on the log, at least once, at its own pace. See docs/consumers.md.
+A consumer is a named consumer group on the log. It handles each event of the log at least once, at its own pace. See
+docs/consumers.md.
 """
 
 from __future__ import annotations

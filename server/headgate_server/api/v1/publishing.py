@@ -63,7 +63,7 @@ class NewBatch(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ReceiptShown(msgspec.Struct):
-    """Proof that an event is in the log. `duplicate`: its id was there already, and nothing was added."""
+    """The position of an event in the log, and its id. `duplicate`: its id was there already, and nothing was added."""
 
     duplicate: bool
     epoch: str

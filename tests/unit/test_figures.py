@@ -238,7 +238,7 @@ PROMISED = [
         r"twice `max_payload_bytes` \+ (\d+) KiB, [^;]*; ([\d,]+) fragments",
         (*kib(gateway.ENVELOPE_BYTES), *thousands(frame_parser.MAX_FRAGMENTS)),
     ),
-    (r"counted; ([\d,]+) users are remembered", thousands(rates.MAX_CALLERS)),
+    (r"a process remembers ([\d,]+) users", thousands(rates.MAX_CALLERS)),
     (r"A batch: (\d+) events, (\d+) MiB", (*thousands(over_http.MAX_BATCH_EVENTS), *mib(over_http.MAX_BATCH_BYTES))),
     (
         r"those of clients too: ([\d,]+) and (\d+) MiB",
@@ -248,7 +248,7 @@ PROMISED = [
     (r"and gateway; (\d+) in all", thousands(waiting_bodies.IN_ALL)),
     (r"signature is remembered \| ([\d,]+),", thousands(proven.MAX_PROVEN)),
     (r"for every (\d+) events that are looked at, .*?, (\d+) in a process", thousands(PAGE_EVENTS, searches.MAX_SEARCHES)),
-    (r"`read_per_s` (?:\d+) pages, `read_burst` \d+; ([\d,]+) are", thousands(rates.MAX_CALLERS)),
+    (r"`read_burst` \d+; a process remembers ([\d,]+)\[", thousands(rates.MAX_CALLERS)),
     (
         r"request's headers \| (\d+) KiB, (\d+) lines",
         (*kib(request_headers.MAX_HEADER_BYTES), str(request_headers.MAX_HEADER_LINES)),

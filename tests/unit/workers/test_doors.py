@@ -12,7 +12,8 @@ import gevent
 import gevent.socket
 import pytest
 
-from headgate.workers.doors import CONNECTION, TAKEN, Door, ask
+from headgate.workers import doors
+from headgate.workers.doors import CONNECTION, METRICS, TAKEN, Door, ask
 
 
 @pytest.fixture(autouse=True)
@@ -84,3 +85,35 @@ def test_a_connection_that_was_taken_in_the_last_moment_is_the_siblings(path: Pa
     assert asker.get(timeout=30) == TAKEN
     accepted.close()
     listener.close()
+
+
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_a_message_has_a_bound(path: Path, connection: socket.socket, monkeypatch: pytest.MonkeyPatch, beyond: int) -> None:
+    """Of a larger one nothing but its length is read, and the connection that it brings stays with its sender."""
+    monkeypatch.setattr(doors, "MAX_MESSAGE_BYTES", 100_000)
+    taken: list[int] = []
+
+    def adopt(descriptor: int, message: bytes) -> None:
+        os.close(descriptor)
+        taken.append(len(message))
+
+    door = Door(path, lambda _: b"", adopt)
+    with gevent.Timeout(30):
+        try:
+            answer = ask(path, CONNECTION, b"x" * (100_000 + beyond), connection.fileno(), within_s=10)
+        except OSError:
+            answer = b""
+        gevent.sleep(0)
+    door.close()
+    assert (answer, taken) == ((b"", []) if beyond else (TAKEN, [100_000]))
+
+
+def test_a_message_that_does_not_end_is_given_up(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that stands still in the middle of one keeps no greenlet of another."""
+    monkeypatch.setattr(doors, "HAND_OVER_S", 0.01)
+    door = Door(path, lambda _: b"answer", lambda *_: None)
+    with gevent.Timeout(30), gevent.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sender:
+        sender.connect(str(path))
+        sender.sendall(METRICS + b"\0")
+        assert sender.recv(100) == b""
+    door.close()

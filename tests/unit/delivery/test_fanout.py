@@ -282,19 +282,21 @@ def test_a_notice_to_a_broken_socket_ends_its_session_alone(crowd: Crowd) -> Non
 # Turns -------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_pass_out_of_time_goes_on_where_it_was(crowd: Crowd) -> None:
+@pytest.mark.parametrize("own", [False, True], ids=["an event for all", "an event for each"])
+def test_a_pass_out_of_time_goes_on_where_it_was(crowd: Crowd, own: bool) -> None:
     """Resumable: each client once, in at most as many steps as there are looks at the clock."""
-    members = [crowd.join(EVERYTHING) for _ in range(50)]
-    pass_ = Pass(crowd.slice(event(1)))
+    members = [crowd.join({f"users.{number}.#": Overflow.DROP} if own else EVERYTHING) for number in range(50)]
+    events = [event(1 + number, f"users.{number}.mail") for number in range(50)] if own else [event(1)]
+    pass_ = Pass(crowd.slice(*events))
     steps = 1
     while not pass_.advance(budget_s=0):
         steps += 1
 
     assert 1 < steps <= 4
     assert pass_.writes == 50
-    for member in members:
+    for number, member in enumerate(members):
         member.drain()
-        assert member.offsets == [1]
+        assert member.offsets == [1 + number if own else 1]
 
 
 def test_a_pass_over_nobody_is_done_at_once(crowd: Crowd) -> None:

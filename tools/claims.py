@@ -61,13 +61,14 @@ def faults(text: str) -> Iterator[str]:
 
 def _parts(text: str) -> Iterator[str]:
     """Yield the paragraphs, items of lists and rows of tables, each on one line; no headings and no definitions."""
-    for block in re.split(r"\n{2,}", _DEFINITION.sub("", text)):
+    text = re.sub(r"^```.*?^```$", "", _DEFINITION.sub("", text), flags=re.MULTILINE | re.DOTALL)
+    for block in re.split(r"\n{2,}", text):
         if block.lstrip().startswith("#"):
             continue
         if block.lstrip().startswith("|"):
             yield from block.strip().splitlines()[2:]  # below the names of the columns
         else:
-            for item in re.split(r"^- ", block, flags=re.MULTILINE):
+            for item in re.split(r"^ *(?:[-*]|\d+\.) ", block, flags=re.MULTILINE):
                 yield " ".join(item.split())
 
 
@@ -82,8 +83,8 @@ def _sentences(part: str) -> Iterator[str]:
 def _exists(path: str, name: str) -> bool:
     source = _source(path)
     if path.endswith(".py"):
-        return re.search(rf"^ *def {re.escape(name)}\(", source, re.MULTILINE) is not None
-    return any(f"{quote}{name}{quote}" in source for quote in "\"'`")
+        return name.startswith("test_") and re.search(rf"^ *def {re.escape(name)}\(", source, re.MULTILINE) is not None
+    return re.search(rf"\b(?:it|test|describe)\((?P<quote>[\"'`]){re.escape(name)}(?P=quote)", source) is not None
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The live feed of one namespace as a state machine without I/O: complete, in order, each event at most once.
+"""The live feed of one namespace without I/O: complete, in order, each event at most once on one line of history.
 
 In: a connection that comes and goes (`connected`, `disconnected`), its replies (`receive`, `more`), answers of the log (`answer`,
 `fence_head`, `fence_failed`), the clock (`tick`), and the patterns that clients need (`acquire`, `release`). Out: actions

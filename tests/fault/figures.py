@@ -14,8 +14,9 @@ _HEAD = """# The cost of faults: measured
 
 `make faults` (`pytest -m nightly tests/fault`) writes this page; do not edit it. The load: two gateways, one Redis behind a TCP
 proxy of our own for each, 1,000 clients with five topics each, 50 events of 1 KB per second. Clients, proxies, publisher and
-checker run on the same machine as the gateways. The checker (`tests/fault/checker.py`) compares the answers that publishers got
-with the events that every client saw: lost, doubled, reordered and unreported are 0 in every row, or the run fails and does not
+checker run on the same machine as the gateways. The checker (`tests/fault/checker.py`) compares the receipts of publishers, what
+every client saw and the log as Redis has it at the end. Of that log, events lost, doubled, reordered or unreported are 0 in every
+row, and so are events that a client had, that Redis lost, and that were not reported to it. Otherwise the run fails and does not
 write this page.
 
 The trials of F25 and F26 lose the end of the log in five ways: a crash, a copy of the files put back, older data put into a

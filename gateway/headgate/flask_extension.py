@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from .transport.http_routes import Route, RoutedRequest, Routes
 
 SOCKET_PATH = "/socket.io/"
-STREAM_PATH = "/api/v1/stream"
+STREAM_PATHS = ("/api/v1/stream", "/api/v1/request")
 
 
 class Headgate:
@@ -531,7 +531,7 @@ def _leave(request: RoutedRequest) -> None:
 def _is_socket(environ: WSGIEnvironment) -> bool:
     """Return whether a request is Socket.IO's, or for a stream."""
     path = str(environ.get("PATH_INFO"))
-    return path.startswith(SOCKET_PATH) or path == STREAM_PATH
+    return path.startswith(SOCKET_PATH) or path in STREAM_PATHS
 
 
 def _is_handshake(environ: WSGIEnvironment) -> bool:

@@ -68,8 +68,7 @@ from .regranting import Regranting
 from .reloading import OF_TOKENS, Changed, Reloading
 from .shedding import Shedding
 from .statsd_push import StatsdPush
-from .streams import PATH as STREAM_PATH
-from .streams import Streams
+from .streams import PATH, REQUEST_PATH, Streams
 from .tracer import Tracer, gateway_name
 from .upkeep import Upkeep
 from .vitals_watch import Measure, VitalsWatch
@@ -87,6 +86,9 @@ log = structlog.get_logger("headgate.gateway")
 ENVELOPE_BYTES = 4096
 # What a gateway asks of Redis for a request.
 COMMAND_TIMEOUT_S = 2.0
+
+
+STREAM_PATHS = (PATH, REQUEST_PATH)
 
 
 class Gateway:
@@ -210,8 +212,6 @@ class Gateway:
             gone=presence.gone,
             next_look=self._places_watch.next_look,
         )
-        limits = _transport_limits(settings)
-        self._streams = Streams(self.namespaces, settings, self._joining, limits, self._sockets.origin_refused)
         handlers = Handlers(
             self._sockets,
             logins=self._logins,
@@ -225,6 +225,8 @@ class Gateway:
             regranting=self._regranting,
             handling=handling,
         )
+        limits = _transport_limits(settings)
+        self._streams = Streams(self.namespaces, settings, self._joining, handlers, limits, self._sockets.origin_refused)
         for namespace in self.namespaces.values():
             self._sockets.route(
                 namespace.name,
@@ -383,7 +385,7 @@ class Gateway:
         sockets = self._sockets.wsgi_app(application)
 
         def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-            part = self._streams.answer if environ.get("PATH_INFO") == STREAM_PATH else sockets
+            part = self._streams.answer if environ.get("PATH_INFO") in STREAM_PATHS else sockets
             return part(environ, start_response)
 
         return self._hosts.guard(answer)

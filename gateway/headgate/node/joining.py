@@ -131,9 +131,16 @@ class Joining:
         connection.session[namespace.name] = (client, wanted, point)  # until `joined`, behind the CONNECT packet
 
     def open_stream(
-        self, namespace: Namespace, stream: Stream, handshake: Handshake, wanted: list[Any], point: Resume | None
+        self,
+        namespace: Namespace,
+        stream: Stream,
+        handshake: Handshake,
+        wanted: list[Any],
+        point: Resume | None,
+        *,
+        is_strict: bool = True,
     ) -> Client:
-        """Let a stream's client in, and welcome it. May switch greenlets.
+        """Let a stream's client in, and welcome it. May switch greenlets. `is_strict`: only with all that it wants.
 
         Raises:
             HeadgateError: as for any client, or a subscription is refused; nothing is left of it.
@@ -147,10 +154,10 @@ class Joining:
             if self._logins.is_application:
                 client.auth = handshake.auth
             try:
-                for outcome in namespace.subscribe_all(client, wanted):
-                    if isinstance(outcome, HeadgateError):
-                        raise outcome
-                results = [{"pattern": pattern, "ok": True} for pattern in client.subscriptions]
+                outcomes = namespace.subscribe_all(client, wanted)
+                if is_strict and (first := next((each for each in outcomes if isinstance(each, HeadgateError)), None)):
+                    raise first
+                results = self._results(namespace, client, wanted, outcomes)
                 self._welcome(stream, namespace, client, results, point, identity)
             except HeadgateError:
                 stream.end("refused", abort=True)
@@ -272,8 +279,13 @@ class Joining:
 
     def _subscribe_all(self, namespace: Namespace, client: Client, wanted: list[Any]) -> list[dict[str, Any]]:
         """Activate the handshake's subscriptions. A refused one does not affect the others."""
+        return self._results(namespace, client, wanted, namespace.subscribe_all(client, wanted))
+
+    def _results(
+        self, namespace: Namespace, client: Client, wanted: list[Any], outcomes: list[str | HeadgateError]
+    ) -> list[dict[str, Any]]:
         results: list[dict[str, Any]] = []
-        for request, outcome in zip(wanted, namespace.subscribe_all(client, wanted), strict=True):
+        for request, outcome in zip(wanted, outcomes, strict=True):
             if isinstance(outcome, HeadgateError):
                 pattern = request.get("pattern") if isinstance(request, Mapping) else None
                 pattern = pattern if isinstance(pattern, str) else None

@@ -1,7 +1,8 @@
-"""Streams over HTTP: `GET /api/v1/stream`, as Server-Sent Events or as a long-poll, by any gateway and without a session.
+"""Streams over HTTP: `/api/v1/stream`, as Server-Sent Events or as a long-poll, by any gateway and without a session.
 
-In: requests, each with its patterns and, in `Last-Event-ID` or `since`, the cursor of the one before. Out: a client like any
-other (joining.py) for the time of the request, and its frames as text (protocol/stream_text.py). docs/stream.md describes it.
+In: requests, each with its patterns and, in `Last-Event-ID` or `since`, the cursor of the one before; or, in a POST, the object
+of a CONNECT. Out: a client like any other (joining.py) for the time of the request, and its frames as text
+(protocol/stream_text.py). `POST /api/v1/request` answers one request of a client without a stream. docs/stream.md describes both.
 """
 
 from __future__ import annotations
@@ -9,15 +10,17 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import parse_qs
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from headgate.auth.identity import Handshake
 from headgate.errors import Forbidden, HeadgateError, InvalidRequest, OriginNotAllowed
 from headgate.origins import authority_in_header, is_loopback
-from headgate.protocol.packets import GAP, Overflow
+from headgate.protocol.frames import message_frame
+from headgate.protocol.packets import GAP, notice_packet
 from headgate.protocol.requests import Resume
-from headgate.protocol.stream_text import EVENT_STREAM, HEARTBEAT, JSON, StreamText, is_notice, read_cursor
+from headgate.protocol.stream_text import EVENT_STREAM, HEARTBEAT, JSON, StreamText, is_notice
 from headgate.runtime.logging import told
 from headgate.settings import Settings
 from headgate.transport.detach import PollWatch
@@ -26,21 +29,23 @@ from headgate.transport.limits import TransportLimits
 from headgate.transport.statuses import STATUS_LINES, status_of
 from headgate.transport.stream import Stream
 
+from .handlers import Handlers
 from .joining import KEPT_OF_ENVIRON, Joining
 from .namespace import Namespace
 from .origin import origin_check, readable_by_pages
+from .stream_request import ALONE, Wanted, one_of, read_body, read_posted, read_query, read_wanted
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
 
-PATH = "/api/v1/stream"
+PATH, REQUEST_PATH = "/api/v1/stream", "/api/v1/request"
 # A stream writes at least as often; a proxy gives up a silent answer after 30 to 60 s.
 HEARTBEAT_S = 10.0
-DEFAULT_WAIT_S, MAX_WAIT_S = 25.0, 60.0
-MAX_QUERY_FIELDS = 256
 # How long a browser's EventSource waits before it comes back.
 RETRY_MS = 1000
-_PARAMETERS = ("namespace", "overflow", "pattern", "since", "wait")
+# The answers to the requests with which a stream has come, in their order.
+ANSWERS = "answers"
+to_json = msgspec.json.encode
 _HEADERS = (
     ("Cache-Control", "no-store, no-transform"),
     ("Cross-Origin-Resource-Policy", "same-origin"),
@@ -48,19 +53,10 @@ _HEADERS = (
     ("X-Content-Type-Options", "nosniff"),
 )
 _PREFLIGHT = (
-    ("Access-Control-Allow-Methods", "GET"),
-    ("Access-Control-Allow-Headers", "Authorization, Last-Event-ID"),
+    ("Access-Control-Allow-Methods", "GET, POST"),
+    ("Access-Control-Allow-Headers", "Authorization, Content-Type, Last-Event-ID"),
     ("Access-Control-Max-Age", "600"),
 )
-
-
-class Wanted(NamedTuple):
-    """A request, read. `wait_s`: of a long-poll; None: an event stream."""
-
-    namespace: str | None
-    subscriptions: list[dict[str, str]]
-    point: Resume | int | None
-    wait_s: float | None
 
 
 class Streams:
@@ -71,10 +67,12 @@ class Streams:
         namespaces: Mapping[str, Namespace],
         settings: Settings,
         joining: Joining,
+        handlers: Handlers,
         limits: TransportLimits,
         origin_refused: Callable[[str, Mapping[str, Any]], object],
     ) -> None:
         self._namespaces, self._settings, self._joining, self._limits = namespaces, settings, joining, limits
+        self._handlers = {name: handlers.requests(namespace) for name, namespace in namespaces.items()}
         self._origin_refused = origin_refused
         self._is_allowed = origin_check(settings)
         self._open: set[Stream] = set()
@@ -85,16 +83,22 @@ class Streams:
             stream.end("server disconnect")
 
     def answer(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Answer a request for a stream. Switches greenlets."""
+        """Answer a request for one of the two paths. Switches greenlets."""
+        method, is_alone = environ["REQUEST_METHOD"], environ["PATH_INFO"] == REQUEST_PATH
         try:
             self._check_site(environ)
-            if environ["REQUEST_METHOD"] == "OPTIONS":
+            if method == "OPTIONS":
                 return self._readable(Answer("204 No Content", _PREFLIGHT, b""), environ)(environ, start_response)
-            if environ["REQUEST_METHOD"] != "GET":
-                refusal = error_answer("405 Method Not Allowed", http_error("method_not_allowed", "expected GET"))
-                refusal = refusal._replace(headers=(*refusal.headers, ("Allow", "GET, OPTIONS")))
+            if method not in (methods := ("POST",) if is_alone else ("GET", "POST")):
+                refusal = error_answer(
+                    "405 Method Not Allowed", http_error("method_not_allowed", f"expected {' or '.join(methods)}")
+                )
+                refusal = refusal._replace(headers=(*refusal.headers, ("Allow", ", ".join((*methods, "OPTIONS")))))
                 return self._readable(refusal, environ)(environ, start_response)
-            wanted = read_wanted(environ)
+            posted = read_body(environ, self._limits.max_message_bytes) if method == "POST" else None
+            if is_alone:
+                return self._readable(self._requested(environ, posted or {}), environ)(environ, start_response)
+            wanted = read_wanted(environ) if posted is None else read_posted(environ, posted)
             namespace = self._namespaces[self._settings.served(wanted.namespace)]
             stream, text = self._joined(namespace, wanted, environ)
         except HeadgateError as error:
@@ -107,7 +111,8 @@ class Streams:
             start_response("200 OK", list(headers))
             return _Body(self._events(stream, text, watch), lambda: self._over(namespace, stream))
         try:
-            body = self._poll(stream, text, watch, wanted.wait_s, welcomes=wanted.point is None)
+            welcomes = wanted.point is None or not wanted.is_strict
+            body = self._poll(stream, text, watch, wanted.wait_s, welcomes=welcomes)
         finally:
             self._over(namespace, stream)
         start_response("200 OK", [*headers, ("Content-Length", str(len(body)))])
@@ -119,11 +124,28 @@ class Streams:
             point = Resume(namespace.bus.epoch or "", point)
         kept = {name: environ[name] for name in KEPT_OF_ENVIRON if name in environ}
         stream = Stream(secrets.token_urlsafe(15), kept, self._limits)
-        kind, _, token = str(environ.get("HTTP_AUTHORIZATION", "")).partition(" ")
-        auth = {"token": token.strip()} if kind.lower() == "bearer" else {}
-        self._joining.open_stream(namespace, stream, Handshake(namespace.name, auth, kept), wanted.subscriptions, point)
+        handshake = Handshake(namespace.name, wanted.auth, kept)
+        self._joining.open_stream(namespace, stream, handshake, wanted.subscriptions, point, is_strict=wanted.is_strict)
         self._open.add(stream)
+        if wanted.requests:
+            answers = [self._handlers[namespace.name][name](stream.sid, body) for name, body in wanted.requests]
+            stream.offer_control(message_frame(notice_packet(namespace.name, ANSWERS, {"answers": answers})))
         return stream, StreamText(point)
+
+    def _requested(self, environ: WSGIEnvironment, body: Mapping[str, Any]) -> Answer:
+        """Return the answer to one request of a client that has no stream: its acknowledgement, which may be a refusal."""
+        fields = dict(body)
+        name, request = fields.pop("name", None), fields.pop("body", None)
+        if name not in ALONE or not isinstance(request, Mapping):
+            raise InvalidRequest(f"expected {{name, body}} with a name of {', '.join(ALONE)}, and perhaps a token")
+        wanted = Wanted(one_of(read_query(environ), "namespace"), fields, [], None, None)
+        namespace = self._namespaces[self._settings.served(wanted.namespace)]
+        stream, _ = self._joined(namespace, wanted, environ)
+        try:
+            answer = to_json(self._handlers[namespace.name][name](stream.sid, request))
+        finally:
+            self._over(namespace, stream)
+        return Answer("200 OK", (("Content-Type", JSON), *_HEADERS, ("Content-Length", str(len(answer)))), answer)
 
     def _over(self, namespace: Namespace, stream: Stream) -> None:
         self._open.discard(stream)
@@ -185,52 +207,3 @@ class _Body:
 
     def close(self) -> None:
         self._close()
-
-
-def read_wanted(environ: Mapping[str, Any]) -> Wanted:
-    """Read the query and the headers of a request.
-
-    Raises:
-        InvalidRequest: with what is wrong, and what is allowed.
-    """
-    try:
-        query = parse_qs(
-            environ.get("QUERY_STRING", ""), keep_blank_values=True, max_num_fields=MAX_QUERY_FIELDS, errors="strict"
-        )
-    except ValueError as error:
-        raise InvalidRequest(f"the query: at most {MAX_QUERY_FIELDS} fields, in UTF-8") from error
-    if unknown := sorted(query.keys() - set(_PARAMETERS)):
-        raise InvalidRequest(f"unknown parameter {unknown[0][:40]!r}; known: {', '.join(_PARAMETERS)}")
-    one = {name: values[0] for name, values in query.items() if name != "pattern"}
-    if twice := next((name for name in one if len(query[name]) > 1), None):
-        raise InvalidRequest(f"the parameter {twice!r} is there more than once")
-    patterns = query.get("pattern")
-    if not patterns:
-        raise InvalidRequest("pattern: expected at least one, such as ?pattern=orders.*")
-    overflow = one.get("overflow", Overflow.CATCH_UP)
-    accepted = [kind.partition(";")[0].strip().lower() for kind in str(environ.get("HTTP_ACCEPT", "")).split(",")]
-    polls = JSON in accepted and EVENT_STREAM not in accepted
-    if "wait" in one and not polls:
-        raise InvalidRequest(f"wait: only with Accept: {JSON}")
-    return Wanted(
-        one.get("namespace"),
-        [{"pattern": pattern, "overflow": overflow} for pattern in dict.fromkeys(patterns)],
-        _point(environ.get("HTTP_LAST_EVENT_ID") or one.get("since")),
-        _wait_s(one.get("wait")) if polls else None,
-    )
-
-
-def _point(text: str | None) -> Resume | int | None:
-    if text is None:
-        return None
-    if text.isascii() and text.isdigit() and len(text) <= 15:
-        return int(text)
-    return read_cursor(text)
-
-
-def _wait_s(text: str | None) -> float:
-    if text is None:
-        return DEFAULT_WAIT_S
-    if not (text.isascii() and text.isdigit() and len(text) <= 3 and int(text) <= MAX_WAIT_S):
-        raise InvalidRequest(f"wait: expected whole seconds from 0 to {MAX_WAIT_S:g}")
-    return float(text)

@@ -14,7 +14,7 @@ import msgspec
 from headgate.errors import InvalidRequest
 
 from .frames import Frame
-from .packets import CURSOR, GAP, WELCOME, GapReason
+from .packets import CURSOR, GAP, HANDLED, WELCOME, GapReason
 from .requests import Resume, read_resume
 
 EVENT_STREAM, JSON = "text/event-stream", "application/json"
@@ -64,8 +64,8 @@ class StreamText:
             if frame.topic is not None:
                 line = b"id: %b\n" % (self.cursor or "").encode() if self._move(frame) else b""
                 parts.append(b"%bdata: %b\n\n" % (line, event_text(frame)))
-            else:
-                name, body = _notice(frame)
+            elif (notice := _notice(frame))[0] != HANDLED:  # a question, which a stream cannot answer
+                name, body = notice
                 line = b"id: %b\n" % (self.cursor or "").encode() if self._note(name, body) else b""
                 parts.append(b"%bevent: %b\ndata: %b\n\n" % (line, name.encode(), _to_json(body)))
         return b"".join(parts)

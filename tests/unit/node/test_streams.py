@@ -6,6 +6,7 @@ processes and sockets.
 
 from __future__ import annotations
 
+import io
 import json
 import random
 from typing import Any
@@ -16,7 +17,8 @@ import pytest
 
 from headgate.auth.identity import Handshake, Identity
 from headgate.errors import Unauthorized, UnauthorizedReason
-from headgate.node.streams import HEARTBEAT_S, MAX_WAIT_S, PATH
+from headgate.node.stream_request import MAX_WAIT_S
+from headgate.node.streams import HEARTBEAT_S, PATH, REQUEST_PATH
 from headgate.transport.limits import TransportLimits
 from headgate.transport.stream import Stream
 from tests.support.gateway_here import ENVIRON, GatewayOnModel, StartGatewayOnModel
@@ -260,6 +262,87 @@ def test_a_poll_without_events_answers_after_its_time_with_a_cursor(gateway: Gat
     assert (body["cursor"], body["events"]) == (f"{gateway.redis.epoch}:3", [])
 
 
+# Posted ------------------------------------------------------------------------------------------------------------------
+
+
+def posted(gateway: GatewayOnModel, body: Any, path: str = PATH, **environ: Any) -> Reading:
+    """Send a POST with a body of JSON."""
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    more = {"CONTENT_TYPE": "application/json", "CONTENT_LENGTH": str(len(data)), "wsgi.input": io.BytesIO(data), **environ}
+    return Reading(gateway, query=more.pop("query", ""), REQUEST_METHOD="POST", PATH_INFO=path, **more)
+
+
+def test_a_posted_stream_takes_the_object_of_a_connect(gateway_on_model: StartGatewayOnModel) -> None:
+    """A refused subscription refuses no other, and a past can be asked for."""
+    gateway = gateway_on_model(guard)
+    sent = gateway.publish(3)
+    wanted = [{"pattern": "orders.1", "since": {"last": 2}}, {"pattern": "stock.1"}]
+    stream = posted(gateway, {"token": "ann", "subscriptions": wanted})
+    gateway.wait_until(lambda: len(offsets(stream)) == 2, "the past")
+    assert [each["ok"] for each in stream.reader.named("welcome")[0]["subscriptions"]] == [True, False]
+    assert offsets(stream) == sent[1:]
+
+
+def test_a_posted_stream_resumes_as_a_connect_does(gateway: GatewayOnModel) -> None:
+    """From an epoch and an offset."""
+    sent = gateway.publish(3)
+    point = {"epoch": gateway.redis.epoch, "offset": sent[0]}
+    assert offsets(posted(gateway, {"subscriptions": [{"pattern": "orders.#"}], "resume": point})) == sent[1:]
+
+
+def test_the_requests_of_a_stream_are_answered_behind_its_welcome(gateway: GatewayOnModel) -> None:
+    """Each in its place. The model of Redis has no presence."""
+    body = {
+        "subscriptions": [],
+        "requests": [["presence", {"topic": "orders.1", "act": "enter"}], ["presence", {"topic": "a..b"}]],
+    }
+    stream = posted(gateway, body)
+    gateway.wait_until(lambda: stream.read().named("answers"), "the answers")
+    [answers] = stream.reader.named("answers")
+    assert [each["error"]["code"] for each in answers["answers"]] == ["bus_unavailable", "invalid_topic"]
+    assert stream.reader.order[:2] == ["welcome", "answers"]
+
+
+def test_a_request_is_answered_without_a_stream(gateway_on_model: StartGatewayOnModel) -> None:
+    """By any gateway; what the handler refuses is an acknowledgement, and who is not let in is refused by status."""
+    gateway = gateway_on_model(guard)
+    gateway.publish(2)
+    replay = {"token": "ann", "name": "replay", "body": {"pattern": "orders.#", "from": 1, "to": 2}}
+    answer = posted(gateway, replay, REQUEST_PATH)
+    gateway.wait_until(lambda: answer.over, "the answer")
+    assert [meta["offset"] for _, _, meta in json.loads(answer.body)["events"]] == [1, 2]
+    publish = {"token": "ann", "name": "publish", "body": {"topic": "orders.1", "data": 1}}
+    assert posted(gateway, publish, REQUEST_PATH).error["code"] == "forbidden"
+    assert posted(gateway, {**replay, "token": ""}, REQUEST_PATH).error["code"] == "unauthorized"
+    assert gateway.namespace.clients == {}
+
+
+@pytest.mark.parametrize(
+    ("body", "environ", "words"),
+    [
+        (b"{", {}, "not JSON"),
+        (b"[]", {}, "expected an object"),
+        (b"{}", {"CONTENT_TYPE": "text/plain"}, "expected Content-Type: application/json"),
+        (b"{}", {"CONTENT_LENGTH": ""}, "expected a Content-Length"),
+        (b"{}", {"CONTENT_LENGTH": "9" * 30}, "above the limit of"),
+        ({"subscriptions": {}}, {}, "subscriptions: expected a list"),
+        ({"requests": [["publish", {}]]}, {}, "with a name of presence"),
+        ({"requests": [["presence", {}]] * 65}, {}, "at most 64"),
+        ({"resume": 7}, {}, "{epoch, offset}"),
+        ({}, {"query": "pattern=a"}, "unknown parameter 'pattern'; known: namespace, wait"),
+        ({"name": "subscribe", "body": {}}, {"PATH_INFO": REQUEST_PATH}, "publish, replay, seen"),
+        ({"name": "publish", "body": 7}, {"PATH_INFO": REQUEST_PATH}, "expected {name, body}"),
+    ],
+)
+def test_a_bad_post_is_one_clear_error(gateway: GatewayOnModel, body: Any, environ: dict[str, Any], words: str) -> None:
+    """With what is wrong and what is allowed; no client is left of it."""
+    more = dict(environ)
+    refused = posted(gateway, body, more.pop("PATH_INFO", PATH), **more)
+    assert words in refused.error["message"]
+    assert refused.status[:1] == "4"
+    assert gateway.namespace.clients == {}
+
+
 # Ends --------------------------------------------------------------------------------------------------------------------
 
 
@@ -343,7 +426,8 @@ def test_polls_are_charged_as_reads(gateway_on_model: StartGatewayOnModel) -> No
         ({"query": "&".join(["pattern=a"] * 300)}, "at most 256 fields"),
         ({"query": urlencode([("pattern", f"a.{number}") for number in range(129)])}, "subscriptions (at most 128)"),
         ({"query": "pattern=a&namespace=nowhere"}, "nowhere"),
-        ({"REQUEST_METHOD": "POST"}, "expected GET"),
+        ({"REQUEST_METHOD": "PUT"}, "expected GET or POST"),
+        ({"REQUEST_METHOD": "GET", "PATH_INFO": REQUEST_PATH}, "expected POST"),
     ],
 )
 def test_a_bad_request_is_one_clear_error(gateway: GatewayOnModel, environ: dict[str, Any], words: str) -> None:
@@ -372,7 +456,7 @@ def test_a_page_of_an_allowed_origin_may_ask_and_read(gateway_on_model: StartGat
     gateway = gateway_on_model(guard, allowed_origins=("https://shop.example",))
     asked = Reading(gateway, HTTP_ORIGIN="https://shop.example", REQUEST_METHOD="OPTIONS")
     assert asked.read().order == []
-    assert asked.headers["Access-Control-Allow-Headers"] == "Authorization, Last-Event-ID"
+    assert asked.headers["Access-Control-Allow-Headers"] == "Authorization, Content-Type, Last-Event-ID"
     stream = Reading(gateway, HTTP_ORIGIN="https://shop.example", HTTP_AUTHORIZATION="Bearer ann")
     assert stream.read().order == ["welcome"]
     assert stream.headers["Access-Control-Allow-Origin"] == "https://shop.example"

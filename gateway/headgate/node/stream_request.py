@@ -1,0 +1,151 @@
+"""A request for a stream, read: its query, its headers, and the body of a POST."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs
+
+import msgspec
+
+from headgate.errors import InvalidRequest, PayloadTooLarge
+from headgate.protocol.packets import PRESENCE, PUBLISH, REPLAY, SEEN, Overflow
+from headgate.protocol.requests import Resume, check_text, read_resume
+from headgate.protocol.stream_text import EVENT_STREAM, JSON, read_cursor
+
+DEFAULT_WAIT_S, MAX_WAIT_S = 25.0, 60.0
+MAX_QUERY_FIELDS = 256
+_PARAMETERS = ("namespace", "overflow", "pattern", "since", "wait")
+# Requests that need a client and no stream, and those that a stream may come with.
+ALONE, _WITH_STREAM = (PUBLISH, REPLAY, SEEN), (PRESENCE,)
+MAX_REQUESTS = 64
+
+
+class Wanted(NamedTuple):
+    """A request, read.
+
+    Attributes:
+        auth: the object of a CONNECT, as far as it is for the authenticator.
+        subscriptions: `{pattern, overflow?, since?}` each.
+        point: a number is an offset in the newest epoch.
+        wait_s: of a long-poll; None: an event stream.
+        is_strict: whether a subscription that is refused refuses the stream.
+        requests: (name, body) each, made for the client behind its welcome.
+    """
+
+    namespace: str | None
+    auth: Mapping[str, Any]
+    subscriptions: list[Any]
+    point: Resume | int | None
+    wait_s: float | None
+    is_strict: bool = True
+    requests: Sequence[tuple[str, Any]] = ()
+
+
+def read_wanted(environ: Mapping[str, Any]) -> Wanted:
+    """Read the query and the headers of a GET.
+
+    Raises:
+        InvalidRequest: with what is wrong, and what is allowed.
+    """
+    query = read_query(environ)
+    patterns = query.get("pattern")
+    if not patterns:
+        raise InvalidRequest("pattern: expected at least one, such as ?pattern=orders.*")
+    overflow = one_of(query, "overflow") or Overflow.CATCH_UP
+    kind, _, token = str(environ.get("HTTP_AUTHORIZATION", "")).partition(" ")
+    return Wanted(
+        one_of(query, "namespace"),
+        {"token": token.strip()} if kind.lower() == "bearer" else {},
+        [{"pattern": pattern, "overflow": overflow} for pattern in dict.fromkeys(patterns)],
+        _point(environ.get("HTTP_LAST_EVENT_ID") or one_of(query, "since")),
+        _wait_s(environ, query),
+    )
+
+
+def read_posted(environ: Mapping[str, Any], body: Mapping[str, Any]) -> Wanted:
+    """Read the query and the body of a POST: the object of a CONNECT, and perhaps `requests`.
+
+    Raises:
+        InvalidRequest: with what is wrong, and what is allowed.
+    """
+    query, auth = read_query(environ, "namespace", "wait"), dict(body)
+    point, subscriptions = read_resume(auth.pop("resume", None)), auth.pop("subscriptions", [])
+    requests = auth.pop("requests", [])
+    is_right = isinstance(requests, list) and len(requests) <= MAX_REQUESTS
+    if not is_right or not all(isinstance(each, list) and len(each) == 2 and each[0] in _WITH_STREAM for each in requests):
+        raise InvalidRequest(
+            f"requests: expected at most {MAX_REQUESTS} of [name, body], with a name of {', '.join(_WITH_STREAM)}"
+        )
+    if not isinstance(subscriptions, list):
+        raise InvalidRequest("subscriptions: expected a list")
+    namespace = one_of(query, "namespace")
+    return Wanted(namespace, auth, subscriptions, point, _wait_s(environ, query), is_strict=False, requests=requests)
+
+
+def read_body(environ: Mapping[str, Any], max_bytes: int) -> Mapping[str, Any]:
+    """Return the JSON object in the body of a POST. Waits for it.
+
+    Raises:
+        InvalidRequest: it is none.
+        PayloadTooLarge.
+    """
+    if environ.get("CONTENT_TYPE", "").partition(";")[0].strip().lower() != JSON:  # a form of another site cannot say that
+        raise InvalidRequest(f"expected Content-Type: {JSON}")
+    length = str(environ.get("CONTENT_LENGTH") or "")
+    if not (length.isascii() and length.isdigit()):
+        raise InvalidRequest("expected a Content-Length")
+    if int(length[:18]) > max_bytes:
+        raise PayloadTooLarge(int(length[:18]), max_bytes, "gateway")
+    try:
+        body = msgspec.json.decode(environ["wsgi.input"].read(int(length)))
+    except (msgspec.DecodeError, UnicodeError, RecursionError, OSError) as error:
+        raise InvalidRequest("the body is not JSON") from error
+    if not isinstance(body, dict):
+        raise InvalidRequest("expected an object as the body")
+    check_text({name: value for name, value in body.items() if name != "body"})  # its data has an error of its own
+    return body
+
+
+def read_query(environ: Mapping[str, Any], *known: str) -> Mapping[str, list[str]]:
+    """Return the fields of the query.
+
+    Raises:
+        InvalidRequest: one is unknown, or more than one of a kind that there is one of.
+    """
+    known = known or _PARAMETERS
+    text = str(environ.get("QUERY_STRING", ""))
+    try:
+        query = parse_qs(text, keep_blank_values=True, max_num_fields=MAX_QUERY_FIELDS, errors="strict")
+    except ValueError as error:
+        raise InvalidRequest(f"the query: at most {MAX_QUERY_FIELDS} fields, in UTF-8") from error
+    if unknown := sorted(query.keys() - set(known)):
+        raise InvalidRequest(f"unknown parameter {unknown[0][:40]!r}; known: {', '.join(known)}")
+    if twice := next((name for name, values in query.items() if name != "pattern" and len(values) > 1), None):
+        raise InvalidRequest(f"the parameter {twice!r} is there more than once")
+    return query
+
+
+def one_of(query: Mapping[str, list[str]], name: str) -> str | None:
+    return query[name][0] if name in query else None
+
+
+def _point(text: str | None) -> Resume | int | None:
+    if text is None:
+        return None
+    if text.isascii() and text.isdigit() and len(text) <= 15:
+        return int(text)
+    return read_cursor(text)
+
+
+def _wait_s(environ: Mapping[str, Any], query: Mapping[str, list[str]]) -> float | None:
+    """Return how long a long-poll waits; None: it is none."""
+    accepted = [kind.partition(";")[0].strip().lower() for kind in str(environ.get("HTTP_ACCEPT", "")).split(",")]
+    polls, text = JSON in accepted and EVENT_STREAM not in accepted, one_of(query, "wait")
+    if text is None:
+        return DEFAULT_WAIT_S if polls else None
+    if not polls:
+        raise InvalidRequest(f"wait: only with Accept: {JSON}")
+    if not (text.isascii() and text.isdigit() and len(text) <= 3 and int(text) <= MAX_WAIT_S):
+        raise InvalidRequest(f"wait: expected whole seconds from 0 to {MAX_WAIT_S:g}")
+    return float(text)

@@ -22,12 +22,14 @@ const WEB = dirname(fileURLToPath(import.meta.url));
 const DIST = resolve(WEB, "dist");
 const STATIC = resolve(WEB, "../gateway/headgate/static");
 /** Files of dist that the gateway serves, by the name that it gives them. */
-const SERVED = { "headgate.js": "headgate.global.min.js", "headgate.socket.io.js": "headgate.socket.io.js", "headgate.development.js": "headgate.development.js" };
+const SERVED = { "headgate.js": "headgate.global.min.js", "headgate.http.js": "headgate.http.js", "headgate.socket.io.js": "headgate.socket.io.js", "headgate.development.js": "headgate.development.js" };
 
 /** The most bytes, gzip, that pages may load (docs/decisions/0025-the-weight-of-a-page.md). */
-const MOST = { connect: 14_280, backbone: 18_670, script: 20_720 };
+const MOST = { connect: 14_370, backbone: 18_770, script: 20_810 };
 /** The most bytes, gzip, of the console's script and style sheet; its charts are half of them. */
 const MOST_CONSOLE = 62_000;
+/** The most bytes, gzip, of the transport over HTTP; socket.io-client's polling has 13 KB. */
+const MOST_HTTP = 2_870;
 /** The most that an entry point adds to a page with `connect`, the framework's own apart. */
 const MOST_MORE = { store: 3_650, react: 896, vue: 704, svelte: 480, offline: 4_040, presence: 1_536, tabs: 8_448 };
 
@@ -49,8 +51,9 @@ const HELPERS = ["live-collection", "notification-list"];
 /** The module of `headgate` as the modules of its other entry points import it. */
 const INDEX = /^\.\.?\/index\.js$/;
 
-/** The transport by socket.io-client, which nothing imports but dynamically: one file is enough for both formats. */
+/** The transports that nothing imports but dynamically: one file of each is enough for both formats. */
 const SOCKET_IO = "./headgate.socketio.js";
+const HTTP = "./headgate.http.js";
 
 /**
  * Import a file as the one beside the file that is made.
@@ -72,7 +75,7 @@ const outside = (path, filter) => ({
 function publish(entry, format, name, more = {}) {
   const ending = format === "esm" ? "js" : "cjs";
   const parts = ["store", ...(format === "esm" ? HELPERS : [])].map((part) => outside(`./headgate.${part}.${ending}`, new RegExp(`^\\./${part}\\.js$`)));
-  const plugins = [outside(`./headgate.${ending}`, INDEX), outside(SOCKET_IO, /^\.\/socketio\.js$/), ...parts];
+  const plugins = [outside(`./headgate.${ending}`, INDEX), outside(SOCKET_IO, /^\.\/socketio\.js$/), outside(HTTP, /^\.\/http\.js$/), ...parts];
   return build({ ...library, ...more, entryPoints: [entry], format, outfile: resolve(DIST, name), plugins });
 }
 
@@ -111,7 +114,7 @@ const instead = (name, other) => ({
     onResolve({ filter: new RegExp(`^\\./${name}\\.js$`) }, () => ({ path: resolve(WEB, `src/${other}.js`) }));
   },
 });
-const SCRIPT = [backboneOfThePage, instead("load-socketio", "load-socketio-script")];
+const SCRIPT = [backboneOfThePage, instead("load-transport", "load-transport-script")];
 
 const gzip = (/** @type {Uint8Array | string} */ contents) => gzipSync(contents, { level: 9 }).length;
 
@@ -123,7 +126,7 @@ async function pageSize(source) {
   const { outputFiles } = await build({
     // tsconfig.json leads `headgate` to the sources, and a page gets what is published.
     ...base, tsconfigRaw: {}, stdin: { contents: source, resolveDir: WEB }, minify: true, write: false, format: "esm",
-    external: ["socket.io-client", "backbone", SOCKET_IO, "react", "vue", "svelte"],
+    external: ["socket.io-client", "backbone", SOCKET_IO, HTTP, "react", "vue", "svelte"],
   });
   return gzip(outputFiles[0].contents);
 }
@@ -135,6 +138,7 @@ await Promise.all([
   publish("src/index.js", "esm", "headgate.js"),
   publish("src/index.js", "cjs", "headgate.cjs"),
   publish("src/socketio.js", "esm", SOCKET_IO),
+  build({ ...base, entryPoints: ["src/http.js"], format: "esm", outfile: resolve(DIST, HTTP), minify: true, banner }),
   publish("src/backbone.js", "esm", "headgate.backbone.js"),
   // Files of their own, so that the bundler of a page leaves out those that the page does not import.
   build({
@@ -171,7 +175,8 @@ const sizes = {
     MOST.backbone,
   ],
   "script tag": [gzip(await readFile(resolve(DIST, "headgate.global.min.js"))), MOST.script],
-  "socket.io-client and the transport by it, where no WebSocket gets through": [gzip(await readFile(resolve(DIST, "headgate.socket.io.js"))), Infinity],
+  "the transport over HTTP, where no WebSocket gets through": [gzip(await readFile(resolve(DIST, HTTP))), MOST_HTTP],
+  "socket.io-client and the transport by it": [gzip(await readFile(resolve(DIST, "headgate.socket.io.js"))), Infinity],
   "the console": [consoleSize, MOST_CONSOLE],
 };
 const page = (/** @type {string[]} */ ...parts) =>

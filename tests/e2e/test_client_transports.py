@@ -1,4 +1,4 @@
-"""The ways of the browser client in Chromium: its own WebSocket, and socket.io-client where that does not get through."""
+"""The ways of the browser client in Chromium: a WebSocket, a stream over HTTP where none gets through, socket.io-client."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, WebSocketRoute
+from playwright.sync_api import BrowserContext, Page, Route, WebSocketRoute
 
 from headgate.publisher import Publisher
 from tests.e2e.conftest import DEADLINE_MS
@@ -16,7 +16,7 @@ SETTINGS = {
     "PYTHONPATH": str(Path(__file__).parents[2]),
     "HEADGATE_TOKEN_SECRET": "a secret of thirty-two bytes or more, for tests",
 }
-FALLBACK = "/assets/headgate.socket.io.js"
+FALLBACK, SOCKET_IO = "/assets/headgate.http.js", "/assets/headgate.socket.io.js"
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_a_page_uses_a_websocket_and_loads_no_socket_io(page: Page, site: Gatewa
     wait_until(page, "window.page?.gate.state.connection === 'up'")
     publisher.publish("numbers.a", 1)
     wait_until(page, "page.seen.length === 1")
-    assert [url for url in asked if FALLBACK in url or "transport=polling" in url] == []
+    assert [url for url in asked if FALLBACK in url or SOCKET_IO in url or "transport=polling" in url] == []
     assert len([url for url in asked if "transport=websocket" in url]) == 1
 
 
@@ -83,21 +83,55 @@ def test_a_websocket_of_its_own_resumes(page: Page, site: GatewayProcess, publis
     see_events(page, site, publisher)
 
 
-def test_a_page_whose_network_takes_no_websocket_comes_by_polling(page: Page, site: GatewayProcess, publisher: Publisher) -> None:
+def refuse(socket: WebSocketRoute) -> None:
+    """Take no WebSocket, as some proxies do."""
+    socket.close()
+
+
+def test_a_page_whose_network_takes_no_websocket_reads_a_stream(page: Page, site: GatewayProcess, publisher: Publisher) -> None:
     """The file beside the script is loaded, under a policy that allows the site's own scripts and requires Trusted Types."""
     asked = requests_of(page)
-
-    def refuse(socket: WebSocketRoute) -> None:
-        socket.close()
-
     page.route_web_socket("**/*", refuse)
     see_events(page, site, publisher)
     assert len([url for url in asked if url.endswith(FALLBACK)]) == 1
-    assert any("transport=polling" in url for url in asked)
+    assert any("/socket.io/stream?" in url for url in asked)
+    assert not any(SOCKET_IO in url for url in asked)
+
+
+def test_a_page_behind_a_proxy_that_holds_streams_back_polls(page: Page, site: GatewayProcess, publisher: Publisher) -> None:
+    """Nothing comes of a stream until it ends, so the page asks for answers that end."""
+    asked = requests_of(page)
+
+    def hold_back(route: Route) -> None:
+        if route.request.headers["accept"] == "application/json":
+            route.continue_()  # a stream never answers
+
+    page.route("**/socket.io/stream?**", hold_back)
+    see_events(page, site, publisher, "transport=stream")
+    assert any("wait=25" in url for url in asked)
+
+
+def test_over_http_a_page_subscribes_and_publishes(page: Page, site: GatewayProcess, publisher: Publisher) -> None:
+    """A change opens the next stream where the one before was; requests need none."""
+    page.goto(f"{site.url}/client?transport=stream")
+    wait_until(page, "window.page?.gate.state.connection === 'up'")
+    page.evaluate("page.more = []; page.gate.on('letters.*', (data) => page.more.push(data)); undefined")
+    wait_until(page, "page.gate.state.subscriptions['letters.*'] === 'active'")
+    publisher.publish("letters.a", "a")
+    publisher.publish("numbers.a", 1)
+    wait_until(page, "page.more.length === 1 && page.seen.length === 1")
+    page.evaluate("page.gate.off('letters.*'); undefined")
+    wait_until(page, "!('letters.*' in page.gate.state.subscriptions)")
+    receipt = page.evaluate("page.gate.publish('numbers.a', 2)")
+    assert receipt["duplicate"] is False
+    publisher.publish("letters.a", "b")
+    wait_until(page, "page.seen.length === 2")
+    assert page.evaluate("page.more") == ["a"]
+    assert page.evaluate("page.gate.state.gaps") == 0
 
 
 def test_socket_io_client_can_be_chosen(page: Page, site: GatewayProcess, publisher: Publisher) -> None:
     """`transport: "socket.io"` loads it at once; it uses a WebSocket as well, and the client resumes as ever."""
     asked = requests_of(page)
     see_events(page, site, publisher, "transport=socket.io")
-    assert any(url.endswith(FALLBACK) for url in asked)
+    assert any(url.endswith(SOCKET_IO) for url in asked)

@@ -31,7 +31,8 @@ def copy_checkout(folder: Path, *, built: bool) -> Path:
     """Copy what packages are built from into a folder, with or without what `npm run build` makes. Node's packages are a link."""
     leave = ["node_modules", "dist", "test", "__pycache__", "*.egg-info"]
     if not built:
-        leave += ["headgate.js*", "headgate.socket.io.js*", "headgate.development.js*", "demo.js*", "demo.css*", "demo-icon.svg*"]
+        leave += [f"headgate{part}.js*" for part in ("", ".http", ".socket.io", ".development")]
+        leave += ["demo.js*", "demo.css*", "demo-icon.svg*"]
     copy = folder / ("built" if built else "unbuilt")
     for name in ("gateway", "server"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns(*leave))

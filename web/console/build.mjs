@@ -13,6 +13,11 @@ import { compress } from "../compress.mjs";
 
 const CONSOLE = dirname(fileURLToPath(import.meta.url));
 const SOCKET_IO = "/headgate/headgate.socket.io.js";
+/** The client loads its other transports from where the gateway has them. @type {import("esbuild").Plugin} */
+const HTTP = {
+  name: "http",
+  setup: ({ onResolve }) => onResolve({ filter: /headgate\.http\.js$/ }, () => ({ path: "/headgate/headgate.http.js", external: true })),
+};
 const STATIC = resolve(CONSOLE, "../../server/headgate_server/static");
 
 /** Build the page; rejected when a source does not parse or an import is missing. @returns {Promise<number>} the bytes, gzip, of script and style sheet */
@@ -30,8 +35,9 @@ export async function buildConsole() {
     legalComments: "none",
     logLevel: "warning",
     alias: { headgate: resolve(CONSOLE, "../dist/headgate.js"), "socket.io-client": SOCKET_IO },
-    // The client would load socket.io-client from where the gateway has it; the icon is a file of its own, which pages name too.
+    // The icon is a file of its own, which pages name too.
     external: [SOCKET_IO, "console.svg"],
+    plugins: [HTTP],
   });
   await writeFile(resolve(STATIC, "console.svg"), await readFile(resolve(CONSOLE, "console.svg")));
   return compress(STATIC, ["console.js", "console.css", "console.svg"]);

@@ -13,6 +13,11 @@ import { compress } from "../compress.mjs";
 
 const DEMO = dirname(fileURLToPath(import.meta.url));
 const SOCKET_IO = "/headgate/headgate.socket.io.js";
+/** The client loads its other transports from where the gateway has them. @type {import("esbuild").Plugin} */
+const HTTP = {
+  name: "http",
+  setup: ({ onResolve }) => onResolve({ filter: /headgate\.http\.js$/ }, () => ({ path: "/headgate/headgate.http.js", external: true })),
+};
 const STATIC = resolve(DEMO, "../../server/headgate_server/static");
 
 /** Build the page; rejected when a source does not parse or an import is missing. @returns {Promise<number>} its bytes, gzip */
@@ -33,8 +38,8 @@ export async function buildDemo() {
       alias: { "headgate/backbone": resolve(DEMO, "../dist/headgate.backbone.js"), headgate: resolve(DEMO, "../dist/headgate.js"), "socket.io-client": SOCKET_IO },
       // Backbone looks for jQuery inside a `try` for its View and its sync, which this page does not use. The pages name the icon
       // too, so it stays a file of its own.
-      // The client would load socket.io-client from where the gateway has it.
       external: ["jquery", "demo-icon.svg", SOCKET_IO],
+      plugins: [HTTP],
     }),
     cp(resolve(DEMO, "demo-icon.svg"), resolve(STATIC, "demo-icon.svg")),
   ]);

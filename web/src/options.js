@@ -32,7 +32,7 @@ export const CONNECT = {
   auth: ["object"],
   resume: ["object"],
   resync: ["function"],
-  transport: [["websocket", "socket.io"]],
+  transport: [["websocket", "stream", "socket.io"]],
   path: [/^\/[^?#]*$/, "/socket.io"],
   io: ["function object"],
   transports: ["object"],

@@ -1,9 +1,9 @@
 /**
  * The transport: the way to the gateway and back for one connection after another. The contract, and the choice of one.
  *
- * A plain WebSocket (websocket.js) unless the application says otherwise. Where HTTP gets through and a WebSocket does not,
- * socket.io-client is loaded (socketio.js) and does long-polling and upgrade, for as long as the gate lives. A page whose network
- * is fine never loads it.
+ * A plain WebSocket (websocket.js) unless the application says otherwise. Where HTTP gets through and a WebSocket does not, the
+ * transport over HTTP is loaded (http.js), and a WebSocket is tried again later. Who wants socket.io-client gets it (socketio.js). A
+ * page whose network is fine loads neither.
  *
  * Promises of each: `greet` is called once for each `connect` that gets as far as the CONNECT packet. Messages are given to `arrived`
  * in order. `lost` or `refused` is called at most once, nothing is called after it or after `disconnect`, until the next
@@ -24,8 +24,8 @@
  * @property {(error: any) => void} refused the namespace answered with CONNECT_ERROR, or the gateway with an error of its own over HTTP: {code?, message, …}
  *
  * @typedef {object} TransportOptions
- * @property {"websocket" | "socket.io"} [transport] `websocket`: nothing else; `socket.io`: by socket.io-client from the start.
- *   Default: a WebSocket, and socket.io-client where that does not get through
+ * @property {"websocket" | "stream" | "socket.io"} [transport] `websocket`: nothing else; `stream`: over HTTP from the start; `socket.io`: by
+ *   socket.io-client from the start. Default: a WebSocket, and a stream over HTTP where that does not get through
  * @property {any} [io] a socket.io-client of the application's, which is then used from the start
  * @property {string} [path] of the Socket.IO endpoint, default `/socket.io`
  * @property {("websocket" | "polling")[]} [transports] of socket.io-client, which is then used from the start
@@ -33,7 +33,7 @@
  * @property {any} [WebSocket] a class in the place of the browser's own, such as that of `ws`
  * @property {number} [connectTimeoutMs] default 20000, from the attempt to the arrival of the welcome
  */
-import { loadSocketIo } from "./load-socketio.js";
+import { loadHttp, loadSocketIo } from "./load-transport.js";
 import { createWebSocket } from "./websocket.js";
 
 /** @param {string} address origin and namespace @param {TransportOptions} options @param {TransportOwner} owner @returns {Transport} */
@@ -43,38 +43,52 @@ export function createTransport(address, options, owner) {
   return share ? share(address, owner, (/** @type {TransportOwner} */ each) => createPlain(address, options, each)) : createPlain(address, options, owner);
 }
 
+/** After so long over HTTP, and after a transport that could not be loaded, the next attempt is by WebSocket again. */
+const HTTP_MS = 300_000;
+
 /** @param {string} address @param {TransportOptions} options @param {TransportOwner} owner @returns {Transport} */
 function createPlain(address, options, owner) {
-  const { transport, io, transports, socketOptions, WebSocket = globalThis.WebSocket } = options;
-  const polls = io || transports || socketOptions || transport === "socket.io" || (!transport && !WebSocket);
-  /** @type {Transport | undefined} */
-  let present = polls ? undefined : createWebSocket(address, { ...options, WebSocket }, { ...owner, blocked: transport ? undefined : blocked });
-  /** Rises with every connect and disconnect: socket.io-client may come too late. */
+  const { transport, io, transports = ["websocket", "polling"], socketOptions, WebSocket = globalThis.WebSocket } = options;
+  const isSocketIo = io || options.transports || socketOptions || transport === "socket.io";
+  const isPlain = !isSocketIo && transport !== "stream" && (transport || WebSocket);
+  const socket = isPlain ? createWebSocket(address, { ...options, WebSocket }, { ...owner, blocked: transport ? undefined : blocked }) : undefined;
+  let present = socket;
+  /** Until when attempts are over HTTP. */
+  let httpUntilMs = 0;
+  /** Rises with every connect and disconnect: what is loaded may come too late. */
   let generation = 0;
 
-  function blocked() {
-    present = undefined;
-    void load(["polling", "websocket"]);
-  }
-
-  /** @param {("websocket" | "polling")[]} order of its transports */
-  async function load(order) {
+  async function load() {
     const mine = generation;
     try {
-      const [{ createSocketIo }, found] = await loadSocketIo(io);
+      const made = isSocketIo ? await socketIo() : (await loadHttp()).createHttp(address, options, owner);
       if (mine !== generation) return;
-      present = createSocketIo(address, { ...options, transports: transports ?? order, io: found.io }, owner);
+      present = made;
       present.connect();
     } catch (error) {
-      if (mine === generation) owner.lost(`no socket.io-client: ${/** @type {Error} */ (error).message}`);
+      httpUntilMs = 0;
+      if (mine === generation) owner.lost(`no transport: ${/** @type {Error} */ (error).message}`);
     }
+  }
+
+  async function socketIo() {
+    const [{ createSocketIo }, found] = await loadSocketIo(io);
+    return createSocketIo(address, { ...options, transports, io: found.io }, owner);
+  }
+
+  /** HTTP gets through, and a WebSocket does not. */
+  function blocked() {
+    present = undefined;
+    httpUntilMs = performance.now() + HTTP_MS;
+    void load();
   }
 
   return {
     connect() {
       generation++;
+      if (socket && performance.now() >= httpUntilMs) present = socket;
       if (present) present.connect();
-      else void load(["websocket", "polling"]);
+      else void load();
     },
     disconnect() {
       generation++;

@@ -1034,7 +1034,7 @@ describe("connection", () => {
 
   it("refuses a transport that it does not know", () => {
     for (const transport of ["polling", "WebSocket", null, 1]) {
-      assert.throws(() => connect("http://gateway.test", { transport, autoConnect: false }), /transport must be websocket or socket\.io, not /);
+      assert.throws(() => connect("http://gateway.test", { transport, autoConnect: false }), /transport must be websocket or stream or socket\.io, not /);
     }
   });
 

@@ -213,7 +213,7 @@ describe("the built package", { skip: !import.meta.resolve("#headgate").includes
     for (const { imports } of loaded) for (const { path, kind } of imports) if (kind === "import-statement") loaded.add(metafile.outputs[path]);
     const holds = ({ inputs }) => Object.keys(inputs).some((path) => path.includes("node_modules/socket.io-client/"));
     assert.deepEqual([...loaded].filter(holds), []);
-    assert.equal(page.imports.filter(({ kind }) => kind === "dynamic-import").length, 2, "the transport by it, and itself");
+    assert.equal(page.imports.filter(({ kind }) => kind === "dynamic-import").length, 3, "the transport over HTTP, the one by it, and itself");
     assert.equal(outputs.filter(holds).length, 1);
   });
 

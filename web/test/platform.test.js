@@ -16,7 +16,8 @@ import { connect as connectTabs } from "#headgate/tabs";
 const FALLS_BACK = {
   BroadcastChannel: "tabs do not share; no outbox in IndexedDB",
   MessageChannel: "messages wait for a timer",
-  WebSocket: "socket.io-client is loaded",
+  TextDecoder: "over HTTP the page polls",
+  WebSocket: "a stream over HTTP",
   addEventListener: "sleep is noticed, and nothing else of the page's life",
   atob: "tokens are not refreshed before they expire; tabs of one user share by the option user",
   crypto: "no outbox without ids of the application's own",

@@ -68,7 +68,7 @@ from .regranting import Regranting
 from .reloading import OF_TOKENS, Changed, Reloading
 from .shedding import Shedding
 from .statsd_push import StatsdPush
-from .streams import PATH, REQUEST_PATH, Streams
+from .streams import PATHS, Streams
 from .tracer import Tracer, gateway_name
 from .upkeep import Upkeep
 from .vitals_watch import Measure, VitalsWatch
@@ -86,9 +86,6 @@ log = structlog.get_logger("headgate.gateway")
 ENVELOPE_BYTES = 4096
 # What a gateway asks of Redis for a request.
 COMMAND_TIMEOUT_S = 2.0
-
-
-STREAM_PATHS = (PATH, REQUEST_PATH)
 
 
 class Gateway:
@@ -385,7 +382,7 @@ class Gateway:
         sockets = self._sockets.wsgi_app(application)
 
         def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-            part = self._streams.answer if environ.get("PATH_INFO") in STREAM_PATHS else sockets
+            part = self._streams.answer if environ.get("PATH_INFO") in PATHS else sockets
             return part(environ, start_response)
 
         return self._hosts.guard(answer)

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
 
 PATH, REQUEST_PATH = "/api/v1/stream", "/api/v1/request"
+# Pages ask below the path of Socket.IO: a proxy may lead nothing else to the gateway.
+REQUEST_PATHS = (REQUEST_PATH, "/socket.io/request")
+PATHS = (PATH, "/socket.io/stream", *REQUEST_PATHS)
 # A stream writes at least as often; a proxy gives up a silent answer after 30 to 60 s.
 HEARTBEAT_S = 10.0
 # How long a browser's EventSource waits before it comes back.
@@ -84,7 +87,7 @@ class Streams:
 
     def answer(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request for one of the two paths. Switches greenlets."""
-        method, is_alone = environ["REQUEST_METHOD"], environ["PATH_INFO"] == REQUEST_PATH
+        method, is_alone = environ["REQUEST_METHOD"], environ["PATH_INFO"] in REQUEST_PATHS
         try:
             self._check_site(environ)
             if method == "OPTIONS":

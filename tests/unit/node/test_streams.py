@@ -299,7 +299,7 @@ def test_the_requests_of_a_stream_are_answered_behind_its_welcome(gateway: Gatew
     stream = posted(gateway, body)
     gateway.wait_until(lambda: stream.read().named("answers"), "the answers")
     [answers] = stream.reader.named("answers")
-    assert [each["error"]["code"] for each in answers["answers"]] == ["bus_unavailable", "invalid_topic"]
+    assert [each["error"]["code"] for each in answers["answers"]] == ["bus_unavailable", "invalid_request"]
     assert stream.reader.order[:2] == ["welcome", "answers"]
 
 

@@ -1,8 +1,10 @@
 /**
- * Loads the transport by socket.io-client when it is needed, in a page without modules: both are in the file beside this script. The
- * page's own socket.io-client goes before that file's.
+ * Loads a transport when it is needed, in a page without modules: each is in a file beside this script. The page's own socket.io-client
+ * goes before that file's.
  */
 import { beside } from "./beside-script.js";
+
+export const loadHttp = () => beside("headgate.http.js");
 
 /** @param {any} io the application's own */
 export async function loadSocketIo(io = /** @type {any} */ (globalThis).io) {

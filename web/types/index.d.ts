@@ -271,8 +271,8 @@ export interface ConnectOptions {
   resume?: Position | undefined;
   /** Called when events will not come. */
   resync?: ((gap: ToldGap) => void) | undefined;
-  /** `websocket`: nothing else. `socket.io`: from the start. */
-  transport?: "websocket" | "socket.io" | undefined;
+  /** `websocket`: nothing else. `stream`, `socket.io`: from the start. */
+  transport?: "websocket" | "stream" | "socket.io" | undefined;
   /** A `socket.io-client` of your own. */
   io?: any;
   /** Default `/socket.io`. */

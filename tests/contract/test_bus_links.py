@@ -436,6 +436,21 @@ def test_configuring_begins_an_epoch_and_stores_the_retention(world: World) -> N
     assert (log.head().offset, log.head().first, log.head().epoch) == (8, 4, head.epoch)
 
 
+def test_an_offset_that_redis_does_not_remember_ends_its_epoch(world: World) -> None:
+    """Of the epoch that is asked about, or of another one beside it; the next configuration begins another epoch."""
+    log = world.log()
+    first = log.configure(100, 3600).epoch
+    world.publish("orders.1", "x")
+    assert log.head(first, 1).epoch == log.configure(100, 3600).epoch == first
+    assert (log.head(first, 2).offset, log.head().epoch) == (1, first)
+    second = log.configure(100, 3600).epoch
+    assert second != first
+    head = log.head("f" * 16, 9, second, 2)
+    assert head.lineage is not None
+    assert head.lineage.end_of(first, 1) == 1
+    assert log.configure(100, 3600).epoch not in (first, second)
+
+
 def test_an_empty_redis_has_a_head_without_an_epoch(world: World) -> None:
     """Nobody has published, and no gateway was there."""
     log = world.log()

@@ -43,7 +43,7 @@ FAULTS = (
     *("cut", "trim", "delete", "silent", "bad", "poison", "forge", "flush"),
     *("restart", "lose_tail", "put_back", "put_forward", "to_and_fro", "fail_over", "move", "forget", "roll_back"),
     *("downgrade", "fence_fails", "read_fails", "pass_fails"),
-    *("slot", "slot_back", "slot_there_and_back", "unshard"),
+    *("slot", "slot_back", "slot_there_and_back", "unshard", "revert"),
 )
 SLOT_FAULTS = ("slot", "slot_there_and_back", "slot_there_and_back", "unshard")
 FAULT_SHARE = 0.15
@@ -391,7 +391,7 @@ class World:
                 self._writing = commands
         elif isinstance(action, out.ReadFenceHead):
             self._fence = action
-            self._fence_head = self._read_head() if self._random() < 0.5 else None
+            self._fence_head = self._read_head(*action.known) if self._random() < 0.5 else None
         elif isinstance(action, out.Ping):
             if self._writing is not None:
                 raise Broken("a PING would break into commands that are being sent")
@@ -425,7 +425,7 @@ class World:
         else:
             redis = self.redis
             if isinstance(question, out.ReadHead):
-                self._reply = self._read_head(question.known_epoch)
+                self._reply = self._read_head(*question.known)
             elif isinstance(question, out.Configure):
                 self._reply = redis.configure(sharded=self.sharded)
             else:
@@ -434,12 +434,12 @@ class World:
                 except BusUnavailable:
                     self._disconnect()
 
-    def _read_head(self, known_epoch: str = "") -> Head:
+    def _read_head(self, *known: str | int) -> Head:
         """Ask on a connection that may still lead to the server from which the address has gone."""
         redis = self.redis
         if redis.left_behind is not None and self._random() < 0.7:
             return redis.left_behind
-        return redis.head(known_epoch)
+        return redis.head(*known)
 
     def _do_receive(self) -> None:
         joining = self._pass is not None and self._pass.live
@@ -535,7 +535,7 @@ class World:
         if fence is None:
             return
         if self._fence_head is None:
-            self._fence_head = self._read_head()
+            self._fence_head = self._read_head(*fence.known)
             return
         head, self._fence, self._fence_head = self._fence_head, None, None
         self.inputs += 1
@@ -672,6 +672,11 @@ class World:
 
     def _do_put_back(self) -> None:
         self.redis.put_back(self.redis.ago(1 + self._below(6)))
+
+    def _do_revert(self) -> None:
+        """The machine is put back to a snapshot with its memory."""
+        self._lose_connection(self._below(len(self._pipe) + 1))
+        self.redis.revert(self.redis.ago(1 + self._below(6)))
 
     def _do_put_forward(self) -> None:
         """Data of any moment come into the same process: later ones too, while messages of each are on their way.

@@ -149,6 +149,9 @@ class Bus:
     def head(self) -> int:
         return self.reached
 
+    def note_head(self, offset: int) -> None:
+        """It asks nobody."""
+
 
 class Search:
     """Redis, asked where the log stands."""

@@ -15,7 +15,8 @@ SERVERS, BROWSERS = 3, 3
 # memory: a process goes on only in an epoch of its own · judge: a position behind the end of its epoch is told as rolled back
 # rename: a position on the line takes the newest epoch · ask: before a loss is told, Redis is asked
 # fork: the gateway compares the line that it knows with the new one
-ALL_RULES = frozenset({"memory", "judge", "rename", "ask", "fork"})
+# report: publishers and the gateway report the newest event that they know of to a process that may not remember it
+ALL_RULES = frozenset({"memory", "judge", "rename", "ask", "fork", "report"})
 Data = tuple[tuple[int, ...], tuple[tuple[str, int], ...]]
 EMPTY: Data = ((), ())
 
@@ -32,6 +33,7 @@ class Server:
     epochs: tuple[tuple[str, int], ...] = ()
     written: dict[str, int] = field(default_factory=dict)
     disk: Data = EMPTY
+    snapshot: dict[str, int] = field(default_factory=dict)  # what the process had written when it wrote to disk
 
     @property
     def epoch(self) -> str:
@@ -63,10 +65,11 @@ class World:
         self.address = 0
         self.attached: int | None = None
         self.epoch = ""
-        self.offset = 0
+        self.offset = self.head = 0  # what it has handed on, and the newest offset that it knows of
         self.lineage = alone("")
         self.heard: frozenset[str] = frozenset()
         self.named: dict[tuple[str, int], int] = {}
+        self.receipts: dict[str, int] = {}  # the newest offset that publishers know of, by epoch
         self.events = self.begun = 0
 
     def clone(self) -> World:
@@ -74,19 +77,24 @@ class World:
         other.__dict__.update(self.__dict__)
         other.servers = [replace(server, written=dict(server.written)) for server in self.servers]
         other.browsers = [replace(browser) for browser in self.browsers]
-        other.named = dict(self.named)
+        other.named, other.receipts = dict(self.named), dict(self.receipts)
         return other
 
     def key(self) -> object:
         """A state, but for the order in which browsers are numbered."""
         return (
-            tuple((each.log, each.epochs, tuple(sorted(each.written.items())), each.disk) for each in self.servers),
+            tuple(
+                (each.log, each.epochs, tuple(sorted(each.written.items())), each.disk, tuple(sorted(each.snapshot.items())))
+                for each in self.servers
+            ),
+            tuple(sorted(self.receipts.items())),
             tuple(sorted((each.epoch, each.offset, each.base, each.view, each.connected) for each in self.browsers)),
             (
                 self.address,
                 self.attached,
                 self.epoch,
                 self.offset,
+                self.head,
                 tuple(sorted(self.lineage.ends.items())),
                 tuple(sorted(self.lineage.lost)),
             ),
@@ -99,6 +107,7 @@ class World:
         found = [("attach", 0, 0), ("fence", 0, 0), ("publish", 0, 0), ("publish_where_attached", 0, 0)]
         for one in range(SERVERS):
             found += [("promote", one, 0), ("crash", one, 0), ("put_back", one, 0), ("persist", one, 0), ("replicate", one, 0)]
+            found.append(("revert", one, 0))
         for one in range(BROWSERS):
             found += [("connect", one, 0), ("cut", one, 0), ("deliver", one, 0), ("hear_elsewhere", one, 0)]
         return found
@@ -119,13 +128,19 @@ class World:
         return True
 
     def _append(self, server: Server) -> None:
+        self._report(server, server.epoch, self.receipts.get(server.epoch, 0))
         self._own(server)
         self.events += 1
         server.log = (*server.log, self.events)
         offset = len(server.log)
-        server.written[server.epoch] = offset
+        server.written[server.epoch] = self.receipts[server.epoch] = offset
         if self.named.setdefault((server.epoch, offset), self.events) != self.events:
             raise Broken(f"two events have the name {server.epoch}-{offset}")
+
+    def _report(self, server: Server, epoch: str, offset: int) -> None:
+        """Have the process forget an epoch that it wrote, if it does not remember an event of it."""
+        if "report" in self.rules and server.written.get(epoch, offset) < offset:
+            del server.written[epoch]
 
     def _own(self, server: Server) -> None:
         """Begin another epoch, unless this process has written the newest event."""
@@ -142,8 +157,8 @@ class World:
 
     def _persist(self, number: int) -> bool:
         server = self.servers[number]
-        changed = server.disk != (server.log, server.epochs)
-        server.disk = (server.log, server.epochs)
+        changed = (server.disk, server.snapshot) != ((server.log, server.epochs), server.written)
+        server.disk, server.snapshot = (server.log, server.epochs), dict(server.written)
         return changed
 
     def _crash(self, number: int) -> bool:
@@ -162,6 +177,15 @@ class World:
         server.log, server.epochs = server.disk
         return changed
 
+    def _revert(self, number: int) -> bool:
+        """The machine is put back to a snapshot with its memory. Its connections break."""
+        server = self.servers[number]
+        changed = (server.disk, server.snapshot) != ((server.log, server.epochs), server.written)
+        (server.log, server.epochs), server.written = server.disk, dict(server.snapshot)
+        if self.attached == number:
+            self.attached = None
+        return changed
+
     def _replicate(self, number: int) -> bool:
         """Give a replica all that the primary has."""
         primary, replica = self.servers[self.address], self.servers[number]
@@ -175,6 +199,7 @@ class World:
     def _attach(self) -> bool:
         """Connect to the server that the address leads to, and configure the log."""
         self.attached = self.address
+        self._report(self.servers[self.attached], self.epoch, self.head)
         self._own(self.servers[self.attached])
         return self._fence()
 
@@ -183,6 +208,7 @@ class World:
             return False
         server = self.servers[self.attached]
         before = (self.epoch, self.offset)
+        self._report(server, self.epoch, self.head)
         if not server.epochs or (server.epoch == self.epoch and len(server.log) < self.offset):
             self._own(server)
         if not self.epoch:
@@ -191,7 +217,7 @@ class World:
             self._change_line(server)
         elif len(server.log) < self.offset:
             raise Broken("a process has lost what it remembers having written")
-        self.offset = len(server.log)
+        self.offset = self.head = len(server.log)
         self.heard |= {self.epoch, *self.lineage.ends}
         self._check(server)
         return before != (self.epoch, self.offset)
@@ -238,6 +264,7 @@ class World:
                 # Before a loss is told, Redis is asked: this gateway may be behind.
                 if server.epoch != self.epoch:
                     return False
+                self.head = max(self.head, len(server.log))
                 end = self.lineage.end_of(browser.epoch, len(server.log))
             self._judge(browser, end, server)
         browser.connected = True

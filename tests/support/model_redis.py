@@ -2,7 +2,8 @@
 
 It follows Redis where the feed depends on it: a publish appends and sends in one step; each connection keeps its order; the
 copies of one publish come back to back, one through each source; a log may be trimmed, emptied or replaced. One process writes an
-epoch, as log.lua says, and the data of an earlier moment may come back, in the same process or in another one.
+epoch, as log.lua says, and the data of an earlier moment may come back, in the same process or in another one. A process may also
+be reverted with its memory; publishers report the newest event that they know of before they publish.
 
 It may be a Cluster, too: then events are sent on sharded channels, if the head says so, and the slot of the namespace may go to
 another node, and back.
@@ -38,7 +39,10 @@ class Logged:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """The data of one moment, as a file or a replica has them. `before`: those of the write before."""
+    """The data of one moment, as a file or a replica has them. `before`: those of the write before.
+
+    `process`: what a snapshot of the machine has beside them: the token of the process, its library, and what it has written.
+    """
 
     epoch: str
     offset: int
@@ -47,6 +51,7 @@ class Data:
     log: Mapping[int, Logged]
     before: Data | None
     sharded: bool = False
+    process: tuple[str, int, Mapping[str, int]] = ("", LIBRARY, {})
 
 
 # Moments of which there may be a copy somewhere.
@@ -86,6 +91,7 @@ class ModelRedis:
         self._processes = 0
         self.server = ""
         self._written: dict[str, int] = {}  # the newest offset that this process has written, by epoch
+        self._receipts: dict[str, int] = {}  # the newest offset that publishers know of, by epoch
         self._begin_process()
         self._first = 1
         self._epochs: dict[str, tuple[int, int]] = {}
@@ -99,12 +105,14 @@ class ModelRedis:
 
     def publish(self, topic: str, data: bytes = b"1", *, good: bool = True, live: bool = True) -> int:
         """Append an event and publish it; return its offset. `live=False`: append only, past the function library."""
+        self._end_reverted(self.epoch, self._receipts.get(self.epoch, 0))
         self._own_epoch()
         self.offset += 1
         self.log[self.offset] = Logged(topic, data, good)
         if len(self.log) > self.max_events:
             self._trim(self.max_events)
         self._wrote()
+        self._receipts[self.epoch] = max(self.offset, self._receipts.get(self.epoch, 0))
         if live:
             message = b"hg1 %b %d %d id%d\n%b" % (self.epoch.encode(), self.offset, TIME_MS, self.offset, data)
             sharded = self.publishes_sharded
@@ -156,9 +164,11 @@ class ModelRedis:
             self._first += 1
         return self._first
 
-    def head(self, known_epoch: str = "") -> Head:
+    def head(self, *known: str | int) -> Head:
         """Answer `headgate_head`."""
-        asked = self.library >= LIBRARY and self.epoch not in ("", known_epoch)
+        for epoch, offset in zip(known[::2], known[1::2], strict=False):
+            self._end_reverted(str(epoch), int(offset))
+        asked = self.library >= LIBRARY and self.epoch not in ("", *known[:1])
         lineage = self._lineage() if asked else None
         return Head(self.epoch, self.offset, self.first if self.epoch else 1, self.library, lineage, self._token())
 
@@ -257,6 +267,12 @@ class ModelRedis:
         self._epochs, self.log, self.sharded = dict(data.epochs), dict(data.log), data.sharded
         self.copies.append(data)
 
+    def revert(self, data: Data) -> None:
+        """Put the machine back to a snapshot that was taken behind a write: the data, and the memory of the process."""
+        self.server, self.library, written = data.process
+        self._written = dict(written)
+        self.put_back(data)
+
     def ago(self, writes: int) -> Data:
         """Return the data of so many writes ago."""
         data = self.copies[-1]
@@ -300,11 +316,18 @@ class ModelRedis:
 
     def _save(self) -> None:
         before = self.copies[-1]
-        self.copies.append(Data(self.epoch, self.offset, self.first, dict(self._epochs), dict(self.log), before, self.sharded))
+        process = (self.server, self.library, dict(self._written))
+        epochs, log = dict(self._epochs), dict(self.log)
+        self.copies.append(Data(self.epoch, self.offset, self.first, epochs, log, before, self.sharded, process))
 
     def _wrote(self) -> None:
         self._written[self.epoch] = self.offset
         self._save()
+
+    def _end_reverted(self, epoch: str, offset: int) -> None:
+        """Forget an epoch of this process of which somebody has had an event that the process does not remember."""
+        if self.library >= LIBRARY and offset > self._written.get(epoch, offset):
+            del self._written[epoch]
 
     def _own_epoch(self) -> None:
         """Begin an epoch, unless this process has written all of the one that there is."""

@@ -85,9 +85,9 @@ class Configure:
 
 @dataclass(frozen=True, slots=True)
 class ReadHead:
-    """Read the head of the log, with its lineage if its epoch is not `known_epoch`. Answer with `Feed.answer(head)`."""
+    """Read the head of the log, as `EventLog.head` does with what is `known`. Answer with `Feed.answer(head)`."""
 
-    known_epoch: str
+    known: tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +106,11 @@ class ReadLog:
 
 @dataclass(frozen=True, slots=True)
 class ReadFenceHead:
-    """Read the head of the log for a fence. Answer with `Feed.fence_head`, or `Feed.fence_failed`."""
+    """Read the head of the log for a fence, as `ReadHead` does. Answer with `Feed.fence_head`, or `Feed.fence_failed`."""
 
     number: int
     expedited: bool
+    known: tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)

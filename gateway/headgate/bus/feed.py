@@ -21,7 +21,8 @@ Rules.
    active once the fence has passed; an expedited fence spares them the wait for the next tick.
 5. The position follows the line of the log (redis/lineage.py). When a head is of another epoch, the feed says up to where the two
    lines are one, goes back to there if it is above, and hands on everything of the new line. A head of the same epoch below the
-   position is the data of an earlier moment: configuring the log begins another epoch, and the feed judges by that answer. A line
+   position is the data of an earlier moment: configuring the log begins another epoch, and the feed judges by that answer. So it
+   is even if Redis was reverted with its memory, as each question for the head reports the newest offset that is known. A line
    with no epoch in common is another log: the feed says that the log was lost, and hands its events on from the first.
 6. The log decides about a message that is not simply the next event: one behind a hole, a bad one, one of another epoch.
 7. One server (server_check.py): every head must come from one Redis process, a primary, or the feed closes the connection. It
@@ -79,6 +80,8 @@ LATE_FENCES = 2
 MAX_EVENTS = 128
 # A header that claims to be further ahead than this of any head that was read is checked against the log first.
 MAX_LEAP = 256
+# Epochs of which each question for the head reports the newest offset: a machine may be reverted to one snapshot again and again.
+MAX_REPORTED = 64
 
 Answer: TypeAlias = Head | list[Entry] | None
 # A step of the conversation on one connection: an action, or None while it waits for replies.
@@ -174,6 +177,7 @@ class Feed:
         self.offset = self.reached = 0
         self.first = 1
         self.head = 0
+        self._newest: dict[str, int] = {}  # of the last epochs, the newest offset that was known
         self.tick_due_s = 0.0
 
     # -- patterns -------------------------------------------------------------------------------------------------
@@ -299,7 +303,7 @@ class Feed:
     def _converse(self) -> Steps:
         if self._interest.by_user:
             # Configure would replace an older library unseen.
-            self._library.fault_of((yield from self._ask(ReadHead(self.epoch or ""))), by_user=True)
+            self._library.fault_of((yield from self._ask(ReadHead(self._known()))), by_user=True)
         first = self._library.gap_start(self.offset)
         if first is not None:
             yield Gap(first, self.offset, GapReason.UPSTREAM)
@@ -355,8 +359,18 @@ class Feed:
         yield Close(error)
         raise IllegalTransition("a connection that was to be closed goes on")
 
+    def _known(self) -> tuple[str | int, ...]:
+        """Return the last epochs, that of the position first, each with the newest offset in it that is known."""
+        if self.epoch is None:
+            return ("",)
+        newest = self._newest
+        newest[self.epoch] = max(newest.pop(self.epoch, 0), self.reached, self.head)
+        if len(newest) > MAX_REPORTED:
+            del newest[next(iter(newest))]
+        return tuple(word for each in reversed(newest.items()) for word in each)
+
     def _read_head(self) -> Generator[Action | None, Answer, Head]:
-        head = yield from self._ask(ReadHead(self.epoch or ""))
+        head = yield from self._ask(ReadHead(self._known()))
         fault = self._library.fault_of(head, by_user=self._interest.by_user)
         if fault is not None:
             yield from self._close(fault)
@@ -377,7 +391,7 @@ class Feed:
                 yield from self._lose_log(Head(head.epoch, head.first - 1, head.first, head.library, lineage))
             else:
                 yield from self._change_line(head, lineage.following(self.lineage), end)
-        elif head.offset < self.offset:  # an older library goes on in the same epoch
+        elif head.offset < self.offset:  # an older library goes on in the same epoch, or the report did not count
             yield from self._change_line(head, self.lineage, head.offset)
         yield from self._repair(head.offset)
 
@@ -615,7 +629,7 @@ class Feed:
 
     def _begin_fence(self, *, expedited: bool) -> ReadFenceHead:
         self._fence.begin(self.reached, self._interest.acknowledged, expedited=expedited)
-        return ReadFenceHead(self._fence.number, expedited)
+        return ReadFenceHead(self._fence.number, expedited, self._known())
 
     def _schedule(self, due_s: float, now_s: float) -> None:
         # If the clock is further than an interval, the gateway itself was held up, and the replies of that time are still to be

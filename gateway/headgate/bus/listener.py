@@ -223,6 +223,10 @@ class Bus:
         """The newest known offset of the log."""
         return self.feed.head
 
+    def note_head(self, offset: int) -> None:
+        """Note that the log has this offset in its epoch: the position of a client may be ahead of the feed."""
+        self.feed.head = max(self.feed.head, offset)
+
     def start(self) -> None:
         """Start both greenlets. Idempotent."""
         if not self._greenlets:
@@ -423,7 +427,7 @@ class Bus:
     def _read_fence_head(self, action: ReadFenceHead) -> None:
         self._fence_began_s = monotonic()
         try:
-            head = self._fence_log.head()
+            head = self._fence_log.head(*action.known)
             self._carry_out_all(self.feed.fence_head(action.number, head, monotonic()))
         except HeadgateError as error:
             self.last_error = error
@@ -481,7 +485,7 @@ class Bus:
                 retention = (settings.log_max_events, settings.log_max_age_s, max_bytes)
                 self.feed.answer(self._log.configure(*retention, sharded=self._sharded))
             case ReadHead():
-                self.feed.answer(self._log.head(action.known_epoch))
+                self.feed.answer(self._log.head(*action.known))
             case ReadLinkHead():
                 self.feed.answer(self._read_link_head())
             case ReadLog():

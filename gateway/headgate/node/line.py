@@ -38,6 +38,7 @@ class Line:
         head = self._search.head(epoch)
         if head.epoch != self._bus.epoch:
             raise BusUnavailable("the log goes on in an epoch that this gateway has not met yet")
+        self._bus.note_head(head.offset)
         newest = max(head.offset, self._newest())
         end = self._bus.lineage.end_of(epoch, newest)
         return head.lineage.end_of(epoch, newest) if end is None and head.lineage is not None else end

@@ -10,15 +10,16 @@
 --   FCALL    headgate_append_batch 1 hg:{N}:log (<topic> <payload> <id or ''> <by or ''>)…  → lines, in the order of the events
 --   FCALL    headgate_configure 1 hg:{N}:log <max_events> <max_age_ms> <max_payload_bytes> [<max_bytes, or ''> [<sharded, or ''> [<database>]]]
 --                                                → [epoch, offset, first, time_ms, version, lineage, server, replica 0/1, database]
---   FCALL_RO headgate_head      1 hg:{N}:log [<epoch>]
+--   FCALL_RO headgate_head      1 hg:{N}:log [<epoch> [<offset> [<epoch> <offset>]…]]
 --                                                → the same; without lineage (nil), unless <epoch> is another one
 --   FCALL    headgate_tick      1 hg:{N}:log [<epoch> <told> <elapsed_ms>]   → [epoch, clock, 0]
 --   FCALL    headgate_trim      1 hg:{N}:log [<epoch> <told> <elapsed_ms>]   → [epoch, clock, events trimmed]
---   FCALL_RO headgate_version   0 [server]       → version of this library; with `server`: [version, server, replica 0/1]
+--   FCALL_RO headgate_version   0 [server [<epoch> <offset>]…]
+--                                                → version of this library; with `server`: [version, server, replica 0/1]
 --
--- Promises: offsets are contiguous from 1 in a log; an epoch and an offset name one event for ever; time never goes backwards
--- within a log; a refused call has written nothing. A call is refused with the error `HEADGATE <code> <JSON of the parts>`;
--- errors.py knows the codes.
+-- Promises: offsets are contiguous from 1 in a log; an epoch and an offset name one event for ever, but for a revert that nobody has
+-- reported yet (below); time never goes backwards within a log; a refused call has written nothing. A call is refused with the error
+-- `HEADGATE <code> <JSON of the parts>`; errors.py knows the codes.
 --
 -- Two entries lead to one step. `headgate_publish` is for every language: it refuses a payload that is not strict JSON in UTF-8.
 -- `headgate_append` trusts its caller to have checked that, and looks at everything else: the key, the topic, the id and all sizes.
@@ -36,6 +37,11 @@
 -- event that it has written in it, and goes on in it only while the head says the same. In any other case (another process, after
 -- a restart or a failover; the same one, with data that was put back) an append begins another epoch, and offsets go on. So
 -- nothing is written twice at one epoch and offset, however much of its end a log has lost.
+--
+-- A snapshot of the machine, or of the process, reverts data and memory together, and nothing in here can detect that. But an offset
+-- that the process of its epoch does not remember proves it. So a gateway sends the newest offsets that it knows, of the last epochs,
+-- with each question for the head, and a publisher those of its receipts with `headgate_version`, first on each new connection. The
+-- process then forgets the epoch, and the next append begins another one. Only a report of a user who may write the head counts.
 --
 -- The head hash: epoch, nth (how many epochs of this log came before it), offset (of the newest event), time (its ms), first and
 -- first_time (of the oldest event, as far as this library trimmed), sum (the bytes of all events that the log ever had) and
@@ -112,6 +118,9 @@ local MAX_AGED_PER_TRIM = 100
 local MAX_EPOCHS = 256
 -- The namespaces (of all databases) whose newest offset this process remembers. Beyond that it forgets, which costs an epoch each.
 local MAX_REMEMBERED = 10000
+-- How often reports may end an epoch of a log: so many times at once, and once in so long. Under wrong reports without an end the
+-- lineage of MAX_EPOCHS still reaches back for six minutes.
+local MAX_PROOFS, PROOF_EVERY_MS = 128, 3000
 -- The topics and keys whose form this process remembers to be right; beyond that it looks again.
 local MAX_KNOWN_TOPICS, MAX_KNOWN_KEYS = 10000, 1000
 
@@ -388,7 +397,27 @@ local function remember(name, head)
   if written[head.epoch] == head then return end
   if remembered >= MAX_REMEMBERED then written, remembered, newest_head = {}, 0, { [name.log] = newest_head[name.log] } end
   if not written[head.epoch] then remembered = remembered + 1 end
-  written[head.epoch], head.exists = head, true
+  written[head.epoch], head.exists, head.name = head, true, name
+end
+
+-- A caller reports an event by its epoch and offset. If this process wrote the epoch and does not remember that event, it was reverted
+-- with its memory, and must not write to the epoch again.
+local function end_epoch(epoch, offset)
+  local head = written[epoch]
+  offset = head and number(offset)
+  if not offset or offset <= head.offset then return end
+  local name = head.name
+  if not (is_allowed('HSET', name.head, 'offset', '1') and is_allowed('TIME')) then return end
+  local now = wall_ms()
+  local used_until = max(now, min(name.proofs_until or 0, now + MAX_PROOFS * PROOF_EVERY_MS)) + PROOF_EVERY_MS
+  if used_until > now + MAX_PROOFS * PROOF_EVERY_MS then return end
+  name.proofs_until = used_until
+  forget(epoch)
+end
+
+-- The same for pairs of an epoch and an offset, from an argument on.
+local function end_reverted(args, first)
+  for at = first, #args - 1, 2 do end_epoch(args[at], args[at + 1]) end
 end
 
 local function needs_epoch(head)
@@ -1216,6 +1245,7 @@ end
 local function head_position(keys, args)
   local name, wrong_key = names(keys)
   if not name then return wrong_key end
+  end_reverted(args, 1)
   local head, unreadable = read_head(name)
   if not head then return unreadable end
   if not head.exists then
@@ -1278,5 +1308,7 @@ register('headgate_trim', function(keys, args) return upkeep(keys, args, true) e
 register('headgate_tick', function(keys, args) return upkeep(keys, args, false) end)
 register('headgate_head', head_position, 'no-writes')
 register('headgate_version', function(_, args)
-  return args[1] == 'server' and { VERSION, this_server(), is_replica() } or VERSION
+  if args[1] ~= 'server' then return VERSION end
+  end_reverted(args, 2)
+  return { VERSION, this_server(), is_replica() }
 end, 'no-writes')

@@ -133,13 +133,16 @@ class EventLog:
         sum_, below, first_time = (int(each) if each and each.isdigit() else 0 for each in found)
         return max(0, sum_ - below), first_time
 
-    def head(self, known_epoch: str | None = None) -> Head:
-        """Return where the log stands; with its lineage, if that is another epoch than `known_epoch`.
+    def head(self, *known: str | int) -> Head:
+        """Return where the log stands; with its lineage, if that is another epoch than a known one.
+
+        `known` is that epoch, perhaps with the newest offset in it that this process knows, and further epochs with theirs. Never
+        pass what a client claims. A Redis that does not remember such an event was reverted with its memory, and its next append
+        begins another epoch.
 
         Raises:
             BusUnavailable, BusRefused: as `redis.client.call`.
         """
-        known = () if known_epoch is None else (known_epoch,)
         return read_head(call_function(self._client, *self.head_command(), *known))
 
     def head_command(self) -> tuple[str | int, ...]:

@@ -226,9 +226,17 @@ class BelievesTheStepBack(Feed):
         return bool(head.epoch) and (head.epoch == self.epoch or super()._can_judge(head))
 
 
+class ReportsNothing(Feed):
+    """A feed that does not report to Redis what it has had."""
+
+    def _known(self) -> tuple[str | int, ...]:
+        return (self.epoch or "",)
+
+
 @pytest.mark.parametrize(
     "faulty",
     [
+        ReportsNothing,
         TakesAnyHole,
         ForgetsTheLog,
         TrustsTheAcknowledgement,

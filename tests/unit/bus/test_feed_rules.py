@@ -130,7 +130,7 @@ class Gateway:
             case out.Configure():
                 self.feed.answer(self.redis.configure(sharded=self.sharded))
             case out.ReadHead():
-                self.feed.answer(self.redis.head(action.known_epoch))
+                self.feed.answer(self.redis.head(*action.known))
             case out.ReadLinkHead():
                 self.feed.answer(self.redis.link_head())
             case out.ReadLog():
@@ -138,7 +138,8 @@ class Gateway:
                 self.feed.answer(self.redis.page(action.after, action.upto, action.epoch))
             case out.ReadFenceHead():
                 old = None if self.follows else self.redis.left_behind
-                self.carry_out_all(self.feed.fence_head(action.number, old or self.redis.head(), self.now_s))
+                head = old or self.redis.head(*action.known)
+                self.carry_out_all(self.feed.fence_head(action.number, head, self.now_s))
             case out.Ping():
                 self.send([(b"PING", action.token)])
             case out.Subscribe() | out.Unsubscribe():
@@ -518,15 +519,19 @@ def test_a_restart_that_lost_nothing_costs_a_word_and_nothing_else(patterns: tup
 
 
 @EITHER
+@pytest.mark.parametrize("with_memory", [False, True])
 @pytest.mark.parametrize("overtaken_by", [0, 1, 3, 4, 20])
 def test_the_end_that_redis_lost_is_told_and_all_of_the_new_line_is_delivered(
-    patterns: tuple[str, ...], overtaken_by: int
+    patterns: tuple[str, ...], overtaken_by: int, with_memory: bool
 ) -> None:
     """However far publishers have gone before the feed looks: below the old offset, at it, above it."""
     gateway = Gateway(*patterns)
     publish(gateway, 10)
     gateway.disconnect()
-    gateway.redis.lose_tail(4)
+    if with_memory:
+        gateway.redis.revert(gateway.redis.ago(4))
+    else:
+        gateway.redis.lose_tail(4)
     for _ in range(overtaken_by):
         gateway.redis.publish("orders.1", b'"new"')
     gateway.connect()
@@ -548,6 +553,28 @@ def test_data_that_were_put_back_under_a_connection_are_noticed(patterns: tuple[
     gateway.tick()
     assert gateway.only("line", "lost", "gap") == [("line", gateway.redis.epoch, 6, 10)]
     assert gateway.offsets == [*range(1, 11), *([] if noticed_by == "fence" else range(7, 14))]
+
+
+@EITHER
+@pytest.mark.parametrize("noticed_by", ["fence", "connection"])
+def test_a_server_that_was_put_back_with_its_memory_is_noticed_by_the_feed(patterns: tuple[str, ...], noticed_by: str) -> None:
+    """The server cannot know. Publishers that know as little give away places of the old line until then, and none afterwards."""
+    gateway = Gateway(*patterns)
+    redis = gateway.redis
+    publish(gateway, 10)
+    if noticed_by == "connection":
+        gateway.disconnect()
+    before, redis._receipts = redis.epoch, {}
+    redis.revert(redis.ago(4))
+    offsets = [redis.publish("orders.1") for _ in range(2)]
+    if noticed_by == "connection":
+        gateway.connect()
+    else:
+        gateway.tick()
+    redis.publish("orders.1")
+    assert gateway.only("line", "lost", "gap") == [("line", redis.epoch, 8, 10)]
+    assert (offsets, redis.epoch != before) == ([7, 8], True)
+    assert gateway.feed.lineage.end_of(before, 9) == 8
 
 
 def test_a_feed_below_the_fork_goes_on_from_where_it_is() -> None:
@@ -903,7 +930,7 @@ def test_a_replica_is_not_listened_to(noticed_by: str) -> None:
     """A primary that was made a replica keeps its connections; its log is behind, and may be replaced."""
     gateway = Gateway("#")
     read_head, configure = gateway.redis.head, gateway.redis.configure
-    gateway.redis.head = lambda known_epoch="": replace(read_head(known_epoch), replica=True)  # type: ignore[method-assign]
+    gateway.redis.head = lambda *known: replace(read_head(*known), replica=True)  # type: ignore[method-assign]
     gateway.redis.configure = lambda *, sharded=False: replace(configure(), replica=True)  # type: ignore[method-assign]
     if noticed_by == "fence":
         gateway.tick()

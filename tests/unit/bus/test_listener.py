@@ -649,7 +649,7 @@ def test_a_send_that_outlives_its_connection_does_not_touch_the_next_one(model_b
 def test_an_expedited_fence_makes_the_next_one_wait_a_moment(model_bus: StartModelBus) -> None:
     """Clients that come meanwhile share the next one."""
     bus = model_bus("orders.1")
-    fence = gevent.spawn(bus.bus._read_fence_head, ReadFenceHead(0, expedited=True))
+    fence = gevent.spawn(bus.bus._read_fence_head, ReadFenceHead(0, True, ("",)))
     bus.run()
     assert not fence.ready()
     bus.advance(listener.EXPEDITED_INTERVAL_S)

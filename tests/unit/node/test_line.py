@@ -142,6 +142,17 @@ def test_an_epoch_that_nobody_knows_is_of_a_lost_log(namespace: Namespace, wired
     assert gaps(wired) == [("log_lost", None, None, None, None)]
 
 
+def test_a_position_ahead_of_the_feed_makes_the_head_known_that_it_is_compared_with(
+    namespace: Namespace, wired: WiredClient, redis: Redis
+) -> None:
+    """So the gateway can report it to a Redis that is reverted: no other event then takes the place of one that a client has."""
+    redis.at = Head(NEWEST, 230, 1, 5, LINE)
+    assert namespace.resume(arriving(namespace, wired), Resume(NEWEST, 220)) == Resumption(True, Resume(NEWEST, 220))
+    assert namespace.bus.head == 230
+    namespace.bus.note_head(225)
+    assert namespace.bus.head == 230
+
+
 @pytest.mark.parametrize(("epoch", "offset"), [(LATER, 190), (UNKNOWN, 5), (NEWEST, 205), (FIRST, 120)])
 def test_nobody_is_told_of_a_loss_by_a_gateway_that_is_behind(
     namespace: Namespace, wired: WiredClient, redis: Redis, epoch: str, offset: int

@@ -17,7 +17,7 @@ HISTORIES = int(os.environ.get("HEADGATE_HISTORIES", "4000"))
 SEED = int(os.environ.get("HEADGATE_SEED", "1"))
 STEPS = 100
 # Faults are rare, so that something is lost by them: the events of which browsers have heard.
-WEIGHTS = {"publish": 5, "attach": 4, "fence": 4, "deliver": 4, "promote": 0.6, "crash": 0.2, "put_back": 0.2}
+WEIGHTS = {"publish": 5, "attach": 4, "fence": 4, "deliver": 4, "promote": 0.6, "crash": 0.2, "put_back": 0.2, "revert": 0.2}
 
 
 def in_use(rules: frozenset[str] = ALL_RULES) -> World:

@@ -43,6 +43,7 @@ from .redis.durability import Durability, OnlineReplicas, not_waited, read_durab
 from .redis.keys import log_key, namespace_of
 from .redis.lineage import alone
 from .redis.log import EventLog
+from .redis.newest import NewestReceipts
 from .redis.presence import read_members, read_page
 from .redis.presence_entries import Member
 from .redis.registry import has_been_served, remembered
@@ -219,7 +220,8 @@ class Publisher:
         self._namespace = check_namespace(namespace)
         self._timeout_s = timeout_s
         self._max_payload_bytes = max_payload_bytes
-        self._client: Client = open_client(redis_url or find_redis_url(), timeout_s=timeout_s / ATTEMPTS)
+        self._newest = NewestReceipts()
+        self._client: Client = open_client(redis_url or find_redis_url(), timeout_s=timeout_s / ATTEMPTS, newest=self._newest)
         self._appending = Appending(self._client)
         self._strict_namespace = strict_namespace
         self._remembered = remembered(self._client)
@@ -286,6 +288,8 @@ class Publisher:
                     raise appended
             self._warn_unserved(namespace)
         receipt = _receipt(appended, command[_ID], new_id=id is None)
+        if not receipt.duplicate:
+            self._newest.note(receipt.epoch, receipt.offset)
         return receipt if wish is None else _confirmed([receipt], wish, waited, wait_ms)[0]
 
     def publish_many(
@@ -349,6 +353,7 @@ class Publisher:
             for reply, command, new_id in zip(replies, batch, generated, strict=True)
         ]
         receipts = [outcome for outcome in outcomes if isinstance(outcome, Receipt)]
+        self._note_newest(receipts)
         if len(receipts) < len(outcomes):
             raise PublishManyError(outcomes)
         return receipts if wish is None else _confirmed(receipts, wish, waited, wait_ms)
@@ -415,10 +420,12 @@ class Publisher:
             self._refuse_unserved(namespace)
             replies = self._appending.append_many([event.command for event in events])
             self._warn_unserved(namespace)
-        return [
+        outcomes = [
             reply if isinstance(reply, HeadgateError) else _receipt(reply, event.id, new_id=event.has_new_id)
             for reply, event in zip(replies, events, strict=True)
         ]
+        self._note_newest(outcomes)
+        return outcomes
 
     def check(self, receipt: Receipt, namespace: str | None = None) -> Fate:
         """Return what has become of an event that was published: see `Fate`. Waits for Redis.
@@ -526,6 +533,13 @@ class Publisher:
             with self._budget(namespace, is_patient=True):
                 self._schemas.check(namespace, topic, payload)
         return "FCALL", TRUSTED, 1, key, topic, payload, event_id
+
+    def _note_newest(self, outcomes: Sequence[Receipt | HeadgateError]) -> None:
+        """Note the last new event of a batch; a duplicate is an older event."""
+        for outcome in reversed(outcomes):
+            if isinstance(outcome, Receipt) and not outcome.duplicate:
+                self._newest.note(outcome.epoch, outcome.offset)
+                return
 
     def _wait_ms(self, namespace: str) -> int:
         """Return how long Redis may wait for replicas or the disk, in what is left of the call; the library is loaded before."""

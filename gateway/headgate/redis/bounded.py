@@ -20,6 +20,7 @@ import redis
 
 from .budget import left_s, wait_s
 from .faults import LOCKED_OUT, NO_FUNCTION, NO_PERMISSION, reply_of
+from .newest import NewestReceipts
 from .primary_switch import ASK_EVERY_S, FORBIDDEN_S, NO_LIBRARY, UNKNOWN, PrimarySwitch
 
 # Where an address leads now is a question beside the caller's own: it may take so long, and so much of what is left.
@@ -35,16 +36,24 @@ class Bounded:
     Args:
         switch: of the address; None: the address always leads to one server.
         within_s: it waits no longer for a reply, whatever the caller's budget allows.
+        newest: what it reports to Redis before anything else is sent.
 
     Attributes:
         server: the server that it leads to, as its switch knows it.
     """
 
-    def __init__(self, *, switch: PrimarySwitch | None = None, within_s: float | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        *,
+        switch: PrimarySwitch | None = None,
+        within_s: float | None = None,
+        newest: NewestReceipts | None = None,
+        **options: Any,
+    ) -> None:
         super().__init__(**options)
         self._longest_connect_s: float = options["socket_connect_timeout"]
         self._longest_read_s: float = options["socket_timeout"]
-        self._options, self._switch, self._within_s = options, switch, within_s
+        self._options, self._switch, self._within_s, self._newest = options, switch, within_s, newest
         self._count = 0
         self._opened_s = 0.0
         self._is_open = self._has_asked = False
@@ -76,6 +85,7 @@ class Bounded:
             # Redis speaks first only to refuse (too many clients, protected mode): that is raised here. All else is no Redis.
             self.read_response()
             raise redis.InvalidResponse("it speaks first")
+        self._report_newest()
         if switch is not None:
             switch.begin(self._opened_s)
         self._is_open, self._has_asked = True, False
@@ -123,6 +133,18 @@ class Bounded:
         self._has_asked = True
         switch.note(self.server, is_replica=is_replica)
 
+    def _report_newest(self) -> None:
+        newest = self._newest
+        if newest is None or newest.forbidden_until_s > monotonic() or not (words := newest.words()):
+            return
+        untyped: Any = self
+        untyped.send_command("FCALL_RO", "headgate_version", 0, "server", *words)
+        try:
+            self.read_response()
+        except redis.ResponseError as error:
+            if reply_of(error)[0] == NO_PERMISSION:
+                newest.forbidden_until_s = monotonic() + FORBIDDEN_S
+
     def _is_left(self, switch: PrimarySwitch) -> bool:
         """Return whether the address leads elsewhere; ask, if it is time."""
         now_s = monotonic()
@@ -147,7 +169,7 @@ class Bounded:
         if switch.forbidden_until_s > monotonic():
             return
         options = {**self._options, "socket_timeout": within_s, "socket_connect_timeout": within_s}
-        beside: Any = type(self)(switch=switch, within_s=within_s, **options)
+        beside: Any = type(self)(switch=switch, within_s=within_s, newest=self._newest, **options)
         try:
             beside.connect()
             beside.ask_server()

@@ -27,6 +27,7 @@ from .cluster import slot_of
 from .cluster_client import ClusterClient
 from .connections import Command, redacted_address
 from .faults import CURES, NEEDED, NO_MEMORY, NO_PERMISSION, refused, translate
+from .newest import NewestReceipts
 from .one_server import ROUND_TRIPS as ROUND_TRIPS
 from .one_server import address_of, exchange, open_server, run
 
@@ -37,21 +38,24 @@ MAX_CONNECTIONS = 16
 MAX_REPLICAS = 16
 
 
-def open_client(url: str, *, timeout_s: float = 5.0, max_connections: int = MAX_CONNECTIONS) -> Client:
+def open_client(
+    url: str, *, timeout_s: float = 5.0, max_connections: int = MAX_CONNECTIONS, newest: NewestReceipts | None = None
+) -> Client:
     """Return a client for commands; it connects at its first command.
 
     Args:
         url: see redis_url.py.
         timeout_s: limit on connecting, on each command, and on waiting for a free connection of the pool.
         max_connections: bound of the pool (in a Cluster: of each node's); one more command waits.
+        newest: what each new connection reports to Redis.
 
     Raises:
         BusRefused: `url` is wrong.
     """
     address = read_url(url)
     if address.kind is Kind.CLUSTER:
-        return ClusterClient(address, timeout_s, max_connections)
-    return open_server(address, timeout_s, max_connections)
+        return ClusterClient(address, timeout_s, max_connections, newest)
+    return open_server(address, timeout_s, max_connections, newest)
 
 
 def call(client: Client, *command: str | bytes | int) -> Any:

@@ -25,6 +25,7 @@ from . import one_server
 from .cluster import Topology, key_of, slot_of
 from .connections import Command, cluster_topology
 from .faults import reply_of, shown_cause, translate, unavailable
+from .newest import NewestReceipts
 from .one_server import exchange, execute, failed, open_server
 
 # A command that meets MOVED is sent again so often: a slot may move on while the answer is on its way.
@@ -41,12 +42,12 @@ class ClusterClient:
     Args:
         address: of the Cluster.
         timeout_s: as `open_client`; an answer about the topology comes beside it.
-        max_connections: bound of each node's pool.
+        max_connections, newest: bound of each node's pool, and what its connections report.
     """
 
-    def __init__(self, address: RedisUrl, timeout_s: float, max_connections: int) -> None:
+    def __init__(self, address: RedisUrl, timeout_s: float, max_connections: int, newest: NewestReceipts | None = None) -> None:
         self.address = address
-        self._timeout_s, self._max_connections = timeout_s, max_connections
+        self._timeout_s, self._max_connections, self._newest = timeout_s, max_connections, newest
         self._topology: Topology = cluster_topology(address)
         self._lock = threading.Lock()
         self._nodes: dict[Node, redis.Redis] = {}
@@ -159,7 +160,7 @@ class ClusterClient:
             with self._lock:
                 client = self._nodes.get(node)
                 if client is None:
-                    client = open_server(self.address.at(node), self._timeout_s, self._max_connections)
+                    client = open_server(self.address.at(node), self._timeout_s, self._max_connections, self._newest)
                     self._nodes[node] = client
                     gone = [other for other in self._nodes if other not in (*self._topology.known(), node)]
                     # Only idle connections: one in use is closed when its command has ended and nobody holds it.

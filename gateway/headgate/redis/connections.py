@@ -24,6 +24,7 @@ from . import cluster
 from .bounded import Connection, SocketConnection, TlsConnection
 from .cluster import Topology
 from .faults import advised, shown_cause, translate
+from .newest import NewestReceipts
 from .primary_switch import switch_of
 from .sentinel import Discovery, SentinelConnection, SentinelTlsConnection
 
@@ -38,12 +39,17 @@ _ANONYMOUS_DRIVER: dict[str, None] = (
 
 
 def connection_pool(
-    url: RedisUrl, timeout_s: float, kind: type[redis.ConnectionPool] = redis.ConnectionPool, **options: float
+    url: RedisUrl,
+    timeout_s: float,
+    kind: type[redis.ConnectionPool] = redis.ConnectionPool,
+    newest: NewestReceipts | None = None,
+    **options: float,
 ) -> redis.ConnectionPool:
-    """Return a pool that makes connections to a server, or to the primary that Sentinels name."""
+    """Return a pool that makes connections to a server, or to the primary that Sentinels name; each reports `newest`."""
     kinds: Any = kind  # redis-py does not type its constructor
     pool: redis.ConnectionPool = kinds(
         switch=None if url.kind is Kind.NODE else switch_of(url),
+        newest=newest,
         db=url.database,
         username=url.username,
         password=url.password,

@@ -25,6 +25,7 @@ from .budget import left_s, renew
 from .cluster import ASK_TIMEOUT_S
 from .connections import Command, connection_pool, drop_idle_of
 from .faults import advised, shown_cause, translate
+from .newest import NewestReceipts
 
 # Of this process, all servers together: until the reply was read, or nobody waited for it any longer.
 ROUND_TRIPS = Histogram()
@@ -39,9 +40,10 @@ _FOR_COMMAND = (
 _WAITING = frozenset({"XREAD", "WAIT", "WAITAOF"})
 
 
-def open_server(url: RedisUrl, timeout_s: float, max_connections: int) -> redis.Redis:
+def open_server(url: RedisUrl, timeout_s: float, max_connections: int, newest: NewestReceipts | None = None) -> redis.Redis:
     """Return a client of one server; it connects at its first command."""
-    pool = connection_pool(url, timeout_s, redis.BlockingConnectionPool, max_connections=max_connections, timeout=timeout_s)
+    limits = {"max_connections": max_connections, "timeout": timeout_s}
+    pool = connection_pool(url, timeout_s, redis.BlockingConnectionPool, newest, **limits)
     return redis.Redis.from_pool(pool)  # unlike the constructor: its close() closes the pool too
 
 

@@ -39,6 +39,7 @@ from headgate.redis.client import (
 from headgate.redis.cluster import slot_of
 from headgate.redis.functions import LOG_LIBRARY
 from headgate.redis.keys import NAMESPACES, REVOKED, feed_channel, log_key, questions_channel
+from headgate.redis.newest import NewestReceipts
 from headgate.redis.questions import answer, ask, read_question
 from headgate.redis.registry import Served, has_been_served, leave, living, read_served, register
 from headgate.redis.seen import mark_seen, was_seen
@@ -139,6 +140,19 @@ def test_a_publisher_follows_a_slot_that_moves_key_by_key(cluster: Cluster, publ
     assert publisher.publish("a", 1, id="x").duplicate
     assert publisher.publish("a", 3, id="y").offset == 2
     assert cluster.owner_of_namespace(namespace) is target
+
+
+def test_a_new_connection_to_a_node_reports_the_newest_receipts(cluster: Cluster, publisher: Publisher, namespace: str) -> None:
+    """The node that wrote the epoch does not remember one of them; to the others they say nothing."""
+    before, newest = publisher.publish("a", 1), NewestReceipts()
+    newest.note(before.epoch, before.offset + 1)
+    with open_client(cluster.url, newest=newest) as client:
+        for server in primaries(client):
+            call(server, "PING")
+    after = publisher.publish("a", 2)
+
+    assert (after.offset, after.epoch == before.epoch) == (2, False)
+    assert publisher.check(before) is Fate.IN_LOG
 
 
 def test_receipts_tell_of_replicas_also_after_a_move(cluster: Cluster, publisher: Publisher, namespace: str) -> None:

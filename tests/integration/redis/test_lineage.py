@@ -16,11 +16,13 @@ from headgate.redis.embedded import EmbeddedRedis, start_private_redis
 from headgate.redis.functions import SOURCE, ensure_loaded
 from headgate.redis.lineage import Lineage
 from headgate.redis.log import EventLog
+from headgate.redis.newest import NewestReceipts
 from tests.support.redis_server import write_at_once
 
 NAMESPACE = "orders"
 KEY, HEAD, EPOCHS = keys.log_key(NAMESPACE), keys.head_key(NAMESPACE), keys.epochs_key(NAMESPACE)
 RETENTION = (1000, 600)
+Report = tuple[str | int, ...]
 
 
 @pytest.fixture
@@ -33,6 +35,11 @@ def client(redis_client: Client) -> Client:
 def publish(client: Client, *more: str) -> tuple[str, int]:
     epoch, offset, _ = call(client, "FCALL", "headgate_publish", 1, KEY, "a", "1", *more)
     return epoch.decode(), offset
+
+
+def append(client: Client, key: str) -> tuple[str, int]:
+    epoch, offset, _ = call(client, "FCALL", "headgate_append", 1, key, "a", "1").split()
+    return epoch.decode(), int(offset)
 
 
 def forget(client: Client) -> None:
@@ -123,6 +130,150 @@ def test_data_that_was_put_back_twice_over_is_never_continued(client: Client) ->
         copied.append(copy(client))
 
     assert len(seen) == len(set(seen))
+
+
+HEAD_QUESTION: Report = ("FCALL_RO", "headgate_head", 1, KEY)
+VERSION_QUESTION: Report = ("FCALL_RO", "headgate_version", 0, "server")
+EITHER_QUESTION = pytest.mark.parametrize("question", [HEAD_QUESTION, VERSION_QUESTION], ids=["head", "version"])
+
+
+@EITHER_QUESTION
+@pytest.mark.parametrize("then", ["publish", "usual append", "batch", "configure"])
+def test_an_offset_that_the_process_does_not_remember_ends_its_epoch(client: Client, question: Report, then: str) -> None:
+    """Its whole machine was put back: data and memory agree, and somebody has had an event that is in neither."""
+    log_of(client).configure(*RETENTION)
+    old, offset = publish(client, "an-id")
+
+    call(client, *question, old, offset + 5)
+
+    if then == "configure":
+        log_of(client).configure(*RETENTION)
+    elif then == "batch":
+        call(client, "FCALL", "headgate_append_batch", 1, KEY, "a", "1", "other", "")
+    else:
+        publish(client, *(["other"] if then == "usual append" else []))
+    lineage = lineage_of(client)
+    assert lineage.epoch != old
+    assert lineage.end_of(old, 9) == offset
+    assert publish(client, "an-id") == (old, offset)  # the process knows its ids still
+    call(client, *question, old, offset + 5)
+    assert lineage_of(client).epoch == lineage.epoch
+
+
+@EITHER_QUESTION
+@pytest.mark.parametrize("reported", ["0", "1", "2", "-5", "", "3.5", "3e5", "0x9", "nan", str(2**53), "9" * 400, "\0", None])
+def test_what_proves_nothing_ends_no_epoch(client: Client, question: Report, reported: str | None) -> None:
+    """An offset that the process remembers, and what is no offset."""
+    publish(client)
+    old, _ = publish(client)
+
+    call(client, *question, old, *([] if reported is None else [reported]))
+    call(client, *question, "f" * 16, 9)
+    call(client, *question, "", 9)
+
+    assert publish(client) == (old, 3)
+
+
+def test_one_question_reports_several_logs_and_ends_only_those_that_lack_something(client: Client) -> None:
+    """By their epochs, which tell namespaces and databases apart."""
+    logs = [keys.log_key(name) for name in ("orders", "bills", "stock")]
+    before = [append(client, log) for log in logs]
+
+    words = [word for (epoch, offset), lacking in zip(before, (0, 1, 5), strict=True) for word in (epoch, offset + lacking)]
+    call(client, *VERSION_QUESTION, *words)
+
+    after = [append(client, log) for log in logs]
+    assert [offset for _, offset in after] == [2, 2, 2]
+    assert [epoch == old for (epoch, _), (old, _) in zip(after, before, strict=True)] == [True, False, False]
+
+
+def test_a_caller_that_reports_nonsense_ends_few_epochs(client: Client) -> None:
+    """128 at once, of each log, and then one in three seconds: half of the lineage stays for those who resume."""
+    epochs = set()
+    for _ in range(200):
+        epoch, offset = publish(client)
+        epochs.add(epoch)
+        call(client, *HEAD_QUESTION, epoch, offset + 10**6)
+    other = keys.log_key("bills")
+    epoch, offset = append(client, other)
+    call(client, *VERSION_QUESTION, epoch, offset + 1)
+
+    assert 129 <= len(epochs) <= 140  # some more on a machine that stood still
+    assert append(client, other)[0] != epoch
+
+
+@EITHER_QUESTION
+@pytest.mark.parametrize("right", ["hset", "time"])
+def test_a_user_who_may_not_write_the_head_ends_no_epoch(client: Client, question: Report, right: str) -> None:
+    """As one of a consumer, or of a monitor: the answer is as usual."""
+    old, offset = publish(client)
+    log_of(client).head()  # the token is made
+    call(client, "ACL", "SETUSER", "half", "reset", "on", "nopass", "~*", "&*", "+@all", f"-{right}")
+    limited = open_client(_as_user(client, "half"), timeout_s=30)
+    try:
+        call(limited, *question, old, offset + 1)
+    finally:
+        limited.close()
+
+    assert publish(client) == (old, offset + 1)
+
+
+@EITHER_QUESTION
+def test_a_primary_that_was_made_a_replica_answers_as_usual(client: Client, question: Report) -> None:
+    """It takes no writes, and needs none. When it is a primary again, it writes no more of that epoch."""
+    old, offset = publish(client)
+    try:
+        call(client, "REPLICAOF", "127.0.0.1", "1")
+        call(client, *question, old, offset + 1)
+    finally:
+        call(client, "REPLICAOF", "NO", "ONE")
+
+    assert publish(client)[0] != old
+    assert lineage_of(client).end_of(old, 9) == offset
+
+
+def test_a_new_connection_reports_the_newest_receipts_before_its_first_command(client: Client) -> None:
+    """So that no event can take the place of one that its publisher knows of."""
+    old, offset = publish(client)
+    newest = NewestReceipts()
+    newest.note(old, offset)
+    with connected(client, newest) as publisher:
+        assert publish(publisher) == (old, offset + 1)
+
+    newest.note(old, offset + 4)
+
+    with connected(client, newest) as publisher:
+        new, again = publish(publisher)
+    assert (new == old, again) == (False, offset + 2)
+    assert lineage_of(client).end_of(old, 9) == offset + 1
+
+
+@pytest.mark.parametrize("right", ["-fcall_ro", "-hset"])
+def test_a_user_who_may_not_report_is_refused_nothing_else(client: Client, right: str) -> None:
+    """Each refusal is a line in the log of Redis (ACL LOG), so it is not asked again with each connection."""
+    old, offset = publish(client)
+    newest = NewestReceipts()
+    newest.note(old, offset + 4)
+    call(client, "ACL", "SETUSER", "half", "reset", "on", "nopass", "~*", "&*", "+@all", right)
+    call(client, "ACL", "LOG", "RESET")
+
+    for _ in range(3):
+        with connected(client, newest, "half") as limited:
+            assert call(limited, "PING")
+
+    assert sum(entry[b"count"] for entry in map(pairs, call(client, "ACL", "LOG"))) == (right == "-fcall_ro")
+    assert publish(client) == (old, offset + 1)
+
+
+def test_a_server_without_functions_takes_the_connection(client: Client) -> None:
+    """As one that is back empty."""
+    newest = NewestReceipts()
+    newest.note("e" * 16, 4)
+    call(client, "FUNCTION", "FLUSH")
+
+    with connected(client, newest) as publisher:
+        ensure_loaded(publisher)
+        assert publish(publisher)[1] == 1
 
 
 def test_the_databases_of_one_server_do_not_end_each_others_epochs(client: Client) -> None:
@@ -258,6 +409,14 @@ def test_a_killed_server_that_has_lost_its_end_never_repeats_a_position(
 
     assert len(receipts) == len(set(receipts)) == 40
     assert [offset for _, offset in receipts[10:15]] == [6, 7, 8, 9, 10]
+
+
+def connected(client: Client, newest: NewestReceipts, user: str = "default") -> Client:
+    return open_client(_as_user(client, user), timeout_s=30, newest=newest)
+
+
+def pairs(reply: Any) -> dict[bytes, Any]:
+    return reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))
 
 
 def _as_user(client: Client, user: str) -> str:

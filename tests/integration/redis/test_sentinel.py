@@ -10,6 +10,7 @@ import pytest
 from headgate import BusRefused, BusUnavailable, Publisher
 from headgate.publisher import Fate
 from headgate.redis.client import call, describe_server, open_client
+from headgate.redis.newest import NewestReceipts
 from headgate.redis.subscriber_link import SubscriberLink
 from tests.support.redis_server import wait_until
 from tests.support.sentinels import PRIMARY, Server, start_sentinels
@@ -45,6 +46,18 @@ def test_a_failover_is_followed_by_publishers_and_links(tmp_path: Path) -> None:
         for each in (link, again):
             each.close()
         client.close()
+
+
+def test_a_new_connection_to_the_primary_reports_the_newest_receipts(tmp_path: Path) -> None:
+    """A primary that does not remember one was put back with its memory, and begins another epoch."""
+    with start_sentinels(tmp_path / "site") as site, Publisher(site.url) as publisher:
+        before, newest = publisher.publish("a", 1), NewestReceipts()
+        newest.note(before.epoch, before.offset + 1)
+        with open_client(site.url, timeout_s=5, newest=newest) as client:
+            call(client, "PING")
+        after = publisher.publish("a", 2)
+
+    assert (after.offset, after.epoch == before.epoch) == (2, False)
 
 
 def test_passwords_of_redis_and_of_sentinels_are_two(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import msgspec
 import pytest
 
 from headgate import BusRefused, InvalidRequest, NotDurable, Publisher
@@ -180,7 +181,7 @@ def test_the_first_publish_after_a_failover_is_retried(
 
 
 def test_the_fate_of_an_event_can_be_asked(redis_url: str, redis_client: Client) -> None:
-    """In the log, trimmed from it, rolled back with its end, or of a log that is gone."""
+    """In the log, trimmed from it, rolled back with its end, or of a log that is gone. A place may have been given twice."""
     keys = [log_key(NAMESPACE), head_key(NAMESPACE), epochs_key(NAMESPACE)]
     with Publisher(redis_url) as publisher:
         first, kept = publisher.publish("a", 1), publisher.publish("a", 2)
@@ -201,6 +202,8 @@ def test_the_fate_of_an_event_can_be_asked(redis_url: str, redis_client: Client)
         call(redis_client, "FUNCTION", "LOAD", "REPLACE", SOURCE)
         publisher.publish("a", 5)
         assert publisher.check(kept) is Fate.IN_LOG
+        assert publisher.check(msgspec.structs.replace(kept, id="another")) is Fate.ROLLED_BACK
+        assert publisher.check(msgspec.structs.replace(kept, id="")) is Fate.IN_LOG
         call(redis_client, "FLUSHALL")
         assert publisher.check(kept) is Fate.UNKNOWN
         publisher.publish("a", 6)

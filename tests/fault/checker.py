@@ -391,6 +391,7 @@ class _Walk:
 
     def _rolled_back(self, first: int, last: int, epoch: str) -> None:
         """Events that it has seen from there on are no longer in the log; everything of the new line from there on is owed."""
+        self._epoch = epoch  # the log of the one before may be lost as a whole
         there = {event.offset: event.id for event in self._log()}
         for offset in [offset for offset in self._seen if offset >= first]:
             event_id = self._seen.pop(offset)
@@ -403,7 +404,6 @@ class _Walk:
         self._frontier = min(self._frontier, first - 1)
         self._highest = min(self._highest, first - 1)
         self._owed_from = {pattern: min(since, first - 1) for pattern, since in self._owed_from.items()}
-        self._epoch = epoch
 
     def _moved(self, entry: Moved) -> None:
         if entry.epoch != self._epoch and not self._lost and self._history.lineage:

@@ -78,8 +78,9 @@ LEAST_FENCE_TIMEOUT_S = 0.25
 EXPEDITED_INTERVAL_S = 0.002
 # A pattern becomes active within this time, or its subscription is refused. A dead connection is noticed sooner.
 ACTIVE_TIMEOUT_S = 10.0
-# An idle gateway sees this often whether it is time to ask where the primary is; so does each command.
-PRIMARY_CHECK_S = 0.5
+# An idle gateway sees this often whether it is time to ask where the primary is; so does each command. Longer than
+# ASK_EVERY_SENTINEL_S, or every second time would be a moment too early.
+PRIMARY_CHECK_S = 0.25
 # How often those who wait for that look at the time.
 WAKE_S = 0.5
 # At most one line per this time about quarantined messages; the metric counts them all.

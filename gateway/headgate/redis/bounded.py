@@ -160,14 +160,18 @@ class Bounded:
             finally:
                 self._within_s = None
             if is_due:
-                self._ask_address(switch, within_s)
-                switch.asked(now_s, monotonic())
+                is_answered = self._ask_address(switch, within_s)
+                if is_answered is not None:
+                    switch.asked(now_s, monotonic(), is_answered=is_answered)
         return switch.is_left(self.server, self._count)
 
-    def _ask_address(self, switch: PrimarySwitch, within_s: float) -> None:
-        """Ask where the address leads, and note it: over a new connection."""
+    def _ask_address(self, switch: PrimarySwitch, within_s: float) -> bool | None:
+        """Ask where the address leads, and note it: over a new connection.
+
+        Return whether there was an answer; None: there was none, and somebody else can be asked at once.
+        """
         if switch.forbidden_until_s > monotonic():
-            return
+            return True
         options = {**self._options, "socket_timeout": within_s, "socket_connect_timeout": within_s}
         beside: Any = type(self)(switch=switch, within_s=within_s, newest=self._newest, **options)
         try:
@@ -181,10 +185,12 @@ class Bounded:
                     "Redis refuses the password (%s): open connections go on; give this process the new one and start it again",
                     error,
                 )
+            return False
         else:
             if switch.is_locked_out:
                 switch.is_locked_out = False
                 log.warning("Redis takes the password again")
+            return True
         finally:
             beside.disconnect()
 

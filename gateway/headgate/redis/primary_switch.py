@@ -19,12 +19,13 @@ from headgate.redis_url import Kind, RedisUrl
 
 # A little below the second between two fences, so that each fence of an idle gateway asks.
 ASK_EVERY_S = 0.9
-# Of the Sentinels, which know of a promotion after a second at most.
-ASK_EVERY_SENTINEL_S = 0.5
+# Of the Sentinels, which notice a promotion 1.2 s after it at most. All are to have followed after 1.5 s.
+ASK_EVERY_SENTINEL_S = 0.2
 # A TLS handshake takes up to a millisecond of Redis, and hundreds of processes may share a server.
-ASK_EVERY_TLS_S = 4.0
-# An answer that took long, or never came, is asked for again after so many times as long.
-PAUSE_RATIO, MAX_PAUSE_S = 4.0, 60.0
+ASK_EVERY_TLS_S, ASK_EVERY_SENTINEL_TLS_S = 4.0, 0.5
+# From one question to the next at least so many times as long as the first one took, with an answer and without. A process that got
+# no processor for 1.5 s in the middle of a failover has an answer, and must not wait for 6 s.
+ANSWERED_RATIO, PAUSE_RATIO, MAX_PAUSE_S = 2.0, 4.0, 60.0
 # A user who may not ask is refused once in this time, since Redis logs each refusal.
 FORBIDDEN_S = 600.0
 # Switches that a process keeps; then it begins with new ones.
@@ -68,9 +69,10 @@ class PrimarySwitch:
         self._next_s = now_s + self._every_s
         return True
 
-    def asked(self, began_s: float, now_s: float) -> None:
-        """The question is over, answered or not."""
-        self._next_s = began_s + max(self._every_s, min((now_s - began_s) * PAUSE_RATIO, MAX_PAUSE_S))
+    def asked(self, began_s: float, now_s: float, *, is_answered: bool) -> None:
+        """The question is over."""
+        pause_s = (now_s - began_s) * (ANSWERED_RATIO if is_answered else PAUSE_RATIO)
+        self._next_s = began_s + max(self._every_s, min(pause_s, MAX_PAUSE_S))
 
     def doubt(self) -> None:
         """Have the next caller ask: a server has refused what a primary takes."""
@@ -130,7 +132,7 @@ def switch_of(url: RedisUrl) -> PrimarySwitch:
         if len(_switches) >= MAX_ADDRESSES:
             _switches.clear()
         if url.kind is Kind.SENTINELS:
-            every_s = ASK_EVERY_SENTINEL_S
+            every_s = ASK_EVERY_SENTINEL_TLS_S if dict(url.sentinel).get("tls", url.tls) else ASK_EVERY_SENTINEL_S
         else:
             every_s = ASK_EVERY_TLS_S if url.tls else ASK_EVERY_S
         known = _switches.setdefault(url, PrimarySwitch(every_s))

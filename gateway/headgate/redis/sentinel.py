@@ -30,8 +30,10 @@ from .bounded import Bounded, Connection, TlsConnection
 from .budget import left_s
 from .primary_switch import MAX_ADDRESSES, PrimarySwitch
 
-# A Sentinel that does not answer must not use up the time of the others, and is left out for a while where nothing depends on it.
-ASK_TIMEOUT_S, SILENT_S = 0.5, 30.0
+# A Sentinel that does not answer must not use up the time of the others: for a while it is asked last, or not at all.
+ASK_TIMEOUT_S, SILENT_S = 0.5, 10.0
+# Who waits no longer than this has learned nothing of it: it writes its configuration to the disk in the middle of a failover.
+LEAST_SILENCE_S = 0.2
 # One answer is enough where the others are slow: they only say whether it is the newest.
 SECOND_TIMEOUT_S = 0.1
 
@@ -91,9 +93,10 @@ class Discovery:
         """
         known, answers = self._memory.newest, list[Answer]()
         left = left_s()
-        for answer in self._answers(self.address.hosts, ASK_TIMEOUT_S * len(self.address.hosts) if left is None else left):
+        hosts = sorted(self.address.hosts, key=self._is_silent)
+        for answer in self._answers(hosts, ASK_TIMEOUT_S * len(hosts) if left is None else left):
             answers.append(answer)
-            if len(answers) > len(self.address.hosts) / 2 if known is None else answer.epoch >= known.epoch:
+            if len(answers) > len(hosts) / 2 if known is None else answer.epoch >= known.epoch:
                 break
         if not answers:
             raise redis.ConnectionError("none of them answers and knows a primary of that name that is up")
@@ -104,11 +107,21 @@ class Discovery:
 
         Waits `within_s` at most, and not for those that were silent a moment ago.
         """
-        memory, now_s = self._memory, monotonic()
-        awake = [each for each in self.address.hosts if memory.silent_until_s.get(each, 0.0) <= now_s] or self.address.hosts
+        memory = self._memory
+        awake = self._awake() or self.address.hosts
         memory.turn += 1
         answers = list(self._answers([awake[memory.turn % len(awake)]], within_s))
         return self._counted(answers).node if answers else None
+
+    def has_awake(self) -> bool:
+        """Return whether a Sentinel is left that has not been silent."""
+        return bool(self._awake())
+
+    def _awake(self) -> list[Node]:
+        return [each for each in self.address.hosts if not self._is_silent(each)]
+
+    def _is_silent(self, sentinel: Node) -> bool:
+        return self._memory.silent_until_s.get(sentinel, 0.0) > monotonic()
 
     def _counted(self, answers: Sequence[Answer]) -> Answer:
         # Compared with what is known now: others may have asked meanwhile.
@@ -121,10 +134,15 @@ class Discovery:
         """Ask one after another; each has its share of the time that is left, at most ASK_TIMEOUT_S."""
         end_s, longest_s = monotonic() + within_s, ASK_TIMEOUT_S
         for index, sentinel in enumerate(sentinels):
-            wait_s = max(end_s - monotonic(), 0.001) / (len(sentinels) - index)
+            began_s = monotonic()
+            wait_s = min(longest_s, max(end_s - began_s, 0.001) / (len(sentinels) - index))
             try:
-                answer = self._ask(sentinel, min(longest_s, wait_s))
-            except (redis.ConnectionError, redis.TimeoutError):
+                answer = self._ask(sentinel, wait_s)
+            except redis.TimeoutError:
+                if wait_s >= LEAST_SILENCE_S:
+                    self._memory.silent_until_s[sentinel] = monotonic() + SILENT_S
+                continue
+            except redis.ConnectionError:
                 self._memory.silent_until_s[sentinel] = monotonic() + SILENT_S
                 continue
             self._memory.silent_until_s.pop(sentinel, None)
@@ -194,10 +212,12 @@ class _AsksSentinels(Bounded):
     def ask_server(self) -> None:
         """Its host and port name the server: it needs no question."""
 
-    def _ask_address(self, switch: PrimarySwitch, within_s: float) -> None:
+    def _ask_address(self, switch: PrimarySwitch, within_s: float) -> bool | None:
         node = self._discovery.newer_primary(within_s)
-        if node is not None:
-            switch.note(shown_node(node))
+        if node is None:
+            return None if self._discovery.has_awake() else False
+        switch.note(shown_node(node))
+        return True
 
 
 class SentinelConnection(_AsksSentinels, Connection):

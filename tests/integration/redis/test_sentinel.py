@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from pathlib import Path
 
 import pytest
 
 from headgate import BusRefused, BusUnavailable, Publisher
 from headgate.publisher import Fate
-from headgate.redis.client import call, describe_server, open_client
+from headgate.redis.client import call, check_primary, describe_server, open_client
 from headgate.redis.newest import NewestReceipts
+from headgate.redis.primary_switch import ASK_EVERY_SENTINEL_S, switch_of
+from headgate.redis.sentinel import LEAST_SILENCE_S, Discovery
 from headgate.redis.subscriber_link import SubscriberLink
+from headgate.redis_url import read_url
 from tests.support.redis_server import wait_until
 from tests.support.sentinels import PRIMARY, Server, start_sentinels
 
@@ -92,6 +96,42 @@ def test_one_sentinel_that_answers_is_enough(tmp_path: Path) -> None:
         site.sentinels[0].kill()
         site.sentinels[1].kill()
         assert "mymaster" in describe_server(site.url)
+
+
+def test_a_sentinel_that_stalls_puts_no_question_off(tmp_path: Path) -> None:
+    """In a failover Sentinels write to the disk: one that has not answered is left out, and another is asked at the next chance."""
+    with start_sentinels(tmp_path / "site") as site:
+        stalled, *others = site.sentinels
+        with open_client(site.url, timeout_s=5, max_connections=1) as client:
+            call(client, "PING")
+            stalled.freeze()
+            switch = switch_of(read_url(site.url))
+            for _ in site.sentinels:
+                switch.doubt()
+                check_primary(client)
+                assert switch.is_due(time.monotonic() + ASK_EVERY_SENTINEL_S), "a silent Sentinel holds the others up"
+            discovery = Discovery(read_url(site.url))
+            assert discovery.has_awake()
+            assert [discovery.newer_primary(5) for _ in others] == [("127.0.0.1", site.servers[0].port)] * 2
+            for each in others:
+                each.freeze()
+            for _ in others:
+                assert discovery.newer_primary(0.3) is None
+            assert not discovery.has_awake()
+            switch.doubt()
+            check_primary(client)
+            assert not switch.is_due(time.monotonic() + ASK_EVERY_SENTINEL_S), "where none answers, calls are not held up by each"
+
+
+def test_who_waits_for_a_moment_only_has_learned_nothing_of_a_sentinel(tmp_path: Path) -> None:
+    """A call with little time left, or a question to a second one, must not leave out the Sentinel that leads the failover."""
+    with start_sentinels(tmp_path / "site") as site:
+        discovery = Discovery(read_url(site.url))
+        for each in site.sentinels:
+            each.freeze()
+        for _ in site.sentinels:
+            assert discovery.newer_primary(LEAST_SILENCE_S / 2) is None
+        assert discovery.has_awake()
 
 
 def test_a_sentinel_that_is_behind_leads_nobody_back(tmp_path: Path) -> None:

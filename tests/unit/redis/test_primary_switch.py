@@ -7,8 +7,10 @@ import os
 import pytest
 
 from headgate.redis.primary_switch import (
+    ANSWERED_RATIO,
     ASK_EVERY_S,
     ASK_EVERY_SENTINEL_S,
+    ASK_EVERY_SENTINEL_TLS_S,
     ASK_EVERY_TLS_S,
     MAX_PAUSE_S,
     NO_LIBRARY,
@@ -36,7 +38,7 @@ def test_the_address_is_asked_once_for_all_and_again_when_the_answer_is_old() ->
     switch.begin(100.0)
     assert not switch.is_due(100.0 + ASK_EVERY_S / 2)
     assert [switch.is_due(100.0 + ASK_EVERY_S) for _ in range(3)] == [True, False, False]
-    switch.asked(100.0 + ASK_EVERY_S, 100.001 + ASK_EVERY_S)
+    switch.asked(100.0 + ASK_EVERY_S, 100.001 + ASK_EVERY_S, is_answered=True)
     assert not switch.is_due(100.5 + ASK_EVERY_S)
     assert switch.is_due(1000.0)
 
@@ -49,12 +51,22 @@ def test_a_later_connection_puts_the_question_off_for_nobody() -> None:
     assert switch.is_due(100.0 + ASK_EVERY_S)
 
 
-@pytest.mark.parametrize(("took_s", "pause_s"), [(0.001, ASK_EVERY_S), (0.5, 0.5 * PAUSE_RATIO), (3600.0, MAX_PAUSE_S)])
-def test_an_answer_that_takes_long_is_asked_for_less_often(took_s: float, pause_s: float) -> None:
+@pytest.mark.parametrize(
+    ("took_s", "is_answered", "pause_s"),
+    [
+        (0.001, True, ASK_EVERY_S),
+        (0.001, False, ASK_EVERY_S),
+        (0.5, False, 0.5 * PAUSE_RATIO),
+        (1.5, True, 1.5 * ANSWERED_RATIO),  # a process that got no processor in the middle of a failover
+        (3600.0, False, MAX_PAUSE_S),
+        (3600.0, True, MAX_PAUSE_S),
+    ],
+)
+def test_an_answer_that_takes_long_is_asked_for_less_often(took_s: float, is_answered: bool, pause_s: float) -> None:
     """A resolver that is down must not hold up every call; nor is the address forgotten for ever."""
     switch = PrimarySwitch()
     assert switch.is_due(100.0)
-    switch.asked(100.0, 100.0 + took_s)
+    switch.asked(100.0, 100.0 + took_s, is_answered=is_answered)
     assert not switch.is_due(100.0 + pause_s - 0.01)
     assert switch.is_due(100.0 + pause_s)
 
@@ -142,10 +154,12 @@ def test_all_of_a_process_share_the_switch_of_an_address() -> None:
     assert switch_of(read_url("redis://one")) is not switch_of(read_url("redis://other"))
     for url, every_s in (
         *(("redis://one", ASK_EVERY_S), ("rediss://one", ASK_EVERY_TLS_S)),
-        ("rediss+sentinel://one/mymaster", ASK_EVERY_SENTINEL_S),
+        ("redis+sentinel://one/mymaster", ASK_EVERY_SENTINEL_S),
+        ("rediss+sentinel://one/mymaster?sentinel_tls=no", ASK_EVERY_SENTINEL_S),
+        ("rediss+sentinel://one/mymaster", ASK_EVERY_SENTINEL_TLS_S),
     ):
         switch = switch_of(read_url(url))
-        switch.asked(100.0, 100.0)
+        switch.asked(100.0, 100.0, is_answered=True)
         assert [switch.is_due(99.9 + every_s), switch.is_due(100.0 + every_s)] == [False, True]
 
 

@@ -27,8 +27,9 @@ from .store import Store
 from .worker import Worker
 
 DRAIN_S = 10.0
-# Also while all workers are busy, an old primary is left this fast.
-KEEP_EVERY_S = 1.0
+# Also while all workers are busy, an old primary is left this fast. Longer than redis.primary_switch.ASK_EVERY_SENTINEL_S, or every
+# second time would be a moment too early.
+KEEP_EVERY_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)

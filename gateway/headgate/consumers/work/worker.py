@@ -47,8 +47,10 @@ MAX_FAULTS = 5
 MAX_UNKNOWN = 3
 # Into how many tasks one event may be split.
 MAX_KEYS = 1000
-# Waits for Redis: the ceiling of the first and of the last.
-BUS_FIRST_S, BUS_LAST_S = 0.2, 5.0
+# Waits for Redis: the ceiling of the first and of the last. A new primary is there from one moment to the next.
+BUS_FIRST_S, BUS_LAST_S = 0.2, 1.0
+# And of the last wait for a consumer that cannot start.
+START_LAST_S = 5.0
 MAX_REASON_CHARACTERS = 200
 LONGEST_S = 366 * 86400.0
 
@@ -101,6 +103,7 @@ class Worker:
         consumer: Consumer | None = None
         failures = 0
         while not self._stopping.is_set():
+            last_s = BUS_LAST_S
             try:
                 if consumer is None:
                     consumer = self._begin()
@@ -112,11 +115,11 @@ class Worker:
             except _BusError as error:
                 self._waits_for_bus(error)
             except Exception as error:  # noqa: BLE001 - a consumer that cannot start, or a fault of ours: told, and tried again
-                self.trouble = type(error).__name__
+                self.trouble, last_s = type(error).__name__, START_LAST_S
                 self._log("consumer failed", exc_info=True)
             failures += 1
             self._leases.release_all()
-            self._stopping.wait(delay_s(failures, BUS_FIRST_S, BUS_LAST_S))
+            self._stopping.wait(delay_s(failures, BUS_FIRST_S, last_s))
         with suppress(Abandoned):
             self._until_answered(self._store.confirm)
         self._store.close()

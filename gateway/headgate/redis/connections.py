@@ -9,7 +9,9 @@ A connection never retries behind the caller's back, never checks its own health
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from inspect import signature
+from queue import Empty
 from typing import Any
 
 import redis
@@ -81,10 +83,19 @@ def _place(url: RedisUrl) -> dict[str, Any]:
 
 def drop_idle_of(pool: Any) -> None:
     """Close the connections of a pool that wait for a command."""
-    waiting = getattr(pool, "pool", None)  # one that hands out connections for good has none that wait
-    # Before redis-py 7 its own `disconnect` takes those in use by others too.
-    for connection in [] if waiting is None else [idle for idle in waiting.queue if idle is not None]:
-        connection.disconnect()
+    waiting: Any = getattr(pool, "pool", None)
+    if waiting is None:  # one that hands out connections for good has none that wait
+        return
+    # Before redis-py 7 its own `disconnect` takes those in use by others too. Out of the pool, so that no other thread begins to
+    # use one that is being closed.
+    taken: list[Any] = []
+    with suppress(Empty):
+        while True:
+            taken.append(waiting.get_nowait())
+    for connection in reversed(taken):
+        if connection is not None:
+            connection.disconnect()
+        waiting.put_nowait(connection)
 
 
 def cluster_topology(address: RedisUrl) -> Topology:

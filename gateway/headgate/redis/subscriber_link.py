@@ -66,7 +66,7 @@ class SubscriberLink:
         self._url, self._connect_timeout_s, self._key = read_url(url), connect_timeout_s, key
         self._address = str(self._url)
         self._socket: socket.socket | None = None
-        self._closed = self._is_left = False
+        self._closed = self._is_left = self._is_reading = self._is_sending = False
         self._switch: PrimarySwitch | None = None
         self._make_arrivals = arrivals
         self._arrivals: Arrivals | None = None
@@ -110,10 +110,17 @@ class SubscriberLink:
             BusUnavailable: the connection is broken or closed.
         """
         packed = b"".join(self._pack(tuple(command)) for command in commands)
+        self._is_sending = True
+        sock = None
         try:
-            self._open_socket().sendall(packed)
+            sock = self._open_socket()
+            sock.sendall(packed)
         except OSError as error:
             raise self._broken(error) from error
+        finally:
+            self._is_sending = False
+            if sock is not self._socket and sock is not None:
+                self._free(sock)
 
     def read(self) -> list[Any]:
         """Wait for a reply, then return all that have arrived, in order: lists of bytes and integers (RESP2).
@@ -157,14 +164,21 @@ class SubscriberLink:
 
     def _receive(self, sock: socket.socket) -> list[Any]:
         """Return what one recv completes: possibly nothing."""
+        self._is_reading = True
         try:
+            if sock is not self._socket:  # closed before the line above
+                self._open_socket()
             size = sock.recv_into(self._buffer)
         except BlockingIOError:
             raise
         except OSError as error:
             raise self._broken(error) from error
+        finally:
+            self._is_reading = False
+            if sock is not self._socket:
+                self._free(sock)
         if not size:
-            raise unavailable(f"{self._address} closed the connection")
+            raise self._ended("was closed") if self._socket is None else unavailable(f"{self._address} closed the connection")
         self._reader.feed(self._buffer, 0, size)
         replies: list[Any] = []
         gets = self._reader.gets
@@ -214,12 +228,20 @@ class SubscriberLink:
             return
         with suppress(OSError):  # the other end may have been faster
             sock.shutdown(socket.SHUT_RDWR)  # close() alone would not wake a thread that is inside recv
-        sock.close()
+        self._free(sock)
 
     def leave(self) -> None:
         """Close the connection, as its address leads to another server."""
         self._is_left = True
         self.close()
+
+    def _free(self, sock: socket.socket) -> None:
+        """Give the descriptor of a closed link back, unless a thread is about to wait on it: then that one does, as the last.
+
+        The next socket of the process gets the same number. A thread that waited on it then would wait for what comes there.
+        """
+        if not (self._is_reading or self._is_sending):
+            sock.close()
 
     def _close_arrivals(self) -> None:
         arrivals, self._arrivals = self._arrivals, None

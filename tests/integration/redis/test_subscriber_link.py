@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -224,6 +226,48 @@ def test_close_wakes_a_read_in_another_greenlet(redis_url: str, way: str) -> Non
 
     assert said.startswith("[False, False, False]")
     assert "closed" in said
+
+
+def test_a_thread_that_reads_never_waits_on_the_descriptor_of_a_later_connection(redis_url: str) -> None:
+    """A switch closes the links of other threads, and connects at once: the number that a descriptor had goes to the new one.
+
+    Before, one read in ten or twenty slept until its timeout, 5 s in a consumer. Two threads keep the processor busy, as a burst of work does.
+    """
+    current: list[SubscriberLink] = []
+    stopped = threading.Event()
+
+    def work() -> None:
+        while not stopped.is_set():
+            link = SubscriberLink(redis_url)
+            with contextlib.suppress(BusUnavailable):
+                link.connect()
+                link.settimeout(10 * DEADLINE_S)
+                current.append(link)
+                while True:
+                    link.send(*[("XACK", "a", "b", "1-0")] * 5)
+                    read_all(link, 5)
+            link.close()
+
+    def burn() -> None:
+        while not stopped.is_set():
+            sum(range(2000))
+
+    worker = threading.Thread(target=work, daemon=True)
+    for thread in (worker, *(threading.Thread(target=burn, daemon=True) for _ in range(2))):
+        thread.start()
+    try:
+        for number in range(40):
+            wait_until(lambda: current, f"the reader goes on after {number} switches")
+            current.pop().leave()
+            one, other = socket.socketpair()  # which have the numbers now
+            with one, other:
+                wait_until(lambda: current, f"the reader goes on after {number} switches")
+    finally:
+        stopped.set()
+        if current:
+            current.pop().leave()
+    worker.join(DEADLINE_S)
+    assert not worker.is_alive()
 
 
 def test_a_link_to_the_server_that_the_address_leads_to_stays(redis_url: str, redis_client: Client) -> None:

@@ -187,9 +187,12 @@ class Headgate:
             HeadgateError: as `Publisher.publish`.
         """
         served = self._attached().served(namespace)
-        return self._find_publisher().publish(
+        receipt = self._find_publisher().publish(
             topic, data, id=id, namespace=served, user=user, by=by, durable=durable, traceparent=traceparent
         )
+        if self._gateway is not None and served in self._gateway.namespaces:
+            self._gateway.namespaces[served].receipts.published((receipt,))
+        return receipt
 
     def publish_each(
         self,

@@ -195,6 +195,11 @@ LOG_LOST = Counter("headgate_log_lost_total", "Times that the log was lost: empt
 ROLLED_BACK = Counter(
     "headgate_rolled_back_events_total", "Offsets up to the position that Redis has lost with the end of its log.", ["namespace"]
 )
+PUBLISHED_ELSEWHERE = Counter(
+    "headgate_published_elsewhere_total",
+    "Events that this gateway has published to another Redis server than the one whose log it follows.",
+    ["namespace"],
+)
 FENCE_AGE_SECONDS = Gauge("headgate_fence_age_seconds", "Time since the live feed was last proven to be complete.", ["namespace"])
 LOG_EVENTS = Gauge("headgate_log_events", "Events that the log holds, as of the last fence.", ["namespace"])
 LOG_BYTES = Gauge("headgate_log_bytes", "Bytes of the events that the log holds, some seconds ago.", ["namespace"])

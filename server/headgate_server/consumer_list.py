@@ -10,9 +10,7 @@ import time
 from collections.abc import Callable
 
 from headgate.consumers.work.groups import Groups, GroupStatus
-from headgate.errors import BusRefused
-from headgate.redis.client import Client, call
-from headgate.redis.keys import log_key
+from headgate.redis.client import Client
 
 # How often the names of all keys are looked through.
 SCAN_EVERY_S = 60.0
@@ -37,16 +35,6 @@ class Consumers:
         if self._now_s() - scanned_s >= SCAN_EVERY_S:
             names = {status.name for status in groups.statuses()}
             self._known[namespace] = (self._now_s(), names)
-        wanted = sorted(names | _reading(client, namespace))[:MAX_CONSUMERS]
+        wanted = sorted(names | groups.reading())[:MAX_CONSUMERS]
         found = [groups.look(name) for name in wanted]
         return [status for status in found if status is not None]
-
-
-def _reading(client: Client, namespace: str) -> set[str]:
-    """Return the consumers that have a group on the log (its name is that of the consumer, and the epoch)."""
-    try:
-        found = call(client, "XINFO", "GROUPS", log_key(namespace))
-    except BusRefused:
-        return set()  # there is no log yet
-    pairs = (each if isinstance(each, dict) else dict(zip(each[::2], each[1::2], strict=True)) for each in found)
-    return {each[b"name"].decode("utf-8", "replace").partition("@")[0] for each in pairs}

@@ -14,17 +14,17 @@ const NOW = { clients: 0, subscriptions: 0, catching_up: 0, waiting: 0, queued_b
 const processOf = (more) => ({ id: "a", name: "one/1", silent_s: 0, admission: "admitting", revocations_known: true, draining: false, paused: [], lag: null, redis: null, bus_up: true, ...more });
 /** @param {any} [more] */
 const frameOf = (more) => ({ measured: true, rates: RATES, now: NOW, latency: null, lag: null, redis: null, namespaces: [{ name: "shop", bus_up: 1, processes: 1, error: "" }], processes: [processOf()], ...more });
-/** @param {any} frame @param {any} [servers] @param {any} [consumers] */
-const texts = (frame, servers, consumers) => troubles(frame, servers, consumers).map(({ severity, text }) => `${severity}: ${text}`);
+/** @param {any} frame @param {any} [servers] @param {any} [consumers] @param {any} [elsewhere] */
+const texts = (frame, servers, consumers, elsewhere) => troubles(frame, servers, consumers, elsewhere).map(({ severity, text }) => `${severity}: ${text}`);
 const SERVER = { address: "a:1", used_memory: 1, maxmemory: 100, evicted_keys: 0, advice: ["role: primary with 1 replica(s); it refuses writes without them (min-replicas-to-write)", "disk: append-only file", "memory: maxmemory 100 MiB, noeviction; 1 MiB in use"] };
-const CONSUMER = { name: "mail", namespace: "shop", lag: 0, leased: 0, waiting: 0, dead: 0, missed: 0, idle_s: 0.2 };
+const CONSUMER = { name: "mail", namespace: "shop", lag: 0, leased: 0, waiting: 0, dead: 0, missed: 0, idle_s: 0.2, elsewhere: [] };
 
 test("where all is well nothing is wrong", () => {
   assert.deepEqual(troubles(frameOf(), [SERVER], [CONSUMER]), []);
 });
 
 test("each thing that is wrong has words of its own, and what to do", () => {
-  /** @type {[any, RegExp, any?, any?][]} */
+  /** @type {[any, RegExp, any?, any?, any?][]} */
   const cases = [
     [frameOf({ error: "gone" }), /^bad: Redis does not answer/],
     [frameOf({ namespaces: [{ name: "shop", bus_up: 1, processes: 3, error: "x" }] }), /^bad: \/shop is not live at 2 of 3 processes/],
@@ -47,12 +47,14 @@ test("each thing that is wrong has words of its own, and what to do", () => {
     [frameOf(), /^warning: Consumer mail has given up 1 task/, null, [{ ...CONSUMER, dead: 1 }]],
     [frameOf(), /^bad: Consumer mail has missed 2 events/, null, [{ ...CONSUMER, missed: 2 }]],
     [frameOf(), /^warning: Consumer mail is 5,000 events behind/, null, [{ ...CONSUMER, lag: 5000 }]],
+    [frameOf(), /^bad: Consumer mail is on another Redis server, at mail-1\/9/, null, [{ ...CONSUMER, elsewhere: ["mail-1/9"] }]],
+    [frameOf(), /^bad: Gateway web-1\/7: on another server\.$/, null, null, [{ text: "gateway web-1/7: on another server", remedy: "restart it" }]],
     [frameOf(), /^bad: Consumer mail does not run/, null, [{ ...CONSUMER, lag: 5, idle_s: 90 }]],
   ];
-  for (const [frame, wanted, servers, consumers] of cases) {
-    const found = troubles(frame, servers, consumers);
+  for (const [frame, wanted, servers, consumers, elsewhere] of cases) {
+    const found = troubles(frame, servers, consumers, elsewhere);
     assert.equal(found.length, 1, `${wanted}: ${JSON.stringify(found)}`);
-    assert.match(texts(frame, servers, consumers)[0], wanted);
+    assert.match(texts(frame, servers, consumers, elsewhere)[0], wanted);
     assert.match(found[0].remedy, /\w{3}.*\.$/);
   }
 });

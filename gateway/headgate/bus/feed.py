@@ -180,6 +180,11 @@ class Feed:
         self._newest: dict[str, int] = {}  # of the last epochs, the newest offset that was known
         self.tick_due_s = 0.0
 
+    @property
+    def server(self) -> str:
+        """The token of the Redis process that events come from; "": none do now, or it is not known."""
+        return self._server.server if self.state is State.LIVE else ""
+
     # -- patterns -------------------------------------------------------------------------------------------------
 
     @property

@@ -145,6 +145,7 @@ class Bus:
         database: the number of the database that the log is in.
         last_error: the reason why the feed is not live; None while it is.
         was_up: set once the feed has been live for the first time.
+        fence_began_s: when the last fence began, by the monotonic clock; one at a time is under way.
     """
 
     def __init__(
@@ -181,7 +182,7 @@ class Bus:
         BUS_SUBSCRIPTIONS.labels(namespace).set_function(lambda: self.feed.sources)
         LOG_EVENTS.labels(namespace).set_function(lambda: max(0, self.head - self.first + 1))
         self._fences = FENCE.of(namespace)
-        self._fence_began_s = self._proven_s = monotonic()
+        self.fence_began_s = self._proven_s = monotonic()
         FENCE_AGE_SECONDS.labels(namespace).set_function(lambda: self.fence_age_s)
 
     @property
@@ -198,6 +199,11 @@ class Bus:
     def epoch(self) -> str | None:
         """The epoch of the position; None before the first connection."""
         return self.feed.epoch
+
+    @property
+    def server(self) -> str:
+        """The token of the Redis process that events come from; "": none do now, or it is not known, or it is a Cluster."""
+        return "" if self._sharded else self.feed.server
 
     @property
     def lineage(self) -> Lineage:
@@ -426,7 +432,7 @@ class Bus:
                     self._fence_log.check_primary()
 
     def _read_fence_head(self, action: ReadFenceHead) -> None:
-        self._fence_began_s = monotonic()
+        self.fence_began_s = monotonic()
         try:
             head = self._fence_log.head(*action.known)
             self._carry_out_all(self.feed.fence_head(action.number, head, monotonic()))
@@ -439,7 +445,7 @@ class Bus:
     def _note_fence(self) -> None:
         """A fence has passed: one at a time is under way."""
         self._proven_s = monotonic()
-        self._fences.record(self._proven_s - self._fence_began_s)
+        self._fences.record(self._proven_s - self.fence_began_s)
 
     def _send(self, link: SubscriberLink, commands: list[tuple[bytes, ...]]) -> None:
         try:

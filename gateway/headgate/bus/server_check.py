@@ -15,22 +15,26 @@ from headgate.redis.entries import Head
 
 
 class ServerCheck:
-    """The server of one connection at a time."""
+    """The server of one connection at a time.
 
-    __slots__ = ("_server",)
+    Attributes:
+        server: the token of the Redis process that this connection leads to; "": not known yet.
+    """
+
+    __slots__ = ("server",)
 
     def __init__(self) -> None:
-        self._server = ""  # the Redis process that this connection leads to, as soon as it is known
+        self.server = ""
 
     def reset(self) -> None:
         """Begin with a new connection: it may lead to another server."""
-        self._server = ""
+        self.server = ""
 
     def fault_of(self, head: Head) -> BusUnavailable | None:
         """Return why the server that has a head is not the one to listen to, if so. The first head names the server."""
         if head.replica:
             return BusUnavailable("the address leads to a replica, not to a primary")
-        self._server = self._server or head.server
-        if head.server not in ("", self._server):  # an older library does not say which it is
+        self.server = self.server or head.server
+        if head.server not in ("", self.server):  # an older library does not say which it is
             return BusUnavailable("the address leads to another Redis server than a moment ago")
         return None

@@ -184,4 +184,5 @@ def _print_status(status: GroupStatus, is_configured: bool | None) -> None:
     counts = f"lag {status.lag}, leased {status.leased}, waiting {status.waiting}, dead {status.dead}, missed {status.missed}"
     at_work = "never at work" if status.idle_s is None else f"at work {status.idle_s:.0f} s ago"
     known = {None: "", True: ", configured", False: ", not configured"}[is_configured]
-    echo(f"{status.name}: {counts}, {at_work}{known}")
+    elsewhere = f"; on another Redis server: {', '.join(status.elsewhere)}" if status.elsewhere else ""
+    echo(f"{status.name}: {counts}, {at_work}{known}{elsewhere}")

@@ -131,6 +131,8 @@ def _namespace(state: NamespaceState, now: Overview, before: Overview | None) ->
 def _consumer(state: ConsumerState) -> Sequence[str]:
     counts = (f"{each:,}" for each in (state.lag, state.leased, state.waiting, state.dead, state.missed))
     at_work = "never" if state.idle_s is None else "now" if state.is_at_work else f"{_time(state.idle_s)} ago"
+    if state.elsewhere:
+        at_work += f", and {len(state.elsewhere)} on another server"
     return state.name, state.namespace, *counts, at_work
 
 

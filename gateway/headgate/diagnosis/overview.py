@@ -21,6 +21,7 @@ from headgate.redis.loads import Load
 from headgate.redis.registry import Served, read_served
 from headgate.redis.server_advice import advise
 
+from .elsewhere import look_at_consumers, look_at_gateways
 from .redis_state import look_at_writes
 
 
@@ -64,7 +65,7 @@ class NamespaceState:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerState:
-    """A consumer of a namespace; the counts are those of `headgate consumers list`."""
+    """A consumer of a namespace; the counts are those of `headgate consumers list`. `elsewhere`: instances on another server."""
 
     name: str
     namespace: str
@@ -74,6 +75,7 @@ class ConsumerState:
     dead: int
     missed: int
     idle_s: float | None
+    elsewhere: tuple[str, ...] = ()
 
     @property
     def is_at_work(self) -> bool:
@@ -117,6 +119,8 @@ def look(client: Client, url: str) -> Overview:
         paused,
         [
             *_wrong_in_redis(infos, writes),
+            *look_at_gateways(client),
+            *look_at_consumers(consumers),
             *wrong(found, namespaces, consumers, paused, takes_writes=writes.verdict is Verdict.OK),
         ],
     )
@@ -207,7 +211,7 @@ def _consumers(client: Client, namespaces: list[str]) -> Iterator[ConsumerState]
     for namespace in namespaces:
         for each in Groups(client, namespace).statuses():
             yield ConsumerState(
-                each.name, namespace, each.lag, each.leased, each.waiting, each.dead, each.missed, each.idle_s
+                each.name, namespace, each.lag, each.leased, each.waiting, each.dead, each.missed, each.idle_s, each.elsewhere
             )  # fmt: skip
 
 

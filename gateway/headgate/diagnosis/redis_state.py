@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from headgate.consumers.work.groups import Groups
 from headgate.consumers.work.store import GROUP_LIBRARY
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
 from headgate.finding import Finding, fault, ok, unknown, warning
@@ -23,6 +24,8 @@ from headgate.redis.one_server import address_of
 from headgate.redis.registry import Served, read_served
 from headgate.redis.server_advice import SETTINGS, advise, advise_settings
 from headgate.topic import DEFAULT_NAMESPACE
+
+from .elsewhere import look_at_consumers, look_at_gateways
 
 # What a gateway reads of Redis beside logs and channels. Without one of these it runs, and does without a part.
 _READS = (
@@ -90,6 +93,7 @@ def look_at_redis(client: Client, url: str, *, load: bool = False) -> Iterator[F
         yield unknown("namespaces", f"which ones are served cannot be told: {unread.message}")
     for namespace, each in served.items():
         yield _namespace(namespace, each, is_fault=not load)
+    yield from _elsewhere(client, served)
 
 
 def look_at_rights(client: Client, url: str) -> Iterator[Finding]:
@@ -111,6 +115,16 @@ def look_at_rights(client: Client, url: str) -> Iterator[Finding]:
         )
     else:
         yield ok("rights", "this user may read what a gateway reads beside logs and channels")
+
+
+def _elsewhere(client: Client, namespaces: Collection[str]) -> Iterator[Finding]:
+    try:
+        yield from look_at_gateways(client)
+        for namespace in namespaces:
+            groups = Groups(client, namespace)
+            yield from look_at_consumers(status for name in sorted(groups.reading()) if (status := groups.look(name)) is not None)
+    except BusRefused as error:
+        yield unknown("other servers", f"which processes are on another Redis server cannot be told: {error.message}")
 
 
 def _namespace(name: str, served: Served, *, is_fault: bool) -> Finding:

@@ -35,6 +35,7 @@ from headgate.redis.client import ROUND_TRIPS, database_number, open_client
 from headgate.redis.client import Client as RedisClient
 from headgate.redis.connections import is_open, redacted_address
 from headgate.redis.keys import questions_channel
+from headgate.redis.loads import process_name
 from headgate.redis.registry import name_of, remembered
 from headgate.runtime.loop import spawn
 from headgate.runtime.watchdog import Watchdog
@@ -69,7 +70,7 @@ from .reloading import OF_TOKENS, Changed, Reloading
 from .shedding import Shedding
 from .statsd_push import StatsdPush
 from .streams import PATHS, Streams
-from .tracer import Tracer, gateway_name
+from .tracer import Tracer
 from .upkeep import Upkeep
 from .vitals_watch import Measure, VitalsWatch
 
@@ -106,13 +107,15 @@ class Gateway:
             on_schema_violation=lambda namespace, _: SCHEMA_VIOLATIONS.labels(namespace).inc(),
         )
         self._commands = open_client(settings.redis_url, timeout_s=COMMAND_TIMEOUT_S)
-        self.registration = Registration(settings.redis_url, settings.namespaces, gateway_name)
+        self.registration = Registration(settings.redis_url, settings.namespaces, process_name)
         self.authorizing = Authorizing()
         self.namespaces = {
             name: Namespace(name, settings.redis_url, settings, self.registration.renew, self.authorizing)
             for name in settings.namespaces
         }
-        self.publish_queues = {name: PublishQueue(self.publisher) for name in self.namespaces}
+        self.publish_queues = {
+            name: PublishQueue(self.publisher, namespace.receipts.published) for name, namespace in self.namespaces.items()
+        }
         self.presences = {name: Presence(name, settings.redis_url, settings, self.publisher.publish) for name in self.namespaces}
         self._upkeep = Upkeep(settings)
         self._tracer = Tracer(settings.redis_url, self.namespaces)
@@ -139,7 +142,7 @@ class Gateway:
         self.pauses = Pauses()
         self._pause_watch = PauseWatch(settings.redis_url, self.pauses)
         self._rebalancing = Rebalancing(
-            settings.redis_url, self.namespaces, lambda: self.sessions, settings.rebalance_per_s, name=gateway_name
+            settings.redis_url, self.namespaces, lambda: self.sessions, settings.rebalance_per_s, name=process_name
         )
         self._hosts = Hosts(settings)
         self._drain = Drain(self.namespaces)

@@ -37,6 +37,7 @@ from headgate.settings import Settings
 from .authorizing import REPLAY, SUBSCRIBE, Authorizing
 from .line import Line
 from .log_search import LogSearch
+from .receipt_check import ReceiptCheck
 from .subscriptions import SHARE_S, Subscriptions
 
 # How often an idle client is told its position, so that its point of resume stays inside the log's retention.
@@ -81,6 +82,7 @@ class Namespace:
         self.clients: dict[str, Client] = {}
         matcher: SubscriptionMatcher[Client] = SubscriptionMatcher()
         self.bus = Bus(name, redis_url, settings, self, self)
+        self.receipts = ReceiptCheck(name, self.bus)
         search_log, pages_log = self._logs = self.bus.open_log(verified=True), self.bus.open_log(verified=True)
         share = Share(SHARE_S)
         self._search = LogSearch(name, search_log, settings, share)
@@ -321,7 +323,8 @@ class Namespace:
                 client.connection.offer_control(frame)
 
     def fenced(self) -> None:
-        """Now and then, tell idle clients where they stand."""
+        """Judge receipts of publishes; now and then, tell idle clients where they stand."""
+        self.receipts.fenced()
         self._live.end_handovers()
         now_s, position = monotonic(), self._live.position()
         # Bytes and age trim it too; a log that has trimmed nothing yet holds `log_max_events` at the most.

@@ -117,9 +117,17 @@ class Publishing:
 class PublishQueue:
     """See the module. One for each namespace."""
 
-    def __init__(self, publisher: SendsPrepared, start: Callable[[Callable[[], None]], object] = spawn) -> None:
-        """`start` runs a function in a greenlet of its own, from the next turn of the loop on."""
-        self._publisher, self._start = publisher, start
+    def __init__(
+        self,
+        publisher: SendsPrepared,
+        published: Callable[[Sequence[Outcome]], object],
+        start: Callable[[Callable[[], None]], object] = spawn,
+    ) -> None:
+        """`published` gets the outcomes of each round trip that Redis has answered; it must not wait.
+
+        `start` runs a function in a greenlet of its own, from the next turn of the loop on.
+        """
+        self._publisher, self._published, self._start = publisher, published, start
         self._rounds: deque[_Round] = deque()
         self._sending = False
         self._waiting_events = self._waiting_bytes = 0
@@ -181,6 +189,7 @@ class PublishQueue:
                     self._fail(sent, BusUnavailable("the gateway failed; its log says why"))
                 else:
                     self._end(sent, outcomes)
+                    self._published(outcomes)
         finally:
             self._sending = False
 

@@ -59,7 +59,7 @@ class Rebalancing:
     ) -> None:
         self._client = open_client(redis_url, timeout_s=TIMEOUT_S, max_connections=1)
         self._id = secrets.token_hex(8)
-        self._serves = ",".join(sorted(namespaces))
+        self._namespaces, self._serves = namespaces, ",".join(sorted(namespaces))
         self._sessions, self._per_s, self._now_s, self._name = sessions, per_s, now_s, name
         self._moves = Moves(namespaces, "rebalance", LEAVE_WITHIN_S, now_s)
         self._balance = Balance()
@@ -110,7 +110,11 @@ class Rebalancing:
         # The others' counts are up to LOOK_EVERY_S old. Those who have come here meanwhile may have come there, too.
         settled, self._looked = min(own, self._looked), own
         try:
-            told = Load(own, self._since_s or 0, self._serves, 0, self._name(), __version__, descriptor_limit() or 0)
+            servers = {namespace.bus.server for namespace in self._namespaces.values()} - {""}
+            told = Load(
+                own, self._since_s or 0, self._serves, 0, self._name(), __version__, descriptor_limit() or 0,
+                server=",".join(sorted(servers)),
+            )  # fmt: skip
             found = look(self._client, self._id, told)
         except HeadgateError as error:
             if error.message != self._logged and not self._rounds.ended:

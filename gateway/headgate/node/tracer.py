@@ -7,8 +7,6 @@ killed process had not told is lost: a trace then says that this gateway is gone
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Mapping
 
 import structlog
@@ -18,6 +16,7 @@ from headgate.delivery.tally import values
 from headgate.errors import HeadgateError
 from headgate.metrics import SPANS
 from headgate.redis.client import Client, open_client
+from headgate.redis.loads import process_name
 from headgate.redis.traces import write
 from headgate.runtime.loop import Signal, one_round, spawn
 
@@ -29,11 +28,6 @@ EVERY_S = 1.0
 # Spans take 50 µs or so each: let the loop run.
 _STRIDE = 10
 TIMEOUT_S = 2.0
-
-
-def gateway_name() -> str:
-    """Return what people know this process by: its machine and its process id."""
-    return f"{socket.gethostname()}/{os.getpid()}"
 
 
 class Tracer:
@@ -78,7 +72,7 @@ class Tracer:
                     one_round()
                     continue
                 try:
-                    write(self._client, name, gateway_name(), [(tally.epoch, tally.offset, values(tally)) for tally in changed])
+                    write(self._client, name, process_name(), [(tally.epoch, tally.offset, values(tally)) for tally in changed])
                 except HeadgateError:  # the bus tells of that
                     namespace.tallies.not_told(changed)
 
@@ -91,7 +85,7 @@ class Tracer:
                 said: dict[str, str | int] = {
                     "messaging.message.id": each.id,
                     "headgate.offset": each.offset,
-                    "headgate.gateway": gateway_name(),
+                    "headgate.gateway": process_name(),
                 }
                 routed = spans.record(each.traceparent, "route", name, each.topic, each.published_ms, each.routed_ms, said)
                 said |= {f"headgate.clients.{outcome}": count for outcome, count in each.counts.items()}

@@ -40,11 +40,11 @@ from headgate.metrics import (
 from headgate.metrics import LOOP_LAG as LAG
 from headgate.metrics import REDIS_ROUND_TRIPS as ROUND_TRIPS
 from headgate.redis.client import open_client
+from headgate.redis.loads import process_name
 from headgate.redis.vitals import WATCHED_S, forget, is_watched, tell, watch
 from headgate.runtime.loop import Signal, spawn
 
 from .namespace import Namespace
-from .tracer import gateway_name
 from .vitals import FORGOTTEN_S, NamespaceVitals, Together, Vitals
 
 log = structlog.get_logger("headgate.vitals")
@@ -88,7 +88,7 @@ class Measure:
         counted = {each: totals(metric) for each, metric in _COUNTERS.items()}
         sessions, draining, admission, paused, revocations_known = self._state()
         return Vitals(
-            name=gateway_name(),
+            name=process_name(),
             version=__version__,
             began_ms=self._began_ms,
             at_s=self._now_s(),

@@ -123,6 +123,19 @@ def _servers(client: Client, key: str | None) -> list[Callable[..., Any]]:
     return [partial(call, server) for server in primaries(client)]
 
 
+def server_token(client: Client, key: str | bytes) -> str:
+    """Return the token of the Redis process that has a key (log.lua); "": its library is too old, or this user may not ask.
+
+    Raises:
+        BusUnavailable: no answer.
+    """
+    try:
+        reply = call_at(client, key, "FCALL_RO", "headgate_version", 0, "server")
+    except BusRefused:
+        return ""
+    return reply[1].decode("ascii", "replace") if isinstance(reply, list) else ""
+
+
 def is_missing(error: BaseException) -> bool:
     """Return whether an error says that the function is not in Redis (it has run nothing)."""
     return isinstance(error, BusRefused) and error.redis_code == NO_FUNCTION

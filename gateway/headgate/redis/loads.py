@@ -4,11 +4,15 @@ In: a process's own load, every few seconds (node/rebalancing.py); the request o
 processes that live, and that request. `headgate status` and `headgate doctor` read from them which processes there are.
 
 In Redis: the hash LOADS with a field for each process, and one for the request. A process that has said nothing for LEASE_S is
-gone; the others take its field out. The hash ends LEASE_S after the last word of all.
+gone; the others take its field out. After a failover the new primary has the fields of all processes that were at the old one: a
+field that names another server stays for LEFT_S, to name those that are still there. The hash ends LEFT_S after the last word of
+all.
 """
 
 from __future__ import annotations
 
+import os
+import socket
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -20,7 +24,7 @@ from headgate.errors import InvalidRequest
 from .client import Client, call, call_all, call_at
 from .keys import LOADS
 
-LEASE_S = 15
+LEASE_S, LEFT_S = 15, 300
 # No process has this id.
 _REQUEST = "rebalance"
 # A request counts for so long: a gateway that was out of reach for a while hears it, and one that starts tomorrow does not.
@@ -33,7 +37,8 @@ class Load(msgspec.Struct, frozen=True, array_like=True):
     time of this word.
 
     An older gateway leaves out the rest: `name` (machine and process id), `version`, `max_files` (descriptors that it may have
-    open), and `skew_ms`, by which its clock is ahead of Redis' (as sure as the round trip was short).
+    open), `skew_ms`, by which its clock is ahead of Redis' (as sure as the round trip was short), and `server`, the token of the
+    Redis process that its events come from (several: joined by commas; "": not known, or a Cluster).
     """
 
     sessions: int
@@ -44,6 +49,11 @@ class Load(msgspec.Struct, frozen=True, array_like=True):
     version: str = ""
     max_files: int = 0
     skew_ms: int | None = None
+    server: str = ""
+
+    def is_at(self, server: str) -> bool:
+        """Return whether its events come from this Redis process, as far as both are known."""
+        return not server or self.server in ("", server)
 
 
 class Request(NamedTuple):
@@ -54,11 +64,21 @@ class Request(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What was found at a time by Redis' clock: the loads that are valid, by process id, and the request, if there is one."""
+    """What was found at a time by Redis' clock.
+
+    The loads that are valid, by process id; the request, if there is one; `left`: last words of processes that were given to
+    another server, unless they have ended.
+    """
 
     now_s: int
     loads: dict[str, Load]
     request: Request | None
+    left: dict[str, Load] = {}  # noqa: RUF012 - of a tuple, and never changed
+
+
+def process_name() -> str:
+    """Return what people know this process by: its machine and its process id."""
+    return f"{socket.gethostname()}/{os.getpid()}"
 
 
 def now_s(client: Client) -> int:
@@ -96,20 +116,23 @@ def look(client: Client, process_id: str, own: Load, wall_s: Callable[[], float]
     told = msgspec.structs.replace(own, since_s=own.since_s or now, at_s=now, skew_ms=round(skew_s * 1000))
     commands: list[tuple[str | int, ...]] = [
         ("HSET", LOADS, process_id, msgspec.json.encode(told).decode()),
-        ("EXPIRE", LOADS, LEASE_S),
+        ("EXPIRE", LOADS, LEFT_S),
         ("HGETALL", LOADS),
     ]
-    found = _found(now, call_all(client, commands)[2])
+    found = _found(now, call_all(client, commands)[2], own.server)
     if found.gone:
         call(client, "HDEL", LOADS, *found.gone)
-    return Look(now, {**found.loads, process_id: told}, found.request)
+    return Look(now, {**found.loads, process_id: told}, found.request, found.left)
 
 
-def read(client: Client) -> Look:
-    """Return the loads without telling one. Two round trips. Raises as `look` does."""
+def read(client: Client, server: str = "") -> Look:
+    """Return the loads without telling one. Two round trips. Raises as `look` does.
+
+    `server` is the token of the Redis process that has them; without it, none are `left`.
+    """
     now = now_s(client)
-    found = _found(now, call(client, "HGETALL", LOADS))
-    return Look(now, found.loads, found.request)
+    found = _found(now, call(client, "HGETALL", LOADS), server)
+    return Look(now, found.loads, found.request, found.left)
 
 
 def leave(client: Client, process_id: str) -> None:
@@ -127,19 +150,21 @@ def request(client: Client, per_s: float) -> None:
     if not 0 < per_s <= MAX_PER_S:
         raise InvalidRequest(f"per second: expected a number above 0 and up to {MAX_PER_S}")
     value = msgspec.json.encode([now_s(client), per_s]).decode()
-    call_all(client, [("HSET", LOADS, _REQUEST, value), ("EXPIRE", LOADS, LEASE_S)])
+    call_all(client, [("HSET", LOADS, _REQUEST, value), ("EXPIRE", LOADS, LEFT_S)])
 
 
 class _Found(NamedTuple):
     loads: dict[str, Load]
     gone: list[str]
     request: Request | None
+    left: dict[str, Load]
 
 
-def _found(now: int, fields: Any) -> _Found:
-    """Return what the hash says. A field that cannot be read is as good as gone."""
+def _found(now: int, fields: Any, server: str) -> _Found:
+    """Return what the hash of a server says. A field that cannot be read is as good as gone."""
     pairs = fields if isinstance(fields, Mapping) else dict(zip(fields[::2], fields[1::2], strict=True))
     loads: dict[str, Load] = {}
+    left: dict[str, Load] = {}
     gone: list[str] = []
     wanted: Request | None = None
     for field, value in pairs.items():
@@ -155,6 +180,8 @@ def _found(now: int, fields: Any) -> _Found:
             continue
         if load.at_s > now - LEASE_S:
             loads[name] = load
+        elif load.at_s > now - LEFT_S and not load.is_at(server):
+            left[name] = load
         else:
             gone.append(name)
-    return _Found(loads, gone, wanted)
+    return _Found(loads, gone, wanted, left)

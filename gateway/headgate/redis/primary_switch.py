@@ -23,8 +23,8 @@ ASK_EVERY_S = 0.9
 ASK_EVERY_SENTINEL_S = 0.2
 # A TLS handshake takes up to a millisecond of Redis, and hundreds of processes may share a server.
 ASK_EVERY_TLS_S, ASK_EVERY_SENTINEL_TLS_S = 4.0, 0.5
-# From one question to the next at least so many times as long as the first one took, with an answer and without. A process that got
-# no processor for 1.5 s in the middle of a failover has an answer, and must not wait for 6 s.
+# From one question to the next at least so many times as long as the first one took, with an answer and without. A process that
+# got no processor for 1.5 s in the middle of a failover has an answer, and must not wait for 6 s.
 ANSWERED_RATIO, PAUSE_RATIO, MAX_PAUSE_S = 2.0, 4.0, 60.0
 # A user who may not ask is refused once in this time, since Redis logs each refusal.
 FORBIDDEN_S = 600.0

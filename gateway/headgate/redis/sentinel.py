@@ -1,7 +1,7 @@
 """Redis behind Sentinels: connections that ask them where the primary is.
 
-In: a RedisUrl that names Sentinels and the primary. Out: connections that ask for the primary each time that they connect, and,
-while they are open, now and then whether it is another one (bounded.py says when).
+In: a RedisUrl that names Sentinels and the primary. Out: connections that ask for the primary when they connect, and, while they
+are open, now and then whether it is another one (bounded.py says when).
 
 Sentinels learn of a failover one after another, and some may not answer. Each failover has a number, the epoch of its
 configuration. The newest that most of them name counts at first; later, nothing older than what this process knows, unless all
@@ -28,7 +28,7 @@ from headgate.redis_url import Node, RedisUrl, shown_node
 
 from .bounded import Bounded, Connection, TlsConnection
 from .budget import left_s
-from .primary_switch import MAX_ADDRESSES, PrimarySwitch
+from .primary_switch import ASK_EVERY_SENTINEL_S, MAX_ADDRESSES, PrimarySwitch
 
 # A Sentinel that does not answer must not use up the time of the others: for a while it is asked last, or not at all.
 ASK_TIMEOUT_S, SILENT_S = 0.5, 10.0
@@ -43,6 +43,7 @@ class _Memory:
 
     def __init__(self) -> None:
         self.newest: Answer | None = None
+        self.newest_s = 0.0  # when a Sentinel last named it
         self.turn = 0
         self.silent_until_s: dict[Node, float] = {}
 
@@ -54,7 +55,8 @@ class Answer(NamedTuple):
     node: Node
 
 
-_memories: dict[tuple[tuple[Node, ...], str], _Memory] = {}
+# By Sentinels, name of the primary, and what the Sentinels let in.
+_memories: dict[tuple[object, ...], _Memory] = {}
 
 
 def newest_of(known: Answer | None, answers: Sequence[Answer], sentinels: int) -> Answer | None:
@@ -76,7 +78,7 @@ class Discovery:
         self.address = address
         if len(_memories) >= MAX_ADDRESSES:
             _memories.clear()
-        self._memory = _memories.setdefault((address.hosts, address.primary), _Memory())
+        self._memory = _memories.setdefault((address.hosts, address.primary, address.sentinel), _Memory())
         own = dict(address.sentinel)
         self._kind = TlsConnection if own.get("tls", address.tls) else Connection
         self._options: dict[str, Any] = {"protocol": 2, "retry": Retry(NoBackoff(), 0)}
@@ -88,10 +90,15 @@ class Discovery:
     def primary(self) -> Node:
         """Return host and port of the primary. Waits for Sentinels to answer, at most ASK_TIMEOUT_S for each.
 
+        Does not ask again for an answer that an open connection would not ask for again either: a process that follows a failover
+        makes ten connections at once, and the first Sentinel may be busy with the failover.
+
         Raises:
             redis.ConnectionError: none answers, or none knows a primary of that name that is up.
         """
         known, answers = self._memory.newest, list[Answer]()
+        if known is not None and monotonic() - self._memory.newest_s < ASK_EVERY_SENTINEL_S:
+            return known.node
         left = left_s()
         hosts = sorted(self.address.hosts, key=self._is_silent)
         for answer in self._answers(hosts, ASK_TIMEOUT_S * len(hosts) if left is None else left):
@@ -127,6 +134,8 @@ class Discovery:
         # Compared with what is known now: others may have asked meanwhile.
         newest = newest_of(self._memory.newest, answers, len(self.address.hosts))
         assert newest is not None
+        if newest in answers:
+            self._memory.newest_s = monotonic()
         self._memory.newest = newest
         return newest
 

@@ -18,6 +18,7 @@ import msgspec
 from flask import Blueprint, Response, g, request
 
 from headgate.consumers.work.dead_letters import DeadLetter, DeadLetters
+from headgate.diagnosis.elsewhere import look_at_gateways
 from headgate.errors import BusUnavailable, InvalidRequest
 from headgate.redis.api_keys import find_all
 from headgate.redis.client import Client, call, open_client, primaries
@@ -54,7 +55,8 @@ def read_routes(routes: Blueprint, gate: ConsoleGate, settings: Settings) -> Non
     @routes.get("/api/redis")
     def redis() -> Response:
         with connected(settings) as client:
-            return _json({"servers": [_server(server) for server in primaries(client)]})
+            elsewhere = [{"text": f"{each.name}: {each.text}", "remedy": each.fix} for each in look_at_gateways(client)]
+            return _json({"servers": [_server(server) for server in primaries(client)], "elsewhere": elsewhere})
 
     @routes.get("/api/consumers")
     def consumers() -> Response:

@@ -19,7 +19,8 @@ def namespace(gateways: int, seen_s_ago: int | None = 5) -> NamespaceState:
 
 
 def consumer(idle_s: float | None, **counts: int) -> ConsumerState:
-    return ConsumerState("mail", "n", **{"lag": 0, "leased": 0, "waiting": 0, "dead": 0, "missed": 0, **counts}, idle_s=idle_s)
+    lag, leased, waiting, dead, missed = (counts.get(name, 0) for name in ("lag", "leased", "waiting", "dead", "missed"))
+    return ConsumerState("mail", "n", lag, leased, waiting, dead, missed, idle_s)
 
 
 @pytest.mark.parametrize(

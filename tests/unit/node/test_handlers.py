@@ -92,7 +92,9 @@ class Desk:
             logins=self.logins,
             refusals=Refusals(100),
             publisher=cast(Publisher, self.publisher),
-            publish_queues={self.namespace.name: PublishQueue(self.publisher) if queued else cast(PublishQueue, self.publisher)},
+            publish_queues={
+                self.namespace.name: PublishQueue(self.publisher, list) if queued else cast(PublishQueue, self.publisher)
+            },
             commands=cast(Any, None),
             pauses=self.pauses,
             presence=self.presence,

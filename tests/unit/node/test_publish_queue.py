@@ -50,7 +50,8 @@ class Room:
 
     def __init__(self) -> None:
         self.redis = Redis()
-        self.queue = PublishQueue(self.redis)
+        self.published: list[Sequence[Outcome]] = []
+        self.queue = PublishQueue(self.redis, self.published.append)
         self.outcomes: dict[str, list[Outcome] | HeadgateError] = {}
         self.greenlets: list[gevent.Greenlet] = []
 
@@ -92,6 +93,7 @@ def test_callers_of_one_moment_share_a_round_trip(room: Room) -> None:
     room.redis.answer()
     assert room.redis.rounds == [["a", "b", "c"], ["d", "e"]]
     assert {name: room.ids(name) for name in "abc"} == {"a": ["a"], "b": ["b"], "c": ["c"]}
+    assert room.published == [[Receipt("e", number, False, name) for number, name in enumerate("abc", 1)]]
     room.redis.answer()
     assert (room.ids("d"), room.ids("e")) == (["d"], ["e"])
 
@@ -188,7 +190,7 @@ def test_a_fault_of_ours_is_logged_and_told_as_one_of_the_bus(room: Room) -> Non
 def test_nothing_to_publish_asks_nobody() -> None:
     """A batch of which every event was refused before."""
     asked: list[Callable[[], None]] = []
-    assert PublishQueue(Redis(), asked.append).publish([]) == []
+    assert PublishQueue(Redis(), list, asked.append).publish([]) == []
     assert asked == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import gevent
@@ -22,7 +23,7 @@ class Process:
     def __init__(self, server: SmallRedis, name: str, count: int, *, namespace: str = "shop", per_s: float = 10.0) -> None:
         self.name, self.server = name, server
         self.done: list[tuple[Any, ...]] = []
-        self.namespace = RecordedNamespace(name=namespace)
+        self.namespace = RecordedNamespace(name=namespace, bus=SimpleNamespace(server="here"))
         for number in range(count):
             self.join(f"{name}-{number}")
         self.rebalancing = Rebalancing(

@@ -13,7 +13,8 @@ from structlog.testing import capture_logs
 from headgate.delivery.tally import Tallies
 from headgate.node import tracer as module
 from headgate.node.namespace import Namespace
-from headgate.node.tracer import EVERY_S, Tracer, gateway_name
+from headgate.node.tracer import EVERY_S, Tracer
+from headgate.redis.loads import process_name
 from headgate.redis.traces import read
 from tests.support.loop_clock import LoopClock
 from tests.support.small_redis import SmallRedis
@@ -56,14 +57,14 @@ def test_what_has_changed_is_told_once_a_second_and_at_the_end(
     tracer, here = traced
     here.tallies.of(7).matched = 3
     clock.advance(EVERY_S)
-    assert read(server.client(), "n", "e1", 7)[gateway_name()][:2] == [3, 3]
+    assert read(server.client(), "n", "e1", 7)[process_name()][:2] == [3, 3]
     server.asked.clear()
     clock.advance(EVERY_S)
     assert server.asked == []
     here.tallies.of(7).from_log += 1
     tracer.close()
     tracer.close()
-    assert read(server.client(), "n", "e1", 7)[gateway_name()][-1] == 1
+    assert read(server.client(), "n", "e1", 7)[process_name()][-1] == 1
 
 
 def test_faults_cost_a_hint_and_nothing_else(traced: tuple[Tracer, Any], clock: LoopClock, server: SmallRedis) -> None:

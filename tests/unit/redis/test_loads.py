@@ -7,7 +7,7 @@ import pytest
 from headgate.errors import BusRefused, InvalidRequest
 from headgate.redis import loads
 from headgate.redis.keys import LOADS
-from headgate.redis.loads import LEASE_S, REQUEST_S, Load, Request
+from headgate.redis.loads import LEASE_S, LEFT_S, REQUEST_S, Load, Request
 from tests.support.small_redis import SmallRedis
 
 
@@ -43,6 +43,22 @@ def test_a_process_that_is_silent_or_has_left_is_gone(server: SmallRedis) -> Non
         found = loads.look(server.client(), "one", Load(1, 900, "shop"))
     assert set(found.loads) == {"one"}
     assert server.execute_command("HGETALL", LOADS).keys() == {b"one"}
+
+
+def test_a_word_that_was_given_to_another_server_is_kept_for_a_while(server: SmallRedis) -> None:
+    """After a failover it is all that the new primary knows of a gateway that has not followed; it is no load."""
+    for name, its_server in (("moved", "old"), ("lost", "old"), ("dead", "new"), ("unknown", "")):
+        loads.look(server.client(), name, Load(7, 900, "shop", server=its_server))
+    here = Load(1, 900, "shop", server="new")
+    loads.look(server.client(), "moved", here)
+    server.now_s += LEASE_S
+    found = loads.look(server.client(), "moved", here)
+    assert (set(found.loads), set(found.left)) == ({"moved"}, {"lost"})
+    assert set(loads.read(server.client(), "new").left) == {"lost"}
+    assert loads.read(server.client()).left == {}
+    server.now_s += LEFT_S
+    assert loads.look(server.client(), "moved", here).left == {}
+    assert server.execute_command("HGETALL", LOADS).keys() == {b"moved"}
 
 
 def test_what_cannot_be_read_is_taken_out(server: SmallRedis) -> None:

@@ -1,7 +1,8 @@
 /**
  * What is wrong now, in words, each with what to do about it; worst first. Pure.
  *
- * In: a frame of vitals, what Redis says of itself, and the consumers, as far as they are known. Out: troubles.
+ * In: a frame of vitals, what Redis says of itself, the consumers, and the gateways that are on another Redis server, as far as they
+ * are known. Out: troubles.
  *
  * @typedef {"bad" | "warning"} Severity
  * @typedef {{ severity: Severity, text: string, remedy: string }} Trouble
@@ -20,9 +21,10 @@ const IDLE_S = 60;
  * @param {any} frame
  * @param {any[] | null} [servers] of Redis
  * @param {any[] | null} [consumers]
+ * @param {{ text: string, remedy: string }[]} [elsewhere]
  * @returns {Trouble[]}
  */
-export function troubles(frame, servers = null, consumers = null) {
+export function troubles(frame, servers = null, consumers = null, elsewhere = []) {
   /** @type {Trouble[]} */
   const found = [];
   const bad = (/** @type {string} */ text, /** @type {string} */ remedy) => found.push({ severity: "bad", text, remedy });
@@ -35,6 +37,7 @@ export function troubles(frame, servers = null, consumers = null) {
       bad(`/${space.name} is not live${where}.`, `${space.error || "The live feed is not proven to be complete"}. Events wait in the log and come when Redis is back.`);
     }
   }
+  for (const { text, remedy } of elsewhere) bad(`${capital(text)}.`, `${capital(remedy)}.`);
   for (const process of frame.processes) {
     const { name } = process;
     if (process.silent_s) bad(`${name} has said nothing for ${duration(process.silent_s)}.`, "It was killed, it hangs, or it cannot reach Redis. Look at its log; its clients go to another gateway.");
@@ -66,6 +69,7 @@ export function troubles(frame, servers = null, consumers = null) {
     const name = `Consumer ${consumer.name}`;
     if (consumer.dead) warning(`${name} has given up ${counted(consumer.dead, "task")}.`, "The view Consumers shows why, and has them tried again.");
     if (consumer.missed) bad(`${name} has missed ${counted(consumer.missed, "event")}.`, "The log was trimmed before it came to them. Raise HEADGATE_LOG_MAX_EVENTS or HEADGATE_LOG_MAX_AGE_S.");
+    if (consumer.elsewhere.length) bad(`${name} is on another Redis server, at ${consumer.elsewhere.join(", ")}.`, "What is published here does not reach it, and its lag here says nothing of it. Restart it, if it has not ended.");
     if (consumer.lag >= LAGGING) warning(`${name} is ${counted(consumer.lag, "event")} behind.`, "Start another instance, or look at what its work waits for.");
     if (consumer.idle_s !== null && consumer.idle_s > IDLE_S && consumer.lag) bad(`${name} does not run.`, `It was last seen ${duration(consumer.idle_s)} ago. Start it with \`headgate consume\`, or remove it.`);
   }

@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from headgate.errors import InvalidRequest
+from headgate.errors import BusRefused, InvalidRequest
 from headgate.redis.client import Client, call, call_at
 from headgate.redis.keys import group_key, log_key
 
+from .instances import read_elsewhere
 from .store import GROUP_LIBRARY
 
 # A running consumer gives a heartbeat every half second, and while it works on one event every third of its lease.
@@ -29,7 +30,8 @@ class GroupStatus:
     """The status of a consumer.
 
     `lag` counts the events of the log that it has not taken yet; `leased`, `waiting` and `dead` count tasks; `missed` events.
-    `idle_s` is the time since the last heartbeat of an instance (None: not known).
+    `idle_s` is the time since the last heartbeat of an instance (None: not known). `elsewhere` names the instances whose last
+    heartbeat went to another Redis server (instances.py): `lag` says nothing of these.
     """
 
     name: str
@@ -39,6 +41,7 @@ class GroupStatus:
     dead: int
     missed: int
     idle_s: float | None
+    elsewhere: tuple[str, ...] = ()
 
 
 class Groups:
@@ -68,7 +71,8 @@ class Groups:
         if not found:
             return None
         lag, leased, waiting, dead, missed, idle_ms = found
-        return GroupStatus(name, lag, leased, waiting, dead, missed, None if idle_ms < 0 else idle_ms / 1000)
+        elsewhere = read_elsewhere(self._client, group_key(self._namespace, name))
+        return GroupStatus(name, lag, leased, waiting, dead, missed, None if idle_ms < 0 else idle_ms / 1000, elsewhere)
 
     def remove(self, name: str) -> tuple[int, int]:
         """Take out a consumer: its group, what it deferred, its dead letters, its state. Return the numbers of tasks and letters.
@@ -92,6 +96,15 @@ class Groups:
                 call(self._client, "UNLINK", *keys)
         waiting, dead = removed
         return waiting, dead
+
+    def reading(self) -> set[str]:
+        """Return the names of those that have a group on the log: it has the consumer's name, and the epoch. One round trip."""
+        try:
+            found = call(self._client, "XINFO", "GROUPS", self._log)
+        except BusRefused:
+            return set()  # there is no log yet
+        pairs = (each if isinstance(each, dict) else dict(zip(each[::2], each[1::2], strict=True)) for each in found)
+        return {each[b"name"].decode("utf-8", "replace").partition("@")[0] for each in pairs}
 
     def names(self, late: Callable[[], bool] = lambda: False) -> list[str] | None:
         """Return the names of all, in order; None: it was `late` before all were known. It looks as `statuses` does."""

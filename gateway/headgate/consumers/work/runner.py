@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 
 import structlog
 
 from headgate.consumers.base import Context
 from headgate.consumers.sparse_log import SparseLog
-from headgate.errors import BusRefused, BusUnavailable
+from headgate.errors import BusRefused, BusUnavailable, HeadgateError
 from headgate.publisher import Publisher
 from headgate.redis.client import Client, check_primary, open_client
+from headgate.redis.keys import group_key
+from headgate.redis.loads import process_name
 from headgate.redis.time_watch import WATCH_EVERY_S, TimeWatch
 from headgate.settings import Settings
 
+from .instances import give_word, take_out
 from .metrics import ConsumerMetrics
 from .spec import ConsumerSpec
 from .state import RedisState
@@ -27,8 +31,8 @@ from .store import Store
 from .worker import Worker
 
 DRAIN_S = 10.0
-# Also while all workers are busy, an old primary is left this fast. Longer than redis.primary_switch.ASK_EVERY_SENTINEL_S, or every
-# second time would be a moment too early.
+# Also while all workers are busy, an old primary is left this fast. Longer than ASK_EVERY_SENTINEL_S of redis/primary_switch.py,
+# or every second time would be a moment too early.
 KEEP_EVERY_S = 0.25
 
 
@@ -132,16 +136,22 @@ class Runner:
     def _keep(self) -> None:
         """Keep the leases of all workers, and watch over the group's clock and the primary, over a connection of its own."""
         (client, store), watch = self._client_and_store(), TimeWatch()
+        group, name = group_key(self._spec.namespace, self._spec.name), process_name()
         next_tick_s = 0.0
         while True:
             try:
                 check_primary(client)
                 if time.monotonic() >= next_tick_s:
-                    watch.hear(store.tick(*watch.words()))
+                    told_ms = store.tick(*watch.words())
+                    watch.hear(told_ms)
+                    if told_ms:  # else the group is not open
+                        give_word(client, group, name)
                     next_tick_s = time.monotonic() + WATCH_EVERY_S
                 for worker in self._workers:
                     worker.keep(store)
             except (BusUnavailable, BusRefused) as error:
                 self._log("consumer waits for Redis", reason=error.message)
             if self._ended.wait(min(KEEP_EVERY_S, self._spec.runner.lease_s / 3)):
-                return
+                break
+        with suppress(HeadgateError):  # its word is old in a moment
+            take_out(client, group, name)

@@ -29,7 +29,8 @@ class Consumer(msgspec.Struct):
 
     `lag` counts events that it has not taken, `age_s` is the age of the oldest of them (null: there is none); `leased`,
     `waiting` and `dead` count tasks, `missed` events that the log lost before it took them. `idle_s` is the time since an
-    instance gave a heartbeat (null: not known).
+    instance gave a heartbeat (null: not known). `elsewhere` names the instances (machine and process id) whose last heartbeat
+    went to another Redis server: `lag` says nothing of them.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Consumer(msgspec.Struct):
     dead: int
     missed: int
     idle_s: float | None
+    elsewhere: list[str]
 
 
 class ConsumerList(msgspec.Struct):
@@ -195,7 +197,8 @@ def _done(call_: Call, action: str, count: int) -> LettersDone:
 def _shown(redis: Client, namespace: str, status: GroupStatus) -> Consumer:
     age_s = _age_s(redis, namespace, status.name) if status.lag else None
     return Consumer(
-        status.name, status.lag, age_s, status.leased, status.waiting, status.dead, status.missed, status.idle_s
+        status.name, status.lag, age_s, status.leased, status.waiting, status.dead, status.missed, status.idle_s,
+        list(status.elsewhere),
     )  # fmt: skip
 
 

@@ -95,7 +95,7 @@ function row(each, open) {
     key: `${namespace} ${name}`,
     cells: [
       page.namespaces.length > 1 ? `${name} in /${namespace}` : name,
-      runs ? { text: "runs", tone: "good" } : { text: "does not run", tone: each.lag ? "bad" : "quiet" },
+      each.elsewhere.length ? { text: "on another server", tone: "bad" } : runs ? { text: "runs", tone: "good" } : { text: "does not run", tone: each.lag ? "bad" : "quiet" },
       count(each.lag),
       count(each.leased),
       count(each.waiting),

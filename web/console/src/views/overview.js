@@ -37,10 +37,12 @@ export function overview({ line, history }) {
   let servers = null;
   /** @type {any[] | null} */
   let consumers = null;
+  /** @type {any[]} */
+  let elsewhere = [];
 
   showTroubles(wrong, null);
   const unwatch = line.watch((frame) => {
-    showTroubles(wrong, troubles(frame, servers, consumers), frame);
+    showTroubles(wrong, troubles(frame, servers, consumers, elsewhere), frame);
     tiles.show(frame);
     for (const graph of graphs) graph.draw(history);
     processes.show(frame.processes.map((/** @type {any} */ each) => processRow(each, frame.own)));
@@ -52,6 +54,7 @@ export function overview({ line, history }) {
     const [told, found] = await Promise.allSettled([read("api/redis"), read("api/consumers")]);
     servers = told.status === "fulfilled" ? told.value.servers : null;
     consumers = found.status === "fulfilled" ? found.value.consumers : null;
+    elsewhere = told.status === "fulfilled" ? told.value.elsewhere : [];
     redis.show(servers, told.status === "rejected" ? told.reason.message : "");
   }
   ask();

@@ -1,0 +1,74 @@
+"""The instances of a consumer: the processes that run it, each with the Redis server of its last heartbeat.
+
+In: a heartbeat of each instance every few seconds (runner.py). Out: the instances that are not at this server, though they have
+not ended. After a failover the new primary has the words that all of them gave to the old one, and those that have followed give
+theirs anew.
+
+In Redis: in the hash of the consumer's group, a field `at:<name>` for each instance: `<token of the server> <time of Redis, s>`.
+That of an instance that was killed counts for LEFT_S, and goes with the next one that ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from headgate.errors import BusRefused
+from headgate.redis.client import Client, call, call_at
+from headgate.redis.functions import server_token
+from headgate.redis.loads import LEFT_S
+from headgate.redis.time_watch import WATCH_EVERY_S
+
+# An instance that has followed gives a word within WATCH_EVERY_S.
+MISSED_S = 3 * WATCH_EVERY_S
+# Names that one answer has at most.
+MAX_NAMED = 20
+_FIELD = "at:"
+
+
+def give_word(client: Client, group: str, name: str) -> None:
+    """Note that an instance is at this server; `group` is the key of the group's hash, which is there. Three round trips.
+
+    Does nothing where this user may not. Raises BusUnavailable as `redis.client.call`.
+    """
+    if server := server_token(client, group):
+        try:
+            call(client, "HSET", group, f"{_FIELD}{name}", f"{server} {_now_s(client, group)}")
+        except BusRefused:
+            return
+
+
+def take_out(client: Client, group: str, name: str) -> None:
+    """Take out an instance that ends, and those that were killed longer than LEFT_S ago. Raises as `redis.client.call`."""
+    now_s = _now_s(client, group)
+    old = [each for each, _, at_s in _words(call(client, "HGETALL", group)) if now_s - at_s > LEFT_S]
+    call(client, "HDEL", group, *(f"{_FIELD}{each}" for each in {name, *old}))
+
+
+def read_elsewhere(client: Client, group: str) -> tuple[str, ...]:
+    """Return the names of the instances whose last word of the last LEFT_S was given to another server, at most MAX_NAMED.
+
+    One round trip, and two more where there are instances. None where this user may not ask. Raises BusUnavailable.
+    """
+    try:
+        words = list(_words(call(client, "HGETALL", group)))
+        if not words or not (here := server_token(client, group)):
+            return ()
+        now_s = _now_s(client, group)
+    except BusRefused:
+        return ()
+    names = sorted(name for name, server, at_s in words if server != here and MISSED_S <= now_s - at_s <= LEFT_S)
+    return tuple(names[:MAX_NAMED])
+
+
+def _words(fields: Any) -> Iterator[tuple[str, str, int]]:
+    """Yield the name, the server and the time of each instance. What cannot be read is left out."""
+    pairs = fields if isinstance(fields, Mapping) else dict(zip(fields[::2], fields[1::2], strict=True))
+    for field, value in pairs.items():
+        server, _, at_s = value.decode("ascii", "replace").partition(" ")
+        if field.startswith(_FIELD.encode()) and at_s.isdecimal():
+            yield field.decode("utf-8", "replace").removeprefix(_FIELD), server, int(at_s)
+
+
+def _now_s(client: Client, group: str) -> int:
+    return int(call_at(client, group, "TIME")[0])

@@ -1,0 +1,51 @@
+"""The processes that are on another Redis server than the log: gateways and consumers that have not followed a failover.
+
+In: what gateways say of themselves (redis/loads.py) and instances of consumers (consumers/work/instances.py), with the token of
+their server. Out: a finding for each that names another one. A process whose last word is old may have ended since.
+
+Publishers do not register. A gateway logs and counts those of its own publishes that went elsewhere (node/receipt_check.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+from headgate.finding import Finding, fault, warning
+from headgate.redis import loads
+from headgate.redis.client import Client
+from headgate.redis.functions import server_token
+from headgate.redis.keys import LOADS
+
+
+class _Consumer(Protocol):
+    """How a consumer is, as far as it counts here."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def elsewhere(self) -> tuple[str, ...]: ...
+
+
+_FIX = "if it runs, look at its log and its Redis URL, allow its user +fcall_ro|headgate_version, and restart it"
+
+
+def look_at_gateways(client: Client) -> Iterator[Finding]:
+    """Yield a finding for each gateway whose events come from another server than this one. Raises as `redis.client.call`."""
+    server = server_token(client, LOADS)
+    found = loads.read(client, server)
+    for load in found.loads.values():
+        if not load.is_at(server):
+            yield fault(f"gateway {load.name}", "its events come from another Redis server than this one", _FIX)
+    for load in found.left.values():
+        text = f"on another Redis server than this one {found.now_s - load.at_s} s ago, and still there unless it has ended"
+        yield warning(f"gateway {load.name}", text, _FIX)
+
+
+def look_at_consumers(statuses: Iterable[_Consumer]) -> Iterator[Finding]:
+    """Yield a finding for each consumer of which instances are on another server."""
+    for status in statuses:
+        if status.elsewhere:
+            text = f"on another Redis server, unless they have ended: {', '.join(status.elsewhere)}"
+            yield warning(f"consumer {status.name}", f"{text}; the lag here says nothing of them", _FIX)

@@ -1,0 +1,106 @@
+"""The check of receipts: whether what this gateway publishes goes into the log that its feed follows.
+
+In: the outcomes of publishes of this process, and each fence of the feed. Out: a count and, now and then, a line of the log for
+receipts of another Redis server: an address that leads to two primaries, or a failover that some connections have followed and
+others have not. Clients of this gateway never see these events.
+
+An epoch is written by one Redis process (redis/lineage.py), so it names the server. A receipt of an epoch that the feed does not
+know yet may be of the same server, which has just begun it: a fence that begins after the receipt finds that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import monotonic
+from typing import Protocol
+
+import structlog
+
+from headgate.errors import HeadgateError
+from headgate.metrics import PUBLISHED_ELSEWHERE
+from headgate.publisher import Receipt
+from headgate.redis.lineage import Lineage
+from headgate.runtime.seldom import Seldom
+
+log = structlog.get_logger("headgate.receipts")
+
+# Epochs that wait for a fence at once; what is beyond that counts for the last of them.
+MAX_WAITING = 16
+
+
+class Followed(Protocol):
+    """The bus."""
+
+    @property
+    def epoch(self) -> str | None: ...
+
+    @property
+    def lineage(self) -> Lineage: ...
+
+    @property
+    def head(self) -> int: ...
+
+    @property
+    def fence_began_s(self) -> float:
+        """When the last fence began, by the monotonic clock."""
+
+
+class _Waiting:
+    """Receipts of one epoch that wait for a fence: how many, the newest offset, and since when."""
+
+    __slots__ = ("count", "offset", "since_s")
+
+    def __init__(self, since_s: float) -> None:
+        self.count = self.offset = 0
+        self.since_s = since_s
+
+
+class ReceiptCheck:
+    """See the module. One for each namespace."""
+
+    def __init__(self, namespace: str, bus: Followed) -> None:
+        self._namespace, self._bus = namespace, bus
+        self._waiting: dict[str, _Waiting] = {}
+        self._seldom = Seldom()
+        self._elsewhere = PUBLISHED_ELSEWHERE.labels(namespace)
+
+    def published(self, outcomes: Sequence[Receipt | HeadgateError]) -> None:
+        """Take the outcomes of one round trip. Never waits."""
+        epoch = self._bus.epoch
+        last = outcomes[-1] if outcomes else None
+        if isinstance(last, Receipt) and last.epoch == epoch:
+            return  # as usual
+        for receipt in outcomes:
+            if isinstance(receipt, Receipt) and receipt.epoch != epoch:
+                self._wait(receipt)
+
+    def fenced(self) -> None:
+        """A fence has passed: judge the receipts that were there when it began."""
+        for epoch, waiting in list(self._waiting.items()):
+            if waiting.since_s >= self._bus.fence_began_s:
+                continue
+            del self._waiting[epoch]
+            end = self._bus.lineage.end_of(epoch, self._bus.head)
+            if end is not None and waiting.offset <= end:
+                continue
+            self._elsewhere.inc(waiting.count)
+            if self._seldom.due("") is not None:
+                log.error(
+                    "published to another Redis server",
+                    namespace=self._namespace,
+                    events=waiting.count,
+                    epoch=epoch,
+                    offset=waiting.offset,
+                    followed_epoch=self._bus.epoch,
+                    effect="clients of this gateway do not get these events",
+                )
+
+    def _wait(self, receipt: Receipt) -> None:
+        waiting = self._waiting.get(receipt.epoch)
+        if waiting is None:
+            if len(self._waiting) >= MAX_WAITING:
+                waiting = next(reversed(self._waiting.values()))
+            else:
+                waiting = self._waiting[receipt.epoch] = _Waiting(monotonic())
+        waiting.count += 1
+        waiting.offset = max(waiting.offset, receipt.offset)

@@ -120,7 +120,7 @@ def test_a_sentinel_that_stalls_puts_no_question_off(tmp_path: Path) -> None:
             assert not discovery.has_awake()
             switch.doubt()
             check_primary(client)
-            assert not switch.is_due(time.monotonic() + ASK_EVERY_SENTINEL_S), "where none answers, calls are not held up by each"
+            assert not switch.is_due(time.monotonic() + ASK_EVERY_SENTINEL_S), "none answers, so calls wait seldom"
 
 
 def test_who_waits_for_a_moment_only_has_learned_nothing_of_a_sentinel(tmp_path: Path) -> None:

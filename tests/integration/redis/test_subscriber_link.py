@@ -231,7 +231,8 @@ def test_close_wakes_a_read_in_another_greenlet(redis_url: str, way: str) -> Non
 def test_a_thread_that_reads_never_waits_on_the_descriptor_of_a_later_connection(redis_url: str) -> None:
     """A switch closes the links of other threads, and connects at once: the number that a descriptor had goes to the new one.
 
-    Before, one read in ten or twenty slept until its timeout, 5 s in a consumer. Two threads keep the processor busy, as a burst of work does.
+    Before, one read in ten or twenty slept until its timeout, 5 s in a consumer. Two threads keep the processor busy, as a burst
+    of work does.
     """
     current: list[SubscriberLink] = []
     stopped = threading.Event()

@@ -6,6 +6,7 @@ somebody asked the Sentinels for. F34: an address (a virtual IP, a name, a proxy
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -29,7 +30,7 @@ from tests.fault.chaos_proxy import ChaosProxy
 from tests.fault.figures import Figures
 from tests.fault.redis_process import RedisProcess
 from tests.fault.site import NAMESPACE, Load, wait_for
-from tests.support.gateway_process import GatewayProcess
+from tests.support.gateway_process import GatewayFailed, GatewayProcess
 from tests.support.raw_client import RawClient
 from tests.support.sentinels import PRIMARY, Server, dict_of, start_sentinels
 
@@ -38,6 +39,7 @@ SECRET = "a-secret-of-forty-characters-27182818284"
 TOPIC = "rooms.7"
 PER_S = 400
 DEADLINE_S = 60.0
+TORN = "leads to two Redis primaries by turns"
 
 
 class Publishing:
@@ -103,6 +105,11 @@ class Consuming:
 
     def __exit__(self, *_: object) -> None:
         self._runner.stop()
+
+    @property
+    def trouble(self) -> str | None:
+        """What its workers wait for."""
+        return self._runner.status().trouble
 
     def is_at(self, epoch: str) -> bool:
         """Whether it has done an event of an epoch."""
@@ -273,6 +280,50 @@ def test_an_address_that_leads_elsewhere_is_followed(tmp_path: Path, load: Load,
         "",
         "0" if planned else "those of that time",
     )
+
+
+def test_a_name_with_the_addresses_of_two_primaries_is_one_clear_error(tmp_path: Path) -> None:
+    """Half of what each process publishes would reach half of the others. It is taken again when the name leads to one."""
+    with ExitStack() as ended:
+        one, other = (ended.enter_context(RedisProcess(tmp_path / name)) for name in ("one", "other"))
+        relay = ended.enter_context(ChaosProxy(("127.0.0.1", one.port)))
+        url = f"redis://127.0.0.1:{relay.port}"
+        with Publisher(other.url) as publisher:
+            publisher.publish(TOPIC, "of the other")
+        publisher = ended.enter_context(Publisher(url))
+        publisher.publish(TOPIC, "before")
+        gateway = ended.enter_context(
+            GatewayProcess(tmp_path / "gateway", {"HEADGATE_REDIS_URL": url, "HEADGATE_TOKEN_SECRET": SECRET})
+        )
+        consuming = ended.enter_context(Consuming(url))
+        relay.redirect(("127.0.0.1", one.port), ("127.0.0.1", other.port))
+
+        def refused() -> bool:
+            try:
+                publisher.publish(TOPIC, "torn")
+            except HeadgateError as error:
+                return TORN in error.message
+            return False
+
+        wait_for(refused, f"a publisher that says: {TORN}", DEADLINE_S)
+        wait_for(lambda: TORN in (consuming.trouble or ""), "a consumer that says so", DEADLINE_S)
+        gateway.wait_for_line(re.compile(TORN), DEADLINE_S)
+        relay.redirect(("127.0.0.1", one.port))
+        wait_for(lambda: not refused(), "an event that is taken", DEADLINE_S)
+
+
+def test_a_replica_as_the_primary_is_one_clear_error(tmp_path: Path) -> None:
+    """Publisher, consumer and gateway say what it is, and what to name instead."""
+    with RedisProcess(tmp_path / "redis") as replica:
+        replica.call("REPLICAOF", "127.0.0.1", 1)
+        with Publisher(replica.url) as publisher, pytest.raises(BusUnavailable, match="it is a read-only replica") as refused:
+            publisher.publish(TOPIC, 1)
+        assert any("name the primary" in line for line in refused.value.lines())
+        with pytest.raises(BusUnavailable, match="it is a read-only replica"), Consuming(replica.url):
+            pass
+        gateway = GatewayProcess(tmp_path / "gateway", {"HEADGATE_REDIS_URL": replica.url, "HEADGATE_TOKEN_SECRET": SECRET})
+        with pytest.raises(GatewayFailed, match=r"is a replica of 127\.0\.0\.1:1; gateways and publishers need the primary"):
+            gateway.start()
 
 
 def test_a_name_with_two_addresses_leads_nobody_to_the_replica(tmp_path: Path) -> None:

@@ -64,8 +64,12 @@ class Bounded:
 
         Raises:
             redis.TimeoutError: there is no time left to connect.
+            redis.ConnectionError: the address leads to two primaries; or as redis-py.
         """
         switch = self._switch
+        if switch is not None and switch.is_torn(monotonic()):
+            self.disconnect()
+            raise redis.ConnectionError("it leads to two Redis primaries by turns: let it lead to one")
         if self._is_open:
             if switch is None or not self._is_left(switch):
                 super().connect()  # type: ignore[misc]
@@ -131,7 +135,7 @@ class Bounded:
                 switch.forbidden_until_s = monotonic() + FORBIDDEN_S
             self.server = NO_LIBRARY if code == NO_FUNCTION else UNKNOWN
         self._has_asked = True
-        switch.note(self.server, is_replica=is_replica)
+        switch.note(self.server, monotonic(), is_replica=is_replica)
 
     def _report_newest(self) -> None:
         newest = self._newest

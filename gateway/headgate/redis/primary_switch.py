@@ -6,11 +6,16 @@ address again when the last answer is old (`is_due`), and closes if it has been 
 by the switch itself (`follow`). bounded.py does the asking. All connections of a process to one address share a switch, so the
 process asks once for all. Threads may share it too: each step is one assignment.
 
+An address that leads from one server to another and straight back, again and again, leads to two primaries: a name with both of
+their addresses, say. What half of all processes publish would reach the other half only. So nothing is sent there for a while
+(`is_torn`), and every caller gets an error that says why.
+
 In a Cluster each node reports by itself which slots it does not own any more, so its connections have no switch.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import weakref
 from typing import Any
@@ -28,6 +33,8 @@ ASK_EVERY_TLS_S, ASK_EVERY_SENTINEL_TLS_S = 4.0, 0.5
 ANSWERED_RATIO, PAUSE_RATIO, MAX_PAUSE_S = 2.0, 4.0, 60.0
 # A user who may not ask is refused once in this time, since Redis logs each refusal.
 FORBIDDEN_S = 600.0
+# So many times straight back, each within so many seconds: two failovers in a row are one. Then nothing is sent for a while.
+MAX_RETURNS, RETURN_WITHIN_S, TORN_S = 3, 30.0, 10.0
 # Switches that a process keeps; then it begins with new ones.
 MAX_ADDRESSES = 1000
 
@@ -47,12 +54,16 @@ class PrimarySwitch:
         is_locked_out: whether new connections are refused for their password.
     """
 
-    __slots__ = ("_every_s", "_followers", "_next_s", "count", "forbidden_until_s", "is_locked_out", "server")
+    __slots__ = (
+        "_before", "_every_s", "_followers", "_next_s", "_returns", "_switched_s", "_torn_until_s",
+        "count", "forbidden_until_s", "is_locked_out", "server",
+    )  # fmt: skip
 
     def __init__(self, every_s: float = ASK_EVERY_S) -> None:
         self._every_s = every_s
         self._next_s = 0.0
         self._followers: dict[int, tuple[weakref.ref[Any], str, int]] = {}
+        self._before, self._returns, self._switched_s, self._torn_until_s = UNKNOWN, 0, -math.inf, -math.inf
         self.server = UNKNOWN
         self.count = 0
         self.forbidden_until_s = 0.0
@@ -78,7 +89,7 @@ class PrimarySwitch:
         """Have the next caller ask: a server has refused what a primary takes."""
         self._next_s = 0.0
 
-    def note(self, server: str, *, is_replica: bool = False) -> None:
+    def note(self, server: str, now_s: float, *, is_replica: bool = False) -> None:
         """A connection has just been made, and leads to this server.
 
         A replica is no place to go to: a name with several addresses may lead to one by turns.
@@ -90,12 +101,21 @@ class PrimarySwitch:
         if before in (UNKNOWN, NO_LIBRARY):
             return
         self.count += 1
+        is_return = server == self._before and now_s - self._switched_s < RETURN_WITHIN_S
+        self._returns = self._returns + 1 if is_return else 0
+        self._before, self._switched_s = before, now_s
+        if self._returns >= MAX_RETURNS:
+            self._returns, self._torn_until_s = MAX_RETURNS - 1, now_s + TORN_S  # the next return is enough
         for key, (reference, its_server, count) in list(self._followers.items()):
             follower = reference()
-            if follower is None or self.is_left(its_server, count):
+            if follower is None or self.is_left(its_server, count) or self.is_torn(now_s):
                 self._followers.pop(key, None)
                 if follower is not None:
                     follower.leave()
+
+    def is_torn(self, now_s: float) -> bool:
+        """Return whether the address leads to two primaries by turns, as of a moment ago: nothing may be sent to either."""
+        return now_s < self._torn_until_s
 
     def is_left(self, server: str, count: int) -> bool:
         """Return whether the address leads elsewhere than a connection.

@@ -5,9 +5,9 @@ are open, now and then whether it is another one (bounded.py says when).
 
 Sentinels learn of a failover one after another, and some may not answer. Each failover has a number, the epoch of its
 configuration. The newest that most of them name counts at first; later, nothing older than what this process knows, unless all
-of them name it: then they were set up again. (Most are behind for a moment in every failover.) A connection that is open asks
-one of them at a time, by turns. The one that leads a failover names the new primary as soon as that is promoted
-(GET-MASTER-ADDR-BY-NAME), and the others a moment later.
+of them name it: then they were set up again. (Most are behind for a moment in every failover.) Of two with the same number, the
+known one counts until most of them name the other. A connection that is open asks one of them at a time, by turns. The one that
+leads a failover names the new primary as soon as that is promoted (GET-MASTER-ADDR-BY-NAME), and the others a moment later.
 
 User, password and database are Redis' own. Options: `sentinel_username`, `sentinel_password`, `sentinel_tls` (yes or no; else as
 Redis), and those for TLS to Redis itself (`ssl_ca_certs`, …), which count for TLS to the Sentinels too.
@@ -15,6 +15,7 @@ Redis), and those for TLS to Redis itself (`ssl_ca_certs`, …), which count for
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic
@@ -44,6 +45,7 @@ class _Memory:
     def __init__(self) -> None:
         self.newest: Answer | None = None
         self.newest_s = 0.0  # when a Sentinel last named it
+        self.last: dict[Node, Answer] = {}  # of each Sentinel
         self.turn = 0
         self.silent_until_s: dict[Node, float] = {}
 
@@ -60,11 +62,19 @@ _memories: dict[tuple[object, ...], _Memory] = {}
 
 
 def newest_of(known: Answer | None, answers: Sequence[Answer], sentinels: int) -> Answer | None:
-    """Return what counts after these answers of some of the Sentinels; None: nothing is known."""
-    best = max(answers, key=lambda answer: answer.epoch, default=None)
-    if best is None or known is None:
-        return best or known
-    return best if best.epoch >= known.epoch or len(answers) == sentinels else known
+    """Return what counts after the last answers of some of the Sentinels; None: nothing is known.
+
+    Two that name the same failover and not the same server disagree for good: they watch other servers under one name, or call
+    one server by its name and by its address. Then most of all must name another one to be followed, so that nobody goes to and
+    fro between the two.
+    """
+    if not answers:
+        return known
+    newest = max(answer.epoch for answer in answers)
+    [(best, votes)] = Counter(answer for answer in answers if answer.epoch == newest).most_common(1)
+    if known is None or best.epoch > known.epoch:
+        return best
+    return best if (votes > sentinels / 2 if best.epoch == known.epoch else len(answers) == sentinels) else known
 
 
 class Discovery:
@@ -103,11 +113,11 @@ class Discovery:
         hosts = sorted(self.address.hosts, key=self._is_silent)
         for answer in self._answers(hosts, ASK_TIMEOUT_S * len(hosts) if left is None else left):
             answers.append(answer)
-            if len(answers) > len(hosts) / 2 if known is None else answer.epoch >= known.epoch:
+            if len(answers) > len(hosts) / 2 if known is None else answer == known or answer.epoch > known.epoch:
                 break
         if not answers:
             raise redis.ConnectionError("none of them answers and knows a primary of that name that is up")
-        return self._counted(answers).node
+        return self._counted().node
 
     def newer_primary(self, within_s: float) -> Node | None:
         """Return host and port of the primary that counts after a question to the next Sentinel; None: it has not answered.
@@ -118,7 +128,7 @@ class Discovery:
         awake = self._awake() or self.address.hosts
         memory.turn += 1
         answers = list(self._answers([awake[memory.turn % len(awake)]], within_s))
-        return self._counted(answers).node if answers else None
+        return self._counted().node if answers else None
 
     def has_awake(self) -> bool:
         """Return whether a Sentinel is left that has not been silent."""
@@ -130,13 +140,12 @@ class Discovery:
     def _is_silent(self, sentinel: Node) -> bool:
         return self._memory.silent_until_s.get(sentinel, 0.0) > monotonic()
 
-    def _counted(self, answers: Sequence[Answer]) -> Answer:
+    def _counted(self) -> Answer:
+        memory = self._memory
         # Compared with what is known now: others may have asked meanwhile.
-        newest = newest_of(self._memory.newest, answers, len(self.address.hosts))
-        assert newest is not None
-        if newest in answers:
-            self._memory.newest_s = monotonic()
-        self._memory.newest = newest
+        newest = newest_of(memory.newest, list(memory.last.values()), len(self.address.hosts))
+        assert newest is not None  # somebody has just answered
+        memory.newest = newest
         return newest
 
     def _answers(self, sentinels: Sequence[Node], within_s: float) -> Iterator[Answer]:
@@ -157,6 +166,9 @@ class Discovery:
             self._memory.silent_until_s.pop(sentinel, None)
             if answer is not None:
                 longest_s = SECOND_TIMEOUT_S
+                self._memory.last[sentinel] = answer
+                if answer == self._memory.newest or self._memory.newest is None or answer.epoch > self._memory.newest.epoch:
+                    self._memory.newest_s = monotonic()
                 yield answer
 
     def _ask(self, sentinel: Node, wait_s: float) -> Answer | None:
@@ -216,7 +228,7 @@ class _AsksSentinels(Bounded):
         self.host, self.port = self._discovery.primary()
         self.server = shown_node((self.host, self.port))
         if self._switch is not None:
-            self._switch.note(self.server)
+            self._switch.note(self.server, monotonic())
 
     def ask_server(self) -> None:
         """Its host and port name the server: it needs no question."""
@@ -225,7 +237,7 @@ class _AsksSentinels(Bounded):
         node = self._discovery.newer_primary(within_s)
         if node is None:
             return None if self._discovery.has_awake() else False
-        switch.note(shown_node(node))
+        switch.note(shown_node(node), monotonic())
         return True
 
 

@@ -99,7 +99,7 @@ def test_one_sentinel_that_answers_is_enough(tmp_path: Path) -> None:
 
 
 def test_a_sentinel_that_stalls_puts_no_question_off(tmp_path: Path) -> None:
-    """In a failover Sentinels write to the disk: one that has not answered is left out, and another is asked at the next chance."""
+    """In a failover Sentinels write to the disk: one that has not answered is left out, and another one asked soon."""
     with start_sentinels(tmp_path / "site") as site:
         stalled, *others = site.sentinels
         with open_client(site.url, timeout_s=5, max_connections=1) as client:
@@ -168,3 +168,32 @@ def test_a_sentinel_that_is_behind_leads_nobody_back(tmp_path: Path) -> None:
         assert primary() == new.port
         ahead.kill()
         assert primary() == new.port  # what it says is known to be old
+
+
+def test_sentinels_that_disagree_for_good_lead_nobody_to_and_fro(tmp_path: Path) -> None:
+    """One of three watches another server under the same name: most of them count, for each process and all the time."""
+    with contextlib.ExitStack() as started:
+
+        def begin(name: str, *lines: str, sentinel: bool = False) -> Server:
+            server = Server(tmp_path / name, *lines, sentinel=sentinel)
+            started.callback(server.close)
+            return server
+
+        right, wrong = begin("right"), begin("wrong")
+        sentinels = [
+            begin(f"sentinel{number}", f"sentinel monitor {PRIMARY} 127.0.0.1 {server.port} 1", sentinel=True)
+            for number, server in enumerate((wrong, right, right))
+        ]
+        url = f"redis+sentinel://{','.join(f'127.0.0.1:{each.port}' for each in sentinels)}/{PRIMARY}"
+        discovery = Discovery(read_url(url))
+        assert discovery.primary() == ("127.0.0.1", wrong.port)  # one to one so far
+        for _ in range(2 * len(sentinels)):
+            discovery.newer_primary(5)
+        assert {discovery.newer_primary(5) for _ in sentinels} == {("127.0.0.1", right.port)}
+        assert discovery.primary() == ("127.0.0.1", right.port)
+        with Publisher(url) as publisher, open_client(right.url) as client:
+            switch = switch_of(read_url(url))
+            for number in range(2 * len(sentinels)):
+                publisher.publish("a", number)
+                switch.doubt()
+            assert call(client, "XLEN", "hg:{notifications}:log") == 2 * len(sentinels)

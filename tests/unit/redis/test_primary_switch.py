@@ -15,6 +15,8 @@ from headgate.redis.primary_switch import (
     MAX_PAUSE_S,
     NO_LIBRARY,
     PAUSE_RATIO,
+    RETURN_WITHIN_S,
+    TORN_S,
     UNKNOWN,
     PrimarySwitch,
     switch_of,
@@ -83,7 +85,7 @@ def test_connections_to_the_server_before_are_left() -> None:
     """Whichever of them is used next, and those that only listen at once; those to the new server stay."""
     switch = PrimarySwitch()
     old, new, unknown, gone = Link(), Link(), Link(), Link()
-    switch.note("a")
+    switch.note("a", 100.0)
     switch.follow(old, "a", 0)
     switch.follow(new, "b", 0)
     switch.follow(unknown, UNKNOWN, 0)
@@ -91,12 +93,12 @@ def test_connections_to_the_server_before_are_left() -> None:
     switch.unfollow(gone)
     assert [old.left, new.left, unknown.left] == [0, 1, 0]  # the last answer of all counts
     switch.follow(new := Link(), UNKNOWN, 0)
-    switch.note("b")
+    switch.note("b", 100.0)
     late = Link()
     switch.follow(late, "a", 0)
     after = Link()
     switch.follow(after, UNKNOWN, switch.count)
-    switch.note("b")
+    switch.note("b", 100.0)
     assert [link.left for link in (old, unknown, new, gone, late, after)] == [1, 1, 1, 0, 1, 0]
     assert [switch.is_left(*each) for each in (("a", 0), ("b", 0), ("b", 1), (UNKNOWN, 0), (UNKNOWN, 1))] == [
         *(True, False, False),
@@ -107,25 +109,48 @@ def test_connections_to_the_server_before_are_left() -> None:
 def test_there_and_back_again_is_noticed_by_those_in_between() -> None:
     """A connection that was made while the address led to the other server leaves it."""
     switch = PrimarySwitch()
-    switch.note("a")
-    switch.note("b")
-    switch.note("a")
+    switch.note("a", 100.0)
+    switch.note("b", 100.0)
+    switch.note("a", 100.0)
     assert [switch.is_left(*each) for each in (("a", 0), ("b", 1), (UNKNOWN, 1), ("a", 2))] == [False, True, True, False]
+
+
+def test_an_address_that_leads_to_and_fro_is_torn() -> None:
+    """It leads to two primaries. Those that listen leave, and one more return is enough after the pause."""
+    switch, link = PrimarySwitch(), Link()
+    for number, server in enumerate(["a", "b", "a", "b"]):
+        switch.note(server, 100.0 + number)
+        assert not switch.is_torn(100.0 + number)
+    switch.follow(link, "a", switch.count)
+    switch.note("a", 104.0)
+    assert link.left == 1
+    assert [switch.is_torn(104.0 + pause_s) for pause_s in (0.0, TORN_S - 0.1, TORN_S)] == [True, True, False]
+    switch.note("b", 115.0)
+    assert switch.is_torn(115.0)
+
+
+def test_failovers_to_and_fro_are_no_two_primaries() -> None:
+    """Some minutes lie between them, or they lead to a third server."""
+    for servers, every_s in (("abababab", RETURN_WITHIN_S), ("abcabcabc", 1.0), ("aba", 1.0)):
+        switch = PrimarySwitch()
+        for number, server in enumerate(servers):
+            switch.note(server, 100.0 + number * every_s)
+            assert not switch.is_torn(100.0 + number * every_s)
 
 
 def test_a_replica_is_no_place_to_go_to() -> None:
     """A name with two addresses leads to one and the other; a connection to the replica leaves, nobody follows it."""
     switch, link = PrimarySwitch(), Link()
-    switch.note("a")
+    switch.note("a", 100.0)
     switch.follow(link, "a", 0)
-    switch.note("b", is_replica=True)
+    switch.note("b", 100.0, is_replica=True)
     assert (link.left, switch.is_left("a", 0), switch.is_left("b", 0)) == (0, False, True)
 
 
 def test_a_replica_that_is_all_there_is_stays() -> None:
     """A replica that was given as the primary refuses writes by itself; reads go on."""
     switch = PrimarySwitch()
-    switch.note("b", is_replica=True)
+    switch.note("b", 100.0, is_replica=True)
     assert not switch.is_left("b", 0)
 
 
@@ -133,7 +158,7 @@ def test_a_server_without_a_token_is_never_taken_for_another() -> None:
     """Its library is older, or this user may not ask."""
     switch, link = PrimarySwitch(), Link()
     for server in (UNKNOWN, "a", UNKNOWN):
-        switch.note(server)
+        switch.note(server, 100.0)
         switch.follow(link, UNKNOWN, 0)
     assert (link.left, switch.count, switch.is_left(UNKNOWN, 0)) == (0, 0, False)
 
@@ -141,10 +166,10 @@ def test_a_server_without_a_token_is_never_taken_for_another() -> None:
 def test_an_empty_server_is_another_one_and_gets_its_library_without_a_switch() -> None:
     """The first process on a new Redis loads the library, which gives the server its token; nobody has to leave for that."""
     fresh = PrimarySwitch()
-    fresh.note(NO_LIBRARY)
-    fresh.note("a")
+    fresh.note(NO_LIBRARY, 100.0)
+    fresh.note("a", 100.0)
     assert (fresh.count, fresh.is_left(NO_LIBRARY, 0)) == (0, False)
-    fresh.note(NO_LIBRARY)
+    fresh.note(NO_LIBRARY, 100.0)
     assert (fresh.count, fresh.is_left("a", 0), fresh.is_left(NO_LIBRARY, 1)) == (1, True, False)
 
 
@@ -166,12 +191,12 @@ def test_all_of_a_process_share_the_switch_of_an_address() -> None:
 def test_a_forked_child_closes_no_link_of_its_parent() -> None:
     """Both hold the same socket, and a shutdown by one ends it for the other."""
     link, switch = Link(), switch_of(read_url("redis://forked"))
-    switch.note("a")
+    switch.note("a", 100.0)
     switch.follow(link, "a", 0)
     child = os.fork()
     if child == 0:
-        switch.note("b")
+        switch.note("b", 100.0)
         os._exit(link.left)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    switch.note("b")
+    switch.note("b", 100.0)
     assert link.left == 1

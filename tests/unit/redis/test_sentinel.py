@@ -74,7 +74,7 @@ def test_a_redis_on_other_machines_without_a_password_is_open() -> None:
     assert not is_open("redis+sentinel://127.0.0.1,localhost/m")
 
 
-OLD, NEW = Answer(1, ("old", 6379)), Answer(2, ("new", 6379))
+OLD, NEW, OTHER = Answer(1, ("old", 6379)), Answer(2, ("new", 6379)), Answer(2, ("other", 6379))
 
 
 @pytest.mark.parametrize(
@@ -90,6 +90,12 @@ OLD, NEW = Answer(1, ("old", 6379)), Answer(2, ("new", 6379))
         (NEW, [OLD, OLD, OLD], OLD),  # all of them: they were set up again
         (NEW, [OLD, NEW, OLD], NEW),
         (NEW, [], NEW),
+        (None, [NEW, OTHER, OTHER], OTHER),  # they watch two servers under one name
+        (NEW, [OTHER], NEW),
+        (NEW, [OTHER, NEW], NEW),
+        (NEW, [OTHER, OTHER], OTHER),
+        (OTHER, [OTHER, NEW, OTHER], OTHER),
+        (NEW, [OTHER, OLD, OLD], NEW),
     ],
 )
 def test_the_newest_failover_counts(known: Answer | None, answers: list[Answer], counts: Answer | None) -> None:

@@ -10,6 +10,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,7 @@ from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions
 from headgate.errors import BusUnavailable, HeadgateError, NotDurable
 from headgate.publisher import Durable, Fate, Publisher, Receipt
 from headgate.redis.client import open_client
+from headgate.redis.keys import log_key
 from headgate.redis.log import EventLog
 from headgate.settings import Settings
 from tests.fault.chaos_proxy import ChaosProxy
@@ -280,6 +282,41 @@ def test_an_address_that_leads_elsewhere_is_followed(tmp_path: Path, load: Load,
         "",
         "0" if planned else "those of that time",
     )
+
+
+@pytest.mark.parametrize("planned", [False, True], ids=["the end is lost", "FAILOVER"])
+def test_a_batch_whose_primary_is_demoted_half_way_arrives_whole(tmp_path: Path, planned: bool) -> None:
+    """What the old primary took is found by its id or published again, and the rest follows: each once, in order."""
+    count = 4000
+    with ExitStack() as ended:
+        old, new = (ended.enter_context(RedisProcess(tmp_path / name)) for name in ("old", "new"))
+        old.call("CONFIG", "SET", "repl-diskless-sync-delay", "0")
+        new.call("REPLICAOF", "127.0.0.1", old.port)
+        relay = ended.enter_context(ChaosProxy(("127.0.0.1", old.port)))
+        wait_for(lambda: new.call("INFO", "replication")["master_link_status"] == "up", "the replica to be in step", DEADLINE_S)
+        publisher = ended.enter_context(Publisher(f"redis://127.0.0.1:{relay.port}", timeout_s=DEADLINE_S))
+        publisher.publish(TOPIC, -1)
+        relay.throttle(1_000_000)
+        batch = [(TOPIC, {"number": number, "filling": "x" * 500}) for number in range(count)]
+        with ThreadPoolExecutor() as pool:
+            receipts = pool.submit(publisher.publish_many, batch)
+            wait_for(lambda: old.call("XLEN", log_key(NAMESPACE)) > count // 10, "a part of the batch to be there", DEADLINE_S)
+            if planned:
+                old.call("FAILOVER", "TO", "127.0.0.1", new.port, "TIMEOUT", 10000)
+                wait_for(lambda: (role(old), role(new)) == ("slave", "master"), "the failover", DEADLINE_S)
+            else:
+                new.call("REPLICAOF", "NO", "ONE")
+                old.call("REPLICAOF", "127.0.0.1", new.port)
+            taken = new.call("XLEN", log_key(NAMESPACE))
+            assert taken < count, "the batch was there before its primary was demoted"
+            relay.throttle(None)
+            relay.redirect(("127.0.0.1", new.port))
+            places = [receipt.offset for receipt in receipts.result(DEADLINE_S)]
+        assert places == sorted(set(places))
+        assert len(places) == count
+        found = logged(new.url)
+        assert {(receipt.id, receipt.offset) for receipt in receipts.result()} <= found
+        assert len(found) == count + 1
 
 
 def test_a_name_with_the_addresses_of_two_primaries_is_one_clear_error(tmp_path: Path) -> None:

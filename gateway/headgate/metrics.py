@@ -318,7 +318,16 @@ CONSUMERS_PROCESS_ENDED = Counter(
 CONSUMER_AGE_SECONDS = Gauge(
     "headgate_consumer_age_seconds", "Age of the oldest event of the log that the consumer has not taken yet.", ["consumer"]
 )
-CONSUMER_LAG = Gauge("headgate_consumer_lag_events", "Events of the log that the consumer has not taken yet.", ["consumer"])
+CONSUMER_LAG = Gauge(
+    "headgate_consumer_lag_events",
+    "Events that the consumer has not taken yet, of the log of the Redis server that it is on.",
+    ["consumer"],
+)
+CONSUMERS_ELSEWHERE = Gauge(
+    "headgate_consumers_elsewhere",
+    "Instances of consumers that are on another Redis server than this gateway: their lag says nothing of this log.",
+    ["namespace"],
+)
 
 
 Totalled: TypeAlias = Counter | Gauge | Counts

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from headgate.consumers.work.groups import Groups, GroupStatus
 from headgate.redis.client import Client
+from headgate.redis.instances import read_groups
 
 # How often the names of all keys are looked through.
 SCAN_EVERY_S = 60.0
@@ -35,6 +36,6 @@ class Consumers:
         if self._now_s() - scanned_s >= SCAN_EVERY_S:
             names = {status.name for status in groups.statuses()}
             self._known[namespace] = (self._now_s(), names)
-        wanted = sorted(names | groups.reading())[:MAX_CONSUMERS]
+        wanted = sorted(names | read_groups(client, namespace))[:MAX_CONSUMERS]
         found = [groups.look(name) for name in wanted]
         return [status for status in found if status is not None]

@@ -1,6 +1,6 @@
 """The processes that are on another Redis server than the log: gateways and consumers that have not followed a failover.
 
-In: what gateways say of themselves (redis/loads.py) and instances of consumers (consumers/work/instances.py), with the token of
+In: what gateways say of themselves (redis/loads.py) and instances of consumers (redis/instances.py), with the token of
 their server. Out: a finding for each that names another one. A process whose last word is old may have ended since.
 
 Publishers do not register. A gateway logs and counts those of its own publishes that went elsewhere (node/receipt_check.py).

@@ -19,6 +19,7 @@ from headgate.redis.cluster_client import ClusterClient
 from headgate.redis.connections import is_open, redacted_address
 from headgate.redis.faults import CURES, NEEDED, NO_FUNCTION
 from headgate.redis.functions import LOG_LIBRARY, Library
+from headgate.redis.instances import read_groups
 from headgate.redis.keys import LOADS, NAMESPACES, PAUSED, PROCESSES, RELAYS, REVOKED, SPENDERS, log_key, trial_key
 from headgate.redis.one_server import address_of
 from headgate.redis.registry import Served, read_served
@@ -121,8 +122,8 @@ def _elsewhere(client: Client, namespaces: Collection[str]) -> Iterator[Finding]
     try:
         yield from look_at_gateways(client)
         for namespace in namespaces:
-            groups = Groups(client, namespace)
-            yield from look_at_consumers(status for name in sorted(groups.reading()) if (status := groups.look(name)) is not None)
+            groups, names = Groups(client, namespace), sorted(read_groups(client, namespace))
+            yield from look_at_consumers(status for name in names if (status := groups.look(name)) is not None)
     except BusRefused as error:
         yield unknown("other servers", f"which processes are on another Redis server cannot be told: {error.message}")
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import structlog
 
 from headgate.errors import BusRefused, BusUnavailable
-from headgate.metrics import LOG_BYTES, LOG_OLDEST_SECONDS
+from headgate.metrics import CONSUMERS_ELSEWHERE, LOG_BYTES, LOG_OLDEST_SECONDS
 from headgate.redis.client import is_full, open_client
 from headgate.redis.log import EventLog
 from headgate.redis.time_watch import WATCH_EVERY_S, TimeWatch
@@ -22,6 +22,8 @@ from headgate.settings import Settings
 log = structlog.get_logger("headgate.upkeep")
 
 TIMEOUT_S = 2.0
+# Of the ticks, this one counts consumers: it takes some round trips for each.
+COUNT_CONSUMERS_EVERY = 6
 
 
 class LogUpkeep:
@@ -31,6 +33,7 @@ class LogUpkeep:
         self.namespace = namespace
         self._log, self._watch = log, watch
         self._epoch, self._clock_ms = "", 0
+        self._measured = 0
 
     def tick(self) -> int | None:
         """Say what was told, and hear what is; return how many events were trimmed, or None if Redis is not full.
@@ -65,7 +68,7 @@ class LogUpkeep:
         self._watch.hear(clock_ms)
 
     def measure(self) -> None:
-        """Tell the metrics how much the log holds.
+        """Tell the metrics how much the log holds, and now and then how many instances of consumers are on another server.
 
         Raises:
             BusUnavailable, BusRefused: as `redis.client.call`.
@@ -74,6 +77,9 @@ class LogUpkeep:
         LOG_BYTES.labels(self.namespace).set(size)
         age_ms = self._clock_ms - first_ms if size and self._clock_ms and first_ms else 0
         LOG_OLDEST_SECONDS.labels(self.namespace).set(max(0, age_ms) / 1000)
+        if self._measured % COUNT_CONSUMERS_EVERY == 0:
+            CONSUMERS_ELSEWHERE.labels(self.namespace).set(self._log.consumers_elsewhere())
+        self._measured += 1
 
 
 class Upkeep:

@@ -20,6 +20,7 @@ from .connections import Command
 from .entries import Entry as Entry
 from .entries import Head as Head
 from .functions import VERSION, call_function, ensure_loaded
+from .instances import count_elsewhere
 from .keys import head_key, log_key
 from .lineage import Lineage, read_lineage
 
@@ -45,7 +46,7 @@ class EventLog:
         max_payload_bytes: int,
         reached: Callable[[], tuple[str | None, int]] | None = None,
     ) -> None:
-        self._key, self._head_key = log_key(namespace), head_key(namespace)
+        self._namespace, self._key, self._head_key = namespace, log_key(namespace), head_key(namespace)
         self._client = client
         self.database = database_number(client)
         self._max_payload_bytes = max_payload_bytes
@@ -54,6 +55,10 @@ class EventLog:
     def drop_idle(self) -> None:
         """Read over a new connection next time: there has been a fault, and the old one may be dead without a sign of it."""
         drop_idle(self._client)
+
+    def consumers_elsewhere(self) -> int:
+        """Return how many instances of consumers are on another Redis server (instances.py). Raises as `redis.client.call`."""
+        return count_elsewhere(self._client, self._namespace)
 
     def check_primary(self) -> None:
         """Ask where the address leads, if it is time. Raises as `redis.client.check_primary`."""

@@ -15,7 +15,6 @@ import msgspec
 import pytest
 
 from headgate.consumers.work.groups import Groups
-from headgate.consumers.work.instances import MISSED_S, give_word, take_out
 from headgate.consumers.work.store import Store
 from headgate.diagnosis.elsewhere import look_at_gateways
 from headgate.publisher import Publisher
@@ -23,6 +22,7 @@ from headgate.redis import loads
 from headgate.redis.client import Client, call, open_client
 from headgate.redis.embedded import start_private_redis
 from headgate.redis.functions import LOG_LIBRARY, server_token
+from headgate.redis.instances import MISSED_S, count_elsewhere, give_word, take_out
 from headgate.redis.keys import LOADS, group_key
 from headgate.redis.registry import register
 from tests.integration.cli.conftest import Run
@@ -77,6 +77,7 @@ def test_each_command_names_the_processes_that_have_not_followed(run: Run, url: 
         ended = run(*command, "--redis", url)
         assert re.search(GATEWAY + r"on another Redis server than this one \d+ s ago", ended.stdout)
         assert CONSUMER in ended.stdout
+    assert count_elsewhere(client, NAMESPACE) == 1
     assert "mail-1/9" in run("consumers", "list", "--redis", url).stdout
 
 

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from headgate.errors import BusRefused, BusUnavailable
 from headgate.node import upkeep as module
-from headgate.node.upkeep import Upkeep
+from headgate.node.upkeep import COUNT_CONSUMERS_EVERY, Upkeep
 from headgate.redis.time_watch import WATCH_EVERY_S, TimeWatch
 from headgate.settings import Settings
 from tests.support.loop_clock import LoopClock
@@ -29,7 +29,7 @@ class Log:
         self.epoch, self.clock_ms, self.too_old = "e1", 1_000, 0
         self.fault: Exception | None = None
         self.full = False
-        self.size = self.first_ms = 0
+        self.size = self.first_ms = self.elsewhere = 0
 
     def tick(self, *words: Any) -> tuple[str, int]:
         self.heard.append(words)
@@ -38,6 +38,9 @@ class Log:
         if self.fault is not None:
             raise self.fault
         return self.epoch, self.clock_ms
+
+    def consumers_elsewhere(self) -> int:
+        return self.elsewhere
 
     def extent(self) -> tuple[int, int]:
         return self.size, self.first_ms
@@ -80,6 +83,17 @@ def test_each_tick_says_what_was_told_and_how_long_ago(upkeep: Upkeep, clock: Lo
     """The first one has been told nothing."""
     clock.advance(WATCH_EVERY_S)
     assert log.heard == [(), ("e1", 1_000, int(WATCH_EVERY_S * 1000))]
+
+
+def test_now_and_then_it_counts_consumers_that_are_elsewhere(upkeep: Upkeep, clock: LoopClock, log: Log) -> None:
+    """Not with each tick, as that asks for each of them."""
+    log.elsewhere = 2
+    found = []
+    for _ in range(COUNT_CONSUMERS_EVERY):
+        found.append(REGISTRY.get_sample_value("headgate_consumers_elsewhere", {"namespace": "notifications"}))
+        clock.advance(WATCH_EVERY_S)
+    assert found == [0] * COUNT_CONSUMERS_EVERY
+    assert REGISTRY.get_sample_value("headgate_consumers_elsewhere", {"namespace": "notifications"}) == 2
 
 
 def test_without_a_clock_there_is_nothing_to_say(upkeep: Upkeep, clock: LoopClock, log: Log) -> None:

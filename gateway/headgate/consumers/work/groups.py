@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from headgate.errors import BusRefused, InvalidRequest
+from headgate.errors import InvalidRequest
 from headgate.redis.client import Client, call, call_at
+from headgate.redis.instances import read_elsewhere
 from headgate.redis.keys import group_key, log_key
 
-from .instances import read_elsewhere
 from .store import GROUP_LIBRARY
 
 # A running consumer gives a heartbeat every half second, and while it works on one event every third of its lease.
@@ -31,7 +31,7 @@ class GroupStatus:
 
     `lag` counts the events of the log that it has not taken yet; `leased`, `waiting` and `dead` count tasks; `missed` events.
     `idle_s` is the time since the last heartbeat of an instance (None: not known). `elsewhere` names the instances whose last
-    heartbeat went to another Redis server (instances.py): `lag` says nothing of these.
+    heartbeat went to another Redis server (redis/instances.py): `lag` says nothing of these.
     """
 
     name: str
@@ -96,15 +96,6 @@ class Groups:
                 call(self._client, "UNLINK", *keys)
         waiting, dead = removed
         return waiting, dead
-
-    def reading(self) -> set[str]:
-        """Return the names of those that have a group on the log: it has the consumer's name, and the epoch. One round trip."""
-        try:
-            found = call(self._client, "XINFO", "GROUPS", self._log)
-        except BusRefused:
-            return set()  # there is no log yet
-        pairs = (each if isinstance(each, dict) else dict(zip(each[::2], each[1::2], strict=True)) for each in found)
-        return {each[b"name"].decode("utf-8", "replace").partition("@")[0] for each in pairs}
 
     def names(self, late: Callable[[], bool] = lambda: False) -> list[str] | None:
         """Return the names of all, in order; None: it was `late` before all were known. It looks as `statuses` does."""

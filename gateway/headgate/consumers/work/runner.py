@@ -18,12 +18,12 @@ from headgate.consumers.sparse_log import SparseLog
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
 from headgate.publisher import Publisher
 from headgate.redis.client import Client, check_primary, open_client
+from headgate.redis.instances import give_word, take_out
 from headgate.redis.keys import group_key
 from headgate.redis.loads import process_name
 from headgate.redis.time_watch import WATCH_EVERY_S, TimeWatch
 from headgate.settings import Settings
 
-from .instances import give_word, take_out
 from .metrics import ConsumerMetrics
 from .spec import ConsumerSpec
 from .state import RedisState

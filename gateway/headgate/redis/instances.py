@@ -1,8 +1,8 @@
 """The instances of a consumer: the processes that run it, each with the Redis server of its last heartbeat.
 
-In: a heartbeat of each instance every few seconds (runner.py). Out: the instances that are not at this server, though they have
-not ended. After a failover the new primary has the words that all of them gave to the old one, and those that have followed give
-theirs anew.
+In: a heartbeat of each instance every few seconds (consumers/work/runner.py). Out: the instances that are not at this server,
+though they have not ended. After a failover the new primary has the words that all of them gave to the old one, and those that
+have followed give theirs anew.
 
 In Redis: in the hash of the consumer's group, a field `at:<name>` for each instance: `<token of the server> <time of Redis, s>`.
 That of an instance that was killed counts for LEFT_S, and goes with the next one that ends.
@@ -14,10 +14,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from headgate.errors import BusRefused
-from headgate.redis.client import Client, call, call_at
-from headgate.redis.functions import server_token
-from headgate.redis.loads import LEFT_S
-from headgate.redis.time_watch import WATCH_EVERY_S
+
+from .client import Client, call, call_at
+from .functions import server_token
+from .keys import group_key, log_key
+from .loads import LEFT_S
+from .time_watch import WATCH_EVERY_S
 
 # An instance that has followed gives a word within WATCH_EVERY_S.
 MISSED_S = 3 * WATCH_EVERY_S
@@ -59,6 +61,21 @@ def read_elsewhere(client: Client, group: str) -> tuple[str, ...]:
         return ()
     names = sorted(name for name, server, at_s in words if server != here and MISSED_S <= now_s - at_s <= LEFT_S)
     return tuple(names[:MAX_NAMED])
+
+
+def read_groups(client: Client, namespace: str) -> set[str]:
+    """Return the names of the consumers that have a group on the log, which is named by them and the epoch. One round trip."""
+    try:
+        found = call(client, "XINFO", "GROUPS", log_key(namespace))
+    except BusRefused:
+        return set()  # there is no log yet
+    pairs = (each if isinstance(each, dict) else dict(zip(each[::2], each[1::2], strict=True)) for each in found)
+    return {each[b"name"].decode("utf-8", "replace").partition("@")[0] for each in pairs}
+
+
+def count_elsewhere(client: Client, namespace: str) -> int:
+    """Return how many instances of a namespace's consumers are elsewhere. Some round trips for each consumer."""
+    return sum(len(read_elsewhere(client, group_key(namespace, name))) for name in read_groups(client, namespace))
 
 
 def _words(fields: Any) -> Iterator[tuple[str, str, int]]:

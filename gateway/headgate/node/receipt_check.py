@@ -2,7 +2,7 @@
 
 In: the outcomes of publishes of this process, and each fence of the feed. Out: a count and, now and then, a line of the log for
 receipts of another Redis server: an address that leads to two primaries, or a failover that some connections have followed and
-others have not. Clients of this gateway never see these events.
+others have not. Clients of this gateway see these events only if it goes on with that server's log.
 
 An epoch is written by one Redis process (redis/lineage.py), so it names the server. A receipt of an epoch that the feed does not
 know yet may be of the same server, which has just begun it: a fence that begins after the receipt finds that.
@@ -92,7 +92,7 @@ class ReceiptCheck:
                     epoch=epoch,
                     offset=waiting.offset,
                     followed_epoch=self._bus.epoch,
-                    effect="clients of this gateway do not get these events",
+                    effect="clients of this gateway get these events only if it goes on with that server's log",
                 )
 
     def _wait(self, receipt: Receipt) -> None:

@@ -135,7 +135,7 @@ class Bounded:
                 switch.forbidden_until_s = monotonic() + FORBIDDEN_S
             self.server = NO_LIBRARY if code == NO_FUNCTION else UNKNOWN
         self._has_asked = True
-        switch.note(self.server, monotonic(), is_replica=is_replica)
+        switch.note(self.server, monotonic(), count=self._count, is_replica=is_replica)
 
     def _report_newest(self) -> None:
         newest = self._newest

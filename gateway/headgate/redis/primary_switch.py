@@ -89,13 +89,18 @@ class PrimarySwitch:
         """Have the next caller ask: a server has refused what a primary takes."""
         self._next_s = 0.0
 
-    def note(self, server: str, now_s: float, *, is_replica: bool = False) -> None:
-        """A connection has just been made, and leads to this server.
+    def note(self, server: str, now_s: float, *, count: int | None = None, is_replica: bool = False) -> None:
+        """A connection leads to this server.
 
-        A replica is no place to go to: a name with several addresses may lead to one by turns.
+        One that was made before the last switch says nothing of where the address leads now: ten of them may ask for their
+        server after the first has met the new one. A replica is no place to go to: a name with several addresses may lead to one
+        by turns.
+
+        Args:
+            count: that of the switch before the connection was made; None: it is the news of this moment.
         """
         before = self.server
-        if server in (UNKNOWN, before) or (is_replica and before != UNKNOWN):
+        if server in (UNKNOWN, before) or (is_replica and before != UNKNOWN) or count not in (None, self.count):
             return
         self.server = server
         if before in (UNKNOWN, NO_LIBRARY):

@@ -115,6 +115,19 @@ def test_there_and_back_again_is_noticed_by_those_in_between() -> None:
     assert [switch.is_left(*each) for each in (("a", 0), ("b", 1), (UNKNOWN, 1), ("a", 2))] == [False, True, True, False]
 
 
+def test_a_connection_of_before_leads_nobody_back() -> None:
+    """It asks for its server when it is used again, and the address has led elsewhere since."""
+    switch, link = PrimarySwitch(), Link()
+    switch.note("a", 100.0, count=0)
+    switch.note("b", 101.0, count=0)
+    switch.follow(link, "b", 1)
+    for number in range(10):
+        switch.note("a", 101.0 + number / 10, count=0)
+    assert (switch.server, switch.count, link.left, switch.is_torn(102.0)) == ("b", 1, 0, False)
+    switch.note("a", 103.0, count=1)
+    assert (switch.server, link.left) == ("a", 1)
+
+
 def test_an_address_that_leads_to_and_fro_is_torn() -> None:
     """It leads to two primaries. Those that listen leave, and one more return is enough after the pause."""
     switch, link = PrimarySwitch(), Link()

@@ -34,7 +34,7 @@ ANSWERED_RATIO, PAUSE_RATIO, MAX_PAUSE_S = 2.0, 4.0, 60.0
 # A user who may not ask is refused once in this time, since Redis logs each refusal.
 FORBIDDEN_S = 600.0
 # So many times straight back, each within so many seconds: two failovers in a row are one. Then nothing is sent for a while.
-MAX_RETURNS, RETURN_WITHIN_S, TORN_S = 3, 30.0, 10.0
+MAX_RETURNS, RETURN_WITHIN_S, TORN_S = 3, 30.0, 5.0
 # Switches that a process keeps; then it begins with new ones.
 MAX_ADDRESSES = 1000
 

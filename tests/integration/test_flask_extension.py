@@ -362,6 +362,7 @@ def test_in_a_program_of_ones_own_the_extension_works_after_patching(redis_url: 
     """The first request starts the bus; publish gives the receipt of Redis."""
     lines = python(
         "from gevent import monkey; monkey.patch_all()\nfrom flask import Flask\nfrom headgate import Headgate\n"
+        "from headgate.metrics import PUBLISHED_ELSEWHERE, totals\nfrom headgate.publisher import Receipt\n"
         "app = Flask('x'); gate = Headgate(app)\n"
         "assert app.extensions['headgate'] is gate\n"
         "assert not gate.ready()['ready']\n"
@@ -370,6 +371,11 @@ def test_in_a_program_of_ones_own_the_extension_works_after_patching(redis_url: 
         "with gevent.Timeout(30):\n"
         "    while not gate.ready()['ready']: gevent.sleep(0.01)\n"
         "print('offsets', gate.publish('a', 1).offset, gate.publish('a', 1, namespace='/notifications').offset)\n"
+        # Another server, as far as this gateway can tell: its feed never meets the epoch of this receipt.
+        "gate.gateway.publisher.publish = lambda *_, **__: Receipt('another', 1, False, 'id')\n"
+        "gate.publish('a', 2)\n"
+        "with gevent.Timeout(30):\n"
+        "    while not totals(PUBLISHED_ELSEWHERE).get('notifications'): gevent.sleep(0.01)\n"
         "gate.close(); gate.close()\n",
         HEADGATE_REDIS_URL=redis_url,
     )

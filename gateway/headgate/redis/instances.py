@@ -11,6 +11,7 @@ That of an instance that was killed counts for LEFT_S, and goes with the next on
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from headgate.errors import BusRefused
@@ -33,18 +34,17 @@ def give_word(client: Client, group: str, name: str) -> None:
 
     Does nothing where this user may not. Raises BusUnavailable as `redis.client.call`.
     """
-    if server := server_token(client, group):
-        try:
+    with suppress(BusRefused):
+        if server := server_token(client, group):
             call(client, "HSET", group, f"{_FIELD}{name}", f"{server} {_now_s(client, group)}")
-        except BusRefused:
-            return
 
 
 def take_out(client: Client, group: str, name: str) -> None:
     """Take out an instance that ends, and those that were killed longer than LEFT_S ago. Raises as `redis.client.call`."""
+    call(client, "HDEL", group, f"{_FIELD}{name}")
     now_s = _now_s(client, group)
-    old = [each for each, _, at_s in _words(call(client, "HGETALL", group)) if now_s - at_s > LEFT_S]
-    call(client, "HDEL", group, *(f"{_FIELD}{each}" for each in {name, *old}))
+    if old := [each for each, _, at_s in _words(call(client, "HGETALL", group)) if now_s - at_s > LEFT_S]:
+        call(client, "HDEL", group, *(f"{_FIELD}{each}" for each in old))
 
 
 def read_elsewhere(client: Client, group: str) -> tuple[str, ...]:

@@ -19,6 +19,8 @@ from headgate.consumers.work.runner import Runner
 from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions
 from headgate.publisher import Publisher
 from headgate.redis.client import Client, call
+from headgate.redis.functions import server_token
+from headgate.redis.loads import process_name
 from headgate.redis.log import EventLog
 from headgate.settings import Settings
 from tests.fault.redis_process import RedisProcess
@@ -99,6 +101,19 @@ def test_instances_and_workers_share_the_work(
     wait_at_rest(redis_client, 1000)
 
     assert sorted(values(recorder)) == list(range(1000))
+
+
+def test_an_instance_says_at_which_server_it_is_until_it_is_stopped(
+    run: Callable[..., Runner], publisher: Publisher, redis_client: Client
+) -> None:
+    """By its machine and process, in the hash of its group."""
+    publisher.publish("a", 1)
+    runner = run()
+    field = f"at:{process_name()}"
+    wait_until(lambda: call(redis_client, "HGET", GROUP, field), "a word of the instance")
+    assert call(redis_client, "HGET", GROUP, field).decode().split(" ")[0] == server_token(redis_client, GROUP)
+    assert runner.stop(DEADLINE_S)
+    wait_until(lambda: call(redis_client, "HGET", GROUP, field) is None, "its word to go with it")
 
 
 def test_slow_work_is_not_handed_to_another(

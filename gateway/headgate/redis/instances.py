@@ -10,9 +10,7 @@ That of an instance that was killed counts for LEFT_S, and goes with the next on
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Any
 
 from headgate.errors import BusRefused
 
@@ -43,17 +41,17 @@ def take_out(client: Client, group: str, name: str) -> None:
     """Take out an instance that ends, and those that were killed longer than LEFT_S ago. Raises as `redis.client.call`."""
     call(client, "HDEL", group, f"{_FIELD}{name}")
     now_s = _now_s(client, group)
-    if old := [each for each, _, at_s in _words(call(client, "HGETALL", group)) if now_s - at_s > LEFT_S]:
+    if old := [each for each, _, at_s in _words(client, group) if now_s - at_s > LEFT_S]:
         call(client, "HDEL", group, *(f"{_FIELD}{each}" for each in old))
 
 
 def read_elsewhere(client: Client, group: str) -> tuple[str, ...]:
     """Return the names of the instances whose last word of the last LEFT_S was given to another server, at most MAX_NAMED.
 
-    One round trip, and two more where there are instances. None where this user may not ask. Raises BusUnavailable.
+    One round trip, and three more where there are instances. None where this user may not ask. Raises BusUnavailable.
     """
     try:
-        words = list(_words(call(client, "HGETALL", group)))
+        words = _words(client, group)
         if not words or not (here := server_token(client, group)):
             return ()
         now_s = _now_s(client, group)
@@ -78,13 +76,15 @@ def count_elsewhere(client: Client, namespace: str) -> int:
     return sum(len(read_elsewhere(client, group_key(namespace, name))) for name in read_groups(client, namespace))
 
 
-def _words(fields: Any) -> Iterator[tuple[str, str, int]]:
-    """Yield the name, the server and the time of each instance. What cannot be read is left out."""
-    pairs = fields if isinstance(fields, Mapping) else dict(zip(fields[::2], fields[1::2], strict=True))
-    for field, value in pairs.items():
-        server, _, at_s = value.decode("ascii", "replace").partition(" ")
-        if field.startswith(_FIELD.encode()) and at_s.isdecimal():
-            yield field.decode("utf-8", "replace").removeprefix(_FIELD), server, int(at_s)
+def _words(client: Client, group: str) -> list[tuple[str, str, int]]:
+    """Return the name, the server and the time of each instance. What cannot be read is left out. One or two round trips."""
+    fields = [field for field in call(client, "HKEYS", group) if field.startswith(_FIELD.encode())]
+    found: list[tuple[str, str, int]] = []
+    for field, value in zip(fields, call(client, "HMGET", group, *fields) if fields else (), strict=True):
+        server, _, at_s = (value or b"").decode("ascii", "replace").partition(" ")
+        if at_s.isdecimal():
+            found.append((field.decode("utf-8", "replace").removeprefix(_FIELD), server, int(at_s)))
+    return found
 
 
 def _now_s(client: Client, group: str) -> int:

@@ -18,6 +18,7 @@ from headgate.publisher import Publisher
 from headgate.redis.client import Client, call, describe_server, open_client
 from headgate.redis.embedded import EmbeddedRedis
 from headgate.redis.functions import LOG_LIBRARY
+from headgate.redis.instances import give_word, read_elsewhere, take_out
 from headgate.redis.keys import head_key
 from headgate.redis.seen import mark_seen
 from tests.support.redis_recipes import blocks, make_user, says_no_right, without
@@ -25,6 +26,7 @@ from tests.support.redis_recipes import blocks, make_user, says_no_right, withou
 # The namespace's keys, channels and commands of consumers; the rights to publish beside that; the rights of people's tools.
 CONSUMERS, PUBLISHING, PEOPLE = blocks("consumers.md")
 LEASE_MS = 60_000
+GROUP = "hg:{notifications}:group:mail"
 PIECE = Task("e" * 16, 1, "orders.1.paid", "id", 1000, b"1")
 
 Limit = Callable[[list[str]], str]
@@ -83,6 +85,12 @@ def work(url: str, admin: Client, admin_url: str) -> None:
         assert [state.lease("l", 60) for _ in range(2)] == [True, True]
         mark_seen(admin, "notifications", "ada", ["an-id"])
         assert state.seen("ada", "an-id")
+
+        give_word(client, GROUP, "one/1")
+        assert call(admin, "HEXISTS", GROUP, "at:one/1")
+        assert read_elsewhere(client, GROUP) == ()
+        take_out(client, GROUP, "one/1")
+        assert not call(admin, "HEXISTS", GROUP, "at:one/1")
 
         call(admin, "DEL", "hg:{notifications}:head")
         publisher.publish("a", 1)

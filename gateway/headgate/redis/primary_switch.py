@@ -89,7 +89,7 @@ class PrimarySwitch:
         """Have the next caller ask: a server has refused what a primary takes."""
         self._next_s = 0.0
 
-    def note(self, server: str, now_s: float, *, count: int | None = None, is_replica: bool = False) -> None:
+    def note(self, server: str, now_s: float, *, count: int, is_replica: bool = False) -> None:
         """A connection leads to this server.
 
         One that was made before the last switch says nothing of where the address leads now: ten of them may ask for their
@@ -97,10 +97,10 @@ class PrimarySwitch:
         by turns.
 
         Args:
-            count: that of the switch before the connection was made; None: it is the news of this moment.
+            count: that of the switch before the connection was made, or the Sentinels were asked.
         """
         before = self.server
-        if server in (UNKNOWN, before) or (is_replica and before != UNKNOWN) or count not in (None, self.count):
+        if server in (UNKNOWN, before) or (is_replica and before != UNKNOWN) or count != self.count:
             return
         self.server = server
         if before in (UNKNOWN, NO_LIBRARY):

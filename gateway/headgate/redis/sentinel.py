@@ -117,7 +117,7 @@ class Discovery:
                 break
         if not answers:
             raise redis.ConnectionError("none of them answers and knows a primary of that name that is up")
-        return self._counted().node
+        return self._counted(answers).node
 
     def newer_primary(self, within_s: float) -> Node | None:
         """Return host and port of the primary that counts after a question to the next Sentinel; None: it has not answered.
@@ -128,7 +128,7 @@ class Discovery:
         awake = self._awake() or self.address.hosts
         memory.turn += 1
         answers = list(self._answers([awake[memory.turn % len(awake)]], within_s))
-        return self._counted().node if answers else None
+        return self._counted(answers).node if answers else None
 
     def has_awake(self) -> bool:
         """Return whether a Sentinel is left that has not been silent."""
@@ -140,12 +140,15 @@ class Discovery:
     def _is_silent(self, sentinel: Node) -> bool:
         return self._memory.silent_until_s.get(sentinel, 0.0) > monotonic()
 
-    def _counted(self) -> Answer:
+    def _counted(self, answers: Sequence[Answer]) -> Answer:
+        """Return what counts after these answers of a moment ago; there is one at least."""
         memory = self._memory
         # Compared with what is known now: others may have asked meanwhile.
         newest = newest_of(memory.newest, list(memory.last.values()), len(self.address.hosts))
-        assert newest is not None  # somebody has just answered
+        assert newest is not None
         memory.newest = newest
+        if newest in answers:
+            memory.newest_s = monotonic()
         return newest
 
     def _answers(self, sentinels: Sequence[Node], within_s: float) -> Iterator[Answer]:
@@ -167,8 +170,6 @@ class Discovery:
             if answer is not None:
                 longest_s = SECOND_TIMEOUT_S
                 self._memory.last[sentinel] = answer
-                if answer == self._memory.newest or self._memory.newest is None or answer.epoch > self._memory.newest.epoch:
-                    self._memory.newest_s = monotonic()
                 yield answer
 
     def _ask(self, sentinel: Node, wait_s: float) -> Answer | None:
@@ -228,16 +229,16 @@ class _AsksSentinels(Bounded):
         self.host, self.port = self._discovery.primary()
         self.server = shown_node((self.host, self.port))
         if self._switch is not None:
-            self._switch.note(self.server, monotonic())
+            self._switch.note(self.server, monotonic(), count=self._count)
 
     def ask_server(self) -> None:
         """Its host and port name the server: it needs no question."""
 
     def _ask_address(self, switch: PrimarySwitch, within_s: float) -> bool | None:
-        node = self._discovery.newer_primary(within_s)
+        count, node = switch.count, self._discovery.newer_primary(within_s)
         if node is None:
             return None if self._discovery.has_awake() else False
-        switch.note(shown_node(node), monotonic())
+        switch.note(shown_node(node), monotonic(), count=count)
         return True
 
 

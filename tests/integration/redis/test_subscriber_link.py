@@ -275,7 +275,7 @@ def test_a_link_to_the_server_that_the_address_leads_to_stays(redis_url: str, re
     """It asks for its server when it connects, so what this process knew of the address before does not count for it."""
     LOG_LIBRARY.ensure_loaded(redis_client)
     switch = switch_of(read_url(redis_url))
-    switch.note("a server of before", 0.0)
+    switch.note("a server of before", 0.0, count=switch.count)
     link = SubscriberLink(redis_url)
     link.connect()
     link.settimeout(DEADLINE_S)
@@ -283,6 +283,6 @@ def test_a_link_to_the_server_that_the_address_leads_to_stays(redis_url: str, re
     call(redis_client, "PING")  # which asks where the address leads
     link.send(("SUBSCRIBE", "a"))
     assert link.read() == [[b"subscribe", b"a", 1]]
-    switch.note("another server", 0.0)
+    switch.note("another server", 0.0, count=switch.count)
     with pytest.raises(BusUnavailable, match="another Redis server"):
         link.read()

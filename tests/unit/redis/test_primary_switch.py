@@ -85,7 +85,7 @@ def test_connections_to_the_server_before_are_left() -> None:
     """Whichever of them is used next, and those that only listen at once; those to the new server stay."""
     switch = PrimarySwitch()
     old, new, unknown, gone = Link(), Link(), Link(), Link()
-    switch.note("a", 100.0)
+    switch.note("a", 100.0, count=switch.count)
     switch.follow(old, "a", 0)
     switch.follow(new, "b", 0)
     switch.follow(unknown, UNKNOWN, 0)
@@ -93,12 +93,12 @@ def test_connections_to_the_server_before_are_left() -> None:
     switch.unfollow(gone)
     assert [old.left, new.left, unknown.left] == [0, 1, 0]  # the last answer of all counts
     switch.follow(new := Link(), UNKNOWN, 0)
-    switch.note("b", 100.0)
+    switch.note("b", 100.0, count=switch.count)
     late = Link()
     switch.follow(late, "a", 0)
     after = Link()
     switch.follow(after, UNKNOWN, switch.count)
-    switch.note("b", 100.0)
+    switch.note("b", 100.0, count=switch.count)
     assert [link.left for link in (old, unknown, new, gone, late, after)] == [1, 1, 1, 0, 1, 0]
     assert [switch.is_left(*each) for each in (("a", 0), ("b", 0), ("b", 1), (UNKNOWN, 0), (UNKNOWN, 1))] == [
         *(True, False, False),
@@ -109,9 +109,9 @@ def test_connections_to_the_server_before_are_left() -> None:
 def test_there_and_back_again_is_noticed_by_those_in_between() -> None:
     """A connection that was made while the address led to the other server leaves it."""
     switch = PrimarySwitch()
-    switch.note("a", 100.0)
-    switch.note("b", 100.0)
-    switch.note("a", 100.0)
+    switch.note("a", 100.0, count=switch.count)
+    switch.note("b", 100.0, count=switch.count)
+    switch.note("a", 100.0, count=switch.count)
     assert [switch.is_left(*each) for each in (("a", 0), ("b", 1), (UNKNOWN, 1), ("a", 2))] == [False, True, True, False]
 
 
@@ -132,13 +132,13 @@ def test_an_address_that_leads_to_and_fro_is_torn() -> None:
     """It leads to two primaries. Those that listen leave, and one more return is enough after the pause."""
     switch, link = PrimarySwitch(), Link()
     for number, server in enumerate(["a", "b", "a", "b"]):
-        switch.note(server, 100.0 + number)
+        switch.note(server, 100.0 + number, count=switch.count)
         assert not switch.is_torn(100.0 + number)
     switch.follow(link, "a", switch.count)
-    switch.note("a", 104.0)
+    switch.note("a", 104.0, count=switch.count)
     assert link.left == 1
     assert [switch.is_torn(104.0 + pause_s) for pause_s in (0.0, TORN_S - 0.1, TORN_S)] == [True, True, False]
-    switch.note("b", 115.0)
+    switch.note("b", 115.0, count=switch.count)
     assert switch.is_torn(115.0)
 
 
@@ -147,23 +147,23 @@ def test_failovers_to_and_fro_are_no_two_primaries() -> None:
     for servers, every_s in (("abababab", RETURN_WITHIN_S), ("abcabcabc", 1.0), ("aba", 1.0)):
         switch = PrimarySwitch()
         for number, server in enumerate(servers):
-            switch.note(server, 100.0 + number * every_s)
+            switch.note(server, 100.0 + number * every_s, count=switch.count)
             assert not switch.is_torn(100.0 + number * every_s)
 
 
 def test_a_replica_is_no_place_to_go_to() -> None:
     """A name with two addresses leads to one and the other; a connection to the replica leaves, nobody follows it."""
     switch, link = PrimarySwitch(), Link()
-    switch.note("a", 100.0)
+    switch.note("a", 100.0, count=switch.count)
     switch.follow(link, "a", 0)
-    switch.note("b", 100.0, is_replica=True)
+    switch.note("b", 100.0, count=switch.count, is_replica=True)
     assert (link.left, switch.is_left("a", 0), switch.is_left("b", 0)) == (0, False, True)
 
 
 def test_a_replica_that_is_all_there_is_stays() -> None:
     """A replica that was given as the primary refuses writes by itself; reads go on."""
     switch = PrimarySwitch()
-    switch.note("b", 100.0, is_replica=True)
+    switch.note("b", 100.0, count=switch.count, is_replica=True)
     assert not switch.is_left("b", 0)
 
 
@@ -171,7 +171,7 @@ def test_a_server_without_a_token_is_never_taken_for_another() -> None:
     """Its library is older, or this user may not ask."""
     switch, link = PrimarySwitch(), Link()
     for server in (UNKNOWN, "a", UNKNOWN):
-        switch.note(server, 100.0)
+        switch.note(server, 100.0, count=switch.count)
         switch.follow(link, UNKNOWN, 0)
     assert (link.left, switch.count, switch.is_left(UNKNOWN, 0)) == (0, 0, False)
 
@@ -179,10 +179,10 @@ def test_a_server_without_a_token_is_never_taken_for_another() -> None:
 def test_an_empty_server_is_another_one_and_gets_its_library_without_a_switch() -> None:
     """The first process on a new Redis loads the library, which gives the server its token; nobody has to leave for that."""
     fresh = PrimarySwitch()
-    fresh.note(NO_LIBRARY, 100.0)
-    fresh.note("a", 100.0)
+    fresh.note(NO_LIBRARY, 100.0, count=fresh.count)
+    fresh.note("a", 100.0, count=fresh.count)
     assert (fresh.count, fresh.is_left(NO_LIBRARY, 0)) == (0, False)
-    fresh.note(NO_LIBRARY, 100.0)
+    fresh.note(NO_LIBRARY, 100.0, count=fresh.count)
     assert (fresh.count, fresh.is_left("a", 0), fresh.is_left(NO_LIBRARY, 1)) == (1, True, False)
 
 
@@ -204,12 +204,12 @@ def test_all_of_a_process_share_the_switch_of_an_address() -> None:
 def test_a_forked_child_closes_no_link_of_its_parent() -> None:
     """Both hold the same socket, and a shutdown by one ends it for the other."""
     link, switch = Link(), switch_of(read_url("redis://forked"))
-    switch.note("a", 100.0)
+    switch.note("a", 100.0, count=switch.count)
     switch.follow(link, "a", 0)
     child = os.fork()
     if child == 0:
-        switch.note("b", 100.0)
+        switch.note("b", 100.0, count=switch.count)
         os._exit(link.left)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    switch.note("b", 100.0)
+    switch.note("b", 100.0, count=switch.count)
     assert link.left == 1

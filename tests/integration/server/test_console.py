@@ -13,7 +13,9 @@ from structlog.testing import capture_logs
 from headgate.consumers.work.store import Store, dead
 from headgate.consumers.work.task import Task
 from headgate.publisher import Publisher
+from headgate.redis import loads
 from headgate.redis.client import Client, call
+from headgate.redis.functions import LOG_LIBRARY
 from headgate.redis.keys import group_in_log, log_key
 from headgate.settings import Settings
 from headgate_server.console import add_console
@@ -54,6 +56,15 @@ def test_redis_says_how_it_is(console: FlaskClient) -> None:
     (server,) = told(console, "redis")["servers"]
     assert server["used_memory"] > 0
     assert [line.partition(":")[0] for line in server["advice"]] == ["role", "disk", "memory"]
+
+
+def test_a_gateway_on_another_server_is_named_with_what_to_do(console: FlaskClient, redis_client: Client) -> None:
+    """As `headgate check` names it."""
+    LOG_LIBRARY.ensure_loaded(redis_client)
+    loads.look(redis_client, "a", loads.Load(3, 0, "notifications", name="web-1/7", server="the old primary"))
+    (found,) = told(console, "redis")["elsewhere"]
+    assert found["text"] == "gateway web-1/7: its events come from another Redis server than this one"
+    assert "restart it" in found["remedy"]
 
 
 def test_topics_of_the_newest_events_come_without_their_data(console: FlaskClient, publisher: Publisher) -> None:

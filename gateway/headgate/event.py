@@ -26,6 +26,9 @@ HEADER_TAG = b"hg1 "
 MAX_HEADER_BYTES = 256
 MAX_ID_LENGTH = 128
 ID_CHARACTERS = "[A-Za-z0-9_.:~-]"
+# For how long an id makes a second publish a duplicate, and how every text says it (docs/guarantees.md, "How long an id counts").
+ID_COUNTS_S = 300
+ID_RULE = f"{ID_COUNTS_S} s (less at a high rate)"
 # JSON nesting that every consumer of ours and every browser can walk; msgspec itself stops at the interpreter's limit.
 MAX_DEPTH = 64
 

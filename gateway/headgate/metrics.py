@@ -204,6 +204,9 @@ FENCE_AGE_SECONDS = Gauge("headgate_fence_age_seconds", "Time since the live fee
 LOG_EVENTS = Gauge("headgate_log_events", "Events that the log holds, as of the last fence.", ["namespace"])
 LOG_BYTES = Gauge("headgate_log_bytes", "Bytes of the events that the log holds, some seconds ago.", ["namespace"])
 LOG_OLDEST_SECONDS = Gauge("headgate_log_oldest_seconds", "Age of the oldest event of the log, some seconds ago.", ["namespace"])
+ID_HOLD_SECONDS = Gauge(
+    "headgate_id_hold_seconds", "How long the id of an event counts now, of 300 s (less at a high rate).", ["namespace"]
+)
 JOINS = Counter(
     "headgate_joins_total",
     "Clients that were welcomed: new ones (fresh), and those that came back (resumed, or not_resumed where something is gone).",

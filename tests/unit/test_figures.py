@@ -180,7 +180,6 @@ IDS = KEPT_S[1]
             (over_http.MAX_BATCH_EVENTS, over_http.MAX_BATCH_BYTES >> 20),
         ),
         ("docs/protocol.md", r"of at most (\d+) positions", (PAGE_EVENTS,)),
-        ("docs/guarantees.md", r"\| event ids in Redis \| (\d+) s", (IDS,)),
         ("docs/guide.md", r"Within (\d+) s the log then holds it once", (IDS,)),
         ("docs/howto/celery.md", r"within (\d+) s the log holds each once", (IDS,)),
         ("docs/operations.md", r"published again within (\d+) s adds only", (IDS,)),

@@ -8,19 +8,23 @@ events.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from math import ceil
 
 from headgate.consumers.work.groups import Groups
 from headgate.consumers.work.store import GROUP_LIBRARY
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
+from headgate.event import ID_COUNTS_S
 from headgate.finding import Finding, fault, ok, unknown, warning
 from headgate.redis.appending import STRICT
 from headgate.redis.client import Client, call, call_many, check_server, is_forbidden, mixed, primaries, versions
 from headgate.redis.cluster_client import ClusterClient
 from headgate.redis.connections import is_open, redacted_address
+from headgate.redis.entries import Extent
 from headgate.redis.faults import CURES, NEEDED, NO_FUNCTION
 from headgate.redis.functions import LOG_LIBRARY, Library
 from headgate.redis.instances import read_groups
 from headgate.redis.keys import LOADS, NAMESPACES, PAUSED, PROCESSES, RELAYS, REVOKED, SPENDERS, log_key, trial_key
+from headgate.redis.log import EventLog
 from headgate.redis.one_server import address_of
 from headgate.redis.registry import Served, read_served
 from headgate.redis.server_advice import SETTINGS, advise, advise_settings
@@ -94,7 +98,29 @@ def look_at_redis(client: Client, url: str, *, load: bool = False) -> Iterator[F
         yield unknown("namespaces", f"which ones are served cannot be told: {unread.message}")
     for namespace, each in served.items():
         yield _namespace(namespace, each, is_fault=not load)
+        try:
+            extent = EventLog(namespace, client, 0).extent()
+        except BusRefused as error:
+            yield unknown(f"ids of {namespace}", f"for how long they count is not known: {error.message}")
+        else:
+            if extent.most_id_bytes:
+                yield judge_ids(namespace, extent)
     yield from _elsewhere(client, served)
+
+
+def judge_ids(namespace: str, extent: Extent) -> Finding:
+    """Return a finding about how long the ids of a log count, and what they may take."""
+    name, most = f"ids of {namespace}", f"{extent.most_id_bytes / 2**20:,.0f} MiB"
+    if extent.id_hold_s >= ID_COUNTS_S:
+        return ok(name, f"an id counts for {ID_COUNTS_S} s; all may take {most}")
+    # The bytes that the ids of 300 s take, and those of the events: 11/8 of the setting (log.lua).
+    needed = (extent.most_id_bytes * ID_COUNTS_S / max(extent.id_hold_s, 1) + extent.size_bytes) * 8 / 11
+    return warning(
+        name,
+        f"an id counts for {extent.id_hold_s:.0f} s at the present rate, not for {ID_COUNTS_S} s, as all may take {most}:"
+        " an event that is published again after that is in the log twice",
+        f"set HEADGATE_LOG_MAX_BYTES to {ceil(needed / 2**20) * 2**20} or more, and give Redis the memory",
+    )
 
 
 def look_at_rights(client: Client, url: str) -> Iterator[Finding]:

@@ -2,7 +2,7 @@
 
 In: the clock. Out: word to Redis of the time that it told before, so that ages in the log do not depend on its wall clock
 (redis/clock.lua); and, when it is full, room: events that are too old or too many go at once, though every publish is refused.
-And to the metrics, how much the log holds, and how old that is.
+And to the metrics, how much the log holds, how old that is, and for how long ids count.
 
 Rules. 1. A refusal costs a line in the log, and nothing else. 2. Each call to trim is short, and the loop runs between two.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 import structlog
 
 from headgate.errors import BusRefused, BusUnavailable
-from headgate.metrics import CONSUMERS_ELSEWHERE, LOG_BYTES, LOG_OLDEST_SECONDS
+from headgate.metrics import CONSUMERS_ELSEWHERE, ID_HOLD_SECONDS, LOG_BYTES, LOG_OLDEST_SECONDS
 from headgate.redis.client import is_full, open_client
 from headgate.redis.log import EventLog
 from headgate.redis.time_watch import WATCH_EVERY_S, TimeWatch
@@ -73,8 +73,9 @@ class LogUpkeep:
         Raises:
             BusUnavailable, BusRefused: as `redis.client.call`.
         """
-        size, first_ms = self._log.extent()
+        size, first_ms, id_hold_s, _ = self._log.extent()
         LOG_BYTES.labels(self.namespace).set(size)
+        ID_HOLD_SECONDS.labels(self.namespace).set(id_hold_s)
         age_ms = self._clock_ms - first_ms if size and self._clock_ms and first_ms else 0
         LOG_OLDEST_SECONDS.labels(self.namespace).set(max(0, age_ms) / 1000)
         if self._measured % COUNT_CONSUMERS_EVERY == 0:

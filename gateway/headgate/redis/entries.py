@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from headgate.errors import HeadgateError
 from headgate.event import Event
@@ -28,6 +29,19 @@ class Head:
     server: str = ""
     replica: bool = False
     database: int | None = 0
+
+
+class Extent(NamedTuple):
+    """What a log and its ids take, and how far they reach back, as of some seconds ago.
+
+    `size_bytes` is that of the events, and `oldest_ms` when the oldest came, by the log's own clock (0: there is none).
+    An id counts for `id_hold_s` at the present rate. All ids together may take `most_id_bytes` (0: no library of ours says so).
+    """
+
+    size_bytes: int
+    oldest_ms: int
+    id_hold_s: float
+    most_id_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,14 @@ from contextlib import suppress
 from typing import Any
 
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError, InvalidEvent, InvalidRequest, PayloadTooLarge
-from headgate.event import Event, check_event_id, check_json
+from headgate.event import ID_COUNTS_S, Event, check_event_id, check_json
 from headgate.topic import check_topic
 from headgate.traceparent import read_traceparent
 
 from .client import Client, call, call_at, call_many, check_primary, database_number, drop_idle
 from .connections import Command
 from .entries import Entry as Entry
+from .entries import Extent as Extent
 from .entries import Head as Head
 from .functions import VERSION, call_function, ensure_loaded
 from .instances import count_elsewhere
@@ -126,17 +127,16 @@ class EventLog:
         epoch, clock, trimmed = call_function(self._client, "FCALL", "headgate_trim", 1, self._key, *told)
         return epoch.decode(), clock, trimmed
 
-    def extent(self) -> tuple[int, int]:
-        """Return the bytes of the events in the log, and when its oldest came, by the log's own clock (`tick` tells that).
-
-        As of some seconds ago: that is how often the head is saved.
+    def extent(self) -> Extent:
+        """Return what the log and its ids take. As of some seconds ago: that is how often the head is saved.
 
         Raises:
             BusUnavailable, BusRefused: as `redis.client.call`.
         """
-        found = call(self._client, "HMGET", self._head_key, "sum", "first_sum", "first_time")
-        sum_, below, first_time = (int(each) if each and each.isdigit() else 0 for each in found)
-        return max(0, sum_ - below), first_time
+        found = call(self._client, "HMGET", self._head_key, "sum", "first_sum", "first_time", "ids_most", "ids_hold")
+        sum_, below, first_time, most, hold_ms = (int(each) if each and each.isdigit() else 0 for each in found)
+        # There are two hashes of ids.
+        return Extent(max(0, sum_ - below), first_time, hold_ms / 1000 if most else ID_COUNTS_S, 2 * most)
 
     def head(self, *known: str | int) -> Head:
         """Return where the log stands; with its lineage, if that is another epoch than a known one.

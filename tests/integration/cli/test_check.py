@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import re
 
+from headgate.redis.client import Client, call
+from headgate.redis.keys import head_key
+from headgate.redis.log import EventLog
 from tests.integration.cli.conftest import Run
 
 
@@ -43,6 +46,21 @@ def test_check_says_what_the_settings_of_a_gateway_here_would_do(run: Run, envir
     assert "clients: " not in run("check", env={**environment, "HEADGATE_DEV": "1"}).stdout
     wrong = run("check", env={**environment, "HEADGATE_PROT": "1"})
     assert (wrong.returncode, "clients: the settings here are wrong: HEADGATE_PROT is not a setting" in wrong.stdout) == (0, True)
+
+
+def test_check_says_for_how_long_ids_count_and_what_they_may_take(run: Run, redis_client: Client) -> None:
+    """And warns where that is less than 300 s, with the setting that makes it so again."""
+    EventLog("notifications", redis_client, 1024).configure(1000, 600, 2**28)
+    assert "ids of notifications: an id counts for 300 s; all may take 352 MiB" in run("check").stdout.splitlines()
+    assert "ids of other" not in run("check").stdout
+
+    call(redis_client, "HSET", head_key("notifications"), "ids_hold", 150_000)
+
+    said = run("check", "--json")
+    [ids] = [each for each in json.loads(said.stdout)["findings"] if each["name"] == "ids of notifications"]
+    assert (said.returncode, ids["verdict"]) == (0, "warning")
+    assert ids["text"].startswith("an id counts for 150 s at the present rate, not for 300 s, as all may take 352 MiB")
+    assert ids["fix"].startswith(f"set HEADGATE_LOG_MAX_BYTES to {2 * 2**28} or more")
 
 
 def test_check_prints_one_json_object_for_programs(run: Run) -> None:

@@ -225,7 +225,7 @@ def test_no_history_breaks_a_log(redis_client: Client, seed: int) -> None:
     [
         # A batch that forgets what it has written, its ids, ids that are known, an id twice, or to trim.
         ("if #added > 0 then\n    write_head(name, head)", "if #added > 0 then"),
-        ("if #ids > 0 then remember_ids(name, head, unpack(ids)) end", ""),
+        ("if #ids > 0 then remember_ids(name, head, ids_bytes, unpack(ids)) end", ""),
         ("event.epoch, event.offset = epoch, offset\n", ""),
         ("event.same = seen[event.own_id]", ""),
         ("event.origin, event ~= last)", "event.origin, true)"),

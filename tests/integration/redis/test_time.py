@@ -10,11 +10,11 @@ from headgate.errors import BusRefused
 from headgate.node.upkeep import LogUpkeep
 from headgate.redis.client import Client, call, open_client
 from headgate.redis.embedded import EmbeddedRedis
-from headgate.redis.functions import SOURCE, ensure_loaded
+from headgate.redis.functions import LOG_LIBRARY, ensure_loaded
 from headgate.redis.keys import head_key, log_key
-from headgate.redis.log import EventLog
+from headgate.redis.log import DEFAULT_MAX_BYTES, EventLog
 from headgate.redis.time_watch import TimeWatch
-from tests.support.wall_clock import BEGIN_MS, HOUR_MS, WallClock
+from tests.support.wall_clock import ASKING, BEGIN_MS, HOUR_MS, TOLD, WallClock
 
 NAMESPACE = "orders"
 KEY = log_key(NAMESPACE)
@@ -129,18 +129,84 @@ def test_ids_take_no_more_than_two_hashes(log: Log) -> None:
     assert all(call(log.client, "PTTL", key) > 0 for key in call(log.client, "KEYS", "hg:{orders}:id:*"))
 
 
-def test_ids_are_bounded_by_count(log: Log, redis_client: Client) -> None:
+def limit_ids(log: Log, id_bytes: int, least_ids: int = 1) -> None:
+    """Allow a hash of ids so many bytes, once it has those of so many events. The wall clock stays the test's."""
+    limit = "return floor(max(LEAST_IDS_BYTES, (IDS_SHARE * head.max_bytes + spare) / 2))"
+    assert LOG_LIBRARY.source.count(limit) == 1
+    limited = LOG_LIBRARY.source.replace(limit, f"return {id_bytes}").replace(ASKING, TOLD)
+    limited = limited.replace("local LEAST_IDS = 65536\n", f"local LEAST_IDS = {least_ids}\n")
+    call(log.client, "FUNCTION", "LOAD", "REPLACE", limited)
+
+
+def test_ids_are_bounded_by_their_bytes(log: Log, redis_client: Client) -> None:
     """At a high rate the newest count, at least as many as a hash holds."""
-    small = SOURCE.replace("local LEAST_IDS, LOG_BYTES_PER_ID = 65536, 4096", "local LEAST_IDS, LOG_BYTES_PER_ID = 10, 1e15")
-    assert small != SOURCE
-    call(redis_client, "FUNCTION", "LOAD", "REPLACE", small)
+    limit_ids(log, 10 * (len("a.b:id-10") + 112))
     for number in range(95):
         log.publish(f"id-{number}")
 
     held = sum(call(redis_client, "HLEN", key) for key in call(redis_client, "KEYS", "hg:{orders}:id:*"))
-    assert 10 <= held <= 20
+    assert 10 <= held <= 22
     assert all(log.publish(f"id-{number}")[1] for number in range(85, 95))
     assert not log.publish("id-60")[1]
+
+
+def test_the_ids_of_the_newest_events_count_however_many_bytes_they_take(log: Log) -> None:
+    """What an outbox of a page relies on, also where the log may have few bytes."""
+    limit_ids(log, 1, least_ids=10)
+    for number in range(95):
+        log.publish(f"id-{number}")
+
+    assert all(log.publish(f"id-{number}")[1] for number in range(85, 95))
+    assert not log.publish("id-60")[1]
+
+
+@pytest.mark.parametrize(("every_s", "counts_s"), [(5, 100), (10, 200), (20, 300)])
+def test_the_log_knows_for_how_long_an_id_counts_at_the_present_rate(log: Log, every_s: int, counts_s: int) -> None:
+    """And an id counts for as long as it says."""
+    limit_ids(log, 20 * (len("a.b:id-10000") + 112))
+    assert log.log.extent().id_hold_s == 300
+    for number in range(10_000, 10_060):
+        log.publish(f"id-{number}")
+        log.pass_time(every_s)
+        held = range(max(10_000, number - counts_s // every_s + 2), number + 1)  # younger than that
+        assert all(log.publish(f"id-{each}")[1] for each in held)
+
+    assert log.log.extent().id_hold_s == pytest.approx(counts_s, abs=every_s)
+
+
+def test_a_log_that_takes_its_bytes_leaves_ids_fewer(log: Log) -> None:
+    """Both together take 11/8 of the bytes that the log may have; ids at least 3/8."""
+    most = 64 * 2**20
+    log.log.configure(100_000, MAX_AGE_S, most)
+    assert log.log.extent().most_id_bytes == most * 11 // 8
+    for _ in range(100):
+        log.publish(payload='"' + "x" * 65_000 + '"')
+    log.pass_time(15)
+
+    assert log.log.extent().most_id_bytes == pytest.approx(most * 11 // 8 - 100 * 65_133, abs=100)
+
+
+def test_ids_that_no_longer_count_are_dropped_by_upkeep(log: Log) -> None:
+    """Those of the hash before, 300 s after the newest began, although nobody publishes."""
+    log.publish("old")
+    log.pass_time(600)
+    log.publish("new")
+    assert len(call(log.client, "KEYS", "hg:{orders}:id:*")) == 2
+    log.pass_time(290)
+    assert log.publish("new")[1]
+    assert len(call(log.client, "KEYS", "hg:{orders}:id:*")) == 2
+
+    log.pass_time(15)
+
+    assert call(log.client, "KEYS", "hg:{orders}:id:*") == [b"hg:{orders}:id:2"]
+
+
+def test_an_id_counts_for_300_seconds_at_1000_events_a_second_by_default(log: Log) -> None:
+    """With a log that takes all its bytes; a usual one leaves ids enough for 3,600 events a second."""
+    log.log.configure(10_000, MAX_AGE_S, DEFAULT_MAX_BYTES)
+    most, usual_id = log.log.extent().most_id_bytes, len("orders.42.shipped:") + 32 + 112
+    assert (most - DEFAULT_MAX_BYTES) // 2 >= 300 * 1_000 * usual_id
+    assert most // 2 >= 300 * 3_600 * usual_id
 
 
 @SET

@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 from headgate.errors import BusRefused, BusUnavailable
 from headgate.node import upkeep as module
 from headgate.node.upkeep import COUNT_CONSUMERS_EVERY, Upkeep
+from headgate.redis.entries import Extent
 from headgate.redis.time_watch import WATCH_EVERY_S, TimeWatch
 from headgate.settings import Settings
 from tests.support.loop_clock import LoopClock
@@ -30,6 +31,7 @@ class Log:
         self.fault: Exception | None = None
         self.full = False
         self.size = self.first_ms = self.elsewhere = 0
+        self.id_hold_s = 300.0
 
     def tick(self, *words: Any) -> tuple[str, int]:
         self.heard.append(words)
@@ -42,8 +44,8 @@ class Log:
     def consumers_elsewhere(self) -> int:
         return self.elsewhere
 
-    def extent(self) -> tuple[int, int]:
-        return self.size, self.first_ms
+    def extent(self) -> Extent:
+        return Extent(self.size, self.first_ms, self.id_hold_s, 0)
 
     def trim(self, *words: Any) -> tuple[str, int, int]:
         self.trims += 1
@@ -159,3 +161,10 @@ def test_the_metrics_are_told_how_much_the_log_holds_and_how_old_that_is(upkeep:
     log.size, log.first_ms = 0, 500_000
     clock.advance(WATCH_EVERY_S)
     assert told() == (0, 0)
+
+
+def test_the_metrics_have_for_how_long_an_id_counts(upkeep: Upkeep, clock: LoopClock, log: Log) -> None:
+    """An alert can compare it with the delay of a task that is tried again."""
+    log.id_hold_s = 84.5
+    clock.advance(WATCH_EVERY_S)
+    assert REGISTRY.get_sample_value("headgate_id_hold_seconds", {"namespace": "notifications"}) == 84.5

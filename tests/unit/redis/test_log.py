@@ -42,12 +42,13 @@ def test_a_bad_entry_has_an_error_and_keeps_its_offset(bad: dict[bytes, bytes]) 
 
 
 def test_the_extent_of_a_log_is_what_its_head_says() -> None:
-    """Bytes, and when the oldest came; nothing of a log that is not there."""
+    """Bytes, when the oldest came, and for how long ids count; nothing of a log that is not there."""
     server = SmallRedis()
     log = EventLog("n", server.client(), 1024)
-    assert log.extent() == (0, 0)
+    assert log.extent() == (0, 0, 300, 0)
     call(server.client(), "HSET", head_key("n"), "sum", "5000", "first_sum", "1000", "first_time", "1234")
-    assert log.extent() == (4000, 1234)
+    call(server.client(), "HSET", head_key("n"), "ids_most", "5000000", "ids_hold", "84500")
+    assert log.extent() == (4000, 1234, 84.5, 10_000_000)
 
 
 @pytest.mark.parametrize(("command", "counted"), [(("HMGET", "k", "f"), 1), (("XREAD", "BLOCK", 1), 0)])

@@ -65,7 +65,7 @@ def _entered(services: Services, identity: Identity) -> list[str]:
 
 def _info(redis: Client, name: str) -> NamespaceInfo:
     log = EventLog(name, redis, 0)
-    head, (size, _) = log.head(), log.extent()
+    head, size = log.head(), log.extent().size_bytes
     limits = call_redis(redis, "HMGET", head_key(name), "max_events", "max_age_ms", "max_bytes")
     events, age_ms, most = (int(each) if each and each.isdigit() else 0 for each in limits)
     return NamespaceInfo(name, head.epoch, head.first, head.offset, size, Retention(events, age_ms // 1000, most))

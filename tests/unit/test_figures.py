@@ -182,7 +182,6 @@ IDS = KEPT_S[1]
         ("docs/protocol.md", r"of at most (\d+) positions", (PAGE_EVENTS,)),
         ("docs/guide.md", r"Within (\d+) s the log then holds it once", (IDS,)),
         ("docs/howto/celery.md", r"within (\d+) s the log holds each once", (IDS,)),
-        ("docs/operations.md", r"published again within (\d+) s adds only", (IDS,)),
         ("docs/reference/commands.md", r"under this id, within (\d+) s and on this topic", (IDS,)),
         (
             "docs/reference/python.md",

@@ -3,27 +3,32 @@
 In: lines, each a JSON object `{"topic", "data", "id"?}` as `headgate replay` and `headgate tail --json` write them (other members
 are passed over). Out: batches in the log in the order of the lines, a count, and one error for each bad line, with its number.
 
-A line without an id gets one made of its number and its text. So a file that is published again within 300 s, after a fault in
-the middle, adds only what was missing.
+A line without an id gets one made of its number and its text, and of the run where ids are to be new. Receipts (receipts.py) say
+which lines the log has: these are not sent again. Without receipts a second try adds nothing while the ids count.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
 
 from headgate.errors import BusUnavailable, HeadgateError
 from headgate.publisher import Prepared, Publisher, Receipt
+from headgate.redis.sent_events import SentEvent, SentEvents
+
+from .receipts import Batch, Digest, Receipts
 
 MAX_BATCH_EVENTS = 500
 MAX_BATCH_BYTES = 4 * 1024 * 1024
 # Faults that are named; the others are counted.
 MAX_TOLD = 100
+_TOPIC = 4  # of a prepared command
 _PLACE = re.compile(r" - at `\$\.?(.*)`$")
 
 
@@ -47,6 +52,14 @@ class Fault(NamedTuple):
     reason: str
 
 
+class OutcomeUnknown(Exception):
+    """An earlier run was cut off, and nobody can know whether the lines of one of its batches are in the log."""
+
+    def __init__(self, batch: Batch) -> None:
+        super().__init__(f"lines {batch.first} to {batch.last} were sent, and whether they are in the log is not known any more")
+        self.first, self.after = batch.first, batch.last + 1
+
+
 class Interrupted(Exception):
     """Redis did not answer: whether the lines from `line` on were published is not known."""
 
@@ -57,11 +70,15 @@ class Interrupted(Exception):
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of the lines: `published` are in the log, `duplicates` of them were there before."""
+    """What became of the lines: `published` are in the log, `duplicates` of them were there before.
+
+    `elsewhere` lines have receipts of another log, or of events that this one has lost.
+    """
 
     published: int = 0
     duplicates: int = 0
     refused: int = 0
+    elsewhere: int = 0
     first_offset: int | None = None
     last_offset: int | None = None
     epoch: str = ""
@@ -72,6 +89,11 @@ class Outcome:
         self.refused += 1
         if len(self.faults) < MAX_TOLD:
             self.faults.append(Fault(line, reason))
+
+    def known(self) -> None:
+        """Count a line that an earlier run has published."""
+        self.published += 1
+        self.duplicates += 1
 
     def receipt(self, receipt: Receipt) -> None:
         """Count a line that is in the log."""
@@ -87,70 +109,130 @@ class Bulk:
 
     Args:
         publisher: into whose namespace the events go.
-        new_ids: give each event a new id, whatever its line says.
-        from_line: the first line that counts.
+        run: a part of each event's id, whatever its line says; empty: lines keep the ids that they have.
+        from_line: the first line that counts; None: the first.
+        receipts: of the file, and the events of the log; None: ids alone decide what is there.
     """
 
-    def __init__(self, publisher: Publisher, *, new_ids: bool = False, from_line: int = 1) -> None:
-        self._publisher, self._new_ids, self._from_line = publisher, new_ids, from_line
+    def __init__(
+        self,
+        publisher: Publisher,
+        *,
+        run: str = "",
+        from_line: int | None = None,
+        receipts: tuple[Receipts, SentEvents] | None = None,
+    ) -> None:
+        self._publisher, self._run, self._from_line, self._receipts = publisher, run, from_line, receipts
 
     def check(self, lines: Iterable[bytes]) -> Outcome:
         """Return the faults of all lines; nothing is sent."""
         outcome = Outcome()
-        for number, prepared in self._prepared(lines):
-            if not isinstance(prepared, Prepared):
+        for number, line in enumerate(lines, 1):
+            if self._counts(number, line) and isinstance(prepared := self._prepare(number, line), str):
                 outcome.fault(number, prepared)
         return outcome
 
+    def settle(self, lines: Callable[[], Iterable[bytes]]) -> None:
+        """Find out which lines of an earlier run's batches, those without an answer, are in the log. Waits for Redis.
+
+        A batch from whose first line on the caller wants to publish counts as not there.
+
+        Raises:
+            OutcomeUnknown: it cannot be known any more.
+            ReceiptsFault: what was found cannot be kept.
+        """
+        if self._receipts is None:
+            return
+        receipts, log = self._receipts
+        for batch in receipts.unsettled(*log.line(receipts.epochs())):
+            if self._from_line == batch.first:
+                receipts.settle(batch, [])
+            elif batch.last >= (self._from_line or 1):
+                sent = [
+                    (number, prepared)
+                    for number, line in enumerate(islice(lines(), batch.last), 1)
+                    if number >= batch.first and line.strip() and isinstance(prepared := self._prepare(number, line), Prepared)
+                ]
+                positions = log.find([SentEvent(str(each.command[_TOPIC]), each.id) for _, each in sent], batch.before)
+                if positions is None:
+                    raise OutcomeUnknown(batch)
+                receipts.settle(batch, [(number, *at) for (number, _), at in zip(sent, positions, strict=True) if at])
+
     def publish(self, lines: Iterable[bytes], progress: Callable[[int], None] = lambda line: None) -> Outcome:
-        """Publish the good lines; return what became of all. `progress` is told the last line after each batch.
+        """Publish the good lines that the log has not; return what became of all. `progress` gets the last line of each batch.
 
         Raises:
             Interrupted: Redis did not answer, or refuses everything; what was published before is.
+            ReceiptsFault: receipts cannot be kept, so nothing more was sent.
         """
-        outcome = Outcome()
+        outcome, digest = Outcome(), Digest()
+        published = bytearray()
+        if self._receipts is not None:
+            receipts, log = self._receipts
+            published, outcome.elsewhere = receipts.published(*log.line(receipts.epochs()))
         batch: list[tuple[int, Prepared]] = []
-        size = number = 0
-        for number, prepared in self._prepared(lines):
-            if not isinstance(prepared, Prepared):
-                outcome.fault(number, prepared)
-                continue
-            if batch and (len(batch) >= MAX_BATCH_EVENTS or size + prepared.size_bytes > MAX_BATCH_BYTES):
-                self._send(batch, outcome)
-                progress(number - 1)
-                batch, size = [], 0
-            batch.append((number, prepared))
-            size += prepared.size_bytes
+        size = 0
+        for number, line in enumerate(lines, 1):
+            if self._counts(number, line):
+                if number < len(published) and published[number]:
+                    outcome.known()
+                elif isinstance(prepared := self._prepare(number, line), str):
+                    outcome.fault(number, prepared)
+                else:
+                    if batch and (len(batch) >= MAX_BATCH_EVENTS or size + prepared.size_bytes > MAX_BATCH_BYTES):
+                        self._send(batch, digest, outcome)
+                        progress(digest.lines)
+                        batch, size = [], 0
+                    batch.append((number, prepared))
+                    size += prepared.size_bytes
+            digest.add(line)
         if batch:
-            self._send(batch, outcome)
-        progress(number)
+            self._send(batch, digest, outcome)
+        progress(digest.lines)
+        if self._receipts is not None:
+            self._receipts[0].finish()
         return outcome
 
     # -- private ------------------------------------------------------------------------------------------------------
 
-    def _prepared(self, lines: Iterable[bytes]) -> Iterator[tuple[int, Prepared | str]]:
-        for number, line in enumerate(lines, 1):
-            if number < self._from_line or not line.strip():
-                continue
-            try:
-                event = _read(line)
-                event_id = None if self._new_ids else event.id or _id_of(number, line)
-                yield number, self._publisher.prepare(event.topic, event.data, id=event_id)
-            except HeadgateError as error:
-                yield number, error.message
-            except _BadLine as error:
-                yield number, str(error)
+    def _counts(self, number: int, line: bytes) -> bool:
+        return number >= (self._from_line or 1) and bool(line.strip())
 
-    def _send(self, batch: list[tuple[int, Prepared]], outcome: Outcome) -> None:
+    def _prepare(self, number: int, line: bytes) -> Prepared | str:
+        """Return the event of a line, or why it is none."""
         try:
-            answers = self._publisher.publish_prepared([prepared for _, prepared in batch])
+            event = _read(line)
+            event_id = _id_of(number, line, self._run) if self._run or event.id is None else event.id
+            return self._publisher.prepare(event.topic, event.data, id=event_id)
+        except HeadgateError as error:
+            return error.message
+        except _BadLine as error:
+            return str(error)
+
+    def _send(self, batch: list[tuple[int, Prepared]], digest: Digest, outcome: Outcome) -> None:
+        """Send a batch, and keep its receipts. `digest` is of all lines up to its last."""
+        first = batch[0][0]
+        try:
+            if self._receipts is None:
+                self._take(batch, outcome)
+            else:
+                receipts, log = self._receipts
+                sent = receipts.send(first, digest.lines, digest.text(), log.standing())
+                receipts.settle(sent, self._take(batch, outcome))
         except BusUnavailable as error:
-            raise Interrupted(batch[0][0], error) from error
+            raise Interrupted(first, error) from error
+
+    def _take(self, batch: list[tuple[int, Prepared]], outcome: Outcome) -> list[tuple[int, str, int]]:
+        """Publish a batch; return the line, epoch and offset of each event that is in the log."""
+        answers = self._publisher.publish_prepared([prepared for _, prepared in batch])
+        taken = []
         for (number, _), answer in zip(batch, answers, strict=True):
             if isinstance(answer, Receipt):
                 outcome.receipt(answer)
+                taken.append((number, answer.epoch, answer.offset))
             else:
                 outcome.fault(number, answer.message)
+        return taken
 
 
 def _read(line: bytes) -> _Line:
@@ -163,8 +245,8 @@ def _read(line: bytes) -> _Line:
         raise _BadLine(f'expected {{"topic", "data", "id"?}} as JSON: {said}') from error
 
 
-def _id_of(number: int, line: bytes) -> str:
-    return hashlib.sha256(b"%d\n" % number + line.strip()).hexdigest()[:32]
+def _id_of(number: int, line: bytes, run: str) -> str:
+    return hashlib.sha256(b"%s%d\n%s" % (run.encode(), number, line.strip())).hexdigest()[:32]
 
 
 def summary(outcome: Outcome) -> dict[str, Any]:

@@ -1,17 +1,20 @@
 """A file of events, for `headgate publish --file`: read, checked whole, published with a progress bar where a person looks on.
 
 In: a path, or - for standard input, which is kept in a temporary file so that it can be checked first. Out: a summary, an error
-for each bad line with its number, and an exit code: 0 only if every line is in the log. Imports click only.
+for each bad line with its number, receipts by which the same command goes on, and an exit code: 0 only if every line is in the
+log. Imports click only.
 """
 
 from __future__ import annotations
 
 import io
+import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from secrets import token_hex
 from typing import IO, TYPE_CHECKING
 
 import click
@@ -20,8 +23,11 @@ from .output import echo, fail, print_done, print_json
 
 if TYPE_CHECKING:
     from headgate.publisher import Publisher
+    from headgate.redis.client import Client
+    from headgate.redis.sent_events import SentEvents
 
     from .bulk import Outcome
+    from .receipts import Receipts
 
 # Beyond this, standard input is kept on the disk.
 _IN_MEMORY_BYTES = 16 * 1024 * 1024
@@ -29,49 +35,109 @@ _IN_MEMORY_BYTES = 16 * 1024 * 1024
 _MAX_LINE_BYTES = 1024 * 1024 + 4096
 
 
-def namespace_limit(redis_url: str | None, namespace: str) -> int:
-    """Return the largest payload that the log of a namespace takes, so that a larger one is known before any is sent."""
+@contextmanager
+def open_log(redis_url: str | None, namespace: str) -> Iterator[Client]:
+    """Open a client of the Redis that has a namespace, for what a publisher does not ask."""
     from headgate.publisher import find_redis_url
-    from headgate.redis.client import call, open_client
-    from headgate.redis.keys import head_key
-    from headgate.settings import HARD_MAX_PAYLOAD_BYTES
+    from headgate.redis.client import open_client
     from headgate.topic import check_namespace
 
+    check_namespace(namespace)
     client = open_client(redis_url or find_redis_url(), max_connections=1)
     try:
-        found = call(client, "HGET", head_key(check_namespace(namespace)), "max_payload_bytes")
+        yield client
     finally:
         client.close()
+
+
+def namespace_limit(client: Client, namespace: str) -> int:
+    """Return the largest payload that the log of a namespace takes, so that a larger one is known before any is sent."""
+    from headgate.redis.client import call
+    from headgate.redis.keys import head_key
+    from headgate.settings import HARD_MAX_PAYLOAD_BYTES
+
+    found = call(client, "HGET", head_key(namespace), "max_payload_bytes")
     return int(found) if found and found.isdigit() else HARD_MAX_PAYLOAD_BYTES
 
 
-def publish_file(publisher: Publisher, path: str, *, skip_bad: bool, new_ids: bool, from_line: int, as_json: bool) -> None:
-    """Publish the lines of a file; end with exit code 1 where one of them is not in the log."""
-    from .bulk import Bulk, Interrupted, summary
+def publish_file(
+    publisher: Publisher,
+    log: SentEvents,
+    path: str,
+    *,
+    receipts: str | None,
+    skip_bad: bool,
+    new_ids: bool,
+    from_line: int | None,
+    as_json: bool,
+) -> None:
+    """Publish the lines of a file; end with exit code 1 where one of them is not in the log.
 
-    bulk = Bulk(publisher, new_ids=new_ids, from_line=from_line)
-    with _opened(path) as file:
-        if not skip_bad:
-            outcome = bulk.check(_lines(file))
-            if outcome.refused:
-                _tell(outcome, as_json)
-                if as_json:
-                    print_json(summary(outcome))
-                fail("nothing was published: a line is bad (--skip-bad publishes the others)")
+    `receipts` is the path of the file of receipts; None: beside the file, and for standard input none.
+    """
+    from .bulk import Bulk, Interrupted, OutcomeUnknown, summary
+    from .receipts import ReceiptsFault
+
+    again = "go on with the same command"
+    with _opened(path) as file, _receipts(path, receipts, new_ids) as kept:
+        run = kept.run if kept is not None else token_hex(8) if new_ids else ""
+        bulk = Bulk(publisher, run=run, from_line=from_line, receipts=None if kept is None else (kept, log))
+
+        def lines() -> Iterator[bytes]:
             file.seek(0)
+            return _lines(file)
+
         try:
+            if kept is not None:
+                kept.check_unchanged(lines())
+            if not skip_bad:
+                outcome = bulk.check(lines())
+                if outcome.refused:
+                    _tell(outcome, as_json)
+                    if as_json:
+                        print_json(summary(outcome))
+                    fail("nothing was published: a line is bad (--skip-bad publishes the others)")
+            bulk.settle(lines)
             with _progress(file) as bar:
-                outcome = bulk.publish(_lines(file), bar)
+                outcome = bulk.publish(lines(), bar)
+        except ReceiptsFault as error:
+            fail(str(error))
+        except OutcomeUnknown as error:
+            fail(
+                str(error),
+                f"--from-line {error.first} publishes them, perhaps once more; --from-line {error.after} leaves them out",
+            )
         except Interrupted as error:
             fail(
                 f"line {error.line} and later: {error.error.message}",
-                f"every line before is in the log; go on with --from-line {error.line}",
+                f"every line before is in the log; {again if kept is not None else f'go on with --from-line {error.line}'}",
             )
+        except KeyboardInterrupt:
+            if kept is not None:
+                echo(f"headgate: interrupted; {again}", err=True)
+            raise
     _tell(outcome, as_json)
+    if outcome.elsewhere:
+        echo(f"{outcome.elsewhere} lines had receipts of events that this log does not have, and were published to it", err=True)
     known = f", {outcome.duplicates} of them were there already" if outcome.duplicates else ""
     at = "" if outcome.first_offset is None else f"; offsets {outcome.first_offset} to {outcome.last_offset}"
     print_done(f"published {outcome.published} events{known}{at}", summary(outcome), as_json=as_json)
     sys.exit(1 if outcome.refused else 0)
+
+
+@contextmanager
+def _receipts(path: str, receipts: str | None, new_ids: bool) -> Iterator[Receipts | None]:
+    from .receipts import Receipts, ReceiptsFault
+
+    if receipts is None and not os.path.isfile(path):  # standard input, or a pipe
+        yield None
+        return
+    try:
+        kept = Receipts(receipts or f"{path}.receipts", new_ids=new_ids)
+    except ReceiptsFault as error:
+        fail(str(error))
+    with kept:
+        yield kept
 
 
 def _tell(outcome: Outcome, as_json: bool) -> None:

@@ -40,7 +40,8 @@ _MAX_QUOTED = 200
 @click.option("--strict-namespace", is_flag=True, help="Refuse a namespace that no gateway has served, instead of a warning.")
 @click.option("--skip-bad", is_flag=True, help="Of a file: publish the good lines. Without it, one bad line keeps all out.")
 @click.option("--new-ids", is_flag=True, help="Of a file: give each event a new id, so that it is added again.")
-@click.option("--from-line", metavar="N", type=click.IntRange(1), default=1, help="Of a file: begin with this line.")
+@click.option("--from-line", metavar="N", type=click.IntRange(1), help="Of a file: begin with this line.")
+@click.option("--receipts", metavar="PATH", help="Of a file: where its receipts are. Default: FILE.receipts, and none for -.")
 @redis_option
 @json_option
 @one_line_errors
@@ -54,18 +55,24 @@ def publish(
     strict_namespace: bool,
     skip_bad: bool,
     new_ids: bool,
-    from_line: int,
+    from_line: int | None,
+    receipts: str | None,
     redis_url: str | None,
     as_json: bool,
 ) -> None:
     """Publish one event and print its receipt, or the events of a file. JSON is the data; - reads it from standard input.
 
     A line of a file is {"topic": …, "data": …}, with an "id" if you like, as `headgate replay` writes it. All lines are checked
-    first. A file that is published again within 300 s adds only what is not in the log yet.
+    first. Receipts of what is published are kept beside the file. By them the same command, after Ctrl-C, a fault or its end,
+    adds only the events that the log has not had: however late it is, and in another log all of them. A file whose published
+    lines have changed is refused. Standard input has receipts with --receipts alone; else a line that is published again adds
+    nothing while its id counts, for 300 s (less at a high rate).
 
-    Exit code 3: it is published, and standard output did not take the receipt, which is on standard error.
+    Exit code 0: each event is in the log, from now or before. 1: one is not, or nobody knows. 3: it is published, and standard
+    output did not take the receipt, which is on standard error.
     """
     import logging
+    from functools import partial
 
     from headgate.publisher import Publisher
     from headgate.settings import HARD_MAX_PAYLOAD_BYTES
@@ -74,20 +81,33 @@ def publish(
         raise click.UsageError("expected TOPIC and JSON, or --file FILE")
     if file is not None and (event_id is not None or user is not None):
         raise click.UsageError("--id and --user go with TOPIC and JSON")
+    if file is None and (receipts is not None or from_line is not None or new_ids or skip_bad):
+        raise click.UsageError("--receipts, --from-line, --new-ids and --skip-bad go with --file FILE")
     logging.basicConfig(format="headgate: %(message)s")
     # The namespace's own limit, which Redis knows, decides.
-    limit = HARD_MAX_PAYLOAD_BYTES
-    if file is not None:
-        from .bulk_file import namespace_limit, publish_file
-
-        limit = namespace_limit(redis_url, namespace)
-    with Publisher(
-        redis_url, namespace=namespace, max_payload_bytes=limit, strict_namespace=strict_namespace, timeout_s=TIMEOUT_S
-    ) as publisher:
-        if topic is not None and data is not None:
+    open_publisher = partial(Publisher, redis_url, namespace=namespace, strict_namespace=strict_namespace, timeout_s=TIMEOUT_S)
+    if topic is not None and data is not None:
+        with open_publisher(max_payload_bytes=HARD_MAX_PAYLOAD_BYTES) as publisher:
             _publish_one(publisher, topic, data, event_id, user, as_json)
-        elif file is not None:
-            publish_file(publisher, file, skip_bad=skip_bad, new_ids=new_ids, from_line=from_line, as_json=as_json)
+    elif file is not None:
+        from headgate.redis.sent_events import SentEvents
+
+        from .bulk_file import namespace_limit, open_log, publish_file
+
+        with (
+            open_log(redis_url, namespace) as client,
+            open_publisher(max_payload_bytes=namespace_limit(client, namespace)) as publisher,
+        ):
+            publish_file(
+                publisher,
+                SentEvents(client, namespace),
+                file,
+                receipts=receipts,
+                skip_bad=skip_bad,
+                new_ids=new_ids,
+                from_line=from_line,
+                as_json=as_json,
+            )
 
 
 def _publish_one(publisher: Publisher, topic: str, data: str, event_id: str | None, user: str | None, as_json: bool) -> None:

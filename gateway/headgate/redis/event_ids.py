@@ -38,7 +38,13 @@ def is_offset(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= 15
 
 
-_RECEIPT = re.compile(rb"[0-9a-f]+-(\d+)-\d+")
+_RECEIPT = re.compile(rb"([0-9a-f]+)-(\d+)-\d+")
+
+
+def read_receipt(text: bytes) -> tuple[str, int] | None:
+    """Return the epoch and offset of what the index has for an id; None where that is none."""
+    found = _RECEIPT.fullmatch(text)
+    return (found[1].decode(), int(found[2])) if found else None
 
 
 def recent_offsets(client: Client, namespace: str, topic: str, event_id: str, by: str) -> list[int]:
@@ -54,7 +60,7 @@ def recent_offsets(client: Client, namespace: str, topic: str, event_id: str, by
     # The head is saved every few seconds, so the newest hash may be the one after.
     hashes = [ids_key(namespace, number) for number in (newest + 1, newest, newest - 1)]
     receipts = [each for found in call_all(client, [("HMGET", key, *fields) for key in hashes]) for each in found if each]
-    return sorted({int(match[1]) for each in receipts if (match := _RECEIPT.fullmatch(each))}, reverse=True)
+    return sorted({position[1] for each in receipts if (position := read_receipt(each))}, reverse=True)
 
 
 class IdSearch:

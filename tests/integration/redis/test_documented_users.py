@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from headgate.cli.main import main
 from headgate.consumers.work.store import GROUP_LIBRARY
 from headgate.errors import BusRefused
 from headgate.publisher import Publisher
@@ -166,6 +169,24 @@ def test_no_page_adds_a_right_over_the_server_or_the_log(
                 assert says_no_right(answer_to(client, command)), f"{place} allows {command}"
     finally:
         client.close()
+
+
+@pytest.mark.parametrize("name", ["gateway", "shop"])
+def test_a_documented_publisher_publishes_a_file_and_goes_on_with_it(
+    as_documented: Callable[[str], str], redis_client: Client, tmp_path: Path, name: str
+) -> None:
+    """Whose last batch may be there, after a failover: the receipts, the index, the log and the epochs before are read."""
+    path = tmp_path / "events.ndjson"
+    command = ["publish", "--file", str(path), "--redis", as_documented(name)]
+    path.write_text('{"topic": "a", "data": 1}\n')
+    assert CliRunner().invoke(main, command).stdout == "published 1 events; offsets 4 to 4\n"
+    receipts = Path(f"{path}.receipts")
+    receipts.write_bytes(receipts.read_bytes().partition(b'{"step":"sent"')[0])
+    call(redis_client, "FUNCTION", "LOAD", "REPLACE", LOG_LIBRARY.source)
+    call(redis_client, "HINCRBY", "hg:{notifications}:head", "ids", 9)
+    call(redis_client, "FCALL", "headgate_append", 1, LOG, "a", "1")
+
+    assert CliRunner().invoke(main, command).stdout == "published 1 events, 1 of them were there already\n"
 
 
 @pytest.mark.parametrize("name", ["gateway", "shop", "consumer that publishes"])

@@ -63,7 +63,7 @@ def test_the_same_file_again_adds_nothing_unless_ids_are_to_be_new(publisher: Re
     assert bulk.publish(given).duplicates == 0
     again = bulk.publish(given)
     assert (again.published, again.duplicates, again.first_offset) == (6, 6, None)
-    assert Bulk(publisher, new_ids=True).publish(given).duplicates == 0
+    assert Bulk(publisher, run="another").publish(given).duplicates == 0
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,245 @@
+"""The receipts of a file that `headgate publish --file` publishes: which of its lines are in which log.
+
+In: each batch before it is sent, and its receipts after. Out: the lines that a log has, and the batches without an answer. One
+JSON object a line, only ever appended, so a run that is killed at any moment leaves all that is needed to go on. A batch is on
+the disk before it is sent.
+
+An epoch is of one log alone, so one file of receipts serves several: of each it says what that one has.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import stat
+from collections.abc import Iterable
+from itertools import islice
+from secrets import token_hex
+from types import TracebackType
+from typing import Annotated
+
+import msgspec
+
+from headgate.redis.lineage import Lineage
+from headgate.redis.sent_events import Standing
+
+# A byte of memory for each.
+MAX_LINES = 2**30
+
+
+class ReceiptsFault(Exception):
+    """The file of receipts cannot be used, or is not of this file; the text says why."""
+
+
+_Line = Annotated[int, msgspec.Meta(ge=1, le=MAX_LINES)]
+# (first line, events, epoch, first offset): events in a row, of lines in a row.
+_Run = tuple[_Line, _Line, str, int]
+
+
+class _Begun(msgspec.Struct, tag="begun", tag_field="step"):
+    """`run` is a part of each id of this run; empty where lines keep their own."""
+
+    run: str
+
+
+class Batch(msgspec.Struct, tag="sending", tag_field="step"):
+    """Lines `first` to `last` are sent, into a log that stands at `before`; `sha256` is of all lines up to `last`."""
+
+    number: int
+    first: _Line
+    last: _Line
+    sha256: str
+    before: Standing
+
+
+class _Sent(msgspec.Struct, tag="sent", tag_field="step"):
+    """The events of a batch that are in the log; its other lines were refused."""
+
+    number: int
+    runs: list[_Run]
+
+
+class _Done(msgspec.Struct, tag="done", tag_field="step"):
+    """The last line was reached."""
+
+
+_decode = msgspec.json.Decoder(_Begun | Batch | _Sent | _Done).decode
+
+
+class Digest:
+    """The SHA-256 of lines, without the space around them: an end of line at the end of the file changes nothing."""
+
+    def __init__(self) -> None:
+        self._sha256 = hashlib.sha256()
+        self.lines = 0
+
+    def add(self, line: bytes) -> None:
+        """Count one more line."""
+        self.lines += 1
+        self._sha256.update(line.strip() + b"\n")
+
+    def text(self) -> str:
+        """Return the digest so far."""
+        return self._sha256.hexdigest()
+
+
+class Receipts:
+    """See the module. Locked as long as it is open.
+
+    Args:
+        path: of the file, which is made if it is not there.
+        new_ids: begin a run with new ids, or go on with one that has not reached the end.
+
+    Raises:
+        ReceiptsFault: it cannot be opened or locked, or is another kind of file.
+    """
+
+    def __init__(self, path: str, *, new_ids: bool = False) -> None:
+        self.path, self.run = path, ""
+        self._runs: list[_Run] = []
+        self._unsettled: dict[int, Batch] = {}
+        self._furthest: Batch | None = None
+        self._batches = 0
+        self._is_done = False
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
+        except OSError as error:
+            raise ReceiptsFault(f"{path}: {error.strerror}; --receipts puts the receipts elsewhere") from error
+        try:
+            self._begin(new_ids)
+        except OSError as error:
+            self.close()
+            raise ReceiptsFault(f"{path}: {_reason(error)}; --receipts puts the receipts elsewhere") from error
+        except ReceiptsFault:
+            self.close()
+            raise
+
+    def check_unchanged(self, lines: Iterable[bytes]) -> None:
+        """Raise ReceiptsFault unless the lines that were sent are still the first ones of the file."""
+        if self._furthest is None:
+            return
+        digest, last = Digest(), self._furthest.last
+        for line in islice(lines, last):
+            digest.add(line)
+        if digest.text() != self._furthest.sha256:
+            raise ReceiptsFault(
+                f"the file has changed since its lines 1 to {last} were published ({self.path}): nothing more was published."
+                " Give new events a file of their own, or remove the receipts to publish all lines"
+            )
+
+    def epochs(self) -> set[str]:
+        """Return the epochs of all receipts, and those that batches without an answer were sent in."""
+        return {epoch for _, _, epoch, _ in self._runs} | {each.before.epoch for each in self._unsettled.values()}
+
+    def published(self, line: Lineage, newest: int) -> tuple[bytearray, int]:
+        """Return a 1 for each line that a log has had and not lost, at the line's number, and how many lines have other receipts.
+
+        Args:
+            line: the lineage of the log.
+            newest: its newest offset.
+        """
+        has = bytearray(max((first + count for first, count, _, _ in self._runs), default=0))
+        sent = bytearray(len(has))
+        for first, count, epoch, offset in self._runs:
+            end = line.end_of(epoch, newest)
+            kept = 0 if end is None else max(0, min(count, end - offset + 1))
+            has[first : first + kept], sent[first : first + count] = b"\1" * kept, b"\1" * count
+        return has, sent.count(1) - has.count(1)
+
+    def unsettled(self, line: Lineage, newest: int) -> list[Batch]:
+        """Return the batches that were sent to a log (`line`, `newest`: as `published`), and of which no answer is known."""
+        return [
+            each for each in self._unsettled.values()
+            if each.before.epoch == "" or line.end_of(each.before.epoch, newest) is not None
+        ]  # fmt: skip
+
+    def send(self, first: int, last: int, sha256: str, before: Standing) -> Batch:
+        """Keep on the disk that a batch is about to be sent, and return it. Raises ReceiptsFault: it must not be."""
+        batch = Batch(self._batches, first, last, sha256, before)
+        self._append(batch)
+        try:
+            os.fsync(self._file)
+        except OSError as error:
+            raise ReceiptsFault(f"{self.path}: {_reason(error)}") from error
+        return batch
+
+    def settle(self, batch: Batch, positions: Iterable[tuple[int, str, int]]) -> None:
+        """Keep the line, epoch and offset of each event of a batch that is in the log. Raises ReceiptsFault."""
+        runs: list[_Run] = []
+        for line, epoch, offset in positions:
+            if runs and (line - runs[-1][0], epoch, offset - runs[-1][3]) == (runs[-1][1], runs[-1][2], runs[-1][1]):
+                runs[-1] = (runs[-1][0], runs[-1][1] + 1, *runs[-1][2:])
+            else:
+                runs.append((line, 1, epoch, offset))
+        self._append(_Sent(batch.number, runs))
+
+    def finish(self) -> None:
+        """Keep that the last line was reached. Raises ReceiptsFault."""
+        self._append(_Done())
+
+    def close(self) -> None:
+        """Let another command have it."""
+        os.close(self._file)
+
+    def __enter__(self) -> Receipts:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    # -- private ------------------------------------------------------------------------------------------------------
+
+    def _begin(self, new_ids: bool) -> None:
+        if not stat.S_ISREG(os.fstat(self._file).st_mode):
+            raise ReceiptsFault(f"{self.path} is no regular file; --receipts names another")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ReceiptsFault(f"{self.path}: another headgate publish is at work on this file") from error
+        with open(self._file, "rb", closefd=False) as file:
+            whole = 0
+            for line in file:
+                if whole and not line.endswith(b"\n"):  # the command was killed while it wrote
+                    break
+                whole += len(line)
+                try:
+                    self._take(_decode(line))
+                except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                    raise ReceiptsFault(
+                        f"{self.path} is no file of receipts, and stays as it is; --receipts names another"
+                    ) from error
+        os.ftruncate(self._file, whole)
+        if not whole or (new_ids and (self._is_done or not self.run)):
+            os.ftruncate(self._file, 0)
+            self._runs, self._unsettled, self._furthest, self._batches = [], {}, None, 0
+            self._append(_Begun(token_hex(8) if new_ids else ""))
+
+    def _append(self, step: _Begun | Batch | _Sent | _Done) -> None:
+        data = msgspec.json.encode(step) + b"\n"
+        try:
+            if os.write(self._file, data) < len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            raise ReceiptsFault(f"{self.path}: {_reason(error)}") from error
+        self._take(step)
+
+    def _take(self, step: _Begun | Batch | _Sent | _Done) -> None:
+        match step:
+            case _Begun():
+                self.run = step.run
+            case Batch():
+                self._unsettled[step.number] = step
+                self._batches, self._is_done = step.number + 1, False
+                if self._furthest is None or step.last >= self._furthest.last:
+                    self._furthest = step
+            case _Sent():
+                self._unsettled.pop(step.number, None)
+                self._runs += step.runs
+            case _Done():
+                self._is_done = True
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error)

@@ -2,7 +2,7 @@
  * An entry of the outbox: one publish, its states, the steps from each to the next, and which step is due. Pure functions, no I/O.
  *
  * An entry that was sent, and whose answer did not come, may be in the log. To send it again under its id is safe while Redis
- * remembers the id (gateway/headgate/redis/log.lua: 300 s, or 65,536 events at least). Behind that nobody can tell whether
+ * remembers the id (log.lua: 300 s (less at a high rate), and the newest 65,536 events at any rate). Behind that nobody can tell whether
  * another try would publish it twice, so there is none, and the publisher is told.
  *
  * @typedef {"queued" | "sending" | "doubtful" | "resending" | "published" | "refused" | "expired" | "discarded" | "unknown"} EntryState
@@ -20,7 +20,7 @@
  * @property {number} bytes of the data as JSON
  * @property {number} expiresMs wall clock
  * @property {number} [sentMs] wall clock, the first send that may have arrived
- * @property {number | null} [sentOffset] an offset of the log before that send
+ * @property {number} [sentOffset] an offset of the log before that send
  * @property {import("./gate.js").Receipt} [receipt] of a published one
  * @property {{ code: string, parts: Record<string, any>, retry: boolean, message: string }} [error] of one that ended otherwise
  *

@@ -209,7 +209,7 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
   async function send(entry, step) {
     const pauseMs = waitMs();
     if (pauseMs) return pause(entry, pauseMs);
-    const first = step === "send" ? { sentMs: clock.nowMs(), sentOffset: gate.state.offset } : {};
+    const first = step === "send" ? { sentMs: clock.nowMs(), sentOffset: view(true).offset } : {};
     const sent = await keep(take(entry, step, first));
     // Much can happen while it is written.
     if (life.is("closed") || !isUp() || !isRemembered(sent, view(true))) return keep(take(sent, "hold"));

@@ -137,6 +137,22 @@ describe("an outbox", () => {
     assert.deepEqual([await receipt, ids()], [{ epoch: "e", offset: 1, duplicate: true }, ["x"]]);
   });
 
+  it("counts events from where the log stood, however far behind the page was", async () => {
+    const { world, tab, outbox, run, ids } = page();
+    world.head = 100_000;
+    tab.connect("ana");
+    tab.state.offset = 1; // it catches up
+    const receipt = outbox.publish("a.b", 1, { id: "x" });
+    await settle();
+    world.step(); // it arrives, and the connection breaks
+    tab.cut();
+    await run();
+    await world.pass(10_000);
+    tab.connect("ana");
+    await run();
+    assert.deepEqual([(await receipt).duplicate, ids()], [true, ["x"]]);
+  });
+
   it("says that it cannot know, where sending again could publish twice", async () => {
     const { world, tab, outbox, run, ids } = page({ maxAgeMs: 1e9 });
     tab.connect("ana");

@@ -195,7 +195,8 @@ class BusUnavailable(HeadgateError):
 class NotDurable(HeadgateError):
     """The event is in the log of the primary, but not yet where `durable` wants it. Does not travel the wire.
 
-    `receipt` says where it is, and how far it has come. Publishing it again with the same id waits again, and adds nothing.
+    `receipt` says where it is, and how far it has come. Publishing it again with the same id, while that counts, waits again, and
+    adds nothing.
     """
 
     code = "not_durable"

@@ -104,9 +104,10 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
 
     Redis may lose the event later, in a crash or a failover: `Publisher.check` tells.
 
-    `duplicate` says that an event with this id was already there (from the last 300 s) and that nothing was added; the
-    position is then the earlier event's. `replicas` is the number of replicas that are known to have it, `fsynced` whether it is
-    on the primary's disk; None where nobody asked (`durable`).
+    `duplicate` says that an event with this id was already there and that nothing was added; the position is then the earlier
+    event's. An id counts for 300 s (less at a high rate). A later publish with it is another event, with another receipt.
+    `replicas` is the number of replicas that are known to have it, `fsynced` whether it is on the primary's disk; None where
+    nobody asked (`durable`).
     """
 
     epoch: str
@@ -249,8 +250,8 @@ class Publisher:
             data: anything that is JSON: None, bool, numbers, str, lists and tuples, dicts with str keys; also what msgspec makes
                 JSON of (datetime, UUID, Decimal, dataclasses, Enum, bytes as base64). `msgspec.Raw` holds ready-made JSON text.
                 docs/guide.md, "What may be published", has the whole table.
-            id: makes publishing idempotent for 300 s, within the topic: 1 to 128 characters of `A-Z a-z 0-9 _ . : ~ -`. None: a
-                new one.
+            id: makes publishing idempotent within the topic, for 300 s (less at a high rate): 1 to 128 characters of
+                `A-Z a-z 0-9 _ . : ~ -`. None: a new one.
             namespace: None: the publisher's.
             user: publish to the own topic of the user of this name, `users.<word>.<topic>`; `headgate.user_word` has the word.
             by: the user on whose behalf it is published, where users choose ids: the ids of different users never meet, nor do
@@ -266,9 +267,10 @@ class Publisher:
             NamespaceNotServed: the publisher is strict, and no gateway has served the namespace; nothing was published.
             BusRefused: Redis will not do it (out of memory, no permission, …); nothing was published.
             BusUnavailable: no answer within `timeout_s`, or no server that takes it in time: not known whether it was published.
-                Publish it again with the same id. At once, when an earlier call got no answer: nothing was sent.
+                Publish it again with the same id, while that counts. At once, when an earlier call got no answer: nothing was
+                sent.
             NotDurable: it is published, and is not where `durable` wants it within eight tenths of `timeout_s`; the error has the
-                receipt. Publish it again with the same id to wait on.
+                receipt. Publish it again with the same id, while that counts, to wait on.
             InvalidRequest: `durable` is none of its values; nothing was published.
         """
         wish, wait_ms = self._durable if durable is None else read_durable(durable), 0
@@ -407,7 +409,8 @@ class Publisher:
     def publish_prepared(self, events: Sequence[Prepared]) -> list[Receipt | HeadgateError]:
         """Publish events of one namespace in order and in one round trip; return a receipt, or what Redis said, for each.
 
-        The events stand for themselves: one that is refused keeps no other out. Waits for Redis.
+        The events stand for themselves: one that is refused keeps no other out. Each keeps the id that it was prepared with, so
+        to publish them again adds nothing while their ids count, for 300 s (less at a high rate). Waits for Redis.
 
         Raises:
             NamespaceNotServed: as `publish`.

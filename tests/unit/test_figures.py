@@ -129,9 +129,9 @@ LEAST_PYTHON = PROJECT["requires-python"].removeprefix(">=")
 PYTHONS = [each.rpartition(" ")[2] for each in PROJECT["classifiers"] if ":: 3." in each]
 NEWEST_PYTHON = max(PYTHONS, key=lambda each: int(each[2:]))
 LEAST_NODE = json.loads(text_of("package.json"))["engines"]["node"].removeprefix(">=")
-KEPT_S = re.search(r"IDEMPOTENCY_MS = (\d+)000", LUA)
-assert KEPT_S is not None
-IDS = KEPT_S[1]
+LEAST_IDS = re.search(r"LEAST_IDS = (\d+)\n", LUA)
+assert LEAST_IDS is not None
+LEAST_EVENTS = f"{int(LEAST_IDS[1]):,}"
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,6 @@ IDS = KEPT_S[1]
         ("docs/support.md", r"\| Node [^|]*\| (\d+) \|", (LEAST_NODE,)),
         ("docs/operations.md", r"([\d.]+ KiB) for each idle one", (MEMORY,)),
         ("docs/howto/sizing.md", r"each second, ([\d.]+ KiB) in the gateway", (MEMORY,)),
-        ("docs/http-api.md", r"within (\d+) s a second request", (IDS,)),
         (
             "docs/http-api.md",
             r"A key has at most (\d+) characters, for a batch (\d+)",
@@ -172,7 +171,6 @@ IDS = KEPT_S[1]
             r"topic is 1 to (\d+) words of [^,]*, at most (\d+) bytes",
             (topic.MAX_TOPIC_WORDS, topic.MAX_TOPIC_BYTES),
         ),
-        ("docs/protocol.md", r"The same id within (\d+) s is the same event", (IDS,)),
         ("docs/protocol.md", r"nested at most (\d+) deep", (event.MAX_DEPTH,)),
         (
             "docs/protocol.md",
@@ -180,14 +178,9 @@ IDS = KEPT_S[1]
             (over_http.MAX_BATCH_EVENTS, over_http.MAX_BATCH_BYTES >> 20),
         ),
         ("docs/protocol.md", r"of at most (\d+) positions", (PAGE_EVENTS,)),
-        ("docs/guide.md", r"Within (\d+) s the log then holds it once", (IDS,)),
-        ("docs/howto/celery.md", r"within (\d+) s the log holds each once", (IDS,)),
-        ("docs/reference/commands.md", r"under this id, within (\d+) s and on this topic", (IDS,)),
-        (
-            "docs/reference/python.md",
-            r"idempotent for (\d+) s, within the topic: 1 to (\d+) characters",
-            (IDS, event.MAX_ID_LENGTH),
-        ),
+        ("docs/reference/python.md", r"\(less at a high rate\): 1 to (\d+) characters", (event.MAX_ID_LENGTH,)),
+        ("docs/guarantees.md", r"Those of the newest ([\d,]+) events count", (LEAST_EVENTS,)),
+        ("docs/guide.md", r"for the newest ([\d,]+) events at any rate", (LEAST_EVENTS,)),
     ],
 )
 def test_a_page_names_the_limit_that_the_code_has(page: str, pattern: str, values: tuple[object, ...]) -> None:
@@ -326,6 +319,45 @@ def test_a_promise_names_the_bound_that_the_code_has(pattern: str, values: tuple
     """The behaviour at each bound has a test of its own, which the page names."""
     (found,) = re.finditer(pattern, re.sub(r"\s+", " ", text_of("docs/guarantees.md")))
     assert found.groups() == values
+# Each text from which somebody learns that an id makes a publish safe to repeat.
+TEXTS_ABOUT_IDS = (
+    *(f"docs/{page}.md" for page in ("guarantees", "protocol", "http-api", "guide", "howto/celery")),
+    *("docs/reference/python.md", "docs/reference/commands.md", "examples/celery/tasks.py"),
+    *("gateway/headgate/publisher.py", "gateway/headgate/cli/events.py", "web/src/development.js", "web/src/outbox-entry.js"),
+)
+TEXTS = (
+    "README.md",
+    "docs/**/*.md",
+    "examples/**/*.py",
+    *(f"gateway/**/*.{end}" for end in ("py", "lua")),
+    "server/**/*.py",
+    "web/src/*.js",
+)
+OF_300_S = re.compile(r"\b(300 s|300 seconds|five minutes)\b")
+OF_AN_ID = re.compile(r"\bids?\b|idempoten|duplicate", re.IGNORECASE)
+# What gives the reasons for the rule, or decides by its time.
+REASONS = {
+    *("docs/guarantees.md", "docs/decisions/0061-the-usual-append.md"),
+    *("gateway/headgate/diagnosis/redis_state.py", "gateway/headgate/redis/sent_events.py"),
+}
+
+
+def texts() -> Iterator[str]:
+    """Yield the name of every text that is ours."""
+    for path in (path for pattern in TEXTS for path in sorted(ROOT.glob(pattern))):
+        if not {"node_modules", "static", ".venv"}.intersection(path.parts):
+            yield str(path.relative_to(ROOT))
+
+
+def test_every_text_says_for_how_long_an_id_counts_in_the_same_words() -> None:
+    """Those of `event.ID_RULE`, whose time is that of the function library; also where a sentence is broken over two lines."""
+    assert f"local IDEMPOTENCY_MS = {event.ID_COUNTS_S}000\n" in LUA
+    said = {name: re.sub(r'[\s"]+(?:[*#]|--)?[\s"]*', " ", text) for name in texts() if OF_300_S.search(text := text_of(name))}
+    sentences = [(name, sentence) for name, text in said.items() for sentence in re.split(r"[.|;] ", text)]
+    rule = event.ID_RULE.removesuffix(")")  # a link to the reason may follow
+    other = [(name, each) for name, each in sentences if OF_300_S.search(each.replace(rule, "")) and OF_AN_ID.search(each)]
+    assert {name for name, _ in other} == REASONS, other
+    assert all(rule in said[name] for name in TEXTS_ABOUT_IDS)
 
 
 def test_the_constants_of_the_code_agree_with_each_other() -> None:

@@ -34,7 +34,7 @@ _MAX_QUOTED = 200
     "--id",
     "event_id",
     metavar="ID",
-    help="Publish at most once under this id, within 300 s and on this topic. On another topic the same id publishes again.",
+    help="Publish at most once under this id and on this topic, for 300 s (less at a high rate).",
 )
 @click.option("--user", metavar="NAME", help="Publish to this user alone, of any name: the topic becomes users.WORD.TOPIC.")
 @click.option("--strict-namespace", is_flag=True, help="Refuse a namespace that no gateway has served, instead of a warning.")

@@ -1,8 +1,8 @@
 """Publishing over /api/v1: one event, or a batch, of which each event stands for itself or all go together.
 
 `Idempotency-Key` is the id of an event that has none, of a batch `<key>.<number>` for each that has none. An id counts for its
-topic and its caller: a second request with it, for the same topics within 300 s, is answered with the receipts of the first,
-`duplicate` said. On another topic it publishes.
+topic and its caller: while it counts (event.ID_RULE), a second request with it for the same topics is answered with the receipts
+of the first, `duplicate` said. On another topic it publishes.
 
 It answers requests below WSGI and Flask's with the same bytes, as `publish.PublishApi` does, with whose events these count.
 """
@@ -17,7 +17,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from headgate.auth.identity import Identity
 from headgate.errors import HeadgateError, InvalidRequest, LimitReached
-from headgate.event import MAX_ID_LENGTH, check_event_id
+from headgate.event import ID_RULE, MAX_ID_LENGTH, check_event_id
 from headgate.publisher import NonePublished
 from headgate.topic import check_topic
 from headgate.transport.http_answers import Answer
@@ -43,9 +43,9 @@ class BatchEvent(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class NewEvent(msgspec.Struct, forbid_unknown_fields=True):
-    """An event: a topic, data that is any JSON, an id, which makes publishing to the topic idempotent for 300 s, and a namespace.
+    """An event: a topic, data that is any JSON, an id, and a namespace; without one it is the first.
 
-    Without a namespace it is the first.
+    The id makes publishing to the topic idempotent for 300 s (less at a high rate).
     """
 
     topic: Topic
@@ -230,8 +230,8 @@ def _idempotency_key(environ: Mapping[str, Any], at_most: int) -> str | None:
 
 def _key_field(id_of: str, max_length: int) -> Mapping[str, IdField]:
     about = (
-        f"{id_of} An id counts for its topic and for the caller: within 300 s a second request with it publishes nothing on the "
-        "same topic, whatever its data, and is answered with the first receipt. On another topic it publishes."
+        f"{id_of} An id counts for its topic and for the caller, for {ID_RULE}: a second request with it publishes nothing on "
+        "the same topic, whatever its data, and is answered with the first receipt. On another topic, or later, it publishes."
     )
     return {"Idempotency-Key": IdField(about, max_length)}
 

@@ -213,7 +213,7 @@ OPERATIONS = (
         cost=Cost.EVENTS,
         searches=True,
         about="`event` is an offset (digits alone), or an id. An id is looked for among the newest 20,000 events, and 32 MiB of "
-        "them. With its `topic`, which also makes an id of digits one, an id of the last five minutes is found without that. An "
+        "them. With its `topic`, which also makes an id of digits one, an id that still counts is found without that. An "
         "event that the caller may not read is not there.",
     ),
     Operation(

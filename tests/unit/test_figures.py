@@ -319,6 +319,8 @@ def test_a_promise_names_the_bound_that_the_code_has(pattern: str, values: tuple
     """The behaviour at each bound has a test of its own, which the page names."""
     (found,) = re.finditer(pattern, re.sub(r"\s+", " ", text_of("docs/guarantees.md")))
     assert found.groups() == values
+
+
 # Each text from which somebody learns that an id makes a publish safe to repeat.
 TEXTS_ABOUT_IDS = (
     *(f"docs/{page}.md" for page in ("guarantees", "protocol", "http-api", "guide", "howto/celery")),

@@ -46,18 +46,22 @@ def fault() -> str | None:
 
 
 def extensions() -> list[Extension]:
-    """Return the C extension if this build has it. tools/build_backend.py, which runs in this process, knows.
+    """Return the modules in C if this build has them. tools/build_backend.py, which runs in this process, knows.
 
-    A wheel that asks for it fails without a compiler; an editable install does without it.
+    A wheel that asks for them fails without a compiler; an editable install does without them.
     """
     compiled = getattr(getattr(sys.modules.get("build_backend"), "compiled", None), "name", "NO")
     if compiled == "NO":
         return []
     if compiled == "YES" and (missing := fault()) is not None:
         sys.exit(f"headgate: {missing}; {HINT}.")
-    folder = "gateway/headgate/delivery"
-    parts = [f"{folder}/_direct_json.h", f"{folder}/_direct_message.h"]
-    return [Extension("headgate.delivery._direct", [f"{folder}/_direct.c"], depends=parts, optional=compiled != "YES")]
+    folder, optional = "gateway/headgate", compiled != "YES"
+    walker = f"{folder}/_surely_json.h"
+    parts = [walker, f"{folder}/delivery/_direct_message.h"]
+    return [
+        Extension("headgate._surely_json", [f"{folder}/_surely_json.c"], depends=[walker], optional=optional),
+        Extension("headgate.delivery._direct", [f"{folder}/delivery/_direct.c"], depends=parts, optional=optional),
+    ]
 
 
 def long_description(text: str, url: str) -> str:

@@ -38,7 +38,8 @@ BUILT = [
         for gz in ("", ".gz")
     ),
 ]
-DIRECT = Path("gateway", "headgate", "delivery", "_direct.c")
+# Where the modules in C are built in place.
+PACKAGE = Path("gateway", "headgate")
 STAMP = WEB / "dist" / ".headgate-built"
 SOURCES = [Path(name) for name in ("package.json", "package-lock.json", "tsconfig.json")]
 NO_SOURCES = {"node_modules", "dist", "test"}
@@ -76,8 +77,9 @@ def build_editable(wheel_directory: str, config_settings: Any = None, metadata_d
     """Install the sources in place, with the C extension beside them if there is a compiler."""
     global compiled
     compiled = Compiled.WHERE_POSSIBLE
-    for old in DIRECT.parent.glob("_direct.*.so"):  # of sources that have changed
-        old.unlink()
+    for pattern in ("_surely_json.*.so", "delivery/_direct.*.so"):  # of sources that have changed
+        for old in PACKAGE.glob(pattern):
+            old.unlink()
     return str(build_meta.build_editable(wheel_directory, config_settings, metadata_directory))
 
 

@@ -13,10 +13,12 @@ costs. A bad one raises; the bus counts it and sets it aside.
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 import msgspec
 
+from .build import is_pure
 from .errors import InvalidEvent, NotSerializable, PayloadTooLarge
 from .traceparent import LENGTH as TRACEPARENT_LENGTH
 from .traceparent import read_traceparent
@@ -43,6 +45,14 @@ _epochs: dict[bytes, str] = {}
 _BYTE = re.compile(r"\(byte (\d+)\)")
 _NO_NUMBER = re.compile(rb"-?(?:NaN|Infinity)\b")
 _decode_json = msgspec.json.Decoder().decode
+_skip_json = msgspec.json.Decoder(msgspec.Raw).decode
+# Below, to make the values takes less time than to skip them and look for numbers that are too large.
+_FEW_BYTES = 200
+# With digits as zeros and what may follow a number as a comma, these are the numbers that may be too large. With a digit
+# less before the point and in the exponent none is: 10^199 * 10^99 is below the largest double, 1.8 * 10^308.
+_NUMBERS = bytes.maketrans(b"123456789E]} \t\n\r", b"000000000e,,,,,,")
+_MANY_DIGITS = b"0" * 200
+_LONG_EXPONENT = re.compile(rb"0e[+-]?000+(?:,|$)")
 _encode_json = msgspec.json.Encoder().encode
 
 
@@ -71,6 +81,20 @@ class JsonText(bytes):
     """JSON text that `compact_json` has made; it needs no further check."""
 
     __slots__ = ()
+
+
+def _walker() -> Callable[[bytes], bool] | None:
+    """Return the walker in C, or None where it was not built or is not wanted."""
+    if is_pure():
+        return None
+    try:
+        from ._surely_json import is_surely_json
+    except ImportError:
+        return None
+    return is_surely_json
+
+
+_is_surely_json: Final = _walker()
 
 
 def check_event_id(event_id: object) -> str:
@@ -156,19 +180,45 @@ def check_json(data: bytes) -> None:
     Raises:
         NotSerializable: with the reason.
     """
+    if _is_surely_json is None or not _is_surely_json(data):
+        check_json_in_python(data)
+
+
+def check_json_in_python(data: bytes) -> None:
+    """Check as `check_json` does, with the same verdict: what the walker in C leaves, and everything where that was not built.
+
+    Raises:
+        NotSerializable: with the reason.
+    """
+    # Without a bracket after the first one it is not deep at all: to look for that takes a third of the time of counting.
+    is_flat = not data.rpartition(b"{")[0] and not data.rpartition(b"[")[0]
     try:
         if not data.isascii():
             data.decode()  # msgspec skips over strings without looking at their encoding
-        _decode_json(data)
+        if is_flat or len(data) < _FEW_BYTES:
+            _decode_json(data)
+        else:
+            _check_syntax(data)
     except UnicodeDecodeError as error:
         raise NotSerializable(f"not UTF-8 at byte {error.start}") from error
     except RecursionError as error:
         raise NotSerializable(f"nested deeper than {MAX_DEPTH} levels") from error
     except msgspec.DecodeError as error:
         raise NotSerializable(json_reason(error, data)) from error
-    # Without a bracket behind the first one it is not deep at all: to look for that takes a third of the time of counting.
-    if data.rpartition(b"{")[0] or data.rpartition(b"[")[0]:
+    if not is_flat:
         _check_depth(data)
+
+
+def _check_syntax(data: bytes) -> None:
+    """Raise as the decoder does. It makes every value, which takes ten times as long as to skip them all."""
+    try:
+        _skip_json(data)
+    except msgspec.DecodeError:
+        _decode_json(data)  # which has the better reasons
+        raise
+    numbers = data.translate(_NUMBERS)  # it skips numbers of any size
+    if _MANY_DIGITS in numbers or _LONG_EXPONENT.search(numbers):
+        _decode_json(data)
 
 
 def compact_json(text: bytes | bytearray | memoryview | msgspec.Raw) -> JsonText:

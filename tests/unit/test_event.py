@@ -1,14 +1,36 @@
 """The event on the channel: what is read, what is refused, and in which order it is looked at."""
 
 import json
+import re
+import tracemalloc
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from headgate.build import Build, build_in_use
 from headgate.errors import HeadgateError, InvalidEvent, NotSerializable, PayloadTooLarge
-from headgate.event import MAX_DEPTH, Event, check_event_id, check_json, compact_json, decode_message, read_offset
+from headgate.event import (
+    MAX_DEPTH,
+    Event,
+    check_event_id,
+    check_json,
+    check_json_in_python,
+    compact_json,
+    decode_message,
+    read_offset,
+)
+
+with suppress(ImportError):  # `built` leaves out what asks for it
+    from headgate._surely_json import is_surely_json
+
+built = pytest.mark.skipif(build_in_use() is Build.PYTHON, reason="the walker in C is not built here, or not wanted")
+# With the walker in C, if it was built, and without.
+each_way = pytest.mark.parametrize("check", [check_json, check_json_in_python])
 
 EPOCH = "0123456789abcdef"
 EVENT = Event("orders.42", b'{"a":1}', "x:1", 1_700_000_000_000, EPOCH, 7)
@@ -169,6 +191,83 @@ def nesting(value: object) -> int:
     if not isinstance(value, list | dict):
         return 0
     return 1 + max(map(nesting, value if isinstance(value, list) else value.values()), default=0)
+
+
+def is_taken(data: bytes) -> bool:
+    """Return the verdict on a payload by the plain definition: every value is made, and every level counted."""
+    try:
+        data.decode()
+        return nesting(msgspec.json.decode(data)) <= MAX_DEPTH
+    except (UnicodeDecodeError, RecursionError, msgspec.DecodeError):
+        return False
+
+
+_PIECES = (
+    *(b"{", b"}", b"[", b"]", b'"', b":", b",", b"1", b"-", b".", b"e", b"E+", b"0", b"999", b"\\", b"u", b" ", b"true", b"null"),
+    *(b"\\ud83d", b"\\uDE00", b"\\n", b"\n", b"\0", b"\x80", b"\xc3\xa9", b"\xed\xa0\x80", b"\xf4\x90\x80\x80"),
+)
+
+
+@each_way
+@given(parts=st.lists(st.sampled_from(_PIECES), max_size=12), value=JSON, at=st.integers(0, 200), in_ascii=st.booleans())
+def test_each_way_has_the_verdict_of_the_decoder(
+    check: Callable[[bytes], None], parts: list[bytes], value: Any, at: int, in_ascii: bool
+) -> None:
+    """A payload that one build of the gateway refuses must not get past another, nor the other way."""
+    whole = json.dumps(value, ensure_ascii=in_ascii).encode("utf-8", "surrogatepass")
+    for data in (whole, b"".join(parts), whole[:at] + b"".join(parts) + whole[at:], whole[:at] + whole[at + 1 :]):
+        if is_taken(data):
+            check(data)
+        else:
+            with pytest.raises(NotSerializable):
+                check(data)
+
+
+@each_way
+@pytest.mark.parametrize("sign", ["", "-"])
+@pytest.mark.parametrize("digits", [1, 15, 17, 198, 199, 200, 201, 308, 309, 310, 4300, 4301])
+@pytest.mark.parametrize("rest", ["", ".5", "e99", "E+99", "e100", "e-100", "e308", "E+309", "e-999", "e0000000000000000000001"])
+def test_each_way_has_the_verdict_of_the_decoder_on_numbers(
+    check: Callable[[bytes], None], sign: str, digits: int, rest: str
+) -> None:
+    """Around what a double holds, and what Python reads of an integer."""
+    for data in (f"[{sign}{'9' * digits}{rest}]".encode(), f"[{sign}0.{'9' * digits}{rest.replace('.5', '')}]".encode()):
+        if is_taken(data):
+            check(data)
+        else:
+            with pytest.raises(NotSerializable, match="out of range"):
+                check(data)
+
+
+@built
+@given(JSON, st.booleans(), st.booleans())
+def test_usual_json_is_surely_json(value: Any, blanks: bool, in_ascii: bool) -> None:
+    """As publishers write it: with blanks or without, and with other characters as they are or as escapes."""
+    text = json.dumps(value, ensure_ascii=in_ascii, separators=None if blanks else (",", ":"))
+    try:
+        data = json.dumps(value, ensure_ascii=False).encode() and text.encode()
+    except UnicodeEncodeError:
+        return  # half of a surrogate pair
+    assert is_surely_json(data) or re.search(r"e[+-]\d{3}", text), data  # exponents of three digits are left to Python
+
+
+@each_way
+def test_a_check_makes_no_values(check: Callable[[bytes], None]) -> None:
+    """A payload of thousands of values costs what reading it costs, not what making them does."""
+    rows = [{"id": f"row-{number}", "price": number * 1.1, "tags": ["a", "b"]} for number in range(2000)]
+    data = json.dumps(rows, separators=(",", ":")).encode()
+    check(data)
+    tracemalloc.start()
+    try:
+        check(data)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+        tracemalloc.clear_traces()
+        tracemalloc.reset_peak()
+        json.loads(data)
+        _, of_values_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 4 * len(data) < of_values_bytes
 
 
 @given(

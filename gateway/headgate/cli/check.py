@@ -28,7 +28,7 @@ def check(redis_url: str | None, load: bool, as_json: bool) -> None:
     from dataclasses import asdict
 
     from headgate import __version__
-    from headgate.delivery.build import build_in_use
+    from headgate.build import build_in_use
     from headgate.diagnosis.redis_state import look_at_redis
     from headgate.finding import Verdict, count
     from headgate.publisher import find_redis_url

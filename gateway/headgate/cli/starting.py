@@ -10,8 +10,8 @@ import socket
 from collections.abc import MutableMapping
 
 from headgate import __version__
+from headgate.build import Build, build_in_use
 from headgate.consumers.process.config import need_file
-from headgate.delivery.build import Build, build_in_use
 from headgate.runtime.importing import APPLICATION, check_string
 from headgate.runtime.operator_lines import complain, say
 from headgate.settings import LET_IN, Settings

@@ -7,7 +7,7 @@
  *
  * The usual case: a message with the header of a logged event in the epoch of the feed, at an offset that simply follows, with a
  * payload that is surely JSON, for at most MAX_AUDIENCE clients of which each may be written to directly. "Surely": what is taken here
- * is a part of what event.check_json takes. Numbers of many digits, for one, are left to it.
+ * is a part of what event.check_json takes. Numbers of two hundred digits, for one, are left to it.
  *
  * The steps are those of the Python path: decode_message, Feed._next_events, Router.match, event_frame, Pass. A client that
  * gets several events of a run gets them in one write. Nothing here waits, and no code of Python's runs between the first
@@ -22,7 +22,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "_direct_json.h"
+#include "../_surely_json.h"
 #include "_direct_message.h"
 
 #ifndef MSG_NOSIGNAL /* Python ignores SIGPIPE anyway */
@@ -693,29 +693,11 @@ static PyTypeObject WRITER = {
     .tp_members = MEMBERS,
 };
 
-PyDoc_STRVAR(surely_doc, "is_surely_json(data)\n--\n\nReturn whether bytes are surely what event.check_json takes. For the tests.");
-
-static PyObject *surely(PyObject *module, PyObject *data)
-{
-    (void)module;
-    char *bytes;
-    Py_ssize_t size;
-    if (PyBytes_AsStringAndSize(data, &bytes, &size))
-        return NULL;
-    return PyBool_FromLong(is_surely_json(bytes, (size_t)size));
-}
-
-static PyMethodDef FUNCTIONS[] = {
-    {"is_surely_json", surely, METH_O, surely_doc},
-    {NULL, NULL, 0, NULL},
-};
-
 static struct PyModuleDef MODULE = {
     PyModuleDef_HEAD_INIT,
     .m_name = "headgate.delivery._direct",
     .m_doc = PyDoc_STR("Direct writes in C; direct.py, beside it, has the contract."),
     .m_size = -1,
-    .m_methods = FUNCTIONS,
 };
 
 PyMODINIT_FUNC PyInit__direct(void)

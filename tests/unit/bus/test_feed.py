@@ -10,13 +10,13 @@ from collections.abc import Iterable
 
 import pytest
 
+from headgate.build import Build, build_in_use
 from headgate.bus import feed as feed_module
 from headgate.bus import interest as interest_module
 from headgate.bus.actions import Action
 from headgate.bus.feed import Feed, State, Steps
 from headgate.bus.messages import Messages
 from headgate.bus.server_check import ServerCheck
-from headgate.delivery.build import Build, build_in_use
 from headgate.event import Event
 from headgate.redis.entries import Entry, Head
 from headgate.redis.lineage import Lineage

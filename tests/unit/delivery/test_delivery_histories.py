@@ -12,7 +12,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from headgate.delivery.build import Build, build_in_use
+from headgate.build import Build, build_in_use
 from headgate.delivery.client import Client
 from headgate.delivery.live_feed import LiveFeed
 from headgate.delivery.log_readers import LogReaders

@@ -12,7 +12,6 @@ import re
 import shutil
 import socket
 import sysconfig
-from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,20 +20,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate.build import PURE, Build, build_in_use
 from headgate.bus.feed import Front
 from headgate.bus.messages import Messages
 from headgate.delivery import direct, fanout
-from headgate.delivery.build import PURE, Build, build_in_use
 from headgate.delivery.direct import DirectWriter, Run, direct_writer
 from headgate.delivery.matcher import SubscriptionMatcher
-from headgate.event import Event, check_json, decode_message
+from headgate.event import Event, decode_message
 from headgate.protocol.frames import event_frame
 from headgate.redis.keys import feed_channel, user_channel
 from tests.support.direct_events import Wire, WrittenTo, events_in, message_of
 from tests.support.model_delivery import World
-
-with suppress(ImportError):  # `built` leaves out what asks for it
-    from headgate.delivery._direct import is_surely_json
 
 NAMESPACE, EPOCH = "n", "00000000000000a1"
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -86,7 +82,8 @@ def test_they_are_built_where_there_is_a_compiler() -> None:
 
 def test_the_numbers_that_the_c_repeats_are_those_of_the_modules() -> None:
     """A bound that changes in one place only would let one way take what the other refuses."""
-    sources = sorted(Path(direct.__file__).parent.glob("_direct*.[ch]"))
+    folder = Path(direct.__file__).parent
+    sources = [*folder.glob("_direct*.[ch]"), *folder.parent.glob("_surely_json.[ch]")]
     if not sources:
         pytest.skip("the sources are not in a wheel")
     text = "".join(source.read_text() for source in sources)
@@ -108,42 +105,11 @@ def test_the_numbers_that_the_c_repeats_are_those_of_the_modules() -> None:
         assert int(constants[name]) == value, name
 
 
-# JSON --------------------------------------------------------------------------------------------------------------------
-
 _json = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**14), 10**14) | st.floats(-1e9, 1e9, allow_nan=False) | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
     max_leaves=20,
 )
-_PIECES = (
-    *(b"{", b"}", b"[", b"]", b'"', b":", b",", b"1", b"-", b".", b"e", b"0", b"\\", b"u", b" ", b"true", b"null", b"\n", b"\0"),
-    *(b"\x80", b"\xc3\xa9", b"\xed\xa0\x80", b"\xf4\x90\x80\x80"),
-)
-_broken = st.lists(st.sampled_from(_PIECES), max_size=12)
-
-
-@built
-@given(_json, st.booleans())
-def test_usual_json_is_surely_json(value: Any, blanks: bool) -> None:
-    """As publishers write it, in UTF-8 and with or without blanks."""
-    text = json.dumps(value, ensure_ascii=False, separators=None if blanks else (",", ":"))
-    try:
-        data = text.encode()
-    except UnicodeEncodeError:
-        return  # half of a surrogate pair
-    if "e" in repr(value) or "\\u" in text:
-        return  # exponents of three digits and \\u are left to Python
-    assert is_surely_json(data), data
-
-
-@built
-@given(_broken, _json, st.integers(0, 200))
-def test_what_is_surely_json_is_what_python_takes(parts: list[bytes], value: Any, at: int) -> None:
-    """Never the other way: a payload that the gateway refuses must not get past it here."""
-    whole = json.dumps(value).encode()
-    for data in (b"".join(parts), whole[:at] + b"".join(parts) + whole[at:], whole[:at] + whole[at + 1 :]):
-        if is_surely_json(data):
-            check_json(data)
 
 
 # What is taken -----------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Which build of the C extension (`_direct.c`) a process runs. No I/O except to find the module.
+"""Which build a process runs: with the C extension (event.py, delivery/direct.py), or without. No I/O except to find the module.
 
 The extension is optional, and the Python code is complete without it. With HEADGATE_PURE=1 in its environment a process does not
 load it: to rule it out when something looks odd, or to compare.
@@ -21,8 +21,12 @@ class Build(StrEnum):
     COMPILED = "compiled"
 
 
+def is_pure() -> bool:
+    """Return whether the environment forbids the extension."""
+    # Not a setting: the extension is loaded on import, before settings are read.
+    return os.environ.get(PURE, "").strip().lower() not in _OFF  # noqa: TID251
+
+
 def build_in_use() -> Build:
     """Return the build that this process runs."""
-    # Not a setting: the extension is loaded on import, before settings are read.
-    is_pure = os.environ.get(PURE, "").strip().lower() not in _OFF  # noqa: TID251
-    return Build.PYTHON if is_pure or find_spec(f"{__package__}._direct") is None else Build.COMPILED
+    return Build.PYTHON if is_pure() or find_spec(f"{__package__}.delivery._direct") is None else Build.COMPILED

@@ -1,7 +1,8 @@
 """Headgate: real-time notifications from Python services to browsers, without silent loss.
 
-`from headgate import Publisher` brings in redis and the no-I/O modules only; the gateway's parts (`Headgate`, the Flask
-extension) are loaded when they are first asked for, so that a publisher never imports gevent, Flask or Socket.IO.
+`from headgate import Publisher` brings in modules without I/O only, and to make one brings in redis. The gateway's parts
+(`Headgate`, the Flask extension) are loaded when they are first asked for, so that a publisher never imports gevent, Flask or
+Socket.IO.
 """
 
 from __future__ import annotations

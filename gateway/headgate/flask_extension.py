@@ -21,7 +21,6 @@ from flask import Flask
 
 from .auth.identity import Authenticator, Authorizer, Handshake, Identity
 from .auth.regrants import DEFAULT_REGRANTED_S
-from .auth.revocation import DEFAULT_REVOKED_S
 from .clients import Clients, ClientsPage, ConnectedClient, Reached, Sort
 from .errors import HeadgateError, leaving
 from .event import Event
@@ -29,6 +28,7 @@ from .extras import needing
 from .page_files import add_page_files
 from .protocol.requests import MAX_OFFSET, Replay
 from .publisher import Durable, NonePublished, Prepared, PresencePage, PresentUser, Publisher, Receipt, find_redis_url
+from .redis.keys import DEFAULT_REVOKED_S
 from .runtime.patching import NOT_PATCHED, is_patched
 from .runtime.servers import instead
 from .settings import Settings, environment

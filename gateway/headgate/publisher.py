@@ -3,31 +3,26 @@
 In: a topic and data from the application. Out: one FCALL to Redis, and the receipt that it answers, or an error. It never
 pretends: whatever is not known to be in the log raises.
 
-It imports redis/ and modules without I/O, never gevent, Flask or Socket.IO. Threads and greenlets may share one.
+To import it imports modules without I/O, and to make a publisher imports redis-py, never gevent, Flask or Socket.IO. Threads and
+greenlets may share one.
 """
 
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from enum import StrEnum
 from functools import lru_cache
-from time import monotonic
 from types import TracebackType
-from typing import Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from urllib.parse import quote
 
 import msgspec
 
-from .auth.revocation import DEFAULT_REVOKED_S, revoke
 from .errors import (
-    BusRefused,
     BusUnavailable,
     HeadgateError,
     LimitReached,
-    NamespaceNotServed,
     NotDurable,
     PayloadTooLarge,
     SettingsError,
@@ -35,23 +30,18 @@ from .errors import (
 from .event import check_event_id
 from .json_data import encode_data
 from .new_ids import endless_ids, new_ids, spare_id
-from .redis.appending import TRUSTED, Appending
-from .redis.budget import Budget, left_s
-from .redis.client import Client, call_at, open_client, place_of
-from .redis.connections import Command
-from .redis.durability import Durability, OnlineReplicas, not_waited, read_durable
-from .redis.keys import log_key, namespace_of
-from .redis.lineage import alone
-from .redis.log import EventLog
-from .redis.newest import NewestReceipts
-from .redis.presence import read_members, read_page
-from .redis.presence_entries import Member
-from .redis.registry import has_been_served, remembered
-from .schemas.check import OnViolation, open_check
-from .settings import HARD_MAX_PAYLOAD_BYTES, Settings
+from .redis.durability import Durability, not_waited, read_durable
+from .redis.keys import DEFAULT_REVOKED_S, TRUSTED, log_key, namespace_of
+from .redis.lineage import Fate as Fate
 from .spans import current_traceparent, publishing
 from .topic import DEFAULT_NAMESPACE, check_namespace, check_topic, user_topic
 from .traceparent import read_traceparent
+
+if TYPE_CHECKING:
+    from .redis.connections import Command
+    from .redis.presence_entries import Member
+    from .schemas.check import OnViolation
+    from .settings import Settings
 
 # One batch is one round trip, held in memory on both ends.
 MAX_BATCH_EVENTS = 10_000
@@ -70,15 +60,10 @@ DEFAULT_TIMEOUT_S = 1.0
 # Each has its share of a call's time, so that an idle connection which leads nowhere any more leaves time for a new one.
 ATTEMPTS = 2
 MIN_TIMEOUT_S, MAX_TIMEOUT_S = 0.01, 3600.0
-# Of a call's time, how long Redis may wait for replicas or the disk: its answer must come before the call is given up.
-_SHARE_OF_WAITING = 0.8
 Durable: TypeAlias = Literal["replica", "all", "disk"] | int | None
 
 # From the command line of `headgate serve` to a private server that answers, on a slow machine.
 STARTING_S = 2.0
-
-# The standard library's: whoever publishes has set that up, or finds warnings on standard error.
-log = logging.getLogger("headgate.publisher")
 
 
 class PresentUser(msgspec.Struct, frozen=True, gc=False):
@@ -127,15 +112,6 @@ class Prepared(msgspec.Struct, frozen=True, gc=False):
     id: str
     size_bytes: int
     """The length of the payload."""
-
-
-class Fate(StrEnum):
-    """The fate of an event that was published: what `Publisher.check` answers."""
-
-    IN_LOG = "in_log"
-    ROLLED_BACK = "rolled_back"  # Redis has lost it with the end of its log, and the log goes on without it
-    TRIMMED = "trimmed"  # it was in the log, and is older than the log's retention
-    UNKNOWN = "unknown"  # the log is another one, or has begun too many epochs since
 
 
 class PublishManyError(HeadgateError):
@@ -214,22 +190,20 @@ class Publisher:
         schema_check: Literal["off", "warn", "refuse"] | None = None,
         on_schema_violation: OnViolation | None = None,
     ) -> None:
+        # Only here: redis-py takes three quarters of the time of an import, and many processes that import a publisher make none.
+        from .log_writer import LogWriter
+        from .settings import HARD_MAX_PAYLOAD_BYTES
+
         if not 1 <= max_payload_bytes <= HARD_MAX_PAYLOAD_BYTES:
             raise SettingsError([f"max_payload_bytes={max_payload_bytes}: expected 1 to {HARD_MAX_PAYLOAD_BYTES} bytes"])
         if not MIN_TIMEOUT_S <= timeout_s <= MAX_TIMEOUT_S:
             raise SettingsError([f"timeout_s={timeout_s}: expected {MIN_TIMEOUT_S:g} to {MAX_TIMEOUT_S:g} seconds"])
         self._namespace = check_namespace(namespace)
-        self._timeout_s = timeout_s
         self._max_payload_bytes = max_payload_bytes
-        self._newest = NewestReceipts()
-        self._client: Client = open_client(redis_url or find_redis_url(), timeout_s=timeout_s / ATTEMPTS, newest=self._newest)
-        self._appending = Appending(self._client)
-        self._strict_namespace = strict_namespace
-        self._remembered = remembered(self._client)
+        self._writer = LogWriter(redis_url or find_redis_url(), timeout_s, ATTEMPTS, strict_namespace=strict_namespace)
         self._durable = read_durable(durable)
-        self._online = OnlineReplicas()
         self._on_schema_violation = on_schema_violation
-        self._schemas = open_check(self._client, schemas, schema_check, on_schema_violation)
+        self._schemas = self._writer.open_check(schemas, schema_check, on_schema_violation)
 
     def publish(
         self,
@@ -277,21 +251,22 @@ class Publisher:
         namespace = self._named(namespace)
         event_id = new_ids(1)[0] if id is None else check_event_id(id)
         command = self._call(log_key(namespace), topic if user is None else user_topic(user, topic), data, event_id)
-        with self._budget(namespace), _traced(traceparent, namespace, command[_TOPIC]) as parent:
-            self._refuse_unserved(namespace)
+        writer = self._writer
+        with writer.budget(namespace), _traced(traceparent, namespace, command[_TOPIC]) as parent:
+            writer.refuse_unserved(namespace)
             words = command if by is None and parent is None else (*command, _origin(by, parent))
             if wish is None:
-                appended, waited = self._appending.append(words), None
+                appended, waited = writer.append(words), None
             else:
-                wish = self._counted(wish, namespace)
-                wait_ms = self._wait_ms(namespace)
-                (appended, waited) = self._appending.append_many([words, wish.command(wait_ms)])
+                wish = writer.counted(wish, namespace)
+                wait_ms = writer.wait_ms(namespace)
+                (appended, waited) = writer.append_many([words, wish.command(wait_ms)])
                 if isinstance(appended, HeadgateError):
                     raise appended
-            self._warn_unserved(namespace)
+            writer.warn_unserved(namespace)
         receipt = _receipt(appended, command[_ID], new_id=id is None)
         if not receipt.duplicate:
-            self._newest.note(receipt.epoch, receipt.offset)
+            self._writer.newest.note(receipt.epoch, receipt.offset)
         return receipt if wish is None else _confirmed([receipt], wish, waited, wait_ms)[0]
 
     def publish_many(
@@ -340,15 +315,16 @@ class Publisher:
             generated.append(event_id is None)
         if not batch:
             return []
-        with self._budget(namespace), _traced(traceparent, namespace, batch[0][_TOPIC], len(batch)) as parent:
-            self._refuse_unserved(namespace)
+        writer = self._writer
+        with writer.budget(namespace), _traced(traceparent, namespace, batch[0][_TOPIC], len(batch)) as parent:
+            writer.refuse_unserved(namespace)
             calls: list[Command] = [*batch] if parent is None else [(*each, _origin(None, parent)) for each in batch]
             if wish is not None:
-                wish = self._counted(wish, namespace)
-                wait_ms = self._wait_ms(namespace)
+                wish = writer.counted(wish, namespace)
+                wait_ms = writer.wait_ms(namespace)
                 calls.append(wish.command(wait_ms))
-            replies = self._appending.append_many(calls)
-            self._warn_unserved(namespace)
+            replies = writer.append_many(calls)
+            writer.warn_unserved(namespace)
         waited = None if wish is None else replies.pop()
         outcomes = [
             reply if isinstance(reply, HeadgateError) else _receipt(reply, command[_ID], new_id=new_id)
@@ -419,10 +395,11 @@ class Publisher:
         if not events:
             return []
         namespace = events[0].namespace
-        with self._budget(namespace):
-            self._refuse_unserved(namespace)
-            replies = self._appending.append_many([event.command for event in events])
-            self._warn_unserved(namespace)
+        writer = self._writer
+        with writer.budget(namespace):
+            writer.refuse_unserved(namespace)
+            replies = writer.append_many([event.command for event in events])
+            writer.warn_unserved(namespace)
         outcomes = [
             reply if isinstance(reply, HeadgateError) else _receipt(reply, event.id, new_id=event.has_new_id)
             for reply, event in zip(replies, events, strict=True)
@@ -441,22 +418,7 @@ class Publisher:
             BusUnavailable, BusRefused: as `redis.client.call`.
         """
         namespace = self._namespace if namespace is None else check_namespace(namespace)
-        with self._budget(namespace, is_patient=True):
-            self._appending.check_library(log_key(namespace))
-            log = EventLog(namespace, self._client, self._max_payload_bytes)
-            head = log.head(receipt.epoch)
-            line = head.lineage or alone(head.epoch)
-            end = line.end_of(receipt.epoch, head.offset) if head.epoch else None
-            if end is None:
-                return Fate.UNKNOWN
-            if receipt.offset > end:
-                return Fate.ROLLED_BACK
-            there = log.page(receipt.offset - 1, receipt.offset)
-            if not there:
-                return Fate.TRIMMED
-            # Redis that is reverted with its memory may give a place twice (docs/guarantees.md, the limits of promise 2).
-            is_another = receipt.id and there[0].event is not None and there[0].event.id != receipt.id
-            return Fate.ROLLED_BACK if is_another else Fate.IN_LOG
+        return self._writer.fate(namespace, receipt.epoch, receipt.offset, receipt.id, self._max_payload_bytes)
 
     def presence(self, topic: str, namespace: str | None = None) -> list[PresentUser]:
         """Return who is in a topic now, by name, over all gateways (docs/presence.md). Three round trips; waits for Redis.
@@ -466,8 +428,7 @@ class Publisher:
             BusUnavailable, BusRefused: as `publish`.
         """
         name = self._namespace if namespace is None else check_namespace(namespace)
-        with self._budget(name, is_patient=True):
-            return _present(read_members(self._client, name, check_topic(topic)))
+        return _present(self._writer.members(name, check_topic(topic)))
 
     def presence_page(
         self, topic: str, after: str | None = None, limit: int = 1000, namespace: str | None = None
@@ -482,8 +443,7 @@ class Publisher:
             As `presence`.
         """
         name = self._namespace if namespace is None else check_namespace(namespace)
-        with self._budget(name, is_patient=True):
-            count, members, next_ = read_page(self._client, name, check_topic(topic), after, limit)
+        count, members, next_ = self._writer.members_page(name, check_topic(topic), after, limit)
         return PresencePage(count, _present(members), next_)
 
     def revoke(self, *, user: str | None = None, token_id: str | None = None, for_s: int = DEFAULT_REVOKED_S) -> None:
@@ -494,8 +454,7 @@ class Publisher:
         Raises:
             InvalidRequest, LimitReached, BusUnavailable, BusRefused: as `revocation.revoke`.
         """
-        with self._budget(self._namespace, is_patient=True):
-            revoke(self._client, user=user, token_id=token_id, for_s=for_s)
+        self._writer.revoke(self._namespace, user=user, token_id=token_id, for_s=for_s)
 
     def prepare_schemas(self, schemas: str | None, schema_check: Literal["off", "warn", "refuse"] | None) -> Callable[[], None]:
         """Read schemas anew, as the arguments of these names say; return what puts them into force.
@@ -503,7 +462,7 @@ class Publisher:
         Raises:
             SettingsError, InvalidSchema, MissingExtra: as the constructor; those before stay in force.
         """
-        found = open_check(self._client, schemas, schema_check, self._on_schema_violation)
+        found = self._writer.open_check(schemas, schema_check, self._on_schema_violation)
 
         def use() -> None:
             self._schemas = found
@@ -512,17 +471,13 @@ class Publisher:
 
     def close(self) -> None:
         """Close the connections to Redis; idempotent. A later `publish` opens new ones."""
-        self._client.close()
+        self._writer.close()
 
     def __enter__(self) -> Publisher:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
-
-    def _budget(self, namespace: str, *, is_patient: bool = False) -> Budget:
-        """Return the time of one call, in all, for what it asks of a namespace's Redis."""
-        return Budget(place_of(self._client, log_key(namespace)), self._timeout_s, is_patient=is_patient)
 
     def _named(self, namespace: str | None) -> str:
         """Return the namespace that a caller means."""
@@ -538,7 +493,7 @@ class Publisher:
             raise PayloadTooLarge(len(payload), self._max_payload_bytes, "publisher")
         if self._schemas is not None:
             namespace = namespace_of(key)
-            with self._budget(namespace, is_patient=True):
+            with self._writer.budget(namespace, is_patient=True):
                 self._schemas.check(namespace, topic, payload)
         return "FCALL", TRUSTED, 1, key, topic, payload, event_id
 
@@ -546,53 +501,8 @@ class Publisher:
         """Note the last new event of a batch; a duplicate is an older event."""
         for outcome in reversed(outcomes):
             if isinstance(outcome, Receipt) and not outcome.duplicate:
-                self._newest.note(outcome.epoch, outcome.offset)
+                self._writer.newest.note(outcome.epoch, outcome.offset)
                 return
-
-    def _wait_ms(self, namespace: str) -> int:
-        """Return how long Redis may wait for replicas or the disk, in what is left of the call; the library is loaded before."""
-        self._appending.load_library(log_key(namespace))
-        return max(1, round(1000 * (left_s() or 0.0) * _SHARE_OF_WAITING))
-
-    def _counted(self, wish: Durability, namespace: str) -> Durability:
-        """Return a wish for all replicas as one for the number that there are now; any other as it is.
-
-        Raises:
-            BusRefused: this user may not ask; nothing was sent.
-        """
-        if not wish.all_replicas:
-            return wish
-        info = call_at(self._client, log_key(namespace), "INFO", "replication")
-        return wish.of(self._online.count(info, monotonic()))
-
-    def _refuse_unserved(self, namespace: str) -> None:
-        """Of a strict publisher: raise NamespaceNotServed, before anything is sent; again each time, as a gateway may come."""
-        if not self._strict_namespace or self._remembered.is_resolved(namespace):
-            return
-        try:
-            served, known = has_been_served(self._client, namespace)
-        except BusUnavailable:
-            return  # to publish will not be possible either, and says so
-        except BusRefused as error:
-            log.warning("publishing to namespace %r without knowing whether a gateway serves it: %s", namespace, error.message)
-            served, known = True, []
-        if not served:
-            raise NamespaceNotServed(namespace, known)
-        self._remembered.resolve(namespace)
-
-    def _warn_unserved(self, namespace: str) -> None:
-        """Of any other: warn once of a namespace that no gateway has served; after the event, when Redis is known to answer."""
-        if self._strict_namespace or not self._remembered.is_new(namespace):
-            return
-        try:
-            served, known = has_been_served(self._client, namespace)
-        except HeadgateError as error:
-            log.info("cannot tell whether a gateway serves namespace %r: %s", namespace, error.message)
-            return
-        if served:
-            self._remembered.resolve(namespace)
-        else:
-            log.warning("%s", NamespaceNotServed(namespace, known).message)
 
 
 def _confirmed(receipts: list[Receipt], wish: Durability, waited: Any, wait_ms: int) -> list[Receipt]:
@@ -650,7 +560,12 @@ def find_redis_url(settings: Settings | None = None, within_s: float = STARTING_
         BusUnavailable: neither is there, or it takes longer to start; the message says what to do.
         SettingsError: the variable is wrong.
     """
-    settings = settings or Settings.from_environment("HEADGATE_REDIS_URL", "HEADGATE_DATA_DIR")
+    if settings is None:
+        from .settings import (
+            Settings,  # only here: to describe all settings takes as long as the rest of a publisher's own modules
+        )
+
+        settings = Settings.from_environment("HEADGATE_REDIS_URL", "HEADGATE_DATA_DIR")
     if settings.redis_url:
         return settings.redis_url
     from .redis.data_folder import wait_for_private_redis  # only here: a publisher with a URL needs no code of a private server

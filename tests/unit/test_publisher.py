@@ -160,3 +160,28 @@ def test_a_publisher_brings_in_no_gateway() -> None:
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True).stdout
 
     assert said.split() == ["[]", "1"]
+
+
+# What a process that imports a publisher would pay for, though most never make one.
+NOT_TO_IMPORT = {
+    *("redis", "hiredis", "gevent", "greenlet", "flask", "werkzeug", "click", "jinja2", "socketio", "engineio", "structlog"),
+    *("prometheus_client", "opentelemetry", "jsonschema_rs", "yaml", "jwt", "cryptography"),
+    *("asyncio", "ssl", "socket", "selectors", "subprocess", "http", "email", "logging", "importlib.metadata"),
+    *("headgate.settings", "headgate.log_writer", "headgate.flask_extension", "headgate.redis.client"),
+}
+
+
+def test_to_import_a_publisher_imports_nothing_that_only_a_publisher_needs() -> None:
+    """A process that never publishes, such as `manage.py migrate`, does not wait for redis-py.
+
+    An environment may load some of them with its own packages (`import site`), so only what comes on top counts.
+    """
+    code = (
+        "import sys\nbefore = set(sys.modules)\nfrom headgate import BusUnavailable, PresentUser, Publisher, Receipt\n"
+        f"print(sorted({NOT_TO_IMPORT!r} & (set(sys.modules) - before)))\n"
+        "Publisher('redis://127.0.0.1:1')\nprint('redis' in sys.modules)"
+    )
+
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True).stdout
+
+    assert said.splitlines() == ["[]", "True"]

@@ -16,7 +16,7 @@ from typing import Any
 
 from headgate.errors import InvalidRequest, LimitReached, Unauthorized, UnauthorizedReason
 from headgate.redis.client import Client, call, call_at, call_many, database_number
-from headgate.redis.keys import REVOKED, revoked_channel
+from headgate.redis.keys import DEFAULT_REVOKED_S, REVOKED, revoked_channel
 from headgate.topic import check_user
 
 from .identity import Identity
@@ -29,7 +29,6 @@ SWEEP_EVERY_S = 1.0
 MAX_TOKEN_ID_CHARACTERS = 255
 # Of a message on the channel: every byte of a name or an id in UTF-8, and the seconds before it.
 MAX_NEWS_BYTES = 2048
-DEFAULT_REVOKED_S = 3600
 USER, TOKEN = "user", "token"
 
 

@@ -15,7 +15,6 @@ from headgate.consumers.work.store import GROUP_LIBRARY
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
 from headgate.event import ID_COUNTS_S
 from headgate.finding import Finding, fault, ok, unknown, warning
-from headgate.redis.appending import STRICT
 from headgate.redis.client import Client, call, call_many, check_server, is_forbidden, mixed, primaries, versions
 from headgate.redis.cluster_client import ClusterClient
 from headgate.redis.connections import is_open, redacted_address
@@ -23,7 +22,7 @@ from headgate.redis.entries import Extent
 from headgate.redis.faults import CURES, NEEDED, NO_FUNCTION
 from headgate.redis.functions import LOG_LIBRARY, Library
 from headgate.redis.instances import read_groups
-from headgate.redis.keys import LOADS, NAMESPACES, PAUSED, PROCESSES, RELAYS, REVOKED, SPENDERS, log_key, trial_key
+from headgate.redis.keys import LOADS, NAMESPACES, PAUSED, PROCESSES, RELAYS, REVOKED, SPENDERS, STRICT, log_key, trial_key
 from headgate.redis.log import EventLog
 from headgate.redis.one_server import address_of
 from headgate.redis.registry import Served, read_served

@@ -22,10 +22,8 @@ from .budget import left_s
 from .client import Client, at, call, call_many, database_number, drop_idle, is_forbidden
 from .connections import Command
 from .functions import call_function, ensure_loaded, is_missing
-from .keys import head_key, namespace_of
+from .keys import STRICT, TRUSTED, head_key, namespace_of
 
-# The function for those who have checked the payload; and the one that checks it once more, in Redis.
-TRUSTED, STRICT = "headgate_append", "headgate_publish"
 _KEY: Final = 3
 # Answers of a server from which another one is taking over, or has: nothing has run, and it passes by itself.
 _TAKEN_OVER = frozenset({"READONLY", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN"})

@@ -1,4 +1,4 @@
-"""Where things are in Redis: every key and channel name, in one place. No I/O.
+"""Where things are in Redis: every key and channel name, and the functions that append, in one place. No I/O.
 
 The namespace is the hash tag, so all keys of one namespace live in one slot and the function library can touch them
 in one step. log.lua builds the same names from the log's key; a test holds the two together.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 # Of all namespaces: the sorted set of what is revoked (score: until when, in seconds since 1970).
 REVOKED = "hg:revoked"
+DEFAULT_REVOKED_S = 3600
 # The sorted set of what operators have paused (score: until when, in seconds since 1970; +inf: until they resume it).
 PAUSED = "hg:paused"
 # The hash of API keys by id (api_keys.py has its values).
@@ -30,6 +31,10 @@ VITALS = "hg:vitals"
 REGRANTED = "hg:regranted"
 # The sorted set of those that gateways serve (score: when one last said so).
 NAMESPACES = "hg:namespaces"
+
+
+# The function for those who have checked the payload; and the one that checks it once more, in Redis.
+TRUSTED, STRICT = "headgate_append", "headgate_publish"
 
 
 def _of(database: int) -> str:

@@ -12,10 +12,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from types import MappingProxyType
 
 # Epochs that Redis has lost and a gateway remembers, so that clients which saw them can be told what they saw.
 MAX_LOST = 64
+
+
+class Fate(StrEnum):
+    """The fate of an event that was published: what `Publisher.check` answers."""
+
+    IN_LOG = "in_log"
+    ROLLED_BACK = "rolled_back"  # Redis has lost it with the end of its log, and the log goes on without it
+    TRIMMED = "trimmed"  # it was in the log, and is older than the log's retention
+    UNKNOWN = "unknown"  # the log is another one, or has begun too many epochs since
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,7 +131,7 @@ PUBLISH_TO_SOCKET = Histograms(
 FENCE = Histograms(
     "headgate_fence", "From the reading of the log's head to the proof that everything up to it has arrived.", "namespace"
 )
-LOOP_LAG = Histograms("headgate_loop_lag", "How much later than due the event loop ran a timer, ten times a second.")
+LOOP_LAG = Histograms("headgate_loop_lag", "How much later than due the event loop ran a timer, four times a second.")
 REDIS_ROUND_TRIPS = Histograms("headgate_redis_round_trip", "Calls of Redis, until the reply was read.")
 DELIVERY = Asked(
     {

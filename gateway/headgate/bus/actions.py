@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 from headgate.errors import HeadgateError
 from headgate.event import Event
@@ -12,17 +13,17 @@ from headgate.redis.entries import Head
 
 from .interest import Source
 
+# Structs, not dataclasses: the classes are made in a twentieth of the time, and so are their objects in a tenth.
 
-@dataclass(slots=True, eq=False)
-class Deliver:
+
+class Deliver(msgspec.Struct, eq=False):
     """Hand these events on, in order. While that is under way, a `live` one takes more of them from `Feed.more`."""
 
     events: list[Event]
     live: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
+class Gap(msgspec.Struct, frozen=True):
     """Tell the clients that offsets `first`…`last` of the log will not come."""
 
     first: int
@@ -30,16 +31,14 @@ class Gap:
     reason: GapReason
 
 
-@dataclass(frozen=True, slots=True)
-class LogLost:
+class LogLost(msgspec.Struct, frozen=True):
     """Tell the clients that the log is another one: no epoch in common. The position was at `was_offset`, and is at `head`."""
 
     head: Head
     was_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class LineChanged:
+class LineChanged(msgspec.Struct, frozen=True):
     """Tell the clients that the log goes on in the epoch of `head`, and shares with the one before everything up to `end`.
 
     The position was at `was_offset`, and is not above `end` now: the events of the new line above it come next. The log has lost
@@ -51,52 +50,44 @@ class LineChanged:
     was_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Up:
+class Up(msgspec.Struct, frozen=True):
     """Tell the clients that the feed is live."""
 
 
-@dataclass(frozen=True, slots=True)
-class Down:
+class Down(msgspec.Struct, frozen=True):
     """Tell the clients that the feed is live no longer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Synced:
+class Synced(msgspec.Struct, frozen=True):
     """A fence has passed: everything up to the position has been handed on. `sources` are active from now on."""
 
     sources: frozenset[Source]
 
 
-@dataclass(frozen=True, slots=True)
-class Quarantine:
+class Quarantine(msgspec.Struct, frozen=True):
     """Count a message that cannot be delivered."""
 
     error: HeadgateError
 
 
-@dataclass(frozen=True, slots=True)
-class Configure:
+class Configure(msgspec.Struct, frozen=True):
     """Store the retention in Redis, which begins an epoch if the log has none that this Redis process writes.
 
     Answer with `Feed.answer(head)`, and the lineage.
     """
 
 
-@dataclass(frozen=True, slots=True)
-class ReadHead:
+class ReadHead(msgspec.Struct, frozen=True):
     """Read the head of the log, as `EventLog.head` does with what is `known`. Answer with `Feed.answer(head)`."""
 
     known: tuple[str | int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ReadLinkHead:
+class ReadLinkHead(msgspec.Struct, frozen=True):
     """Read the head of the log on the subscriber connection, which has not subscribed yet. Answer with `Feed.answer(head)`."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadLog:
+class ReadLog(msgspec.Struct, frozen=True):
     """Read a page of the log: `after` < offset ≤ `upto`, of `epoch` only. Answer with `Feed.answer(entries)`."""
 
     after: int
@@ -104,8 +95,7 @@ class ReadLog:
     epoch: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class ReadFenceHead:
+class ReadFenceHead(msgspec.Struct, frozen=True):
     """Read the head of the log for a fence, as `ReadHead` does. Answer with `Feed.fence_head`, or `Feed.fence_failed`."""
 
     number: int
@@ -113,34 +103,29 @@ class ReadFenceHead:
     known: tuple[str | int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Ping:
+class Ping(msgspec.Struct, frozen=True):
     """Send PING with this token on the subscriber connection."""
 
     token: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Subscribe:
+class Subscribe(msgspec.Struct, frozen=True):
     """Send the commands that subscribe to sources. Say `Feed.sent` when they are out."""
 
     sources: list[Source]
 
 
-@dataclass(frozen=True, slots=True)
-class Unsubscribe:
+class Unsubscribe(msgspec.Struct, frozen=True):
     """Send the commands that unsubscribe from sources. Say `Feed.sent` when they are out."""
 
     sources: list[Source]
 
 
-@dataclass(frozen=True, slots=True)
-class Wake:
+class Wake(msgspec.Struct, frozen=True):
     """Call `Feed.wake` soon: it may have something to subscribe to, or a fence to expedite."""
 
 
-@dataclass(frozen=True, slots=True)
-class Close:
+class Close(msgspec.Struct, frozen=True):
     """Close the connection. `error` is the reason; None: fences were late."""
 
     error: HeadgateError | None

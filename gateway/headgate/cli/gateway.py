@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 import click
 
+from headgate.runtime.collector import STARTING_THRESHOLDS
 from headgate.runtime.patching import plugins_found_once
 
 from .options import config_option, redis_option, worker_count
@@ -50,6 +52,7 @@ def serve(
         from .workers import run as run_workers
 
         sys.exit(run_workers(overrides, target, config, with_consumers=with_consumers, workers=number))
+    gc.set_threshold(*STARTING_THRESHOLDS)  # until the gateway is ready, and runtime/heap.py has its own
     from gevent import monkey
 
     with plugins_found_once():

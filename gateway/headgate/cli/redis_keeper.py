@@ -16,7 +16,7 @@ from headgate.errors import HeadgateError
 from headgate.metrics import PRIVATE_REDIS_STARTED_AGAIN
 from headgate.runtime.loop import Greenlet, sleep, spawn
 
-# How often it is looked at. A look asks the kernel, not the server.
+# After its end: `EmbeddedRedis.crash` starts it again itself.
 LOOK_S = 0.2
 # A server that dies at its start, of a full disk for instance, is started ever more seldom, until one has run for a while.
 FIRST_PAUSE_S, LAST_PAUSE_S, STEADY_S = 0.1, 10.0, 60.0
@@ -30,6 +30,9 @@ class Server(Protocol):
     @property
     def is_running(self) -> bool:
         """Whether its process is alive."""
+
+    def wait(self) -> None:
+        """Wait until its process ends."""
 
     def start_again(self) -> None:
         """Start it, and wait until it answers. Raises HeadgateError when it does not."""
@@ -77,5 +80,6 @@ class RedisKeeper:
 
     def _keep(self) -> None:
         while True:
+            self._server.wait()  # not a look now and then: each would wake an idle process
             self._wait(LOOK_S)
             self.look()

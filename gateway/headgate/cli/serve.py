@@ -11,6 +11,7 @@ import signal
 import socket
 from collections.abc import Mapping
 from contextlib import nullcontext
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import structlog
@@ -91,7 +92,7 @@ def _run(
         if consumers is not None and not start.is_again and not consumers.check():
             return 1
         if settings.redis_url is None:
-            private = start_private_redis(settings.data_dir)
+            private = start_private_redis(settings.data_dir, meanwhile=lambda: import_module("headgate.node.gateway"))
             environ[PREFIX + "REDIS_URL"] = private.url
             settings = Settings.read(environ)
             keeper = RedisKeeper(private)

@@ -22,7 +22,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -93,7 +93,7 @@ class EmbeddedRedis:
         description: what it is and where it came from, for people.
     """
 
-    def __init__(self, binary: ServerBinary, folder: Path, lock: int) -> None:
+    def __init__(self, binary: ServerBinary, folder: Path, lock: int, meanwhile: Callable[[], object] = lambda: None) -> None:
         self._socket_path, self._temporary_folder = choose_socket(folder)
         pid = server_pid(self._socket_path)
         if pid is not None:  # somebody's server, not ours: ours would hold the lock
@@ -101,7 +101,7 @@ class EmbeddedRedis:
         self.url, self.description = url_of(self._socket_path), binary.description
         self._binary, self._folder, self._lock = binary, folder, lock
         self._pipe: int | None = None
-        self._process = self._launch()
+        self._process = self._launch(meanwhile)
         self._owner = os.getpid()
         self._closed = False
         self._restarting = threading.Lock()  # between a crash and its end nobody else starts the server
@@ -116,6 +116,10 @@ class EmbeddedRedis:
     def is_running(self) -> bool:
         """Whether the server process is alive."""
         return self._process.poll() is None
+
+    def wait(self) -> None:
+        """Wait until the server's process ends. In a patched process other greenlets run."""
+        self._process.wait()
 
     def start_again(self) -> None:
         """Start a server that has died by itself, with the data that it left; wait until it answers. Nothing while it runs.
@@ -175,8 +179,8 @@ class EmbeddedRedis:
             self._stand_down()
             self._process = self._launch()
 
-    def _launch(self) -> subprocess.Popen[bytes]:
-        """Start the server, with a pipe whose end ends it, and wait until it answers."""
+    def _launch(self, meanwhile: Callable[[], object] = lambda: None) -> subprocess.Popen[bytes]:
+        """Start the server, with a pipe whose end ends it; call `meanwhile`, and wait until the server answers."""
         Path(self._socket_path).unlink(missing_ok=True)  # stale: nobody answers behind it
         command = [self._binary.path, "--dir", str(self._folder), "--unixsocket", self._socket_path, *_arguments()]
         command = ["/bin/sh", "-c", _WATCH, "headgate-redis", *command]
@@ -199,6 +203,7 @@ class EmbeddedRedis:
             os.close(reading)
         try:
             write_record(self._lock, {"pid": process.pid, "socket": self._socket_path})
+            meanwhile()
             _wait_until_ready(process, self._socket_path, self._folder)
         except BaseException:
             _stop(process)
@@ -216,11 +221,14 @@ class EmbeddedRedis:
             self._pipe = None
 
 
-def start_private_redis(data_dir: str | Path, *, server: str | None = None) -> EmbeddedRedis:
+def start_private_redis(
+    data_dir: str | Path, *, server: str | None = None, meanwhile: Callable[[], object] = lambda: None
+) -> EmbeddedRedis:
     """Start a private server whose data, log and socket are in `data_dir` (made if missing); wait until it answers.
 
     Args:
         data_dir: a folder of ours alone, that others cannot write to; its mode becomes 700.
+        meanwhile: called while the server starts, for what takes long and needs no Redis.
         server: path of the server program; None: HEADGATE_REDIS_SERVER, else the first that `find_server` finds.
 
     Raises:
@@ -236,7 +244,7 @@ def start_private_redis(data_dir: str | Path, *, server: str | None = None) -> E
         raise BusUnavailable(f"the data folder {folder} cannot be used: {error.strerror}; {instead}") from error
     try:
         take_lock(lock, folder)
-        return EmbeddedRedis(binary, folder, lock)
+        return EmbeddedRedis(binary, folder, lock, meanwhile)
     except OSError as error:
         os.close(lock)
         raise BusUnavailable(f"no private Redis can be started in {folder}: {error.strerror}; {instead}") from error

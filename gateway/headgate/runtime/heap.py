@@ -1,4 +1,5 @@
-"""The heap of this process: the one file that calls Python's garbage collector, as the policy of collector.py says.
+"""The heap of this process: the one file that calls Python's garbage collector once a gateway has started, as the policy of
+collector.py says.
 
 In: a look each second, by the loop's timer. Out: collections, freezes, and the time that each collection took, in the metrics.
 For a process that is the gateway and nothing else: the collector belongs to all of it.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from headgate.cli.redis_keeper import FIRST_PAUSE_S, LAST_PAUSE_S, STEADY_S, RedisKeeper
+from headgate.cli.redis_keeper import FIRST_PAUSE_S, LAST_PAUSE_S, LOOK_S, STEADY_S, RedisKeeper
 from headgate.errors import BusUnavailable
+from headgate.runtime.loop import Signal, sleep
 
 
 class DyingServer:
@@ -13,12 +14,21 @@ class DyingServer:
         self.is_running = True
         self.starts = 0
         self.may_start = True
+        self._ended = Signal()
+
+    def die(self) -> None:
+        self.is_running = False
+        self._ended.set()
+
+    def wait(self) -> None:
+        self._ended.wait()
 
     def start_again(self) -> None:
         self.starts += 1
         if not self.may_start:
             raise BusUnavailable("the private Redis died at its start: no space left")
         self.is_running = True
+        self._ended.clear()
 
     def last_words(self) -> str:
         return "Out Of Memory"
@@ -82,3 +92,17 @@ def test_a_server_that_has_run_for_a_while_is_started_at_once_again() -> None:
     server.is_running = False
     keeper.look()
     assert clock.waits[-1] == FIRST_PAUSE_S
+
+
+def test_an_idle_keeper_sleeps_until_the_server_ends() -> None:
+    """To look now and then would wake a process that has nothing to do."""
+    server, clock, keeper = kept()
+    keeper.start()
+    for _ in range(10):
+        sleep()
+    assert clock.waits == []
+    server.die()
+    while not server.starts:
+        sleep()
+    keeper.close()
+    assert (server.is_running, clock.waits) == (True, [LOOK_S, FIRST_PAUSE_S])

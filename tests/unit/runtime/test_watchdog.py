@@ -144,6 +144,7 @@ def test_stops_of_the_process_that_are_each_shorter_than_a_stall_blame_nobody(
 ) -> None:
     """Between two beats there may be several, and the time until the first of them."""
     watch: list[Callable[[], None]] = []
+    monkeypatch.setattr(module, "BEAT_S", BEAT_S)
     monkeypatch.setattr(module, "in_native_thread", watch.append)
     watchdog = Watchdog()
     watchdog.start()

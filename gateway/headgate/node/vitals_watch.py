@@ -6,8 +6,8 @@ Redis (redis/vitals.py). Out: this process's vitals to Redis; a frame (vitals.py
 
 Rules. 1. Nothing on the way of an event does more than without a console: counters are read, and clients are walked as for
 /metrics. 2. That walk takes WALK_SHARE of the time at most: with very many clients its numbers are some seconds old. 3. Without a
-console a process asks Redis once a second whether there is one, and does nothing else. 4. Only an identity with the mark `admin`
-is answered; everyone else is refused, whatever its grants.
+console a process asks Redis every three seconds whether there is one, and does nothing else. 4. Only an identity with the mark
+`admin` is answered; everyone else is refused, whatever its grants.
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ from .vitals import FORGOTTEN_S, NamespaceVitals, Together, Vitals
 log = structlog.get_logger("headgate.vitals")
 
 EVERY_S = 1.0
+# Without a console: a question wakes an idle process and Redis. A page sees the other processes so much later.
+UNWATCHED_EVERY_S = 3.0
 TIMEOUT_S = 2.0
 # Of the processor, for going round the clients.
 WALK_SHARE = 0.02
@@ -207,6 +209,11 @@ class VitalsWatch:
             self._put_together(found, own)
 
     @property
+    def pause_s(self) -> float:
+        """The seconds from a look to the next."""
+        return EVERY_S if self._told or self._watching else UNWATCHED_EVERY_S
+
+    @property
     def _watching(self) -> bool:
         return self._now_s() - self._asked_s < WATCHED_S
 
@@ -239,7 +246,7 @@ class VitalsWatch:
             except Exception:
                 # A fault of ours must not end the watch for good.
                 log.exception("vitals failed")
-            self._wakeup.wait(EVERY_S)
+            self._wakeup.wait(self.pause_s)
 
     def _alone(self, error: HeadgateError) -> None:
         """Without Redis a page still sees this process, and why it sees no other."""

@@ -1,7 +1,7 @@
 """Vitals in Redis: whether a console watches, and meanwhile the last word of each gateway process.
 
-In: each second, a look of every process (node/vitals_watch.py). Out: the wish of a console; while there is one, what all
-processes say. A hint for people: nothing else is decided by it.
+In: each second, or every three without a console, a look of every process (node/vitals_watch.py). Out: the wish of a console;
+while there is one, what all processes say. A hint for people: nothing else is decided by it.
 
 In Redis: the string VITALS_WATCHED, which a console's process renews and which ends WATCHED_S after the last time; the hash
 VITALS with a field for each process, which ends LEASE_S after the last word of all. A process that stops takes its field out;

@@ -13,7 +13,7 @@ from headgate.auth.identity import Identity
 from headgate.errors import BusUnavailable, Forbidden
 from headgate.node import vitals_watch
 from headgate.node.vitals import FORGOTTEN_S, Vitals
-from headgate.node.vitals_watch import WALK_SHARE, Measure, VitalsWatch
+from headgate.node.vitals_watch import EVERY_S, UNWATCHED_EVERY_S, WALK_SHARE, Measure, VitalsWatch
 from headgate.redis.keys import VITALS, VITALS_WATCHED
 from headgate.redis.vitals import WATCHED_S
 from tests.support.gateway_here import StartGatewayOnModel
@@ -115,6 +115,21 @@ def test_a_page_sees_all_processes(server: SmallRedis, pair: tuple[Process, Proc
     frame = one.ask()
     assert [row["id"] for row in frame["processes"]] == ["one", "two"]
     assert (frame["rates"]["sent"], frame["own"]) == (30, "one")
+
+
+def test_processes_ask_less_often_while_no_console_watches(
+    server: SmallRedis, pair: tuple[Process, Process], clock: Clock
+) -> None:
+    """A question wakes an idle process; while a page is open, each has news every second."""
+    one, two = pair
+    tick(clock, server, one, two)
+    assert (one.watch.pause_s, two.watch.pause_s) == (UNWATCHED_EVERY_S, UNWATCHED_EVERY_S)
+    one.ask()
+    tick(clock, server, two)
+    assert (one.watch.pause_s, two.watch.pause_s) == (EVERY_S, EVERY_S)
+    tick(clock, server, one, two, seconds=2 * WATCHED_S)
+    assert (one.watch.pause_s, two.watch.pause_s) == (UNWATCHED_EVERY_S, UNWATCHED_EVERY_S)
+    assert UNWATCHED_EVERY_S < WATCHED_S
 
 
 def test_it_ends_when_the_page_has_gone(server: SmallRedis, pair: tuple[Process, Process], clock: Clock) -> None:

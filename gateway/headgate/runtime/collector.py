@@ -23,8 +23,8 @@ from enum import Enum
 # Python's own looks: at so many new objects (0.5 ms, however many clients there are), and behind so many of these at all that
 # have outlived one (2.5 ms, at most 4.5 while 7,000 clients join). Python never looks at everything by itself: that takes 157.
 THRESHOLDS = (2_500, 4, 1_000_000)
-# While a gateway starts, nearly everything that is made stays, some 100,000 objects: Python's own looks at them were an eighth of the
-# processor time of a start. An application that leaves more behind while it loads has some 50 MB of it at most.
+# While a gateway starts, nearly everything that is made stays, some 100,000 objects: Python's own looks at them were an eighth of
+# the processor time of a start. An application that leaves more behind while it loads has some 50 MB of it at most.
 STARTING_THRESHOLDS = (500_000, 10, 1_000_000)
 # How often the policy is asked.
 LOOK_S = 1.0

@@ -38,7 +38,7 @@ SECRET = "a secret of the test that is long enough"
 # Around the JavaScript, which a page would run: where it is, and when it is seen to work.
 PAGE = """
 const fetchAnywhere = fetch;
-globalThis.fetch = (path) => fetchAnywhere(new URL(path, "{url}"));
+globalThis.fetch = (path, options) => fetchAnywhere(new URL(path, "{url}"), options);
 {snippet}
 await gate.subscribed("orders.*.shipped");
 console.log("subscribed");

@@ -4,16 +4,17 @@ import { createOutbox } from "/modules/headgate.offline.js";
 
 const query = new URLSearchParams(location.search);
 const user = query.get("user") ?? "ann";
-const page = { receipts: [], refusals: [], fates: [], restored: 0 };
+const page = { receipts: [], refusals: [], fates: [], restored: 0, replaced: 0 };
 page.gate = connect(location.origin, {
   token: async () => (await fetch(`/token?life=600&user=${user}`, { method: "POST" })).text(),
   reconnectDelayMinMs: 50,
   reconnectDelayMaxMs: 200,
 });
 page.gate.on("connection:refused", () => {});
-page.gate.on("publish:receipt", ({ data, restored }) => {
+page.gate.on("publish:receipt", ({ data, restored, replaces }) => {
   page.receipts.push(data);
   if (restored) page.restored++;
+  if (replaces) page.replaced++;
 });
 page.gate.on("publish:refused", ({ error }) => page.refusals.push(error.code));
 /** @param {number} maxEvents */

@@ -15,6 +15,7 @@ from headgate.redis.data_folder import find_private_redis
 from headgate.redis.keys import log_key
 from tests.e2e.conftest import DEADLINE_MS
 from tests.support.gateway_process import GatewayProcess, StartGateway
+from tests.support.redis_server import COPY_EVERY_KEY, PUT_BACK
 
 SETTINGS = {
     "PYTHONPATH": str(Path(__file__).parents[2]),
@@ -197,3 +198,27 @@ def test_a_page_whose_storage_is_cleared_keeps_its_next_publishes(
     wait_until(page, "page.fates.length === 4")
     assert page.evaluate("page.fates") == ["published"] * 4
     assert logged() == [1, 2, 3, 4]
+
+
+def test_publishes_that_redis_loses_after_their_receipts_are_sent_again(
+    open_page: OpenPage, site: GatewayProcess, redis: Client, logged: Callable[[], list[int]]
+) -> None:
+    """Redis goes on with data that are a moment older: the page, another one than had published, is told new receipts, of these only.
+
+    The next event begins another epoch, and they come behind it, once each.
+    """
+    page = open_page()
+    wait_until_up(page)
+    page.evaluate("page.publish(1, 2)")
+    wait_until(page, "page.fates.length === 2")
+    copied = call(redis, "EVAL", COPY_EVERY_KEY, 0)
+    page.evaluate("page.publish(3, 5)")
+    wait_until(page, "page.fates.length === 5")
+    page.reload()
+    wait_until(page, "window.page !== undefined")
+    wait_until_up(page)
+    call(redis, "EVAL", PUT_BACK, 0, *(word for key in copied for word in key))
+    page.evaluate("page.publish(6, 6)")
+    wait_until(page, "page.receipts.length === 4")
+    assert page.evaluate("[page.receipts, page.replaced]") == [[6, 3, 4, 5], 3]
+    assert logged() == [1, 2, 6, 3, 4, 5]

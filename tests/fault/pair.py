@@ -25,19 +25,10 @@ from typing import Any
 from headgate.errors import HeadgateError
 from tests.fault.chaos_proxy import ChaosProxy
 from tests.fault.redis_process import RedisProcess
-from tests.support.redis_server import wait_until
+from tests.support.redis_server import COPY_EVERY_KEY, PUT_BACK, wait_until
 
 Lose = Callable[[], None]
 NOWHERE = ("127.0.0.1", "1")
-_COPY = """
-local copied = {}
-for _, key in ipairs(redis.call('KEYS', '*')) do
-  copied[#copied + 1] = {key, redis.call('DUMP', key), math.max(redis.call('PTTL', key), 0)}
-end
-return copied"""
-_PUT_BACK = """
-redis.call('FLUSHALL')
-for at = 1, #ARGV, 3 do redis.call('RESTORE', ARGV[at], ARGV[at + 2], ARGV[at + 1]) end"""
 
 
 class Pair:
@@ -137,10 +128,10 @@ def copy(pair: Pair) -> Lose:
 
 def put_back(pair: Pair) -> Lose:
     """Copy every key; connections stay, and the process that has written what is lost writes on."""
-    copied = pair.call("EVAL", _COPY, "0")
+    copied = pair.call("EVAL", COPY_EVERY_KEY, "0")
 
     def lose() -> None:
-        pair.call("EVAL", _PUT_BACK, "0", *(word for key in copied for word in key))
+        pair.call("EVAL", PUT_BACK, "0", *(word for key in copied for word in key))
 
     return lose
 

@@ -24,6 +24,17 @@ POLL_S = 0.01
 OLDER_RIGHTS = ("-@all", "+fcall", "+time", "+hmget", "+hset", "+hsetnx", "+unlink", "+xadd", "+xinfo", "+xrange", "+publish")
 PUBLISHER_RIGHTS = (*OLDER_RIGHTS, "+hget", "+hincrby")
 
+# Lua: what there is, and how older data come back into a running server, with the flat copy as arguments.
+COPY_EVERY_KEY = """
+local copied = {}
+for _, key in ipairs(redis.call('KEYS', '*')) do
+  copied[#copied + 1] = {key, redis.call('DUMP', key), math.max(redis.call('PTTL', key), 0)}
+end
+return copied"""
+PUT_BACK = """
+redis.call('FLUSHALL')
+for at = 1, #ARGV, 3 do redis.call('RESTORE', ARGV[at], ARGV[at + 2], ARGV[at + 1]) end"""
+
 
 @pytest.fixture(scope="session")
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedRedis]:

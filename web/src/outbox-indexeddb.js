@@ -8,8 +8,8 @@
  * @import { Bounds, Store } from "./outbox-memory.js"
  */
 import { HeadgateError } from "./index.js";
-import { isUnderWay } from "./outbox-entry.js";
-import { checkRoom } from "./outbox-memory.js";
+import { isKept, isUnderWay } from "./outbox-entry.js";
+import { checkRoom, heldAfter } from "./outbox-memory.js";
 
 const DATABASE = "headgate-outbox";
 const ENTRIES = "entries";
@@ -20,6 +20,8 @@ const QUEUE = "queue";
 export function createIndexedDbStore(queue, bounds) {
   const name = `headgate outbox ${queue}`;
   const tabs = `${name} tab `;
+  /** Entries whose receipts are watched have a name of their own: pages of an older version do not know their states. @param {Entry} entry */
+  const queueOf = (entry) => (isKept(entry) ? `kept ${queue}` : queue);
   const tab = crypto.getRandomValues(new Uint32Array(4)).join("-");
   const channel = new BroadcastChannel(name);
   /** @type {Promise<IDBDatabase> | undefined} */
@@ -78,8 +80,18 @@ export function createIndexedDbStore(queue, bounds) {
     await ended;
   }
 
+  /** Put an entry in the place of the one that is there, if it is; none: remove it. @param {IDBTransactionDurability} durability @param {Entry} entry @param {Entry} [next] */
+  const replace = (durability, { key }, next) =>
+    change(durability, async (rows, sums) => {
+      const row = await result(rows.get(key));
+      if (!row) return;
+      sums.put(heldAfter(await result(sums.get(queue)), row, next), queue);
+      await (next ? result(rows.put({ ...next, queue: queueOf(next) })) : result(rows.delete(key)));
+    });
+
   return {
     tab,
+    bounds,
     outlives: true,
 
     add: (entry) =>
@@ -93,23 +105,14 @@ export function createIndexedDbStore(queue, bounds) {
     async entries() {
       // As long a way as that of `change`: what was added before is there.
       await lives;
-      const rows = (await database()).transaction(ENTRIES).objectStore(ENTRIES);
-      return result(rows.index(QUEUE).getAll(queue));
+      const rows = (await database()).transaction(ENTRIES).objectStore(ENTRIES).index(QUEUE);
+      return (await Promise.all([`kept ${queue}`, queue].map((each) => result(rows.getAll(each))))).flat();
     },
 
-    // An entry that is about to be sent must be known as such; to lose any other step is to doubt. It was read with the name of its queue.
-    put: (entry) =>
-      change(isUnderWay(entry) ? "strict" : "relaxed", async (rows) => {
-        if (await result(rows.getKey(entry.key))) rows.put(entry);
-      }),
+    // An entry that is about to be sent must be known as such; to lose any other step is to doubt.
+    put: (entry) => replace(isUnderWay(entry) ? "strict" : "relaxed", entry, entry),
 
-    remove: (entry) =>
-      change("relaxed", async (rows, sums) => {
-        if (!(await result(rows.getKey(entry.key)))) return;
-        const { events, bytes } = await result(sums.get(queue));
-        sums.put({ events: events - 1, bytes: bytes - entry.bytes }, queue);
-        await result(rows.delete(entry.key));
-      }),
+    remove: (entry) => replace("relaxed", entry),
 
     alone: async (act) => navigator.locks.request(name, act),
 

@@ -7,13 +7,14 @@
  * Promises: entries of one queue are sent in order, one at a time, and by one page at a time. One that is refused does not hold up
  * the others; one that must wait does. An entry that is told as published is in the log once. Any other fate is told too, and such
  * an entry is not in the log; `outcome_unknown` alone may be, once. Each step is kept before it counts: an entry is kept as sent before it is sent.
+ * An event that the log has lost with its end is sent again, behind those that were sent meanwhile, if its receipt was younger than a minute.
  *
  * @import { Entry, EntryStep } from "./outbox-entry.js"
  * @import { Store } from "./outbox-memory.js"
  *
  * @typedef {object} OutboxGate a gate, as far as an outbox uses one
  * @property {string} status
- * @property {{ user: string | null, offset: number | null, limits: { maxPayloadBytes?: number } }} state
+ * @property {{ user: string | null, position: string, epoch: string | null, offset: number | null, limits: { maxPayloadBytes?: number } }} state
  * @property {(topic: string, data: unknown, options: { id: string }) => Promise<import("./gate.js").Receipt>} publish
  * @property {(name: string, callback: (...args: any[]) => void) => unknown} on
  * @property {(name: string, callback: (...args: any[]) => void) => unknown} off
@@ -30,7 +31,7 @@ import { delayAfterMs } from "./backoff.js";
 import { createBudget } from "./budget.js";
 import { checkPayload, checkTopic, HeadgateError } from "./index.js";
 import { Machine } from "./machine.js";
-import { due, dueMs, isRemembered, isSettled, isUnderWay, take } from "./outbox-entry.js";
+import { confirm, due, dueMs, isDoubted, isKept, isRemembered, isSettled, isUnderWay, surplusOf, take } from "./outbox-entry.js";
 
 /** The longest time between two looks: whatever should have woken the outbox may not have come. */
 const LOOK_MS = 5000;
@@ -82,7 +83,7 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
   /** @type {string | null | undefined} */
   let present = user;
   /** What the gateway of this connection has said. */
-  let head = 0;
+  let head = { epoch: "", offset: 0 };
   let waitMs = createBudget({});
   let heldUntilMs = -Infinity;
   let cancelLook = () => {};
@@ -91,16 +92,17 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
 
   const isUp = () => UP.includes(gate.status) && gate.state.user === present;
   const isAnother = () => user !== undefined && UP.includes(gate.status) && gate.state.user !== user;
-  const view = (/** @type {boolean} */ isFree) => ({
-    nowMs: clock.nowMs(),
-    owner,
-    offset: Math.max(head, gate.state.offset ?? 0),
-    isReady: isFree && isUp() && clock.nowMs() >= heldUntilMs,
-  });
+  function view(/** @type {boolean} */ isFree) {
+    const nowMs = clock.nowMs();
+    const { position, epoch, offset } = gate.state;
+    // The welcome knows more than a position in a log that has lost its end, and nothing of an epoch that has begun since.
+    const at = position === "announced" ? head : { epoch, offset: Math.max(offset ?? 0, epoch === head.epoch ? head.offset : 0) };
+    return { nowMs, owner, offset: at.offset, epoch: (isUp() && at.epoch) || undefined, isReady: isFree && isUp() && nowMs >= heldUntilMs };
+  }
 
-  /** @param {{ user?: string | null, offset: number, limits: any }} welcome */
+  /** @param {{ user?: string | null, epoch: string, offset: number, limits: any }} welcome */
   function connected(welcome) {
-    head = welcome.offset;
+    head = welcome;
     waitMs = createBudget(welcome.limits);
     heldUntilMs = -Infinity;
     if (user === undefined) {
@@ -150,31 +152,34 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
     // They ended before this page was alone.
     for (const key of gone) givenUp(key);
     for (const ticket of lost) tellLost(ticket);
+    const surplus = surplusOf(entries, store.bounds);
     for (let entry of entries) {
       const isOurs = entry.tab === store.tab || !living.has(entry.tab);
       // Only a page that is alone sends, so the one that has begun this has ended.
       if (isUnderWay(entry)) entry = await keep(take(entry, "doubt"));
-      while (!isSettled(entry)) {
+      for (;;) {
         if (life.is("closed")) return Infinity;
-        const next = due(own(entry), { ...view(isFree), isUnwanted: unwanted.has(entry.key) });
+        const next = due(own(entry), { ...view(isFree), isUnwanted: unwanted.has(entry.key) || surplus.has(entry.key) });
         if (!next) break;
         entry = await advance(entry, next);
         // Its answer was not waited for: what is kept stays as it is.
         if (life.is("closed")) return Infinity;
         // Kept before it is told, or a page that comes after this one could tell another fate. A receipt can be had again.
-        if (entry.error || (isSettled(entry) && !isOurs)) await store.put(entry);
-        if (isSettled(entry) && !isOurs) store.notify("settled");
+        const isToTell = entry.error || entry.state === "published";
+        if (entry.error || (isToTell && !isOurs)) await store.put(entry);
+        if (isToTell && !isOurs) store.notify("settled");
       }
-      if (!isSettled(entry)) {
-        // In order: those behind it wait too.
-        isFree = false;
-        nextMs = Math.min(nextMs, dueMs(entry) - clock.nowMs());
-      } else if (isOurs) await tell(entry);
-      // Its page is to tell it, and may end before.
-      else nextMs = Math.min(nextMs, LOOK_MS);
-      if (isSettled(entry)) givenUp(entry.key);
+      // In order: those behind it wait too.
+      if (!isSettled(entry) || isDoubted(entry, view(isFree))) isFree = false;
+      if (!isSettled(entry)) nextMs = Math.min(nextMs, dueMs(entry) - clock.nowMs());
+      // Its receipt is watched; or its page is to tell it, and may end before.
+      else if (entry.state !== "dropped" && !(isKept(entry) && !isUp())) nextMs = Math.min(nextMs, LOOK_MS);
+      let isGone = entry.error || entry.state === "dropped";
+      if (isOurs && (entry.error || entry.state === "published")) isGone = await tell(entry);
+      if (isGone) givenUp(entry.key);
     }
-    return Math.min(nextMs, nextMs < Infinity && isUp() ? Math.max(0, heldUntilMs - clock.nowMs()) : nextMs);
+    const heldMs = heldUntilMs - clock.nowMs();
+    return nextMs < Infinity && isUp() && heldMs > 0 ? Math.min(nextMs, heldMs) : nextMs;
   }
 
   /** Give up an entry in the next pass. @param {number} key */
@@ -199,23 +204,30 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
 
   /** @param {Entry} entry @param {{ step: EntryStep, why?: string }} next */
   async function advance(entry, { step, why }) {
-    if (step === "send" || step === "resend") return send(entry, step);
+    if (step === "send" || step === "resend" || step === "check") return send(entry, step);
+    if (step === "drop") {
+      await store.remove(entry);
+      return take(entry, step);
+    }
     const { id, topic } = entry;
     const code = { refuse: "unauthorized", expire: "expired", discard: "discarded" }[/** @type {string} */ (step)] ?? "outcome_unknown";
     return take(entry, step, { error: plain(new HeadgateError(code, { id, topic, reason: why })) });
   }
 
-  /** @param {Entry} entry @param {"send" | "resend"} step */
+  /** @param {Entry} entry @param {"send" | "resend" | "check"} step */
   async function send(entry, step) {
     const pauseMs = waitMs();
     if (pauseMs) return pause(entry, pauseMs);
-    const first = step === "send" ? { sentMs: clock.nowMs(), sentOffset: view(true).offset } : {};
+    const { nowMs, offset, epoch } = view(true);
+    // In a log that has lost its end, this may be the first one to arrive.
+    const first = step === "send" ? { sentMs: nowMs, sentOffset: offset } : { sentOffset: Math.min(entry.sentOffset ?? offset, offset) };
     const sent = await keep(take(entry, step, first));
     // Much can happen while it is written.
     if (life.is("closed") || !isUp() || !isRemembered(sent, view(true))) return keep(take(sent, "hold"));
     try {
       const { id, topic, data } = sent;
-      return take(sent, "confirm", { receipt: await gate.publish(topic, data, { id }) });
+      const confirmed = confirm(sent, await gate.publish(topic, data, { id }), { sentMs: nowMs, epoch, nowMs: clock.nowMs() });
+      return isKept(confirmed) ? keep(confirmed) : confirmed;
     } catch (fault) {
       const error = fault instanceof HeadgateError ? fault : new HeadgateError("refused", { reason: String(fault) }, false, undefined, fault);
       const isPassing = PASSING.includes(error.code) && (error.retry || error.code !== "limit_reached");
@@ -236,16 +248,16 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
     return entry;
   }
 
-  /** Tell the fate of an entry, once, and forget it. @param {Entry} entry */
+  /** Tell the fate of an entry, once, and forget it, or keep its receipt. Return whether it is forgotten. @param {Entry} entry */
   async function tell(entry) {
-    const { id, topic, data, receipt, error, ticket, tab } = entry;
+    const { id, topic, data, receipt, replaces, error, ticket, tab } = entry;
     const name = `${tab} ${ticket}`;
     if (!told.has(name)) {
       told.add(name);
       const isOurs = tab === store.tab;
       const promise = isOurs ? waiting.get(ticket) : undefined;
       if (isOurs) waiting.delete(ticket);
-      const notice = { id, topic, data, restored: !promise };
+      const notice = { id, topic, data, restored: !isOurs };
       if (error) {
         const fault = new HeadgateError(error.code, error.parts, error.retry, error.message);
         promise?.reject(fault);
@@ -253,11 +265,13 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
         gate.trigger("publish:refused", { ...notice, error: fault });
       } else {
         promise?.resolve(receipt);
-        gate.trigger("publish:receipt", { ...notice, receipt });
+        gate.trigger("publish:receipt", { ...notice, receipt, replaces });
       }
     }
-    await store.remove(entry);
+    const isGone = Boolean(error) || unwanted.has(entry.key);
+    await (isGone ? store.remove(entry) : store.put(take(entry, "keep")));
     told.delete(name);
+    return isGone;
   }
 
   /** The storage no longer has a publish of this page: the user has cleared it. Another page may have sent it. @param {string} ticket */
@@ -273,7 +287,7 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
 
   /** Tell what another tab has sent for this one. It may be alone for long. */
   async function tellOurs() {
-    for (const entry of await store.entries()) if (isSettled(entry) && entry.tab === store.tab) await tell(entry);
+    for (const entry of await store.entries()) if (isSettled(entry) && !isKept(entry) && entry.tab === store.tab) await tell(entry);
   }
 
   function close() {
@@ -281,6 +295,7 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
     life.take("close");
     cancelLook();
     gate.off("connection:up", connected);
+    gate.off("delivery:gap", wake);
     gate.off("status:change", watched);
     void abandon();
   }
@@ -300,12 +315,13 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
   }
 
   gate.on("connection:up", connected);
+  gate.on("delivery:gap", wake);
   gate.on("status:change", watched);
   store.listen(() => {
     tellOurs().catch(report);
     wake();
   });
-  if (UP.includes(gate.status)) connected({ ...gate.state, offset: gate.state.offset ?? 0 });
+  if (UP.includes(gate.status)) connected({ ...gate.state, epoch: gate.state.epoch ?? "", offset: gate.state.offset ?? 0 });
   else wake();
 
   return {
@@ -352,13 +368,13 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
 
     /**
      * Give up what waits now, of all pages that share the outbox: everything, or the publishes with these ids. Each publisher is told: `discarded`,
-     * or `outcome_unknown` of one that was sent and has no answer. Resolved when nothing of it is kept any more.
+     * or `outcome_unknown` of one that was sent and has no answer. Receipts are watched no longer. Resolved when nothing of it is kept any more.
      * @param {string[]} [ids]
      * @returns {Promise<void>} rejected with HeadgateError `closed`: the outbox was closed before
      */
     async discard(ids) {
       if (life.is("closed")) throw new HeadgateError("closed", { kept: store.outlives });
-      const entries = (await store.entries()).filter((entry) => !isSettled(entry) && (!ids || ids.includes(entry.id)));
+      const entries = (await store.entries()).filter(({ id }) => !ids || ids.includes(id));
       const ends = entries.map(({ key }) => giveUp(key));
       wake();
       await Promise.all(ends);

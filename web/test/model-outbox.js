@@ -1,9 +1,9 @@
 /**
  * Pages with an outbox, their storage, a network and a log in virtual time, driven by a seed. Nothing here knows how the outbox works: the log
- * remembers ids as docs/protocol.md says, the storage and the locks do what a browser's do, and each step of any of them is a step of its own.
+ * remembers ids and loses its end as docs/protocol.md says, the storage and the locks do what a browser's do, and each step of any of them is a step of its own.
  */
 import { HeadgateError } from "../src/index.js";
-import { checkRoom } from "../src/outbox-memory.js";
+import { checkRoom, heldAfter } from "../src/outbox-memory.js";
 
 /** As gateway/headgate/redis/log.lua has them. */
 const IDEMPOTENCY_MS = 300_000;
@@ -31,9 +31,13 @@ function randomFrom(seed) {
 
 export class OutboxWorld {
   nowMs = 1e9;
-  /** The log: an entry of another publisher has no id. @type {{ id: string, offset: number, atMs: number }[]} */
+  /** The log: an entry of another publisher is not here. @type {{ id: string, epoch: string, offset: number, atMs: number }[]} */
   log = [];
   head = 0;
+  epoch = "e";
+  #epochs = 0;
+  /** The log of the Redis that wrote it before, which may come back. @type {{ log: OutboxWorld["log"], head: number, epoch: string } | null} */
+  #before = null;
   /** What waits to happen: operations of storages, requests on their way, answers, messages between tabs. */
   steps = [];
   timers = [];
@@ -72,8 +76,13 @@ export class OutboxWorld {
     this.steps.push({ lane, act });
   }
 
-  /** Let time go by, and run the timers that are due. */
+  /** Let time go by, and run the timers that are due. A client is told of another epoch within a moment. */
   async pass(ms) {
+    for (const step of this.steps.filter(({ lane }) => this.tabs.some(({ notices }) => notices === lane))) {
+      this.steps.splice(this.steps.indexOf(step), 1);
+      step.act();
+      await settle();
+    }
     this.nowMs += ms;
     for (const timer of this.timers.filter(({ dueMs }) => dueMs <= this.nowMs)) {
       this.timers.splice(this.timers.indexOf(timer), 1);
@@ -85,9 +94,31 @@ export class OutboxWorld {
   /** Others publish. A client hears of all but the last of it. @param {number} times */
   others(times) {
     for (let n = 0; n < times; n++) {
-      for (const tab of this.tabs) if (tab.status === "live") tab.state = { ...tab.state, offset: this.head };
+      for (const tab of this.tabs) if (tab.status === "live" && tab.state.epoch === this.epoch) tab.state = { ...tab.state, offset: this.head };
       this.head += this.below(CURSOR_EVENTS);
     }
+  }
+
+  /** Another Redis goes on with the log, without its last events. @param {number} end */
+  roll(end) {
+    const { log, head, epoch } = this;
+    this.#turn({ log: log.filter(({ offset }) => offset <= end), head: Math.min(head, end), epoch: `e${++this.#epochs}` });
+    this.#before = { log, head, epoch };
+  }
+
+  /** The Redis before goes on with its own log, in its own epoch. */
+  goBack() {
+    if (!this.#before) return;
+    const { log, head, epoch } = this;
+    this.#turn(this.#before);
+    this.#before = { log, head, epoch };
+  }
+
+  #turn(next) {
+    const gone = this.log.filter((entry) => !next.log.includes(entry));
+    this.lost?.(gone);
+    Object.assign(this, next, { log: [...next.log] });
+    for (const tab of this.tabs) tab.turned();
   }
 
   /** The gateway takes a request: what it answers. */
@@ -101,9 +132,10 @@ export class OutboxWorld {
     if (way === 1) return { error: new HeadgateError("limit_reached", { name: "publish_per_s", retryAfterS: 1 }, true) };
     if (way === 2) return { error: new HeadgateError("bus_unavailable", {}, true) };
     if (way === 3) return { error: new HeadgateError("unauthorized", { reason: "left" }) };
-    if (!isRemembered) this.log.push({ id, offset: ++this.head, atMs: this.nowMs });
+    if (!isRemembered) this.log.push({ id, epoch: this.epoch, offset: ++this.head, atMs: this.nowMs });
     if (way === 4) return { error: new HeadgateError("bus_unavailable", {}, true) };
-    return { receipt: { epoch: "e", offset: isRemembered ? known.offset : this.head, duplicate: Boolean(isRemembered) } };
+    const { epoch, offset } = isRemembered ? known : this.log.at(-1);
+    return { receipt: { epoch, offset, duplicate: Boolean(isRemembered) } };
   }
 
   /** The user clears the storage of the site. */
@@ -131,11 +163,12 @@ export class ModelTab {
   isAlive = true;
   rules = true;
   status = "waiting";
-  state = { user: null, offset: null, limits: {} };
+  state = { user: null, position: "none", epoch: null, offset: null, limits: {} };
   #listeners = new Map();
   #heard = () => {};
   /** Requests without an answer. */
   #requests = new Set();
+  #connections = 0;
 
   /** @param {OutboxWorld} world @param {string} name @param {(name: string, notice: any) => void} told */
   constructor(world, name, told) {
@@ -190,21 +223,44 @@ export class ModelTab {
   cut() {
     if (this.status !== "live") return;
     this.status = "waiting";
+    this.#connections++;
     this.end("disconnected");
   }
 
-  /** @param {string} user */
-  connect(user) {
+  /** @param {string} user @param {boolean} [isBehind] it comes back with its old position, until a notice moves it */
+  connect(user, isBehind = this.state.epoch !== null && this.world.below(2) === 1) {
     if (this.status === "live" || !this.isAlive) return;
+    const { epoch, head } = this.world;
     this.status = "live";
-    this.state = { user, offset: this.world.head, limits: {} };
-    this.#listeners.get("connection:up")?.({ offset: this.world.head, limits: {} });
+    const position = this.state.epoch === epoch ? "catching_up" : "announced";
+    this.state = isBehind ? { ...this.state, user, position } : { user, position: "live", epoch, offset: head, limits: {} };
+    this.#listeners.get("connection:up")?.({ epoch, offset: head, limits: {} });
+    if (isBehind) this.turned();
+  }
+
+  /** Notices of other epochs that are on their way. */
+  notices = {};
+
+  /** The log is in another epoch, or may be: a notice says where it goes on. */
+  turned() {
+    if (this.status !== "live") return;
+    const { epoch, head } = this.world;
+    const connection = this.#connections;
+    this.world.later(this.notices, () => {
+      if (!this.isAlive || connection !== this.#connections) return;
+      const { offset, epoch: was } = this.state;
+      const isLost = was !== epoch && offset > head;
+      // A client of the same epoch has the events that came meanwhile.
+      this.state = { ...this.state, position: "live", epoch, offset: was === epoch ? Math.max(offset, head) : Math.min(offset, head) };
+      if (isLost) this.#listeners.get("delivery:gap")?.({ reason: head ? "rolled_back" : "log_lost" });
+    });
   }
 
   /** The process of the page ends: nothing of it goes on but what it has sent or handed to the storage. */
   kill() {
     const { world } = this;
     this.isAlive = false;
+    world.steps = world.steps.filter(({ lane }) => lane !== this.notices);
     this.#listeners.clear();
     this.#requests.clear();
     world.tabs.splice(world.tabs.indexOf(this), 1);
@@ -250,6 +306,15 @@ export class ModelTab {
     });
   }
 
+  #replace({ key }, next) {
+    const { rows } = this.world;
+    const row = rows.get(key);
+    if (!row) return;
+    this.world.totals = heldAfter(this.world.totals, row, next);
+    if (next) rows.set(key, next);
+    else rows.delete(key);
+  }
+
   store = {
     outlives: true,
     add: (entry) =>
@@ -263,13 +328,8 @@ export class ModelTab {
         world.added(entry.id, key);
       }),
     entries: () => this.#operate(() => structuredClone([...this.world.rows.values()].sort((a, b) => a.key - b.key))),
-    put: (entry) => this.#operate(() => void (this.world.rows.has(entry.key) && this.world.rows.set(entry.key, structuredClone(entry)))),
-    remove: (entry) =>
-      this.#operate(() => {
-        if (!this.world.rows.delete(entry.key)) return;
-        this.world.totals.events--;
-        this.world.totals.bytes -= entry.bytes;
-      }),
+    put: (entry) => this.#operate(() => this.#replace(entry, structuredClone(entry))),
+    remove: (entry) => this.#operate(() => this.#replace(entry)),
     alone: (act) =>
       new Promise((resolve, reject) => {
         this.world.lock.line.push({ tab: this, act, resolve, reject });
@@ -288,6 +348,6 @@ export class ModelTab {
 
   /** @override the store's own name of the page */
   get storage() {
-    return Object.assign(this.store, { tab: this.tab });
+    return Object.assign(this.store, { tab: this.tab, bounds: this.world.bounds });
   }
 }

@@ -11,7 +11,7 @@ import * as offline from "#headgate/offline";
 import * as headgate from "#headgate";
 import { HeadgateError } from "../src/index.js";
 import { createMemoryStore } from "../src/outbox-memory.js";
-import { due, ENTRY, isSettled, REMEMBERED_EVENTS, REMEMBERED_MS, take } from "../src/outbox-entry.js";
+import { due, ENTRY, isSettled, KEPT_MS, REMEMBERED_EVENTS, REMEMBERED_MS, take } from "../src/outbox-entry.js";
 import { runOutbox } from "../src/outbox.js";
 import { FakeGateway } from "./fake-gateway.js";
 import { ModelTab, OutboxWorld, settle } from "./model-outbox.js";
@@ -20,15 +20,45 @@ const HISTORIES = Number(process.env.HEADGATE_HISTORIES ?? 500);
 const STEPS = 120;
 const CALM_STEPS = 4000;
 const MAX_AGE_MS = 400_000;
+/** A page is told of another epoch a moment later. */
+const SLACK_MS = 7000;
 
 describe("an entry of the outbox", () => {
   const entry = { key: 1, state: "queued", tab: "t", ticket: "0", owner: 0, id: "i", topic: "a.b", data: 1, bytes: 1, expiresMs: 1000 };
   const view = { nowMs: 0, owner: 0, offset: 0, isReady: true };
 
   it("ends in one of five ways, and from there nowhere", () => {
-    const ends = Object.keys(ENTRY).filter((state) => isSettled({ state }));
-    assert.deepEqual(ends, ["published", "refused", "expired", "discarded", "unknown"]);
+    const ends = Object.keys(ENTRY).filter((state) => !Object.keys(ENTRY[state]).length);
+    assert.deepEqual(ends, ["dropped", "refused", "expired", "discarded", "unknown"]);
     assert.throws(() => take({ ...entry, state: "published" }, "send"), /no step "send" from "published"/);
+  });
+
+  it("with a receipt is only ever checked, and its publisher knows what it is", () => {
+    const open = Object.keys(ENTRY).filter((state) => !isSettled({ state }));
+    assert.deepEqual(open, ["queued", "sending", "doubtful", "resending"]);
+    assert.deepEqual([...new Set(["published", "kept", "checking"].flatMap((state) => Object.values(ENTRY[state])))].sort(), ["checking", "dropped", "kept", "published", "unknown"]);
+  });
+
+  it("with a receipt is checked when the log is in another epoch, as long as its id counts", () => {
+    const kept = { ...entry, state: "kept", receipt: { epoch: "e", offset: 11 }, receiptMs: 100, sentMs: 100, sentOffset: 10, knownIn: "e" };
+    const at = (nowMs, more) => due(kept, { ...view, epoch: "f", offset: 10, nowMs, ...more })?.step;
+    assert.equal(at(100), "check");
+    assert.equal(at(100 + KEPT_MS), "check", "nobody was there to check it before");
+    assert.equal(at(100, { isReady: false }), undefined);
+    assert.equal(at(100 + REMEMBERED_MS), "forget");
+    assert.equal(at(100, { offset: 10 + REMEMBERED_EVENTS }), "forget");
+    assert.equal(at(100, { owner: 1 }), "forget");
+    assert.equal(at(100, { isUnwanted: true }), "drop");
+  });
+
+  it("with a receipt is dropped after a minute in the same epoch, or when its id counts no more, and never without a connection", () => {
+    const kept = { ...entry, state: "kept", receipt: { epoch: "e", offset: 11 }, receiptMs: 100, sentMs: 100, sentOffset: 10, knownIn: "e" };
+    const at = (nowMs, more) => due(kept, { ...view, epoch: "e", offset: 10, nowMs, ...more })?.step;
+    assert.equal(at(100 + KEPT_MS - 1), undefined);
+    assert.equal(at(100 + KEPT_MS), "drop");
+    assert.equal(at(99), "drop", "a clock that was set back proves nothing");
+    assert.equal(at(100, { offset: 10 + REMEMBERED_EVENTS }), "drop");
+    assert.equal(at(1e9, { epoch: undefined, isReady: false }), undefined);
   });
 
   it("never becomes refused or expired when a send of it may have arrived", () => {
@@ -36,7 +66,9 @@ describe("an entry of the outbox", () => {
       for (const next of Object.values(ENTRY[state])) if (!found.has(next)) reach(next, found.add(next));
       return found;
     };
-    assert.deepEqual([...reach("doubtful")].sort(), ["doubtful", "published", "resending", "unknown"]);
+    const { doubtful, resending } = ENTRY;
+    assert.deepEqual([...new Set([doubtful, resending].flatMap(Object.values))].sort(), ["doubtful", "published", "resending", "unknown"]);
+    assert.ok(!["refused", "expired", "discarded"].some((state) => reach("doubtful").has(state)));
   });
 
   it("is sent again only while its id counts, by time and by events of the log", () => {
@@ -59,14 +91,19 @@ describe("an entry of the outbox", () => {
 function page({ bounds = { maxEvents: 3, maxBytes: 1000 }, ...options } = {}) {
   const world = new OutboxWorld(1, bounds);
   const told = [];
-  const tab = new ModelTab(world, "one", (name, { id, error }) => told.push(error ? `${name} ${id} ${error.code}` : `${name} ${id}`));
+  const notices = [];
+  const tab = new ModelTab(world, "one", (name, notice) => {
+    const { id, error } = notice;
+    told.push(error ? `${name} ${id} ${error.code}` : `${name} ${id}`);
+    notices.push([name, notice]);
+  });
   tab.rules = false;
   const outbox = runOutbox(tab, createMemoryStore(bounds), { maxAgeMs: 60_000, ...options }, tab.clock);
   const run = async () => {
     await settle();
     while (world.step()) await settle();
   };
-  return { world, tab, outbox, told, run, ids: () => world.log.map(({ id }) => id) };
+  return { world, tab, outbox, told, notices, run, ids: () => world.log.map(({ id }) => id) };
 }
 
 describe("an outbox", () => {
@@ -151,6 +188,109 @@ describe("an outbox", () => {
     tab.connect("ana");
     await run();
     assert.deepEqual([(await receipt).duplicate, ids()], [true, ["x"]]);
+  });
+
+  it("sends again under the same id what the log has lost with its end, and tells the new receipt", async () => {
+    const { world, tab, outbox, run, ids, notices } = page();
+    tab.connect("ana");
+    const receipts = ["x", "y"].map((id) => outbox.publish("a.b", 1, { id }));
+    await run();
+    world.roll(1);
+    await run();
+    await world.pass(6000);
+    await run();
+    assert.deepEqual(await Promise.all(receipts), [{ epoch: "e", offset: 1, duplicate: false }, { epoch: "e", offset: 2, duplicate: false }]);
+    const receipt = { epoch: "e1", offset: 2, duplicate: false };
+    assert.deepEqual(notices.at(-1), ["publish:receipt", { id: "y", topic: "a.b", data: 1, restored: false, receipt, replaces: await receipts[1] }]);
+    assert.deepEqual([ids(), notices.length, await outbox.pending()], [["x", "y"], 5, []]);
+  });
+
+  it("asks for what it has lost though the answer to that is lost too, and though the log loses its end again", async () => {
+    const { world, tab, outbox, run, ids, notices } = page();
+    tab.connect("ana");
+    outbox.publish("a.b", 1, { id: "x" });
+    await run();
+    world.roll(0);
+    await settle();
+    await world.pass(6000);
+    while (!ids().length) {
+      world.step();
+      await settle();
+    }
+    tab.cut();
+    await run();
+    tab.connect("ana");
+    await run();
+    assert.deepEqual([ids(), notices.at(-1)[1].receipt], [["x"], { epoch: "e1", offset: 1, duplicate: true }]);
+    world.roll(0);
+    await world.pass(6000);
+    await run();
+    assert.deepEqual([ids(), notices.at(-1)[1].receipt], [["x"], { epoch: "e2", offset: 1, duplicate: false }]);
+  });
+
+  it("says nothing and sends nothing twice where another epoch has lost nothing", async () => {
+    const { world, tab, outbox, run, ids, told } = page();
+    tab.connect("ana");
+    outbox.publish("a.b", 1, { id: "x" });
+    await run();
+    world.roll(1);
+    await world.pass(6000);
+    await run();
+    await world.pass(KEPT_MS);
+    await run();
+    assert.deepEqual([ids(), told], [["x"], ["publish:queued x", "publish:receipt x"]]);
+  });
+
+  it("says that it cannot know what has become of a receipt, where it comes back too late to send again", async () => {
+    const { world, tab, outbox, run, ids, told } = page();
+    tab.connect("ana");
+    outbox.publish("a.b", 1, { id: "x" });
+    await run();
+    tab.cut();
+    world.roll(0);
+    await world.pass(REMEMBERED_MS);
+    tab.connect("ana");
+    await run();
+    assert.deepEqual([ids(), told.at(-1)], [[], "publish:refused x outcome_unknown"]);
+  });
+
+  it("keeps no more receipts than it may keep publishes, the newest, and none that it is to discard", async () => {
+    const { world, tab, outbox, run, ids } = page({ bounds: { maxEvents: 2, maxBytes: 1000 } });
+    tab.connect("ana");
+    for (const id of ["v", "w", "x", "y"]) {
+      outbox.publish("a.b", 1, { id });
+      await run();
+    }
+    await world.pass(6000);
+    await run();
+    world.roll(0);
+    await world.pass(6000);
+    await run();
+    assert.deepEqual(ids(), ["x", "y"]);
+    await outbox.discard();
+    world.roll(0);
+    await world.pass(6000);
+    await run();
+    assert.deepEqual(ids(), []);
+  });
+
+  it("sends while the client has far to catch up, and after the log has begun again below where it was", async () => {
+    const { world, tab, outbox, run, ids } = page();
+    tab.connect("ana");
+    tab.state.offset = 1;
+    world.head = 10 * REMEMBERED_EVENTS;
+    tab.cut();
+    tab.connect("ana", true);
+    outbox.publish("a.b", 1, { id: "x" });
+    for (let n = 0; n < 50; n++) await settle();
+    assert.equal(world.steps.length, 2, "its notice and the publish");
+    await run();
+    world.roll(-1);
+    await world.pass(6000);
+    await run();
+    outbox.publish("a.b", 1, { id: "y" });
+    await run();
+    assert.deepEqual(ids(), ["x", "y"]);
   });
 
   it("says that it cannot know, where sending again could publish twice", async () => {
@@ -302,14 +442,33 @@ describe("the entry point", () => {
 class Oracle {
   /** id → the words that it was told. @type {Map<string, Set<string>>} */
   told = new Map();
+  /** id → the last receipt that it was told, and how many others came before that one. */
+  receipts = new Map();
+  #receipts = 0;
   /** id → the page that had published it when the storage was cleared. */
   cleared = new Map();
   /** id → its place in the storage. */
   keys = new Map();
+  /** Lost with the end of a log: at all, and without a promise to send them again. */
+  lost = new Set();
+  excused = new Set();
+  discarded = new Set();
 
-  tell(id, word) {
+  tell(id, word, receipt) {
     if (!this.told.has(id)) this.told.set(id, new Set());
     this.told.get(id).add(word);
+    if (receipt) this.receipts.set(id, { ...receipt, nth: this.#receipts++ });
+  }
+
+  /** The log has lost its end, or came back without one that was there meanwhile. */
+  losing(entries, { log, head, nowMs, bounds }) {
+    for (const { id, offset } of log) if (head - offset >= REMEMBERED_EVENTS / 2) this.excused.add(id);
+    for (const { id, atMs } of entries) {
+      this.lost.add(id);
+      const { nth = Infinity } = this.receipts.get(id) ?? {};
+      // One that is told now may have pushed it out before the page knows.
+      if (nowMs - atMs >= KEPT_MS - SLACK_MS || this.#receipts - nth > bounds.maxEvents / 2) this.excused.add(id);
+    }
   }
 
   check({ log, faults }) {
@@ -319,31 +478,40 @@ class Oracle {
     for (const id of this.keys.keys()) {
       const words = this.told.get(id) ?? new Set();
       const times = places.get(id)?.length ?? 0;
-      // The user has cleared the storage: only a page that lives can tell of it.
-      if (!words.size && this.cleared.has(id) && !this.cleared.get(id)?.isAlive) continue;
+      // The user has cleared the storage: only a page that lives can tell of it, and nothing is sent again.
+      const isCleared = this.cleared.has(id);
+      if (!words.size && isCleared && !this.cleared.get(id)?.isAlive) continue;
       assert.ok(words.size, `${id} was kept, and nobody was told`);
-      if (words.has("published")) assert.equal(times, 1, `${id} was told as published, and is ${times} times in the log`);
-      else assert.ok(times <= (words.has("outcome_unknown") ? 1 : 0), `${id} was told as ${[...words]}, and is ${times} times in the log`);
-      const isSure = [...words].filter((word) => word !== "published" && word !== "outcome_unknown");
-      assert.ok(!(isSure.length && words.size > 1), `${id} was told as ${[...words]}`);
+      const isSent = words.has("published") || words.has("outcome_unknown");
+      const isSure = words.has("published") && !words.has("outcome_unknown") && !isCleared && !this.excused.has(id) && !this.discarded.has(id);
+      if (isSure) assert.equal(times, 1, `${id} was told as published, and is ${times} times in the log`);
+      assert.ok(times <= (isSent ? 1 : 0), `${id} was told as ${[...words]}, and is ${times} times in the log`);
+      if (isSure) {
+        const { epoch, offset } = this.receipts.get(id);
+        assert.deepEqual({ epoch: log[places.get(id)[0]].epoch, offset: log[places.get(id)[0]].offset }, { epoch, offset }, `${id} is elsewhere than its receipt says`);
+      }
+      const final = [...words].filter((word) => word !== "published" && word !== "outcome_unknown");
+      assert.ok(!(final.length && words.size > 1), `${id} was told as ${[...words]}`);
     }
     for (const id of this.told.keys()) if (!this.keys.has(id)) assert.ok(!places.has(id), `${id} was refused at once, and is in the log`);
-    const published = [...this.keys.keys()].filter((id) => this.told.get(id)?.has("published"));
+    const published = [...this.keys.keys()].filter((id) => this.told.get(id)?.has("published") && !this.lost.has(id));
     const byLog = [...published].sort((a, b) => places.get(a)[0] - places.get(b)[0]);
     assert.deepEqual(byLog, published.sort((a, b) => this.keys.get(a) - this.keys.get(b)), "the log has another order");
   }
 }
 
 async function history(seed) {
-  const world = new OutboxWorld(seed, { maxEvents: 8, maxBytes: 1000 });
+  const world = new OutboxWorld(seed, { maxEvents: seed % 2 ? 8 : 1000, maxBytes: seed % 2 ? 1000 : 100_000 });
   const oracle = new Oracle();
+  world.lost = (entries) => oracle.losing(entries, world);
   world.added = (id, key) => oracle.keys.set(id, key);
   const outboxes = new Map();
+  const discards = new Set();
   let names = 0;
   let ids = 0;
   const open = () => {
-    const tab = new ModelTab(world, `tab${names++}`, (name, { id, error }) => {
-      if (name !== "publish:queued") oracle.tell(id, error?.code ?? "published");
+    const tab = new ModelTab(world, `tab${names++}`, (name, { id, error, receipt }) => {
+      if (name !== "publish:queued") oracle.tell(id, error?.code ?? "published", receipt);
     });
     outboxes.set(tab, runOutbox(tab, tab.storage, { user: "ana", maxAgeMs: world.below(2) ? MAX_AGE_MS : 60_000 }, tab.clock));
   };
@@ -367,6 +535,9 @@ async function history(seed) {
     wait: () => world.pass(1 + world.below(6000)),
     sleep: () => world.pass(world.below(200_000)),
     others: () => world.others(world.below(12)),
+    roll: () => world.roll(world.log.length ? world.log[Math.max(0, world.log.length - 1 - world.below(4))].offset - world.below(2) : world.head),
+    empty: () => world.roll(0),
+    goBack: () => world.goBack(),
     clear: () => {
       for (const { id, tab } of world.rows.values()) oracle.cleared.set(id, world.tabs.find((each) => each.tab === tab));
       world.clear();
@@ -374,14 +545,21 @@ async function history(seed) {
     discard: () => {
       const before = [...world.rows.values()];
       const ids = world.below(2) ? undefined : before.slice(-1).map(({ id }) => id);
-      const waits = ({ key, id }) => (!ids || ids.includes(id)) && world.rows.has(key) && !isSettled(world.rows.get(key));
-      outboxes.get(any())?.discard(ids).then(
+      // Whatever is there when it is read, a moment later.
+      const mark = () => {
+        for (const id of ids ?? oracle.keys.keys()) oracle.discarded.add(id);
+      };
+      mark();
+      discards.add(mark);
+      const waits = ({ key, id }) => (!ids || ids.includes(id)) && world.rows.has(key) && !world.rows.get(key).error;
+      const ended = outboxes.get(any())?.discard(ids).then(
         () => before.some(waits) && world.faults.push("something waits that was discarded"),
         ({ code }) => code === "closed" || world.faults.push(`discard was rejected with ${code}`),
       );
+      ended?.then(mark).then(() => discards.delete(mark));
     },
   };
-  const weights = { publish: 6, step: 40, up: 8, another: 1, cut: 4, timeout: 2, kill: 2, open: 4, wait: 6, sleep: 1, others: 2, discard: 1, clear: world.below(8) ? 0 : 1 };
+  const weights = { publish: 6, step: 40, up: 8, another: 1, cut: 4, timeout: 2, kill: 2, open: 4, wait: 6, sleep: 1, others: 2, roll: world.below(3), empty: world.below(3) ? 0 : 1, goBack: 1, discard: world.below(3) ? 0 : 1, clear: world.below(8) ? 0 : 1 };
   const bag = Object.entries(weights).flatMap(([name, most]) => Array(most && 1 + world.below(most)).fill(name));
   open();
   for (let step = 0; step < STEPS; step++) {
@@ -402,6 +580,7 @@ async function history(seed) {
   }
   assert.equal(world.rows.size, 0, "entries are left that nobody tells");
   assert.deepEqual(world.totals, { events: 0, bytes: 0 });
+  for (const mark of discards) mark();
   oracle.check(world);
   return oracle;
 }

@@ -65,9 +65,9 @@ export interface LifecycleEvents {
   "state:change": [state: State];
   /** An outbox (`headgate/offline`) has kept a publish. */
   "publish:queued": [notice: PublishNotice];
-  /** It is in the log. */
-  "publish:receipt": [notice: PublishNotice & { receipt: Receipt }];
-  /** It was not published; with the code `outcome_unknown` it may have been. */
+  /** It is in the log. `replaces`: its receipt before, whose event the log has lost. */
+  "publish:receipt": [notice: PublishNotice & { receipt: Receipt; replaces?: Receipt | undefined }];
+  /** It was not published; with `outcome_unknown` it may have been, or be lost since its receipt. */
   "publish:refused": [notice: PublishNotice & { error: HeadgateError }];
 }
 

@@ -24,9 +24,9 @@ export interface Outbox<Topics = AnyTopics> {
     data: PayloadOf<Topics, Topic>,
     options?: { id?: string | undefined; maxAgeMs?: number | undefined },
   ): Promise<Receipt>;
-  /** What is kept and not settled, oldest first. */
+  /** What is kept and has no answer yet, oldest first. */
   pending(): Promise<PublishNotice[]>;
-  /** Give up what waits now, in all tabs: everything, or these ids. Each publisher is told. */
+  /** Give up what is kept, in all tabs: everything, or these ids. Those that wait are told. */
   discard(ids?: string[]): Promise<void>;
   /** Send nothing more. What is kept in IndexedDB is sent by the next page. */
   close(): void;

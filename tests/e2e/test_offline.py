@@ -203,9 +203,9 @@ def test_a_page_whose_storage_is_cleared_keeps_its_next_publishes(
 def test_publishes_that_redis_loses_after_their_receipts_are_sent_again(
     open_page: OpenPage, site: GatewayProcess, redis: Client, logged: Callable[[], list[int]]
 ) -> None:
-    """Redis goes on with data that are a moment older: the page, another one than had published, is told new receipts, of these only.
+    """Redis goes on with data that are a moment older: a page gets new receipts for what is lost, and for nothing else.
 
-    The next event begins another epoch, and they come behind it, once each.
+    It is another page than the one that has published. The next event begins another epoch, and they come after it, once each.
     """
     page = open_page()
     wait_until_up(page)

@@ -6,6 +6,7 @@ import http.client
 import json
 import resource
 import socket
+import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,6 +16,7 @@ import pytest
 
 from headgate.transport.http_server import EXHAUSTED_LOG_S
 from tests.fault.figures import Figures
+from tests.fault.knocking import knocking
 from tests.fault.many_clients import Swarm
 from tests.fault.sightings import disconnects
 from tests.fault.site import DEADLINE_S, Load, Site, publish_burst, wait_for, wait_until_had
@@ -24,6 +26,7 @@ from tests.support.gateway_process import GatewayProcess
 SPARE = 3
 KNOCKING = 60
 SILENT = 100
+COMING_BACK = 300
 MEASURED_S = 2.0
 HEALTH = ("/livez", "/healthz", "/metrics")
 LIVEZ = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -90,6 +93,39 @@ def test_health_pages_answer_and_new_clients_are_told_when_no_descriptor_is_left
     figures("F23", f"three health pages answered, {SILENT} silent connections before them", healthy_s, "s", "≤ 2 s")
     assert 1 <= len(told) <= 1 + limited_s / EXHAUSTED_LOG_S  # not one for each attempt
     assert "Traceback" not in gateway.output
+
+
+def test_health_pages_answer_while_refused_clients_come_back_at_once(
+    site: Site, start_swarm: Callable[..., Swarm], figures: Figures
+) -> None:
+    """They ignore `Retry-After`; meanwhile the gateway reconnects to Redis, for which it needs descriptors of its own."""
+    swarm = start_swarm()
+    gateway, address = site.gateways[0], swarm.clients[0].address
+    known = len(lines(gateway, "cannot accept connections"))
+    clients = min(COMING_BACK, 2 * site.load.clients)
+    took_s, statuses = [], set()
+    with site.publishing() as publishing, descriptors_end(gateway, SPARE):
+        wait_for(lambda: ask(address, "/socket.io/")[0] == 503, "clients to have all their descriptors")
+        with knocking(address, clients) as answers:
+            site.proxies[0].reset()
+            until_s = time.monotonic() + 2 * MEASURED_S  # the length of what is measured
+            while time.monotonic() < until_s:
+                asked_s = time.monotonic()
+                statuses.add(ask(address, "/livez")[0])
+                took_s.append(time.monotonic() - asked_s)
+        history = publishing.stop()
+        epoch, offset = site.head()
+        wait_until_had(swarm, history, epoch, offset)
+        told = lines(gateway, "cannot accept connections")[known:]
+    wait_for(lambda: site.ready(gateway), "readiness to be 200")
+    site.come_to_rest(swarm, history)
+    assert statuses == {200}
+    assert answers["503"] > clients
+    assert not disconnects(swarm)
+    assert told == []  # it never paused as it does without any descriptor
+    during = f"{clients} refused clients come back at once"
+    figures("F23", f"health page while {during}, median", statistics.median(took_s), "s", "≤ 1 s")
+    figures("F23", f"health page while {during}, slowest", max(took_s), "s", "≤ 1 s")
 
 
 def ask(address: tuple[str, int], path: str) -> tuple[int, str, str | None]:

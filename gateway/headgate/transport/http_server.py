@@ -142,8 +142,10 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
             try:
                 descriptor, address = self.socket._accept()
             except BlockingIOError:
+                self._hold()  # what was lent for nobody, before anything else of ours takes it
                 return None
             except OSError as error:
+                self._hold()
                 if error.errno not in _EXHAUSTED:
                     raise
                 self._back_off(error)
@@ -222,6 +224,8 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
         """The handler of a connection is done with it: it is over, or has been detached."""
         self.connections.close(sock)
         super().do_close(sock, *args)
+        if self.started:
+            self._hold()  # at once: a connection of ours to Redis would take a descriptor of the reserve, and keep it
 
     def between_requests(self, sock: PeerSocket) -> None:
         """A connection waits for its next request, which may be another client's when a proxy of ours sends it."""
@@ -286,12 +290,15 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
         self._held.hold(self.connections.count_at(RESERVED))
 
     def _lend(self) -> bool:
-        """Give a held descriptor away for the next connection; return False, and pause, when there is none."""
+        """Give a held descriptor away for the next connection; return False, and pause, when there is none.
+
+        There may be fewer than there should be. Those that are lent are free again in a moment; the long pause is for none.
+        """
         taken = self.connections.count_at(RESERVED)
-        if not taken or taken < places():
+        if taken < max(1, places()) and self._held.lend():
             self._places_were_taken = False
-            if self._held.lend():
-                return True
+            return True
+        if not taken:
             self._back_off(OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
             return False
         if self._places_were_taken:

@@ -24,6 +24,7 @@ from tests.support.listening import granted, places_of
 from tests.support.wsgi import Said
 
 ONE, OTHER = "192.0.2.1", "192.0.2.2"
+PEERS = 100
 
 
 class Listener:
@@ -387,6 +388,47 @@ class TestReservedPlaces:
         for _ in range(3):
             full.accept()
         assert [ended(peer) for peer in full.peers] == [False, True, False]
+
+    def test_a_reserve_that_is_short_of_a_descriptor_keeps_nobody_waiting_for_longer(
+        self, full: Door, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Refused peers that come again at once: a turn lasts as long as their requests, whose places the next ones get."""
+        monkeypatch.setattr(descriptors, "places", lambda: 2)  # the third is a connection of the gateway's own
+        full.server._held.lend()
+        failures = ACCEPT_FAILURES._value.get()
+        for _ in range(PEERS):
+            full.connect()
+        while full.listener.waiting:
+            if (sock := full.accept()) is None:
+                for sock in full.accepted:
+                    full.server.do_close(sock)
+                self.again.pop()()
+        assert set(self.pauses) == {PLACES_TAKEN_PAUSE_S}
+        assert sum(self.pauses) < 1
+        assert ACCEPT_FAILURES._value.get() == failures
+
+    def test_who_waits_in_a_short_reserve_makes_room_too(self, full: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Half of those that are in it."""
+        monkeypatch.setattr(descriptors, "places", lambda: 2)
+        full.server._held.lend()
+        full.take()
+        full.take()
+        for _ in range(2):
+            assert full.accept() is None
+            self.again.pop()()
+        assert [ended(peer) for peer in full.peers] == [True, False]
+
+    def test_a_descriptor_of_the_reserve_is_held_again_before_anything_else_can_have_it(self, full: Door) -> None:
+        """When the connection that had it is over, and when it was lent for nobody."""
+        sock = full.take()
+        assert len(full.server._held) == 2
+        full.server.do_close(sock)
+        assert len(full.server._held) == 3
+        assert full.accept() is None
+        assert len(full.server._held) == 3
+        full.listener.waiting.append(OSError(errno.ENFILE, "none left in the system"))
+        assert full.accept() is None
+        assert len(full.server._held) == 3
 
     def test_nothing_is_accepted_for_a_while_when_no_descriptor_is_held(self, full: Door) -> None:
         """A connection would get one of the gateway's own."""

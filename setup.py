@@ -57,7 +57,7 @@ def extensions() -> list[Extension]:
         sys.exit(f"headgate: {missing}; {HINT}.")
     folder, optional = "gateway/headgate", compiled != "YES"
     walker = f"{folder}/_surely_json.h"
-    parts = [walker, f"{folder}/delivery/_direct_message.h"]
+    parts = [walker, *(f"{folder}/delivery/_direct_{part}.h" for part in ("frame", "message", "page"))]
     return [
         Extension("headgate._surely_json", [f"{folder}/_surely_json.c"], depends=[walker], optional=optional),
         Extension("headgate.delivery._direct", [f"{folder}/delivery/_direct.c"], depends=parts, optional=optional),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
+from headgate.delivery.state import STATES, Phase, Pressure
 from headgate.event import Event
 from headgate.redis.keys import channel
 
@@ -43,11 +44,12 @@ class Wire:
 class WrittenTo:
     """As much of a client as a direct writer asks for. `direct` is a slot, as in a client; what the connection has is none."""
 
-    __slots__ = ("connection", "direct")
+    __slots__ = ("connection", "direct", "left_to_log", "state")
 
-    def __init__(self, wire: Any, *, ready: bool = True) -> None:
-        self.connection = SimpleNamespace(wire=wire, ready=ready)
-        self.direct = 0
+    def __init__(self, wire: Any, *, ready: bool = True, phase: Phase = Phase.LIVE) -> None:
+        self.connection = SimpleNamespace(wire=wire, ready=ready, closed=False)
+        self.state = STATES[phase, Pressure.OK]
+        self.direct = self.left_to_log = 0
 
 
 def events_in(data: bytes, namespace: str, epoch: str) -> Iterator[Event]:

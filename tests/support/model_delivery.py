@@ -37,11 +37,12 @@ from headgate.node.line import Line
 from headgate.protocol.frames import Frame, event_frame, message_frame
 from headgate.protocol.packets import GapReason, Overflow, notice_packet
 from headgate.redis.lineage import Lineage, alone, read_lineage
-from headgate.redis.log import Entry, Head
+from headgate.redis.log import Entry, Head, RawEntry
 from headgate.topic import matches
 from tests.support.direct_events import message_of
 from tests.support.model_browser import Browser, Lines
 from tests.support.model_connection import ModelConnection
+from tests.support.raw_log import RawLog, raw_entry, raw_event
 from tests.support.socket_record import SocketRecord
 
 NAMESPACE = "n"
@@ -58,6 +59,9 @@ SMALL = (
     (live_feed, "_NOTICE_STRIDE", 1),
     (page_cache, "PAGE_OFFSETS", 4),
     (page_cache, "CHUNK_BYTES", 250),
+    (page_cache, "MAX_READ_OFFSETS", 13),
+    (page_cache, "READ_BYTES", 4000),
+    (page_cache, "MAX_AHEAD", 2),
     (client_module, "MAX_NOTICES", 12),
     (fanout, "_hand", fanout._hand),
 )
@@ -65,10 +69,11 @@ _HAND = fanout._hand
 _matches = cache(matches)
 
 
-class ModelLog:
+class ModelLog(RawLog):
     """The log: what a reader asks of an EventLog."""
 
     def __init__(self, world: World) -> None:
+        super().__init__()
         self._world = world
         self.entries: dict[int, Entry] = {}
         self.epoch, self.head, self.first = "", 0, 1
@@ -125,14 +130,14 @@ class ModelLog:
             self.entries.pop(offset, None)
         self.first = max(self.first, first)
 
-    def page(self, after: int, upto: int | None, count: int = 4, *, epoch: str | None = None) -> list[Entry]:
+    def raw_page(self, after: int, upto: int | None, count: int, *, epoch: str | None = None) -> list[RawEntry]:
         """Answer, when something else has happened, as Redis stands then; something else happens before the answer is read."""
         self._world.meanwhile()
         if epoch != self.epoch or self._world.chance(20):
             raise BusUnavailable("the log is another one, or Redis is away")
         found = [entry for offset, entry in self.entries.items() if offset > after][:count]
         self._world.meanwhile()
-        return found
+        return [raw_entry(entry.offset, data=b"{") if entry.event is None else raw_event(entry.event) for entry in found]
 
 
 class Bus:

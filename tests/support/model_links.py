@@ -12,9 +12,10 @@ from typing import Any, Protocol
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
 from headgate.redis.entries import Entry, Head
 from headgate.redis.keys import log_key
-from headgate.redis.log import DEFAULT_MAX_BYTES, PAGE_EVENTS
+from headgate.redis.log import DEFAULT_MAX_BYTES, PAGE_EVENTS, RawEntry
 from headgate.runtime.loop import Signal, sleep
 from tests.support.model_redis import NAMESPACE, TIME_MS, ModelRedis
+from tests.support.raw_log import RawLog, raw_entry, raw_event
 
 Command = Sequence[str | bytes | int]
 
@@ -34,6 +35,7 @@ class Log(Protocol):
     """The part of `redis.log.EventLog` that a gateway uses."""
 
     database: int
+    max_payload_bytes: int
 
     def drop_idle(self) -> None: ...
     def check_primary(self) -> None: ...
@@ -42,6 +44,8 @@ class Log(Protocol):
     def head(self, *known: str | int) -> Head: ...
     def head_command(self) -> tuple[str | int, ...]: ...
     def page(self, after: int, upto: int | None, limit: int = ..., *, epoch: str | None = ...) -> list[Entry]: ...
+    def raw_page(self, after: int, upto: int | None, limit: int, *, epoch: str | None = ...) -> list[RawEntry]: ...
+    def read(self, raw: RawEntry) -> Entry: ...
     def topics(self, after: int, upto: int) -> list[tuple[int, str, int]]: ...
 
 
@@ -216,12 +220,13 @@ class ModelLink:
         self._check()
 
 
-class ModelLog:
+class ModelLog(RawLog):
     """`EventLog` on a `ModelServer`. `timeout_s` limits each answer, as the command connection's does."""
 
     database = 0
 
     def __init__(self, server: ModelServer, timeout_s: float) -> None:
+        super().__init__()
         self._server, self._timeout_s = server, timeout_s
 
     def drop_idle(self) -> None:
@@ -254,6 +259,11 @@ class ModelLog:
         """Return the entries of a range."""
         redis = self._answering()
         return redis.page(after, redis.offset if upto is None else upto, redis.epoch if epoch is None else epoch)[:limit]
+
+    def raw_page(self, after: int, upto: int | None, limit: int, *, epoch: str | None = None) -> list[RawEntry]:
+        """Return the same as Redis answers it."""
+        found = self.page(after, upto, limit, epoch=epoch)
+        return [raw_entry(entry.offset, data=b"{") if entry.event is None else raw_event(entry.event) for entry in found]
 
     def topics(self, after: int, upto: int) -> list[tuple[int, str, int]]:
         """Return offset, topic and time of the entries of a range."""

@@ -6,8 +6,9 @@
  * and the tests hold both ways to the same outcome.
  *
  * The usual case: a message with the header of a logged event in the epoch of the feed, at an offset that simply follows, with a
- * payload that is surely JSON, for at most MAX_AUDIENCE clients of which each may be written to directly. "Surely": what is taken here
- * is a part of what event.check_json takes. Numbers of two hundred digits, for one, are left to it.
+ * payload that is surely JSON, for at most MAX_AUDIENCE clients of which each may be written to directly or catches up: the log
+ * brings it what it is passed by. "Surely": what is taken here is a part of what event.check_json takes. Numbers of two hundred
+ * digits, for one, are left to it.
  *
  * The steps are those of the Python path: decode_message, Feed._next_events, Router.match, event_frame, Pass. A client that
  * gets several events of a run gets them in one write. Nothing here waits, and no code of Python's runs between the first
@@ -23,7 +24,9 @@
 #include <sys/socket.h>
 
 #include "../_surely_json.h"
+#include "_direct_frame.h"
 #include "_direct_message.h"
+#include "_direct_page.h"
 
 #ifndef MSG_NOSIGNAL /* Python ignores SIGPIPE anyway */
 #define MSG_NOSIGNAL 0
@@ -39,64 +42,10 @@ enum {
     MAX_AUDIENCE = 15,       /* clients of one event: fanout._FEW_CLIENTS */
     MAX_WRITES = 64,         /* a run takes no further event from here on: half a millisecond */
     MAX_EVENTS = 128,        /* of a run, those that nobody wants included: feed.MAX_EVENTS */
-    MAX_RUN_BYTES = 65536,   /* of its frames: fanout.MAX_SLICE_BYTES */
-    MAX_KEPT_BYTES = 262144, /* of a buffer that is kept for the next run */
     MAX_LEAP = 256,          /* feed.MAX_LEAP */
-    MAX_TOPIC_BYTES = 255,   /* topic.MAX_TOPIC_BYTES */
     MAX_LINKS = MAX_WRITES + MAX_AUDIENCE,
     TARGET_SLOTS = 256, /* a power of two, more than twice MAX_LINKS */
 };
-
-/* -- bytes ---------------------------------------------------------------------------------------------------------------- */
-
-struct buffer {
-    char *bytes;
-    size_t size, room;
-};
-
-static int buffer_reserve(struct buffer *buffer, size_t more)
-{
-    size_t wanted = buffer->size + more;
-    if (wanted <= buffer->room)
-        return 0;
-    wanted = wanted < MAX_RUN_BYTES ? MAX_RUN_BYTES : wanted;
-    char *bytes = PyMem_Realloc(buffer->bytes, wanted);
-    if (!bytes) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    buffer->bytes = bytes;
-    buffer->room = wanted;
-    return 0;
-}
-
-/* Forget what is in it; give back what an unusually large event took. */
-static void buffer_clear(struct buffer *buffer)
-{
-    buffer->size = 0;
-    if (buffer->room > MAX_KEPT_BYTES) {
-        PyMem_Free(buffer->bytes);
-        *buffer = (struct buffer){0};
-    }
-}
-
-static char *put(char *to, const char *from, size_t size)
-{
-    memcpy(to, from, size);
-    return to + size;
-}
-
-#define PUT_TEXT(to, text) put((to), (text), sizeof(text) - 1)
-
-static char *put_number(char *to, long long number)
-{
-    char digits[20];
-    size_t at = sizeof digits;
-    do
-        digits[--at] = (char)('0' + number % 10);
-    while (number /= 10);
-    return put(to, digits + at, sizeof digits - at);
-}
 
 /* -- a run ---------------------------------------------------------------------------------------------------------------- */
 
@@ -116,6 +65,7 @@ struct target {
     PyObject *client; /* held by the events' tuples */
     int first, last, count;
     size_t size;
+    int reads; /* it catches up: the log brings its part */
 };
 
 typedef struct {
@@ -126,6 +76,7 @@ typedef struct {
     struct buffer frames, joined;
     /* of the run under way */
     int events_count, links_count, targets_count;
+    int readers_count; /* among the targets */
     long long unwanted, routed;
     long long written; /* the attribute of the same name */
     struct event events[MAX_EVENTS];
@@ -144,7 +95,7 @@ struct attribute {
     Py_ssize_t offset;  /* of its place; 0: it has none */
 };
 
-static struct attribute CLIENTS, LISTED, CONNECTION, READY, WIRE, SEND, DIRECT;
+static struct attribute CLIENTS, LISTED, CONNECTION, READY, WIRE, SEND, DIRECT, STATE, TAKES_LIVE, CLOSED, LEFT_TO_LOG;
 
 /* Look up how objects of a class have an attribute. */
 static void look_up(PyTypeObject *type, struct attribute *attribute)
@@ -223,25 +174,45 @@ static PyObject *clients_of(Writer *self, PyObject *audiences, PyObject *topic)
     return clients;
 }
 
-/* Return whether each of these clients may be written to directly; -1 on a fault. */
-static int are_ready(PyObject *clients)
+/* Return whether an attribute is a value; -1 on a fault. */
+static int has(PyObject *object, struct attribute *attribute, PyObject *value)
 {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(clients); i++) {
-        PyObject *connection = get(PyTuple_GET_ITEM(clients, i), &CONNECTION);
-        PyObject *ready = connection ? get(connection, &READY) : NULL;
-        Py_XDECREF(connection);
-        if (!ready)
-            return -1;
-        int is_ready = ready == Py_True;
-        Py_DECREF(ready);
-        if (!is_ready)
-            return 0;
+    PyObject *found = object ? get(object, attribute) : NULL;
+    Py_XDECREF(found);
+    return found ? found == value : -1;
+}
+
+enum way { WRITE, READS, WAITS, BROKEN };
+
+/* Return how a client gets an event: written directly, from the log that it reads now, or in another way, which Python knows. */
+static enum way way_to(PyObject *client)
+{
+    PyObject *connection = get(client, &CONNECTION);
+    int yes = has(connection, &READY, Py_True), reads = 0;
+    if (!yes && (yes = has(connection, &CLOSED, Py_False)) > 0) {
+        PyObject *state = get(client, &STATE);
+        yes = reads = has(state, &TAKES_LIVE, Py_False);
+        Py_XDECREF(state);
     }
-    return 1;
+    Py_XDECREF(connection);
+    return yes < 0 ? BROKEN : reads ? READS : yes ? WRITE : WAITS;
+}
+
+/* Return how the clients get an event: WAITS and BROKEN if one of them does; READS if one of them reads, and none waits. */
+static enum way way_to_all(PyObject *clients)
+{
+    enum way all = WRITE;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(clients); i++) {
+        enum way way = way_to(PyTuple_GET_ITEM(clients, i));
+        if (way >= WAITS)
+            return way;
+        all = way == READS ? READS : all;
+    }
+    return all;
 }
 
 /* Give a client one more event of the run. */
-static void aim(Writer *self, PyObject *client, int event)
+static void aim(Writer *self, PyObject *client, int event, int reads)
 {
     size_t slot = ((size_t)client >> 4) * 0x9E3779B97F4A7C15ull >> 32 & (TARGET_SLOTS - 1);
     while (self->slots[slot] && self->targets[self->slots[slot] - 1].client != client)
@@ -255,54 +226,22 @@ static void aim(Writer *self, PyObject *client, int event)
     } else {
         target = &self->targets[self->targets_count++];
         self->slots[slot] = (short)self->targets_count;
-        *target = (struct target){.client = client, .first = link};
+        *target = (struct target){.client = client, .first = link, .reads = reads};
+        self->readers_count += reads;
     }
     target->last = link;
     target->count++;
     target->size += self->events[event].size;
 }
 
-/* Write the frame of an event as protocol/frames.py does: a text frame (RFC 6455 section 5.2) of `42/<namespace>,["event",…]`. */
+/* Write the frame of an event of the run. */
 static int add_frame(Writer *self, const struct message *message, struct event *event)
 {
-    static const char FIXED[] = "42/,[\"event\",\"\",,{\"id\":\"\",\"time\":,\"offset\":}]";
-    const char *namespace = PyBytes_AS_STRING(self->namespace);
-    size_t namespace_size = (size_t)PyBytes_GET_SIZE(self->namespace);
-    char numbers[2 * MAX_DIGITS];
-    size_t time_size = (size_t)(put_number(numbers, message->time_ms) - numbers);
-    size_t offset_size = (size_t)(put_number(numbers + time_size, message->offset) - numbers) - time_size;
-    size_t size = sizeof FIXED - 1 + namespace_size + message->topic.size + message->data.size + message->id.size + time_size + offset_size;
-    size_t skip = size < 126 ? 2 : size < 65536 ? 4 : 10;
-    if (buffer_reserve(&self->frames, skip + size))
-        return -1;
-    char *to = self->frames.bytes + self->frames.size;
-    *to++ = (char)0x81;
-    *to++ = (char)(skip == 2 ? size : skip == 4 ? 126 : 127);
-    for (size_t bits = skip == 2 ? 0 : (skip - 2) * 8; bits; bits -= 8)
-        *to++ = (char)(size >> (bits - 8) & 0xFF);
-    to = PUT_TEXT(to, "42/");
-    to = put(to, namespace, namespace_size);
-    to = PUT_TEXT(to, ",[\"event\",\"");
-    to = put(to, message->topic.start, message->topic.size);
-    to = PUT_TEXT(to, "\",");
-    to = put(to, message->data.start, message->data.size);
-    to = PUT_TEXT(to, ",{\"id\":\"");
-    to = put(to, message->id.start, message->id.size);
-    to = PUT_TEXT(to, "\",\"time\":");
-    to = put(to, numbers, time_size);
-    to = PUT_TEXT(to, ",\"offset\":");
-    to = put(to, numbers + time_size, offset_size);
-    to = PUT_TEXT(to, "}]");
     event->at = self->frames.size;
-    event->skip = skip;
-    event->size = skip + size;
-    self->frames.size += event->size;
+    if (write_frame(&self->frames, self->namespace, message, "", &event->skip))
+        return -1;
+    event->size = self->frames.size - event->at;
     return 0;
-}
-
-static int is_text(PyObject *bytes, const char *text)
-{
-    return (size_t)PyBytes_GET_SIZE(bytes) == strlen(text) && !memcmp(PyBytes_AS_STRING(bytes), text, strlen(text));
 }
 
 /* Read a message, and where it stands; return whether it is the next event. */
@@ -349,12 +288,14 @@ static enum step take_one(Writer *self, PyObject *audiences, const struct messag
     }
     PyObject *clients = clients_of(self, audiences, topic);
     Py_ssize_t count = clients ? PyTuple_GET_SIZE(clients) : 0;
-    int ready = !clients ? (PyErr_Occurred() ? -1 : 0) : count > MAX_AUDIENCE ? 0 : are_ready(clients);
-    if (ready < 1 || !count) {
+    enum way way = !clients ? (PyErr_Occurred() ? BROKEN : WAITS) : count > MAX_AUDIENCE ? WAITS : way_to_all(clients);
+    if (way == READS && self->tally_every && message->offset % self->tally_every == 0)
+        way = WAITS; /* its tally says where it went */
+    if (way >= WAITS || !count) {
         Py_DECREF(topic);
         Py_XDECREF(clients);
-        self->unwanted += ready == 1;
-        return ready < 0 ? FAILED : ready ? TAKEN : count > MAX_AUDIENCE ? CROWD : OTHER;
+        self->unwanted += way < WAITS;
+        return way == BROKEN ? FAILED : way < WAITS ? TAKEN : count > MAX_AUDIENCE ? CROWD : OTHER;
     }
     struct event *event = &self->events[self->events_count];
     *event = (struct event){
@@ -372,7 +313,7 @@ static enum step take_one(Writer *self, PyObject *audiences, const struct messag
     self->events_count++;
     self->routed += count;
     for (Py_ssize_t i = 0; i < count; i++)
-        aim(self, PyTuple_GET_ITEM(clients, i), self->events_count - 1);
+        aim(self, PyTuple_GET_ITEM(clients, i), self->events_count - 1, way == READS && way_to(PyTuple_GET_ITEM(clients, i)) == READS);
     return TAKEN;
 }
 
@@ -444,12 +385,12 @@ static Py_ssize_t write_to(PyObject *client, const char *data, size_t size)
     return sent;
 }
 
-static int count_direct(PyObject *client, int events)
+static int count(PyObject *client, struct attribute *counter, int events)
 {
-    PyObject *had = get(client, &DIRECT);
+    PyObject *had = get(client, counter);
     PyObject *more = had ? PyLong_FromLong(events) : NULL;
     PyObject *sum = more ? PyNumber_Add(had, more) : NULL;
-    int status = sum ? set(client, &DIRECT, sum) : -1;
+    int status = sum ? set(client, counter, sum) : -1;
     Py_XDECREF(had);
     Py_XDECREF(more);
     Py_XDECREF(sum);
@@ -515,12 +456,17 @@ static PyObject *write_all(Writer *self)
     fetch_ahead(self);
     for (int i = 0; left && i < self->targets_count; i++) {
         const struct target *target = &self->targets[i];
+        if (target->reads) {
+            if (count(target->client, &LEFT_TO_LOG, target->count))
+                Py_CLEAR(left);
+            continue;
+        }
         const char *data = joined(self, target);
         Py_ssize_t sent = data ? write_to(target->client, data, target->size) : -1;
         PyObject *error = sent < 0 && data ? caught() : NULL;
         int status = -1;
         if ((size_t)sent == target->size)
-            status = count_direct(target->client, target->count);
+            status = count(target->client, &DIRECT, target->count);
         else if (sent >= 0 || error)
             status = leave(self, left, target, sent, error);
         Py_XDECREF(error);
@@ -569,7 +515,7 @@ static void end_run(Writer *self)
         Py_DECREF(self->events[i].topic);
         Py_DECREF(self->events[i].clients);
     }
-    self->events_count = self->links_count = self->targets_count = 0;
+    self->events_count = self->links_count = self->targets_count = self->readers_count = 0;
     self->unwanted = self->routed = 0;
     memset(self->slots, 0, sizeof self->slots);
     buffer_clear(&self->frames);
@@ -617,7 +563,7 @@ static PyObject *Writer_take(Writer *self, PyObject *const *args, Py_ssize_t cou
     PyObject *left = step == FAILED ? NULL : write_all(self);
     PyObject *times = left ? times_of(self) : NULL, *tallies = times ? tallied(self) : NULL;
     PyObject *taken = tallies ? Py_BuildValue("(nLiLLiOOOOO)", taken_count, reached, self->events_count, self->unwanted, self->routed,
-                                              self->targets_count, times, tallies, left, step == CROWD ? Py_True : Py_False,
+                                              self->targets_count - self->readers_count, times, tallies, left, step == CROWD ? Py_True : Py_False,
                                               step == FULL ? Py_True : Py_False)
                               : NULL;
     Py_XDECREF(times);
@@ -693,11 +639,17 @@ static PyTypeObject WRITER = {
     .tp_members = MEMBERS,
 };
 
+static PyMethodDef FUNCTIONS[] = {
+    {"page_frames", page_frames, METH_VARARGS, page_frames_doc},
+    {NULL, NULL, 0, NULL},
+};
+
 static struct PyModuleDef MODULE = {
     PyModuleDef_HEAD_INIT,
     .m_name = "headgate.delivery._direct",
     .m_doc = PyDoc_STR("Direct writes in C; direct.py, beside it, has the contract."),
     .m_size = -1,
+    .m_methods = FUNCTIONS,
 };
 
 PyMODINIT_FUNC PyInit__direct(void)
@@ -706,7 +658,8 @@ PyMODINIT_FUNC PyInit__direct(void)
         struct attribute *attribute;
         const char *name;
     } const attributes[] = {{&CLIENTS, "clients"}, {&LISTED, "listed"}, {&CONNECTION, "connection"}, {&READY, "ready"},
-                            {&WIRE, "wire"},       {&SEND, "send"},     {&DIRECT, "direct"}};
+                            {&WIRE, "wire"},       {&SEND, "send"},     {&DIRECT, "direct"},         {&STATE, "state"},
+                            {&TAKES_LIVE, "takes_live"}, {&CLOSED, "closed"}, {&LEFT_TO_LOG, "left_to_log"}};
     for (size_t i = 0; i < sizeof attributes / sizeof *attributes; i++)
         if (!(attributes[i].attribute->name = PyUnicode_InternFromString(attributes[i].name)))
             return NULL;

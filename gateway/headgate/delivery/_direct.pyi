@@ -15,3 +15,12 @@ class Writer:
     def take(
         self, replies: list[Any], audiences: dict[str, Any], epoch: str, reached: int, head: int, consecutive: bool, /
     ) -> tuple[int, int, int, int, int, int, list[tuple[int, int]], list[tuple[int, int]], list[Any], bool, bool]: ...
+
+def page_frames(
+    entries: list[Any],
+    namespace: bytes,
+    max_payload_bytes: int,
+    topic_of: Callable[[bytes], str | None],
+    frame_of: Callable[..., Any],
+    /,
+) -> list[Any]: ...

@@ -6,7 +6,7 @@ C (`_direct.c`) was not built, and both ways come to the same (tests/unit/delive
 
 A run takes messages from the front as long as each
 - is a logged event without a trace, in the epoch of the feed, at the offset that follows, with a payload that is surely JSON;
-- has at most 15 clients, each of which may be written to directly, or none at all.
+- has at most 15 clients, each of which may be written to directly, or reads the log, which brings it the event; or none at all.
 It ends with the first other message, behind some 64 writes, and before its frames are more than a slice. All clients of a run are
 written to in one go: nobody else has a turn, so nobody sees a part of it.
 """

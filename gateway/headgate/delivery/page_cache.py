@@ -1,7 +1,8 @@
 """Recent pages of one namespace's log, encoded and framed once, shared by every client that reads the log.
 
-In: `EventLog`, asked for a page at a time by one greenlet (catch_up.py), which makes every read a single flight. Out: pages
-at fixed boundaries, so that clients that come back at nearby offsets share them: ten thousand of them cost Redis a few reads.
+In: `EventLog`, asked by one greenlet (catch_up.py), which makes every read a single flight. Out: pages at fixed boundaries, so
+that clients that come back at nearby offsets share them: ten thousand of them cost Redis a few reads. A reader that goes on where
+the last read ended is read ahead for, twice as far each time (`ReadAhead`): at a high rate it is the round trips that cost.
 
 Bounded in bytes; the page unused for longest goes first. A page that has once been read stays true up to the end of its line: the
 log never changes what it said there, it only forgets. A log that goes on in another epoch cuts the cache, another log clears it.
@@ -14,13 +15,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from headgate.errors import BusUnavailable
-from headgate.protocol.frames import Frame, event_frame
+from headgate.protocol.frames import Frame
 from headgate.protocol.packets import GapReason
-from headgate.redis.log import Entry, EventLog
+from headgate.redis.log import Entry, EventLog, RawEntry
 
-# Offsets per page: one XRANGE. At most 32 × 64 KiB at the usual payload limit; 1,500 missed events are 47 reads, however many
-# clients missed them.
+from .log_frames import log_frames, native
+
+# Offsets per page, and of a first read: at most 32 × 64 KiB at the usual payload limit.
 PAGE_OFFSETS = 32
+# A read ahead is of so many offsets at most, and of about so many bytes, going by the read before. 1 MiB took no less CPU.
+MAX_READ_OFFSETS, READ_BYTES = 512, 512 * 1024
+# What a reply may be at the worst, when small events are followed by the largest allowed ones; a page alone may be more.
+MAX_REPLY_BYTES = 16 * 1024 * 1024
+# Readers at different places that are read ahead for at once: half of the cache.
+MAX_AHEAD = 8
 MAX_CACHE_BYTES = 8 * 1024 * 1024
 # One write's worth of frames.
 CHUNK_BYTES = 65536
@@ -73,8 +81,10 @@ class Page:
         """Append what the log holds at the next offset at which it holds anything."""
         self.last = offset
         self.frames[offset] = frame
-        self.size += _size_of(frame) - sum(_size_of_selection(chunks) for chunks in self.selections.values())
-        self.selections.clear()
+        self.size += _size_of(frame)
+        if self.selections:
+            self.size -= sum(_size_of_selection(chunks) for chunks in self.selections.values())
+            self.selections.clear()
 
     @property
     def oldest(self) -> int:
@@ -90,7 +100,7 @@ class Page:
         """
         found = self.selections.get(patterns)
         if found is None:
-            found = self.selections[patterns] = self.chunks_of(wanted)
+            found = self.selections[patterns] = self.chunks_of(_once_for_a_topic(wanted))
             self.size += _size_of_selection(found)
             if len(self.selections) > MAX_SELECTIONS:
                 self.size -= _size_of_selection(self.selections.popitem(last=False)[1])
@@ -128,12 +138,44 @@ class Page:
         return chunks
 
 
+def _once_for_a_topic(wanted: Callable[[Frame], bool]) -> Callable[[Frame], bool]:
+    known: dict[str | None, bool] = {}
+
+    def of_its_topic(frame: Frame) -> bool:
+        found = known.get(frame.topic)
+        if found is None:
+            found = known[frame.topic] = wanted(frame)
+        return found
+
+    return of_its_topic
+
+
 def _size_of(frame: Frame | None) -> int:
     return FRAME_BYTES + (len(frame.wire) if frame is not None else 0)
 
 
 def _size_of_selection(chunks: list[Chunk]) -> int:
     return SELECTION_BYTES + sum(CHUNK_OBJECT_BYTES + FRAME_REFERENCE_BYTES * len(chunk.frames) for chunk in chunks)
+
+
+class ReadAhead:
+    """How many offsets a read of the log asks for: a page for one that begins anywhere; more where the last read ended."""
+
+    def __init__(self, max_payload_bytes: int) -> None:
+        self._most = max(PAGE_OFFSETS, min(MAX_READ_OFFSETS, MAX_REPLY_BYTES // max_payload_bytes))
+        self._next: OrderedDict[int, int] = OrderedDict()  # the last offset of a read → offsets of the one that goes on there
+
+    def offsets_after(self, after: int) -> int:
+        """Return how many to ask for behind an offset."""
+        return self._next.get(after, PAGE_OFFSETS)
+
+    def note(self, after: int, last: int, count: int, size: int) -> None:
+        """The read behind `after` has brought `count` > 0 entries of `size` bytes together, up to the offset `last`."""
+        wanted = self._next.pop(after, PAGE_OFFSETS)
+        next_ = 2 * wanted if count == wanted else wanted
+        self._next[last] = max(PAGE_OFFSETS, min(next_, self._most, READ_BYTES * count // max(size, 1)))
+        if len(self._next) > MAX_AHEAD:
+            self._next.popitem(last=False)
 
 
 class LogPages:
@@ -148,6 +190,8 @@ class LogPages:
         self._bytes = 0
         self._gone = (0, 0)  # the newest range of offsets that was found to be gone
         self._cuts = 0
+        self._ahead = ReadAhead(log.max_payload_bytes)
+        self._in_c = native()
         self.reads = 0
 
     def page_after(self, position: int, epoch: str, quarantine: Callable[[Entry], None]) -> Page | None:
@@ -175,14 +219,15 @@ class LogPages:
         after = max(page.last if page is not None else 0, position // PAGE_OFFSETS * PAGE_OFFSETS)
         cuts = self._cuts
         self.reads += 1
-        entries = self._log.page(after, None, PAGE_OFFSETS, epoch=epoch)
+        entries = self._log.raw_page(after, None, self._ahead.offsets_after(after), epoch=epoch)
         if cuts != self._cuts:
             raise BusUnavailable("the log went on in another epoch while it was read, or was replaced")
-        self._store(entries, quarantine)
-        entries = [entry for entry in entries if entry.offset > position]
-        if not entries:
+        offsets, size = self._store(entries, quarantine)
+        if offsets:
+            self._ahead.note(after, offsets[-1], len(offsets), size)
+        first = next((offset for offset in offsets if offset > position), None)
+        if first is None:
             return None
-        first = entries[0].offset
         if first > position + 1:
             self._gone = (position + 1, first - 1)
         page = self._pages[(first - 1) // PAGE_OFFSETS]
@@ -231,20 +276,35 @@ class LogPages:
         self._pages.move_to_end((page.first - 1) // PAGE_OFFSETS)
         return page
 
-    def _store(self, entries: list[Entry], quarantine: Callable[[Entry], None]) -> None:
-        """Add entries, in order, to the pages that they belong to."""
-        for entry in entries:
-            index = (entry.offset - 1) // PAGE_OFFSETS
-            page = self._pages.get(index)
-            if page is None:
-                page = self._pages[index] = Page(index * PAGE_OFFSETS + 1, index * PAGE_OFFSETS)
-            self._pages.move_to_end(index)
-            if entry.offset <= page.last:
+    def _store(self, entries: list[RawEntry], quarantine: Callable[[Entry], None]) -> tuple[list[int], int]:
+        """Add entries, in order, to the pages that they belong to; return their offsets, and the bytes of their frames."""
+        offsets: list[int] = []
+        size = 0
+        index, page = -1, Page(0, 0)
+        for offset, found in log_frames(self._namespace, entries, self._log, self._in_c):
+            offsets.append(offset)
+            if (offset - 1) // PAGE_OFFSETS != index:
+                if index >= 0:
+                    self._count(index, page)
+                index, page = self._page_of(offset)
+            if offset <= page.last:
                 continue
-            frame = None
-            if entry.event is None:
-                quarantine(entry)
+            frame: Frame | None = None
+            if isinstance(found, Frame):
+                frame = found
             else:
-                frame = event_frame(self._namespace, entry.event, replayed=True)
-            page.add(entry.offset, frame)
+                quarantine(found)
+            page.add(offset, frame)
+            size += _size_of(frame)
+        if index >= 0:
             self._count(index, page)
+        return offsets, size
+
+    def _page_of(self, offset: int) -> tuple[int, Page]:
+        """Return the number and the page of an offset, a new one if need be, as the one used last."""
+        index = (offset - 1) // PAGE_OFFSETS
+        page = self._pages.get(index)
+        if page is None:
+            page = self._pages[index] = Page(index * PAGE_OFFSETS + 1, index * PAGE_OFFSETS)
+        self._pages.move_to_end(index)
+        return index, page

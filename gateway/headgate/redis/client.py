@@ -76,17 +76,19 @@ def call_at(client: Client, key: str | bytes, *command: str | bytes | int) -> An
     return client.run(*command, key=key) if isinstance(client, ClusterClient) else run(client, *command)
 
 
-def call_many(client: Client, commands: Iterable[Command]) -> list[Any]:
+def call_many(client: Client, commands: Iterable[Command], *, shaped: bool = True) -> list[Any]:
     """Run commands in one round trip, no transaction; return a reply, or the error (a HeadgateError), for each in order.
 
-    In a Cluster that is one round trip for each node that owns one of the keys.
+    In a Cluster that is one round trip for each node that owns one of the keys. Replies that are not `shaped` are as Redis sends
+    them, lists and bytes: redis-py's shapes cost as much as reading an entry of the log.
 
     Raises:
         BusUnavailable: the connection broke: which commands ran is not known.
     """
     if isinstance(client, ClusterClient):
-        return client.run_many(commands)
-    return [translate(reply) if isinstance(reply, Exception) else reply for reply in exchange(client, list(commands))]
+        return client.run_many(commands, shaped=shaped)
+    replies = exchange(client, list(commands), shaped=shaped)
+    return [translate(reply) if isinstance(reply, Exception) else reply for reply in replies]
 
 
 def call_all(client: Client, commands: Iterable[Command]) -> list[Any]:

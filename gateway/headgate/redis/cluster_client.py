@@ -65,7 +65,7 @@ class ClusterClient:
                     raise self._doubted(failed(client, error)) from shown_cause(error)
         raise self._moving_on()
 
-    def run_many(self, commands: Iterable[Command]) -> list[Any]:
+    def run_many(self, commands: Iterable[Command], *, shaped: bool = True) -> list[Any]:
         """Run commands in one round trip to each node; return a reply, or the error (a HeadgateError), for each in order.
 
         A command without a key (WAIT, WAITAOF) goes behind the one before it, and with it to another node. A node that does not
@@ -82,7 +82,7 @@ class ClusterClient:
             moved: set[int] = set()
             for node, indexes in self._by_node(batch, left).items():
                 try:
-                    answers = exchange(self._client(node), [batch[index] for index in indexes])
+                    answers = exchange(self._client(node), [batch[index] for index in indexes], shaped=shaped)
                 except BusUnavailable as error:
                     broken = broken or self._doubted(error)
                     continue

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeAlias
 
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError, InvalidEvent, InvalidRequest, PayloadTooLarge
 from headgate.event import ID_COUNTS_S, Event, check_event_id, check_json
@@ -27,6 +27,8 @@ from .lineage import Lineage, read_lineage
 
 # A page: enough that a round trip is cheap per event, small enough to hold (100 × 64 KiB at the most usual limit).
 PAGE_EVENTS = 100
+# An entry as Redis answers it: `<offset>-0`, and its fields, name after value.
+RawEntry: TypeAlias = list[Any]
 # Of a log, where nothing else is known; log.lua has the same.
 DEFAULT_MAX_BYTES = 256 * 1024 * 1024
 LEAST_MAX_BYTES = 1024 * 1024
@@ -50,7 +52,7 @@ class EventLog:
         self._namespace, self._key, self._head_key = namespace, log_key(namespace), head_key(namespace)
         self._client = client
         self.database = database_number(client)
-        self._max_payload_bytes = max_payload_bytes
+        self.max_payload_bytes = max_payload_bytes
         self._reached = reached
 
     def drop_idle(self) -> None:
@@ -75,7 +77,7 @@ class EventLog:
         Raises:
             BusUnavailable, BusRefused: as `redis.client.call`.
         """
-        limits = (max_events, max_age_s * 1000, self._max_payload_bytes)
+        limits = (max_events, max_age_s * 1000, self.max_payload_bytes)
         head = self._configured(limits, max_bytes, sharded)
         if head.library < VERSION:
             with suppress(BusRefused):
@@ -155,6 +157,16 @@ class EventLog:
         return ("FCALL_RO", "headgate_head", 1, self._key)
 
     def page(self, after: int, upto: int | None, limit: int = PAGE_EVENTS, *, epoch: str | None = None) -> list[Entry]:
+        """Return the entries that `raw_page` returns, each read: an event, or the error that keeps it from being delivered."""
+        return [self.read(raw) for raw in self.raw_page(after, upto, limit, epoch=epoch)]
+
+    def read(self, raw: RawEntry) -> Entry:
+        """Return what an entry of `raw_page` is."""
+        place, fields = raw
+        by_name = dict(zip(fields[::2], fields[1::2], strict=True))
+        return read_entry(int(place.partition(b"-")[0]), by_name, self.max_payload_bytes)
+
+    def raw_page(self, after: int, upto: int | None, limit: int, *, epoch: str | None = None) -> list[RawEntry]:
         """Return the entries with `after` < offset ≤ `upto` (None: all) that the log still holds, at most `limit`, in order.
 
         Args:
@@ -173,7 +185,7 @@ class EventLog:
         ]
         if known_epoch is not None:  # before the range: the server has at least as much when it reads that
             commands.insert(0, ("HMGET", self._head_key, "offset"))
-        *newest, found, now = replies = call_many(self._client, commands)
+        *newest, found, now = replies = call_many(self._client, commands, shaped=False)
         for reply in replies:
             if isinstance(reply, HeadgateError):
                 raise reply
@@ -184,7 +196,8 @@ class EventLog:
         if epoch is not None and epoch == known_epoch and int(newest[0][0] or 0) < known:
             self.drop_idle()
             raise BusUnavailable("the Redis server lacks events that this gateway has had")
-        return [read_entry(int(entry_id.partition(b"-")[0]), fields, self._max_payload_bytes) for entry_id, fields in found]
+        entries: list[RawEntry] = found
+        return entries
 
     def topics(self, after: int, upto: int) -> list[tuple[int, str, int]]:
         """Return (offset, topic, time) of the entries with `after` < offset ≤ `upto` that the log still holds, in order.

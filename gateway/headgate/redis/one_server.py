@@ -87,15 +87,17 @@ def run(client: redis.Redis, *command: str | bytes | int, **options: Any) -> Any
         raise failed(client, error) from shown_cause(error)
 
 
-def exchange(client: redis.Redis, commands: Sequence[Command]) -> list[Any]:
+def exchange(client: redis.Redis, commands: Sequence[Command], *, shaped: bool = True) -> list[Any]:
     """Run commands in one round trip, no transaction; return a reply, or redis-py's error, for each in order.
+
+    Replies that are not `shaped` are as Redis sends them.
 
     Raises:
         BusUnavailable: the connection broke: which commands ran is not known.
     """
     began_s = perf_counter()
     try:
-        if all(command[0] in PASSED_ON for command in commands):
+        if not shaped or all(command[0] in PASSED_ON for command in commands):
             return _round_trip(client, commands)
         pipeline: Any = client.pipeline(transaction=False)
         for command in commands:

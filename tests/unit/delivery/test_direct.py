@@ -26,6 +26,7 @@ from headgate.bus.messages import Messages
 from headgate.delivery import direct, fanout
 from headgate.delivery.direct import DirectWriter, Run, direct_writer
 from headgate.delivery.matcher import SubscriptionMatcher
+from headgate.delivery.state import Phase
 from headgate.event import Event, decode_message
 from headgate.protocol.frames import event_frame
 from headgate.redis.keys import feed_channel, user_channel
@@ -53,9 +54,9 @@ class Room:
         self.writer: DirectWriter = writer
         self.front = Front(EPOCH, 0, 0, consecutive=True)
 
-    def listen(self, pattern: str, wire: Any = None, *, ready: bool = True) -> WrittenTo:
+    def listen(self, pattern: str, wire: Any = None, *, ready: bool = True, phase: Phase = Phase.LIVE) -> WrittenTo:
         """Add a client that listens to a pattern."""
-        client = WrittenTo(wire or Wire(), ready=ready)
+        client = WrittenTo(wire or Wire(), ready=ready, phase=phase)
         self.matcher.add(pattern, client)
         return client
 
@@ -300,6 +301,27 @@ def test_a_client_that_has_to_wait_leaves_its_event_to_the_fan_out(room: Room) -
     room.matcher.add("b", ready)
     run = room.take(event(1, "a"), event(2, "b"), event(3, "a"))
     assert (run.taken, room.front.reached, ready.direct, waiting.direct) == (1, 1, 1, 0)
+
+
+@built
+@pytest.mark.parametrize("phase", [Phase.READING, Phase.COLLECTING, Phase.ARRIVING_BEHIND])
+def test_a_client_that_catches_up_leaves_no_event_to_the_fan_out(phase: Phase) -> None:
+    """The log brings it what it is passed by, and the others get it at once; but an event with a tally goes the long way."""
+    room = Room(tally_every=4)
+    reader, live = room.listen("#", ready=False, phase=phase), room.listen("a")
+    run = room.take(event(1, "a"), event(2, "b"), event(3, "a"), event(4, "a"))
+    assert (run.taken, run.matched, run.routed, run.writes, run.left) == (3, 3, 5, 1, [])
+    assert (reader.direct, reader.left_to_log, reader.connection.wire.data) == (0, 3, b"")
+    assert (live.direct, live.left_to_log) == (2, 0)
+
+
+@built
+@pytest.mark.parametrize(("phase", "closed"), [(Phase.READING, True), (Phase.HANDOVER, False), (Phase.LEFT, True)])
+def test_a_client_that_is_gone_or_takes_live_events_again_is_no_reader(phase: Phase, closed: bool, room: Room) -> None:
+    """Python knows what becomes of its events."""
+    reader = room.listen("a", ready=False, phase=phase)
+    reader.connection.closed = closed
+    assert (room.take(event(1, "a")).taken, reader.left_to_log) == (0, 0)
 
 
 @built

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import tracemalloc
 from collections.abc import Callable, Iterable
 from typing import Any, cast
@@ -11,38 +12,48 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.delivery.page_cache import CHUNK_BYTES, MAX_SELECTIONS, PAGE_OFFSETS, LogPages, Page
-from headgate.errors import BusUnavailable, InvalidEvent
-from headgate.event import Event
+from headgate.delivery.page_cache import (
+    CHUNK_BYTES,
+    MAX_AHEAD,
+    MAX_READ_OFFSETS,
+    MAX_REPLY_BYTES,
+    MAX_SELECTIONS,
+    PAGE_OFFSETS,
+    READ_BYTES,
+    LogPages,
+    Page,
+    ReadAhead,
+)
+from headgate.errors import BusUnavailable
 from headgate.protocol.frames import Frame
 from headgate.protocol.packets import GapReason
-from headgate.redis.log import Entry, EventLog
+from headgate.redis.log import EventLog, RawEntry
 from headgate.topic import matches
+from tests.support.raw_log import RawLog, raw_entry
 
 EPOCH = "a" * 16
 
 
-class FakeLog:
+class FakeLog(RawLog):
     """A log in memory that counts reads. `offsets` may have holes; those in `bad` cannot be delivered."""
 
     def __init__(self, offsets: Iterable[int], bad: Iterable[int] = (), size: int = 10) -> None:
+        super().__init__()
         self.offsets, self.bad, self.size = sorted(offsets), set(bad), size
         self.epoch = EPOCH
         self.reads: list[int] = []
         self.during: Callable[[], None] = lambda: None
 
-    def page(self, after: int, upto: int | None, limit: int, *, epoch: str | None = None) -> list[Entry]:
+    def raw_page(self, after: int, upto: int | None, limit: int, *, epoch: str | None = None) -> list[RawEntry]:
         self.reads.append(after)
         self.during()
         if epoch not in (None, self.epoch):
             raise BusUnavailable("the log has just been replaced by another one")
         return [self._entry(offset) for offset in self.offsets if offset > after and (upto is None or offset <= upto)][:limit]
 
-    def _entry(self, offset: int) -> Entry:
-        if offset in self.bad:
-            return Entry(offset, None, InvalidEvent("entry", "unreadable"))
-        topic = "orders.odd" if offset % 2 else "orders.even"
-        return Entry(offset, Event(topic, b'"%s"' % (b"x" * self.size), f"e{offset}", 1, None, offset))
+    def _entry(self, offset: int) -> RawEntry:
+        topic = b"orders.odd" if offset % 2 else b"orders.even"
+        return raw_entry(offset, topic=topic, data=b"{" if offset in self.bad else b'"%s"' % (b"x" * self.size))
 
 
 def pages_of(log: FakeLog, **options: Any) -> LogPages:
@@ -55,7 +66,7 @@ def wanted(*patterns: str) -> Callable[[Frame], bool]:
     return lambda frame: any(matches(pattern, frame.topic or "") for pattern in patterns)
 
 
-def nobody(entry: Entry) -> None:
+def nobody(entry: object) -> None:
     """Expect no entry to be quarantined."""
     pytest.fail(f"{entry} was quarantined")
 
@@ -99,6 +110,51 @@ def test_a_page_at_the_end_of_the_log_is_completed_by_what_is_new_alone() -> Non
     log.offsets.extend(range(PAGE_OFFSETS // 2, PAGE_OFFSETS + 5))
     assert read_all(pages, PAGE_OFFSETS // 2 - 1)[0] == list(range(PAGE_OFFSETS // 2, PAGE_OFFSETS + 5))
     assert PAGE_OFFSETS // 2 - 1 in log.reads
+
+
+def test_a_reader_that_goes_on_is_read_ahead_for() -> None:
+    """At a high rate it is the round trips that cost: twice as far each time, up to a bound."""
+    log = FakeLog(range(1, 20_001))
+    pages = pages_of(log)
+    assert read_all(pages, 0)[0] == list(range(1, 20_001))
+    assert len(log.reads) <= 20_000 / (MAX_REPLY_BYTES // log.max_payload_bytes) + 10
+
+
+def test_a_reader_at_the_end_of_a_busy_log_gets_all_that_has_come_in_one_read() -> None:
+    """More than a page comes during each of its reads, so with a page at a time it would never get to where the feed is."""
+    log = FakeLog(range(1, 4 * MAX_READ_OFFSETS + 1))
+    pages = pages_of(log)
+    read_all(pages, 0)
+    for _ in range(10):
+        end = log.offsets[-1]
+        log.offsets.extend(range(end + 1, end + 4 * PAGE_OFFSETS))
+        before = len(log.reads)
+        read_all(pages, end)
+        assert len(log.reads) == before + 2  # what has come, and the end
+
+
+def test_a_read_ahead_is_bounded_in_bytes() -> None:
+    """Going by the read before; and by the payload limit, when small events are followed by large ones."""
+    log = FakeLog(range(1, 2001), size=16_384)
+    read_all(pages_of(log), 0)
+    steps = [after - before for before, after in itertools.pairwise(log.reads)]
+    assert max(steps[2:]) <= max(READ_BYTES // 16_384, PAGE_OFFSETS)
+    for max_payload_bytes, most in ((1024, MAX_READ_OFFSETS), (65536, MAX_REPLY_BYTES // 65536), (1024 * 1024, PAGE_OFFSETS)):
+        ahead, last = ReadAhead(max_payload_bytes), 0
+        for _ in range(10):
+            offsets = ahead.offsets_after(last)
+            ahead.note(last, last + offsets, offsets, 1)
+            last += offsets
+        assert ahead.offsets_after(last) == most
+
+
+def test_only_a_few_readers_at_different_places_are_read_ahead_for() -> None:
+    """Each of hundreds would push the pages of the others out."""
+    ahead = ReadAhead(65536)
+    ends = range(1000, 1001 + MAX_AHEAD)
+    for last in ends:
+        ahead.note(last - PAGE_OFFSETS, last, PAGE_OFFSETS, 1)
+    assert [ahead.offsets_after(last) for last in ends] == [PAGE_OFFSETS, *[2 * PAGE_OFFSETS] * MAX_AHEAD]
 
 
 def test_the_end_of_the_log_is_no_page() -> None:

@@ -28,6 +28,27 @@ def workload(size_bytes: int, events_per_s: float) -> Run:
     return run
 
 
+def paused(size_bytes: int, events_per_s: float, pause_s: float) -> Run:
+    """The same workload, with a client that does not read for a while in the middle: what it loses, and when it is live again.
+
+    The latencies are those before the pause and those since it is live again. `gap_notices`: it was told of what it lost.
+    """
+
+    def run(variant: Variant, quick: bool) -> Row:
+        measure_s = 8 if quick else 30
+        with stage(variant, size_bytes=size_bytes, room=1) as on:
+            on.generator.connects(1)
+            on.generator.ask("open", events_per_s, 1000, takes_s=1)
+            answer = on.generator.ask("pause", events_per_s, measure_s * 1000, pause_s * 1000, takes_s=measure_s)
+            row = checked(answer) | latency(answer)
+            row["live_again_s"] = round(answer["live_again_ms"] / 1000, 3)
+            row["gap_notices"] = answer["gaps"]
+            row["server_us_per_event"] = round(answer["server_cpu_s"] / max(answer["published"], 1) * 1e6, 1)
+            return row
+
+    return run
+
+
 def shares_of_maximum(clients: int, size_bytes: int, window: int, audience: Audience | None = None) -> Run:
     """Find the maximum in a closed loop, then publish on schedule at 50 % and at 80 % of it."""
 

@@ -10,7 +10,7 @@ from .disturbed import hostile, stalled
 from .hostile import ATTACKS
 from .http_publishing import posting
 from .joining import connecting, resuming, with_tokens
-from .loads import saturation, shares_of_maximum, workload
+from .loads import paused, saturation, shares_of_maximum, workload
 from .memory import memory
 from .scenario import KIB, Run, Scenario
 from .storm import storm
@@ -175,6 +175,26 @@ def _workload(size_bytes: int, label: str, rate: int) -> Scenario:
     )
 
 
+def _paused(size_bytes: int, label: str, rate: int, quick: bool = False) -> Scenario:
+    return Scenario(
+        f"workload-{label.replace(' ', '')}-{rate}-paused",
+        f"One client, {label} × {rate:,} per second, that does not read for 1 s in the middle of 30 s",
+        paused(size_bytes, rate, 1.0),
+        {
+            "missing": "events lost",
+            "gap_notices": "gap notices",
+            "live_again_s": "live again after (s)",
+            "p50_ms": "p50 ms before and after", "p99_9_ms": "p99.9 ms", "max_ms": "max ms",
+            "server_core_share": "server's share of its core",
+        },
+        WAYS,
+        "p99_9_ms",
+        more_is_better=False,
+        quick=quick,
+        targets={"missing": ("at most", 0), "live_again_s": ("at most", 3)},
+    )  # fmt: skip
+
+
 # The workloads of the classic study of message-queue latency.
 _WORKLOADS = (
     (256, "256 B", 3000), (KIB, "1 KiB", 3000), (5 * KIB, "5 KiB", 2000), (KIB, "1 KiB", 20_000), (64 * KIB, "64 KiB", 100),
@@ -282,6 +302,7 @@ SCENARIOS = {
         _appending(256, "256 B", 5),
         _appending(16 * KIB, "16 KiB", 2.5),
         *(_workload(size_bytes, label, rate) for size_bytes, label, rate in _WORKLOADS),
+        _paused(KIB, "1 KiB", 20_000),
         Scenario(
             "shares-of-maximum", "At 50 % and 80 % of the maximum: 1,000 clients, 256 B", shares_of_maximum(1000, 256, 8),
             _SHARES_COLUMNS, PEERS, "at_80_p99_ms", more_is_better=False,

@@ -73,13 +73,19 @@ void client_close(struct swarm *swarm, struct client *client, const char *why)
     owed_free(&client->owed);
 }
 
+void client_watch(struct swarm *swarm, struct client *client, bool reads)
+{
+    if (client->state == READY)
+        watch(swarm, client, reads ? EPOLLIN : 0, EPOLL_CTL_MOD);
+}
+
 void client_stall(struct swarm *swarm, struct client *client, bool stalled)
 {
     if (client->state != READY || client->stalled == stalled)
         return;
     client->stalled = stalled;
     client->lagging = !stalled;
-    watch(swarm, client, stalled ? 0 : EPOLLIN, EPOLL_CTL_MOD);
+    client_watch(swarm, client, !stalled);
 }
 
 /* Everything that a client says is small and rare: what its socket does not take at once is a fault, not a backlog. */

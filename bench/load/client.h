@@ -34,6 +34,9 @@ bool client_start(struct swarm *swarm, unsigned index);
 void client_writable(struct swarm *swarm, struct client *client);
 void client_readable(struct swarm *swarm, struct client *client);
 
+/* Read what comes, or do not: what is owed to it stays the same. */
+void client_watch(struct swarm *swarm, struct client *client, bool reads);
+
 /* Stop or go on reading. */
 void client_stall(struct swarm *swarm, struct client *client, bool stalled);
 

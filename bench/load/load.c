@@ -6,6 +6,8 @@
  *   window W WARM_MS MEASURE_MS      closed loop: W events under way
  *   pipelined W WARM_MS MEASURE_MS   the same, what is published at the same moment in one write to Redis
  *   open RATE MEASURE_MS             fixed schedule, RATE events per second
+ *   pause RATE MEASURE_MS PAUSE_MS   the same, and in its middle no client reads for PAUSE_MS; latencies are those before, and again
+ *                                    from the first event on that comes within 100 ms of its planned time
  *   burst SIZE TIMES EVERY_MS        SIZE events at once, again every EVERY_MS
  *   idle MS                          answer pings
  *   stall COUNT                      the first COUNT clients stop reading
@@ -155,6 +157,8 @@ static void print_answer(const char *command, const struct run *run, const struc
     print_tally(&run->tally);
     printf(",\"undelivered\":%llu,\"worst_lateness_us\":%.1f", (unsigned long long)run->undelivered,
            (double)run->worst_lateness_ns / 1e3);
+    if (run->is_paused)
+        printf(",\"live_again_ms\":%.1f", run->live_again_ms);
     printf(",\"redis_replies\":%llu,\"redis_errors\":%llu", (unsigned long long)swarm.redis.replies,
            (unsigned long long)swarm.redis.errors);
     print_text("first_failure", swarm.first_failure);
@@ -203,6 +207,9 @@ static void obey(char *line)
         durations = &swarm.latency;
     } else if (!strcmp(command, "open") && words == 3 && a > 0) {
         run_open(&swarm, &run, a, (uint64_t)b);
+        durations = &swarm.latency;
+    } else if (!strcmp(command, "pause") && words == 4 && a > 0 && b > c) {
+        run_paused(&swarm, &run, a, (uint64_t)b, (uint64_t)c);
         durations = &swarm.latency;
     } else if (!strcmp(command, "burst") && words == 4 && a >= 1 && a < RING) {
         run_burst(&swarm, &run, (uint32_t)a, (uint32_t)b, (uint64_t)c);

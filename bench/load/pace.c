@@ -144,13 +144,18 @@ void run_window(struct swarm *swarm, struct run *run, uint32_t window, uint64_t 
     finish(swarm, run);
 }
 
-static void keep_schedule(struct swarm *swarm, struct run *run, uint32_t size, uint64_t times, double every_ns)
+static void keep_schedule(struct swarm *swarm, struct run *run, uint32_t size, uint64_t times, double every_ns, uint64_t pause_ns)
 {
     struct mark start = mark_now(swarm);
     uint64_t first_ns = start.at_ns + 10 * NS_PER_MS;
+    uint64_t pause_from_ns = pause_ns ? first_ns + (uint64_t)((double)times * every_ns / 2) - pause_ns / 2 : 0;
     start_recording(swarm);
     for (uint64_t i = 0; i < times && !(run->outcome = fault(swarm)); i++) {
         uint64_t planned_ns = first_ns + (uint64_t)((double)i * every_ns), now;
+        if (pause_from_ns && swarm->pause == NO_PAUSE && planned_ns >= pause_from_ns)
+            swarm_pause(swarm, true);
+        if (swarm->pause == PAUSED && planned_ns >= pause_from_ns + pause_ns)
+            swarm_pause(swarm, false);
         while ((now = now_ns()) < planned_ns && !fault(swarm))
             swarm_turn(swarm, planned_ns, false);
         if (now > planned_ns && now - planned_ns > run->worst_lateness_ns)
@@ -169,12 +174,21 @@ static void keep_schedule(struct swarm *swarm, struct run *run, uint32_t size, u
 
 void run_open(struct swarm *swarm, struct run *run, double rate, uint64_t measure_ms)
 {
-    keep_schedule(swarm, run, 1, (uint64_t)(rate * (double)measure_ms / 1e3), NS_PER_S / rate);
+    keep_schedule(swarm, run, 1, (uint64_t)(rate * (double)measure_ms / 1e3), NS_PER_S / rate, 0);
+}
+
+void run_paused(struct swarm *swarm, struct run *run, double rate, uint64_t measure_ms, uint64_t pause_ms)
+{
+    swarm->pause = NO_PAUSE;
+    keep_schedule(swarm, run, 1, (uint64_t)(rate * (double)measure_ms / 1e3), NS_PER_S / rate, pause_ms * NS_PER_MS);
+    run->is_paused = true;
+    run->live_again_ms = swarm->pause == LIVE_AGAIN ? (double)(swarm->live_ns - swarm->pause_ended_ns) / NS_PER_MS : -1;
+    swarm->pause = NO_PAUSE;
 }
 
 void run_burst(struct swarm *swarm, struct run *run, uint32_t size, uint32_t times, uint64_t every_ms)
 {
-    keep_schedule(swarm, run, size, times, (double)(every_ms * NS_PER_MS));
+    keep_schedule(swarm, run, size, times, (double)(every_ms * NS_PER_MS), 0);
 }
 
 void run_idle(struct swarm *swarm, struct run *run, uint64_t ms, uint64_t enough)

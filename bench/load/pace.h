@@ -1,4 +1,4 @@
-/* When to publish: the four ways of loading a server, and joining and sitting idle.
+/* When to publish: the five ways of loading a server, and joining and sitting idle.
  *
  * Each runs to its own end (time or count, then a bounded wait for what is still under way) and leaves its figures in
  * the swarm and in `struct run`. `outcome` is NULL when all went as it should, else one word. */
@@ -16,6 +16,8 @@ struct run {
     struct tally tally; /* differences over the measured part */
     uint64_t undelivered;
     uint64_t worst_lateness_ns; /* open schedule: how late the generator itself published, at worst */
+    bool is_paused;
+    double live_again_ms; /* after the pause, until an event came in time again; -1: none did */
     const char *outcome;
 };
 
@@ -29,6 +31,9 @@ void run_window(struct swarm *swarm, struct run *run, uint32_t window, uint64_t 
 
 /* Publish at planned times, `rate` events per second, whatever happens; latency counts from the planned time. */
 void run_open(struct swarm *swarm, struct run *run, double rate, uint64_t measure_ms);
+
+/* The same; in the middle no client reads for `pause_ms`, and what is skipped at one is not waited for. */
+void run_paused(struct swarm *swarm, struct run *run, double rate, uint64_t measure_ms, uint64_t pause_ms);
 
 /* Publish `size` events at once, `times` times, one burst every `every_ms`; latency counts from the planned time. */
 void run_burst(struct swarm *swarm, struct run *run, uint32_t size, uint32_t times, uint64_t every_ms);

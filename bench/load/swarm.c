@@ -157,9 +157,23 @@ static void done_with(struct swarm *swarm, uint32_t sequence)
 
 static void arrived(struct swarm *swarm, uint32_t sequence, uint64_t planned_ns, uint64_t read_ns)
 {
-    if (swarm->recording)
-        histogram_record(&swarm->latency, read_ns > planned_ns ? read_ns - planned_ns : 0);
+    uint64_t took_ns = read_ns > planned_ns ? read_ns - planned_ns : 0;
+    if (swarm->pause == CATCHING_UP && took_ns <= LIVE_NS) {
+        swarm->pause = LIVE_AGAIN;
+        swarm->live_ns = read_ns;
+    }
+    if (swarm->recording && (swarm->pause == NO_PAUSE || swarm->pause == LIVE_AGAIN))
+        histogram_record(&swarm->latency, took_ns);
     done_with(swarm, sequence);
+}
+
+void swarm_pause(struct swarm *swarm, bool paused)
+{
+    swarm->pause = paused ? PAUSED : CATCHING_UP;
+    if (!paused)
+        swarm->pause_ended_ns = now_ns();
+    for (unsigned i = 0; i < swarm->started; i++)
+        client_watch(swarm, &swarm->clients[i], !paused);
 }
 
 /* Where events have addresses, each client has its own order: what it has skipped is missing and not waited for any more, what
@@ -208,6 +222,8 @@ void swarm_event(struct swarm *swarm, struct client *client, uint32_t sequence, 
     }
     if (expected)
         tally->missing += sequence - expected;
+    for (uint32_t skipped = expected; swarm->pause != NO_PAUSE && expected && skipped < sequence; skipped++)
+        done_with(swarm, skipped);
     client->next_sequence = sequence + 1;
     arrived(swarm, sequence, planned_ns, read_ns);
 }

@@ -18,7 +18,9 @@
 #include "template.h"
 
 /* Events that may be under way; a run that has more is not keeping up and ends as `overrun`. */
-#define RING 65536u
+#define RING 262144u
+/* After a pause a client is live again with the first event that comes so soon after its planned time. */
+#define LIVE_NS (100 * 1000000ull)
 #define MAX_CONNECT_BYTES 4096
 #define MAX_SERVERS 16
 
@@ -43,6 +45,8 @@ struct tally {
     uint64_t gaps, backpressure, other_notices, compressed_frames;
 };
 
+enum pause { NO_PAUSE, PAUSED, CATCHING_UP, LIVE_AGAIN };
+
 struct swarm {
     struct options options;
     struct line *connects; /* CONNECT texts, used in turn */
@@ -61,6 +65,8 @@ struct swarm {
     uint64_t planned_ns[RING];
     struct tally tally;
     bool recording;
+    enum pause pause;
+    uint64_t pause_ended_ns, live_ns;
     struct histogram latency, handshake;
 };
 
@@ -77,6 +83,9 @@ void swarm_flush(struct swarm *swarm);
 
 /* Events under way. */
 uint32_t swarm_outstanding(const struct swarm *swarm);
+
+/* Have all clients stop reading, or go on; their events are owed and in time all the same. */
+void swarm_pause(struct swarm *swarm, bool paused);
 
 /* Give up on events under way: start the account afresh. */
 void swarm_forget(struct swarm *swarm);

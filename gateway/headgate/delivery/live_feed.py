@@ -22,6 +22,7 @@ from headgate.metrics import DELIVERIES, FAN_OUT, PUBLISH_TO_SOCKET
 from headgate.protocol.frames import Frame, message_frame
 from headgate.protocol.packets import CURSOR, GapReason, notice_packet
 
+from .bridge import Bridge
 from .client import Client
 from .direct import DirectWriter, Front, Run
 from .fanout import BUDGET_S, Matched, Pass, note_broken, note_in_part, write_notice
@@ -84,6 +85,7 @@ class LiveFeed:
         self._passed = 0  # the same, when the work that is under way began
         self._plain = 0  # the router's count of plain events when idle clients were last told
         self.under_way = False
+        self.bridge = Bridge(namespace)
 
     # -- for the log readers --------------------------------------------------------------------------------------
 
@@ -149,7 +151,7 @@ class LiveFeed:
 
     def take(self, replies: list[list[bytes]], front: Front) -> Run | None:
         """Write the events at the front of replies directly, if this is built with it and nothing is under way; see direct.py."""
-        if self._direct is None or self.under_way:
+        if self._direct is None or self.under_way or self.bridge.is_open:
             return None
         self._begin_work()
         try:
@@ -213,6 +215,8 @@ class LiveFeed:
             act()
 
     def _match(self, events: Sequence[Event]) -> list[Matched]:
+        if self.bridge.is_open:
+            self.bridge.add(events)
         self._told = next((event.offset for event in reversed(events) if event.offset is not None), self._told)
         return self._router.match(events)
 
@@ -240,6 +244,7 @@ class LiveFeed:
 
     def missing(self, first: int, last: int, reason: GapReason) -> Iterator[None]:
         """Tell every client of a range that will not come, but for those that the log feeds: they meet it there, or have."""
+        self.bridge.close()
         # One in HANDOVER has met what lies below its position. All at once: a client that begins to read while others are told
         # begins above the range.
         begins = [
@@ -263,6 +268,7 @@ class LiveFeed:
         arriving has had nothing, and its welcome says the epoch.
         """
         epoch, was = self.epoch(), self.position()
+        self.bridge.close()
         self._told = min(was, end)
         cursors: dict[int, Frame] = {}
         # All at once, before anyone else's turn: positions above the end mean nothing any more.
@@ -289,6 +295,7 @@ class LiveFeed:
         One that is still arriving is told when it resumes, or has nothing to lose; what waits for it is of the old log.
         """
         self._told = offset
+        self.bridge.close()
         cursor = self._cursor(epoch, offset)
         # All at once, before anyone else's turn: positions in the old log mean nothing in the new one.
         told = [client for client in self._clients.values() if not client.state.arriving]

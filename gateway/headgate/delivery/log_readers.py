@@ -6,7 +6,7 @@ leaves the round and comes back when its queue has drained.
 
 The hand-over has no gap and no duplicate, and needs no moment of silence: a client reads to the end of the log, which is never
 behind the live feed, and from then on takes live events above its own position only. Nothing lets the loop run between the
-comparison and the step.
+comparison and the step. Where the feed is ahead again when the answer is here, the next read has a bridge (bridge.py).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from .tally import Tallies
 if TYPE_CHECKING:
     from headgate.redis.log import Entry
 
+    from .bridge import Bridge
     from .page_cache import Page
 
 
@@ -47,12 +48,22 @@ class LiveFeed(Protocol):
     def quarantine(self, entry: Entry) -> None:
         """An entry of the log that cannot be delivered was met."""
 
+    @property
+    def bridge(self) -> Bridge:
+        """Takes what the feed hands on, while it is open."""
+
 
 class Pages(Protocol):
     """The log, a page at a time (page_cache.py)."""
 
     def page_after(self, position: int, epoch: str, quarantine: Callable[[Entry], None]) -> Page | None:
         """Return the first page that holds anything after `position`, or None if the log ends there. May let the loop run."""
+
+    def known_after(self, position: int) -> Page | None:
+        """Return a page that is known to hold the next thing after `position`."""
+
+    def offsets_after(self, position: int) -> int:
+        """Return how many offsets a read after `position` asks for."""
 
 
 class LogReaders:
@@ -65,6 +76,7 @@ class LogReaders:
         self._pages = pages
         self._on_work = on_work
         self._round: OrderedDict[Client, None] = OrderedDict()
+        self._nearly: set[Client] = set()  # the log had no more for them, and the feed was ahead again
         self._paused = False
         self.handover: set[Client] = set()
         self.late = 0
@@ -95,6 +107,7 @@ class LogReaders:
         """Follow a client from phase to phase: only those that are READING are in the round."""
         if before is Phase.READING:
             self._round.pop(client, None)
+            self._nearly.discard(client)
         elif before is Phase.HANDOVER:
             self.handover.discard(client)
         if after is Phase.HANDOVER:
@@ -113,14 +126,22 @@ class LogReaders:
         """
         if client.connection.closed:
             return
-        position = client.position
-        if position >= max(feed.position(), client.even_from):
-            client.reach_feed()
-            feed.on_live(client)
+        if _hand_over(client, feed):
             return
         if client.state.full or client.connection.queue.level > LOW_WATER:
             client.wait_for_room()
             return
+        bridge = feed.bridge
+        if client in self._nearly:
+            self._nearly.discard(client)
+            bridge.open(feed.position())
+        try:
+            self._read(client, feed)
+        finally:
+            bridge.close()
+
+    def _read(self, client: Client, feed: LiveFeed) -> None:
+        position = client.position
         # All clients that are further back than the log look at the same place.
         after = max(position, feed.oldest() - 1)
         reached = max(feed.position(), client.even_from)  # before the read: an event that comes in during it is not gone
@@ -133,10 +154,35 @@ class LogReaders:
             # In one piece: the position may be many pages back.
             client.miss(position + 1, oldest - 1, GapReason.TRIMMED)
             client.position = oldest - 1
-        if page is not None and not _deliver(client, page):
-            client.wait_for_room()
-        else:
-            self.add(client)
+        while page is not None:
+            if not _deliver(client, page):
+                client.wait_for_room()
+                return
+            page = self._pages.known_after(client.position) if feed.bridge.is_open else None
+        if _cross(client, feed) and _hand_over(client, feed):
+            return
+        ahead = feed.position() - client.position
+        if 0 < ahead <= self._pages.offsets_after(client.position) and self._pages.known_after(client.position) is None:
+            self._nearly.add(client)
+        self.add(client)
+
+
+def _hand_over(client: Client, feed: LiveFeed) -> bool:
+    """Hand a client over to the feed if it has read as far; return whether it has."""
+    if client.position < max(feed.position(), client.even_from):
+        return False
+    client.reach_feed()
+    feed.on_live(client)
+    return True
+
+
+def _cross(client: Client, feed: LiveFeed) -> bool:
+    """Give a client that is below the feed what that has handed on since its read; True when it has come to where the feed is."""
+    position = feed.position()
+    if client.position >= position or client.state.full:
+        return False
+    frames = feed.bridge.above(client.position, client.wants)
+    return frames is not None and client.take_chunk(frames, position)
 
 
 def _deliver(client: Client, page: Page) -> bool:

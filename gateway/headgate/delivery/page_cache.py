@@ -208,15 +208,13 @@ class LogPages:
         Raises:
             BusUnavailable, BusRefused: as `redis.client.call`, or the log is another one than `epoch`.
         """
-        known = self._known_after(position)
+        known = self.known_after(position)
         if known is not None:
             self._count((known.first - 1) // PAGE_OFFSETS, known)
             self._make_room(known)
             return known
-        page = self._pages.get(position // PAGE_OFFSETS)
-        # Not limited to one page: what is found first says how far the log is gone, and comes in the same read. A page at
-        # the log's end is completed when it is asked for again: only what is new is read.
-        after = max(page.last if page is not None else 0, position // PAGE_OFFSETS * PAGE_OFFSETS)
+        # Not limited to one page: what is found first says how far the log is gone, and comes in the same read.
+        after = self._read_from(position)
         cuts = self._cuts
         self.reads += 1
         entries = self._log.raw_page(after, None, self._ahead.offsets_after(after), epoch=epoch)
@@ -233,6 +231,10 @@ class LogPages:
         page = self._pages[(first - 1) // PAGE_OFFSETS]
         self._make_room(page)
         return page
+
+    def offsets_after(self, position: int) -> int:
+        """Return how many offsets a read after `position` asks for."""
+        return self._ahead.offsets_after(self._read_from(position))
 
     def cut(self, end: int) -> None:
         """Forget everything above an offset: the log goes on in another epoch, and there it may hold other events."""
@@ -265,7 +267,12 @@ class LogPages:
         while self._bytes > self._max_bytes and len(self._pages) > 1:
             self._forget(next(index for index, kept in self._pages.items() if kept is not page))
 
-    def _known_after(self, position: int) -> Page | None:
+    def _read_from(self, position: int) -> int:
+        """Return after which offset to read for a client. A page at the log's end is completed: only what is new is read."""
+        page = self._pages.get(position // PAGE_OFFSETS)
+        return max(page.last if page is not None else 0, position // PAGE_OFFSETS * PAGE_OFFSETS)
+
+    def known_after(self, position: int) -> Page | None:
         """Return a page that is known to hold the next thing after `position`."""
         page = self._pages.get(position // PAGE_OFFSETS)
         gone_from, gone_to = self._gone

@@ -13,6 +13,7 @@ from contextlib import nullcontext
 import pytest
 
 from headgate.build import Build, build_in_use
+from headgate.delivery.bridge import Bridge
 from headgate.delivery.client import Client
 from headgate.delivery.live_feed import LiveFeed
 from headgate.delivery.log_readers import LogReaders
@@ -253,6 +254,17 @@ def is_welcomed_above_its_place(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LiveFeed, "welcome_offset", lambda feed, client: feed.position())
 
 
+def crosses_a_bridge_with_a_hole(patch: pytest.MonkeyPatch) -> None:
+    """The feed has told of events that will not come, but not to clients that read."""
+    patch.setattr(Bridge, "close", lambda bridge: None)
+
+
+def crosses_a_bridge_that_begins_above_its_place(patch: pytest.MonkeyPatch) -> None:
+    """The log did not hold all that was below."""
+    above = Bridge.above
+    patch.setattr(Bridge, "above", lambda bridge, position, wanted: above(bridge, max(position, bridge._first), wanted))
+
+
 def counts_nothing_that_the_log_brings(patch: pytest.MonkeyPatch) -> None:
     """The ledger does not close."""
     take_chunk = Client.take_chunk
@@ -351,6 +363,8 @@ FAULTS: list[Fault] = [
     resumes_without_judging,
     judges_by_the_gateway_alone,
     is_welcomed_above_its_place,
+    crosses_a_bridge_with_a_hole,
+    crosses_a_bridge_that_begins_above_its_place,
 ]
 
 

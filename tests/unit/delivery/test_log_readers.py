@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from headgate.delivery.bridge import MAX_BRIDGE_BYTES, Bridge
 from headgate.delivery.client import Client
 from headgate.delivery.log_readers import LogReaders
 from headgate.delivery.page_cache import Page
@@ -20,7 +21,7 @@ class Feed:
     """A feed at an offset, whose log begins at another."""
 
     def __init__(self, offset: int, first: int) -> None:
-        self._offset, self._first = offset, first
+        self._offset, self._first, self._bridge = offset, first, Bridge(NAMESPACE)
         self.handed_over: list[Client] = []
 
     def position(self) -> int:
@@ -38,6 +39,16 @@ class Feed:
     def quarantine(self, entry: Entry) -> None:
         raise AssertionError(entry)
 
+    @property
+    def bridge(self) -> Bridge:
+        return self._bridge
+
+    def hand_on(self, offset: int) -> None:
+        """Hand on the next event, while a client reads."""
+        self._offset = offset
+        if self._bridge.is_open:
+            self._bridge.add([event(offset)])
+
 
 class Pages:
     """A log of one page, or none; notes where it was asked to begin."""
@@ -45,13 +56,25 @@ class Pages:
     def __init__(self, *offsets: int) -> None:
         self._offsets = offsets
         self.asked: list[int] = []
+        self.during: Callable[[], None] = lambda: None
+
+    def grow(self, last: int) -> None:
+        """Hold events up to an offset."""
+        self._offsets = tuple(range(self._offsets[0], last + 1))
 
     def page_after(self, position: int, epoch: str, quarantine: Callable[[Entry], None]) -> Page | None:
         self.asked.append(position)
         if not self._offsets:
             return None
         frames = {at: event_frame(NAMESPACE.encode(), event(at)) for at in self._offsets}
+        self.during()
         return Page(self._offsets[0], self._offsets[-1], dict(frames))
+
+    def known_after(self, position: int) -> Page | None:
+        return None
+
+    def offsets_after(self, position: int) -> int:
+        return 32
 
 
 @pytest.fixture
@@ -80,6 +103,39 @@ def test_a_trimmed_range_is_one_gap_and_costs_one_read(wired: WiredClient) -> No
     assert wired.offsets == [150, 151, 152]
     assert pages.asked == [149]
     assert (feed.handed_over, wired.client.state.phase) == ([wired.client], Phase.HANDOVER)
+
+
+def test_a_client_gets_to_a_feed_that_is_always_ahead_of_the_log_that_was_read(wired: WiredClient) -> None:
+    """Two events come during each read: its second one has a bridge, and the client is where the feed is."""
+    pages, feed = Pages(4, 5), Feed(5, 1)
+    readers = LogReaders(pages, lambda: None)
+
+    def come() -> None:
+        feed.hand_on(feed.position() + 1)
+        feed.hand_on(feed.position() + 1)
+
+    pages.during = come
+    readers.serve(wired.client, feed)
+    assert (wired.client.position, feed.position(), wired.client.state.phase) == (5, 7, Phase.READING)
+    pages.grow(7)
+    readers.serve(wired.client, feed)
+    wired.drain()
+    assert (wired.client.position, feed.position(), wired.client.state.phase) == (9, 9, Phase.HANDOVER)
+    assert wired.offsets == [4, 5, 6, 7, 8, 9]
+    assert not feed.bridge.is_open
+
+
+def test_a_bridge_has_all_or_nothing() -> None:
+    """Nothing for a client that has not read as far as it begins, behind a range that will not come, or when it is too long."""
+    bridge = Bridge(NAMESPACE)
+    assert bridge.above(7, lambda frame: True) is None
+    bridge.open(5)
+    bridge.add([event(6), event(None), event(7)])
+    assert [frame.offset for frame in bridge.above(5, lambda frame: True) or ()] == [6, 7]
+    assert bridge.above(5, lambda frame: False) == []
+    assert bridge.above(4, lambda frame: True) is None
+    bridge.add([event(8, size=MAX_BRIDGE_BYTES)])
+    assert (bridge.is_open, bridge.above(5, lambda frame: True)) == (False, None)
 
 
 def test_nobody_is_served_while_the_readers_are_paused_and_all_are_behind_it(wired: WiredClient) -> None:

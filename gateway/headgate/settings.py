@@ -42,6 +42,7 @@ PREFIX = "HEADGATE_"
 # The value of HEADGATE_SCHEMAS that is no folder.
 REGISTRY = "redis"
 HARD_MAX_PAYLOAD_BYTES = 1024 * 1024
+MOST_LOG_EVENTS = 10_000_000
 MAX_WORKERS = 256
 # Hosts to listen on that mean every address of the machine.
 EVERYWHERE = ("0.0.0.0", "::", "")
@@ -500,7 +501,11 @@ class Settings:
         "Refused requests after which the gateway ends a connection. Each subscription of a CONNECT counts, and one is "
         "forgiven each second. Must be more than HEADGATE_MAX_SUBSCRIPTIONS.",
     )
-    log_max_events: int = option(10000, integer(1, 10_000_000, "events"), "Log retention by count, per namespace.")
+    log_max_events: int = option(
+        0,
+        integer(0, MOST_LOG_EVENTS, "events"),
+        f"Log retention by count, per namespace. 0: as many as age and bytes allow, at most {MOST_LOG_EVENTS}.",
+    )
     log_max_age_s: int = option(600, integer(1, 30 * 86400, "seconds"), "Log retention by age, per namespace.")
     log_max_bytes: int = option(
         0,

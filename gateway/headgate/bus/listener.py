@@ -40,7 +40,7 @@ from headgate.redis.lineage import Lineage
 from headgate.redis.log import EventLog, read_head
 from headgate.redis.subscriber_link import SubscriberLink
 from headgate.runtime.loop import Arrivals, Greenlet, Idle, Signal, sleep, spawn
-from headgate.settings import Settings
+from headgate.settings import MOST_LOG_EVENTS, Settings
 
 from .actions import (
     Action,
@@ -489,7 +489,7 @@ class Bus:
             case Configure():
                 settings = self._settings
                 max_bytes = settings.log_max_bytes or self._log.share_of_memory(len(settings.namespaces))
-                retention = (settings.log_max_events, settings.log_max_age_s, max_bytes)
+                retention = (settings.log_max_events or MOST_LOG_EVENTS, settings.log_max_age_s, max_bytes)
                 self.feed.answer(self._log.configure(*retention, sharded=self._sharded))
             case ReadHead():
                 self.feed.answer(self._log.head(*action.known))

@@ -88,7 +88,7 @@ def _show(now: Overview, before: Overview | None) -> None:
     _table("gateways", ("process", "version", "sessions", "up", "clock", "serves"), [_gateway(each) for each in now.gateways])
     _table(
         "namespaces",
-        ("namespace", "gateways", "newest", "events kept", "size", "oldest", *(("events/s",) if before else ())),
+        ("namespace", "gateways", "newest", "events kept", "size", "oldest", "kept for", *(("events/s",) if before else ())),
         [_namespace(each, now, before) for each in now.namespaces],
     )
     _table(
@@ -120,7 +120,8 @@ def _gateway(state: GatewayState) -> Sequence[str]:
 
 def _namespace(state: NamespaceState, now: Overview, before: Overview | None) -> Sequence[str]:
     oldest = "" if state.oldest_s is None else _time(state.oldest_s)
-    row = (state.name, str(state.gateways), str(state.head), f"{state.events:,}", _size(state.bytes), oldest)
+    kept = "?" if state.retention_s is None else _time(state.retention_s)
+    row = (state.name, str(state.gateways), str(state.head), f"{state.events:,}", _size(state.bytes), oldest, kept)
     if before is None:
         return row
     earlier = {each.name: each for each in before.namespaces if each.epoch == state.epoch}.get(state.name)

@@ -24,6 +24,7 @@ from headgate.protocol.packets import CURSOR, GapReason, notice_packet
 
 from .bridge import Bridge
 from .client import Client
+from .cursor_turns import CURSOR_SLOTS, slot_of
 from .direct import DirectWriter, Front, Run
 from .fanout import BUDGET_S, Matched, Pass, note_broken, note_in_part, write_notice
 from .log_readers import LogReaders
@@ -83,7 +84,7 @@ class LiveFeed:
         self._deferred: list[Callable[[], None]] = []
         self._told = 0  # the newest offset that was handed to the fan-out, or that anybody asked for
         self._passed = 0  # the same, when the work that is under way began
-        self._plain = 0  # the router's count of plain events when idle clients were last told
+        self._plain = [0] * CURSOR_SLOTS  # the router's count of plain events when the clients of a slot were last told
         self.under_way = False
         self.bridge = Bridge(namespace)
 
@@ -316,23 +317,25 @@ class LiveFeed:
             if not count % _NOTICE_STRIDE:
                 yield None
 
-    def tell_cursor(self) -> Iterator[None]:
-        """Tell idle clients where they stand, each once, some at a time; events go on in between, and never wait for all of it.
+    def tell_cursor(self, slots: Iterable[int] = range(CURSOR_SLOTS)) -> Iterator[None]:
+        """Tell the idle clients of slots where they stand, some at a time; events go on in between, and never wait for all of it.
 
         A client that an event has gone out to since the last time knows a place above that one, so it is left out, unless there
         were plain events, which have no place. Only those that are LIVE are told: one that is arriving may have missed events
         below the feed's position, and has not been told so by a welcome.
         """
-        plain, self._plain = self._plain, self._router.plain
-        only_events = plain == self._plain
-        clients = iter(tuple(self._clients.values()))
+        only_events: dict[int, bool] = {}
+        for slot in slots:
+            plain, self._plain[slot] = self._plain[slot], self._router.plain
+            only_events[slot] = plain == self._plain[slot]
+        clients = (client for client in tuple(self._clients.values()) if slot_of(client.session) in only_events)
         while some := tuple(islice(clients, _CURSOR_STRIDE)):
             while self.under_way:  # only between two passes the feed's position is that of its clients
                 yield
             frame = self.cursor()
             for client in some:
                 told, client.told = client.told, client.direct + client.sent
-                if only_events and client.told != told:
+                if only_events[slot_of(client.session)] and client.told != told:
                     continue
                 if client.state.phase is not Phase.LIVE:
                     continue

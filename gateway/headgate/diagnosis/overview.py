@@ -22,7 +22,7 @@ from headgate.redis.registry import Served, read_served
 from headgate.redis.server_advice import advise
 
 from .elsewhere import look_at_consumers, look_at_gateways
-from .redis_state import look_at_writes
+from .redis_state import look_at_writes, retention_s, short_log
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,11 @@ class GatewayState:
 
 @dataclass(frozen=True, slots=True)
 class NamespaceState:
-    """A namespace: its gateways at work, and its log. `head` is the newest offset; `oldest_s` the age of the oldest one kept."""
+    """A namespace: its gateways at work, and its log.
+
+    `head` is the newest offset, `oldest_s` the age of the oldest event kept, and `retention_s` for how long the log keeps an
+    event at the rate of now (None: it does not say).
+    """
 
     name: str
     gateways: int
@@ -61,6 +65,7 @@ class NamespaceState:
     events: int
     bytes: int
     oldest_s: float | None
+    retention_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +154,8 @@ def wrong(
         if found and not namespace.gateways:
             seen = "" if namespace.seen_s_ago is None else f"; the last one was seen {namespace.seen_s_ago} s ago"
             yield warning(f"namespace {namespace.name}", f"no gateway serves it{seen}")
+        if namespace.retention_s is not None and (short := short_log(namespace.retention_s)) is not None:
+            yield warning(f"namespace {namespace.name}", *short)
     for consumer in consumers:
         behind = consumer.lag + consumer.waiting
         if behind and not consumer.is_at_work:
@@ -201,7 +208,15 @@ def _namespace(client: Client, name: str, served: Served, at_s: float) -> Namesp
         oldest_s = max(0.0, at_s - int(time_ms) / 1000)
     size = max(0, _number(total) - _number(below)) if events else 0
     return NamespaceState(
-        name, served.live, served.seen_s_ago, (epoch or b"").decode(), _number(offset), int(events), size, oldest_s
+        name,
+        served.live,
+        served.seen_s_ago,
+        (epoch or b"").decode(),
+        _number(offset),
+        int(events),
+        size,
+        oldest_s,
+        retention_s(client, name, at_s),
     )
 
 

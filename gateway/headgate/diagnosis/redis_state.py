@@ -15,6 +15,7 @@ from headgate.consumers.work.store import GROUP_LIBRARY
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
 from headgate.event import ID_COUNTS_S
 from headgate.finding import Finding, fault, ok, unknown, warning
+from headgate.redis import loads
 from headgate.redis.client import Client, call, call_many, check_server, is_forbidden, mixed, primaries, versions
 from headgate.redis.cluster_client import ClusterClient
 from headgate.redis.connections import is_open, redacted_address
@@ -23,7 +24,8 @@ from headgate.redis.faults import CURES, NEEDED, NO_FUNCTION
 from headgate.redis.functions import LOG_LIBRARY, Library
 from headgate.redis.instances import read_groups
 from headgate.redis.keys import LOADS, NAMESPACES, PAUSED, PROCESSES, RELAYS, REVOKED, SPENDERS, STRICT, log_key, trial_key
-from headgate.redis.log import EventLog
+from headgate.redis.log import RECONNECT_S, EventLog
+from headgate.redis.log_range import LogRange
 from headgate.redis.one_server import address_of
 from headgate.redis.registry import Served, read_served
 from headgate.redis.server_advice import SETTINGS, advise, advise_settings
@@ -104,6 +106,12 @@ def look_at_redis(client: Client, url: str, *, load: bool = False) -> Iterator[F
         else:
             if extent.most_id_bytes:
                 yield judge_ids(namespace, extent)
+    for namespace in served:
+        seconds = retention_s(client, namespace, loads.clock(client)[0])
+        if seconds is not None:
+            short = short_log(seconds)
+            name = f"log of {namespace}"
+            yield warning(name, *short) if short else ok(name, f"keeps an event for {seconds:.0f} s at the present rate")
     yield from _elsewhere(client, served)
 
 
@@ -113,13 +121,36 @@ def judge_ids(namespace: str, extent: Extent) -> Finding:
     if extent.id_hold_s >= ID_COUNTS_S:
         return ok(name, f"an id counts for {ID_COUNTS_S} s; all may take {most}")
     # The bytes that the ids of 300 s take, and those of the events: 11/8 of the setting (log.lua).
-    needed = (extent.most_id_bytes * ID_COUNTS_S / max(extent.id_hold_s, 1) + extent.size_bytes) * 8 / 11
+    needed = (extent.most_id_bytes * ID_COUNTS_S / max(extent.id_hold_s, 1) + extent.bytes) * 8 / 11
     return warning(
         name,
         f"an id counts for {extent.id_hold_s:.0f} s at the present rate, not for {ID_COUNTS_S} s, as all may take {most}:"
         " an event that is published again after that is in the log twice",
         f"set HEADGATE_LOG_MAX_BYTES to {ceil(needed / 2**20) * 2**20} or more, and give Redis the memory",
     )
+
+
+def retention_s(client: Client, namespace: str, now_s: float) -> float | None:
+    """Return for how long a log keeps an event at the rate of the last seconds; None if it has no bounds yet, or may not be read.
+
+    Some twenty round trips. `now_s` is Redis' time.
+
+    Raises:
+        BusUnavailable: the connection broke.
+    """
+    try:
+        extent = EventLog(namespace, client, 0).extent()
+        return extent.retention_s(LogRange(client, namespace).events_per_s(int(now_s * 1000))) if extent.max_age_s else None
+    except BusRefused:
+        return None
+
+
+def short_log(seconds: float) -> tuple[str, str] | None:
+    """Return what is wrong with a log that keeps an event for so long, and what helps; None: nothing."""
+    if seconds >= RECONNECT_S:
+        return None
+    text = f"at the present rate the log keeps an event for {seconds:.1f} s; to come back takes a client up to {RECONNECT_S:g} s"
+    return text, "raise HEADGATE_LOG_MAX_BYTES or HEADGATE_LOG_MAX_EVENTS, or publish less"
 
 
 def look_at_rights(client: Client, url: str) -> Iterator[Finding]:

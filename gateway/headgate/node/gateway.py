@@ -117,7 +117,7 @@ class Gateway:
             name: PublishQueue(self.publisher, namespace.receipts.published) for name, namespace in self.namespaces.items()
         }
         self.presences = {name: Presence(name, settings.redis_url, settings, self.publisher.publish) for name in self.namespaces}
-        self._upkeep = Upkeep(settings)
+        self._upkeep = Upkeep(settings, self._hear_retention)
         self._tracer = Tracer(settings.redis_url, self.namespaces)
         self._reloading = Reloading(
             settings,
@@ -414,6 +414,9 @@ class Gateway:
             paused=self.pauses.names(),
             revocations_error=None if fault is None else fault.message,
         )
+
+    def _hear_retention(self, namespace: str, retention_s: float) -> None:
+        self.namespaces[namespace].retention_s = retention_s
 
     def _state(self) -> tuple[int, bool, str, list[str], bool]:
         """Return what vitals tell of this process as a whole."""

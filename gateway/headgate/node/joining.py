@@ -22,6 +22,7 @@ from headgate.metrics import REFUSED, SESSIONS_REFUSED
 from headgate.protocol.frames import message_frame
 from headgate.protocol.packets import STATUS, WELCOME, notice_packet
 from headgate.protocol.requests import Resume, check_text, read_resume
+from headgate.redis.log import RECONNECT_S
 from headgate.runtime.logging import told
 from headgate.settings import Settings
 from headgate.transport.peer_address import address_of
@@ -88,6 +89,13 @@ class Joining:
     def use(self, settings: Settings) -> None:
         """Go on with other limits."""
         self._settings, self._limits = settings, msgspec.Raw(msgspec.json.encode(settings.limits()))
+
+    def _limits_in(self, namespace: Namespace) -> msgspec.Raw:
+        """Return the limits that a welcome says; with how long the log keeps an event, where that is too short to come back."""
+        if namespace.retention_s >= RECONNECT_S:
+            return self._limits
+        limits = {**self._settings.limits(), "log_retention_s": round(namespace.retention_s, 1)}
+        return msgspec.Raw(msgspec.json.encode(limits))
 
     def opening(self, eio_sid: str, environ: Mapping[str, Any]) -> OneTooMany | None:
         """Count a session until it joins. One that never joins costs as much as a client, which has a limit per address."""
@@ -265,7 +273,7 @@ class Joining:
             **({} if (own := client.identity.own_topics) is None else {"own": own.removesuffix("#")}),
             "epoch": namespace.bus.epoch,
             "offset": namespace.position(client, resumption),
-            "limits": self._limits,
+            "limits": self._limits_in(namespace),
             "resumed": resumption.resumed,
             "from": None if start is None else {"epoch": start.epoch, "offset": start.offset},
             "subscriptions": results,

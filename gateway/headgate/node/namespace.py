@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from math import inf
 from time import monotonic, time
 
 from headgate.auth.identity import ANONYMOUS, Identity
@@ -15,6 +16,7 @@ from headgate.bus.listener import Bus
 from headgate.delivery.catch_up import CatchUp
 from headgate.delivery.client import Client
 from headgate.delivery.client_connection import ClientConnection
+from headgate.delivery.cursor_turns import CursorTurns
 from headgate.delivery.direct import Front, Run, direct_writer
 from headgate.delivery.ledger import Balance, Ledger
 from headgate.delivery.live_feed import LiveFeed
@@ -32,7 +34,7 @@ from headgate.protocol.requests import Replay, Resume, read_replay, read_subscri
 from headgate.redis.log import Entry, Head
 from headgate.runtime.loop import Greenlet, Share, Turns, one_round, spawn
 from headgate.runtime.shared_rates import SharedRates
-from headgate.settings import Settings
+from headgate.settings import MOST_LOG_EVENTS, Settings
 
 from .authorizing import REPLAY, SUBSCRIBE, Authorizing
 from .line import Line
@@ -40,10 +42,6 @@ from .log_search import LogSearch
 from .receipt_check import ReceiptCheck
 from .subscriptions import SHARE_S, Subscriptions
 
-# How often an idle client is told its position, so that its point of resume stays inside the log's retention.
-CURSOR_INTERVAL_S = 10.0
-# And sooner in a busy log: whenever this share of what the log retains has been published since the last time.
-CURSOR_SHARE = 4
 _JOIN_KINDS = {None: "fresh", True: "resumed", False: "not_resumed"}
 
 
@@ -64,7 +62,8 @@ class Resumption:
 class Namespace:
     """See the module. Implements `bus.Receiver` and `bus.DirectReceiver`.
 
-    `on_log_lost` is called when the log is another one, and must not wait.
+    `on_log_lost` is called when the log is another one, and must not wait. `retention_s`: how long an event stays in the log at
+    the rate of now (upkeep.py says so every few seconds).
     """
 
     def __init__(
@@ -98,7 +97,8 @@ class Namespace:
             self.clients, matcher, self.bus, self._live, self._search, self._line, share, settings, self._refused
         )
         self._ledger = Ledger(self.clients, self._router, self._catch_up.readers)
-        self._cursor_told_s, self._cursor_told = monotonic(), 0
+        self._cursors = CursorTurns(monotonic())
+        self.retention_s = inf
         self._turns = Turns()  # of everybody else, between the slices of the bus' work
         self._round: Greenlet | None = None  # goes round the clients now
         self._count_join: dict[bool | None, Callable[[], object]] = {}
@@ -213,7 +213,7 @@ class Namespace:
         # Its subscriptions are active, so live events may wait for it already (the connection is corked until `welcome`).
         bus, start = self.bus, self._live.resume(client, point.offset, end)
         # The head was read at the last fence; trimming by count has gone on since, and needs no reading.
-        oldest = max(bus.first, bus.reached - self._settings.log_max_events + 1)
+        oldest = max(bus.first, bus.reached - (self._settings.log_max_events or MOST_LOG_EVENTS) + 1)
         return self._resumed(Resumption(start == point.offset and start + 1 >= oldest, Resume(bus.epoch or "", start)))
 
     def position(self, client: Client, resumption: Resumption) -> int:
@@ -326,18 +326,17 @@ class Namespace:
         """Judge receipts of publishes; now and then, tell idle clients where they stand."""
         self.receipts.fenced()
         self._live.end_handovers()
-        now_s, position = monotonic(), self._live.position()
-        # Bytes and age trim it too; a log that has trimmed nothing yet holds `log_max_events` at the most.
-        retained = position - self.bus.first + 1 if self.bus.first > 1 else self._settings.log_max_events
-        busy = abs(position - self._cursor_told) >= max(retained // CURSOR_SHARE, 1)
-        if (now_s - self._cursor_told_s < CURSOR_INTERVAL_S and not busy) or self.bus.epoch is None or self._round is not None:
+        if self.bus.epoch is None or self._round is not None:
             return
-        self._cursor_told_s, self._cursor_told = now_s, position
-        self._round = spawn(self._go_round)  # not here: events would wait for thousands of writes
+        # A log that has trimmed nothing passes no place yet.
+        position, bound = self._live.position(), self._settings.log_max_events or inf
+        retained = min(bound, position - self.bus.first + 1) if self.bus.first > 1 else bound
+        if slots := self._cursors.due(monotonic(), position, retained):
+            self._round = spawn(self._go_round, slots)  # not here: events would wait for thousands of writes
 
-    def _go_round(self) -> None:
+    def _go_round(self, slots: set[int]) -> None:
         try:
-            for _ in self._live.tell_cursor():
+            for _ in self._live.tell_cursor(slots):
                 one_round()
         finally:
             self._round = None

@@ -2,19 +2,22 @@
 
 In: the clock. Out: word to Redis of the time that it told before, so that ages in the log do not depend on its wall clock
 (redis/clock.lua); and, when it is full, room: events that are too old or too many go at once, though every publish is refused.
-And to the metrics, how much the log holds, how old that is, and for how long ids count.
+And to the metrics and the namespaces, how much the log holds, how old that is, for how long ids count, and for how long it keeps
+an event at the present rate, with a warning where that is less than a client takes to come back.
 
 Rules. 1. A refusal costs a line in the log, and nothing else. 2. Each call to trim is short, and the loop runs between two.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import structlog
 
 from headgate.errors import BusRefused, BusUnavailable
-from headgate.metrics import CONSUMERS_ELSEWHERE, ID_HOLD_SECONDS, LOG_BYTES, LOG_OLDEST_SECONDS
+from headgate.metrics import CONSUMERS_ELSEWHERE, ID_HOLD_SECONDS, LOG_BYTES, LOG_OLDEST_SECONDS, LOG_RETENTION_SECONDS
 from headgate.redis.client import is_full, open_client
-from headgate.redis.log import EventLog
+from headgate.redis.log import RECONNECT_S, EventLog
 from headgate.redis.time_watch import WATCH_EVERY_S, TimeWatch
 from headgate.runtime.loop import Signal, sleep, spawn
 from headgate.settings import Settings
@@ -33,7 +36,9 @@ class LogUpkeep:
         self.namespace = namespace
         self._log, self._watch = log, watch
         self._epoch, self._clock_ms = "", 0
-        self._measured = 0
+        self._measurements = 0
+        self._measured = "", 0, 0  # epoch, clock and newest offset of the last measurement
+        self._is_short = False
 
     def tick(self) -> int | None:
         """Say what was told, and hear what is; return how many events were trimmed, or None if Redis is not full.
@@ -67,26 +72,42 @@ class LogUpkeep:
         self._epoch, self._clock_ms = epoch, clock_ms
         self._watch.hear(clock_ms)
 
-    def measure(self) -> None:
+    def measure(self) -> float | None:
         """Tell the metrics how much the log holds, and now and then how many instances of consumers are on another server.
+
+        Return for how long the log keeps an event, in seconds. None: not known yet.
 
         Raises:
             BusUnavailable, BusRefused: as `redis.client.call`.
         """
-        size, first_ms, id_hold_s, _ = self._log.extent()
-        LOG_BYTES.labels(self.namespace).set(size)
-        ID_HOLD_SECONDS.labels(self.namespace).set(id_hold_s)
-        age_ms = self._clock_ms - first_ms if size and self._clock_ms and first_ms else 0
+        extent = self._log.extent()
+        LOG_BYTES.labels(self.namespace).set(extent.bytes)
+        age_ms = self._clock_ms - extent.first_ms if extent.bytes and self._clock_ms and extent.first_ms else 0
         LOG_OLDEST_SECONDS.labels(self.namespace).set(max(0, age_ms) / 1000)
-        if self._measured % COUNT_CONSUMERS_EVERY == 0:
+        ID_HOLD_SECONDS.labels(self.namespace).set(extent.id_hold_s)
+        if self._measurements % COUNT_CONSUMERS_EVERY == 0:
             CONSUMERS_ELSEWHERE.labels(self.namespace).set(self._log.consumers_elsewhere())
-        self._measured += 1
+        self._measurements += 1
+        (epoch, clock_ms, offset), self._measured = self._measured, (self._epoch, self._clock_ms, extent.offset)
+        if not self._epoch or epoch != self._epoch or clock_ms >= self._clock_ms:
+            return None
+        retention_s = extent.retention_s((extent.offset - offset) * 1000 / (self._clock_ms - clock_ms))
+        LOG_RETENTION_SECONDS.labels(self.namespace).set(retention_s)
+        self._warn(retention_s)
+        return retention_s
+
+    def _warn(self, retention_s: float) -> None:
+        """Log once that the log has become too short, until it has been long enough twice over."""
+        if retention_s < RECONNECT_S and not self._is_short:
+            log.warning("log too short", namespace=self.namespace, retention_s=round(retention_s, 1), needed_s=RECONNECT_S)
+        self._is_short = retention_s < (2 * RECONNECT_S if self._is_short else RECONNECT_S)
 
 
 class Upkeep:
-    """See the module."""
+    """See the module. `tell` is called with a namespace and for how long its log keeps an event."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, tell: Callable[[str, float], object] = lambda namespace, retention_s: None) -> None:
+        self._tell_retention = tell
         self._client = open_client(settings.redis_url or "", timeout_s=TIMEOUT_S, max_connections=1)
         self._logs = [
             LogUpkeep(name, EventLog(name, self._client, settings.max_payload_bytes), TimeWatch()) for name in settings.namespaces
@@ -117,7 +138,8 @@ class Upkeep:
     def _tick(self, upkeep: LogUpkeep) -> None:
         try:
             trimmed = upkeep.tick()
-            upkeep.measure()
+            if (retention_s := upkeep.measure()) is not None:
+                self._tell_retention(upkeep.namespace, retention_s)
         except BusUnavailable:
             return  # the bus tells of that
         except BusRefused as error:

@@ -57,6 +57,7 @@ class NamespaceVitals(msgspec.Struct, array_like=True):
     fence_age_s: float
     error: str
     latency: Counts
+    log_retention_s: float = 0.0  # 0: not known
 
 
 class Vitals(msgspec.Struct, array_like=True):
@@ -216,6 +217,7 @@ def _namespace(name: str, known: Iterable[_Known], fresh: Iterable[_Known], publ
         "log_events": newest.log_events,
         "log_bytes": max(space.log_bytes for space in spaces),
         "log_oldest_s": max(space.log_oldest_s for space in spaces),
+        "log_retention_s": min((space.log_retention_s for space in spaces if space.log_retention_s), default=0),
         "fence_age_s": max(space.fence_age_s for space in spaces),
     }
 

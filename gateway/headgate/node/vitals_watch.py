@@ -133,6 +133,7 @@ class Measure:
             fence_age_s=bus.fence_age_s,
             error="" if bus.last_error is None else bus.last_error.message,
             latency=PUBLISH_TO_SOCKET.of(name).counts,
+            log_retention_s=0.0 if namespace.retention_s == inf else namespace.retention_s,
         )
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from headgate.errors import HeadgateError
-from headgate.event import Event
+from headgate.event import ID_COUNTS_S, Event
 
 from .lineage import Lineage
 
@@ -31,17 +30,36 @@ class Head:
     database: int | None = 0
 
 
-class Extent(NamedTuple):
-    """What a log and its ids take, and how far they reach back, as of some seconds ago.
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How much a log holds, and how much it may hold.
 
-    `size_bytes` is that of the events, and `oldest_ms` when the oldest came, by the log's own clock (0: there is none).
-    An id counts for `id_hold_s` at the present rate. All ids together may take `most_id_bytes` (0: no library of ours says so).
+    Attributes:
+        bytes: of its events, as `max_bytes` counts them; as of some seconds ago, as is `first_ms`.
+        first_ms: when its oldest event came, by the log's own clock.
+        offset: of its newest event.
+        event_bytes: of an event, on average over those that it holds; 0: there is none.
+        max_events, max_age_s, max_bytes: its bounds; 0: no gateway has set them.
+        id_hold_s: for how long an id counts at the present rate.
+        most_id_bytes: of all ids together; 0: no library of ours says so.
     """
 
-    size_bytes: int
-    oldest_ms: int
-    id_hold_s: float
-    most_id_bytes: int
+    bytes: int
+    first_ms: int
+    offset: int
+    event_bytes: float
+    max_events: int
+    max_age_s: int
+    max_bytes: int
+    id_hold_s: float = ID_COUNTS_S
+    most_id_bytes: int = 0
+
+    def retention_s(self, events_per_s: float) -> float:
+        """Return how long an event stays in the log, while events like those that it holds come at a rate."""
+        if not events_per_s > 0:
+            return float(self.max_age_s)
+        events = min(self.max_events, self.max_bytes / self.event_bytes) if self.event_bytes else self.max_events
+        return min(self.max_age_s, events / events_per_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,7 +108,7 @@ local LEAST_IDS = 65536
 -- A hash of ids that nobody drops any more ends by itself, long after its ids do not count.
 local FORGOTTEN_MS = 2 * 86400000
 -- Retention until a gateway has configured the log.
-local DEFAULT_MAX_EVENTS, DEFAULT_MAX_AGE_MS, DEFAULT_MAX_PAYLOAD_BYTES = 10000, 600000, 65536
+local DEFAULT_MAX_EVENTS, DEFAULT_MAX_AGE_MS, DEFAULT_MAX_PAYLOAD_BYTES = 10000000, 600000, 65536
 local DEFAULT_MAX_BYTES = 256 * 1024 * 1024
 local LEAST_MAX_BYTES, GREATEST_MAX_BYTES = 1024 * 1024, 1e14
 -- What an entry takes beside its payload: about 100 bytes of the stream, and its topic and id.

@@ -15,7 +15,7 @@ from headgate.event import ID_COUNTS_S, Event, check_event_id, check_json
 from headgate.topic import check_topic
 from headgate.traceparent import read_traceparent
 
-from .client import Client, call, call_at, call_many, check_primary, database_number, drop_idle
+from .client import Client, call, call_all, call_at, call_many, check_primary, database_number, drop_idle
 from .connections import Command
 from .entries import Entry as Entry
 from .entries import Extent as Extent
@@ -32,6 +32,11 @@ RawEntry: TypeAlias = list[Any]
 # Of a log, where nothing else is known; log.lua has the same.
 DEFAULT_MAX_BYTES = 256 * 1024 * 1024
 LEAST_MAX_BYTES = 1024 * 1024
+# The time that a client takes to come back after a lost connection: a log should hold more.
+RECONNECT_S = 5.0
+# What an entry counts beside its topic and payload; log.lua has the same.
+ENTRY_BYTES = 128
+_EXTENT_FIELDS = ("sum", "first_sum", "first_time", "offset", "max_events", "max_bytes", "max_age_ms", "ids_most", "ids_hold")
 
 
 class EventLog:
@@ -130,15 +135,21 @@ class EventLog:
         return epoch.decode(), clock, trimmed
 
     def extent(self) -> Extent:
-        """Return what the log and its ids take. As of some seconds ago: that is how often the head is saved.
+        """Return how much the log holds and may hold. Two round trips.
 
         Raises:
             BusUnavailable, BusRefused: as `redis.client.call`.
         """
-        found = call(self._client, "HMGET", self._head_key, "sum", "first_sum", "first_time", "ids_most", "ids_hold")
-        sum_, below, first_time, most, hold_ms = (int(each) if each and each.isdigit() else 0 for each in found)
+        found = call(self._client, "HMGET", self._head_key, *_EXTENT_FIELDS)
+        numbers = (int(each) if each and each.isdigit() else 0 for each in found)
+        sum_, below, first_ms, offset, max_events, max_bytes, max_age_ms, most_ids, hold_ms = numbers
+        ends: list[Command] = [("XRANGE", self._key, begin, "+", "COUNT", 1) for begin in ("-", f"{offset}-0")]
+        event_bytes = _mean_bytes([entry for reply in call_all(self._client, ends) for entry in reply])
+        hold_s = hold_ms / 1000 if most_ids else ID_COUNTS_S
         # There are two hashes of ids.
-        return Extent(max(0, sum_ - below), first_time, hold_ms / 1000 if most else ID_COUNTS_S, 2 * most)
+        return Extent(
+            max(0, sum_ - below), first_ms, offset, event_bytes, max_events, max_age_ms // 1000, max_bytes, hold_s, 2 * most_ids
+        )
 
     def head(self, *known: str | int) -> Head:
         """Return where the log stands; with its lineage, if that is another epoch than a known one.
@@ -216,6 +227,20 @@ class EventLog:
             )
             for entry_id, fields in found
         ]
+
+
+def _mean_bytes(ends: Sequence[tuple[bytes, Mapping[bytes, bytes]]]) -> float:
+    """Return the bytes of an event on average, by the oldest and the newest entry, which say how many came up to them."""
+    counted = [
+        (int(place.partition(b"-")[0]), int(fields[b"sum"])) for place, fields in ends if fields.get(b"sum", b"").isdigit()
+    ]
+    if len(counted) < 2:
+        return 0.0
+    (first, first_sum), (last, last_sum) = counted
+    if last > first:
+        return (last_sum - first_sum) / (last - first)
+    fields = ends[0][1]
+    return float(len(fields.get(b"topic", b"")) + len(fields.get(b"data", b"")) + ENTRY_BYTES)
 
 
 def read_entry(offset: int, fields: Mapping[bytes, bytes], max_payload_bytes: int) -> Entry:

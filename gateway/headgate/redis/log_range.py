@@ -17,7 +17,9 @@ from headgate.topic import matches
 from .client import Client, call
 from .entries import Entry
 from .keys import head_key, log_key
-from .log import EventLog
+from .log import EventLog, time_or_zero
+
+RATE_WINDOW_S = 10.0
 
 
 class LogRange:
@@ -50,6 +52,21 @@ class LogRange:
             else:
                 high = middle
         return low
+
+    def events_per_s(self, now_ms: int) -> float:
+        """Return at what rate events have come of late: in the last RATE_WINDOW_S, or in as much of them as the log reaches back.
+
+        Args:
+            now_ms: the time by Redis' clock, in milliseconds since 1970.
+        """
+        begin_ms = now_ms - int(RATE_WINDOW_S * 1000)
+        first = self.first_since(begin_ms)
+        found = call(self._client, "XRANGE", self._key, f"{first}-0", "+", "COUNT", 1)
+        if not found:
+            return 0.0
+        is_cut = first > 1 and first == self._edge("XRANGE", "-", "+")
+        since_ms = time_or_zero(found[0][1].get(b"time", b"")) if is_cut else begin_ms
+        return (self.head()[1] - first + 1) / max((now_ms - since_ms) / 1000, 0.001)
 
     def events(
         self, pattern: str, first: int, upto: int | None = None, aside: Callable[[Entry], None] = lambda entry: None

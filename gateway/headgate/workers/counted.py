@@ -72,6 +72,7 @@ GAUGES: Mapping[str, Join] = {
     "headgate_log_bytes": max,
     "headgate_log_oldest_seconds": max,
     "headgate_id_hold_seconds": min,
+    "headgate_log_retention_seconds": min,
     "headgate_subscriptions": sum,
     "headgate_http_connections": sum,
     "headgate_shedding": max,

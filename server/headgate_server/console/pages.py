@@ -109,7 +109,7 @@ def console_routes(gate: ConsoleGate, settings: Settings, access: Access) -> Blu
             current=next(each for each in VIEWS if each.path == view),
             operator=operator,
             namespaces=settings.namespaces,
-            limits={"log_max_events": settings.log_max_events, "log_max_age_s": settings.log_max_age_s},
+            limits={"log_max_age_s": settings.log_max_age_s},
             trace_every=settings.trace_every,
             schemas=settings.schemas or "",
             file=_address_of,

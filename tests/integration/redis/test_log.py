@@ -13,7 +13,8 @@ from headgate.protocol.requests import Since
 from headgate.publisher import Publisher
 from headgate.redis.client import Client, call
 from headgate.redis.functions import SOURCE, VERSION
-from headgate.redis.log import EventLog
+from headgate.redis.log import DEFAULT_MAX_BYTES, ENTRY_BYTES, EventLog, Extent
+from headgate.redis.log_range import RATE_WINDOW_S, LogRange
 
 LOG, HEAD = "hg:{notifications}:log", "hg:{notifications}:head"
 
@@ -117,6 +118,33 @@ def test_a_page_of_another_log_is_refused(log: EventLog, publisher: Publisher, r
     publisher.publish("a", 2)
     with pytest.raises(BusUnavailable, match="replaced"):
         log.page(0, None, epoch=epoch)
+
+
+def test_the_extent_of_a_log_says_what_it_holds_and_how_long_an_event_stays(
+    log: EventLog, publisher: Publisher, redis_client: Client
+) -> None:
+    """Counted as the byte limit counts: payload, topic and 128 for each; nothing of a log that is not there."""
+    assert EventLog("nothing", redis_client, 1000).extent() == Extent(0, 0, 0, 0.0, 0, 0, 0)
+    publisher.publish("a", "x" * 98)
+    assert log.extent().event_bytes == 100 + 1 + ENTRY_BYTES
+    publisher.publish_many([("a", "x" * 8)] * 9)
+    extent = log.extent()
+    assert (extent.offset, extent.event_bytes) == (10, 10 + 1 + ENTRY_BYTES)
+    assert (extent.max_events, extent.max_age_s, extent.max_bytes) == (100, 600, DEFAULT_MAX_BYTES)
+    assert extent.first_ms > 0
+    assert (extent.retention_s(50), extent.retention_s(0)) == (2, 600)
+
+
+def test_the_rate_is_that_of_the_last_seconds_or_of_as_much_as_the_log_holds(log: EventLog, redis_client: Client) -> None:
+    """By the times of the events; one that is older counts no more."""
+    of = LogRange(redis_client, "notifications")
+    assert of.events_per_s(100_000) == 0
+    for offset in range(1, 22):
+        timed(redis_client, offset, str(50_000 + 2000 * offset))
+    assert of.events_per_s(92_000) == 6 / RATE_WINDOW_S
+    assert of.events_per_s(200_000) == 0
+    call(redis_client, "XTRIM", LOG, "MINID", "19")
+    assert of.events_per_s(92_000) == 3 / 4
 
 
 def test_a_log_that_is_not_there_is_empty(redis_client: Client, publisher: Publisher, log: EventLog) -> None:

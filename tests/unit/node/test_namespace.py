@@ -16,6 +16,7 @@ from prometheus_client import REGISTRY
 
 from headgate.auth.identity import ANONYMOUS, Identity
 from headgate.delivery.client import Client
+from headgate.delivery.cursor_turns import CursorTurns
 from headgate.delivery.state import Phase
 from headgate.errors import BusUnavailable, HeadgateError, LimitReached, Unauthorized
 from headgate.event import Event
@@ -160,7 +161,7 @@ def test_the_cursor_of_a_client_that_turned_live_is_never_behind_its_events(name
 def test_idle_clients_are_told_their_position_beside_the_feed(namespace: Namespace, wired: WiredClient) -> None:
     """Thousands of writes would keep events waiting: the fence only begins the round, and events may come before its end."""
     joined(namespace, wired)
-    namespace._cursor_told_s = -math.inf
+    namespace._cursors = CursorTurns(-math.inf)
     namespace.fenced()
     round_ = namespace._round
     namespace.fenced()
@@ -170,7 +171,7 @@ def test_idle_clients_are_told_their_position_beside_the_feed(namespace: Namespa
     round_.join()
     wired.drain()
     assert not wired.notices("cursor")  # the event has told it a place above that of the time before
-    namespace._cursor_told_s = -math.inf
+    namespace._cursors = CursorTurns(-math.inf)
     namespace.fenced()
     namespace._round.join()
     wired.drain()
@@ -182,7 +183,7 @@ def test_the_bus_is_read_between_two_steps_of_a_round(namespace: Namespace, monk
     ours, theirs = socket.socketpair()
     arrivals, steps, read_at = Arrivals(ours.fileno(), None), list[int](), list[int]()
 
-    def tell() -> Iterator[None]:
+    def tell(slots: set[int]) -> Iterator[None]:
         for step in range(100):
             steps.append(step)
             if step == 10:
@@ -195,7 +196,7 @@ def test_the_bus_is_read_between_two_steps_of_a_round(namespace: Namespace, monk
 
     monkeypatch.setattr(namespace._live, "tell_cursor", tell)
     reader = spawn(read)
-    namespace._go_round()
+    namespace._go_round({0})
     reader.join()
     arrivals.close()
     ours.close()
@@ -208,7 +209,7 @@ def test_a_plain_event_tells_no_position(namespace: Namespace, wired: WiredClien
     """A client that has had only such ones is told as one that has had nothing."""
     joined(namespace, wired)
     namespace.route([Event("a", b"1", None, 1)])
-    namespace._cursor_told_s = -math.inf
+    namespace._cursors = CursorTurns(-math.inf)
     namespace.fenced()
     assert namespace._round is not None
     namespace._round.join()

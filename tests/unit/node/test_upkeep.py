@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from headgate.errors import BusRefused, BusUnavailable
 from headgate.node import upkeep as module
 from headgate.node.upkeep import COUNT_CONSUMERS_EVERY, Upkeep
-from headgate.redis.entries import Extent
+from headgate.redis.log import Extent
 from headgate.redis.time_watch import WATCH_EVERY_S, TimeWatch
 from headgate.settings import Settings
 from tests.support.loop_clock import LoopClock
@@ -30,7 +30,7 @@ class Log:
         self.epoch, self.clock_ms, self.too_old = "e1", 1_000, 0
         self.fault: Exception | None = None
         self.full = False
-        self.size = self.first_ms = self.elsewhere = 0
+        self.size = self.first_ms = self.offset = self.elsewhere = 0
         self.id_hold_s = 300.0
 
     def tick(self, *words: Any) -> tuple[str, int]:
@@ -45,7 +45,12 @@ class Log:
         return self.elsewhere
 
     def extent(self) -> Extent:
-        return Extent(self.size, self.first_ms, self.id_hold_s, 0)
+        return Extent(self.size, self.first_ms, self.offset, 1000.0, 10_000_000, 600, 100_000_000, self.id_hold_s)
+
+    def publish(self, events: int, in_s: float) -> None:
+        """Let so many events come in so many seconds of its clock."""
+        self.offset += events
+        self.clock_ms += int(in_s * 1000)
 
     def trim(self, *words: Any) -> tuple[str, int, int]:
         self.trims += 1
@@ -168,3 +173,35 @@ def test_the_metrics_have_for_how_long_an_id_counts(upkeep: Upkeep, clock: LoopC
     log.id_hold_s = 84.5
     clock.advance(WATCH_EVERY_S)
     assert REGISTRY.get_sample_value("headgate_id_hold_seconds", {"namespace": "notifications"}) == 84.5
+
+
+def test_how_long_the_log_keeps_an_event_follows_the_rate_and_a_short_one_is_warned_of_once(clock: LoopClock, log: Log) -> None:
+    """100 MB of events of 1,000 bytes: 2 s at 50,000 per second. It may be well again before it is warned of anew."""
+    told: list[float] = []
+    upkeep = Upkeep(Settings(redis_url="redis://127.0.0.1:1/0"), lambda namespace, retention_s: told.append(retention_s))
+    upkeep.start()
+    gevent.idle(-2)
+    with capture_logs() as lines:
+        for events_per_s in (0, 100, 5000, 50_000, 50_000, 12_500, 50_000, 5000, 50_000):
+            log.publish(int(events_per_s * WATCH_EVERY_S), WATCH_EVERY_S)
+            clock.advance(WATCH_EVERY_S)
+    upkeep.close()
+    gevent.idle(-2)
+    assert told == [600, 600, 20, 2, 2, 8, 2, 20, 2]
+    assert [(line["event"], line["retention_s"], line["needed_s"]) for line in lines] == [("log too short", 2, 5)] * 2
+    assert REGISTRY.get_sample_value("headgate_log_retention_seconds", {"namespace": "notifications"}) == 2
+
+
+def test_another_epoch_says_nothing_of_the_rate(clock: LoopClock, log: Log) -> None:
+    """Its offsets and its clock may be others; the first measurement says nothing either."""
+    told: list[float] = []
+    upkeep = Upkeep(Settings(redis_url="redis://127.0.0.1:1/0"), lambda namespace, retention_s: told.append(retention_s))
+    upkeep.start()
+    gevent.idle(-2)
+    for epoch in ("e2", "", "e3"):
+        log.epoch = epoch
+        log.publish(1_000_000, WATCH_EVERY_S)
+        clock.advance(WATCH_EVERY_S)
+    upkeep.close()
+    gevent.idle(-2)
+    assert told == []

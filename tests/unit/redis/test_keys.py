@@ -6,7 +6,7 @@ import pytest
 
 from headgate import event, settings, topic
 from headgate.errors import UnknownNamespace
-from headgate.redis import keys
+from headgate.redis import keys, log
 from headgate.redis.functions import SOURCE
 
 DEFAULTS = settings.Settings()
@@ -56,10 +56,11 @@ def test_a_channel_is_its_prefix_and_the_topic() -> None:
         ("MAX_ID_LENGTH", str(event.MAX_ID_LENGTH)),
         ("MAX_BY_LENGTH", "64"),
         ("MAX_DEPTH", str(event.MAX_DEPTH)),
+        ("ENTRY_BYTES", str(log.ENTRY_BYTES)),
         ("HARD_MAX_PAYLOAD_BYTES", "1024 * 1024"),
         (
             "DEFAULT_MAX_EVENTS, DEFAULT_MAX_AGE_MS, DEFAULT_MAX_PAYLOAD_BYTES",
-            f"{DEFAULTS.log_max_events}, {DEFAULTS.log_max_age_s * 1000}, {DEFAULTS.max_payload_bytes}",
+            f"{settings.MOST_LOG_EVENTS}, {DEFAULTS.log_max_age_s * 1000}, {DEFAULTS.max_payload_bytes}",
         ),
     ],
 )

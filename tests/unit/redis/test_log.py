@@ -8,8 +8,8 @@ import pytest
 
 from headgate.errors import HeadgateError
 from headgate.redis.client import ROUND_TRIPS, call
-from headgate.redis.keys import head_key
-from headgate.redis.log import EventLog, read_entry
+from headgate.redis.log import DEFAULT_MAX_BYTES, ENTRY_BYTES, Extent, read_entry
+from headgate.settings import DEFAULTS, MOST_LOG_EVENTS
 from tests.support.small_redis import SmallRedis
 
 GOOD = {b"topic": b"orders.1", b"id": b"by-hand", b"time": b"1700000000000", b"data": b"1"}
@@ -41,14 +41,22 @@ def test_a_bad_entry_has_an_error_and_keeps_its_offset(bad: dict[bytes, bytes]) 
     assert entry.error is not None
 
 
-def test_the_extent_of_a_log_is_what_its_head_says() -> None:
-    """Bytes, when the oldest came, and for how long ids count; nothing of a log that is not there."""
-    server = SmallRedis()
-    log = EventLog("n", server.client(), 1024)
-    assert log.extent() == (0, 0, 300, 0)
-    call(server.client(), "HSET", head_key("n"), "sum", "5000", "first_sum", "1000", "first_time", "1234")
-    call(server.client(), "HSET", head_key("n"), "ids_most", "5000000", "ids_hold", "84500")
-    assert log.extent() == (4000, 1234, 84.5, 10_000_000)
+@pytest.mark.parametrize(
+    ("rate", "kept_s"),
+    [(0, 600), (1, 600), (100, 100), (1000, 10), (5000, 2)],
+)
+def test_an_event_is_kept_until_the_first_of_the_three_bounds(rate: float, kept_s: float) -> None:
+    """By age at a low rate, and by count or bytes at a high one."""
+    by_count = Extent(0, 0, 50_000, 200.0, 10_000, 600, 256 * 2**20)
+    by_bytes = Extent(0, 0, 50_000, 1000.0, 10_000_000, 600, 10_000_000)
+    assert by_count.retention_s(rate) == by_bytes.retention_s(rate) == kept_s
+
+
+def test_the_default_log_holds_half_a_minute_of_five_thousand_events_of_a_kibibyte() -> None:
+    """A client that reconnects finds what it missed, also at a high rate."""
+    kept = Extent(0, 0, 1, 1024 + 16 + ENTRY_BYTES, MOST_LOG_EVENTS, DEFAULTS.log_max_age_s, DEFAULT_MAX_BYTES)
+    assert DEFAULTS.log_max_events == 0
+    assert kept.retention_s(5000) >= 30
 
 
 @pytest.mark.parametrize(("command", "counted"), [(("HMGET", "k", "f"), 1), (("XREAD", "BLOCK", 1), 0)])

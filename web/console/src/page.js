@@ -11,7 +11,7 @@ export const page = {
   byKey: said.byKey === "true",
   /** @type {string[]} */
   namespaces: JSON.parse(said.namespaces ?? "[]"),
-  /** @type {{ log_max_events: number, log_max_age_s: number }} */
+  /** @type {{ log_max_age_s: number }} */
   limits: JSON.parse(said.limits ?? "{}"),
   traceEvery: Number(said.traceEvery),
 };

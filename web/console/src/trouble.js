@@ -16,6 +16,8 @@ const OLD_S = 5;
 const FULL_MEMORY = 0.9;
 const LAGGING = 1000;
 const IDLE_S = 60;
+/** A client that has lost its connection is back within this. */
+const RECONNECT_S = 5;
 
 /**
  * @param {any} frame
@@ -36,6 +38,7 @@ export function troubles(frame, servers = null, consumers = null, elsewhere = []
       const where = space.processes > 1 ? ` at ${count(space.processes - space.bus_up)} of ${counted(space.processes, "process", "processes")}` : "";
       bad(`/${space.name} is not live${where}.`, `${space.error || "The live feed is not proven to be complete"}. Events wait in the log and come when Redis is back.`);
     }
+    if (space.log_retention_s && space.log_retention_s < RECONNECT_S) warning(`The log of /${space.name} keeps an event for ${duration(space.log_retention_s)} only.`, "A client takes up to 5 s to come back, and then misses events. Raise HEADGATE_LOG_MAX_BYTES or HEADGATE_LOG_MAX_EVENTS, or publish less.");
   }
   for (const { text, remedy } of elsewhere) bad(`${capital(text)}.`, `${capital(remedy)}.`);
   for (const process of frame.processes) {

@@ -6,8 +6,6 @@ import msgspec
 
 from headgate.auth.identity import Identity
 from headgate.redis.client import Client
-from headgate.redis.client import call as call_redis
-from headgate.redis.keys import head_key
 from headgate.redis.log import EventLog
 
 from .operation import Call, Cost, Operation, Who
@@ -65,10 +63,9 @@ def _entered(services: Services, identity: Identity) -> list[str]:
 
 def _info(redis: Client, name: str) -> NamespaceInfo:
     log = EventLog(name, redis, 0)
-    head, size = log.head(), log.extent().size_bytes
-    limits = call_redis(redis, "HMGET", head_key(name), "max_events", "max_age_ms", "max_bytes")
-    events, age_ms, most = (int(each) if each and each.isdigit() else 0 for each in limits)
-    return NamespaceInfo(name, head.epoch, head.first, head.offset, size, Retention(events, age_ms // 1000, most))
+    head, extent = log.head(), log.extent()
+    retention = Retention(extent.max_events, extent.max_age_s, extent.max_bytes)
+    return NamespaceInfo(name, head.epoch, head.first, head.offset, extent.bytes, retention)
 
 
 OPERATIONS = (

@@ -3,7 +3,7 @@ import { element } from "../../../design/element.js";
 import { bytes, count, counted, duration, milliseconds, percent, short } from "../format.js";
 import { Graph } from "../graph.js";
 import { Grid } from "../grid.js";
-import { page, read } from "../page.js";
+import { read } from "../page.js";
 import { troubles } from "../trouble.js";
 
 /** Redis and the consumers are asked so often. */
@@ -28,7 +28,7 @@ export function overview({ line, history }) {
   );
   const namespaces = new Grid(
     "Namespaces",
-    [{ label: "Namespace" }, { label: "State" }, { label: "Published/s", number: true }, { label: "Clients", number: true }, { label: "Subscriptions", number: true }, { label: "In the log", number: true }, { label: "Oldest", number: true }, { label: "Size", number: true }, { label: "Offset", number: true }],
+    [{ label: "Namespace" }, { label: "State" }, { label: "Published/s", number: true }, { label: "Clients", number: true }, { label: "Subscriptions", number: true }, { label: "In the log", number: true }, { label: "Oldest", number: true }, { label: "Kept for", number: true }, { label: "Size", number: true }, { label: "Offset", number: true }],
     "Waiting for the first numbers.",
   );
   const redis = new Redis();
@@ -158,8 +158,9 @@ export function namespaceRow(each) {
       short(each.rates.published),
       count(each.clients),
       count(each.subscriptions),
-      `${count(each.log_events)} of ${count(page.limits.log_max_events)}`,
+      count(each.log_events),
       each.log_events ? duration(each.log_oldest_s) : "–",
+      duration(each.log_retention_s || null),
       bytes(each.log_bytes),
       count(each.head),
     ],

@@ -18,7 +18,7 @@ const SHOWN = 50;
 export function topics({ line }) {
   const logs = new Grid(
     "Namespaces and their logs",
-    [{ label: "Namespace" }, { label: "State" }, { label: "Published/s", number: true }, { label: "Sent/s", number: true }, { label: "Delay p99", number: true }, { label: "Offset", number: true }, { label: "In the log", number: true }, { label: "Full", number: true }, { label: "Oldest", number: true }, { label: "Size", number: true }, { label: "Epoch" }],
+    [{ label: "Namespace" }, { label: "State" }, { label: "Published/s", number: true }, { label: "Sent/s", number: true }, { label: "Delay p99", number: true }, { label: "Offset", number: true }, { label: "In the log", number: true }, { label: "Oldest", number: true }, { label: "Kept for", number: true }, { label: "Size", number: true }, { label: "Epoch" }],
     "Waiting for the first numbers.",
   );
   const namespace = namespaceSelect(page.namespaces);
@@ -108,8 +108,8 @@ function logRow(each) {
       milliseconds(each.latency?.p99),
       count(each.head),
       count(each.log_events),
-      percent(Math.min(1, each.log_events / page.limits.log_max_events)),
       each.log_events ? `${duration(each.log_oldest_s)} of ${duration(page.limits.log_max_age_s)}` : "–",
+      duration(each.log_retention_s || null),
       bytes(each.log_bytes),
       each.epoch ?? "–",
     ],

@@ -118,6 +118,8 @@ local ENTRY_BYTES = 128
 local MAX_AGED_PER_CALL, MAX_SURPLUS_PER_CALL, MAX_HEAVY_PER_CALL = 4, 100, 1000
 -- To trim for each event costs more than to write it. So a log of many events may have up to TRIM_STEP - 1 more than it may keep.
 local TRIM_STEP, LEAST_TRIMMED_IN_STEPS = 16, 1000
+-- For the same reason a log that has reached its bytes is trimmed to a little less: by this part of them.
+local HEAVY_STEP = 1 / 64
 -- By age, a call that only trims.
 local MAX_AGED_PER_TRIM = 100
 -- One for each time that Redis was started or failed over. A position in an older epoch counts as one in a log that is lost.
@@ -632,14 +634,14 @@ end
 
 -- Retention -------------------------------------------------------------------------------------------------------------
 
--- Trim by bytes: return the oldest offset, from one on, that may stay in a log that ends at `last`, and the bytes below it. The
+-- Trim by bytes: return the oldest offset, from one on, that stays in a log that ends at `last`, and the bytes below it. The
 -- newest always stays. Where it is neither the first nor the second, as when a large event pushes out many small ones, halving
 -- finds it.
 local function lighten(name, head, first, last, sum)
   local low, high, first_sum = first, min(last, first + MAX_HEAVY_PER_CALL), head.first_sum
   local function fits(offset)
     local below = bytes_below(name, whole(offset))
-    if not below or sum - below > head.max_bytes then return false end
+    if not below or sum - below > head.max_bytes * (1 - HEAVY_STEP) then return false end
     first_sum = max(below, first_sum)
     return true
   end

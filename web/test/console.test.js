@@ -28,6 +28,7 @@ test("each thing that is wrong has words of its own, and what to do", () => {
   const cases = [
     [frameOf({ error: "gone" }), /^bad: Redis does not answer/],
     [frameOf({ namespaces: [{ name: "shop", bus_up: 1, processes: 3, error: "x" }] }), /^bad: \/shop is not live at 2 of 3 processes/],
+    [frameOf({ namespaces: [{ name: "shop", bus_up: 1, processes: 1, log_retention_s: 2.5 }] }), /^warning: The log of \/shop keeps an event for 2.5 s only/],
     [frameOf({ processes: [processOf({ silent_s: 4 })] }), /^bad: one\/1 has said nothing for 4 s/],
     [frameOf({ processes: [processOf({ admission: "shedding" })] }), /^bad: one\/1 refuses newcomers/],
     [frameOf({ processes: [processOf({ admission: "full" })] }), /^warning: one\/1 is full/],

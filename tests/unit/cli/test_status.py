@@ -16,7 +16,7 @@ SEEN = Overview(
     1_800_000_000.0,
     RedisState("Redis 7.2.4 at h:6379", 3 * 2**20, 2**30, 12, 40),
     [GatewayState(f"web-{number}/7", "0.1.0", "n", 1200, 90000, -3) for number in range(25)],
-    [NamespaceState("n", 25, 1, "e", 500, 400, 2048, 61.0)],
+    [NamespaceState("n", 25, 1, "e", 500, 400, 2048, 61.0, 90.0)],
     [ConsumerState("mail", "n", 1, 2, 3, 4, 5, 1.0), ConsumerState("old", "n", 0, 0, 0, 0, 0, None)],
     {},
     [],
@@ -30,7 +30,7 @@ def test_a_screen_has_the_most_important_rows(capsys: pytest.CaptureFixture[str]
     assert "Redis 7.2.4 at h:6379: 3.0 MiB of 1.0 GiB in use, 12 connections, 40 commands/s" in lines
     assert "  web-0/7   0.1.0    1,200     25 h  -3 ms  n" in lines
     assert "  and 5 more; --json has all" in lines
-    assert "  n          25        500     400          2.0 KiB  61 s" in lines
+    assert "  n          25        500     400          2.0 KiB  61 s    90 s" in lines
     assert "  mail      n          1    2       3        4     5       now" in lines
     assert "  old       n          0    0       0        0     0       never" in lines
     assert lines[-1] == "nothing is wrong"
@@ -40,10 +40,10 @@ def test_a_watch_shows_the_rate_since_the_last_look(capsys: pytest.CaptureFixtur
     """Of the same epoch; another one begins anew."""
     earlier = dataclasses.replace(SEEN.namespaces[0], head=450)
     _show(SEEN, dataclasses.replace(SEEN, at_s=SEEN.at_s - 2, namespaces=[earlier]))
-    assert "61 s    25.0\n" in capsys.readouterr().out
+    assert "61 s    90 s      25.0\n" in capsys.readouterr().out
     other = dataclasses.replace(earlier, epoch="before")
     _show(SEEN, dataclasses.replace(SEEN, at_s=SEEN.at_s - 2, namespaces=[other]))
-    assert "61 s\n" in capsys.readouterr().out
+    assert "61 s    90 s\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("size", "shown"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (2**40, "1024.0 GiB")])

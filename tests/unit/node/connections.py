@@ -52,6 +52,7 @@ class RecordedNamespace:
     bus: Any = None
     name: str = "notifications"
     subscribed: list[str] = field(default_factory=list)
+    retention_s: float = 600.0
 
     def end_subscriptions(self, client: Client, ends: Any) -> list[str]:
         ended = [pattern for pattern in self.subscribed if ends(pattern)]

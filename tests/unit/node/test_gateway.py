@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from headgate.auth.identity import Handshake, Identity
+from headgate.delivery.cursor_turns import CursorTurns
 from headgate.delivery.page_cache import PAGE_OFFSETS
 from headgate.errors import BusUnavailable
 from headgate.node.gateway import Gateway
@@ -635,7 +636,7 @@ def test_an_idle_client_is_told_its_position_now_and_then(
     """So that its point of resume stays inside the log's retention."""
     gateway = gateway_on_model()
     monkeypatch.setattr("headgate.node.namespace.monotonic", gateway.clock.time)
-    gateway.namespace._cursor_told_s = gateway.clock.now_s
+    gateway.namespace._cursors = CursorTurns(gateway.clock.now_s)
     client = gateway.join({"subscriptions": [{"pattern": "orders.*"}]})
     assert client.welcome
     gateway.publish(7, "bills.1")
@@ -650,14 +651,14 @@ def test_an_idle_client_in_a_busy_log_is_told_its_position_sooner(
     """Else its point of resume would be trimmed away by events of others within seconds."""
     gateway = gateway_on_model(log_max_events=100)
     monkeypatch.setattr("headgate.node.namespace.monotonic", gateway.clock.time)
-    gateway.namespace._cursor_told_s = gateway.clock.now_s
+    gateway.namespace._cursors = CursorTurns(gateway.clock.now_s)
     client = gateway.join({"subscriptions": [{"pattern": "orders.*"}]})
     assert client.welcome
     for _ in range(3):
-        gateway.publish(25, "bills.1")
+        gateway.publish(50, "bills.1")
         gateway.clock.advance(2.5)
     client.read()
-    assert [cursor["offset"] for (cursor,) in client.named("cursor")] == [25, 50, 75]
+    assert [cursor["offset"] for (cursor,) in client.named("cursor")] == [50, 100, 150]
 
 
 # The end, and the rest ---------------------------------------------------------------------------------------------------

@@ -55,6 +55,14 @@ def away(server: ModelServer) -> None:
 # Let in ------------------------------------------------------------------------------------------------------------------
 
 
+def test_welcome_says_for_how_long_the_log_keeps_an_event_where_that_is_too_short(gateway_on_model: StartGatewayOnModel) -> None:
+    """A client that takes up to 5 s to come back may have missed some by then; usually there is nothing to say."""
+    gateway = gateway_on_model()
+    for retention_s, said in ((600.0, None), (5.0, None), (2.34, 2.3)):
+        gateway.namespace.retention_s = retention_s
+        assert gateway.join().welcome["limits"].get("log_retention_s") == said
+
+
 def test_welcome_names_the_user_the_place_in_the_log_and_every_limit(gateway_on_model: StartGatewayOnModel) -> None:
     """Sent once, when the subscriptions of the handshake are active; a refused one is told, and does not affect the others."""
     gateway = gateway_on_model(inbound_per_s=1000.0)

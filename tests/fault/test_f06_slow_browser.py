@@ -1,18 +1,19 @@
-"""F6: browsers that read 10 KB/s, one for each overflow policy, among others that read."""
+"""F6: browsers that read 10 KB/s, one for each overflow policy, among others that read; and one that stalls at a high rate."""
 
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable
 
 import pytest
 
-from tests.fault.checker import Noted, Record
+from tests.fault.checker import History, Noted, Record
 from tests.fault.figures import Figures
 from tests.fault.many_clients import Swarm
 from tests.fault.sightings import disconnects
-from tests.fault.site import Site, publish_burst
+from tests.fault.site import Site, publish_burst, wait_for
 from tests.fault.usage import resident_bytes
 
 BURST_BYTES_PER_S = 10_000
@@ -53,6 +54,61 @@ def test_a_slow_browser_loses_only_what_its_policy_says_and_is_told(
         told = sum(gap.count or 0 for gap in first.gaps())
         figures("F6", "drop: events seen by one slow browser", len(first.seen()), "", "seen + told of = owed (checked)")
         figures("F6", "drop: events that it was told of", told, "", "seen + told of = owed (checked)")
+
+
+# Events per second to one browser, and how many come while it does not read: more than queue and sockets hold.
+STALL_PER_S, STALL_EVENTS = {"full": 5000, "short": 2000}, {"full": 5000, "short": 2000}
+
+
+def test_a_browser_that_stalls_at_a_high_rate_is_live_again_while_events_still_come(site: Site, figures: Figures) -> None:
+    """It falls back to the log, catches up faster than events come, and loses nothing."""
+    busy = Swarm(site.urls[:1], 1, lambda index: ["load.#"], name="busy").open()
+    with contextlib.closing(busy), _Stream(site, STALL_PER_S[site.load.name]) as stream:
+        stream.wait_for(500)
+        busy.each(lambda client: client.stall())
+        stream.wait_for(STALL_EVENTS[site.load.name])
+        busy.each(lambda client: client.read_on())
+        took_s = busy.wait(lambda: _noted(busy.records[0], "backpressure off"), "the browser to be live again")
+        history = stream.stop()
+        site.come_to_rest(busy, history)
+        assert not disconnects(busy)
+    assert not busy.records[0].gaps()
+    figures("F6", "a stall of one browser at a high rate: live again after", took_s, "s", "≤ 3 s, nothing lost (checked)")
+
+
+class _Stream:
+    """Publishes events of the load's size at a rate, a hundred at a time, until `stop`."""
+
+    def __init__(self, site: Site, per_s: float) -> None:
+        self._site, self._every_s = site, 100 / per_s
+        self._history, self._published = History(), 0
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> _Stream:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *ended: object) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        due_s = time.monotonic()
+        while not self._stopped.wait(max(0.0, due_s - time.monotonic())):
+            publish_burst(self._site.redis.url, self._history, 100, self._site.load.payload_bytes)
+            self._published += 100
+            due_s += self._every_s
+
+    def wait_for(self, events: int) -> None:
+        """Wait until so many more have been published."""
+        end = self._published + events
+        wait_for(lambda: self._published >= end, f"{events} more events to be published")
+
+    def stop(self) -> History:
+        """Stop, and return what was published. Idempotent."""
+        self._stopped.set()
+        self._thread.join()
+        return self._history
 
 
 def _noted(record: Record, what: str) -> bool:

@@ -6,8 +6,8 @@
  *   window W WARM_MS MEASURE_MS      closed loop: W events under way
  *   pipelined W WARM_MS MEASURE_MS   the same, what is published at the same moment in one write to Redis
  *   open RATE MEASURE_MS             fixed schedule, RATE events per second
- *   pause RATE MEASURE_MS PAUSE_MS   the same, and in its middle no client reads for PAUSE_MS; latencies are those before, and again
- *                                    from the first event on that comes within 100 ms of its planned time
+ *   pause RATE MEASURE_MS PAUSE_MS   the same, and in its middle no client reads for PAUSE_MS; it is live again with the first event
+ *                                    within 100 ms of its planned time; latencies are those before, and again from 1 s after that
  *   burst SIZE TIMES EVERY_MS        SIZE events at once, again every EVERY_MS
  *   idle MS                          answer pings
  *   stall COUNT                      the first COUNT clients stop reading

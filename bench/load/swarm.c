@@ -162,7 +162,7 @@ static void arrived(struct swarm *swarm, uint32_t sequence, uint64_t planned_ns,
         swarm->pause = LIVE_AGAIN;
         swarm->live_ns = read_ns;
     }
-    if (swarm->recording && (swarm->pause == NO_PAUSE || swarm->pause == LIVE_AGAIN))
+    if (swarm->recording && (swarm->pause == NO_PAUSE || (swarm->pause == LIVE_AGAIN && read_ns - swarm->live_ns >= NS_PER_S)))
         histogram_record(&swarm->latency, took_ns);
     done_with(swarm, sequence);
 }

@@ -31,7 +31,7 @@ def workload(size_bytes: int, events_per_s: float) -> Run:
 def paused(size_bytes: int, events_per_s: float, pause_s: float) -> Run:
     """The same workload, with a client that does not read for a while in the middle: what it loses, and when it is live again.
 
-    The latencies are those before the pause, and those from 1 s after it is live again. `gap_notices`: it was told of what it lost.
+    The latencies are those before the pause, and from 1 s after it is live again. `gap_notices`: it was told of what it lost.
     """
 
     def run(variant: Variant, quick: bool) -> Row:

@@ -80,6 +80,16 @@ def test_latency_counts_from_the_planned_time_while_the_server_stands_still(on: 
     assert shares[50] >= 480_000
 
 
+def test_a_pause_in_a_schedule_loses_nothing_and_ends_when_events_are_in_time_again(on: Stage) -> None:
+    """The clients do not read for a while; what waited for them counts, but its latency does not."""
+    answer = on.generator.ask("pause", 200, 3000, 300, takes_s=4)
+    assert answer["outcome"] == "ok"
+    assert answer["deliveries"] == 600 * CLIENTS
+    assert (answer["missing"], answer["late"], answer["undelivered"]) == (0, 0, 0)
+    assert answer["live_again_ms"] >= 0
+    assert 0 < answer["microseconds"]["count"] < 600 * CLIENTS
+
+
 def test_a_closed_loop_hides_the_second_that_the_open_schedule_shows(on: Stage) -> None:
     """The calibration: a server stands still for a second. On schedule a hundred events are due in it, and half of them wait for
     half a second; a closed loop has four events under way, and publishes no other that could be late."""

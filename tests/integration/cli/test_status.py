@@ -11,6 +11,7 @@ from headgate.consumers.base import Consumer
 from headgate.publisher import Publisher
 from headgate.redis import loads
 from headgate.redis.client import Client
+from headgate.redis.log import EventLog
 from headgate.redis.registry import leave, register
 from tests.integration.cli.conftest import Run
 from tests.support.stepped_worker import MakeWorker
@@ -48,6 +49,24 @@ def test_status_shows_all_there_is_and_what_is_wrong(
     run("pause", "connects")
     assert run("status").returncode == 0
     assert run("status", "--strict").returncode == 1
+
+
+def test_a_log_that_is_too_short_to_come_back_to_is_a_warning(run: Run, redis_url: str, redis_client: Client) -> None:
+    """At the rate of the last seconds; the doctor and the check say so too."""
+    register(redis_client, "a-gateway", ["notifications"])
+    loads.look(redis_client, "one", loads.Load(3, int(time.time()), "notifications", name="web-1/7", version="0.1.0"))
+    log = EventLog("notifications", redis_client, 65536)
+    log.configure(10_000_000, 600)
+    with Publisher(redis_url) as publisher:
+        publisher.publish_many([("orders.1", number) for number in range(200)])
+    fine = run("status", "--json")
+    assert json.loads(fine.stdout)["namespaces"][0]["retention_s"] == 600
+    assert "log of notifications: keeps an event for 600 s at the present rate" in run("check").stdout
+    log.configure(10, 600)
+    short = run("status", "--strict")
+    assert short.returncode == 1
+    assert "at the present rate the log keeps an event for 0.5 s" in short.stdout
+    assert "raise HEADGATE_LOG_MAX_BYTES or HEADGATE_LOG_MAX_EVENTS" in run("check").stdout
 
 
 def test_a_watch_goes_on_until_it_is_interrupted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,8 +118,9 @@ local ENTRY_BYTES = 128
 local MAX_AGED_PER_CALL, MAX_SURPLUS_PER_CALL, MAX_HEAVY_PER_CALL = 4, 100, 1000
 -- To trim for each event costs more than to write it. So a log of many events may have up to TRIM_STEP - 1 more than it may keep.
 local TRIM_STEP, LEAST_TRIMMED_IN_STEPS = 16, 1000
--- For the same reason a log that has reached its bytes is trimmed to a little less: by this part of them.
-local HEAVY_STEP = 1 / 64
+-- For the same reason a log that has reached its bytes is trimmed to a little less, and so is one of many events that has reached its
+-- age: by this part of them.
+local SLACK = 1 / 64
 -- By age, a call that only trims.
 local MAX_AGED_PER_TRIM = 100
 -- One for each time that Redis was started or failed over. A position in an older epoch counts as one in a log that is lost.
@@ -641,7 +642,7 @@ local function lighten(name, head, first, last, sum)
   local low, high, first_sum = first, min(last, first + MAX_HEAVY_PER_CALL), head.first_sum
   local function fits(offset)
     local below = bytes_below(name, whole(offset))
-    if not below or sum - below > head.max_bytes * (1 - HEAVY_STEP) then return false end
+    if not below or sum - below > head.max_bytes * (1 - SLACK) then return false end
     first_sum = max(below, first_sum)
     return true
   end
@@ -660,12 +661,29 @@ local function is_trim_read(head, bytes)
   return head.clock - head.first_time > head.max_age_ms or head.sum + bytes - head.first_sum > head.max_bytes
 end
 
+-- Trim a log of many events by age: return the oldest offset, from one on, that stays, and its time. Halving finds it.
+local function rejuvenate(name, head, first)
+  local low, high, first_time = first, first + MAX_HEAVY_PER_CALL, nil
+  local function time_at(offset)
+    local found = call('XRANGE', name.log, whole(offset), '+', 'COUNT', 1)[1]
+    return found and clock_of(found[2]) or head.clock
+  end
+  while low < high do
+    local middle = floor((low + high) / 2)
+    local time = time_at(middle)
+    if head.clock - time <= head.max_age_ms * (1 - SLACK) then high, first_time = middle, time else low = middle + 1 end
+  end
+  return low, first_time or time_at(low)
+end
+
 -- How to trim, by count, exactly, by age and by bytes, a log that is about to end at `last` with `sum`: returns the oldest offset that
 -- stays, its time and the bytes below it. Reads nothing unless the oldest event is too old, or the log may be too heavy.
 local function plan_trim(name, head, last, sum, max_aged)
   local first = max(head.first, min(last - head.max_events + 1, head.first + MAX_SURPLUS_PER_CALL))
   local first_time, first_sum = head.first_time, head.first_sum
-  if head.clock - first_time > head.max_age_ms then
+  if head.clock - first_time > head.max_age_ms and last - first > 2 * LEAST_TRIMMED_IN_STEPS then
+    first, first_time = rejuvenate(name, head, first)
+  elseif head.clock - first_time > head.max_age_ms then
     for _ = 1, max_aged do
       local oldest = call('XRANGE', name.log, whole(first), '+', 'COUNT', 1)[1]
       if not oldest then

@@ -279,6 +279,28 @@ def test_the_log_is_trimmed_by_age(client: Client, clock: WallClock) -> None:
     assert offsets(client) == [4]
 
 
+def test_a_long_log_is_trimmed_by_age_now_and_then(client: Client, clock: WallClock) -> None:
+    """To read the oldest event for each new one took half as long again as to append it. It never holds what is too old."""
+
+    def reads() -> int:
+        found: int = call(client, "INFO", "commandstats")["cmdstat_xrange"]["calls"]
+        return found
+
+    configure(client, max_events=100_000, max_age_ms=320_000)
+    for _ in range(40):
+        for _ in range(80):
+            publish(client)
+        clock.advance(8_000)
+    held, before = offsets(client), reads()
+    for _ in range(40):
+        clock.advance(100)
+        publish(client)
+    kept = offsets(client)
+    assert held == list(range(1, 3201))
+    assert kept == list(range(81, 3241))
+    assert reads() - before <= 40
+
+
 def test_an_event_that_is_as_old_as_allowed_stays(client: Client, clock: WallClock) -> None:
     """The boundary: exactly the age limit is not too old."""
     configure(client, max_age_ms=8_000)

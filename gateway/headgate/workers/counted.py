@@ -71,6 +71,7 @@ GAUGES: Mapping[str, Join] = {
     "headgate_log_events": max,
     "headgate_log_bytes": max,
     "headgate_log_oldest_seconds": max,
+    "headgate_consumers_elsewhere": max,
     "headgate_id_hold_seconds": min,
     "headgate_log_retention_seconds": min,
     "headgate_subscriptions": sum,

@@ -15,7 +15,7 @@ from headgate.redis.embedded import EmbeddedRedis
 from headgate.redis.functions import ensure_loaded
 from headgate.redis.keys import group_key, head_key, log_key
 from headgate.redis.log import EventLog
-from headgate.settings import Settings
+from headgate.settings import MOST_LOG_EVENTS, Settings
 
 # The bytes of a waiting task beside its body; a test below measures them.
 TASK_OVERHEAD_BYTES = 800
@@ -41,7 +41,7 @@ def test_all_defaults_add_up_to_less_than_the_private_server_may_take(redis_serv
     maxmemory = int(call(redis_client, "INFO", "memory")["maxmemory"])
     log = EventLog("notifications", redis_client, settings.max_payload_bytes)
     log_bytes = log.share_of_memory(len(settings.namespaces))
-    log.configure(settings.log_max_events, settings.log_max_age_s, log_bytes)
+    log.configure(settings.log_max_events or MOST_LOG_EVENTS, settings.log_max_age_s, log_bytes)
     waiting = options.max_waiting * (constant(GROUP_LIBRARY.source, "TASK_BYTES") + TASK_OVERHEAD_BYTES)
     bounds = {
         # Of an empty log: ids have what the log leaves.

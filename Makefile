@@ -176,7 +176,7 @@ py-test-together: $(DEV) build
 # Faults are tried with nothing else beside them, but in their short form five files at a time, of which most wait (all of them take
 # 130 s of a processor): their figures are measured by `make faults`, one after the other. The longest begin, or one would run alone
 # at the end.
-LONG_FAULTS := tests/fault/test_f31_slow_http.py tests/fault/test_f03_failover.py tests/fault/test_f26_whole_gateway.py
+LONG_FAULTS := tests/fault/test_f31_slow_http.py tests/fault/test_mixture.py tests/fault/test_f26_whole_gateway.py
 py-test-alone: $(DEV) build
 	@$(PART) begin $@ "Python: faults"
 	@FAILED_TESTS=$$($(PART) failed-tests $@) $(ALONE) $(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder \

@@ -184,6 +184,8 @@ class Record:
     entries: list[Entry] = field(default_factory=list)
     # Conflated by its own wish: events that a newer one of their topic replaced are not missed.
     latest: bool = False
+    # How many deliveries the checker held against it: events of the log that were owed to it.
+    owed: int = 0
 
     def seen(self) -> list[Seen]:
         """Return its events."""
@@ -273,6 +275,8 @@ class _Walk:
         self._record = record
         self._epoch = ""
         self._owed_from: dict[str, int] = {}  # pattern → the offset above which its events are owed
+        self._since: dict[str, int] = {}  # the same by topic, for those that were asked for
+        self._wildcards: list[str] | None = None
         self._frontier = 0  # everything owed up to here is accounted for
         self._highest = 0
         self._seen: dict[int, str] = {}
@@ -298,8 +302,10 @@ class _Walk:
                     self._moved(entry)
                 case Subscribed():
                     self._owed_from.setdefault(entry.pattern, entry.offset)
+                    self._forget_since()
                 case Unsubscribed():
                     self._owed_from.pop(entry.pattern, None)
+                    self._forget_since()
         self._limit = _NO_LIMIT
         epoch, offset = end
         if self._epoch != epoch:
@@ -344,6 +350,7 @@ class _Walk:
         self._seen, self._told = {}, []
         self._refused, self._lost = None, False
         self._owed_from = dict.fromkeys(self._owed_from, offset)
+        self._forget_since()
 
     def _saw(self, entry: Seen) -> None:
         offset = entry.offset
@@ -404,6 +411,7 @@ class _Walk:
         self._frontier = min(self._frontier, first - 1)
         self._highest = min(self._highest, first - 1)
         self._owed_from = {pattern: min(since, first - 1) for pattern, since in self._owed_from.items()}
+        self._forget_since()
 
     def _moved(self, entry: Moved) -> None:
         if entry.epoch != self._epoch and not self._lost and self._history.lineage:
@@ -428,21 +436,39 @@ class _Walk:
             event = log[at]
             if event.offset >= before:
                 break
-            if any(event.offset > since and matches(pattern, event.topic) for pattern, since in self._owed_from.items()):
+            if self._wants(event):
                 owed.append(event)
         return owed
 
     def _log(self) -> list[Logged]:
         log = self._logs.get(self._epoch)
         if log is None:
-            log = self._logs[self._epoch] = self._history.log(self._epoch)
+            log = self._history.log(self._epoch)
+            line = [name for name, _ in self._history.lineage]
+            self._logs.update(dict.fromkeys(line if self._epoch in line else [self._epoch], log))
         return log
+
+    def _wants(self, event: Logged) -> bool:
+        """Whether an event is owed, by a pattern that is its topic or one with a wildcard."""
+        since = self._since.get(event.topic)
+        if since is None:
+            if self._wildcards is None:
+                self._wildcards = [pattern for pattern in self._owed_from if pattern[-1] == "#" or "*" in pattern]
+            matching = [pattern for pattern in self._wildcards if matches(pattern, event.topic)]
+            owed_from = [self._owed_from[pattern] for pattern in (*matching, event.topic) if pattern in self._owed_from]
+            since = self._since[event.topic] = min(owed_from, default=_NO_LIMIT)
+        return event.offset > since
+
+    def _forget_since(self) -> None:
+        self._since.clear()
+        self._wildcards = None
 
     def _account(self, before: int, kind: str, told: str) -> None:
         """Everything owed below `before` must have been seen, or told of."""
         if before - 1 <= self._frontier:
             return
         for event in self._owed(self._frontier, before):
+            self._record.owed += 1
             if event.offset in self._seen or self._record.latest:
                 continue
             if not self._was_told(event.offset):

@@ -73,14 +73,14 @@ def start_swarm(site: Site, feed: str) -> Iterator[Callable[..., Swarm]]:
 
 
 @pytest.fixture(scope="session")
-def all_figures() -> Iterator[dict[str, list[list[str]]]]:
+def all_figures() -> Iterator[dict[str, list[list[Any]]]]:
     """Everything measured in this run; a full run writes it down."""
-    rows: dict[str, list[list[str]]] = {}
+    rows: dict[str, list[list[Any]]] = {}
     yield rows
     Figures.write(rows, Path(__file__).parents[2])
 
 
 @pytest.fixture
-def figures(all_figures: dict[str, list[list[str]]], load: Load, request: pytest.FixtureRequest) -> Figures:
+def figures(all_figures: dict[str, list[list[Any]]], load: Load, request: pytest.FixtureRequest) -> Figures:
     """Write down measured figures: `figures("F1", "time to detect", 1.2, "s", goal="≤ 2 s")`."""
     return Figures(all_figures, load)

@@ -6,6 +6,7 @@ import datetime
 import os
 import platform
 from pathlib import Path
+from typing import Any
 
 from tests.fault.site import Load
 
@@ -31,20 +32,20 @@ killed and stopped gateways and servers, lost ends of the log, failovers.
 class Figures:
     """Collects rows: fault, measurement, measured, goal."""
 
-    def __init__(self, rows: dict[str, list[list[str]]], load: Load) -> None:
+    def __init__(self, rows: dict[str, list[list[Any]]], load: Load) -> None:
         self._rows, self._load = rows, load
 
-    def __call__(self, fault: str, what: str, value: float, unit: str, goal: str) -> None:
-        """Write one figure down, and print it."""
+    def __call__(self, fault: str, what: str, value: float, unit: str, goal: str, seed: int | None = None) -> None:
+        """Write one figure down, and print it; with the seed that repeats its faults, if they were random."""
         measured = f"{value:,.0f} {unit}" if float(value).is_integer() else f"{value:,.2f} {unit}"
         print(f"{fault} ({self._load.name}): {what}: {measured} (goal {goal})")
-        self._rows.setdefault(self._load.name, []).append([fault, what, measured.strip(), goal])
+        self._rows.setdefault(self._load.name, []).append([fault, what, measured.strip(), goal, seed])
 
     @staticmethod
-    def write(rows: dict[str, list[list[str]]], root: Path) -> None:
+    def write(rows: dict[str, list[list[Any]]], root: Path) -> None:
         """Write the results of a full run to docs/. A figure that this run did not measure stays as it was."""
         today = datetime.date.today().isoformat()
-        measured = [[*row, today] for row in rows.get("full", [])]
+        measured = [[*row, today if seed is None else f"{today}, seed {seed}"] for *row, seed in rows.get("full", [])]
         if not measured:
             return
         page = root / PAGE

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from headgate.errors import HeadgateError
 from tests.fault.chaos_proxy import ChaosProxy
@@ -76,7 +76,7 @@ class Pair:
         self.primary, self.replica = self.replica, self.primary
         self.redirect(self.primary)
 
-    def __enter__(self) -> Pair:
+    def __enter__(self) -> Self:
         with ExitStack() as started:
             for server in (self.primary, self.replica):
                 started.enter_context(server)

@@ -4,6 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from headgate.publisher import Fate
+from tests.fault.accounts import (
+    FOLLOW_S,
+    Acknowledged,
+    Done,
+    Fault,
+    Faults,
+    check_consumer,
+    check_receipts,
+    latest_s,
+)
 from tests.fault.checker import (
     Entry,
     Gap,
@@ -268,3 +279,113 @@ def test_two_receipts_for_one_place_are_found() -> None:
     """An epoch and an offset name one event."""
     with pytest.raises(AssertionError, match="two receipts"):
         history(1).published(OLD, 1, "orders.1", "other")
+
+
+# Publishers and consumers ---------------------------------------------------------------------------------------------------
+
+
+def receipt(offset: int, *, epoch: str = OLD, at_s: float = 5.0) -> Acknowledged:
+    """Return the receipt of an event as `history` names it; its publish took a second."""
+    return Acknowledged("p", at_s - 1, at_s, epoch, offset, f"{epoch[0]}{offset}")
+
+
+def done(*offsets: int, epoch: str = OLD, at_s: float = 1.0) -> list[Done]:
+    """Return these events as a consumer does them, a second after one another."""
+    return [Done(at_s + number, epoch, offset, f"{epoch[0]}{offset}") for number, offset in enumerate(offsets)]
+
+
+def faults(*spans: tuple[float, float], loses: bool = True) -> Faults:
+    """Return faults with these beginnings and ends."""
+    return Faults([Fault("a fault", loses, began_s, ended_s) for began_s, ended_s in spans])
+
+
+def receipt_kinds(truth: History, receipts: list[Acknowledged], fates: dict[int, Fate], past: Faults) -> list[tuple[str, int]]:
+    """Return what the checker finds in receipts of the old epoch: kind and offset."""
+    by_place = {(OLD, offset): str(fate) for offset, fate in fates.items()}
+    found = check_receipts(truth, receipts, by_place, past, NEW if truth.lineage else OLD)
+    return [(violation.kind, violation.offset) for violation in found]
+
+
+def consumer_kinds(truth: History, work: list[Done], past: Faults | None = None) -> list[tuple[str, int]]:
+    """Return what the checker finds in a consumer's work: kind and offset."""
+    found = check_consumer(truth, "consumer", work, past or Faults(), NEW if truth.lineage else OLD)
+    return [(violation.kind, violation.offset) for violation in found]
+
+
+def test_a_lost_receipt_is_reported_by_check_and_bounded_by_its_fault() -> None:
+    """The plain case: the others are in the log."""
+    receipts = [receipt(1), receipt(2), receipt(3)]
+    fates = {1: Fate.IN_LOG, 3: Fate.ROLLED_BACK}
+    assert receipt_kinds(one_line(3), receipts, fates, faults((4.5, 6.0))) == []
+
+
+@pytest.mark.parametrize("fates", [{}, {3: Fate.IN_LOG}, {3: Fate.UNKNOWN}, {3: Fate.TRIMMED}])
+def test_a_lost_receipt_that_check_does_not_name_is_unreported(fates: dict[int, Fate]) -> None:
+    """Its publisher believes in it."""
+    assert receipt_kinds(one_line(3), [receipt(3)], fates, faults((4.5, 6.0))) == [("unreported", 3)]
+
+
+@pytest.mark.parametrize("past", [Faults(), faults((0.0, 3.9)), faults((5.1, 9.0)), faults((4.5, 6.0), loses=False)])
+def test_a_receipt_that_is_lost_without_a_fault_is_unbounded(past: Faults) -> None:
+    """Neither a fault of another time nor one that loses nothing excuses it."""
+    assert receipt_kinds(one_line(3), [receipt(3)], {3: Fate.ROLLED_BACK}, past) == [("unbounded", 3)]
+
+
+def test_a_receipt_that_check_denies_is_found() -> None:
+    """Its publisher would publish the event again."""
+    assert receipt_kinds(history(1), [receipt(1)], {1: Fate.ROLLED_BACK}, Faults()) == [("denied", 1)]
+
+
+def test_an_id_that_is_in_the_log_twice_is_found() -> None:
+    """A publisher that tried again has one receipt, and everybody else two events."""
+    truth = history(1)
+    truth.found(OLD, 2, "orders.1", "a1")
+    assert receipt_kinds(truth, [receipt(1)], {}, Faults()) == [("twice", 0)]
+
+
+def test_a_fault_lasts_longer_while_an_old_primary_may_live_on() -> None:
+    """From when another server took over; a fault that loses nothing ends with its block."""
+    past = Faults()
+    with past.one("two servers", loses=True) as lost_end:
+        lost_end.moved_s = 1e9
+    with past.one("planned") as planned:
+        planned.moved_s = 1e9
+    assert lost_end.ended_s == 1e9 + FOLLOW_S
+    assert planned.ended_s < 1e9
+
+
+def test_the_latest_publish_of_a_lost_event_is_measured_from_the_new_primary_on() -> None:
+    """The figure of how long publishers stayed with the old one."""
+    past = faults((0.0, 20.0))
+    past.past[0].moved_s = 2.0
+    assert latest_s([receipt(3, at_s=4.0), receipt(4, at_s=6.5)], past) == 3.5
+
+
+def test_a_consumer_that_does_everything_is_no_violation() -> None:
+    """In any order, and with events that were lost later."""
+    assert consumer_kinds(one_line(3), [*done(2, 1, 3), *done(4, 5, 3, epoch=NEW)]) == []
+
+
+def test_a_consumer_that_skips_one_is_found() -> None:
+    """It would never be done."""
+    assert consumer_kinds(history(1, 2, 3), done(1, 3)) == [("skipped", 2)]
+
+
+def test_a_delivery_that_comes_again_needs_a_fault_between() -> None:
+    """A webhook is doubled without reason if nothing happened since the first."""
+    again = [*done(1, 2), *done(1, at_s=5.0)]
+    assert consumer_kinds(history(1, 2), again) == [("doubled", 1)]
+    assert consumer_kinds(history(1, 2), again, faults((0.0, 0.5), (5.5, 9.0))) == [("doubled", 1)]
+    assert consumer_kinds(history(1, 2), again, faults((2.0, 3.0), loses=False)) == []
+
+
+def test_a_consumer_that_does_what_nobody_published_is_found() -> None:
+    """Unless a publisher does not know whether it did; and a place is never that of two events."""
+    truth = history(1)
+    unknown = Done(1.0, OLD, 2, "b2")
+    assert consumer_kinds(truth, [*done(1), unknown]) == [("phantom", 2)]
+    truth.doubtful("b2")
+    assert consumer_kinds(truth, [*done(1), unknown]) == []
+    truth.doubtful("b3")
+    assert consumer_kinds(truth, [*done(1), unknown, Done(2.0, OLD, 2, "b3")]) == [("phantom", 2)]
+    assert consumer_kinds(history(1), [*done(1), Done(2.0, OLD, 1, "other")]) == [("phantom", 1)]

@@ -1,0 +1,438 @@
+"""One piece of the mixture: a log, its browsers, publishers and consumers, the faults of a plan, and the account of everybody.
+
+A plan is drawn from a seed alone: `draw` returns the same steps for the same seed, whatever happens meanwhile, and each step has
+random numbers of its own for its details.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from headgate.publisher import Publisher, Receipt
+from tests.fault.accounts import Acknowledged, Done, Faults, check_consumer, check_receipts, latest_s, lost
+from tests.fault.checker import History, Record, Violation
+from tests.fault.grounds import At, Ground, Lasting, Pausable, empty, kill_clients
+from tests.fault.many_clients import BrowserClient, Swarm
+from tests.fault.participants import Participant
+from tests.fault.site import Site, topics_of, wait_for
+from tests.support.gateway_process import GatewayProcess
+
+PUBLISHERS, CONSUMERS = 2, 2
+POLICIES = ["catch_up", "catch_up", "catch_up", "latest", "drop"]
+# In every second piece browsers share out so many patterns that nobody else has. Each has fewer than `max_subscriptions`.
+OWN_PATTERNS, OWN_AT_MOST = 10_000, 60
+# Those that get the largest events, and what a burst of them is.
+LARGE_BROWSERS, LARGE_EVENTS, LARGE_BYTES = 4, 6, 1_000_000
+SMALL_EVENTS, SMALL_BYTES = 1000, 100
+LASTING_SHARE = 0.4
+STORM = "a storm of browsers that resume"
+KEPT_RECEIPTS = 300
+ACCOUNT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What happens: `during` one thing, `inside` it others; the lengths are shares of what the load says is longest."""
+
+    during: str | None
+    is_pause: bool
+    length: float
+    inside: tuple[str, ...]
+    rest_s: float
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """The names of faults: at once, lasting, processes that are paused; `calm` are those that need no Redis."""
+
+    at_once: Sequence[str]
+    lasting: Sequence[str]
+    paused: Sequence[str]
+    calm: Sequence[str]
+    needs_calm: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much a mixture is: pieces; in each so many steps, and pauses of one process, in each of which so many things happen."""
+
+    pieces: int
+    steps: int
+    pauses: int
+    pause_s: float
+    in_a_pause: int
+    only_grounds: bool
+    """Leave out what has tests of its own: only the faults of the ground, a storm, and what may happen in a pause."""
+
+
+def draw(seed: int, number: int, kinds: Kinds, size: Size) -> list[Step]:
+    """Return the plan of one piece. Every kind of fault comes in its turn, and so does every process that is paused."""
+    moments = random.Random(f"{seed}/{number}")
+    at_once, lasting = _deck(moments, kinds.at_once), _deck(moments, kinds.lasting)
+    paused = random.Random(seed).sample(list(kinds.paused), len(kinds.paused))
+    steps = []
+    for at in range(size.steps):
+        during = next(lasting) if moments.random() < LASTING_SHARE else None
+        inside = (next(at_once),) if during is None or moments.random() < 0.5 else ()
+        steps.append(Step(during, False, moments.uniform(0.1, 1), inside, moments.uniform(0.1, 0.6), moments.getrandbits(32)))
+        if at < size.pauses:
+            name = paused[(number * size.pauses + at) % len(paused)]
+            pool = kinds.calm if name in kinds.needs_calm else kinds.at_once
+            some = tuple(moments.choices(pool, k=size.in_a_pause))
+            steps.append(Step(name, True, 1.0, some, moments.uniform(0.1, 0.6), moments.getrandbits(32)))
+    return steps
+
+
+def _deck(moments: random.Random, names: Sequence[str]) -> Iterator[str]:
+    while True:
+        yield from moments.sample(list(names), len(names))
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The account of a piece, in which nothing was wrong."""
+
+    owed: int
+    seen: int
+    gaps: int
+    receipts: int
+    lost_receipts: int
+    latest_s: float
+    flowing_s: list[float]
+    done: int
+    done_again: int
+
+
+class Piece:
+    """One log and all who use it. What is `started` ends with the piece.
+
+    Attributes:
+        happened: how often each fault was made.
+    """
+
+    def __init__(self, site: Site, ground: Ground, folder: Path, moments: random.Random, number: int, size: Size) -> None:
+        self._site, self._ground, self._folder, self._size = site, ground, folder, size
+        self._name = f"piece{number}-{moments.getrandbits(32):x}"
+        self._moments = moments
+        self.happened: Counter[str] = Counter()
+        self._killed: list[GatewayProcess] = []  # to be started when what lasts is over
+        self._own = min(OWN_PATTERNS, OWN_AT_MOST * site.load.clients) if number % 2 else 0
+        self._started = contextlib.ExitStack()
+        self._lasting: dict[str, Lasting] = {
+            "browsers stop reading": self._stalled,
+            "browsers go": self._gone,
+            STORM: self._storm,
+            **ground.lasting,
+        }
+        self._calm: dict[str, At] = {
+            "browsers reset": self._reset_browsers,
+            "subscriptions change": self._change_subscriptions,
+            "gateway killed": self._kill_gateway,
+            "publisher killed": lambda moments: self._replace(self._publishers, self._publisher, moments),
+            "consumer killed": lambda moments: self._replace(self._consumers, self._consumer, moments),
+            "burst of small events": lambda moments: self._burst(moments, SMALL_EVENTS, SMALL_BYTES, "load.t{}.changed"),
+            "burst of 1 MB events": lambda moments: self._burst(moments, LARGE_EVENTS, LARGE_BYTES, "large.t{}.changed"),
+        }
+        self._at_once: dict[str, At] = {
+            **self._calm,
+            "listeners killed": lambda moments: kill_clients(ground, "pubsub"),
+            "commands killed": lambda moments: kill_clients(ground, "normal"),
+            **ground.at_once,
+        }
+        self._paused: dict[str, Callable[[random.Random], Pausable]] = {
+            "a gateway": lambda moments: _Process(moments.choice(site.gateways).pid),
+            "a publisher": lambda moments: moments.choice(self._publishers),
+            "a consumer": lambda moments: moments.choice(self._consumers),
+            **{name: partial(_chosen, choose) for name, choose in ground.paused.items()},
+        }
+
+    @property
+    def kinds(self) -> Kinds:
+        """What can happen here."""
+        servers = [name for name in self._ground.paused if name != "a Sentinel"]
+        at_once, lasting = (self._ground.at_once, {STORM: 1}) if self._size.only_grounds else (self._at_once, self._lasting)
+        return Kinds(list(at_once), list(lasting), list(self._paused), list(self._calm), servers)
+
+    def __enter__(self) -> Piece:
+        site, ground = self._site, self._ground
+        empty(ground)
+        site.wait_until_ready()
+        site.wait_until_followed()
+        self.swarm = Swarm(site.urls, site.load.clients, self._wanted, name="browser", receive_buffer_bytes=4096)
+        with contextlib.ExitStack() as started:
+            started.callback(self.swarm.close)
+            for index, client in enumerate(self.swarm.clients):
+                policy = POLICIES[index % len(POLICIES)]
+                client.patterns, client.record.latest = dict.fromkeys(client.patterns, policy), policy == "latest"
+            self.swarm.open()
+            self._journals: list[Participant] = []
+            self._ended = started
+            self._publishers = [self._publisher() for _ in range(PUBLISHERS)]
+            self._consumers = [self._consumer() for _ in range(CONSUMERS)]
+            self._wait_for_receipts()
+            self._started = started.pop_all()
+            self._ended = self._started
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._started.close()
+
+    def happen(self, step: Step) -> None:
+        """Make one step of the plan."""
+        moments = random.Random(step.seed)
+        self._wait_for_receipts()
+        time.sleep(step.rest_s)  # a pause between faults
+        began_s = time.monotonic()
+        if step.is_pause:
+            self._pause(step, moments)
+        elif step.during is not None:
+            self.happened[step.during] += 1
+            with self._lasting[step.during](moments):
+                time.sleep(step.length * self._site.load.offline_s)  # the length of the fault
+                for name in step.inside:
+                    self._one(name, moments)
+        else:
+            for name in step.inside:
+                self._one(name, moments)
+        while self._killed:  # a gateway that is cut off from Redis would not start
+            self._killed.pop().start()
+        print(f"{step.during or ''} {'+'.join(step.inside)}: {time.monotonic() - began_s:.1f} s", flush=True)
+
+    def account(self) -> Result:
+        """Heal everything; every promise must have been kept."""
+        self._ground.be_whole()
+        self._site.wait_until_ready()
+        self._site.wait_until_followed()
+        self.swarm.wait(lambda: all(client.up for client in self.swarm.clients), "everybody to be back")
+        for publisher in self._publishers:
+            publisher.stop()
+        history, receipts = self._published()
+        self._site.come_to_rest(self.swarm, history, ACCOUNT_S)
+        epoch = self._site.head()[0]
+        log = {(event.epoch, event.offset) for event in history.log(epoch)}
+        with contextlib.suppress(AssertionError):  # what they have skipped is a violation
+            wait_for(lambda: not log - {(did.epoch, did.offset) for did in self._done()}, "consumers", ACCOUNT_S)
+        done = self._done()
+        gone = lost(history, receipts, epoch)
+        fates = self._fates([*gone, *self._moments.sample(receipts, min(len(receipts), KEPT_RECEIPTS))])
+        faults = self._ground.faults
+        violations = [
+            *check_receipts(history, receipts, fates, faults, epoch),
+            *check_consumer(history, "consumers", done, faults, epoch),
+        ]
+        if violations:
+            _explain(violations, self._journals, faults)
+        assert not violations, f"{len(violations)} violations, {Counter(each.kind for each in violations)}:\n" + "\n".join(
+            map(str, violations[:12])
+        )
+        records = self.swarm.records
+        return Result(
+            owed=sum(record.owed for record in records),
+            seen=sum(len(record.seen()) for record in records),
+            gaps=sum(len(record.gaps()) for record in records),
+            receipts=len(receipts),
+            lost_receipts=len(gone),
+            latest_s=latest_s(gone, faults),
+            flowing_s=_flowing_s(records, faults),
+            done=len(done),
+            done_again=len(done) - len({(did.epoch, did.offset) for did in done}),
+        )
+
+    # -- participants -----------------------------------------------------------------------------------------------
+
+    def _wanted(self, index: int) -> list[str]:
+        shared = topics_of(index) if index % 5 == 0 else ["load.#" if index % 5 == 1 else "load.*.changed"]
+        large = ["large.#"] if index < LARGE_BROWSERS else []
+        each = self._own // self._site.load.clients
+        return [*shared, *large, *(f"own.p{number}.changed" for number in range(index * each, (index + 1) * each))]
+
+    def _participant(self, role: str, *words: object) -> Participant:
+        journal = self._folder / f"{self._name}-{role}-{len(self._journals)}"
+        participant = self._ended.enter_context(Participant(role, self._ground.url, journal, *words))
+        self._journals.append(participant)
+        return participant
+
+    def _publisher(self) -> Participant:
+        load, name = self._site.load, f"{self._name}-{len(self._journals)}"
+        return self._participant("publish", name, load.per_s, load.payload_bytes, self._own)
+
+    def _consumer(self) -> Participant:
+        return self._participant("consume", self._name)
+
+    def _published(self) -> tuple[History, list[Acknowledged]]:
+        """Return the history of all journals: receipts, and every id that was tried without one, or more than once."""
+        history, tries = History(), Counter[str]()
+        receipts = []
+        for number, journal in enumerate(self._journals):
+            for kind, *rest in journal.read():
+                if kind == "try":
+                    tries[rest[0]] += 1
+                elif kind == "got":
+                    event_id, topic, sent_s, at_s, epoch, offset = rest
+                    history.published(epoch, offset, topic, event_id)
+                    receipts.append(Acknowledged(f"publisher {number}", sent_s, at_s, epoch, offset, event_id))
+        for event_id, count in tries.items():
+            if count > 1 or event_id not in history.ids:
+                history.doubtful(event_id)
+        return history, receipts
+
+    def _done(self) -> list[Done]:
+        return [Done(*rest) for journal in self._journals for kind, *rest in journal.read() if kind == "did"]
+
+    def _wait_for_receipts(self) -> None:
+        """Wait until somebody has a receipt that is newer than this moment."""
+        began_s = time.monotonic()
+
+        def is_new(entry: list[Any]) -> bool:
+            return bool(entry[0] == "got" and entry[4] > began_s)
+
+        wait_for(lambda: any(is_new(entry) for each in self._publishers for entry in each.read()[-300:]), "a receipt")
+
+    def _fates(self, receipts: list[Acknowledged]) -> dict[tuple[str, int], str]:
+        with Publisher(self._ground.url, timeout_s=10.0) as publisher:
+            return {
+                each.place: publisher.check(Receipt(each.epoch, each.offset, duplicate=False, id=each.id)) for each in receipts
+            }
+
+    # -- what happens -----------------------------------------------------------------------------------------------
+
+    def _one(self, name: str, moments: random.Random) -> None:
+        self.happened[name] += 1
+        self._at_once[name](moments)
+
+    def _pause(self, step: Step, moments: random.Random) -> None:
+        """Stop one process for long, while other things happen; it goes on as if nothing had been."""
+        assert step.during is not None
+        self.happened[f"{step.during} paused"] += 1
+        process = self._paused[step.during](moments)
+        is_server = step.during in self._ground.paused and step.during != "a Sentinel"
+        until_s = time.monotonic() + self._size.pause_s
+        with self._ground.faults.one(f"{step.during} paused", loses=is_server):
+            process.pause()
+            try:
+                for name in step.inside:
+                    time.sleep(min(0.5, self._size.pause_s / len(step.inside)))  # a pause between faults
+                    if time.monotonic() < until_s:
+                        self._one(name, moments)
+                time.sleep(max(0.0, until_s - time.monotonic()))  # the length of the fault
+            finally:
+                process.go_on()
+
+    def _some(self, moments: random.Random) -> list[BrowserClient]:
+        return [client for client in self.swarm.clients if moments.random() < 0.3 and client.up]
+
+    @contextlib.contextmanager
+    def _stalled(self, moments: random.Random) -> Iterator[None]:
+        some = self._some(moments)
+        self.swarm.each(lambda client: client.stall(), some)
+        try:
+            yield
+        finally:
+            self.swarm.each(lambda client: client.read_on(), some)
+
+    @contextlib.contextmanager
+    def _gone(self, moments: random.Random) -> Iterator[None]:
+        some = self._some(moments)
+        self.swarm.each(lambda client: client.leave(hard=moments.random() < 0.5), some)
+        yield
+        self._come_back(some, moments)
+
+    @contextlib.contextmanager
+    def _storm(self, moments: random.Random) -> Iterator[None]:
+        """All have gone, and come back at once with what they have missed, while the rest of the step happens."""
+        everybody = list(self.swarm.clients)
+        self.swarm.each(lambda client: client.leave(hard=True), everybody)
+        self._burst(moments, SMALL_EVENTS, SMALL_BYTES, "load.t{}.changed")
+        time.sleep(moments.uniform(0.1, self._site.load.offline_s))  # how long they are away
+        self._come_back(everybody, moments)
+        yield
+
+    def _come_back(self, some: list[BrowserClient], moments: random.Random) -> None:
+        for client in some:
+            url = moments.choice(self._site.urls)
+            client.address = ("127.0.0.1", int(url.rpartition(":")[2]))
+        self.swarm.each(lambda client: client.open_soon(), some)
+
+    def _reset_browsers(self, moments: random.Random) -> None:
+        some = self._some(moments)
+        self.swarm.each(lambda client: client.leave(hard=True), some)
+        self.swarm.each(lambda client: client.open_soon(), some)
+
+    def _change_subscriptions(self, moments: random.Random) -> None:
+        """Those with `drop` keep theirs: between a request and its answer nobody could say what their gaps have to count."""
+
+        def change(client: BrowserClient) -> None:
+            policy = next(iter(client.patterns.values()), None)
+            changes = random.Random(moments.getrandbits(32))
+            if policy in (None, "drop"):
+                return
+            for old in [pattern for pattern in client.patterns if pattern.startswith("own.")][:10]:
+                client.unsubscribe(old)
+                client.subscribe(f"own.p{changes.randrange(self._own)}.changed", policy)
+            pattern = f"load.t{changes.randrange(50)}.changed"
+            if len(client.patterns) > 1 and changes.random() < 0.5:
+                client.unsubscribe(list(client.patterns)[-1])
+            else:
+                client.subscribe(pattern, policy)
+
+        self.swarm.each(change, self._some(moments))
+
+    def _kill_gateway(self, moments: random.Random) -> None:
+        gateway = moments.choice(self._site.gateways)
+        gateway.kill()
+        self._killed.append(gateway)
+
+    def _replace(self, some: list[Participant], begin: Callable[[], Participant], moments: random.Random) -> None:
+        index = moments.randrange(len(some))
+        with self._ground.faults.one("participant killed"):
+            some[index].kill()
+        some[index] = begin()
+
+    def _burst(self, moments: random.Random, events: int, payload_bytes: int, topic: str) -> None:
+        moments.choice(self._publishers).ask(f"burst {events} {payload_bytes} {topic}")
+
+
+def _chosen(choose: Callable[[], Pausable], moments: random.Random) -> Pausable:
+    """Return the process that a ground names."""
+    return choose()
+
+
+class _Process:
+    """A process by its id, to be paused. It may be killed meanwhile."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+
+    def pause(self) -> None:
+        os.kill(self._pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGCONT)
+
+
+def _flowing_s(records: Sequence[Record], faults: Faults) -> list[float]:
+    """Return for each time another server took over how long it took until a browser had an event published since, in s."""
+    seen = sorted((entry.at_s, entry.at_s - entry.took_s) for record in records[:10] for entry in record.seen())
+    taken_over = [fault.moved_s for fault in faults.past if fault.moved_s is not None]
+    first = ((moved_s, next((at_s for at_s, sent_s in seen if sent_s > moved_s), None)) for moved_s in taken_over)
+    return [at_s - moved_s for moved_s, at_s in first if at_s is not None]
+
+
+def _explain(violations: Sequence[Violation], journals: Sequence[Participant], faults: Faults) -> None:
+    """Print the faults, and what the journals have of the first places where a promise was broken."""
+    print(*faults.past, sep="\n")
+    for violation in violations[:3]:
+        for number, journal in enumerate(journals):
+            print(violation, f"journal {number}:", *(each for each in journal.entries if violation.offset in each), sep="\n  ")

@@ -58,13 +58,19 @@ class Done:
 
 @dataclass(slots=True)
 class Fault:
-    """What may excuse a lost event or a repeated delivery, from when to when. `moved_s`: when another server took over."""
+    """What may excuse a lost event or a repeated delivery, from when to when.
+
+    Attributes:
+        moved_s: when another server took over.
+        lives_on: the old one takes events after the fault, and nobody who uses it is told.
+    """
 
     name: str
     loses: bool
     began_s: float
     ended_s: float = math.inf
     moved_s: float | None = None
+    lives_on: bool = False
 
     def overlaps(self, first_s: float, last_s: float) -> bool:
         """Whether it lasted at any moment of this time."""
@@ -79,14 +85,13 @@ class Faults:
 
     @contextmanager
     def one(self, name: str, *, loses: bool = False) -> Iterator[Fault]:
-        """Note one that lasts as long as the block; longer, if an old primary lives on after another server took over."""
+        """Note one that lasts as long as the block; longer, if an old primary lives on."""
         fault = Fault(name, loses, monotonic())
         self.past.append(fault)
         try:
             yield fault
         finally:
-            moved_s = fault.moved_s
-            fault.ended_s = max(monotonic(), moved_s + FOLLOW_S if loses and moved_s is not None else 0.0)
+            fault.ended_s = max(monotonic(), (fault.moved_s or 0.0) + FOLLOW_S if fault.lives_on else 0.0)
 
 
 def lost(history: History, receipts: Iterable[Acknowledged], epoch: str) -> list[Acknowledged]:
@@ -126,16 +131,12 @@ def check_receipts(
 
 
 def latest_s(gone: Iterable[Acknowledged], faults: Faults) -> float:
-    """Return how long after another server took over a publish began whose event is lost: the longest time, in s."""
-    return max(
-        (
-            receipt.sent_s - fault.moved_s
-            for receipt in gone
-            for fault in faults.past
-            if fault.moved_s is not None and fault.loses and fault.overlaps(receipt.sent_s, receipt.at_s)
-        ),
-        default=0.0,
-    )
+    """Return how long after another server took over the last publish began whose event is lost, in s; 0: none did."""
+    latest = 0.0
+    for receipt in gone:
+        moved = [fault.moved_s for fault in faults.past if fault.moved_s and fault.overlaps(receipt.sent_s, receipt.at_s)]
+        latest = max(latest, min((receipt.sent_s - moved_s for moved_s in moved), default=0.0))  # of several the last one did it
+    return latest
 
 
 def check_consumer(history: History, name: str, done: Iterable[Done], faults: Faults, epoch: str) -> list[Violation]:

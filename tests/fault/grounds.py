@@ -46,12 +46,16 @@ class Ground(Protocol):
         url, addresses: for publishers and consumers, and for each gateway.
         at_once, lasting: the faults of it, by name; one that lasts is a context manager.
         paused: the processes of it that can be paused for long, by name.
+        needed: those of them without which nothing of the ground's own can happen.
+        replaced: those of them in whose place another takes over.
     """
 
     faults: Faults
     at_once: dict[str, At]
     lasting: dict[str, Lasting]
     paused: dict[str, Callable[[], Pausable]]
+    needed: tuple[str, ...]
+    replaced: tuple[str, ...]
 
     @property
     def url(self) -> str: ...
@@ -86,6 +90,9 @@ def kill_clients(ground: Ground, kind: str) -> None:
 
 class AnAddress(Pair):
     """Two servers behind one address, which may lead elsewhere while the old primary lives on."""
+
+    needed: tuple[str, ...] = ("Redis",)
+    replaced: tuple[str, ...] = ()
 
     def __init__(self, folder: Path, gateways: int, faults: Faults) -> None:
         super().__init__(folder, gateways)
@@ -131,10 +138,11 @@ class AnAddress(Pair):
 
     def _lose(self, moments: random.Random, prepare: Callable[[Pair], Lose], rest_s: float = 1.0) -> None:
         with self.faults.one("end of the log lost", loses=True) as fault:
-            lose = prepare(self)
+            before, lose = self.primary, prepare(self)
             time.sleep(moments.uniform(0, rest_s))  # what is published meanwhile will be lost
             lose()
-            fault.moved_s = time.monotonic()
+            if self.primary is not before:
+                fault.moved_s = time.monotonic()
             if self.replica.call("INFO", "replication")["role"] != "slave":
                 time.sleep(moments.uniform(0, LIVES_ON_S))  # the old primary lives on
                 self.redirect(self.primary)
@@ -155,6 +163,9 @@ class AnAddress(Pair):
 
 class Sentinels:
     """A primary with two replicas, and three Sentinels."""
+
+    needed: tuple[str, ...] = ("the Redis primary",)
+    replaced = needed
 
     def __init__(self, folder: Path, gateways: int, faults: Faults, started: contextlib.ExitStack) -> None:
         self.faults = faults
@@ -218,6 +229,7 @@ class Sentinels:
         for _ in range(times):
             old = self.primary()
             with self.faults.one("planned failover", loses=True) as fault:
+                fault.lives_on = True
                 wait_for(self._accepts, "a Sentinel to accept a failover", DEADLINE_S)
                 self._moved(fault, old)
 
@@ -241,6 +253,7 @@ class Sentinels:
         old = self.primary()
         replicas = [server for server in self._site.servers if server is not old]
         with self.faults.one("primary frozen", loses=True) as fault:
+            fault.lives_on = True
             for replica in replicas:
                 replica.call("REPLICAOF", "127.0.0.1", "1")
             time.sleep(moments.uniform(0, 0.5))  # what is published meanwhile will be lost
@@ -255,6 +268,9 @@ class Sentinels:
 
 class ACluster:
     """Three primaries with a replica each; the namespace's slot moves between them."""
+
+    needed: tuple[str, ...] = ("the owner",)
+    replaced = needed
 
     def __init__(self, folder: Path, gateways: int, faults: Faults, started: contextlib.ExitStack) -> None:
         self.faults = faults

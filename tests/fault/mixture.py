@@ -21,7 +21,7 @@ from typing import Any
 from headgate.publisher import Publisher, Receipt
 from tests.fault.accounts import Acknowledged, Done, Faults, check_consumer, check_receipts, latest_s, lost
 from tests.fault.checker import History, Record, Violation
-from tests.fault.grounds import At, Ground, Lasting, Pausable, empty, kill_clients
+from tests.fault.grounds import BEHIND_S, At, Ground, Lasting, Pausable, empty, kill_clients
 from tests.fault.many_clients import BrowserClient, Swarm
 from tests.fault.participants import Participant
 from tests.fault.site import Site, topics_of, wait_for
@@ -160,9 +160,8 @@ class Piece:
     @property
     def kinds(self) -> Kinds:
         """What can happen here."""
-        servers = [name for name in self._ground.paused if name != "a Sentinel"]
         at_once, lasting = (self._ground.at_once, {STORM: 1}) if self._size.only_grounds else (self._at_once, self._lasting)
-        return Kinds(list(at_once), list(lasting), list(self._paused), list(self._calm), servers)
+        return Kinds(list(at_once), list(lasting), list(self._paused), list(self._calm), self._ground.needed)
 
     def __enter__(self) -> Piece:
         site, ground = self._site, self._ground
@@ -316,9 +315,11 @@ class Piece:
         assert step.during is not None
         self.happened[f"{step.during} paused"] += 1
         process = self._paused[step.during](moments)
-        is_server = step.during in self._ground.paused and step.during != "a Sentinel"
+        may_lose = step.during in self._ground.replaced
         until_s = time.monotonic() + self._size.pause_s
-        with self._ground.faults.one(f"{step.during} paused", loses=is_server):
+        with self._ground.faults.one(f"{step.during} paused", loses=may_lose) as fault:
+            if may_lose:
+                fault.began_s, fault.lives_on = fault.began_s - BEHIND_S, True
             process.pause()
             try:
                 for name in step.inside:

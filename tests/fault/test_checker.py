@@ -344,10 +344,10 @@ def test_an_id_that_is_in_the_log_twice_is_found() -> None:
 
 
 def test_a_fault_lasts_longer_while_an_old_primary_may_live_on() -> None:
-    """From when another server took over; a fault that loses nothing ends with its block."""
+    """From when another server took over; any other fault ends with its block."""
     past = Faults()
     with past.one("two servers", loses=True) as lost_end:
-        lost_end.moved_s = 1e9
+        lost_end.moved_s, lost_end.lives_on = 1e9, True
     with past.one("planned") as planned:
         planned.moved_s = 1e9
     assert lost_end.ended_s == 1e9 + FOLLOW_S
@@ -356,9 +356,9 @@ def test_a_fault_lasts_longer_while_an_old_primary_may_live_on() -> None:
 
 def test_the_latest_publish_of_a_lost_event_is_measured_from_the_new_primary_on() -> None:
     """The figure of how long publishers stayed with the old one."""
-    past = faults((0.0, 20.0))
-    past.past[0].moved_s = 2.0
-    assert latest_s([receipt(3, at_s=4.0), receipt(4, at_s=6.5)], past) == 3.5
+    past = faults((0.0, 20.0), (7.0, 20.0))
+    past.past[0].moved_s, past.past[1].moved_s = 2.0, 8.0
+    assert latest_s([receipt(3, at_s=4.0), receipt(4, at_s=6.5), receipt(5, at_s=10.0)], past) == 3.5
 
 
 def test_a_consumer_that_does_everything_is_no_violation() -> None:

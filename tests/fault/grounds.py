@@ -29,6 +29,9 @@ Lasting = Callable[[random.Random], contextlib.AbstractContextManager[object]]
 BEHIND_S = 0.5
 # How long an old primary may live on before somebody makes it a replica. With Sentinels they do, some ten seconds later.
 LIVES_ON_S = 3.0
+# A server that is silent for so long has failed. A starved machine is silent for a second, and nobody wants a failover for that.
+SILENT_MS = 3000
+LIVES_ON = "the address moves, the old primary lives on"
 
 
 class Pausable(Protocol):
@@ -46,7 +49,8 @@ class Ground(Protocol):
         url, addresses: for publishers and consumers, and for each gateway.
         at_once, lasting: the faults of it, by name; one that lasts is a context manager.
         paused: the processes of it that can be paused for long, by name.
-        needed: those of them without which nothing of the ground's own can happen.
+        losing: the faults at once that lose the end of the log.
+        needed: those of the processes without which nothing of the ground's own can happen.
         replaced: those of them in whose place another takes over.
     """
 
@@ -54,6 +58,7 @@ class Ground(Protocol):
     at_once: dict[str, At]
     lasting: dict[str, Lasting]
     paused: dict[str, Callable[[], Pausable]]
+    losing: tuple[str, ...]
     needed: tuple[str, ...]
     replaced: tuple[str, ...]
 
@@ -91,6 +96,7 @@ def kill_clients(ground: Ground, kind: str) -> None:
 class AnAddress(Pair):
     """Two servers behind one address, which may lead elsewhere while the old primary lives on."""
 
+    losing: tuple[str, ...] = ("end of the log lost", "a replica that lags takes over", LIVES_ON, "two failovers in a row")
     needed: tuple[str, ...] = ("Redis",)
     replaced: tuple[str, ...] = ()
 
@@ -102,9 +108,7 @@ class AnAddress(Pair):
             "Redis killed": lambda moments: self._kill(),
             "end of the log lost": lambda moments: self._lose(moments, moments.choice([crash, crash, copy, put_back])),
             "a replica that lags takes over": lambda moments: self._lose(moments, promoted),
-            "the address moves, the old primary lives on": lambda moments: self._lose(
-                moments, lambda pair: two_servers(pair, moments)
-            ),
+            LIVES_ON: lambda moments: self._lose(moments, lambda pair: two_servers(pair, moments)),
             "FAILOVER, then the address moves": lambda moments: self._fail_over(),
             "two failovers in a row": self._twice,
         }
@@ -164,12 +168,15 @@ class AnAddress(Pair):
 class Sentinels:
     """A primary with two replicas, and three Sentinels."""
 
+    losing: tuple[str, ...] = ("the primary freezes, its replicas lag",)
     needed: tuple[str, ...] = ("the Redis primary",)
     replaced = needed
 
     def __init__(self, folder: Path, gateways: int, faults: Faults, started: contextlib.ExitStack) -> None:
         self.faults = faults
         self._site = started.enter_context(start_sentinels(folder / "sentinels", replicas=2))
+        for sentinel in self._site.sentinels:
+            sentinel.call("SENTINEL", "SET", PRIMARY, "down-after-milliseconds", SILENT_MS)
         self.addresses = [self._site.url] * gateways
         self.at_once: dict[str, At] = {
             "planned failover": lambda moments: self._planned(1),
@@ -269,12 +276,15 @@ class Sentinels:
 class ACluster:
     """Three primaries with a replica each; the namespace's slot moves between them."""
 
+    losing: tuple[str, ...] = ("the owner dies",)
     needed: tuple[str, ...] = ("the owner",)
     replaced = needed
 
     def __init__(self, folder: Path, gateways: int, faults: Faults, started: contextlib.ExitStack) -> None:
         self.faults = faults
         self._cluster = started.enter_context(start_cluster(folder / "cluster", 3, 1))
+        for node in self._cluster.nodes:
+            node.call("CONFIG", "SET", "cluster-node-timeout", SILENT_MS)
         self._slot = slot_of(log_key(NAMESPACE))
         self.addresses = [self._cluster.url] * gateways
         self.at_once: dict[str, At] = {

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from headgate.publisher import Publisher, Receipt
 from tests.fault.accounts import Acknowledged, Done, Faults, check_consumer, check_receipts, latest_s, lost
@@ -24,6 +24,7 @@ from tests.fault.checker import History, Record, Violation
 from tests.fault.grounds import BEHIND_S, At, Ground, Lasting, Pausable, empty, kill_clients
 from tests.fault.many_clients import BrowserClient, Swarm
 from tests.fault.participants import Participant
+from tests.fault.pasts import Pasts
 from tests.fault.site import Site, topics_of, wait_for
 from tests.support.gateway_process import GatewayProcess
 
@@ -35,6 +36,8 @@ OWN_PATTERNS, OWN_AT_MOST = 10_000, 60
 LARGE_BROWSERS, LARGE_EVENTS, LARGE_BYTES = 4, 6, 1_000_000
 SMALL_EVENTS, SMALL_BYTES = 1000, 100
 LASTING_SHARE = 0.4
+# How often somebody asks for a past after a fault that came alone.
+ASKING_SHARE = 0.4
 STORM = "a storm of browsers that resume"
 KEPT_RECEIPTS = 300
 ACCOUNT_S = 60.0
@@ -72,8 +75,8 @@ class Size:
     pauses: int
     pause_s: float
     in_a_pause: int
-    only_grounds: bool
-    """Leave out what has tests of its own: only the faults of the ground, a storm, and what may happen in a pause."""
+    only: Literal["everything", "grounds", "losses"] = "everything"
+    """`grounds`: the faults of the ground, and a storm; `losses`: those of them that lose the end of the log."""
 
 
 def draw(seed: int, number: int, kinds: Kinds, size: Size) -> list[Step]:
@@ -160,8 +163,10 @@ class Piece:
     @property
     def kinds(self) -> Kinds:
         """What can happen here."""
-        at_once, lasting = (self._ground.at_once, {STORM: 1}) if self._size.only_grounds else (self._at_once, self._lasting)
-        return Kinds(list(at_once), list(lasting), list(self._paused), list(self._calm), self._ground.needed)
+        ground = self._ground
+        at_once = {"everything": list(self._at_once), "grounds": list(ground.at_once), "losses": list(ground.losing)}
+        lasting = list(self._lasting) if self._size.only == "everything" else [STORM, *ground.lasting]
+        return Kinds(at_once[self._size.only], lasting, list(self._paused), list(self._calm), ground.needed)
 
     def __enter__(self) -> Piece:
         site, ground = self._site, self._ground
@@ -175,6 +180,7 @@ class Piece:
                 policy = POLICIES[index % len(POLICIES)]
                 client.patterns, client.record.latest = dict.fromkeys(client.patterns, policy), policy == "latest"
             self.swarm.open()
+            self._pasts = Pasts(site, self.swarm, ground.call)
             self._journals: list[Participant] = []
             self._ended = started
             self._publishers = [self._publisher() for _ in range(PUBLISHERS)]
@@ -192,7 +198,7 @@ class Piece:
         moments = random.Random(step.seed)
         self._wait_for_receipts()
         time.sleep(step.rest_s)  # a pause between faults
-        began_s = time.monotonic()
+        began_s, position = time.monotonic(), None
         if step.is_pause:
             self._pause(step, moments)
         elif step.during is not None:
@@ -202,10 +208,14 @@ class Piece:
                 for name in step.inside:
                     self._one(name, moments)
         else:
+            self._pasts.note_line()
+            position = self._pasts.held(moments)
             for name in step.inside:
                 self._one(name, moments)
         while self._killed:  # a gateway that is cut off from Redis would not start
             self._killed.pop().start()
+        if position is not None and moments.random() < ASKING_SHARE:
+            self._pasts.ask(position, moments)
         print(f"{step.during or ''} {'+'.join(step.inside)}: {time.monotonic() - began_s:.1f} s", flush=True)
 
     def account(self) -> Result:
@@ -235,6 +245,8 @@ class Piece:
         assert not violations, f"{len(violations)} violations, {Counter(each.kind for each in violations)}:\n" + "\n".join(
             map(str, violations[:12])
         )
+        self._pasts.note_line()
+        self._pasts.assert_kept(history)
         records = self.swarm.records
         return Result(
             owed=sum(record.owed for record in records),
@@ -425,7 +437,7 @@ class _Process:
 
 def _flowing_s(records: Sequence[Record], faults: Faults) -> list[float]:
     """Return for each time another server took over how long it took until a browser had an event published since, in s."""
-    seen = sorted((entry.at_s, entry.at_s - entry.took_s) for record in records[:10] for entry in record.seen())
+    seen = sorted((entry.at_s, entry.at_s - entry.took_s) for record in records[:20] for entry in record.seen())
     taken_over = [fault.moved_s for fault in faults.past if fault.moved_s is not None]
     first = ((moved_s, next((at_s for at_s, sent_s in seen if sent_s > moved_s), None)) for moved_s in taken_over)
     return [at_s - moved_s for moved_s, at_s in first if at_s is not None]

@@ -1,7 +1,7 @@
 """F25, as clients see it: Redis' machine crashes and has lost the newest events; publishers overtake them.
 
 Connected clients, clients that were offline meanwhile, and clients that come back at the other gateway. 1,000 clients, every
-night; test_f25_trials.py has fewer clients and more ways to lose events.
+night; the trials of test_mixture.py have fewer clients and more ways to lose events.
 """
 
 from __future__ import annotations

@@ -230,8 +230,10 @@ def check(history: History, records: Iterable[Record], end: tuple[str, int]) -> 
     logs: dict[str, list[Logged]] = {}
     published = history.at()
     violations: list[Violation] = []
-    for record in records:
-        violations += _Walk(history, logs, published, record).walk(end)
+    # All lives end here and now: those who are connected may be told of another epoch while the first are checked.
+    walks = [_Walk(history, logs, published, record) for record in records]
+    for walk in walks:
+        violations += walk.walk(end)
     return violations
 
 
@@ -272,7 +274,7 @@ class _Walk:
         self._history = history
         self._logs = logs
         self._published = published
-        self._record = record
+        self._record, self._entries = record, tuple(record.entries)
         self._epoch = ""
         self._owed_from: dict[str, int] = {}  # pattern → the offset above which its events are owed
         self._since: dict[str, int] = {}  # the same by topic, for those that were asked for
@@ -288,8 +290,7 @@ class _Walk:
         self.violations: list[Violation] = []
 
     def walk(self, end: tuple[str, int]) -> list[Violation]:
-        entries = tuple(self._record.entries)  # a client that is still connected may be told its position meanwhile
-        for entry, limit in zip(entries, _limits(entries), strict=True):
+        for entry, limit in zip(self._entries, _limits(self._entries), strict=True):
             self._limit = limit
             match entry:
                 case Welcomed():

@@ -40,7 +40,7 @@ LASTING_SHARE = 0.4
 ASKING_SHARE = 0.4
 STORM = "a storm of browsers that resume"
 KEPT_RECEIPTS = 300
-ACCOUNT_S = 60.0
+ACCOUNT_S = 180.0
 
 
 @dataclass(frozen=True, slots=True)

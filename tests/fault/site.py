@@ -27,7 +27,7 @@ from headgate.redis.log import EventLog
 from headgate.topic import matches
 from tests.fault.chaos_proxy import ChaosProxy
 from tests.fault.checker import History, assert_kept
-from tests.fault.many_clients import Swarm
+from tests.fault.many_clients import BrowserClient, Swarm
 from tests.fault.redis_process import RedisProcess
 from tests.support.gateway_process import GatewayProcess
 from tests.support.held_port import HeldPort
@@ -325,11 +325,16 @@ def wait_until_had(swarm: Swarm, history: History, epoch: str, upto: int, deadli
         )
         for client in swarm.clients
     ]
-    return swarm.wait(
-        lambda: all(client.up and client.epoch == epoch and client.offset >= offset for client, offset in waiting),
-        f"every client to have its last event up to {upto}",
-        deadline_s,
-    )
+
+    def behind() -> list[BrowserClient]:
+        return [client for client, offset in waiting if not (client.up and client.epoch == epoch and client.offset >= offset)]
+
+    try:
+        return swarm.wait(lambda: not behind(), f"every client to have its last event up to {upto}", deadline_s)
+    except AssertionError:
+        for client in behind()[:3]:
+            print(f"{client.record.name} at {client.epoch}:{client.offset}:", *client.record.told()[-30:], sep="\n")
+        raise
 
 
 def wait_for(condition: Any, what: str, deadline_s: float = DEADLINE_S) -> float:

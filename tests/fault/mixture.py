@@ -34,7 +34,7 @@ POLICIES = ["catch_up", "catch_up", "catch_up", "latest", "drop"]
 OWN_PATTERNS, OWN_AT_MOST = 10_000, 60
 # Those that get the largest events, and what a burst of them is.
 LARGE_BROWSERS, LARGE_EVENTS, LARGE_BYTES = 4, 6, 1_000_000
-SMALL_EVENTS, SMALL_BYTES = 1000, 100
+SMALL_EVENTS, SMALL_BYTES = 2000, 100
 LASTING_SHARE = 0.4
 # How often somebody asks for a past after a fault that came alone.
 ASKING_SHARE = 0.4

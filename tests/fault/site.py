@@ -317,14 +317,14 @@ class Publishing:
 
 def wait_until_had(swarm: Swarm, history: History, epoch: str, upto: int, deadline_s: float = DEADLINE_S) -> float:
     """Wait until every client has the last event up to an offset that matches its patterns; return how long that took, in s."""
-    newest: dict[str, int] = {event.topic: event.offset for event in history.log(epoch) if event.offset <= upto}
-    waiting = [
-        (
-            client,
-            max((at for topic, at in newest.items() if any(matches(pattern, topic) for pattern in client.patterns)), default=0),
-        )
-        for client in swarm.clients
-    ]
+    newest = {event.topic: event.offset for event in history.log(epoch) if event.offset <= upto}
+    last: dict[str, int] = {}  # by pattern; many have the same
+    for pattern in {pattern for client in swarm.clients for pattern in client.patterns}:
+        if "*" in pattern or "#" in pattern:
+            last[pattern] = max((at for topic, at in newest.items() if matches(pattern, topic)), default=0)
+        else:
+            last[pattern] = newest.get(pattern, 0)
+    waiting = [(client, max((last[pattern] for pattern in client.patterns), default=0)) for client in swarm.clients]
 
     def behind() -> list[BrowserClient]:
         return [client for client, offset in waiting if not (client.up and client.epoch == epoch and client.offset >= offset)]

@@ -1,8 +1,4 @@
-"""One piece of the mixture: a log, its browsers, publishers and consumers, the faults of a plan, and the account of everybody.
-
-A plan is drawn from a seed alone: `draw` returns the same steps for the same seed, whatever happens meanwhile, and each step has
-random numbers of its own for its details.
-"""
+"""One piece of the mixture: a log, its browsers, publishers and consumers, the faults of a plan, and the account of everybody."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from headgate.publisher import Publisher, Receipt
 from tests.fault.accounts import Acknowledged, Done, Faults, check_consumer, check_receipts, latest_s, lost
@@ -25,6 +21,7 @@ from tests.fault.grounds import BEHIND_S, At, Ground, Lasting, Pausable, empty, 
 from tests.fault.many_clients import BrowserClient, Swarm
 from tests.fault.participants import Participant
 from tests.fault.pasts import Pasts
+from tests.fault.plan import Kinds, Size, Step
 from tests.fault.site import Site, topics_of, wait_for
 from tests.support.gateway_process import GatewayProcess
 
@@ -35,71 +32,11 @@ OWN_PATTERNS, OWN_AT_MOST = 10_000, 60
 # Those that get the largest events, and what a burst of them is.
 LARGE_BROWSERS, LARGE_EVENTS, LARGE_BYTES = 4, 6, 1_000_000
 SMALL_EVENTS, SMALL_BYTES = 2000, 100
-LASTING_SHARE = 0.4
 # How often somebody asks for a past after a fault that came alone.
 ASKING_SHARE = 0.4
 STORM = "a storm of browsers that resume"
 KEPT_RECEIPTS = 300
 ACCOUNT_S = 180.0
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """What happens: `during` one thing, `inside` it others; the lengths are shares of what the load says is longest."""
-
-    during: str | None
-    is_pause: bool
-    length: float
-    inside: tuple[str, ...]
-    rest_s: float
-    seed: int
-
-
-@dataclass(frozen=True, slots=True)
-class Kinds:
-    """The names of faults: at once, lasting, processes that are paused; `calm` are those that need no Redis."""
-
-    at_once: Sequence[str]
-    lasting: Sequence[str]
-    paused: Sequence[str]
-    calm: Sequence[str]
-    needs_calm: Sequence[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    """How much a mixture is: pieces; in each so many steps, and pauses of one process, in each of which so many things happen."""
-
-    pieces: int
-    steps: int
-    pauses: int
-    pause_s: float
-    in_a_pause: int
-    only: Literal["everything", "grounds", "losses"] = "everything"
-    """`grounds`: the faults of the ground, and a storm; `losses`: those of them that lose the end of the log."""
-
-
-def draw(seed: int, number: int, kinds: Kinds, size: Size) -> list[Step]:
-    """Return the plan of one piece. Every kind of fault comes in its turn, and so does every process that is paused."""
-    moments = random.Random(f"{seed}/{number}")
-    at_once, lasting = _deck(moments, kinds.at_once), _deck(moments, kinds.lasting)
-    paused = random.Random(seed).sample(list(kinds.paused), len(kinds.paused))
-    steps = []
-    for at in range(size.steps):
-        during = next(lasting) if moments.random() < LASTING_SHARE else None
-        inside = (next(at_once),) if during is None or moments.random() < 0.5 else ()
-        steps.append(Step(during, False, moments.uniform(0.1, 1), inside, moments.uniform(0.1, 0.6), moments.getrandbits(32)))
-        if at < size.pauses:
-            name = paused[(number * size.pauses + at) % len(paused)]
-            pool = kinds.calm if name in kinds.needs_calm else kinds.at_once
-            some = tuple(moments.choices(pool, k=size.in_a_pause))
-            steps.append(Step(name, True, 1.0, some, moments.uniform(0.1, 0.6), moments.getrandbits(32)))
-    return steps
-
-
-def _deck(moments: random.Random, names: Sequence[str]) -> Iterator[str]:
-    while True:
-        yield from moments.sample(list(names), len(names))
 
 
 @dataclass(frozen=True, slots=True)

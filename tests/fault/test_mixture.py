@@ -22,7 +22,8 @@ from tests.fault.accounts import Faults
 from tests.fault.conftest import ONLY_NIGHTLY
 from tests.fault.figures import Figures
 from tests.fault.grounds import LIVES_ON, ACluster, AnAddress, Ground, Sentinels
-from tests.fault.mixture import Kinds, Piece, Result, Size, draw
+from tests.fault.mixture import Piece, Result
+from tests.fault.plan import Kinds, Size, draw
 from tests.fault.site import Load, Site
 
 LOADS = {
@@ -31,7 +32,7 @@ LOADS = {
 }
 SIZES = {
     "short": Size(pieces=1, steps=2, pauses=1, pause_s=1, in_a_pause=1, only="grounds"),
-    "full": Size(pieces=7, steps=40, pauses=1, pause_s=30, in_a_pause=8),
+    "full": Size(pieces=7, steps=40, pauses=2, pause_s=30, in_a_pause=8),
 }
 # F25 and F26: the end of the log lost a thousand times, with few browsers.
 TRIALS = Size(pieces=40, steps=25, pauses=0, pause_s=0, in_a_pause=0, only="losses")

@@ -16,16 +16,18 @@ from typing import Any
 
 from headgate.publisher import Publisher, Receipt
 from tests.fault.accounts import Acknowledged, Done, Faults, check_consumer, check_receipts, latest_s, lost
-from tests.fault.checker import History, Record, Violation
+from tests.fault.checker import Gap, History, Record, Seen, Subscribed, Violation, Welcomed, check
 from tests.fault.grounds import BEHIND_S, At, Ground, Lasting, Pausable, empty, kill_clients
 from tests.fault.many_clients import BrowserClient, Swarm
 from tests.fault.participants import Participant
 from tests.fault.pasts import Pasts
 from tests.fault.plan import Kinds, Size, Step
-from tests.fault.site import Site, topics_of, wait_for
+from tests.fault.site import TOPICS, Site, topics_of, wait_for
 from tests.support.gateway_process import GatewayProcess
 
 PUBLISHERS, CONSUMERS = 2, 2
+# Of Headgate's own client, one at each gateway, with the handlers of an application.
+PAGE_PATTERN = "load.#"
 POLICIES = ["catch_up", "catch_up", "catch_up", "latest", "drop"]
 # In every second piece browsers share out so many patterns that nobody else has. Each has fewer than `max_subscriptions`.
 OWN_PATTERNS, OWN_AT_MOST = 10_000, 60
@@ -94,6 +96,7 @@ class Piece:
             "a gateway": lambda moments: _Process(moments.choice(site.gateways).pid),
             "a publisher": lambda moments: moments.choice(self._publishers),
             "a consumer": lambda moments: moments.choice(self._consumers),
+            "a page": lambda moments: moments.choice(self._pages),
             **{name: partial(_chosen, choose) for name, choose in ground.paused.items()},
         }
 
@@ -122,6 +125,8 @@ class Piece:
             self._ended = started
             self._publishers = [self._publisher() for _ in range(PUBLISHERS)]
             self._consumers = [self._consumer() for _ in range(CONSUMERS)]
+            self._pages = [self._participant("page", url, PAGE_PATTERN) for url in site.urls]
+            wait_for(lambda: all(page.read() for page in self._pages), "pages to connect")
             self._wait_for_receipts()
             self._started = started.pop_all()
             self._ended = self._started
@@ -165,7 +170,8 @@ class Piece:
             publisher.stop()
         history, receipts = self._published()
         self._site.come_to_rest(self.swarm, history, ACCOUNT_S)
-        epoch = self._site.head()[0]
+        end = epoch, _ = self._site.head()
+        pages = self._page_records(end)
         log = {(event.epoch, event.offset) for event in history.log(epoch)}
         with contextlib.suppress(AssertionError):  # what they have skipped is a violation
             wait_for(lambda: not log - {(did.epoch, did.offset) for did in self._done()}, "consumers", ACCOUNT_S)
@@ -174,6 +180,7 @@ class Piece:
         fates = self._fates([*gone, *self._moments.sample(receipts, min(len(receipts), KEPT_RECEIPTS))])
         faults = self._ground.faults
         violations = [
+            *check(history, pages, end),
             *check_receipts(history, receipts, fates, faults, epoch),
             *check_consumer(history, "consumers", done, faults, epoch),
         ]
@@ -186,7 +193,7 @@ class Piece:
         self._pasts.assert_kept(history)
         records = self.swarm.records
         return Result(
-            owed=sum(record.owed for record in records),
+            owed=sum(record.owed for record in (*records, *pages)),
             seen=sum(len(record.seen()) for record in records),
             gaps=sum(len(record.gaps()) for record in records),
             receipts=len(receipts),
@@ -205,18 +212,18 @@ class Piece:
         each = self._own // self._site.load.clients
         return [*shared, *large, *(f"own.p{number}.changed" for number in range(index * each, (index + 1) * each))]
 
-    def _participant(self, role: str, *words: object) -> Participant:
+    def _participant(self, role: str, url: str, *words: object) -> Participant:
         journal = self._folder / f"{self._name}-{role}-{len(self._journals)}"
-        participant = self._ended.enter_context(Participant(role, self._ground.url, journal, *words))
+        participant = self._ended.enter_context(Participant(role, url, journal, *words))
         self._journals.append(participant)
         return participant
 
     def _publisher(self) -> Participant:
         load, name = self._site.load, f"{self._name}-{len(self._journals)}"
-        return self._participant("publish", name, load.per_s, load.payload_bytes, self._own)
+        return self._participant("publish", self._ground.url, name, load.per_s, load.payload_bytes, self._own)
 
     def _consumer(self) -> Participant:
-        return self._participant("consume", self._name)
+        return self._participant("consume", self._ground.url, self._name)
 
     def _published(self) -> tuple[History, list[Acknowledged]]:
         """Return the history of all journals: receipts, and every id that was tried without one, or more than once."""
@@ -237,6 +244,32 @@ class Piece:
 
     def _done(self) -> list[Done]:
         return [Done(*rest) for journal in self._journals for kind, *rest in journal.read() if kind == "did"]
+
+    def _page_records(self, end: tuple[str, int]) -> list[Record]:
+        """Return what the handlers of each page saw, once it has the last event.
+
+        A handler sees no cursors, so all of it counts as of the epoch at the end: what it saw of others was told as rolled back.
+        """
+        epoch, last = end
+
+        def has_all(page: Participant) -> bool:
+            return any(kind == "saw" and rest[1] == last for kind, *rest in page.read()[-TOPICS:])
+
+        wait_for(lambda: all(map(has_all, self._pages)), "pages to have the last event", ACCOUNT_S)
+        records = []
+        for number, page in enumerate(self._pages):
+            record = Record(f"page {number}")
+            for kind, *rest in page.read():
+                if kind == "up":
+                    record.entries += [Welcomed(0.0, epoch, rest[0], None), Subscribed(0.0, PAGE_PATTERN, rest[0])]
+                elif kind == "saw":
+                    record.entries.append(Seen(*rest))
+                else:
+                    assert kind == "gap", f"a page: {kind} {rest}"
+                    at_s, first, last_lost, count, reason = rest
+                    record.entries.append(Gap(at_s, first, last_lost, count, reason, epoch=epoch))
+            records.append(record)
+        return records
 
     def _wait_for_receipts(self) -> None:
         """Wait until somebody has a receipt that is newer than this moment."""

@@ -1,4 +1,4 @@
-"""Publishers and consumers in processes of their own, to be paused and killed. Each writes a journal, a JSON array per line.
+"""Publishers, consumers and pages as processes, to be paused and killed. Each writes a journal, a JSON array per line.
 
 `python -m tests.fault.participants publish <url> <journal> <name> <events per s> <payload, bytes> <own patterns>` publishes at a
 fixed rate; an event whose publish failed is published again with the same id, every 50 ms, as applications do. For each line
@@ -9,7 +9,7 @@ fixed rate; an event whose publish failed is published again with the same id, e
 `python -m tests.fault.participants consume <url> <journal> <group>` does every event, from the oldest on.
 - ["did", at_s, epoch, offset, id]: written before the consumer says that it is done.
 
-`Participant` is the test's end.
+`page.mjs` is a page. `Participant` is the test's end of each.
 """
 
 from __future__ import annotations
@@ -50,18 +50,19 @@ OWN_EVERY = 10
 
 
 class Participant:
-    """A process of this module. Use as a context manager.
+    """A process that writes a journal, and ends with its input. Use as a context manager.
 
     Attributes:
         entries: its journal, as far as `read` has read it.
     """
 
     def __init__(self, role: str, url: str, journal: Path, *words: object) -> None:
+        program = ["node", "tests/fault/page.mjs"] if role == "page" else [sys.executable, "-m", "tests.fault.participants", role]
         self.entries: list[list[Any]] = []
         self._journal, self._read_bytes = journal, 0
         journal.touch()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.fault.participants", role, url, str(journal), *map(str, words)],
+            [*program, url, str(journal), *map(str, words)],
             cwd=Path(__file__).parents[2],
             stdin=subprocess.PIPE,
             text=True,

@@ -280,6 +280,8 @@ class _Walk:
         self._since: dict[str, int] = {}  # the same by topic, for those that were asked for
         self._wildcards: list[str] | None = None
         self._frontier = 0  # everything owed up to here is accounted for
+        # Where in which log the events above a frontier begin: the next one mostly goes on there.
+        self._after_frontier: tuple[list[Logged], int, int] = ([], -1, 0)
         self._highest = 0
         self._seen: dict[int, str] = {}
         self._limit = _NO_LIMIT  # events from here on are judged later: what is seen there now will be told as rolled back
@@ -468,13 +470,18 @@ class _Walk:
         """Everything owed below `before` must have been seen, or told of."""
         if before - 1 <= self._frontier:
             return
-        for event in self._owed(self._frontier, before):
-            self._record.owed += 1
-            if event.offset in self._seen or self._record.latest:
-                continue
-            if not self._was_told(event.offset):
-                self._violate(kind, event.offset, told)
+        log, end = self._log(), min(before, self._limit)
+        known_log, frontier, at = self._after_frontier
+        if known_log is not log or frontier != self._frontier:
+            at = bisect_right(log, self._frontier, key=lambda event: event.offset)
+        while at < len(log) and (event := log[at]).offset < end:
+            at += 1
+            if self._wants(event):
+                self._record.owed += 1
+                if not (event.offset in self._seen or self._record.latest or self._was_told(event.offset)):
+                    self._violate(kind, event.offset, told)
         self._frontier = before - 1
+        self._after_frontier = (log, self._frontier if end == before else -1, at)
 
     def _was_told(self, offset: int) -> bool:
         return any((gap.first or 0) <= offset <= (gap.last or 0) for gap in reversed(self._told))  # mostly the newest

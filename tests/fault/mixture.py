@@ -373,8 +373,9 @@ class Piece:
 
     def _kill_gateway(self, moments: random.Random) -> None:
         gateway = moments.choice(self._site.gateways)
-        gateway.kill()
-        self._killed.append(gateway)
+        if gateway not in self._killed:
+            gateway.kill()
+            self._killed.append(gateway)
 
     def _replace(self, some: list[Participant], begin: Callable[[], Participant], moments: random.Random) -> None:
         index = moments.randrange(len(some))

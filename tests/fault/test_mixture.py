@@ -32,7 +32,7 @@ LOADS = {
 }
 SIZES = {
     "short": Size(pieces=1, steps=2, pauses=1, pause_s=1, in_a_pause=1, only="grounds"),
-    "full": Size(pieces=7, steps=40, pauses=2, pause_s=30, in_a_pause=8),
+    "full": Size(pieces=3, steps=40, pauses=2, pause_s=30, in_a_pause=8),
 }
 # F25 and F26: the end of the log lost a thousand times, with few browsers.
 TRIALS = Size(pieces=40, steps=25, pauses=0, pause_s=0, in_a_pause=0, only="losses")

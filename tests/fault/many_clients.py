@@ -55,7 +55,7 @@ class BrowserClient(asyncio.BufferedProtocol):
         self.resume_point: Any = None  # sent instead of its own position
         self.token: str | None = None  # shown with each handshake
         self._namespace = f"/{namespace},".encode()
-        self._receive_buffer_bytes = receive_buffer_bytes
+        self.receive_buffer_bytes = receive_buffer_bytes
         self._wanted = self._connecting = False
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray(READ_BYTES)
@@ -165,8 +165,8 @@ class BrowserClient(asyncio.BufferedProtocol):
         sock = socket.socket()
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if self._receive_buffer_bytes is not None:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
+        if self.receive_buffer_bytes is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive_buffer_bytes)
         loop = asyncio.get_running_loop()
         try:
             await loop.sock_connect(sock, self.address)

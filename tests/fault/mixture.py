@@ -119,6 +119,8 @@ class Piece:
             for index, client in enumerate(self.swarm.clients):
                 policy = POLICIES[index % len(POLICIES)]
                 client.patterns, client.record.latest = dict.fromkeys(client.patterns, policy), policy == "latest"
+            for client in self.swarm.clients[:LARGE_BROWSERS]:
+                client.receive_buffer_bytes = None  # a megabyte in pieces of 4 KB takes ten seconds
             self.swarm.open()
             self._pasts = Pasts(site, self.swarm, ground.call)
             self._journals: list[Participant] = []

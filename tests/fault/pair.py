@@ -68,6 +68,7 @@ class Pair:
 
     def begin_to_follow(self) -> None:
         """Make the replica one, and wait until it has everything, also on its disk."""
+        wait_until(self.replica.answers, "the replica to have loaded what it last got", 60)
         self.replica.call("REPLICAOF", "127.0.0.1", self.primary.port)
         wait_until(self._in_step, "the replica to be in step", 60)
 

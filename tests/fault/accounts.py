@@ -3,7 +3,8 @@
 In: the receipts of every publisher, what consumers did, the log as it was at the end (`History`), and the faults that were made.
 Out: every violation.
 
-- unreported: a receipt is for an event that is not in the log, and `check` does not say that it was rolled back.
+- unreported: a receipt is for an event that is not in the log, and `check` does not say that it was rolled back. Where all of its
+  epoch is lost, `check` may also say that it does not know that epoch.
 - denied: an event is in the log, and `check` says that it is not.
 - unbounded: an event is lost, and no fault that loses events lay between the beginning of its publish and its receipt.
 - twice: an id is in the log at two places.
@@ -111,6 +112,7 @@ def check_receipts(
     """
     receipts = list(receipts)
     gone = {receipt.place for receipt in lost(history, receipts, epoch)}
+    line = {name for name, _ in history.lineage}
     violations: list[Violation] = []
 
     def violate(kind: str, receipt: Acknowledged, told: str) -> None:
@@ -118,7 +120,7 @@ def check_receipts(
 
     for receipt in receipts:
         fate, is_lost = fates.get(receipt.place), receipt.place in gone
-        if is_lost and fate != Fate.ROLLED_BACK:
+        if is_lost and fate != Fate.ROLLED_BACK and (fate != Fate.UNKNOWN or receipt.epoch in line):
             violate("unreported", receipt, f"is lost, and check says {fate}")
         if not is_lost and fate not in (None, Fate.IN_LOG):
             violate("denied", receipt, f"is in the log, and check says {fate}")

@@ -49,7 +49,9 @@ class BrowserClient(asyncio.BufferedProtocol):
         self.epoch: str | None = None
         self.offset = 0
         self.discarded = 0
-        self.since: dict[str, Any] = {}  # asked for with the next handshake that succeeds, by pattern
+        # By pattern: the past that is asked for with each handshake until it has come, and where it ends.
+        self.since: dict[str, Any] = {}
+        self._past_end: int | None = None
         self.roams = False  # it moves when it is told to
         self.elsewhere: list[tuple[str, int]] = []  # where else to connect, in turn
         self.resume_point: Any = None  # sent instead of its own position
@@ -260,6 +262,8 @@ class BrowserClient(asyncio.BufferedProtocol):
                 entries.append(Noted(now_s, f"plain {topic}"))
                 return
             self.offset = max(self.offset, meta["offset"])  # a past lies below
+            if self._past_end is not None:
+                self._past_came(meta["offset"])
             intact = data.get("id") == meta["id"]
             entries.append(Seen(now_s, meta["offset"], topic, meta["id"], intact, now_s - data.get("at_s", now_s)))
         elif name == "gap":
@@ -267,6 +271,7 @@ class BrowserClient(asyncio.BufferedProtocol):
             entries.append(Gap(now_s, first, last, body["count"], body["reason"], body["recoverable"], epoch))
             if body["reason"] == "rolled_back":
                 self.epoch, self.offset = epoch, first - 1
+                self._past_end = None if self._past_end is None else min(self._past_end, first - 1)
             elif body["to"] is not None:
                 self.offset = max(self.offset, body["to"])
         elif name == "cursor":
@@ -290,7 +295,8 @@ class BrowserClient(asyncio.BufferedProtocol):
         if refused and self._transport is not None:
             self._transport.abort()  # and comes back, as if there had been no welcome
             return
-        self.since.clear()
+        if self.since and self._past_end is None:
+            self._past_end = body["offset"]
         entries = self.record.entries
         entries.append(Welcomed(now_s, body["epoch"], body["offset"], body["resumed"]))
         for pattern in self.patterns:
@@ -304,6 +310,14 @@ class BrowserClient(asyncio.BufferedProtocol):
         self.sessions += 1
         self._retry_s = RETRY_S[0]
         self._attempt = 0
+
+    def _past_came(self, offset: int) -> None:
+        """A connection that is lost during a past cuts it short: the rest is asked for again."""
+        assert self._past_end is not None
+        if offset > self._past_end:
+            self.since, self._past_end = {}, None
+        else:
+            self.since = {pattern: {"offset": offset, "epoch": self.epoch} for pattern in self.since}
 
     def _send(self, packet: bytes) -> None:
         if self._transport is not None:

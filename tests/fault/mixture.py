@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from headgate.publisher import Publisher, Receipt
+from headgate.publisher import Fate, Publisher, Receipt
 from tests.fault.accounts import Acknowledged, Done, Faults, check_consumer, check_receipts, latest_s, lost
 from tests.fault.checker import Gap, History, Record, Seen, Subscribed, Violation, Welcomed, check
 from tests.fault.grounds import BEHIND_S, At, Ground, Lasting, Pausable, empty, kill_clients
@@ -50,6 +50,7 @@ class Result:
     gaps: int
     receipts: int
     lost_receipts: int
+    unknown_receipts: int
     latest_s: float
     flowing_s: list[float]
     done: int
@@ -200,6 +201,7 @@ class Piece:
             gaps=sum(len(record.gaps()) for record in records),
             receipts=len(receipts),
             lost_receipts=len(gone),
+            unknown_receipts=sum(fates[each.place] == Fate.UNKNOWN for each in gone),
             latest_s=latest_s(gone, faults),
             flowing_s=_flowing_s(records, faults),
             done=len(done),

@@ -325,6 +325,14 @@ def test_a_lost_receipt_that_check_does_not_name_is_unreported(fates: dict[int, 
     assert receipt_kinds(one_line(3), [receipt(3)], fates, faults((4.5, 6.0))) == [("unreported", 3)]
 
 
+def test_a_lost_receipt_of_an_epoch_that_is_lost_as_a_whole_may_be_unknown() -> None:
+    """Nothing of that epoch is left by which the log could know it."""
+    truth = history(3, epoch="c" * 16, into=one_line())
+    gone = Acknowledged("p", 4.0, 5.0, "c" * 16, 3, "c3")
+    for fate, found in ((Fate.UNKNOWN, 0), (Fate.ROLLED_BACK, 0), (Fate.IN_LOG, 1), (Fate.TRIMMED, 1)):
+        assert len(check_receipts(truth, [gone], {gone.place: fate}, faults((4.5, 6.0)), NEW)) == found
+
+
 @pytest.mark.parametrize("past", [Faults(), faults((0.0, 3.9)), faults((5.1, 9.0)), faults((4.5, 6.0), loses=False)])
 def test_a_receipt_that_is_lost_without_a_fault_is_unbounded(past: Faults) -> None:
     """Neither a fault of another time nor one that loses nothing excuses it."""

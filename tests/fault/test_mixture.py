@@ -121,8 +121,10 @@ def note(figures: Figures, where: str, seed: int, happened: Counter[str], result
     figures("F33", f"{what} faults", sum(happened.values()), "", "0 unreported, doubled or reordered (checked)", seed)
     figures("F33", f"{what} deliveries owed to browsers", sum(each.owed for each in results), "", "each checked", seed)
     receipts, gone = (sum(getattr(each, name) for each in results) for name in ("receipts", "lost_receipts"))
-    figures("F33", f"{what} receipts", receipts, "", "each in the log, or rolled back by `check` (checked)", seed)
+    unknown = sum(each.unknown_receipts for each in results)
+    figures("F33", f"{what} receipts", receipts, "", "each in the log, or `check` says that it is not (checked)", seed)
     figures("F33", f"{what} receipts for events that a fault has lost", gone, "", "those of the fault's time (checked)", seed)
+    figures("F33", f"{what} of these `unknown`, as all of their epoch is lost; the others `rolled_back`", unknown, "", "", seed)
     late_s = max(each.latest_s for each in results)
     figures("F33", f"{what} latest publish of these, after another server took over", late_s, "s", "≤ 5 s", seed)
     flowing_s = sorted(took_s for each in results for took_s in each.flowing_s) or [0.0]

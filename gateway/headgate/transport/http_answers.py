@@ -89,7 +89,8 @@ class Answer(NamedTuple):
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> list[bytes]:
         start_response(self.status, [*self.headers, ("Connection", "close")] if self.closes else list(self.headers))
-        return [self.body]
+        # No server leaves the body out by itself, and the client would take it for the next answer (RFC 9110, section 9.3.2).
+        return [] if environ.get("REQUEST_METHOD") == "HEAD" else [self.body]
 
     def to_bytes(self, now_s: float, *, close: bool) -> bytes:
         """Return what is written to the connection: the bytes that pywsgi writes for the same answer.

@@ -23,6 +23,14 @@ def test_an_error_is_a_whole_answer_that_no_cache_keeps() -> None:
     ]
 
 
+def test_an_answer_to_head_has_no_body_but_its_headers() -> None:
+    """On a connection that lives on, the client would read the body as the next answer."""
+    answer, said = error_answer("405 Method Not Allowed", http_error("method_not_allowed", "expected GET")), Said()
+
+    assert answer({"REQUEST_METHOD": "HEAD"}, said) == []
+    assert said.headers["Content-Length"] == str(len(answer.body))
+
+
 def test_clients_that_are_refused_together_are_told_different_times() -> None:
     """Each of the seconds is drawn, and no other."""
     first, last = RETRY_AFTER_S

@@ -151,7 +151,7 @@ class Joining:
         """Let a stream's client in, and welcome it. May switch greenlets. `is_strict`: only with all that it wants.
 
         Raises:
-            HeadgateError: as for any client, or a subscription is refused; nothing is left of it.
+            HeadgateError: as for any client, or a subscription is refused. `leave` must follow.
         """
         try:
             self._check_open(namespace)
@@ -161,16 +161,11 @@ class Joining:
             client = self._take_in(namespace, stream.sid, identity, stream, address)
             if self._logins.is_application:
                 client.auth = handshake.auth
-            try:
-                outcomes = namespace.subscribe_all(client, wanted)
-                if is_strict and (first := next((each for each in outcomes if isinstance(each, HeadgateError)), None)):
-                    raise first
-                results = self._results(namespace, client, wanted, outcomes)
-                self._welcome(stream, namespace, client, results, point, identity)
-            except HeadgateError:
-                stream.end("refused", abort=True)
-                self.leave(namespace, stream.sid, "refused")
-                raise
+            outcomes = namespace.subscribe_all(client, wanted)
+            if is_strict and (first := next((each for each in outcomes if isinstance(each, HeadgateError)), None)):
+                raise first
+            results = self._results(namespace, client, wanted, outcomes)
+            self._welcome(stream, namespace, client, results, point, identity)
         except HeadgateError as error:
             REFUSED.labels(namespace.name, error.code).inc()
             raise

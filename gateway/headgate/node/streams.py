@@ -8,7 +8,7 @@ of a CONNECT. Out: a client like any other (joining.py) for the time of the requ
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from headgate.auth.identity import Handshake
 from headgate.errors import Forbidden, HeadgateError, InvalidRequest, OriginNotAllowed
 from headgate.origins import authority_in_header, is_loopback
 from headgate.protocol.frames import message_frame
-from headgate.protocol.packets import GAP, notice_packet
+from headgate.protocol.packets import GAP, PRESENCE, notice_packet
 from headgate.protocol.requests import Resume
 from headgate.protocol.stream_text import EVENT_STREAM, HEARTBEAT, JSON, StreamText, is_notice
 from headgate.runtime.logging import told
@@ -48,6 +48,8 @@ HEARTBEAT_S = 10.0
 RETRY_MS = 1000
 # The answers to the requests with which a stream has come, in their order.
 ANSWERS = "answers"
+# Notices at which a long-poll answers, as at an event. There may be any number of these; the others are few.
+_ANSWERED_AT = (ANSWERS, GAP, PRESENCE)
 to_json = msgspec.json.encode
 _HEADERS = (
     ("Cache-Control", "no-store, no-transform"),
@@ -128,8 +130,12 @@ class Streams:
         kept = {name: environ[name] for name in KEPT_OF_ENVIRON if name in environ}
         stream = Stream(secrets.token_urlsafe(15), kept, self._limits)
         handshake = Handshake(namespace.name, wanted.auth, kept)
-        self._joining.open_stream(namespace, stream, handshake, wanted.subscriptions, point, is_strict=wanted.is_strict)
         self._open.add(stream)
+        try:
+            self._joining.open_stream(namespace, stream, handshake, wanted.subscriptions, point, is_strict=wanted.is_strict)
+        except BaseException:
+            self._over(namespace, stream)
+            raise
         if wanted.requests:
             answers = [self._handlers[namespace.name][name](stream.sid, body) for name, body in wanted.requests]
             stream.offer_control(message_frame(notice_packet(namespace.name, ANSWERS, {"answers": answers})))
@@ -155,7 +161,7 @@ class Streams:
         stream.end("transport close", abort=True)
         self._joining.leave(namespace, stream.sid, stream.reason or "")
 
-    def _events(self, stream: Stream, text: StreamText, watch: PollWatch) -> Iterator[bytes]:
+    def _events(self, stream: Stream, text: StreamText, watch: PollWatch) -> Generator[bytes, None, None]:
         watch.start(stream.flush)
         try:
             yield b"retry: %d\n\n" % RETRY_MS
@@ -165,11 +171,11 @@ class Streams:
             watch.stop()
 
     def _poll(self, stream: Stream, text: StreamText, watch: PollWatch, wait_s: float, *, welcomes: bool) -> bytes:
-        """Wait for the first events, or a gap, and return the answer. Without a cursor the welcome is in it."""
+        """Wait for the first events, or a notice of `_ANSWERED_AT`; return the answer. Without a cursor the welcome is in it."""
         until_s, frames = monotonic() + wait_s, list[Any]()
         watch.start(stream.flush)
         try:
-            while not any(frame.topic is not None or is_notice(frame, GAP) for frame in frames):
+            while not any(frame.topic is not None or is_notice(frame, _ANSWERED_AT) for frame in frames):
                 left_s = until_s - monotonic()
                 more = stream.take(max(left_s, 0.0), lambda: watch.aborted)
                 if more is None or (not more and left_s <= 0):
@@ -202,11 +208,12 @@ class Streams:
 class _Body:
     """The body of an answer. Servers close it when it was written, or could not be."""
 
-    def __init__(self, parts: Iterator[bytes], close: Callable[[], object]) -> None:
+    def __init__(self, parts: Generator[bytes, None, None], close: Callable[[], object]) -> None:
         self._parts, self._close = parts, close
 
     def __iter__(self) -> Iterator[bytes]:
         return self._parts
 
     def close(self) -> None:
+        self._parts.close()  # now, while the socket that it watches is still there
         self._close()

@@ -6,7 +6,7 @@ In: frames of a client's queue. Out: `data:` lines (WHATWG HTML, section 9.2.6),
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any
 
 import msgspec
@@ -84,7 +84,7 @@ class StreamText:
             else:
                 name, body = _notice(frame)
                 self._note(name, body)
-                if welcomes or name != WELCOME:
+                if name != HANDLED and (welcomes or name != WELCOME):
                     notices.append({"type": name, "before": len(events), "body": body})
         return b'{"cursor":%b,"events":[%b],"notices":%b}\n' % (_to_json(self.cursor), b",".join(events), _to_json(notices))
 
@@ -96,7 +96,7 @@ class StreamText:
         return True
 
     def _note(self, name: str, body: dict[str, Any]) -> bool:
-        """Apply a notice to the cursor; return whether it has moved."""
+        """Apply a notice to the cursor; return whether to write it. A welcome has it always: a number names no epoch by itself."""
         before = self._place
         if name == WELCOME:
             place = body["from"] or body
@@ -115,7 +115,7 @@ class StreamText:
                 self._place, self._next = (body["epoch"], min(before[1], body["from"] - 1)), None
             elif body["reason"] == GapReason.LOG_LOST:
                 self._place, self._next, self._starts_again = self._next or before, None, self._next is None
-        return before != self._place
+        return name == WELCOME or before != self._place
 
 
 def event_text(frame: Frame) -> bytes:
@@ -138,9 +138,9 @@ def event_text(frame: Frame) -> bytes:
         return text
 
 
-def is_notice(frame: Frame, name: str) -> bool:
-    """Return whether a frame is a notice of this name."""
-    return frame.topic is None and _notice(frame)[0] == name
+def is_notice(frame: Frame, names: Container[str]) -> bool:
+    """Return whether a frame is a notice of one of these names."""
+    return frame.topic is None and _notice(frame)[0] in names
 
 
 def _notice(frame: Frame) -> tuple[str, dict[str, Any]]:

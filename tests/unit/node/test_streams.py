@@ -19,6 +19,8 @@ from headgate.auth.identity import Handshake, Identity
 from headgate.errors import Unauthorized, UnauthorizedReason
 from headgate.node.stream_request import MAX_WAIT_S
 from headgate.node.streams import HEARTBEAT_S, PATH, REQUEST_PATH
+from headgate.protocol.frames import message_frame
+from headgate.protocol.packets import PRESENCE, notice_packet
 from headgate.transport.limits import TransportLimits
 from headgate.transport.stream import Stream
 from tests.support.gateway_here import ENVIRON, GatewayOnModel, StartGatewayOnModel
@@ -142,6 +144,21 @@ def test_a_number_is_an_offset_in_the_log_there_is(gateway: GatewayOnModel) -> N
     assert offsets(Reading(gateway, query="pattern=orders.%23&since=0")) == sent
 
 
+def test_a_number_that_has_brought_nothing_is_a_position_all_the_same(gateway: GatewayOnModel) -> None:
+    """The welcome names it with its epoch: in another log the same number would pass over events."""
+    gateway.publish(2)
+    stream = Reading(gateway, query="pattern=orders.%23&since=2")
+    cursor = stream.read().cursor
+    assert cursor == f"{gateway.redis.epoch}:2"
+    stream.cut()
+    gateway.redis.flush()
+    gateway.wait(3)
+    gateway.publish(4)
+    again = Reading(gateway, cursor)
+    gateway.wait_until(lambda: again.read().named("gap"), "the gap")
+    assert [each["reason"] for each in again.reader.named("gap")] == ["log_lost"]
+
+
 def test_several_patterns_share_a_stream(gateway: GatewayOnModel) -> None:
     """An event comes once."""
     stream = Reading(gateway, query=urlencode([("pattern", "orders.#"), ("pattern", "orders.1"), ("pattern", "stock.*")]))
@@ -260,6 +277,23 @@ def test_a_poll_without_events_answers_after_its_time_with_a_cursor(gateway: Gat
     gateway.publish(3)
     body = poll(gateway, "pattern=orders.%23&wait=0")
     assert (body["cursor"], body["events"]) == (f"{gateway.redis.epoch}:3", [])
+
+
+def test_a_poll_answers_at_once_what_its_requests_have_asked(gateway: GatewayOnModel) -> None:
+    """Not with the first event, which may be a minute away."""
+    body = {"subscriptions": [{"pattern": "orders.#"}], "requests": [["presence", {"topic": "a..b"}]]}
+    reading = posted(gateway, body, query="wait=60", HTTP_ACCEPT="application/json")
+    assert reading.over
+    assert [each["type"] for each in json.loads(reading.body)["notices"]] == ["welcome", "answers"]
+
+
+def test_a_poll_answers_at_the_first_presence_notice(gateway: GatewayOnModel) -> None:
+    """They would pile up until the first event."""
+    reading = Reading(gateway, query="pattern=orders.%23&wait=60", HTTP_ACCEPT="application/json")
+    [client] = gateway.namespace.clients.values()
+    client.connection.offer_control(message_frame(notice_packet(gateway.namespace.name, PRESENCE, {"topic": "a", "reset": True})))
+    assert reading.over
+    assert [each["type"] for each in json.loads(reading.body)["notices"]] == ["welcome", "presence"]
 
 
 # Posted ------------------------------------------------------------------------------------------------------------------
@@ -385,6 +419,17 @@ def test_a_gateway_that_stops_ends_its_streams(gateway: GatewayOnModel) -> None:
     assert (refused.error["code"], refused.status[:3]) == ("bus_unavailable", "503")
     gateway.gateway.close()
     assert stream.over
+
+
+def test_a_stream_that_is_still_joining_ends_with_its_gateway(gateway: GatewayOnModel) -> None:
+    """Redis has not confirmed its pattern yet."""
+    gateway.server.stop()
+    stream = Reading(gateway, query="pattern=stock.%23")
+    assert len(gateway.namespace.clients) == 1
+    gateway.gateway._streams.close()
+    gateway.server.go_on()
+    gateway.wait_until(lambda: stream.over, "the end")
+    assert gateway.namespace.clients == {}
 
 
 def test_a_user_has_so_many_streams(gateway_on_model: StartGatewayOnModel) -> None:

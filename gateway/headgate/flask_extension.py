@@ -14,10 +14,13 @@ is started there, gevent is not imported, Redis is reached at the first publish,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
 
 from flask import Flask
+from werkzeug.exceptions import MethodNotAllowed, NotFound
+from werkzeug.routing import RequestRedirect
 
 from .auth.identity import Authenticator, Authorizer, Handshake, Identity
 from .auth.regrants import DEFAULT_REGRANTED_S
@@ -451,20 +454,23 @@ class Headgate:
         return self._clients
 
     def _in_front_of(self, app: Flask) -> WSGIApplication:
-        """Return what answers in the place of `app`: the gateway on Socket.IO's path, `app` everywhere else."""
+        """Return what answers in the place of `app`: the gateway on Socket.IO's path and the streams', `app` everywhere else."""
         inner: WSGIApplication = app.wsgi_app
         outer: WSGIApplication | None = None
+        own: frozenset[str] | None = None
 
         def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-            nonlocal outer
+            nonlocal outer, own
+            own = _own_paths(app) if own is None else own  # from the first request on an application has all its routes
+            is_ours = _is_ours(environ) and environ["PATH_INFO"] not in own
             if self._gateway is None and not is_patched():
-                return self._refuse(app, environ, start_response) if _is_socket(environ) else inner(environ, start_response)
+                return self._refuse(app, environ, start_response) if is_ours else inner(environ, start_response)
             gateway = self.gateway
             gateway.start()
-            if gateway.draining and _is_handshake(environ):
+            if gateway.draining and is_ours and "sid=" not in environ.get("QUERY_STRING", ""):  # a new connection
                 # Not CONNECT_ERROR, which a load balancer takes for success and after which socket.io clients do not come back.
                 return self._refusal("503 Service Unavailable", leaving().to_wire(), environ)(environ, start_response)
-            outer = outer or gateway.wsgi_app(inner)
+            outer = outer or gateway.wsgi_app(inner, own)
             return outer(environ, start_response)
 
         return answer
@@ -531,12 +537,23 @@ def _leave(request: RoutedRequest) -> None:
     """Leave a request to the application."""
 
 
-def _is_socket(environ: WSGIEnvironment) -> bool:
+def _is_ours(environ: WSGIEnvironment) -> bool:
     """Return whether a request is Socket.IO's, or for a stream."""
     path = str(environ.get("PATH_INFO"))
     return path.startswith(SOCKET_PATH) or path in STREAM_PATHS
 
 
-def _is_handshake(environ: WSGIEnvironment) -> bool:
-    """Return whether a request asks for a new connection."""
-    return _is_socket(environ) and "sid=" not in environ.get("QUERY_STRING", "")
+def _own_paths(app: Flask) -> frozenset[str]:
+    """Return those of STREAM_PATHS for which an application has a route of its own, but for one that takes any path."""
+    own, urls = set(), app.url_map.bind("")
+    for path, method in product(STREAM_PATHS, ("GET", "POST")):
+        try:
+            rule, _ = urls.match(path, method, return_rule=True)
+        except (NotFound, MethodNotAllowed):
+            continue
+        except RequestRedirect:  # to the same with a slash behind it
+            own.add(path)
+        else:
+            if "<path:" not in rule.rule:
+                own.add(path)
+    return frozenset(own)

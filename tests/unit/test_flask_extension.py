@@ -92,6 +92,17 @@ def test_a_browser_is_refused_where_none_can_be_served(app: Flask, gate: Headgat
     assert gate.ready()["ready"] is False
 
 
+@pytest.mark.parametrize(
+    ("rule", "is_own"), [("/api/v1/stream", True), ("/api/v1/<name>", True), ("/api/v1/stream/", True), ("/<path:page>", False)]
+)
+def test_a_route_of_the_application_is_no_stream_of_ours(app: Flask, gate: Headgate, rule: str, *, is_own: bool) -> None:
+    """It was there before. One for any path leaves the stream to us, and what is below Socket.IO's path is ours in any case."""
+    app.add_url_rule(rule, view_func=lambda **_: "shop")
+    client = app.test_client()
+    assert (client.get("/api/v1/stream", follow_redirects=True).text == "shop") is is_own
+    assert client.get("/socket.io/stream").status_code == 501
+
+
 def _answer(request: RoutedRequest) -> Answer | None:
     return None
 

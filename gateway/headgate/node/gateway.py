@@ -380,12 +380,12 @@ class Gateway:
         self.publisher.close()
         self._commands.close()
 
-    def wsgi_app(self, application: WSGIApplication) -> WSGIApplication:
-        """Return a WSGI application: Socket.IO's path and the stream's are ours, the rest is `application`'s."""
-        sockets = self._sockets.wsgi_app(application)
+    def wsgi_app(self, application: WSGIApplication, own: frozenset[str] = frozenset()) -> WSGIApplication:
+        """Return a WSGI application: Socket.IO's path and the streams' are ours, the rest and `own` is `application`'s."""
+        sockets, paths = self._sockets.wsgi_app(application), frozenset(PATHS) - own
 
         def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-            part = self._streams.answer if environ.get("PATH_INFO") in PATHS else sockets
+            part = self._streams.answer if environ.get("PATH_INFO") in paths else sockets
             return part(environ, start_response)
 
         return self._hosts.guard(answer)

@@ -1,11 +1,10 @@
-"""The cost of asking the wrong worker, and the wrong gateway: `python -m bench.scale.hand_over [--requests 3000] [--idle 9]`.
+"""The cost of asking the wrong worker: `python -m bench.scale.hand_over [--requests 3000] [--idle 9]`.
 
-Two gateways with two workers each, on this machine, each worker on a port of its own. One client sends small POST requests of one
-polling session, each over a new connection: to the worker that owns the session, to its sibling (which passes the socket on), to
-the other gateway (which relays), and to its sibling with another one behind it over the connection that was passed on. Prints
-each one's latency, from the connection's beginning to the whole answer, and in a second round, which has only one of them at a
-time, the processor time of all workers for each. With `--idle` each worker has so many connections beside, over which nothing
-comes: a hand-over must not cost more for them.
+Two workers of one gateway, each on a port of its own. One client sends small POST requests of one polling session, each over a
+new connection: to the worker that owns the session, to its sibling (which passes the socket on), and to its sibling with another
+request behind it over the connection that was passed on. Prints each one's latency, from the connection's beginning to the whole
+answer, and in a second round, which has only one of them at a time, the processor time of all workers for each. With `--idle`
+each worker has so many connections beside, over which nothing comes: a hand-over must not cost more for them.
 
     python -m bench.scale.hand_over --clients 1000 --rounds 5
 
@@ -20,18 +19,15 @@ import json
 import os
 import resource
 import sys
-import tempfile
 import time
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
-from headgate.redis.embedded import start_private_redis
-
 from .suites import printing
 
 PATH = "/engine.io/?EIO=4&transport=polling"
-WHERE = ("own worker", "sibling (socket passed)", "other gateway (relayed)", "sibling, and one more behind it")
+WHERE = ("own worker", "sibling (socket passed)", "sibling, and one more behind it")
 
 
 async def ask(port: int, sid: str | None = None, body: bytes | None = None) -> tuple[int, bytes]:
@@ -51,7 +47,7 @@ async def ask(port: int, sid: str | None = None, body: bytes | None = None) -> t
 
 async def ask_at(where: int, ports: list[int], sid: str) -> None:
     """Send a small POST request as WHERE says."""
-    if where < 3:
+    if where < 2:
         answer = await ask(ports[where], sid, b"3")
         assert answer == (200, b"ok"), answer
         return
@@ -174,18 +170,16 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     given = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
-    gateways, polls = (3, True) if given.clients else (2, False)
-    with tempfile.TemporaryDirectory() as folder, start_private_redis(Path(folder) / "redis") as redis:
-        cluster = {"redis_url": redis.url, "gateways": gateways, "workers": 2, "own_ports": True}
-        cluster["limits"] = {"ping_interval_s": 3600, "handshake_deadline_s": 3600, "inbound_per_s": 100_000}
-        with printing(sys.executable, "-m", "tests.support.relay_cluster", json.dumps(cluster)) as ports:
-            if polls:
-                began_s = time.perf_counter()
-                answers = asyncio.run(poll_all(ports, given.clients, given.rounds))
-                print(f"{given.clients} polling clients over 3 gateways with 2 workers each, each request at the next worker:")
-                print(f"{dict(answers)} in {time.perf_counter() - began_s:.1f} s")
-                return 0 if set(answers) == {"success"} else 1
-            took, spent = asyncio.run(measure(ports, given.requests, given.idle))
+    limits = {"ping_interval_s": 3600, "handshake_deadline_s": 3600, "inbound_per_s": 100_000}
+    cluster = json.dumps({"workers": 4 if given.clients else 2, "own_ports": True, "limits": limits})
+    with printing(sys.executable, "-m", "tests.support.worker_cluster", cluster) as ports:
+        if given.clients:
+            began_s = time.perf_counter()
+            answers = asyncio.run(poll_all(ports, given.clients, given.rounds))
+            print(f"{given.clients} polling clients over 4 workers, each request at the next worker:")
+            print(f"{dict(answers)} in {time.perf_counter() - began_s:.1f} s")
+            return 0 if set(answers) == {"success"} else 1
+        took, spent = asyncio.run(measure(ports, given.requests, given.idle))
     print(f"{given.idle} idle connections at each worker:")
     print("| where | p50 ms | p90 ms | p99 ms | more at p50 | more at p99 | processor ms |")
     print("|---|---|---|---|---|---|---|")

@@ -1,13 +1,13 @@
-"""The official suites of Engine.IO 4 and Socket.IO 5 over several gateways without sticky sessions.
+"""The official suites of Engine.IO 4 and Socket.IO 5 over several workers of one port.
 
-    python -m bench.scale.suites PATH [--gateways 3] [--workers 2] [--times 1] [--client]
+    python -m bench.scale.suites PATH [--workers 4] [--times 1] [--client]
 
 PATH is a checkout of github.com/socketio/socket.io, in whose docs/engine.io-protocol/v4-test-suite and
-docs/socket.io-protocol/v5-test-suite `npm install` has been run. The proxy in front sends each request to the next gateway
-(tests/support/round_robin.mjs) and listens on port 3000, as the suites expect. Ends with 1 if a test has failed.
+docs/socket.io-protocol/v5-test-suite `npm install` has been run. The workers
+(tests/support/worker_cluster.py) listen on port 3000, as the suites expect. Ends with 1 if a test has failed.
 
 With --client it runs socket.io-client's own tests instead, in packages/socket.io-client, which is built there (`build/`). It
-prints the tests that failed: some ask for what only the Node server has. Compare with --gateways 1 --workers 1.
+prints the tests that failed: some ask for what only the Node server has. Compare with --workers 1.
 """
 
 from __future__ import annotations
@@ -19,11 +19,9 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
-
-from headgate.redis.embedded import start_private_redis
 
 ROOT = Path(__file__).parents[2]
 SUITES = {
@@ -52,16 +50,10 @@ def printing(*command: str) -> Iterator[list[int]]:
             process.wait(30)
 
 
-@contextmanager
-def cluster(port: int, **given: Any) -> Iterator[int]:
-    """Run gateways (tests/support/relay_cluster.py) with a Redis, and the proxy in front; yield the proxy's port."""
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        start_private_redis(Path(folder) / "redis") as redis,
-        printing(sys.executable, "-m", "tests.support.relay_cluster", json.dumps({"redis_url": redis.url, **given})) as gateways,
-        printing("node", str(ROOT / "tests/support/round_robin.mjs"), str(port), *map(str, gateways)) as (proxy,),
-    ):
-        yield proxy
+def serving(port: int, workers: int, **given: Any) -> AbstractContextManager[list[int]]:
+    """Run workers of one gateway on a port."""
+    cluster = json.dumps({"port": port, "workers": workers, **given})
+    return printing(sys.executable, "-m", "tests.support.worker_cluster", cluster)
 
 
 def run(suite: Path) -> tuple[int, int, str]:
@@ -71,19 +63,19 @@ def run(suite: Path) -> tuple[int, int, str]:
     return counts.get("passing", 0), counts.get("failing", 0), done.stdout + done.stderr
 
 
-def run_client(checkout: Path, gateways: int, workers: int) -> int:
+def run_client(checkout: Path, workers: int) -> int:
     """Run socket.io-client's own tests, and print what passed and what failed; return 1 if anything did."""
     limits = {"ping_interval_s": 2, "inbound_per_s": 10_000, "inbound_burst": 10_000}
     with (
         tempfile.TemporaryDirectory() as folder,
-        cluster(CLIENT_PORT, gateways=gateways, workers=workers, application="client suite", limits=limits),
+        serving(CLIENT_PORT, workers, application="client suite", limits=limits),
     ):
         told = Path(folder) / "report.json"  # a pipe would lose what is not read when mocha ends
         command = ["npx", "mocha", "--import=tsx", "--reporter", "json", "--reporter-option", f"output={told}", "--exit"]
         subprocess.run([*command, "test/index.ts"], cwd=checkout / CLIENT, stdout=subprocess.DEVNULL, check=False, timeout=300)
         report = json.loads(told.read_text())
     stats = report["stats"]
-    print(f"socket.io-client: {stats['passes']}/{stats['tests']} over {gateways} gateways with {workers} workers each")
+    print(f"socket.io-client: {stats['passes']}/{stats['tests']} over {workers} workers")
     for failed in report["failures"]:
         print("  failed:", failed["fullTitle"])
     return 1 if report["failures"] else 0
@@ -93,20 +85,17 @@ def main() -> int:
     """Run the suites, and print what passed."""
     parser = argparse.ArgumentParser()
     parser.add_argument("checkout", type=Path)
-    parser.add_argument("--gateways", type=int, default=3)
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--times", type=int, default=1)
     parser.add_argument("--client", action="store_true")
     given = parser.parse_args()
     if given.client:
-        return run_client(given.checkout, given.gateways, given.workers)
+        return run_client(given.checkout, given.workers)
     failures = 0
-    with cluster(PORT, gateways=given.gateways, workers=given.workers, limits=LIMITS):
+    with serving(PORT, given.workers, limits=LIMITS):
         for name, folder in list(SUITES.items()) * given.times:
             passed, failed, printed = run(given.checkout / folder)
-            print(
-                f"{name}: {passed}/{passed + failed} over {given.gateways} gateways with {given.workers} workers each", flush=True
-            )
+            print(f"{name}: {passed}/{passed + failed} over {given.workers} workers", flush=True)
             if failed or not passed:
                 failures += 1
                 print(printed[-6000:])

@@ -40,19 +40,18 @@ with needing("gunicorn", "several workers"):
     from gunicorn.workers.base import Worker as BaseWorker
 
 from .errors import HeadgateError
-from .relay.owners import Owner, new_gateway
 from .runtime.operator_lines import complain, say
 from .runtime.patching import plugins_found_once
 from .settings import LET_IN, Settings, environment
 from .workers.board import Board, State
 from .workers.gunicorn_settings import refused, without_meaning
+from .workers.owners import letters_of
 from .workers.settings_file import SettingsFile
 
 if TYPE_CHECKING:
     from flask import Flask
 
     from .flask_extension import Headgate
-    from .relay.relay import Relay
     from .transport.http_handler import HttpHandler
     from .transport.http_server import HTTPServer
     from .workers.siblings import Siblings
@@ -75,14 +74,12 @@ APP_LOAD_ERROR: int = gunicorn.arbiter.Arbiter.APP_LOAD_ERROR
 
 
 class Premises:
-    """The board, the private folder and the name that the workers of one arbiter share. The arbiter makes them before its first
-    fork."""
+    """The board and the private folder that the workers of one arbiter share. The arbiter makes them before its first fork."""
 
     _of_process: tuple[int, Premises] | None = None
 
     def __init__(self, owner: tuple[int, int] | None) -> None:
         self.board = Board()
-        self.gateway = new_gateway()
         self.folder = Path(tempfile.mkdtemp(prefix="headgate-"))
         if owner is not None:
             os.chown(self.folder, *owner)
@@ -158,7 +155,6 @@ class Worker(BaseWorker):  # type: ignore[misc]
         self._row = self._premises.board.take(age)
         self._requests = 0
         self._siblings: Siblings | None = None
-        self._relay: Relay | None = None
         self._servers: list[HTTPServer] = []
 
     @classmethod
@@ -239,14 +235,11 @@ class Worker(BaseWorker):  # type: ignore[misc]
         app: Flask = self.wsgi
         gate: Headgate = app.extensions["headgate"]
         self._gateway = gateway = gate.gateway
-        relays = gateway.settings.internal_address is not None
-        owner = Owner(self._premises.gateway if relays else "", self._row.slot)
-        gateway.own(owner.letters)
-        self._relay = self._make_relay(gateway.settings, owner) if relays else None
+        gateway.own(letters_of(self._row.slot))
         self._siblings = siblings = Siblings(
             self._premises.board,
             self._premises.folder,
-            owner,
+            self._row.slot,
             gate.ready,
             lambda *handed: self._servers[0].adopt(*handed),
         )
@@ -265,8 +258,6 @@ class Worker(BaseWorker):  # type: ignore[misc]
         gateway.registration.tried.wait(timeout=BUS_S)
         heap = Heap(lambda: sum(len(namespace.clients) for namespace in gateway.namespaces.values()))
         heap.start()
-        if self._relay is not None:
-            self._relay.start()
         for server in self._servers:
             server.start()
         self._move(State.SERVING)
@@ -283,8 +274,6 @@ class Worker(BaseWorker):  # type: ignore[misc]
         gate.close()
         for server in self._servers:
             server.stop(timeout=1)
-        if self._relay is not None:  # it carries the last words of relayed sessions
-            self._relay.close()
         heartbeat.stop()
         if self._premises.board.row(self._row.slot).state is not State.ALONE:
             self._move(State.FREE)
@@ -349,18 +338,8 @@ class Worker(BaseWorker):  # type: ignore[misc]
         server.to_owner = self._hand_over
         return server
 
-    def _make_relay(self, settings: Settings, owner: Owner) -> Relay:
-        from .relay.relay import Relay
-
-        try:
-            return Relay(settings, owner, lambda *handed: self._servers[0].adopt(*handed))
-        except HeadgateError as error:
-            self._end_arbiter(error)
-
     def _hand_over(self, received: bytes, descriptor: int) -> bool:
-        if self._siblings is not None and self._siblings.hand_over(received, descriptor):
-            return True
-        return self._relay is not None and self._relay.hand_over(received, descriptor)
+        return self._siblings is not None and self._siblings.hand_over(received, descriptor)
 
     def _connections(self) -> int:
         return sum(len(server.connections) for server in self._servers) + self._gateway.sessions

@@ -276,8 +276,6 @@ HTTP_ENDED = Counter(
     "HTTP connections ended by the gateway: a deadline passed (headers, body, answer), too many connections, a bad request.",
     ["reason"],
 )
-RELAYED = Counter("headgate_relayed_total", "Connections of clients that were to go to another gateway.", ["outcome"])
-RELAY_LINKS = Gauge("headgate_relay_links", "Connections to other gateways that are kept for their sessions.")
 ACCEPT_FAILURES = Counter("headgate_accept_failures_total", "Times that the gateway had no descriptor to accept a connection.")
 LOOP_STALLS = Counter("headgate_loop_stalls_total", "Times that the event loop stood still for more than half a second.")
 LOOP_STALLED_SECONDS = Counter("headgate_loop_stalled_seconds_total", "Total time that the event loop stood still.")

@@ -34,7 +34,7 @@ from .options import (
     switch,
     text,
 )
-from .origins import is_loopback, parse_authority, parse_host, parse_host_pattern, parse_origin_pattern
+from .origins import is_loopback, parse_host, parse_host_pattern, parse_origin_pattern
 from .redis_url import FORMS, read_url
 from .topic import DEFAULT_NAMESPACE, MAX_TOPIC_BYTES, MAX_TOPIC_WORDS, check_namespace
 
@@ -148,13 +148,6 @@ def _redis_url(raw: Any) -> str:
     return str(raw).strip()
 
 
-def _internal_address(raw: Any) -> tuple[str, int]:
-    host, port = parsed(parse_authority, str(raw).strip())
-    if port is None or host in EVERYWHERE:
-        raise ValueError
-    return host, port
-
-
 def _listen_host(raw: Any) -> str:
     """Read a host to listen on. Only here an IPv6 address may have a zone, which is an interface of this machine."""
     given = raw.strip()
@@ -243,23 +236,6 @@ class Settings:
             f"a URL such as {FORMS}",
         ),
         "Redis or Valkey to use. Not set: the gateway starts a private server, and ends it with itself.",
-        secret=True,
-    )
-    internal_address: tuple[str, int] | None = option(
-        None,
-        Kind(
-            _internal_address,
-            "HOST:PORT that the other gateways reach, such as 10.0.0.5:8100 (port 0: any free one)",
-        ),
-        "Where this gateway listens for the others, which relay requests of its sessions to it, so that no proxy needs sticky "
-        "sessions. Each worker takes the first free port from this one on. Only other gateways may reach it. Not set: nothing is "
-        "relayed.",
-    )
-    relay_key: str | None = option(
-        None,
-        Kind(_secret, STRONG_SECRET),
-        "Secret by which gateways know each other on HEADGATE_INTERNAL_ADDRESS. Not set: a key derived from "
-        "HEADGATE_TOKEN_SECRET.",
         secret=True,
     )
     data_dir: str = option(
@@ -544,8 +520,14 @@ class Settings:
         merged = {name: raw for source in sources for name, raw in variables_set(source).items()}
         given = {name.removeprefix(PREFIX).lower(): raw for name, raw in sorted(merged.items()) if name not in _FOREIGN}
         quoted = [name for name, raw in given.items() if isinstance(raw, str) and _QUOTED.fullmatch(raw)]
-        settings, found = read_options(cls, {name: raw for name, raw in given.items() if name not in quoted}, "a setting")
-        faults = [f"{_variable(name)} is in quotes, which count as part of the value: take them away" for name in quoted]
+        faults = [f"{_variable(name)} is no longer a setting: {why}" for name, why in _REMOVED.items() if name in given]
+        faults += [
+            f"{_variable(name)} is in quotes, which count as part of the value: take them away"
+            for name in quoted
+            if name not in _REMOVED
+        ]
+        left_out = {*quoted, *_REMOVED}
+        settings, found = read_options(cls, {name: raw for name, raw in given.items() if name not in left_out}, "a setting")
         faults += [fault.line(_variable) for fault in found]
         if settings is not None:
             faults += _cross_faults(settings)
@@ -623,6 +605,11 @@ _TOLD_LIMITS = (
     "log_max_age_s",
     "log_max_bytes",
 )
+# Settings of earlier releases, each with what to do now.
+_REMOVED = dict.fromkeys(
+    ("internal_address", "relay_key"),
+    'gateways no longer relay requests to each other; take it away, and see "Several gateways" in docs/operations.md',
+)
 _NAMES = frozenset(each.name for each in fields(Settings))
 # Those of a gateway for which nothing is set: parts of Headgate that run without one have the same limits.
 DEFAULTS = Settings()
@@ -643,11 +630,6 @@ def _cross_faults(settings: Settings) -> list[str]:
         faults.append(
             f"HEADGATE_MAX_REFUSALS={settings.max_refusals}: expected more than HEADGATE_MAX_SUBSCRIPTIONS "
             f"({settings.max_subscriptions}), or a client whose subscriptions are all refused would be ended as soon as it joins"
-        )
-    if settings.internal_address is not None and not (settings.relay_key or settings.token_secret):
-        faults.append(
-            "HEADGATE_INTERNAL_ADDRESS: expected HEADGATE_RELAY_KEY or HEADGATE_TOKEN_SECRET beside it, by which gateways know "
-            "each other"
         )
     if "*" in settings.allowed_origins and not settings.dev:
         faults.append("HEADGATE_ALLOWED_ORIGINS=*: expected exact origins; * is only accepted together with HEADGATE_DEV=1")

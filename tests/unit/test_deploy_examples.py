@@ -57,21 +57,16 @@ def container(objects: dict[str, Any]) -> Any:
 
 @pytest.fixture(scope="module")
 def settings(container: Any) -> Settings:
-    """The settings of the container, with its secrets, and the address of its pod, in their places."""
+    """The settings of the container, with its secrets in their places."""
     secrets = {"redis-url": "rediss://redis.internal:6380/0", "token-secret": bytes(range(24)).hex()}
     environ: dict[str, str] = {}
     for each in container["env"]:
         source = each.get("valueFrom", {})
-        if "fieldRef" in source:
-            assert source["fieldRef"] == {"fieldPath": "status.podIP"}
-            environ[each["name"]] = "10.0.0.7"
-        elif source:
+        if source:
             environ[each["name"]] = secrets[source["secretKeyRef"]["key"]]
         else:
-            environ[each["name"]] = each["value"].replace("$(POD_IP)", environ.get("POD_IP", ""))
-    settings = Settings.read(environ)
-    assert settings.internal_address is not None
-    return settings
+            environ[each["name"]] = each["value"]
+    return Settings.read(environ)
 
 
 def test_the_pods_get_no_variables_for_a_service_of_our_name(objects: dict[str, Any]) -> None:
@@ -147,7 +142,6 @@ def test_a_composed_gateway_has_settings_that_headgate_accepts(name: str) -> Non
     assert asked == set(environment_of((COMPOSE / "env.example").read_text()))
     service = yaml.safe_load(re.sub(r"\$\{\w+[^}]*\}", "a-value-that-is-long-enough-for-a-secret", text))["services"][name]
     settings = Settings.read({}, {key: str(value) for key, value in service["environment"].items()})
-    assert settings.internal_address == (name, 8100)
     assert settings.proxies == 1
     assert int(service["stop_grace_period"].removesuffix("s")) > settings.drain_s
 
@@ -195,7 +189,7 @@ def test_every_secret_of_an_example_is_refused_by_a_gateway() -> None:
     # Those of webhooks, in base64, are read by their own grammar.
     text = "".join(each.read_text(errors="replace") for each in ROOT.glob("examples/**/*") if each.suffix in (".toml", ".py"))
     assert re.findall(r"whsec_[A-Za-z0-9+/=]{8,}", text) == []
-    assert secrets_in("HEADGATE_TOKEN_SECRET=abc\nadmin_key = 'd-e'\nHEADGATE_RELAY_KEY: ${KEY}") == ["abc", "d-e"]
+    assert secrets_in("HEADGATE_TOKEN_SECRET=abc\nadmin_key = 'd-e'\nHEADGATE_CONSOLE_KEY: ${KEY}") == ["abc", "d-e"]
     assert environment_of((SYSTEMD / "headgate.env").read_text())["HEADGATE_TOKEN_SECRET"] == ""
 
 

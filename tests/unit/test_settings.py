@@ -92,7 +92,7 @@ def test_an_empty_value_says_nothing_over_an_earlier_source() -> None:
         *(("PORT", "8080"), ("DEV", "yes"), ("DEMO", "TRUE"), ("HOST", "::1"), ("PING_INTERVAL_S", "5"), ("WORKERS", "auto")),
         *(("NAMESPACES", "a,b"), ("REDIS_URL", "redis://:s@host/1"), ("STATSD", "host:8125"), ("STATSD_PREFIX", "shop.gate")),
         *(("LOG_LEVEL", "debug"), ("TOKEN_JWKS_URL", "https://login.example.com/keys"), ("HOSTS", "app.example.com")),
-        *(("INTERNAL_ADDRESS", "10.0.0.1:80"), ("ALLOWED_ORIGINS", "https://a.example"), ("LOG_MAX_BYTES", "2097152")),
+        *(("ALLOWED_ORIGINS", "https://a.example"), ("LOG_MAX_BYTES", "2097152")),
     ],
 )
 def test_white_space_around_a_value_means_nothing(name: str, value: str, around: str) -> None:
@@ -111,7 +111,7 @@ def test_a_value_in_quotes_is_refused_with_the_cure(name: str) -> None:
 
 
 @pytest.mark.parametrize("around", ["{}\n", "{}\r\n", " {}", "{} "])
-@pytest.mark.parametrize("name", ["TOKEN_SECRET", "RELAY_KEY", "ADMIN_KEY"])
+@pytest.mark.parametrize("name", ["TOKEN_SECRET", "ADMIN_KEY"])
 def test_a_secret_with_white_space_around_it_is_refused(name: str, around: str) -> None:
     """Its other owner may read it with or without: every token would be refused, and nobody would know why."""
     assert Settings.read({PREFIX + name: SECRET})
@@ -201,7 +201,6 @@ def test_a_value_is_read(name: str, good: object, value: object) -> None:
         ("HOST", "[::1"),
         ("STATSD", "a..b:8125"),
         ("STATSD", f"{'x' * 64}:8125"),
-        ("INTERNAL_ADDRESS", "a..b:8100"),
         ("HOST", 7),
         ("MAX_PAYLOAD_BYTES", str(HARD_MAX_PAYLOAD_BYTES + 1)),
         ("MAX_PAYLOAD_BYTES", "0"),
@@ -352,13 +351,11 @@ def test_keys_are_fetched_over_tls_or_from_this_machine(url: str, accepted: bool
         ("host", "LOCALHOST", "localhost"),
         ("host", "[fe80::1%eth0]", "fe80::1%eth0"),
         ("statsd", "StatsD.example.:8125", ("statsd.example", 8125)),
-        ("internal_address", "[2001:DB8:0::5]:8100", ("2001:db8::5", 8100)),
     ],
 )
 def test_a_host_in_a_setting_is_read_into_its_one_spelling(name: str, given: str, read: object) -> None:
     """It is compared with what browsers send, which have one spelling only."""
-    beside = {"HEADGATE_RELAY_KEY": "0123456789abcdef0123456789abcdef"}
-    assert getattr(Settings.read({**beside, f"HEADGATE_{name.upper()}": given}), name) == read
+    assert getattr(Settings.read({f"HEADGATE_{name.upper()}": given}), name) == read
 
 
 def test_each_wrong_origin_of_a_list_is_named_with_its_reason() -> None:
@@ -464,21 +461,12 @@ def test_the_environment_is_read_under_our_names_and_in_part_where_that_is_enoug
     assert Settings.from_environment().port == 7778
 
 
-@pytest.mark.parametrize(
-    "address", ["0.0.0.0:8100", "[::]:8100", ":8100", "gate-1", "gate-1:99999", "user@gate-1:8100", "gate-1:8100/x"]
-)
-def test_an_internal_address_is_one_that_other_gateways_reach(address: str) -> None:
-    """Not every address of the machine, and nothing but a host and a port."""
-    with pytest.raises(SettingsError, match=r"HEADGATE_INTERNAL_ADDRESS=.*: expected HOST:PORT that the other gateways reach"):
-        Settings.read({"HEADGATE_INTERNAL_ADDRESS": address, "HEADGATE_RELAY_KEY": "a key that is long enough for a relay"})
-
-
-def test_gateways_relay_only_with_a_secret_by_which_they_know_each_other() -> None:
-    """One of their own, or that of tokens. It is in no text."""
-    given = {"HEADGATE_INTERNAL_ADDRESS": "[fd00::5]:8100"}
-    with pytest.raises(SettingsError, match="expected HEADGATE_RELAY_KEY or HEADGATE_TOKEN_SECRET"):
-        Settings.read(given)
-    for name in ("HEADGATE_RELAY_KEY", "HEADGATE_TOKEN_SECRET"):
-        found = Settings.read(given | {name: "a key that is long enough for a relay"})
-        assert found.internal_address == ("fd00::5", 8100)
-        assert "long enough" not in repr(found)
+@pytest.mark.parametrize("value", ["10.0.0.5:8100", '"10.0.0.5:8100"'])
+@pytest.mark.parametrize("name", ["INTERNAL_ADDRESS", "RELAY_KEY"])
+def test_a_setting_of_an_earlier_release_is_refused_with_what_to_do(name: str, value: str) -> None:
+    """An operator who upgrades learns that the relay is gone, and is not advised to write another name. No secret is shown."""
+    [fault] = faults_of(**{name: value})
+    assert fault.startswith(f"HEADGATE_{name} is no longer a setting: ")
+    assert "take it away" in fault
+    assert "10.0.0.5" not in fault
+    assert Settings.read({PREFIX + name: ""}) == Settings()

@@ -21,8 +21,6 @@ from headgate.errors import HeadgateError, InvalidRequest
 from headgate.flask_extension import Headgate
 from headgate.redis.client import describe_server
 from headgate.redis.embedded import EmbeddedRedis, start_private_redis
-from headgate.relay.owners import Owner, new_gateway
-from headgate.relay.relay import Relay
 from headgate.runtime import logging as logs
 from headgate.runtime.heap import Heap
 from headgate.runtime.loop import Signal, on_signal, spawn
@@ -125,12 +123,6 @@ def _serve(app: Flask, settings: Settings, listener: socket.socket | None, file:
     except OSError as error:
         complain_of_address(settings, error)
         return 1
-    relay = None
-    if settings.internal_address is not None:
-        owner = Owner(new_gateway(), 0)
-        gate.gateway.own(owner.letters)
-        relay = Relay(settings, owner, server.adopt)
-        server.to_owner = relay.hand_over
     asked_to_stop, at_once = Signal(), Signal()
     for number in (signal.SIGINT, signal.SIGTERM):
         on_signal(number, lambda: (at_once if asked_to_stop.is_set() else asked_to_stop).set())
@@ -152,8 +144,6 @@ def _serve(app: Flask, settings: Settings, listener: socket.socket | None, file:
     gate.gateway.registration.tried.wait(timeout=10)  # a gateway that stops when we are ready finds us
     heap = Heap(lambda: sum(len(namespace.clients) for namespace in gate.gateway.namespaces.values()))
     heap.start()
-    if relay is not None:
-        relay.start()
     server.start()
     operator: DemoOperator | None = app.extensions.get("headgate.operator")
     if operator is not None:
@@ -169,8 +159,6 @@ def _serve(app: Flask, settings: Settings, listener: socket.socket | None, file:
     heap.close()
     gate.close()
     server.stop(timeout=1)
-    if relay is not None:  # it carries the last words of relayed sessions
-        relay.close()
     return 0
 
 

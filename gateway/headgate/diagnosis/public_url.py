@@ -30,7 +30,9 @@ _IDLE_FIX = (
     "raise the proxy's idle timeout above HEADGATE_PING_INTERVAL_S "
     "(nginx: proxy_read_timeout; HAProxy: timeout tunnel and timeout server)"
 )
-_RELAY_FIX = "set HEADGATE_INTERNAL_ADDRESS on each gateway, so that any of them answers for any session, or sticky sessions"
+_STICKY_FIX = (
+    "give the proxy sticky sessions: over several gateways a polling client of Socket.IO needs them, Headgate's own does not"
+)
 _ORIGIN_FIX = "list the origin of your pages in HEADGATE_ALLOWED_ORIGINS, or set HEADGATE_PROXIES and X-Forwarded-Proto"
 _NOBODY = ("connection refused", "no such host")
 _NOBODY_FIX = "start a gateway or its proxy there, or name with --url where pages connect"
@@ -159,7 +161,7 @@ class PublicUrl:
                 yield ok(f"quiet {name}", f"held for {self._idle_s:g} s")
                 continue
             del self.browsers[name]
-            fix = _RELAY_FIX if "Session ID unknown" in browser.ended else _IDLE_FIX
+            fix = _STICKY_FIX if "Session ID unknown" in browser.ended else _IDLE_FIX
             yield fault(f"quiet {name}", f"{browser.ended} after {browser.ended_at_s - began_s:.1f} s", fix)
 
 
@@ -167,7 +169,7 @@ def _fix(name: str, error: NotConnected) -> str | None:
     """Return what to do about a connection that could not be had."""
     said = str(error)
     if error.code == "unknown_session" or "Session ID unknown" in said:
-        return _RELAY_FIX
+        return _STICKY_FIX
     if error.code == "origin_not_allowed" or error.status == 403:
         return _ORIGIN_FIX
     if error.code == "unknown_host" or error.status == 421:

@@ -22,8 +22,6 @@ PROCESSES = "hg:processes"
 LOADS = "hg:loads"
 # The sorted set of gateway processes that tell what callers have spent of their rates (score: when each last said so).
 SPENDERS = "hg:spenders"
-# The sorted set of gateway processes that relay, with their addresses (score: when each last said so).
-RELAYS = "hg:relays"
 # While a console watches: a string that says so, and the hash of what each gateway process says of itself (vitals.py).
 VITALS_WATCHED = "hg:vitals:watched"
 VITALS = "hg:vitals"

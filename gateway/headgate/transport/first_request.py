@@ -51,14 +51,12 @@ class Beginning(NamedTuple):
     Attributes:
         received: what has come in, behind the request that was answered if there is one.
         waited_s: for how long its peer has kept us waiting.
-        is_relayed: it comes through another gateway, for one request, or for a WebSocket.
         is_adopted: another process of this machine has accepted it, and may still hold it.
     """
 
     received: bytes = b""
     waited_s: float = 0.0
     answered: Answered | None = None
-    is_relayed: bool = False
     is_adopted: bool = False
 
 

@@ -152,7 +152,7 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
         self._is_streamed = self._is_cut_off = False
         self._arrivals: Arrivals | None = None
         self._answered = beginning.answered
-        self._is_relayed, self._is_adopted = beginning.is_relayed, beginning.is_adopted
+        self._is_adopted = beginning.is_adopted
         # At the head of a request, before pywsgi reads it.
         self._looks_first = bool(server.routes) or server.to_owner is not None
         self.part = Part.HEADERS
@@ -380,7 +380,7 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
             return None
         if again and waits == self._waits:
             gevent.sleep(0)  # it was here already, and the one behind it may be as well
-        if self.server.to_owner is not None and not self._is_relayed:
+        if self.server.to_owner is not None:
             while b"\n" not in self._received and len(self._received) < _READ_BYTES:
                 if self.part is Part.IDLE:
                     self.begin(Part.HEADERS)  # once: the deadline is for all of them, not for the next byte
@@ -465,7 +465,7 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
 
     def _begin_routed(self, routed: Routed) -> None:
         head = routed.head
-        self.command, self.request_version, self.close_connection = head.method, "HTTP/1.1", head.ends or self._is_relayed
+        self.command, self.request_version, self.close_connection = head.method, "HTTP/1.1", head.ends
         self.content_length = self._unread_bytes = head.body_bytes
 
     def _asked(self, routed: Routed) -> Answer | LaterAnswer | None:
@@ -600,7 +600,7 @@ class HttpHandler(pywsgi.WSGIHandler):  # type: ignore[misc]
         return environ
 
     def run_application(self) -> None:
-        if self._is_relayed or self.server.has_reserved_place(self.socket):
+        if self.server.has_reserved_place(self.socket):
             self.close_connection = True
         refusal = self.server.refusal(self.socket, self.environ)
         if refusal is not None:

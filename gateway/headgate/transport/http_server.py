@@ -193,23 +193,19 @@ class HTTPServer(pywsgi.WSGIServer):  # type: ignore[misc]
         self.connections.close(sock)
         sock.close()
 
-    def adopt(self, descriptor: int, received: bytes, relayed_from: tuple[str, int] | str | None = None) -> None:
-        """Take a connection that another process has accepted, with what was read of it, as if it had been accepted here.
-
-        `relayed_from` is the address of its peer, which another gateway has seen: that relays one request, or a WebSocket.
-        """
+    def adopt(self, descriptor: int, received: bytes) -> None:
+        """Take a connection that another process has accepted, with what was read of it, as if it had been accepted here."""
         sock = NativeSocket(fileno=descriptor)
         sock.setblocking(False)
         try:
-            address = sock.getpeername() if relayed_from is None else relayed_from
+            address = sock.getpeername()
         except OSError:  # its peer has gone
             sock.close()
             return
         if self.full():
             self._refuse(sock, "too many", no_room("connections", _most_connections(), retry_after_s()))
         elif self._take_in(sock, address):
-            is_relayed = relayed_from is not None
-            self.to_handler(sock, address, Beginning(received, is_relayed=is_relayed, is_adopted=not is_relayed))
+            self.to_handler(sock, address, Beginning(received, is_adopted=True))
 
     def hand_over(self, sock: PeerSocket, received: bytes) -> bool:
         """Hand a connection whose next request is another process's to that one; return whether it was. Switches greenlets."""

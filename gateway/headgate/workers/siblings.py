@@ -2,8 +2,8 @@
 
 In: the board and the private folder that all share, this worker's own health and counts, and the connections of the port. Out:
 `health` and `exposition` of all workers, asked with one deadline; a connection whose session is another worker's is handed to
-that worker, with the bytes that were read of it. A session id names its owner (relay/owners.py): only a worker that lives
-in that row of the board is ever asked.
+that worker, with the bytes that were read of it. A session id names its owner (owners.py): only a worker that lives in that
+row of the board is ever asked.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import msgspec
 import structlog
 
 from headgate.metrics import exposition_of, families
-from headgate.relay.owners import Owner, owner_of
 from headgate.runtime.loop import spawn
 from headgate.runtime.operator_lines import complain
 from headgate.runtime.seldom import Seldom
@@ -25,6 +24,7 @@ from . import counted, doors, totals_file
 from .board import Board, Row, State
 from .counted import Family, Sample
 from .health import joined
+from .owners import owner_of
 
 WORKER_UP = "headgate_worker_up"
 
@@ -35,7 +35,7 @@ class Siblings:
     """See the module.
 
     Args:
-        own: this worker, whose row is that of the board.
+        own: this worker's row of the board.
         ready: returns this worker's health.
         adopt: takes a connection that a sibling has accepted: its descriptor, and the bytes that were read of it.
     """
@@ -44,14 +44,13 @@ class Siblings:
         self,
         board: Board,
         folder: Path,
-        own: Owner,
+        own: int,
         ready: Callable[[], Mapping[str, Any]],
         adopt: Callable[[int, bytes], None],
     ) -> None:
-        self._board, self._folder, self._gateway, self._own = board, folder, own.gateway, own.row
-        self._ready = ready
+        self._board, self._folder, self._own, self._ready = board, folder, own, ready
         self._told = Seldom()
-        self._door = doors.Door(self._path(board.row(own.row)), self._answer, adopt)
+        self._door = doors.Door(self._path(board.row(own)), self._answer, adopt)
 
     def close(self) -> None:
         """Leave the counts of this worker to those that stay, and answer nobody any more. Idempotent."""
@@ -89,10 +88,9 @@ class Siblings:
         The descriptor stays the caller's, to close. False for a request without a session, and where the session would be ours,
         or its owner is gone. Switches greenlets.
         """
-        owner = owner_of(request)
-        if owner is None or owner.gateway != self._gateway or owner.row == self._own:
+        index = owner_of(request)
+        if index is None or index == self._own:
             return False
-        index = owner.row
         try:
             row = self._board.row(index)
             if row.state not in (State.SERVING, State.DRAINING):

@@ -1,5 +1,5 @@
-"""Random requests over kept connections, in pieces and ahead of their answers, to three processes: two of them share a port, one
-is another gateway's. The sockets, the servers, the hand-over and the relay are the real ones; the processes are in this one.
+"""Random requests over kept connections, in pieces and ahead of their answers, to two processes that share a port.
+The sockets, the servers and the hand-over are the real ones; the processes are in this one.
 
 A client is as HTTP/1.1 has it (RFC 9112 section 9.3.2): it sends requests ahead, reads the answers in order, and sends those
 again over a new connection that have no answer when one ends.
@@ -23,23 +23,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headgate.relay import directory
-from headgate.relay.owners import Owner, owner_of
-from headgate.relay.relay import Relay
-from headgate.settings import Settings
 from headgate.transport import http_handler
 from headgate.transport.detach import detach
 from headgate.transport.http_answers import Answer
 from headgate.transport.http_routes import LaterAnswer, NeverWaits, RoutedRequest
 from headgate.transport.http_server import HTTPServer
 from headgate.transport.peer_socket import NativeSocket
+from headgate.workers.owners import letters_of, owner_of
 from tests.support.epoll_sets import stale
-from tests.support.small_redis import SmallRedis
 from tests.support.wsgi import Said
 
 RANDOM = "abcdefghij0123456_-Z"
-KEY = "a secret of this site, which is long enough"
-OWNERS = [Owner("gate-1", 0), Owner("gate-1", 1), Owner("gate-2", 0)]
 _ID = re.compile(rb"\r\nX-Id: (\d+)\r\n")
 
 
@@ -58,7 +52,7 @@ class Request(NamedTuple):
         return self.more in ("close", "1.0") or self.kind == "refused"
 
     def to_bytes(self, number: int) -> bytes:
-        sid = "" if self.owner is None else f"&sid={OWNERS[self.owner].letters}{RANDOM}"
+        sid = "" if self.owner is None else f"&sid={letters_of(self.owner)}{RANDOM}"
         path = {"route": "/route", "refused": "/route", "now": "/now"}.get(self.kind, "/application")
         version = "1.0" if self.more == "1.0" else "1.1"
         fields = [f"X-Id: {number}", "Host: a", f"X-Size: {self.answer_size}", f"X-Refused: {self.kind == 'refused'}"]
@@ -129,38 +123,26 @@ class Process:
 
 
 class World:
-    """The processes. 0 and 1 share a port: each hands connections to the other. 2 is another gateway's."""
+    """The processes. Each hands connections to the other."""
 
     def __init__(self) -> None:
-        self.processes = [Process(number) for number in range(3)]
-        self.relays: dict[int, Relay] = {}
-        for number in (0, 1, 2):
-            address = ("127.0.0.1", 0)
-            limits = Settings(redis_url="redis://127.0.0.1:1/0", internal_address=address, relay_key=KEY)
-            self.relays[number] = Relay(limits, OWNERS[number], self.processes[number].server.adopt)
+        self.processes = [Process(number) for number in range(2)]
         for number, process in enumerate(self.processes):
             process.server.to_owner = partial(self._to_owner, number)
-            self.relays[number].start()
-        for each in self.relays.values():
-            each._directory.look()
 
     def _to_owner(self, number: int, received: bytes, descriptor: int) -> bool:
         owner = owner_of(received)
         gevent.sleep(0)
-        if owner is not None and owner.gateway == OWNERS[number].gateway and owner.row != OWNERS[number].row:
-            self.processes[owner.row].server.adopt(os.dup(descriptor), received)
-            return True
-        return self.relays[number].hand_over(received, descriptor)
+        if owner is None or owner == number:
+            return False
+        self.processes[owner].server.adopt(os.dup(descriptor), received)
+        return True
 
     def at_rest(self) -> bool:
         """Whether nobody is served."""
-        return not any(len(process.server.connections) for process in self.processes) and not any(
-            relay._streams() for relay in self.relays.values()
-        )
+        return not any(len(process.server.connections) for process in self.processes)
 
     def close(self) -> None:
-        for each in self.relays.values():
-            each.close()
         for process in self.processes:
             process.server.stop(timeout=1)
 
@@ -170,8 +152,6 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """Processes whose sockets let the loop run."""
     for name in ("socket", "create_connection", "socketpair"):
         monkeypatch.setattr(socket, name, getattr(gevent.socket, name))
-    redis = SmallRedis()
-    monkeypatch.setattr(directory, "open_client", lambda *_, **__: redis.client())
     with gevent.Timeout(120):
         made = World()
         yield made
@@ -225,7 +205,7 @@ def ask_all(world: World, requests: list[Request], cuts: list[int], moves_after:
         while done < len(requests) and (answer := answers.next()) is not None:
             head, body = answer
             accepting = 0 if port == world.processes[0].server.server_port else 1
-            expected = {requests[done].owner} if requests[done].owner is not None else {accepting, *range(3)}
+            expected = {requests[done].owner} if requests[done].owner is not None else {accepting, *range(2)}
             assert body in [requests[done].answer(done, number) for number in expected if number is not None], (done, head)
             assert head.startswith(b"HTTP/1.1 429" if requests[done].kind == "refused" else b"HTTP/1.1 200"), head
             ends = b"connection: close" in head.lower()
@@ -278,7 +258,7 @@ def descriptors() -> set[str]:
 REQUESTS = st.builds(
     Request,
     kind=st.sampled_from(["route", "route", "application", "now", "refused"]),
-    owner=st.sampled_from([None, None, 0, 1, 2]),
+    owner=st.sampled_from([None, None, 0, 1]),
     size=st.sampled_from([0, 1, 10, 9000, 80_000]),
     answer_size=st.sampled_from([0, 0, 10, 30_000, 200_000]),
     more=st.sampled_from(["", "", "", "close", "1.0", "chunked", "expect"]),
@@ -287,7 +267,7 @@ REQUESTS = st.builds(
 
 def test_each_request_has_its_own_answer_once_and_in_order(world: World) -> None:
     """Whoever owns the sessions, wherever the pieces are cut, and where clients come back. No descriptor is left behind."""
-    ask_all(world, [Request("route", 2, 10, 10, "")] * 2, [], 0, False)  # both links between the gateways are there now
+    ask_all(world, [Request("route", 1, 10, 10, "")], [], 0, False)  # every part is there now
     before = descriptors()
 
     @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -305,7 +285,7 @@ def test_each_request_has_its_own_answer_once_and_in_order(world: World) -> None
     check()
 
 
-@pytest.mark.parametrize("owner", [0, 1, 2])
+@pytest.mark.parametrize("owner", [0, 1])
 @pytest.mark.parametrize("kind", ["route", "application"])
 @pytest.mark.parametrize("sent", ["nothing", "the line", "the head", "a part of the body", "all", "one request before"])
 def test_a_drain_that_begins_meanwhile_ends_no_request(world: World, owner: int, kind: str, sent: str) -> None:
@@ -328,10 +308,9 @@ def test_a_drain_that_begins_meanwhile_ends_no_request(world: World, owner: int,
         gevent.sleep(0)
     client.sendall(whole[at:])
     assert answers.body() == asked.answer(1, owner)
-    if owner != 2:
-        last = Request("application", 0, 10, 10, "close")
-        client.sendall(last.to_bytes(2))
-        assert answers.body() == last.answer(2, 0)
+    last = Request("application", 0, 10, 10, "close")
+    client.sendall(last.to_bytes(2))
+    assert answers.body() == last.answer(2, 0)
     assert answers.next() is None
     client.close()
     until(world.at_rest)
@@ -355,13 +334,13 @@ def test_a_client_that_sends_ahead_without_end_is_left_after_a_while(world: Worl
     client.close()
 
 
-@pytest.mark.parametrize("owner", [0, 1, 2])
+@pytest.mark.parametrize("owner", [0, 1])
 @pytest.mark.parametrize("before", [0, 2])
 @pytest.mark.parametrize("behind", [b"", b"hello"])
 def test_an_upgrade_may_stand_at_the_end_of_a_pipeline(world: World, owner: int, before: int, behind: bytes) -> None:
     """Its socket is its owner's, with the bytes behind the request, and in both directions."""
     requests = [Request("route", 0, 10, 10, ""), Request("application", 0, 10, 10, "")][:before]
-    sid = f"{OWNERS[owner].letters}{RANDOM}"
+    sid = f"{letters_of(owner)}{RANDOM}"
     upgrade = f"GET /socket?sid={sid} HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n".encode() + behind
     client = socket.create_connection(("127.0.0.1", world.processes[0].server.server_port))
     client.sendall(b"".join(request.to_bytes(number) for number, request in enumerate(requests)) + upgrade)

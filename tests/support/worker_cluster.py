@@ -1,0 +1,94 @@
+"""A gateway with several workers: the application of the transport's tests, with siblings.
+With `"application": "client suite"` it is the one that socket.io-client's own tests expect.
+
+Run as `python -m tests.support.worker_cluster '{"workers": 2, "port": 0, "limits": {…}}'`. Prints the port, or with
+`"own_ports": true` that of each worker, and ends with its standard input. Its workers are forks: the process
+that makes them imports what they need, once, and has no loop and no threads.
+"""
+
+# ruff: noqa: E402
+from __future__ import annotations
+
+from gevent import monkey
+
+monkey.patch_all()
+
+import json
+import os
+import signal
+import socket
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import gevent.event
+import gevent.socket
+import structlog
+
+from headgate.socketio import HTTPServer, WSGIApp
+from headgate.workers.board import Board, State
+from headgate.workers.owners import letters_of
+from headgate.workers.siblings import Siblings
+from tests.integration.transport.application import Application
+from tests.support.client_suite_application import ClientSuiteApplication
+
+
+def work(listener: socket.socket, board: Board, folder: Path, row: int, given: dict[str, Any], ready: int) -> None:
+    """Be a worker, until a signal ends it."""
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    board.begin(row, os.getpid())
+    wsgi: Any
+    if given.get("application") == "client suite":
+        wsgi = suite = ClientSuiteApplication(given.get("limits", {}))
+        engines = [suite.sio.eio]
+    else:
+        application = Application(given.get("limits", {}), given.get("options", {}))
+        wsgi = WSGIApp(application.sio, application)
+        engines = [application.sio.eio, application.eio]
+    for engine in engines:
+        engine.owner = letters_of(row)
+    inherited = gevent.socket.socket(listener.family, listener.type, fileno=os.dup(listener.fileno()))
+    server = HTTPServer(inherited, wsgi)
+    siblings = Siblings(board, folder, row, dict, server.adopt)
+    server.to_owner = siblings.hand_over
+    server.start()
+    board.move(row, State.SERVING)
+    os.write(ready, b".")
+    gevent.event.Event().wait()
+
+
+def main(given: dict[str, Any]) -> None:
+    """Start all workers, print the ports, and wait for the end of standard input."""
+    ports: list[int] = []
+    children: list[int] = []
+    heard, ready = os.pipe()
+    with tempfile.TemporaryDirectory() as folder:
+        board = Board()
+        listeners: list[socket.socket] = []
+        for age in range(1, given["workers"] + 1):
+            if not listeners or given.get("own_ports"):
+                listeners.append(socket.create_server(("127.0.0.1", given.get("port", 0)), backlog=1024))
+                listeners[-1].setblocking(False)
+                ports.append(listeners[-1].getsockname()[1])
+            row = board.take(age).slot
+            child = os.fork()
+            if not child:
+                try:
+                    work(listeners[-1], board, Path(folder), row, given, ready)
+                finally:
+                    os._exit(1)
+            children.append(child)
+        for listener in listeners:
+            listener.close()
+        while len(children) > sum(len(os.read(heard, 1)) for _ in children):
+            pass
+        print(*ports, flush=True)
+        sys.stdin.read()
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

@@ -36,6 +36,8 @@ const TOGETHER_MS = 20;
 const REREAD_MS = 30_000;
 /** Acts of presence that hold as long as the client does. */
 const HELD = ["enter", "watch"];
+/** Where an answer cannot be read while it comes. */
+const neverStreams = !globalThis.TextDecoder;
 /** Requests that need no stream. */
 const ALONE = ["publish", "replay", "seen"];
 
@@ -54,8 +56,8 @@ export function createHttp(address, { path = "" }, owner) {
   let sent = [];
   /** @type {{ epoch: string, offset: number } | undefined} the cursor */
   let place;
-  /** Whether streams are held back. Stays true once it was found out. */
-  let polls = !globalThis.TextDecoder;
+  /** Whether streams are held back. Stays true once an answer that ends has come where a stream did not. */
+  let polls = neverStreams;
   /** Of the present stream. */
   let running = new AbortController();
   /** Of the requests without one. @type {Set<AbortController>} */
@@ -68,7 +70,7 @@ export function createHttp(address, { path = "" }, owner) {
   let together;
   /** @type {ReturnType<typeof setTimeout> | undefined} of the present request */
   let deadline;
-  /** Whether the present stream has not been welcomed yet. */
+  /** Whether the present stream has not been welcomed yet, or has not answered all its requests. */
   let opening = false;
   /** Rises with each attempt. */
   let generation = 0;
@@ -88,18 +90,25 @@ export function createHttp(address, { path = "" }, owner) {
     running = new AbortController();
     const { signal } = running;
     opening = true;
+    const heldBack = () => {
+      polls = true;
+      void open(subscriptions, presence);
+    };
     try {
       for (let first = true; ; first = false) {
         sent = first ? presence : [...held.values()];
         const body = { ...auth, subscriptions: first ? subscriptions : [...wanted.values()], resume: place, requests: sent.map((each) => [PRESENCE, each]) };
         listen(polls ? (first ? 0 : POLL_S * 1000) + SLACK_MS : HELD_BACK_MS, polls ? silent : heldBack);
-        const answer = await fetch(streamOf(address, path, polls ? (first ? 0 : POLL_S) : undefined), init(body, signal, polls ? "application/json" : "text/event-stream"));
+        const kind = polls ? "application/json" : "text/event-stream";
+        const answer = await fetch(streamOf(address, path, polls ? (first ? 0 : POLL_S) : undefined), init(body, signal, kind));
+        if (signal.aborted) return;
         if (!answer.ok) {
           const { error, reason, retryAfterS } = reasonOf(answer.status, await answer.text(), answer.headers.get("Retry-After"));
           if (signal.aborted) return;
           leave();
           return error ? owner.refused(error) : owner.lost(reason, retryAfterS);
         }
+        if (!answer.headers.get("Content-Type")?.startsWith(kind)) return lost(`HTTP ${answer.status}, and no stream`);
         if (!polls) return await read(/** @type {ReadableStream<Uint8Array>} */ (answer.body).getReader(), signal);
         const { cursor, events, notices } = await answer.json();
         if (signal.aborted) return;
@@ -141,15 +150,25 @@ export function createHttp(address, { path = "" }, owner) {
       const { topic, data, ...meta } = body;
       owner.arrived(EVENT, [topic, data, meta]);
     } else if (name === WELCOME) welcomed(body);
-    else if (name === "answers") for (const [nth, answer] of body.answers.entries()) present(sent[nth], answer);
+    else if (name === "answers") {
+      for (const [nth, answer] of body.answers.entries()) present(sent[nth], answer);
+      answered();
+    }
     else owner.arrived(name, [body]);
   }
 
   /** @param {any} welcome */
   function welcomed(welcome) {
-    opening = false;
     if (life.offer("join")) owner.arrived(WELCOME, [welcome]);
-    else if (!polls || asked.length) settle(welcome);
+    // Its owner must learn of the other log by a welcome of its own.
+    else if (welcome.resumed === false) return lost("the log has lost its end");
+    else settle(welcome);
+    if (!sent.length) answered();
+  }
+
+  /** The stream has said all that it was opened for. */
+  function answered() {
+    opening = false;
     if (next.length) soon();
   }
 
@@ -188,12 +207,17 @@ export function createHttp(address, { path = "" }, owner) {
   }
 
   function change() {
+    clearTimeout(together);
     together = undefined;
     if (!life.is("joined") || opening) return;
     const pasts = new Map();
     const presence = new Map(held);
     const once = [];
-    [asked, next] = [next, []];
+    // One that undoes another waits for the stream after this one, or the other would have no answer.
+    const named = new Set();
+    const again = next.findIndex(({ body }) => named.size === named.add(body.topic ?? body.pattern).size);
+    asked = again < 0 ? next : next.slice(0, again);
+    next = again < 0 ? [] : next.slice(again);
     for (const { name, body } of asked) {
       const { pattern, topic, act, since, ...rest } = body;
       if (name === SUBSCRIBE) {
@@ -220,12 +244,6 @@ export function createHttp(address, { path = "" }, owner) {
     lost("ping timeout");
   }
 
-  /** Nothing has come of a stream: ask again for answers that end. */
-  function heldBack() {
-    polls = true;
-    void open();
-  }
-
   /** @param {string} reason */
   function lost(reason) {
     leave();
@@ -236,6 +254,8 @@ export function createHttp(address, { path = "" }, owner) {
   function leave() {
     for (const each of [running, ...lone]) each.abort();
     generation++;
+    if (opening) polls = neverStreams;
+    opening = false;
     clearTimeout(deadline);
     clearTimeout(together);
     together = undefined;

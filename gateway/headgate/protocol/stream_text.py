@@ -96,7 +96,7 @@ class StreamText:
         return True
 
     def _note(self, name: str, body: dict[str, Any]) -> bool:
-        """Apply a notice to the cursor; return whether to write it. A welcome has it always: a number names no epoch by itself."""
+        """Apply a notice to the cursor; return whether to write it. A welcome always has it: a number alone names no epoch."""
         before = self._place
         if name == WELCOME:
             place = body["from"] or body

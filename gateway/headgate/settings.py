@@ -520,13 +520,13 @@ class Settings:
         merged = {name: raw for source in sources for name, raw in variables_set(source).items()}
         given = {name.removeprefix(PREFIX).lower(): raw for name, raw in sorted(merged.items()) if name not in _FOREIGN}
         quoted = [name for name, raw in given.items() if isinstance(raw, str) and _QUOTED.fullmatch(raw)]
-        faults = [f"{_variable(name)} is no longer a setting: {why}" for name, why in _REMOVED.items() if name in given]
+        faults = [f"{_variable(name)} is no longer a setting: {why}" for name, why in REMOVED.items() if name in given]
         faults += [
             f"{_variable(name)} is in quotes, which count as part of the value: take them away"
             for name in quoted
-            if name not in _REMOVED
+            if name not in REMOVED
         ]
-        left_out = {*quoted, *_REMOVED}
+        left_out = {*quoted, *REMOVED}
         settings, found = read_options(cls, {name: raw for name, raw in given.items() if name not in left_out}, "a setting")
         faults += [fault.line(_variable) for fault in found]
         if settings is not None:
@@ -606,7 +606,7 @@ _TOLD_LIMITS = (
     "log_max_bytes",
 )
 # Settings of earlier releases, each with what to do now.
-_REMOVED = dict.fromkeys(
+REMOVED = dict.fromkeys(
     ("internal_address", "relay_key"),
     'gateways no longer relay requests to each other; take it away, and see "Several gateways" in docs/operations.md',
 )

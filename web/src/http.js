@@ -280,7 +280,11 @@ export function createHttp(address, { path = "" }, owner) {
   /** @param {string} name @param {any} body @param {number} timeoutMs */
   async function alone(name, body, timeoutMs) {
     const control = new AbortController();
-    const limit = startTimer(() => control.abort(), timeoutMs);
+    let isLate = false;
+    const limit = startTimer(() => {
+      isLate = true;
+      control.abort();
+    }, timeoutMs);
     lone.add(control);
     try {
       const answer = await fetch(streamOf(address, path, undefined, "request"), init({ ...auth, name, body }, control.signal, "application/json"));
@@ -289,6 +293,8 @@ export function createHttp(address, { path = "" }, owner) {
       const { error, reason } = reasonOf(answer.status, text, answer.headers.get("Retry-After"));
       if (error) return { ok: false, error };
       throw Error(reason);
+    } catch (error) {
+      throw Object.assign(/** @type {Error} */ (error), { isCut: !isLate });
     } finally {
       clearTimeout(limit);
       lone.delete(control);

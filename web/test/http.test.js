@@ -265,7 +265,19 @@ describe("a stream over HTTP", () => {
     await pass(TOGETHER_MS);
     await pass(100);
     for (const { settled } of outcomes) assert.ok(settled instanceof Error);
+    assert.ok(!outcomes[1].settled.isCut);
     await asked.at(-1).welcome();
+    assert.deepEqual(named("lost"), []);
+  });
+
+  it("says of a publish whose own connection broke that it was cut, and goes on", async () => {
+    const stream = await open();
+    await stream.welcome();
+    const outcome = request("publish", { topic: "a" });
+    await turn();
+    asked.at(-1).resolve(Promise.reject(new TypeError("network")));
+    await turn();
+    assert.equal(outcome.settled.isCut, true);
     assert.deepEqual(named("lost"), []);
   });
 

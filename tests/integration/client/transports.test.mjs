@@ -189,7 +189,8 @@ for (const [way, options] of Object.entries(WAYS)) {
         if (!isDown) line.cut();
         return isDown;
       }, "the connection to be down");
-      assert.ok(["answered", "disconnected"].includes(await request));
+      const outcome = await request;
+      assert.ok(["answered", "disconnected"].includes(outcome), outcome);
       for (let n = 2; n <= 20; n++) await publisher.publish(`missed.${n}`, n);
       await until(() => got.length >= 20, "everything");
       assert.deepEqual(got, Array.from({ length: 20 }, (_, n) => n + 1));

@@ -137,7 +137,7 @@ class ModelConnection:
         if self.closed:
             return
         if self.wire is None:
-            while self.queue.has(data=not self.corks):
+            while self.queue.has(data=not self.corks) or (self.awaits_drain and self.queue.level <= LOW_WATER):
                 self._receive(self._next_chunk())
             return
         self.room += size
@@ -176,6 +176,9 @@ class ModelConnection:
             self.awaits_drain = False
             for owner in tuple(self.owners):
                 owner.drained()
+            if not frames:
+                frames = self.queue.take(JOIN_BYTES, data=not self.corks)
+                self._record.took(frames)
         return b"".join([frame.wire for frame in frames])
 
     def _send(self, data: bytes) -> int:

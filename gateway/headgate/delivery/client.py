@@ -245,6 +245,7 @@ class Client:
             if not self.state.arriving:
                 self._make_room()
             self._overflow(frame)
+            self._tell("on")  # last: it may be written at once, and the queue with it, which is then no longer full
 
     def send(self, frame: Frame) -> bool:
         """Take an event that is for this client alone and in no log, behind what waits; False if it has no room now.
@@ -274,6 +275,7 @@ class Client:
         self._note(reason, first, last, count, 0, self.subscriptions)
         if not self.state.full and self.connection.queue.level >= 1:
             self._queue_full()
+            self._tell("on")
         if not self.state.full:
             self._tell_gaps()
             self.connection.flush()
@@ -508,7 +510,6 @@ class Client:
     def _queue_full(self) -> None:
         self._step(Step.QUEUE_FULL)
         self.connection.awaits_drain = True
-        self._tell("on")
 
     def _overflow(self, frame: Frame) -> None:
         """Let the strongest policy decide about an event that finds no room."""

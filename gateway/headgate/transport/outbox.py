@@ -238,8 +238,8 @@ class Outbox(ABC):
     # -- what the poll asks -------------------------------------------------------------------------------------------
 
     def has_frames(self) -> bool:
-        """Whether anything may go out."""
-        return self.queue.has(data=not self._gate.corked)
+        """Whether anything may go out; clients that wait for the drained queue may have something."""
+        return self.queue.has(data=not self._gate.corked) or (self.awaits_drain and self.queue.level <= LOW_WATER)
 
     def take_frames(self) -> list[Frame]:
         """Remove and return what goes out next."""
@@ -248,6 +248,8 @@ class Outbox(ABC):
             self.awaits_drain = False
             for owner in self.owners:
                 owner.drained()
+            # Newer values may have taken all out of the queue, and come back to it now.
+            frames = frames or self.queue.take(JOIN_BYTES, data=not self._gate.corked)
         if self._room is not None and self.queue.level <= LOW_WATER:
             self._tell_room()
         return frames

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from headgate.delivery.state import Phase
-from headgate.protocol.frames import message_frame
+from headgate.protocol.frames import event_frame, message_frame
 from headgate.protocol.packets import CURSOR, GapReason, Overflow, notice_packet
 from headgate.topic import matches
 from tests.support.wired_client import NAMESPACE, WiredClient, event, publish, turn
@@ -292,6 +292,41 @@ def test_the_newest_value_comes_as_soon_as_there_is_room_though_nothing_else_is_
 
     assert wired.offsets[-1] == last
     assert wired.notices("backpressure")[-1]["state"] == "off"
+
+
+def test_newer_values_of_all_that_waits_go_out_though_nothing_else_is_published(make_client: MakeClient) -> None:
+    """They leave nothing in the queue, whose draining is what they wait for."""
+    wired = make_client({"log": Overflow.DROP, "price.*": Overflow.LATEST}, queue_bytes=10 * 100 * KIB)
+    topics = [f"price.{n}" for n in range(FRAMES)]
+    publish(wired.matcher, [event(1, "log", 100 * KIB)])  # the socket has a part of it
+    publish(wired.matcher, [event(2 + n, topic, 100 * KIB) for n, topic in enumerate(topics)])
+    publish(wired.matcher, [event(20, "log", 100 * KIB)])  # too many
+    while len(wired.notices("backpressure")) < 2:  # it reads what tells so, and less than the rest
+        assert wired.read(KIB)
+    assert wired.connection.queue.frames > FRAMES / 2
+    publish(wired.matcher, [event(21 + n, topic, 100 * KIB) for n, topic in enumerate(topics)])
+    wired.drain()
+
+    assert {topic: data[0] for topic, data, _ in wired.events if topic != "log"} == {
+        topic: 21 + n for n, topic in enumerate(topics)
+    }
+    assert wired.offsets == sorted(wired.offsets, key=lambda offset: offset or 0)
+
+
+def test_an_event_whose_refusal_empties_the_queue_is_not_kept_for_later(make_client: MakeClient) -> None:
+    """A queue that waits for nothing but a write: the word that it is full writes it, and the event follows at once."""
+    wired = make_client({"log": Overflow.DROP, "price": Overflow.LATEST})
+    written: list[bytes] = []
+    wired.divert(written.append)
+    for offset in range(1, FRAMES + 1):
+        wired.client.offered += 1
+        wired.connection.queue.put(event_frame(NAMESPACE.encode(), event(offset, "price")), wired.client)
+    wired.connection.ready = False
+    publish(wired.matcher, [event(FRAMES + 1, "price"), event(FRAMES + 2, "log")])
+
+    text = b"".join(written).decode(errors="replace")
+    assert text.index(f"[{FRAMES + 1},") < text.index(f"[{FRAMES + 2},")
+    assert (wired.client.kept, wired.client.state.full) == (0, False)
 
 
 def test_latest_of_more_topics_than_there_is_room_for_is_told_as_a_gap(make_client: MakeClient) -> None:

@@ -25,7 +25,7 @@ class Fate(StrEnum):
     IN_LOG = "in_log"
     ROLLED_BACK = "rolled_back"  # Redis has lost it with the end of its log, and the log goes on without it
     TRIMMED = "trimmed"  # it was in the log, and is older than the log's retention
-    UNKNOWN = "unknown"  # the log is another one, or has begun too many epochs since
+    UNKNOWN = "unknown"  # the log is another one, has lost this epoch as a whole, or has begun too many since
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,7 @@ class Result:
     unknown_receipts: int
     latest_s: float
     flowing_s: list[float]
+    silent_s: float
     done: int
     done_again: int
 
@@ -204,6 +206,7 @@ class Piece:
             unknown_receipts=sum(fates[each.place] == Fate.UNKNOWN for each in gone),
             latest_s=latest_s(gone, faults),
             flowing_s=_flowing_s(records, faults),
+            silent_s=max(later - earlier for earlier, later in pairwise(sorted(receipt.at_s for receipt in receipts))),
             done=len(done),
             done_again=len(done) - len({(did.epoch, did.offset) for did in done}),
         )

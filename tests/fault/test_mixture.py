@@ -128,9 +128,11 @@ def note(figures: Figures, where: str, seed: int, happened: Counter[str], result
     late_s = max(each.latest_s for each in results)
     figures("F33", f"{what} latest publish of these, after another server took over", late_s, "s", "≤ 5 s", seed)
     flowing_s = sorted(took_s for each in results for took_s in each.flowing_s) or [0.0]
-    flows = f"{what} another server took over, until a browser has an event that was published since"
-    figures("F33", f"{flows}: median", flowing_s[len(flowing_s) // 2], "s", "≤ 5 s", seed)
-    figures("F33", f"{flows}: longest, with other faults at the same time", flowing_s[-1], "s", "", seed)
+    flows = f"{what} another server took over, until a browser has an event that was published since, after the backlog of bursts"
+    figures("F33", f"{flows}: median", flowing_s[len(flowing_s) // 2], "s", "", seed)
+    figures("F33", f"{flows}: longest", flowing_s[-1], "s", "", seed)
+    silent_s, goal = max(each.silent_s for each in results), "the servers decide; Redis is paused for 30 s"
+    figures("F33", f"{what} longest time in which no publisher got a receipt", silent_s, "s", goal, seed)
     done, again = (sum(getattr(each, name) for each in results) for name in ("done", "done_again"))
     figures("F33", f"{what} events done by consumers", done, "", "all of the log (checked)", seed)
     figures("F33", f"{what} of these done again", again, "", "a fault between (checked)", seed)

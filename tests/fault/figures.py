@@ -24,7 +24,7 @@ The trials of F25 and F26 lose the end of the log in five ways: a crash, a copy 
 running server, a replica that lags promoted, an old primary that lives on behind the same address. The site has two gateways, 16
 to 28 clients, two publishers that try again every 50 ms, and two processes of a consumer.
 
-F33 mixes all faults at random: behind an address that moves, behind three Sentinels with two replicas, and on a Cluster of
+F41 mixes all faults at random: behind an address that moves, behind three Sentinels with two replicas, and on a Cluster of
 three primaries with a replica each. 200 browsers of every policy come, go, stop reading, resume all at once, change what they
 want, and have 10,000 patterns that nobody else has; two pages use Headgate's own client. Gateways, publishers, consumers and
 servers are killed, one of them or a Sentinel is paused for 30 s, connections break or die, events of 1 MB come in bursts, the
@@ -33,7 +33,7 @@ an account (`tests/fault/checker.py`, `tests/fault/accounts.py`): every receipt 
 rolled back and a fault that loses events lay in the time of its publish; a consumer has done all of the log, and nothing again
 without a fault between. `HEADGATE_SEED` repeats the plan of a row's faults, not its timing.
 
-F34 moves the primary under load while the old one lives on.
+F33 and F34 move the primary under load while the old one lives on.
 
 """
 

@@ -1,4 +1,4 @@
-"""F33, every fault at once: browsers of every kind, publishers, consumers and gateways, and one random fault after the other.
+"""F41, every fault at once: browsers of every kind, publishers, consumers and gateways, and one random fault after the other.
 
 A piece begins with an empty log and new participants; faults follow one another, and some happen during others. At the end
 everything heals and comes to rest, and every browser, publisher and consumer has an account. There is one mixture for each way to
@@ -118,24 +118,24 @@ def test_whatever_is_lost_each_client_has_all_that_is_there_and_knows_all_that_i
 def note(figures: Figures, where: str, seed: int, happened: Counter[str], results: list[Result]) -> None:
     """Write down what a mixture has come to."""
     what = f"mixture, {where}:"
-    figures("F33", f"{what} faults", sum(happened.values()), "", "0 unreported, doubled or reordered (checked)", seed)
-    figures("F33", f"{what} deliveries owed to browsers", sum(each.owed for each in results), "", "each checked", seed)
+    figures("F41", f"{what} faults", sum(happened.values()), "", "0 unreported, doubled or reordered (checked)", seed)
+    figures("F41", f"{what} deliveries owed to browsers", sum(each.owed for each in results), "", "each checked", seed)
     receipts, gone = (sum(getattr(each, name) for each in results) for name in ("receipts", "lost_receipts"))
     unknown = sum(each.unknown_receipts for each in results)
-    figures("F33", f"{what} receipts", receipts, "", "each in the log, or `check` says that it is not (checked)", seed)
-    figures("F33", f"{what} receipts for events that a fault has lost", gone, "", "those of the fault's time (checked)", seed)
-    figures("F33", f"{what} of these `unknown`, as all of their epoch is lost; the others `rolled_back`", unknown, "", "", seed)
+    figures("F41", f"{what} receipts", receipts, "", "each in the log, or `check` says that it is not (checked)", seed)
+    figures("F41", f"{what} receipts for events that a fault has lost", gone, "", "those of the fault's time (checked)", seed)
+    figures("F41", f"{what} of these `unknown`, as all of their epoch is lost; the others `rolled_back`", unknown, "", "", seed)
     late_s = max(each.latest_s for each in results)
-    figures("F33", f"{what} latest publish of these, after another server took over", late_s, "s", "≤ 5 s", seed)
+    figures("F41", f"{what} latest publish of these, after another server took over", late_s, "s", "≤ 5 s", seed)
     flowing_s = sorted(took_s for each in results for took_s in each.flowing_s) or [0.0]
     flows = f"{what} another server took over, until a browser has an event that was published since, after the backlog of bursts"
-    figures("F33", f"{flows}: median", flowing_s[len(flowing_s) // 2], "s", "", seed)
-    figures("F33", f"{flows}: longest", flowing_s[-1], "s", "", seed)
+    figures("F41", f"{flows}: median", flowing_s[len(flowing_s) // 2], "s", "", seed)
+    figures("F41", f"{flows}: longest", flowing_s[-1], "s", "", seed)
     silent_s, goal = max(each.silent_s for each in results), "the servers decide; Redis is paused for 30 s"
-    figures("F33", f"{what} longest time in which no publisher got a receipt", silent_s, "s", goal, seed)
+    figures("F41", f"{what} longest time in which no publisher got a receipt", silent_s, "s", goal, seed)
     done, again = (sum(getattr(each, name) for each in results) for name in ("done", "done_again"))
-    figures("F33", f"{what} events done by consumers", done, "", "all of the log (checked)", seed)
-    figures("F33", f"{what} of these done again", again, "", "a fault between (checked)", seed)
+    figures("F41", f"{what} events done by consumers", done, "", "all of the log (checked)", seed)
+    figures("F41", f"{what} of these done again", again, "", "a fault between (checked)", seed)
 
 
 def test_a_plan_is_drawn_from_its_seed_alone() -> None:

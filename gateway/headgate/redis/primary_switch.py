@@ -33,8 +33,9 @@ ASK_EVERY_TLS_S, ASK_EVERY_SENTINEL_TLS_S = 4.0, 0.5
 ANSWERED_RATIO, PAUSE_RATIO, MAX_PAUSE_S = 2.0, 4.0, 60.0
 # A user who may not ask is refused once in this time, since Redis logs each refusal.
 FORBIDDEN_S = 600.0
-# So many times straight back, each within so many seconds: two failovers in a row are one. Then nothing is sent for a while.
-MAX_RETURNS, RETURN_WITHIN_S, TORN_S = 3, 30.0, 5.0
+# So many times straight back, each within so many questions or seconds: failovers, which take longer, are none. Then nothing is sent
+# for a while.
+MAX_RETURNS, RETURN_WITHIN_ASKS, RETURN_WITHIN_S, TORN_S = 3, 6, 3.0, 5.0
 # Switches that a process keeps; then it begins with new ones.
 MAX_ADDRESSES = 1000
 
@@ -106,7 +107,8 @@ class PrimarySwitch:
         if before in (UNKNOWN, NO_LIBRARY):
             return
         self.count += 1
-        is_return = server == self._before and now_s - self._switched_s < RETURN_WITHIN_S
+        within_s = max(RETURN_WITHIN_S, RETURN_WITHIN_ASKS * self._every_s)
+        is_return = server == self._before and now_s - max(self._switched_s, self._torn_until_s) < within_s
         self._returns = self._returns + 1 if is_return else 0
         self._before, self._switched_s = before, now_s
         if self._returns >= MAX_RETURNS:

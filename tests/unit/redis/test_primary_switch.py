@@ -15,7 +15,7 @@ from headgate.redis.primary_switch import (
     MAX_PAUSE_S,
     NO_LIBRARY,
     PAUSE_RATIO,
-    RETURN_WITHIN_S,
+    RETURN_WITHIN_ASKS,
     TORN_S,
     UNKNOWN,
     PrimarySwitch,
@@ -138,13 +138,13 @@ def test_an_address_that_leads_to_and_fro_is_torn() -> None:
     switch.note("a", 104.0, count=switch.count)
     assert link.left == 1
     assert [switch.is_torn(104.0 + pause_s) for pause_s in (0.0, TORN_S - 0.1, TORN_S)] == [True, True, False]
-    switch.note("b", 115.0, count=switch.count)
-    assert switch.is_torn(115.0)
+    switch.note("b", 113.0, count=switch.count)
+    assert switch.is_torn(113.0)
 
 
 def test_failovers_to_and_fro_are_no_two_primaries() -> None:
-    """Some minutes lie between them, or they lead to a third server."""
-    for servers, every_s in (("abababab", RETURN_WITHIN_S), ("abcabcabc", 1.0), ("aba", 1.0)):
+    """Some seconds lie between them, or they lead to a third server."""
+    for servers, every_s in (("abababab", (RETURN_WITHIN_ASKS + 1) * ASK_EVERY_S), ("abcabcabc", 1.0), ("aba", 1.0)):
         switch = PrimarySwitch()
         for number, server in enumerate(servers):
             switch.note(server, 100.0 + number * every_s, count=switch.count)

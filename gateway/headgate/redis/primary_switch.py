@@ -33,8 +33,7 @@ ASK_EVERY_TLS_S, ASK_EVERY_SENTINEL_TLS_S = 4.0, 0.5
 ANSWERED_RATIO, PAUSE_RATIO, MAX_PAUSE_S = 2.0, 4.0, 60.0
 # A user who may not ask is refused once in this time, since Redis logs each refusal.
 FORBIDDEN_S = 600.0
-# So many times straight back, each within so many questions or seconds: failovers, which take longer, are none. Then nothing is sent
-# for a while.
+# So many times straight back, each within so many questions or seconds: failovers take longer. Then nothing is sent for a while.
 MAX_RETURNS, RETURN_WITHIN_ASKS, RETURN_WITHIN_S, TORN_S = 3, 6, 3.0, 5.0
 # Switches that a process keeps; then it begins with new ones.
 MAX_ADDRESSES = 1000

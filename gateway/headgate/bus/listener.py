@@ -39,6 +39,7 @@ from headgate.redis.keys import log_key
 from headgate.redis.lineage import Lineage
 from headgate.redis.log import EventLog, read_head
 from headgate.redis.subscriber_link import SubscriberLink
+from headgate.redis_url import Kind, read_url
 from headgate.runtime.loop import Arrivals, Greenlet, Idle, Signal, sleep, spawn
 from headgate.settings import MOST_LOG_EVENTS, Settings
 
@@ -79,8 +80,8 @@ EXPEDITED_INTERVAL_S = 0.002
 # A pattern becomes active within this time, or its subscription is refused. A dead connection is noticed sooner.
 ACTIVE_TIMEOUT_S = 10.0
 # An idle gateway sees this often whether it is time to ask where the primary is; so does each command. Longer than
-# ASK_EVERY_SENTINEL_S, or every second time would be a moment too early.
-PRIMARY_CHECK_S = 0.25
+# ASK_EVERY_S and ASK_EVERY_SENTINEL_S, or every second time would be a moment too early.
+PRIMARY_CHECK_S, SENTINEL_CHECK_S = 1.0, 0.25
 # How often those who wait for that look at the time.
 WAKE_S = 0.5
 # At most one line per this time about quarantined messages; the metric counts them all.
@@ -157,6 +158,7 @@ class Bus:
         self._receiver = receiver
         self._direct = direct
         self._sharded = is_cluster(redis_url)
+        self._primary_check_s = SENTINEL_CHECK_S if read_url(redis_url).kind is Kind.SENTINELS else PRIMARY_CHECK_S
         self._log = self.open_log()
         self.database = database = self._log.database
         limits = (settings.max_payload_bytes, settings.fence_interval_s)
@@ -421,11 +423,11 @@ class Bus:
         feed = self.feed
         while not self._closing.is_set():
             left_s = feed.tick_due_s - monotonic()
-            if left_s > 0 and self._wakeup.wait(min(left_s, PRIMARY_CHECK_S)):
+            if left_s > 0 and self._wakeup.wait(min(left_s, self._primary_check_s)):
                 if not self._closing.is_set():
                     self._wakeup.clear()
                     self._carry_out_all(feed.wake())
-            elif left_s <= PRIMARY_CHECK_S:
+            elif left_s <= self._primary_check_s:
                 self._carry_out_all(feed.tick(monotonic()))
             elif self.up:
                 with suppress(HeadgateError):  # a dead connection is the next fence's business

@@ -99,6 +99,7 @@ class Shedding:
         """Go on with other limits. Shedding that has begun ends as it would have."""
         if not lag_s:
             self.state, self._late_beats = State.ADMITTING, 0
+            SHEDDING.set(False)
         self._max_clients, self._lag_s = max_clients, lag_s
 
     def beat(self, lag_s: float) -> None:
@@ -160,5 +161,6 @@ class Shedding:
         return LimitReached("clients", self._max_clients, self._spread(*FULL_RETRY_S))
 
     def _take(self, step: Step) -> None:
-        self.state = _FOLLOWING[self.state, step]
-        SHEDDING.set(self.state in _REFUSING)
+        before, self.state = self.state, _FOLLOWING[self.state, step]
+        if self.state is not before:
+            SHEDDING.set(self.state in _REFUSING)

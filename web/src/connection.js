@@ -217,8 +217,7 @@ export function createConnection(address, options, owner) {
       answer = await transport.request(name, body, requestTimeoutMs);
     } catch (error) {
       if (error instanceof HeadgateError) throw error;
-      const isCut = mine !== generation || /** @type {any} */ (error).isCut;
-      throw isCut ? disconnected() : new HeadgateError("timeout", { request: name }, true, undefined, error);
+      throw mine === generation ? new HeadgateError("timeout", { request: name }, true, undefined, error) : disconnected();
     }
     const { error, ok, ...reply } = answer;
     if (error) throw fromWire(error);

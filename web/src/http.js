@@ -280,11 +280,7 @@ export function createHttp(address, { path = "" }, owner) {
   /** @param {string} name @param {any} body @param {number} timeoutMs */
   async function alone(name, body, timeoutMs) {
     const control = new AbortController();
-    let isLate = false;
-    const limit = startTimer(() => {
-      isLate = true;
-      control.abort();
-    }, timeoutMs);
+    const limit = startTimer(() => control.abort(), timeoutMs);
     lone.add(control);
     try {
       const answer = await fetch(streamOf(address, path, undefined, "request"), init({ ...auth, name, body }, control.signal, "application/json"));
@@ -294,7 +290,8 @@ export function createHttp(address, { path = "" }, owner) {
       if (error) return { ok: false, error };
       throw Error(reason);
     } catch (error) {
-      throw Object.assign(/** @type {Error} */ (error), { isCut: !isLate });
+      if (control.signal.aborted) throw error;
+      return { error: { code: "disconnected", retry: true } };
     } finally {
       clearTimeout(limit);
       lone.delete(control);

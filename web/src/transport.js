@@ -15,8 +15,7 @@
  * @property {() => void} disconnect end the connection or the attempt, if there is one
  * @property {() => void} close the same, for good
  * @property {() => void} probe ask the gateway for a sign of life: without one in PROBE_MS (and a little) the connection is lost
- * @property {(name: string, body: object, timeoutMs: number) => Promise<any>} request returns the acknowledgement; an error with `isCut` says that the
- *   connection of this request alone broke: it may have arrived
+ * @property {(name: string, body: object, timeoutMs: number) => Promise<any>} request returns the acknowledgement
  *
  * @typedef {object} TransportOwner
  * @property {(send: (auth: object) => void) => void} greet the way is open: make the auth object of CONNECT

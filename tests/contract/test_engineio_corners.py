@@ -27,7 +27,7 @@ from packaging.requirements import Requirement
 from socketio import packet as socket_packet
 from socketio.manager import Manager
 
-from headgate.transport.members import Members
+from headgate.socketio.members import Members
 
 
 def parameters(function: Callable[..., Any]) -> list[str]:

@@ -23,7 +23,7 @@ from headgate.bus import feed, interest, listener
 from headgate.node import gateway as gateway_module
 from headgate.node.gateway import Gateway
 from headgate.settings import Settings
-from headgate.transport import server as server_module
+from headgate.transport import socketio_face as face_module
 from headgate.transport.peer_socket import NativeSocket
 from headgate.transport.session import Session
 from tests.support.bus_here import CooperativeLink, join, on_the_model
@@ -63,9 +63,9 @@ class ClientHere(SocketIOClient):
         self.reading = True
         self._unparsed = b""
         engine = gateway._sockets._engine
-        sid = f"session-{len(engine.sockets)}-{time.monotonic_ns()}"
-        self.session = engine.sockets[sid] = Session(engine, sid)
-        assert engine._trigger_event("connect", sid, {**ENVIRON, **(environ or {})}, run_async=False) is None
+        sid = f"session-{len(engine.sessions)}-{time.monotonic_ns()}"
+        self.session = engine.sessions[sid] = Session(engine, sid)
+        assert gateway._sockets.opening(sid, {**ENVIRON, **(environ or {})}) is None
         ours, self._socket = socket.socketpair()
         if receive_buffer_bytes is not None:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
@@ -175,7 +175,7 @@ StartGatewayHere = Callable[..., GatewayHere]
 @pytest.fixture
 def gateway_here(monkeypatch: pytest.MonkeyPatch, redis_url: str) -> Iterator[StartGatewayHere]:
     """Start a gateway on the Redis of this test run: `gateway_here(max_subscriptions=4)`, in development by default."""
-    monkeypatch.setattr(server_module, "is_patched", lambda: True)
+    monkeypatch.setattr(face_module, "is_patched", lambda: True)
     monkeypatch.setattr(listener, "SubscriberLink", CooperativeLink)
     monkeypatch.setattr(interest, "LINGER_S", 0.0)
     monkeypatch.setattr(feed, "LATE_FENCES", 1_000_000)  # a machine that is held up is no dead Redis
@@ -238,7 +238,7 @@ StartGatewayOnModel = Callable[..., GatewayOnModel]
 @pytest.fixture
 def gateway_on_model(monkeypatch: pytest.MonkeyPatch) -> Iterator[StartGatewayOnModel]:
     """Start a gateway on a model: `gateway_on_model(authenticator, max_subscriptions=4, before=…)`, in development by default."""
-    monkeypatch.setattr(server_module, "is_patched", lambda: True)
+    monkeypatch.setattr(face_module, "is_patched", lambda: True)
     started: list[GatewayOnModel] = []
     with on_the_model(monkeypatch) as (server, clock):
         monkeypatch.setattr(gateway_module, "Publisher", lambda *_, **__: ModelPublisher(server))

@@ -19,8 +19,8 @@ from gevent.event import Event
 
 from headgate.protocol.frames import Frame
 from headgate.socketio import Server, TransportLimits
+from headgate.socketio import base as server_module
 from headgate.transport import outbox
-from headgate.transport import server as server_module
 from headgate.transport.peer_socket import NativeSocket
 from headgate.transport.session import Session
 from tests.support.session_clock import read_all, turn
@@ -101,7 +101,7 @@ class Browser:
         application.sessions += 1
         sid = f"session {application.sessions}"
         self.session = engine.sockets[sid] = Session(engine, sid)
-        assert engine._trigger_event("connect", sid, {"PATH_INFO": "/socket.io/"}, run_async=False) is None
+        assert engine.opening(sid, {"PATH_INFO": "/socket.io/"}) is None
         self.closed: tuple[int, str] | None = None
         self._unparsed = b""
         self._sock: socket.socket | None = None

@@ -27,8 +27,8 @@ from headgate.redis.log import DEFAULT_MAX_BYTES, PAGE_EVENTS
 from headgate.runtime import rates, seldom, standard_streams
 from headgate.schemas import documents
 from headgate.settings import Settings
+from headgate.socketio import base as socketio_base
 from headgate.transport import descriptors, frame_parser, http_limits, request_headers, send_queue, websocket
-from headgate.transport import server as transport_server
 from headgate.workers import doors
 from headgate_server.api import publish as over_http
 from headgate_server.api import searches, waiting_bodies
@@ -247,7 +247,7 @@ PROMISED = [
     (r"`max_payload_bytes` \+ (\d+) KiB, a batch (\d+) MiB", (*kib(over_http.ENVELOPE_BYTES), *mib(over_http.MAX_BATCH_BYTES))),
     (r"standard output and error \| (\d+) MiB", mib(standard_streams.MAX_QUEUED_BYTES)),
     (r"once in (\d+) s: the traceback", thousands(seldom.SELDOM_S)),
-    (r"waiting for application code \| (\d+),", thousands(transport_server.MAX_HANDLERS)),
+    (r"waiting for application code \| (\d+),", thousands(socketio_base.MAX_HANDLERS)),
     (r"refused after (\d+) s\[\^replay\]", thousands(log_search.READ_WAIT_S)),
     (r"refused \(`bus_unavailable`\) after (\d+) s", thousands(listener.ACTIVE_TIMEOUT_S)),
     (r"subscriptions per client \| (\d+), of them (\d+)", thousands(Settings().max_subscriptions, Settings().max_wildcards)),

@@ -148,7 +148,7 @@ def test_clients_are_asked_about_in_any_process(gate: Headgate) -> None:
 
 def test_authorize_counts_however_early_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before there is an application, or when the gateway is there already."""
-    for module in ("headgate.flask_extension", "headgate.transport.server"):
+    for module in ("headgate.flask_extension", "headgate.transport.socketio_face"):
         monkeypatch.setattr(f"{module}.is_patched", lambda: True)
     gate = Headgate(settings=Settings(redis_url="redis://127.0.0.1:1"))
 

@@ -26,10 +26,10 @@ from headgate.delivery.fanout import BUDGET_S, MAX_SLICE_BYTES, Matched, Pass
 from headgate.delivery.matcher import Audience
 from headgate.protocol.frames import Frame
 from headgate.runtime.loop import Turns, current, spawn
-from headgate.transport.members import Members
 
 from .foreign import destination_of
 from .member import Member
+from .members import Members
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

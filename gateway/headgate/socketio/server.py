@@ -1,6 +1,6 @@
 """`headgate.socketio.Server`: a `socketio.Server` for applications that know nothing of Headgate.
 
-In: packets of browsers, through transport/server.py. Out: packets of the application. Each goes one of three ways:
+In: packets of browsers, through base.py. Out: packets of the application. Each goes one of three ways:
 
     CONNECT and its refusals    ahead of everything (the control lane)
     to one client               behind everything before it; the emitting greenlet waits while the client's queue is too full
@@ -12,7 +12,7 @@ A session id without a session is a test client's: for it, every method falls th
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import socketio
@@ -22,11 +22,10 @@ from socketio.packet import Packet
 
 from headgate.protocol.frames import Frame
 from headgate.runtime.loop import current, in_hub
-from headgate.runtime.servers import instead_for_sockets
-from headgate.transport import server as transport
-from headgate.transport.engine import EngineServer, OneTooMany, frame_of, message_packet
 from headgate.transport.session import Session
 
+from . import base
+from .engine import frame_of, message_packet
 from .json_text import refuse_not_json
 from .limits import Overflow, TransportLimits
 from .member import SLOW_CONSUMER, WRITE_DEADLINE, Member, bundled
@@ -54,24 +53,7 @@ class Reason(Stock.reason):  # type: ignore[misc]
     PAYLOAD_TOO_LARGE = "payload too large"
 
 
-class _Engine(EngineServer):
-    """Lets nothing overtake what the fan-out still has."""
-
-    default_limits = TransportLimits()
-    takes_of_others = True
-    instead = staticmethod(instead_for_sockets)
-    settle: Callable[[], None]
-
-    def send_packet(self, sid: str, pkt: EnginePacket) -> None:
-        self.settle()
-        super().send_packet(sid, pkt)
-
-    def disconnect(self, sid: str | None = None) -> None:
-        self.settle()
-        super().disconnect(sid)
-
-
-class Server(transport.Server):
+class Server(base.Server):
     """A `socketio.Server` on Headgate's transport; docs/socketio.md has every option, and what differs from python-socketio.
 
     Args:
@@ -112,9 +94,6 @@ class Server(transport.Server):
         self.max_handlers = max_handlers
         self.eio.settle = self._fan_out.settle
         adopt(self.manager)
-
-    def _engineio_server_class(self) -> type[EngineServer]:
-        return _Engine
 
     def instrument(self, *args: object, **options: object) -> object:
         """Report to the Socket.IO Admin UI. As python-socketio's, packets and bytes included."""
@@ -181,7 +160,7 @@ class Server(transport.Server):
             return
         frames = self.framed(packets)
         kind = pkt.packet_type
-        if kind in transport.OPENING:
+        if kind in base.OPENING:
             self._fan_out.settle()
             self._note_sent(eio_sid, frames)
             for frame in frames:
@@ -212,8 +191,8 @@ class Server(transport.Server):
 
     # -- packets in ---------------------------------------------------------------------------------------------------
 
-    def _handle_eio_connect(self, eio_sid: str, environ: WSGIEnvironment) -> OneTooMany | None:
-        refusal = super()._handle_eio_connect(eio_sid, environ)
+    def _handle_eio_connect(self, eio_sid: str, environ: WSGIEnvironment) -> object:
+        refusal: object = super()._handle_eio_connect(eio_sid, environ)
         self.eio.logger.info("%s: Connected", eio_sid)
         return refusal
 

@@ -16,14 +16,13 @@ An incoming message begins as an HTTP request:
     http_handler   one HTTP connection: request_headers, http_body, http_limits for each part, http_answers of its own
     http_routes      requests that are answered below WSGI, when their head is plain (request_head)
     routed_request   such a request, and the one behind it with the same head
-    engine         Engine.IO: handshakes, polls, bodies (engineio_http); the one file that imports python-engineio
+    engine         Engine.IO: handshakes, polls, bodies (engineio_http), and the pages that may connect (cors)
     detach           takes the socket of a WebSocket away from the HTTP server
     session        one browser, with a life: session_state is its table, heartbeat its pings, upgrade its way to a WebSocket
     websocket      bytes to messages, with frame_parser
     receiver       the receiving half of a session: the rate limit (limits), the packet's type
     inbox            messages that wait for the application, in order, one at a time
-    server         Socket.IO: packets, checked (packet_check, fast_packet); the one file with python-socketio's private corners
-    socketio_face  what the gateway sees of all this
+    socketio_face  Socket.IO: namespaces and their clients, packets (fast_packet, packet_check); what the gateway sees of all this
 
-`timers` calls back for every deadline. `http_server.HTTPServer` and `server.Server` are public as `headgate.socketio`.
+`timers` calls back for every deadline. `http_server.HTTPServer` is public as `headgate.socketio`, whose `Server` has the same sessions.
 """

@@ -1,31 +1,28 @@
-"""The Engine.IO server: HTTP requests to sessions. The one file that imports python-engineio, with every private corner of it.
+"""The Engine.IO server: HTTP requests to sessions.
 
-In: WSGI requests of the Engine.IO path; frames for a session, from python-socketio (`send_packet`). Out: sessions
-(session.py) in engineio's own table `sockets`; engineio's events `connect`, `message` and `disconnect`, to which
-python-socketio listens. tests/contract/test_engineio_corners.py names each corner, and fails when it moves.
+In: requests of the Engine.IO path. Out: sessions (session.py); what opens, comes and ends there, to the application above.
 """
 
 from __future__ import annotations
 
 import binascii
+import gzip
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
-import engineio
 import msgspec
 import structlog
-from engineio.packet import MESSAGE, Packet
 
 from headgate.errors import HeadgateError, OriginNotAllowed, PayloadTooLarge
 from headgate.metrics import SESSIONS_ENDED
-from headgate.origins import origin_in_header
 from headgate.protocol.frames import Frame
 from headgate.runtime.loop import Together, spawn
 from headgate.runtime.seldom import Seldom
 from headgate.runtime.servers import instead
 
+from .cors import Cors
 from .detach import CannotDetach, PollWatch, detach
 from .engineio_http import (
     BAD_METHOD,
@@ -45,7 +42,7 @@ from .engineio_http import (
     switching_protocols,
 )
 from .final_frames import FinalFrames
-from .frame_parser import POLICY, PROTOCOL_ERROR
+from .frame_parser import PROTOCOL_ERROR
 from .http_answers import NO_STORE, Answer, error_body, error_headers
 from .limits import TransportLimits
 from .long_poll import SessionClosed
@@ -87,72 +84,87 @@ class OneTooMany:
     status: str = "429 Too Many Requests"
 
 
-class EngineServer(engineio.Server):  # type: ignore[misc]
-    """Engine.IO 4 over our sessions. Constructed by python-socketio with its own keyword arguments.
+class Application(Protocol):
+    """What is above the sessions: Socket.IO (socketio_face.py), or python-socketio."""
+
+    def opening(self, sid: str, environ: WSGIEnvironment, /) -> object:
+        """A session is to open; None or True lets it in. OneTooMany is the refusal of one that may find room later."""
+
+    def message(self, sid: str, message: str | bytes, /) -> None:
+        """One message, in order, in the session's own greenlet. May wait."""
+
+    def over(self, sid: str, reason: str, /) -> None:
+        """The session is over; it is forgotten when this returns. May wait."""
+
+
+class Engine:
+    """Engine.IO 4: handshakes, polls, bodies and upgrades of sessions.
+
+    Args:
+        cors: the pages that may connect.
+        transports: of `polling` and `websocket`.
+        http_compression, compression_threshold: whether answers of polls are compressed, and from how many bytes on.
+        cookie: the name of a cookie with the session's id, or its attributes with `name`; None: none is set.
 
     Attributes:
-        default_limits: the limits where none are given. For subclasses.
+        sessions: by id, each until it is forgotten.
+        owner: with what the ids of our sessions begin, where several processes share a port.
+        start: starts the greenlet for messages that wait.
+        writes: the answers to handshakes and CONNECTs.
         takes_of_others: whether WebSockets are carried under gunicorn's gevent worker and behind gevent-websocket's handler.
-        origin_setting: what lists the origins that may connect. For subclasses.
-        instead: says why a WSGI server, by the environment of a request, cannot carry a client, and what can. For subclasses.
+        origin_setting: what lists the origins that may connect.
+        allowing: returns the line that would allow an origin; None for one that cannot be allowed.
+        instead: says why a WSGI server, by the environment of a request, cannot carry a client, and what can.
     """
 
-    default_limits = TransportLimits()
     takes_of_others = False
     origin_setting = "cors_allowed_origins"
     instead: Callable[[WSGIEnvironment], str] = staticmethod(instead)
 
-    def __init__(self, *, transport_limits: TransportLimits | None = None, **options: object) -> None:
-        if options.get("async_mode") not in (None, "gevent"):
-            raise ValueError(f"async_mode: expected 'gevent', the only one on this transport, got {options['async_mode']!r}")
-        options["async_mode"] = "gevent"
-        options["monitor_clients"] = False  # deadlines are ours, on the monotonic clock
-        super().__init__(**options)
-        self.limits = self._limits(transport_limits, options)
+    def __init__(
+        self,
+        application: Application,
+        limits: TransportLimits,
+        *,
+        cors: Cors,
+        transports: Collection[str] = ("polling", "websocket"),
+        allow_upgrades: bool = True,
+        http_compression: bool = False,
+        compression_threshold: int = 1024,
+        cookie: str | Mapping[str, Any] | None = None,
+    ) -> None:
+        self._application, self._cors = application, cors
+        self.limits, self.sessions = limits, dict[str, Session]()
+        self.transports, self.allow_upgrades = transports, allow_upgrades
+        self.http_compression, self.compression_threshold, self.cookie = http_compression, compression_threshold, cookie
         self._opening_limits: TransportLimits | None = None
         self._openings: dict[bool, bytes] = {}
         shortest_s = min(
-            self.limits.ping_interval_s,
-            self.limits.ping_timeout_s,
-            self.limits.write_deadline_s,
-            self.limits.handshake_deadline_s or UPGRADE_S,
+            limits.ping_interval_s, limits.ping_timeout_s, limits.write_deadline_s, limits.handshake_deadline_s or UPGRADE_S
         )
         self.deadlines = Deadlines(tick_s=min(0.25, shortest_s / 5))
-        # With what the ids of our sessions begin, where several processes share a port.
         self.owner = ""
         self._told_server = False
         self.final_frames = FinalFrames(self.deadlines)
-        # The answers to handshakes and CONNECTs.
         self.writes = Together(lambda: log.exception("answer not written"))
         # A greenlet for each time that messages wait, so that an application has locals of its own in it.
         self.start: Callable[[Callable[[], None]], object] = spawn
         self.refused_origins = Seldom(every_s=REFUSED_ORIGIN_S, most_names=MAX_REFUSED_ORIGINS)
-        # Returns the line that would allow an origin; None for one that cannot be allowed.
         self.allowing: Callable[[str, WSGIEnvironment], str | None] = lambda origin, _: f"cors_allowed_origins={origin[:200]!r}"
-
-    def _limits(self, limits: TransportLimits | None, options: Mapping[str, object]) -> TransportLimits:
-        """Return the limits: python-engineio's own options, where they are given, else those of `limits`, else its defaults."""
-        own = {
-            "ping_interval": ("ping_interval_s", self.ping_interval),
-            "ping_timeout": ("ping_timeout_s", self.ping_timeout),
-            "max_http_buffer_size": ("max_message_bytes", self.max_http_buffer_size),
-        }
-        given = {name: value for option, (name, value) in own.items() if limits is None or option in options}
-        return replace(limits or self.default_limits, **given)
 
     # -- what a session needs (SessionServer) -------------------------------------------------------------------------
 
     def deliver(self, sid: str, message: str | bytes) -> None:
-        """Hand one message to python-socketio; its own handlers log exceptions of application code."""
-        self.handlers["message"](sid, message)
+        """Hand one message to the application, which logs the exceptions of its own code."""
+        self._application.message(sid, message)
 
     def ended(self, sid: str, reason: str) -> None:
-        """Tell python-socketio that a session is over, and forget it when its disconnect handlers are done. May wait."""
+        """Tell the application that a session is over, and forget it then. May wait."""
         SESSIONS_ENDED.labels(reason.partition(":")[0]).inc()  # the system's own words stand behind the colon: no label
         try:
-            self._trigger_event("disconnect", sid, reason, run_async=False)
+            self._application.over(sid, reason)
         finally:
-            self.sockets.pop(sid, None)
+            self.sessions.pop(sid, None)
 
     def generate_id(self) -> str:
         """Return a session's, or a client's, id: the owner's letters and 120 random bits. The kernel gives many at once."""
@@ -161,40 +173,14 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
             _ids.extend(fresh[at : at + 20] for at in range(0, len(fresh), 20))
         return self.owner + _ids.pop()
 
-    # -- what python-socketio asks of the engine ----------------------------------------------------------------------
-
     def session_of(self, sid: str) -> Session | None:
         """Return a session until it is forgotten."""
-        session: Session | None = self.sockets.get(sid)
-        return session
+        return self.sessions.get(sid)
 
-    def send_packet(self, sid: str, pkt: Packet) -> None:
-        """Send an Engine.IO packet: messages by the data lane, anything else by the control lane.
-
-        An application without Headgate's clients has nobody to tell of a gap, so for it a full queue ends the session, as the one
-        honest thing left.
-        """
-        session = self.session_of(sid)
-        if session is None:
-            return
-        frame = frame_of(pkt)
-        if pkt.packet_type != MESSAGE:
-            session.offer_control(frame)
-        elif not session.offer(frame):
-            session.end("slow consumer", abort=True, code=POLICY, told="slow consumer: the client queue is full")
-
-    def disconnect(self, sid: str | None = None) -> None:
-        """End one session, or all. Its disconnect handlers run in a greenlet of their own, and find the session still there."""
-        for session in list(self.sockets.values()) if sid is None else [self.session_of(sid)]:
-            if session is not None:
-                session.close()
-
-    def _get_socket(self, sid: str) -> Session:
-        """Return a session until it is forgotten; engineio's own forgets a closed one, before its handlers have run."""
-        session = self.session_of(sid)
-        if session is None:
-            raise KeyError("Session not found")
-        return session
+    def end_all(self) -> None:
+        """End every session, each in a greenlet of its own. Idempotent."""
+        for session in list(self.sessions.values()):
+            session.close()
 
     # -- HTTP ---------------------------------------------------------------------------------------------------------
 
@@ -203,20 +189,14 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
         try:
             self._check_origin(environ)
             if environ["REQUEST_METHOD"] == "OPTIONS":
-                start_response("204 No Content", [NO_STORE, *self._cors_headers(environ)])
+                start_response("204 No Content", [NO_STORE, *self._cors.headers(environ)])
                 return []
             return self._answer(environ, start_response)
         except Refused as refusal:
             body = error_body(refusal.body)
-            headers = [*error_headers(body, refusal.error), *self.cors_headers(environ)]
+            headers = [*error_headers(body, refusal.error), *self._cors.refusal_headers(environ)]
             start_response(refusal.status, [*headers, ("Allow", ALLOWED)] if refusal.status[:3] == "405" else headers)
             return [body]
-
-    def cors_headers(self, environ: WSGIEnvironment) -> Headers:
-        """Return the headers by which a page of an allowed origin may read a refusal; none for others."""
-        headers: Headers = self._cors_headers(environ)
-        may_read = any(name == "Access-Control-Allow-Origin" for name, _ in headers)
-        return [*headers, ("Access-Control-Expose-Headers", "Retry-After")] if may_read else headers
 
     def handshake(self, request: RoutedRequest) -> Answer | None:
         """Answer a request for a WebSocket below WSGI (http_routes.py); None when its socket is a session's now.
@@ -240,21 +220,10 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
         return None
 
     def _check_origin(self, environ: WSGIEnvironment) -> None:
-        origin = environ.get("HTTP_ORIGIN")
-        if origin and self.cors_allowed_origins != []:
-            allowed = self._cors_allowed_origins(environ)
-            if allowed is not None and origin not in allowed:
-                self.origin_refused(origin, environ)
-                raise Refused(FORBIDDEN, "403 Forbidden", error=OriginNotAllowed(origin, self.origin_setting))
-
-    def _cors_allowed_origins(self, environ: WSGIEnvironment) -> list[str] | None:
-        """Return the origins that may connect, with that of this request as it came if its value is one of them."""
-        allowed: list[str] | None = super()._cors_allowed_origins(environ)
-        shown = environ.get("HTTP_ORIGIN")
-        if not shown or not allowed or shown in allowed:
-            return allowed
-        origin = origin_in_header(shown)
-        return [shown] if origin is not None and any(origin_in_header(each) == origin for each in allowed) else allowed
+        if not self._cors.lets_in(environ):
+            origin: str = environ["HTTP_ORIGIN"]
+            self.origin_refused(origin, environ)
+            raise Refused(FORBIDDEN, "403 Forbidden", error=OriginNotAllowed(origin, self.origin_setting))
 
     def origin_refused(self, origin: str, environ: WSGIEnvironment) -> None:
         """Log that a page may not connect, once a minute for each origin, with the line that would allow it."""
@@ -271,7 +240,7 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
         websocket = transport == "websocket"
         if websocket and "websocket" not in list_of(environ.get("HTTP_UPGRADE", "")):
             raise Refused(BAD_REQUEST, detail="transport websocket without a WebSocket upgrade")
-        cors: Headers = [] if websocket else self._cors_headers(environ)  # a socket that is handed over has no use for them
+        cors: Headers = [] if websocket else self._cors.headers(environ)  # a socket that is handed over has no use for them
         if not sid:
             if method != "GET":
                 raise Refused(BAD_METHOD)
@@ -296,10 +265,10 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
             raise self._unsupported(environ)  # polls hang there, too
         accept = switching_protocols(environ) if websocket else b""
         sid = self.generate_id()
-        session = self.sockets[sid] = Session(self, sid)
-        refusal = self._trigger_event("connect", sid, environ, run_async=False)
+        session = self.sessions[sid] = Session(self, sid)
+        refusal = self._application.opening(sid, environ)
         if refusal is not None and refusal is not True:
-            del self.sockets[sid]
+            del self.sessions[sid]
             if isinstance(refusal, OneTooMany):
                 raise Refused(BAD_REQUEST, refusal.status, error=refusal.error)
             raise Refused(FORBIDDEN, "401 Unauthorized")
@@ -309,7 +278,7 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
         opening = Frame(b'0{"sid":"%b",%b' % (sid.encode(), self._opening(upgrades)))
         if not websocket:
             session.start_polling()
-            headers = [("Set-Cookie", self._cookie(sid))] if self.cookie else []
+            headers = [("Set-Cookie", _cookie(self.cookie, sid))] if self.cookie else []
             return _respond(start_response, opening.packet, headers + cors)
         try:
             detached = detach(environ, start_response, accept, opening.wire, of_others=self.takes_of_others, takes_unsent=True)
@@ -335,10 +304,6 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
             }
             self._openings[upgrades] = _to_json(said)[1:]
         return self._openings[upgrades]
-
-    def _cookie(self, sid: str) -> str:
-        attributes = self.cookie if isinstance(self.cookie, dict) else {"name": self.cookie, "path": "/", "SameSite": "Lax"}
-        return str(self._generate_sid_cookie(sid, attributes))
 
     def _upgrade(self, session: Session, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         if not self.allow_upgrades:
@@ -370,7 +335,7 @@ class EngineServer(engineio.Server):  # type: ignore[misc]
             raise Refused(BAD_REQUEST, detail=session.told or str(error)) from error
         headers = list(cors)
         if self.http_compression and len(body) >= self.compression_threshold and accepts_gzip(environ):
-            body = self._gzip(body)
+            body = gzip.compress(body)
             headers.append(("Content-Encoding", "gzip"))
         return _PollAnswer(session, start_response, body, headers)
 
@@ -410,22 +375,15 @@ class _PollAnswer:
             self._session.end(TRANSPORT_ERROR, abort=True)
 
 
-def frame_of(packet: Packet, *, attachment: bool = False) -> Frame:
-    """Return the frame of an engineio packet, encoded once and kept on the packet, which a broadcast shares."""
-    frame: Frame | None = getattr(packet, "headgate_frame", None)
-    if frame is None:
-        encoded = packet.encode()
-        if isinstance(encoded, str):
-            frame = Frame(encoded.encode())
-        else:
-            frame = Frame(bytes(encoded), binary=True, attachment=attachment)
-        packet.headgate_frame = frame
-    return frame
-
-
-def message_packet(data: str | bytes) -> Packet:
-    """Return the Engine.IO packet of a message."""
-    return Packet(MESSAGE, data=data)
+def _cookie(cookie: str | Mapping[str, Any], sid: str) -> str:
+    """Return the value of Set-Cookie. An attribute that is True stands alone, and one that can be called is."""
+    attributes = {"name": cookie, "path": "/", "SameSite": "Lax"} if isinstance(cookie, str) else cookie
+    parts = [f"{attributes.get('name', 'io')}={sid}"]
+    for attribute, given in attributes.items():
+        value = given() if callable(given) else given
+        if attribute != "name":
+            parts.append(attribute if value is True else f"{attribute}={value}")
+    return "; ".join(parts)
 
 
 def _respond(

@@ -1,4 +1,4 @@
-"""python-socketio as the gateway sees it: one typed face over sessions, connects, disconnects and dispatch.
+"""Socket.IO 5 for the gateway's own clients, over the sessions of engine.py.
 
 In, from the gateway: handlers per namespace (`route`), and four hooks in the order of a session's life:
 
@@ -8,43 +8,56 @@ In, from the gateway: handlers per namespace (`route`), and four hooks in the or
     `over(session id)`                    the session has ended, behind the disconnect handlers of its clients
 
 Out: `Session` objects (session.py) by client, and the WSGI application. A *session* is one browser over one Engine.IO connection,
-by session id; a *client* is one of its namespaces, by client id. Namespaces have no slash here.
+by session id; a *client* is one of its namespaces, by client id. Namespaces have no slash here. A client in its namespace:
 
-No other module of the gateway knows python-socketio or python-engineio; their private corners are in server.py and engine.py.
+    JOINING ── let in ──► IN ── leaves ──► LEAVING, until its disconnect handler is done
+       └── refused ──► (none)
+
+Packets are python-socketio's in fast_packet.py, and checked by packet_check.py. CONNECT, its refusal and acknowledgements go
+ahead of queued events: a client that is behind must hear that it has subscribed; what it misses, it is told.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Protocol
 
-import socketio
-from socketio.packet import ACK, CONNECT_ERROR
+import structlog
+from socketio.packet import ACK, CONNECT, CONNECT_ERROR, DISCONNECT, EVENT
 
 from headgate.errors import UnknownNamespace
 from headgate.protocol.frames import message_frame
 from headgate.runtime.greenlet_pool import GreenletPool
-from headgate.runtime.loop import spawn
+from headgate.runtime.loop import Signal, spawn
+from headgate.runtime.patching import is_patched
 
-from .engine import EngineServer, OneTooMany
+from .cors import Cors
+from .engine import Engine, OneTooMany
 from .fast_packet import FastPacket
+from .frame_parser import POLICY, PROTOCOL_ERROR
 from .limits import TransportLimits
-from .members import Members
-from .server import Server
+from .packet_check import PacketRules
 from .session import Session
+from .session_state import CLIENT_DISCONNECT, SERVER_DISCONNECT
 from .timers import Arguments
 
 if TYPE_CHECKING:
-    from wsgiref.types import WSGIApplication, WSGIEnvironment
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
     from .http_answers import Answer
     from .http_routes import RoutedRequest
 
 __all__ = ["ConnectRefused", "Hooks", "OneTooMany", "SocketIOFace"]
 
+log = structlog.get_logger("headgate.engine")
+
 Environ = Mapping[str, object]
 # A request's arguments behind the client id; the returned object is its acknowledgement.
 RequestHandler = Callable[..., Mapping[str, object]]
+
+PATH = "/socket.io/"
+_RULES = PacketRules(has_attachments=True, accept_binary=False)
 
 
 class ConnectRefused(Exception):
@@ -68,71 +81,57 @@ class Hooks(Protocol):
         """A session that was opened is over."""
 
 
-class _HookedServer(Server):
-    """The server with the gateway's hooks. Attributes as in server.py.
+class Standing(Enum):
+    """How a client stands in its namespace."""
 
-    Attributes:
-        connects: the connect handler of each namespace.
-    """
+    JOINING = "joining"
+    """Its connect handler runs."""
+    IN = "in"
+    LEAVING = "leaving"
+    """Its disconnect handler runs."""
 
-    accept_binary = False
-    acknowledges_ahead = True  # a client that is behind must hear that it has subscribed; what it misses, it is told
 
-    def __init__(self, hooks: Hooks, members: socketio.Manager, named: Sequence[str], **options: object) -> None:
-        super().__init__(members, serializer=FastPacket, logger=False, **options)
-        self._hooks, self._named = hooks, named
-        self.connects: dict[str, Callable[[str, WSGIEnvironment, object], None]] = {}
+class _Client:
+    """A client of a session in a namespace. Only its methods change its standing."""
 
-    def opening(self, eio_sid: str, environ: WSGIEnvironment) -> OneTooMany | None:
-        return self._hooks.opening(eio_sid, environ)
+    __slots__ = ("id", "session", "standing")
 
-    def not_served(self, namespace: str) -> Mapping[str, object]:
-        refusal = super().not_served(namespace)
-        if not self._named:
-            return refusal
-        return {**refusal, "data": UnknownNamespace(namespace.removeprefix("/"), self._named).to_wire()}
+    def __init__(self, session: Session, client_id: str) -> None:
+        self.session, self.id, self.standing = session, client_id, Standing.JOINING
 
-    def joined(self, eio_sid: str, namespace: str, sid: str) -> None:
-        session = self.session_of(eio_sid)
-        if session is not None:
-            self._hooks.joined(session, namespace.removeprefix("/"), sid)
+    def let_in(self) -> None:
+        """Its connect handler is done."""
+        self.standing = Standing.IN
 
-    def over(self, eio_sid: str) -> None:
-        self._hooks.over(eio_sid)
+    def leave(self) -> bool:
+        """Begin to leave; False if it is not in."""
+        if self.standing is not Standing.IN:
+            return False
+        self.standing = Standing.LEAVING
+        return True
 
-    def ask(self, session: Session, namespace: str, data: object) -> None:
-        """Let a client in, or refuse it: python-socketio's own steps, without those that other applications need.
 
-        Its handler is looked up once, not by name in three places; it always takes the data, and refuses in one way.
-        """
-        eio_sid = session.sid
-        sid = self.manager.pre_connect(eio_sid, namespace)
-        if sid is None:
-            self._refuse(eio_sid, namespace, "Unable to connect")
-            return
-        try:
-            self.connects[namespace](sid, self.environ[eio_sid], data or None)
-        except ConnectRefused as refusal:
-            self._refuse(eio_sid, namespace, {"message": refusal.message, "data": refusal.data})
-            self.manager.disconnect(sid, namespace, ignore_queue=True)
-            return
-        # It waits for the frames of `joined`: one write instead of two.
-        session.offer_control(message_frame(b'0%b,{"sid":"%b"}' % (namespace.encode(), sid.encode())), flush=False)
-        self.manager.connect(sid, namespace)
+class _Namespace:
+    """The handlers of a namespace, and its clients: by id, and by session id."""
 
-    def answered(self, session: Session) -> None:
-        """Have it written with the answers of all joins that end in this turn of the loop. Until then the session is corked."""
-        engine: EngineServer = self.eio
-        engine.writes.add(session.let_out)
+    def __init__(
+        self,
+        name: str,
+        connect: Callable[[str, WSGIEnvironment, object], None],
+        disconnect: Callable[[str, str], None],
+        requests: Mapping[str, RequestHandler],
+        unknown: Callable[[str, str], Mapping[str, object]],
+    ) -> None:
+        self.name, self.path = name, f"/{name}".encode()
+        self.connect, self.disconnect, self.requests, self.unknown = connect, disconnect, requests, unknown
+        self.clients: dict[str, _Client] = {}
+        self.of_sessions: dict[str, _Client] = {}
 
-    def reserved(self, sid: str, eio_sid: str, name: str, namespace: str, id: int | None) -> None:
-        """Answer as any other event that is no request."""
-        answer = self.handlers[namespace]["*"](name, sid)
-        if id is not None:
-            self._send_packet(eio_sid, self.packet_class(ACK, namespace=namespace, id=id, data=[answer]))
+    def add(self, client: _Client) -> None:
+        self.clients[client.id] = self.of_sessions[client.session.sid] = client
 
-    def _refuse(self, eio_sid: str, namespace: str, data: object) -> None:
-        self._send_packet(eio_sid, self.packet_class(CONNECT_ERROR, data=data, namespace=namespace))
+    def remove(self, client: _Client) -> None:
+        del self.clients[client.id], self.of_sessions[client.session.sid]
 
 
 class SocketIOFace:
@@ -154,20 +153,21 @@ class SocketIOFace:
             names_namespaces: the refusal of another namespace names those that are served. For development.
             allowed_origins: "*", or answers whether an origin may connect.
             allowing: returns the line of a setting that would allow an origin, for the log.
+
+        Raises:
+            RuntimeError: gevent has not made this process' sockets cooperative.
         """
-        served = tuple(namespaces)
-        self._server = _HookedServer(
-            hooks,
-            Members(),
-            served if names_namespaces else (),
-            async_handlers=False,
-            namespaces=[f"/{name}" for name in served],
-            cors_allowed_origins=allowed_origins,
-            transport_limits=limits,
-            http_compression=False,
-        )
-        self._engine: EngineServer = self._server.eio
+        if not is_patched():
+            raise RuntimeError(
+                "a gateway needs gevent's cooperative sockets: put `from gevent import monkey; monkey.patch_all()` "
+                "at the very top of the program, or start it with `headgate serve`"
+            )
+        self._hooks, self._named = hooks, tuple(namespaces) if names_namespaces else ()
+        self._engine = Engine(self, limits, cors=Cors(allowed_origins))
         self._engine.origin_setting, self._engine.allowing = "HEADGATE_ALLOWED_ORIGINS", allowing
+        self._namespaces: dict[str, _Namespace] = {}
+        self._environs: dict[str, WSGIEnvironment] = {}
+        self._left: dict[str, Signal] = {}  # by session: set when one of its clients has left
 
     def own(self, letters: str) -> None:
         """Let the ids of sessions begin with letters that name this process."""
@@ -175,13 +175,21 @@ class SocketIOFace:
 
     @property
     def count(self) -> int:
-        """How many sessions there are."""
-        return len(self._engine.sockets)
+        """How many sessions there are, one that is just opening included."""
+        return len(self._engine.sessions)
 
     def wsgi_app(self, application: WSGIApplication | None) -> WSGIApplication:
-        """Return a WSGI application: Socket.IO's path is ours, the rest is `application`'s."""
-        wrapped: WSGIApplication = socketio.WSGIApp(self._server, application)
-        return wrapped
+        """Return a WSGI application: Socket.IO's path is ours, the rest is `application`'s; without one it is 404."""
+
+        def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+            if environ["PATH_INFO"].startswith(PATH):
+                return self._engine.handle_request(environ, start_response)
+            if application is not None:
+                return application(environ, start_response)
+            start_response("404 Not Found", [("Content-Type", "text/plain"), ("Content-Length", "9")])
+            return [b"Not Found"]
+
+        return answer
 
     def handshake(self, request: RoutedRequest) -> Answer | None:
         """Answer a request for a WebSocket below WSGI, as the application does; None when its socket is a session's now.
@@ -215,17 +223,127 @@ class SocketIOFace:
             requests: by event name; each gets the client id and the arguments, and returns the acknowledgement.
             unknown: for any other event; gets its name and the client id, and returns the acknowledgement.
         """
-
-        path = f"/{namespace}"
-        self._server.connects[path] = connect
-        self._server.on("disconnect", disconnect, namespace=path)
-        for name, handler in requests.items():
-            self._server.on(name, handler, namespace=path)
-        self._server.on("*", lambda name, client_id, *_: unknown(name, client_id), namespace=path)
+        self._namespaces[f"/{namespace}"] = _Namespace(namespace, connect, disconnect, requests, unknown)
 
     def disconnect(self, namespace: str, client_id: str) -> None:
         """Disconnect a client from its namespace; its session goes on. The disconnect handler runs before this returns."""
-        self._server.disconnect(client_id, f"/{namespace}")
+        served = self._namespaces[f"/{namespace}"]
+        client = served.clients.get(client_id)
+        if client is None or not client.leave():
+            return
+        session = client.session
+        if not session.offer(message_frame(b"1%b," % served.path)):
+            session.end("slow consumer", abort=True, code=POLICY, told="slow consumer: the client queue is full")
+        self._leave(served, client, SERVER_DISCONNECT)
+
+    # -- what the engine asks (engine.Application) --------------------------------------------------------------------
+
+    def opening(self, sid: str, environ: WSGIEnvironment) -> OneTooMany | None:
+        """A session is to open."""
+        refusal = self._hooks.opening(sid, environ)
+        if refusal is None:
+            self._environs[sid] = environ
+        return refusal
+
+    def message(self, sid: str, message: str | bytes) -> None:
+        """One packet of a browser; anything malformed or out of order ends the session with a code."""
+        session = self._engine.session_of(sid)
+        if session is None:
+            return
+        fault: str | None = "binary message without a binary packet before it"
+        if isinstance(message, str):
+            try:
+                packet = FastPacket(encoded_packet=message)
+                path = packet.namespace or "/"
+                served = self._namespaces.get(path) if isinstance(path, str) else None
+                client = None if served is None else served.of_sessions.get(sid)
+                fault = _RULES.fault(packet, in_namespace=client is not None)
+            except Exception as error:  # noqa: BLE001 - whatever a packet raises: the client is told, it is counted
+                fault = f"malformed packet ({type(error).__name__})"
+        if fault is not None:
+            session.end("parse error", code=PROTOCOL_ERROR, told=fault)
+            return
+        try:
+            self._dispatch(session, packet, path, served, client)
+        except Exception:
+            # A handler failed: the session goes on, as with any Socket.IO server.
+            log.exception("event handler failed", sid=sid)
+
+    def over(self, sid: str, reason: str) -> None:
+        """A session is over: its clients leave; it is forgotten when all their disconnect handlers are done."""
+        try:
+            for served in self._namespaces.values():
+                client = served.of_sessions.get(sid)
+                if client is not None and client.leave():
+                    try:
+                        self._leave(served, client, reason)
+                    except Exception:  # one namespace's handler must not cost the others theirs
+                        log.exception("disconnect handler failed", sid=sid)
+            while any(sid in served.of_sessions for served in self._namespaces.values()):
+                left = self._left[sid] = Signal()
+                left.wait()  # the gateway has disconnected the client, and the handler still runs
+        finally:
+            self._left.pop(sid, None)
+            self._environs.pop(sid, None)
+            self._hooks.over(sid)
+
+    def _dispatch(self, session: Session, packet: Any, path: str, served: _Namespace | None, client: _Client | None) -> None:
+        kind = packet.packet_type
+        if kind == CONNECT:
+            if served is None:
+                refusal: dict[str, Any] = {"message": "Invalid namespace"}
+                if self._named:
+                    refusal["data"] = UnknownNamespace(path.removeprefix("/"), self._named).to_wire()
+                _refuse(session, path, refusal)
+            elif client is not None:
+                _refuse(session, path, "Unable to connect")
+            else:
+                self._connect(session, served, packet.data or None)
+        elif client is None or served is None or client.standing is not Standing.IN:
+            return  # a goodbye from where it is not, or an event of one that is leaving
+        elif kind == DISCONNECT:
+            if client.leave():
+                self._leave(served, client, CLIENT_DISCONNECT)
+        elif kind == EVENT:
+            data: list[Any] = packet.data
+            name, arguments = data[0], data[1:]
+            handler = served.requests.get(name)
+            answer = served.unknown(name, client.id) if handler is None else handler(client.id, *arguments)
+            if packet.id is not None:
+                text = FastPacket(ACK, namespace=path, id=packet.id, data=[answer]).encode()
+                session.offer_control(message_frame(text.encode()))
+
+    def _connect(self, session: Session, served: _Namespace, auth: object) -> None:
+        """Let a client in, or refuse it. The answers of all joins that end in one turn of the loop are written together."""
+        client = _Client(session, self._engine.generate_id())
+        served.add(client)
+        session.cork()
+        try:
+            try:
+                served.connect(client.id, self._environs[session.sid], auth)
+            except ConnectRefused as refusal:
+                served.remove(client)
+                _refuse(session, served.path.decode(), {"message": refusal.message, "data": refusal.data})
+                return
+            except BaseException:
+                served.remove(client)
+                raise
+            # It waits for the frames of `joined`: one write instead of two.
+            session.offer_control(message_frame(b'0%b,{"sid":"%b"}' % (served.path, client.id.encode())), flush=False)
+            client.let_in()
+            session.joined = True
+            self._hooks.joined(session, served.name, client.id)
+        finally:
+            self._engine.writes.add(session.let_out)
+
+    def _leave(self, served: _Namespace, client: _Client, reason: str) -> None:
+        """Run the disconnect handler of a client that is leaving, and forget it. May wait."""
+        try:
+            served.disconnect(client.id, reason)
+        finally:
+            served.remove(client)
+            if (left := self._left.pop(client.session.sid, None)) is not None:
+                left.set()
 
     # -- sessions -----------------------------------------------------------------------------------------------------
 
@@ -235,11 +353,7 @@ class SocketIOFace:
         Raises:
             KeyError: there is no such client.
         """
-        eio_sid = self._server.manager.eio_sid_from_sid(client_id, f"/{namespace}")
-        session = None if eio_sid is None else self._server.session_of(eio_sid)
-        if session is None:
-            raise KeyError(client_id)
-        return session
+        return self._namespaces[f"/{namespace}"].clients[client_id].session
 
     def origin_refused(self, origin: str, environ: Environ) -> None:
         """Log that a page may not connect, with the line that would allow it."""
@@ -247,18 +361,17 @@ class SocketIOFace:
 
     def count_sessions(self) -> int:
         """Return how many sessions there are, one that is just opening included."""
-        return len(self._engine.sockets)
+        return len(self._engine.sessions)
 
     def environ_of(self, session_id: str) -> Environ:
         """Return the WSGI environment that a session was opened with; nothing of one that is over."""
-        environ: Environ = self._server.environ.get(session_id, {})
-        return environ
+        return self._environs.get(session_id, {})
 
     def trim_environ(self, session_id: str, names: Iterable[str]) -> None:
         """Keep these entries of a session's environment only: the whole of it is 3 KB, for as long as the session lives."""
-        environ = self._server.environ.get(session_id)
+        environ = self._environs.get(session_id)
         if environ is not None:
-            self._server.environ[session_id] = {name: environ[name] for name in names if name in environ}
+            self._environs[session_id] = {name: environ[name] for name in names if name in environ}
 
     def after(self, delay_s: float, callback: Callable[[*Arguments], object], *args: *Arguments) -> None:
         """Call back by the sessions' own timer, in the hub: the callback must not wait."""
@@ -266,4 +379,9 @@ class SocketIOFace:
 
     def close(self) -> None:
         """End every session. Idempotent."""
-        self._engine.disconnect()
+        self._engine.end_all()
+
+
+def _refuse(session: Session, path: str, data: object) -> None:
+    text: str = FastPacket(CONNECT_ERROR, data=data, namespace=path).encode()
+    session.offer_control(message_frame(text.encode()))

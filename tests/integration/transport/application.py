@@ -1,4 +1,4 @@
-"""The program under test: headgate.socketio.Server and a bare EngineServer in a process of their own.
+"""The program under test: headgate.socketio.Server and a bare DropInEngine in a process of their own.
 
 `/socket.io/` answers as the official Socket.IO v5 suite expects of its server (`auth`, `message`, `message-with-ack`, in `/`
 and `/custom`), and has a namespace `/room` (tests/support/socketio_room.py). `/engine.io/` echoes as the Engine.IO v4 suite
@@ -29,12 +29,12 @@ import structlog
 from gevent.event import Event
 
 from headgate.socketio import HTTPServer, Server, WSGIApp
+from headgate.socketio.base import MAX_HANDLERS
+from headgate.socketio.engine import DropInEngine
 from headgate.transport import final_frames
-from headgate.transport.engine import EngineServer
 from headgate.transport.heartbeat import Heartbeat
 from headgate.transport.limits import TransportLimits
 from headgate.transport.long_poll import LongPoll
-from headgate.transport.server import MAX_HANDLERS
 from headgate.transport.session import Session
 from headgate.transport.websocket import WebSocket
 from tests.support import packet_classes as packets
@@ -50,7 +50,7 @@ class Application:
         # The gateway's limits, which are the narrower ones.
         self.sio = Server(**{"transport_limits": TransportLimits(**limits), "max_handlers": MAX_HANDLERS, **options})
         # Nobody sends a Socket.IO CONNECT to the bare Engine.IO server: its handshake deadline would end every session.
-        self.eio = EngineServer(transport_limits=TransportLimits(**{**limits, "handshake_deadline_s": 3600}))
+        self.eio = DropInEngine(transport_limits=TransportLimits(**{**limits, "handshake_deadline_s": 3600}))
         self.eio.on("connect", lambda sid, environ: None)
         self.eio.on("message", self.echo)
         self.eio.on("disconnect", self.end)

@@ -61,7 +61,7 @@ class Site:
     def settle(self) -> None:
         """Wait until every session is over and forgotten, and its deadlines, which ask for nothing any more, have passed."""
         engine = self.gateway.gateway._sockets._engine
-        sessions = engine.sockets
+        sessions = engine.sessions
         with gevent.Timeout(DEADLINE_S):
             while sessions or len(self.served.connections) or self.gateway.namespace.clients:
                 gevent.sleep(POLL_S)

@@ -19,7 +19,8 @@ from structlog.testing import capture_logs
 
 from headgate.errors import LimitReached
 from headgate.runtime.seldom import Seldom
-from headgate.transport.engine import EngineServer, OneTooMany
+from headgate.socketio.engine import DropInEngine
+from headgate.transport.engine import OneTooMany
 from headgate.transport.engineio_http import BAD_REQUEST, FORBIDDEN, UNKNOWN_SESSION
 from headgate.transport.http_handler import HttpHandler
 from headgate.transport.http_server import HTTPServer
@@ -62,7 +63,7 @@ class Engine:
     """A server whose application records, and whose connect handler the test chooses."""
 
     def __init__(self, limits: TransportLimits = LIMITS, **options: Any) -> None:
-        self.server = EngineServer(transport_limits=limits, **options)
+        self.server = DropInEngine(transport_limits=limits, **options)
         self.ends: list[str] = []
         self.messages: list[str | bytes] = []
         self.connect: Callable[[str], Any] = lambda sid: None

@@ -15,8 +15,8 @@ from structlog.testing import capture_logs
 
 from headgate.protocol.frames import Frame
 from headgate.socketio import Server
+from headgate.socketio.base import MAX_HANDLERS
 from headgate.transport.inbox import FULL_MESSAGES
-from headgate.transport.server import MAX_HANDLERS
 from headgate.transport.session_state import SessionState
 from tests.support import packet_classes
 from tests.support.session_clock import turn

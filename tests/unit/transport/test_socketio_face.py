@@ -10,11 +10,13 @@ from typing import Any
 
 import gevent
 import pytest
+from gevent.event import Event
+from structlog.testing import capture_logs
 
 from headgate.errors import LimitReached
 from headgate.protocol.frames import message_frame
-from headgate.transport import server as server_module
-from headgate.transport.engine import EngineServer
+from headgate.transport import socketio_face as face_module
+from headgate.transport.engine import Engine
 from headgate.transport.limits import TransportLimits
 from headgate.transport.outbox import CONNECT_HEAD_START_S
 from headgate.transport.session import Session
@@ -45,7 +47,7 @@ class Gateway:
             requests={"subscribe": self.subscribe},
             unknown=lambda name, client: {"unknown": name},
         )
-        self.engine: EngineServer = self.face._engine
+        self.engine: Engine = self.face._engine
 
     def opening(self, session_id: str, environ: Mapping[str, Any]) -> OneTooMany | None:
         """Refuse when full."""
@@ -73,8 +75,8 @@ class Gateway:
 
     def open(self, sid: str = "session", environ: dict[str, Any] | None = None) -> Session:
         """Open a polling session."""
-        session = self.engine.sockets[sid] = Session(self.engine, sid)
-        assert self.engine._trigger_event("connect", sid, environ or {"REMOTE_ADDR": "::1"}, run_async=False) is None
+        session = self.engine.sessions[sid] = Session(self.engine, sid)
+        assert self.face.opening(sid, environ or {"REMOTE_ADDR": "::1"}) is None
         session.start_polling()
         return session
 
@@ -92,7 +94,7 @@ class Gateway:
 @pytest.fixture
 def gateway(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Gateway]:
     """A gateway with one namespace. Nothing here blocks, so nothing need be cooperative."""
-    monkeypatch.setattr(server_module, "is_patched", lambda: True)
+    monkeypatch.setattr(face_module, "is_patched", lambda: True)
     made = Gateway(names_namespaces=getattr(request, "param", False))
     yield made
     made.face.close()
@@ -124,9 +126,9 @@ def test_answers_of_joins_are_written_together_and_data_waits_for_them(gateway: 
     """In the turn in which the joins end nothing is written: each write would wake a peer that sleeps again at the next."""
     sessions = [Session(gateway.engine, name) for name in ("one", "two")]
     for session in sessions:
-        gateway.engine.sockets[session.sid] = session
+        gateway.engine.sessions[session.sid] = session
         session.start_polling()
-        gateway.engine.handlers["connect"](session.sid, {})
+        gateway.face.opening(session.sid, {})
         gateway.engine.deliver(session.sid, "0/notifications,")
         session.offer(message_frame(b'2/notifications,["event"]'))
     assert [session.corked for session in sessions] == [True, True]
@@ -208,7 +210,7 @@ def test_a_disconnected_client_leaves_its_session_open(gateway: Gateway) -> None
 
 
 def test_an_ended_session_leaves_its_namespaces_and_is_over_last(gateway: Gateway) -> None:
-    """Nothing of it stays, in python-socketio's tables either."""
+    """Nothing of it stays."""
     session = gateway.open()
     gateway.say(session, "40/notifications,")
     client = client_of(gateway)
@@ -217,23 +219,62 @@ def test_an_ended_session_leaves_its_namespaces_and_is_over_last(gateway: Gatewa
 
     assert gateway.calls[-2:] == [("disconnect", client, "transport close"), ("over", "session")]
     assert gateway.face.environ_of("session") == {}
-    manager = gateway.face._server.manager
-    assert (manager.rooms, manager.pending_disconnect, gateway.engine.sockets) == ({}, {}, {})
+    with pytest.raises(KeyError):
+        gateway.face.session_of(NAMESPACE, client)
+    assert gateway.engine.sessions == {}
 
 
-def test_members_have_no_rooms_of_their_own(gateway: Gateway) -> None:
-    """python-socketio looks through all rooms for each client that leaves."""
-    for sid in ("a", "b", "c"):
-        gateway.say(gateway.open(sid), "40/notifications,")
+def test_a_session_joins_a_namespace_once(gateway: Gateway) -> None:
+    """A second CONNECT is refused, and the first client stays; behind a goodbye it may come again."""
+    session = gateway.open()
+    gateway.say(session, "40/notifications,")
+    client = client_of(gateway)
 
-    assert list(gateway.face._server.manager.rooms[f"/{NAMESPACE}"]) == [None]
+    assert gateway.say(session, "40/notifications,") == [b'44/notifications,"Unable to connect"']
+    assert gateway.face.session_of(NAMESPACE, client) is session
+    gateway.say(session, "41/notifications,")
+    gateway.say(session, "41/notifications,")
+    assert gateway.named("disconnect") == [("disconnect", client, "client disconnect")]
+    gateway.say(session, "40/notifications,")
+    assert client_of(gateway) != client
+
+
+def test_a_connect_handler_that_fails_leaves_no_client(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is logged, and the session goes on."""
+    session = gateway.open()
+    with monkeypatch.context() as broken, capture_logs() as logs:
+        broken.setattr(gateway, "calls", None)
+        assert gateway.say(session, "40/notifications,") == []
+
+    assert [line["event"] for line in logs] == ["event handler failed"]
+    assert len(gateway.say(session, "40/notifications,")) == 2
+
+
+def test_a_handler_that_waits_holds_the_session_until_it_is_done(monkeypatch: pytest.MonkeyPatch, gateway: Gateway) -> None:
+    """The gateway disconnects a client, and its session ends while the disconnect handler still runs."""
+    session, gate = gateway.open(), Event()
+    gateway.say(session, "40/notifications,")
+    client = client_of(gateway)
+    monkeypatch.setattr(gateway.face._namespaces["/notifications"], "disconnect", lambda *_: gate.wait())
+    leaving = gevent.spawn(gateway.face.disconnect, NAMESPACE, client)
+    turn()
+    gateway.face.disconnect(NAMESPACE, client)  # once is enough
+    assert gateway.say(session, '42/notifications,1["subscribe"]')[1:] == []
+    session.end("transport close", abort=True)
+    turn()
+    assert gateway.named("over") == []
+    assert gateway.face.session_of(NAMESPACE, client) is session
+    gate.set()
+    turn()
+    assert gateway.named("over") == [("over", "session")]
+    leaving.get()
 
 
 def test_a_session_that_is_one_too_many_is_refused_before_it_opens(gateway: Gateway) -> None:
     """The engine gets the answer of `opening`, and answers 429."""
     gateway.full = True
 
-    assert gateway.engine._trigger_event("connect", "s", {}, run_async=False) == FULL
+    assert gateway.face.opening("s", {}) == FULL
     assert gateway.face.environ_of("s") == {}
 
 
@@ -256,7 +297,6 @@ def test_an_environ_is_trimmed_to_the_names_that_are_wanted(gateway: Gateway) ->
 
     assert gateway.face.environ_of("a") == {"REMOTE_ADDR": "::1"}
     assert gateway.face.environ_of("nobody") == {}
-    assert gateway.face._server.environ.keys() == {"a"}
 
 
 def test_closing_ends_every_session(gateway: Gateway) -> None:
@@ -272,7 +312,9 @@ def test_closing_ends_every_session(gateway: Gateway) -> None:
 
 def test_a_server_in_a_process_without_cooperative_sockets_is_refused() -> None:
     """It would block on the first request."""
-    program = "from headgate.socketio import Server; Server()"
-    outcome = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    face = "SocketIOFace(None, namespaces=[], limits=TransportLimits(), allowed_origins='*')"
+    imports = "from headgate.transport.socketio_face import SocketIOFace, TransportLimits; "
+    for program in ("from headgate.socketio import Server; Server()", imports + face):
+        outcome = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
 
-    assert "monkey.patch_all()" in outcome.stderr
+        assert "monkey.patch_all()" in outcome.stderr

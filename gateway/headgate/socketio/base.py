@@ -1,4 +1,5 @@
-"""python-socketio on our sessions: the one file that meets its private corners.
+"""python-socketio on our sessions: the one file that meets its private corners. Headgate's own clients are served without it
+(transport/socketio_face.py).
 
 `Server` is a `socketio.Server` whose Engine.IO server is engine.py. Packets of clients come in by `_handle_eio_message`, are
 checked by packet_check.py, and then go to python-socketio's own dispatch; its packets go out by `_send_packet` into the lanes
@@ -8,7 +9,6 @@ of a session. tests/contract/test_engineio_corners.py names each corner, and fai
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import socketio
@@ -18,16 +18,14 @@ from socketio.packet import Packet
 
 from headgate.runtime.loop import Signal, sleep
 from headgate.runtime.patching import is_patched
+from headgate.transport.frame_parser import PROTOCOL_ERROR
+from headgate.transport.packet_check import PacketRules
+from headgate.transport.session import Session
 
-from .engine import EngineServer, OneTooMany, frame_of, message_packet
-from .frame_parser import PROTOCOL_ERROR
-from .packet_check import PacketRules
-from .session import Session
+from .engine import DropInEngine
 
 if TYPE_CHECKING:
-    from wsgiref.types import WSGIEnvironment
-
-    from engineio.packet import Packet as EnginePacket
+    pass
 
 log = structlog.get_logger("headgate.engine")
 
@@ -60,18 +58,12 @@ class Server(socketio.Server):  # type: ignore[misc]
     log has no other way to stay bounded and honest.
 
     Attributes:
-        accept_binary: whether clients may send binary events. For subclasses.
         accept_numbers: whether events may have numbers for names. For subclasses.
         max_handlers: handlers of one client that may run at once; 0 for no limit.
-        acknowledges_ahead: whether acknowledgements go ahead of queued events, by the control lane. Socket.IO keeps them in
-            order, and so does this server: a full queue ends the session rather than lose one. For subclasses that settle a
-            full queue otherwise, and whose clients must have their answers meanwhile.
     """
 
-    accept_binary = True
     accept_numbers = False
     max_handlers = MAX_HANDLERS
-    acknowledges_ahead = False
 
     def __init__(
         self,
@@ -88,70 +80,28 @@ class Server(socketio.Server):  # type: ignore[misc]
             )
         super().__init__(client_manager, logger, serializer, **options)
         self._has_attachments = _has_attachments(self.packet_class)
-        self._rules = PacketRules(self._has_attachments, self.accept_binary, self.accept_numbers)
+        self._rules = PacketRules(self._has_attachments, accept_binary=True, accept_numbers=self.accept_numbers)
         self._running: dict[str, _RunningHandlers] = {}
         self._leaving: dict[str, _RunningHandlers] = {}
 
-    def _engineio_server_class(self) -> type[EngineServer]:
-        return EngineServer
+    def _engineio_server_class(self) -> type[DropInEngine]:
+        return DropInEngine
 
     def session_of(self, eio_sid: str) -> Session | None:
         """Return an Engine.IO session until it is forgotten."""
-        engine: EngineServer = self.eio
+        engine: DropInEngine = self.eio
         return engine.session_of(eio_sid)
-
-    def opening(self, eio_sid: str, environ: WSGIEnvironment) -> OneTooMany | None:
-        """Called before a session opens; returns why it is one too many, if it is. For subclasses."""
-
-    def not_served(self, namespace: str) -> Mapping[str, object]:
-        """Return the refusal of a namespace that is not served, as the protocol has it. Subclasses may add `data`."""
-        return {"message": "Invalid namespace"}
-
-    def over(self, eio_sid: str) -> None:
-        """Called when a session that was opened is over. For subclasses."""
-
-    def joined(self, eio_sid: str, namespace: str, sid: str) -> None:
-        """Called when a client has joined a namespace and its CONNECT packet is on its way. For subclasses."""
 
     def failed(self, what: str, eio_sid: str) -> None:
         """Log the exception of an application's handler, which is being handled. For subclasses with a log of their own."""
         log.exception(what, sid=eio_sid)
-
-    def _send_packet(self, eio_sid: str, pkt: Packet) -> None:
-        """CONNECT and its errors go ahead of queued events; events, goodbyes and acknowledgements keep their order, the last
-        unless `acknowledges_ahead`."""
-        session = self.session_of(eio_sid)
-        if session is None:
-            return
-        encoded = pkt.encode()
-        kind = pkt.packet_type
-        control = kind in OPENING or (kind == socket_packet.ACK and self.acknowledges_ahead)
-        for part in encoded if isinstance(encoded, list) else [encoded]:
-            packet = message_packet(part)
-            if not control:
-                self._send_eio_packet(eio_sid, packet)
-            else:
-                # CONNECT waits for the frames of `joined`: one write instead of two.
-                session.offer_control(frame_of(packet), flush=kind != socket_packet.CONNECT)
-
-    def _send_eio_packet(self, eio_sid: str, eio_pkt: EnginePacket) -> None:
-        if eio_pkt.binary and self._has_attachments:
-            frame_of(eio_pkt, attachment=True)  # kept on the packet
-        super()._send_eio_packet(eio_sid, eio_pkt)
-
-    def _handle_eio_connect(self, eio_sid: str, environ: WSGIEnvironment) -> OneTooMany | None:
-        refusal = self.opening(eio_sid, environ)
-        if refusal is not None:
-            return refusal
-        super()._handle_eio_connect(eio_sid, environ)
-        return None
 
     def _handle_connect(self, eio_sid: str, namespace: str | None, data: object) -> None:
         namespace = namespace or "/"
         if not self._serves(namespace):
             self._send_packet(
                 eio_sid,
-                self.packet_class(socket_packet.CONNECT_ERROR, data=self.not_served(namespace), namespace=namespace),
+                self.packet_class(socket_packet.CONNECT_ERROR, data={"message": "Invalid namespace"}, namespace=namespace),
             )
             return
         session = self.session_of(eio_sid)
@@ -169,14 +119,8 @@ class Server(socketio.Server):  # type: ignore[misc]
                     session.joined = True
                 elif sid not in (None, before):
                     self.manager.disconnect(sid, namespace, ignore_queue=True)  # its connect handler raised
-            if joined:
-                self.joined(eio_sid, namespace, sid)
         finally:
-            self.answered(session)
-
-    def answered(self, session: Session) -> None:
-        """Let out the answer to a CONNECT, and what waits behind it. For subclasses; a session is corked until its `uncork`."""
-        session.let_out()
+            session.let_out()
 
     def ask(self, session: Session, namespace: str, data: object) -> None:
         """Ask the application whether a client may join, and tell the client. For subclasses that know how theirs is asked."""
@@ -265,13 +209,9 @@ class Server(socketio.Server):  # type: ignore[misc]
     ) -> None:
         """Run an event's handler, unless a client has given its event the name of something else."""
         if data[0] in RESERVED_NAMES:
-            self.reserved(sid, eio_sid, str(data[0]), namespace, id)
+            self.logger.info('event "%s" from %s [%s] has a reserved name, and is ignored', data[0], sid, namespace)
         else:
             super()._handle_event_internal(server, sid, eio_sid, data, namespace, id)
-
-    def reserved(self, sid: str, eio_sid: str, name: str, namespace: str, id: int | None) -> None:
-        """Ignore an event that has one of RESERVED_NAMES, as one without a handler. For subclasses that answer it."""
-        self.logger.info('event "%s" from %s [%s] has a reserved name, and is ignored', name, sid, namespace)
 
     def _run_handler(
         self, running: _RunningHandlers, sid: str, eio_sid: str, data: list[object], namespace: str, id: int | None
@@ -324,7 +264,6 @@ class Server(socketio.Server):  # type: ignore[misc]
                 leaving.room.wait()  # the server has disconnected the client, and the handler still runs
         finally:
             self.environ.pop(eio_sid, None)
-            self.over(eio_sid)
 
 
 def _check_serializer(serializer: object) -> None:

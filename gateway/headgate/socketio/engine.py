@@ -1,0 +1,143 @@
+"""Our sessions in the place of python-engineio's: the one file that imports python-engineio.
+
+python-socketio makes its own `engineio.Server`, registers its handlers there, and calls its public methods. This one answers HTTP
+and sends by transport/engine.py; sessions are in engineio's own table `sockets`. tests/contract/test_engineio_corners.py names
+each private corner, and fails when it moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import engineio
+from engineio.packet import MESSAGE, Packet
+
+from headgate.protocol.frames import Frame
+from headgate.runtime.servers import instead_for_sockets
+from headgate.transport.cors import Cors
+from headgate.transport.engine import Engine
+from headgate.transport.frame_parser import POLICY
+from headgate.transport.session import Session
+
+from .limits import TransportLimits
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIEnvironment
+
+    from headgate.transport import limits
+
+
+class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
+    """Engine.IO 4 over our sessions. Constructed by python-socketio with its own keyword arguments.
+
+    Attributes:
+        settle: has the fan-out write what it still has; nothing may overtake it.
+    """
+
+    takes_of_others = True
+    instead = staticmethod(instead_for_sockets)
+
+    def __init__(self, *, transport_limits: limits.TransportLimits | None = None, **options: object) -> None:
+        if options.get("async_mode") not in (None, "gevent"):
+            raise ValueError(f"async_mode: expected 'gevent', the only one on this transport, got {options['async_mode']!r}")
+        options["async_mode"] = "gevent"
+        options["monitor_clients"] = False  # deadlines are ours, on the monotonic clock
+        engineio.Server.__init__(self, **options)
+        Engine.__init__(
+            self,
+            self,
+            self._limits(transport_limits, options),
+            cors=Cors(self.cors_allowed_origins, credentials=self.cors_credentials),
+            transports=self.transports,
+            allow_upgrades=self.allow_upgrades,
+            http_compression=self.http_compression,
+            compression_threshold=self.compression_threshold,
+            cookie=self.cookie,
+        )
+        self.sockets = self.sessions
+        self.settle: Callable[[], None] = lambda: None
+
+    def _limits(self, given: limits.TransportLimits | None, options: Mapping[str, object]) -> limits.TransportLimits:
+        """Return the limits: python-engineio's own options, where they are given, else those of `given`, else its defaults."""
+        own = {
+            "ping_interval": ("ping_interval_s", self.ping_interval),
+            "ping_timeout": ("ping_timeout_s", self.ping_timeout),
+            "max_http_buffer_size": ("max_message_bytes", self.max_http_buffer_size),
+        }
+        set_by = {name: value for option, (name, value) in own.items() if given is None or option in options}
+        return replace(given or TransportLimits(), **set_by)
+
+    # -- what is above the sessions (engine.Application) --------------------------------------------------------------
+
+    def opening(self, sid: str, environ: WSGIEnvironment) -> object:
+        """Ask python-socketio whether a session may open."""
+        return self._trigger_event("connect", sid, environ, run_async=False)
+
+    def message(self, sid: str, message: str | bytes) -> None:
+        """Hand one message to python-socketio; its own handlers log exceptions of application code."""
+        self.handlers["message"](sid, message)
+
+    def over(self, sid: str, reason: str) -> None:
+        """Tell python-socketio that a session is over."""
+        self._trigger_event("disconnect", sid, reason, run_async=False)
+
+    # -- what python-socketio asks of the engine ----------------------------------------------------------------------
+
+    def handle_request(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Answer one HTTP request of the Engine.IO path."""
+        return Engine.handle_request(self, environ, start_response)
+
+    def generate_id(self) -> str:
+        """Return a session's, or a client's, id."""
+        return Engine.generate_id(self)
+
+    def send_packet(self, sid: str, pkt: Packet) -> None:
+        """Send an Engine.IO packet: messages by the data lane, anything else by the control lane.
+
+        An application without Headgate's clients has nobody to tell of a gap, so for it a full queue ends the session, as the one
+        honest thing left.
+        """
+        self.settle()
+        session = self.session_of(sid)
+        if session is None:
+            return
+        frame = frame_of(pkt)
+        if pkt.packet_type != MESSAGE:
+            session.offer_control(frame)
+        elif not session.offer(frame):
+            session.end("slow consumer", abort=True, code=POLICY, told="slow consumer: the client queue is full")
+
+    def disconnect(self, sid: str | None = None) -> None:
+        """End one session, or all. Its disconnect handlers run in a greenlet of their own, and find the session still there."""
+        self.settle()
+        if sid is None:
+            self.end_all()
+        elif (session := self.session_of(sid)) is not None:
+            session.close()
+
+    def _get_socket(self, sid: str) -> Session:
+        """Return a session until it is forgotten; engineio's own forgets a closed one, before its handlers have run."""
+        session = self.session_of(sid)
+        if session is None:
+            raise KeyError("Session not found")
+        return session
+
+
+def frame_of(packet: Packet, *, attachment: bool = False) -> Frame:
+    """Return the frame of an engineio packet, encoded once and kept on the packet, which a broadcast shares."""
+    frame: Frame | None = getattr(packet, "headgate_frame", None)
+    if frame is None:
+        encoded = packet.encode()
+        if isinstance(encoded, str):
+            frame = Frame(encoded.encode())
+        else:
+            frame = Frame(bytes(encoded), binary=True, attachment=attachment)
+        packet.headgate_frame = frame
+    return frame
+
+
+def message_packet(data: str | bytes) -> Packet:
+    """Return the Engine.IO packet of a message."""
+    return Packet(MESSAGE, data=data)

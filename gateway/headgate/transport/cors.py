@@ -1,0 +1,85 @@
+"""The pages that may connect, and the headers that let them read an answer (Fetch, section 3.2). No I/O.
+
+In: the environment of a request. Out: whether its origin may connect; the headers of its answer. Where no origins are given,
+those of the server's own address may connect, and so may a page of the address that a proxy was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+from headgate.origins import origin_in_header
+
+Headers = list[tuple[str, str]]
+# "*": any; a callable is asked with the origin and the environment; an empty list: nobody is refused, and no header is sent.
+Allowed = str | Sequence[str] | Callable[..., bool] | None
+
+METHODS = "OPTIONS, GET, POST"
+
+
+class Cors:
+    """See the module.
+
+    Args:
+        allowed: as in `Allowed`; None: pages of the server's own address.
+        credentials: whether a page may send cookies.
+    """
+
+    def __init__(self, allowed: Allowed = None, *, credentials: bool = True) -> None:
+        self._allowed, self._credentials = allowed, credentials
+
+    def lets_in(self, environ: Mapping[str, Any]) -> bool:
+        """Return whether a request's page may connect; a request without an origin is no page's."""
+        origin = environ.get("HTTP_ORIGIN")
+        return not origin or self._allowed == [] or self._is_allowed(origin, environ)
+
+    def headers(self, environ: Mapping[str, Any]) -> Headers:
+        """Return the headers of an answer to a request."""
+        if self._allowed == []:
+            return []
+        headers: Headers = []
+        if "HTTP_ORIGIN" in environ and self._is_allowed(environ["HTTP_ORIGIN"], environ):
+            headers.append(("Access-Control-Allow-Origin", environ["HTTP_ORIGIN"]))
+        if environ["REQUEST_METHOD"] == "OPTIONS":
+            headers.append(("Access-Control-Allow-Methods", METHODS))
+        if "HTTP_ACCESS_CONTROL_REQUEST_HEADERS" in environ:
+            headers.append(("Access-Control-Allow-Headers", environ["HTTP_ACCESS_CONTROL_REQUEST_HEADERS"]))
+        if self._credentials:
+            headers.append(("Access-Control-Allow-Credentials", "true"))
+        return headers
+
+    def refusal_headers(self, environ: Mapping[str, Any]) -> Headers:
+        """Return the headers by which a page of an allowed origin may read a refusal; none for others."""
+        headers = self.headers(environ)
+        may_read = any(name == "Access-Control-Allow-Origin" for name, _ in headers)
+        return [*headers, ("Access-Control-Expose-Headers", "Retry-After")] if may_read else headers
+
+    def _is_allowed(self, origin: str, environ: Mapping[str, Any]) -> bool:
+        allowed = self._allowed
+        if callable(allowed):
+            return _ask(allowed, origin, environ)
+        listed = _own(environ) if allowed is None else [allowed] if isinstance(allowed, str) else allowed
+        if "*" in listed or origin in listed:
+            return True
+        shown = origin_in_header(origin)
+        return shown is not None and any(origin_in_header(each) == shown for each in listed)
+
+
+def _ask(allowed: Callable[..., bool], origin: str, environ: Mapping[str, Any]) -> bool:
+    try:
+        return bool(allowed(origin, environ))
+    except TypeError:  # it takes the origin alone
+        return bool(allowed(origin))
+
+
+def _own(environ: Mapping[str, Any]) -> list[str]:
+    """Return the origins of the server's own address, and of the one that a proxy says it was asked for."""
+    if "wsgi.url_scheme" not in environ or "HTTP_HOST" not in environ:
+        return []
+    scheme, host = cast(str, environ["wsgi.url_scheme"]), cast(str, environ["HTTP_HOST"])
+    own = [f"{scheme}://{host}"]
+    if "HTTP_X_FORWARDED_PROTO" in environ or "HTTP_X_FORWARDED_HOST" in environ:
+        its_scheme = environ.get("HTTP_X_FORWARDED_PROTO", scheme).split(",")[0].strip()
+        own.append(f"{its_scheme}://{environ.get('HTTP_X_FORWARDED_HOST', host).split(',')[0].strip()}")
+    return own

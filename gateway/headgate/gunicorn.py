@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from flask import Flask
 
     from .flask_extension import Headgate
-    from .transport.http_handler import HttpHandler
     from .transport.http_server import HTTPServer
+    from .transport.http_wsgi import WsgiExchange
     from .workers.siblings import Siblings
 
 _DEFAULTS = Config().settings
@@ -62,7 +62,7 @@ END_S = 2.0
 # The arbiter imports these for its workers, so that a worker that replaces another one begins sooner. Only libraries that are the
 # same whether gevent patches the process before or after; redis and python-socketio are not (each binds `sleep`, or brings one
 # that does).
-_IMPORTED_BEFORE = ("flask", "prometheus_client", "structlog", "msgspec", "cryptography", "gevent.monkey", "gevent.pywsgi")
+_IMPORTED_BEFORE = ("flask", "prometheus_client", "structlog", "msgspec", "cryptography", "gevent.monkey")
 # A worker that was asked to end waits for a younger one that boots.
 SUCCESSOR_S = 10.0
 BUS_S = 10.0
@@ -273,7 +273,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
         siblings.close()
         gate.close()
         for server in self._servers:
-            server.stop(timeout=1)
+            server.close()
         heartbeat.stop()
         if self._premises.board.row(self._row.slot).state is not State.ALONE:
             self._move(State.FREE)
@@ -295,9 +295,6 @@ class Worker(BaseWorker):  # type: ignore[misc]
     def _server(self, sock: Any, app: Flask, gate: Headgate) -> HTTPServer:
         from dataclasses import replace
 
-        import gevent.socket
-        from gevent.pool import Pool
-
         from .transport.http_limits import BACKLOG, HttpLimits
         from .transport.http_server import HTTPServer
         from .workers.turn import Turn
@@ -305,10 +302,9 @@ class Worker(BaseWorker):  # type: ignore[misc]
         limits = HttpLimits.of(gate.gateway.settings)
         if _is_set(self.cfg, "keepalive"):
             limits = replace(limits, keep_alive_s=float(self.cfg.keepalive))
-        options: dict[str, object] = (
-            {"spawn": Pool(self.cfg.worker_connections)} if _is_set(self.cfg, "worker_connections") else {}
-        )
-        listener = gevent.socket.socket(sock.FAMILY, gevent.socket.SOCK_STREAM, fileno=sock.sock.detach())
+        if _is_set(self.cfg, "worker_connections"):
+            limits = replace(limits, max_connections=self.cfg.worker_connections)
+        listener = sock.sock
         if not _is_set(self.cfg, "backlog"):
             listener.listen(BACKLOG)  # it listens already; said again, the number changes
         routes = dict(gate.routes(app))
@@ -319,7 +315,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
         if self.cfg.max_requests > 0:
             routes = {key: self._counting_route(route) for key, route in routes.items()}
             serving = self._counting(app)
-        server = HTTPServer(listener, serving, limits=limits, routes=routes, **options)
+        server = HTTPServer(listener, serving, limits=limits, routes=routes)
         if logs_access:
             server.access_log = self._log_access
         turn = Turn()
@@ -428,16 +424,11 @@ class Worker(BaseWorker):  # type: ignore[misc]
             self.log.info("worker %s has answered max_requests, and makes room for another", self._row.number)
             self._end()
 
-    def _log_access(self, handler: HttpHandler) -> None:
-        status = handler.status.decode() if isinstance(handler.status, bytes) else handler.status
-        answer = SimpleNamespace(
-            status=status or "101 Switching Protocols",
-            headers=getattr(handler, "response_headers", ()),
-            sent=handler.response_length,
-        )
-        took = timedelta(seconds=max(0.0, handler.time_finish - handler.time_start))
-        environ = handler.environ or {}
-        self.log.access(answer, [], {"RAW_URI": environ.get("PATH_INFO", ""), **environ}, took)
+    def _log_access(self, exchange: WsgiExchange, sent_bytes: int, seconds: float) -> None:
+        status = exchange.status or "101 Switching Protocols"
+        answer = SimpleNamespace(status=status, headers=exchange.headers, sent=sent_bytes)
+        environ = {"RAW_URI": exchange.environ.get("PATH_INFO", ""), **exchange.environ}
+        self.log.access(answer, [], environ, timedelta(seconds=seconds))
 
 
 def _is_set(cfg: Any, name: str) -> bool:

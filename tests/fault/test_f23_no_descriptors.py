@@ -14,7 +14,7 @@ from itertools import count, islice
 
 import pytest
 
-from headgate.transport.http_server import EXHAUSTED_LOG_S
+from headgate.transport.http_admission import EXHAUSTED_LOG_S
 from tests.fault.figures import Figures
 from tests.fault.knocking import knocking
 from tests.fault.many_clients import Swarm

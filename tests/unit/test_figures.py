@@ -28,7 +28,7 @@ from headgate.runtime import rates, seldom, standard_streams
 from headgate.schemas import documents
 from headgate.settings import Settings
 from headgate.socketio import base as socketio_base
-from headgate.transport import descriptors, frame_parser, http_limits, request_headers, send_queue, websocket
+from headgate.transport import descriptors, frame_parser, http_limits, http_parser, send_queue, websocket
 from headgate.workers import doors
 from headgate_server.api import publish as over_http
 from headgate_server.api import searches, waiting_bodies
@@ -242,7 +242,7 @@ PROMISED = [
     (r"`read_burst` \d+; a process remembers ([\d,]+)\[", thousands(rates.MAX_CALLERS)),
     (
         r"request's headers \| (\d+) KiB, (\d+) lines",
-        (*kib(request_headers.MAX_HEADER_BYTES), str(request_headers.MAX_HEADER_LINES)),
+        (*kib(http_parser.MAX_HEADER_BYTES), str(http_parser.MAX_HEADER_LINES)),
     ),
     (r"`max_payload_bytes` \+ (\d+) KiB, a batch (\d+) MiB", (*kib(over_http.ENVELOPE_BYTES), *mib(over_http.MAX_BATCH_BYTES))),
     (r"standard output and error \| (\d+) MiB", mib(standard_streams.MAX_QUEUED_BYTES)),

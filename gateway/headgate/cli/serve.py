@@ -158,7 +158,7 @@ def _serve(app: Flask, settings: Settings, listener: socket.socket | None, file:
         operator.leave(server.socket.fileno())
     heap.close()
     gate.close()
-    server.stop(timeout=1)
+    server.close()
     return 0
 
 

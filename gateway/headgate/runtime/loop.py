@@ -1,4 +1,4 @@
-"""The event loop: the one file (with epoll_set.py, and the HTTP server in transport/) that imports gevent.
+"""The event loop: the one file that imports gevent, but for TLS and foreign sockets in transport/.
 
 The rest of the gateway asks here for greenlets, watchers and timers, so that what we need of gevent is a short list.
 Nothing in this file waits except `sleep`, `Signal.wait` and what the caller's own greenlet does.
@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 import gevent
+import gevent.socket
 from gevent import monkey
 from gevent.lock import BoundedSemaphore
 
@@ -67,6 +68,8 @@ __all__ = [
     "repeat",
     "sleep",
     "spawn",
+    "unwatch",
+    "wait_until_writable",
 ]
 
 
@@ -247,18 +250,19 @@ class Together:
 class Arrivals:
     """Waits for bytes on a descriptor, one after the other, each for at most `timeout_s` (None: for as long as it takes).
 
-    A third of the cost of gevent's own.
-
-    Watcher and timer are made once, and the watcher stays active between two waits, so that a wait takes no system call. Bytes
-    that come when nobody waits stop it until the next wait. Close it before the descriptor; whoever waits goes on then.
+    A third of the cost of gevent's own. The watcher stays active between two waits, so that a wait takes no system call, and the
+    timer is made anew only where `timeout_s` was changed. Bytes that come when nobody waits stop the watcher until the next wait.
+    Close it before the descriptor; whoever waits goes on then.
     """
 
-    __slots__ = ("_greenlet", "_hub", "_is_active", "_timer", "_watcher")
+    __slots__ = ("_greenlet", "_hub", "_is_active", "_timer", "_timer_s", "_watcher", "timeout_s")
 
     def __init__(self, descriptor: int, timeout_s: float | None) -> None:
         self._hub = gevent.get_hub()
         self._watcher = self._hub.loop.io(descriptor, READ)
-        self._timer = self._hub.loop.timer(timeout_s, timeout_s) if timeout_s is not None else None
+        self.timeout_s = timeout_s
+        self._timer: Any = None
+        self._timer_s: float | None = None
         self._greenlet: Any = None
         self._is_active = False
 
@@ -270,6 +274,10 @@ class Arrivals:
         if not self._is_active:
             self._watcher.start(self._arrived)
             self._is_active = True
+        if (timeout_s := self.timeout_s) != self._timer_s:
+            self._stop_timer()
+            self._timer = None if timeout_s is None else self._hub.loop.timer(timeout_s, timeout_s)
+            self._timer_s = timeout_s
         if self._timer is not None:
             self._timer.again(self._too_late)
         self._greenlet = gevent.getcurrent()
@@ -282,13 +290,17 @@ class Arrivals:
 
     def close(self) -> None:
         """Stop. Idempotent."""
-        for each in (self._watcher, self._timer):
-            if each is not None:
-                each.stop()
-                each.close()
-        self._is_active = False
+        self._watcher.stop()
+        self._watcher.close()
+        self._stop_timer()
+        self._timer, self._timer_s, self._is_active = None, None, False
         if self._greenlet is not None:
             self._hub.loop.run_callback(self._wake)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer.close()
 
     def _arrived(self) -> None:
         greenlet = self._greenlet
@@ -304,6 +316,29 @@ class Arrivals:
     def _wake(self) -> None:
         if self._greenlet is not None:  # it still waits, and nothing else will wake it
             self._greenlet.switch(False)
+
+
+def wait_until_writable(descriptor: int, timeout_s: float) -> bool:
+    """Wait until the kernel takes bytes for a descriptor; return False when it has not within `timeout_s`."""
+    try:
+        gevent.socket.wait_write(descriptor, timeout_s, TimeoutError())
+    except TimeoutError:
+        return False
+    return True
+
+
+def unwatch(descriptor: int, within_s: float) -> None:
+    """Have the kernel watch a connection for this process no more: another one is about to have it. Switches greenlets.
+
+    The kernel ends a watch when the last descriptor of a socket is closed, in whichever process, and libev takes nothing out of
+    its epoll set that it may still be asked for. It does so when an event comes that nobody waits for; so one is made here: a
+    socket that can be written to says so. Without this the socket's next byte would wake this process for a descriptor that is
+    closed, and libev would build its set again: 4.3 ms of CPU with 2,000 idle clients, and no other harm.
+
+    Call it when all watchers of the descriptor are stopped, and before it is closed.
+    """
+    if wait_until_writable(descriptor, within_s):
+        one_round()
 
 
 def sleep(seconds: float = 0) -> None:

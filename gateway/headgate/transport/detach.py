@@ -1,7 +1,7 @@
-"""Sockets under the HTTP server: `detach` takes one away for a WebSocket; `PollWatch` notices that a waiting poll was aborted.
+"""Sockets under the HTTP server: `detach` takes one for a WebSocket; `PollWatch` notices that a waiting poll was aborted.
 
-A detached connection needs neither greenlet nor request object any more; over TLS it keeps both (tls_pipe.py). Three servers let
-go of a socket, and a test meets the corners of each:
+A detached connection needs neither greenlet nor request object any more; over TLS it keeps both (tls_pipe.py). Our own server
+(http_connection.py) gives a socket away by `take_socket`. So do three others, by public names, for callers that take `of_others`:
 
     gevent's pywsgi     the handler is `start_response.__self__`; it lets go when its `socket` attribute is None; `rfile` may hold
                         bytes that came in behind the request
@@ -12,7 +12,6 @@ go of a socket, and a test meets the corners of each:
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Iterable, Iterator
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -20,23 +19,37 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import gevent
 import gevent.socket
 import gevent.ssl
-from gevent import pywsgi
 
 from headgate.runtime.loop import READ, Watcher, io_watcher
 
-from .first_request import FirstRequest
-from .http_handler import HttpHandler
-from .peer_socket import AcceptedSocket, NativeSocket, native
+from .http_connection import HttpConnection
+from .peer_socket import NativeSocket, PlainPeer, TlsPeer, is_readable
 from .tls_pipe import TlsPipe
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
 
 
-class Handler(Protocol):
-    """A handler of pywsgi, ours or its own, whose socket can be taken away."""
+class ForeignSocket(Protocol):
+    """A cooperative socket of another server."""
 
-    socket: AcceptedSocket | None
+    def settimeout(self, seconds: float | None, /) -> None:
+        """Say how long a call may wait; 0 for not at all."""
+
+    def sendall(self, data: bytes, /) -> None:
+        """Write all."""
+
+    def detach(self) -> int:
+        """Return the descriptor, which is the caller's from now on."""
+
+    def fileno(self) -> int:
+        """Return the descriptor."""
+
+
+class ForeignHandler(Protocol):
+    """A handler of gevent's pywsgi."""
+
+    socket: ForeignSocket | None
     close_connection: bool
 
     @property
@@ -82,24 +95,22 @@ def detach(
         CannotDetach: under another WSGI server.
         OSError: the client is gone.
     """
-    first = environ.get("headgate.handler")
-    if isinstance(first, FirstRequest):  # there is no handler yet
-        first_bytes = accept + first_frames
-        if takes_unsent:
-            taken = Detached(*first.detach(b""), unsent=first_bytes)
-        else:
-            taken = Detached(*first.detach(first_bytes))
+    ours = environ.get("headgate.handler")
+    if isinstance(ours, HttpConnection):
+        peer, received, unsent = ours.take_socket(accept + first_frames, takes_unsent=takes_unsent)
+        taken = _taken(peer.tls, received) if isinstance(peer, TlsPeer) else Detached(_plain(peer), received, unsent=unsent)
         del environ["headgate.handler"]
-    elif (answered := environ.get("wsgi.websocket")) is not None:
-        if not of_others:
+    elif not of_others:
+        if "wsgi.websocket" in environ:
             raise CannotDetach("gevent-websocket has answered this request already: leave its handler_class out")
+        raise CannotDetach
+    elif (answered := environ.get("wsgi.websocket")) is not None:
         taken = _of_handler(answered.handler, first_frames)
         answered.closed = True  # or it would write a close frame of its own when the application returns
         answered.stream = answered.raw_read = answered.raw_write = None
-    elif (handler := _handler_of(environ, start_response)) is not None:
+    elif (handler := _handler_of(start_response)) is not None:
         taken = _of_handler(handler, accept + first_frames)
-        environ.pop("headgate.handler", None)
-    elif of_others and (sock := _gunicorn_socket(environ)) is not None:
+    elif (sock := _gunicorn_socket(environ)) is not None:
         taken = _of_gunicorn(sock, start_response, accept + first_frames)
     else:
         raise CannotDetach
@@ -107,35 +118,40 @@ def detach(
     return taken
 
 
-def _of_handler(handler: Handler, first_bytes: bytes) -> Detached:
+def _plain(peer: object) -> NativeSocket:
+    assert isinstance(peer, PlainPeer)
+    return peer.sock
+
+
+def _taken(sock: Any, received: bytes, stop: bool = False) -> Detached:
+    """Return a cooperative socket as a detached one; `stop`: gunicorn has to be kept from its end of the connection."""
+    if isinstance(sock, gevent.ssl.SSLSocket):
+        pipe = TlsPipe(sock)
+        return Detached(pipe.plain, received, _Stopping(pipe) if stop else _Carrying(pipe))
+    plain = NativeSocket(fileno=sock.detach())
+    plain.setblocking(False)
+    return Detached(plain, received, _Stopping() if stop else ())
+
+
+def _of_handler(handler: ForeignHandler, first_bytes: bytes) -> Detached:
     sock, reader = handler.socket, handler.rfile
     if sock is None:
         raise CannotDetach("the connection is another's already")
-    _write(sock, first_bytes)
-    if isinstance(handler, HttpHandler):
-        handler.let_go()
+    sock.sendall(first_bytes)
     # A client may send its first frame without waiting for our answer: it then sits in the reader's buffer. `peek` returns what
     # is buffered, and asks for more only if nothing is; a detached connection waits for none.
-    sock.settimeout(0.0)  # where the handler is not ours
+    sock.settimeout(0.0)
     received = _buffered(reader)
     handler.socket = None
     handler.close_connection = True
-    if isinstance(sock, gevent.ssl.SSLSocket):
-        if isinstance(handler, HttpHandler):
-            handler.server.connections.close(sock)
-        pipe = TlsPipe(sock)
-        return Detached(pipe.plain, received, _Carrying(pipe))
-    return Detached(NativeSocket(fileno=sock.detach()), received)
+    return _taken(sock, received)
 
 
-def _of_gunicorn(sock: AcceptedSocket, start_response: StartResponse, first_bytes: bytes) -> Detached:
-    _write(sock, first_bytes)
+def _of_gunicorn(sock: ForeignSocket, start_response: StartResponse, first_bytes: bytes) -> Detached:
+    sock.sendall(first_bytes)
     response: Any = start_response.__self__  # type: ignore[attr-defined]
     received: bytes = response.req.unreader.take_buffered()
-    if isinstance(sock, gevent.ssl.SSLSocket):
-        pipe = TlsPipe(sock)
-        return Detached(pipe.plain, received, _Stopping(pipe))
-    return Detached(NativeSocket(fileno=sock.detach()), received, _Stopping())
+    return _taken(sock, received, stop=True)
 
 
 class _Carrying:
@@ -161,37 +177,25 @@ class _Stopping:
         raise StopIteration
 
 
-def _write(sock: AcceptedSocket, data: bytes) -> None:
-    # The kernel has room for an answer on a connection that has had none: gevent's own way takes three times as long.
-    try:
-        if isinstance(sock, gevent.ssl.SSLSocket):
-            sent = 0
-            sock.settimeout(None)
-        else:
-            sent = native(sock).send(data)
-    except BlockingIOError:
-        sent = 0
-    if sent < len(data):
-        sock.sendall(data[sent:])
-
-
 class PollWatch:
     """Watches the socket of a waiting long-poll for its end."""
 
     def __init__(self, environ: WSGIEnvironment, start_response: StartResponse) -> None:
-        handler = _handler_of(environ, start_response)
-        self._sock = _gunicorn_socket(environ) if handler is None else handler.socket
+        ours = environ.get("headgate.handler")
+        handler = None if ours is not None else _handler_of(start_response)
+        sock = ours or (_gunicorn_socket(environ) if handler is None else handler.socket)
+        self._fileno: Callable[[], int] | None = None if sock is None else sock.fileno
         self._watcher: Watcher | None = None
         self._wake: Callable[[], object] | None = None
         self.aborted = False
 
     def start(self, wake: Callable[[], object]) -> None:
         """Start watching, with a first look at once; does nothing under a server whose socket we cannot see."""
-        if self._sock is not None:
+        if self._fileno is not None:
             self._wake = wake
-            self._watcher = io_watcher(self._sock.fileno(), READ)
-            self._watcher.start(self._readable)
-            self._readable()
+            self._watcher = io_watcher(self._fileno(), READ)
+            self._watcher.start(self._readable, self._fileno())
+            self._readable(self._fileno())
 
     def stop(self) -> None:
         """Stop watching. Idempotent."""
@@ -200,28 +204,29 @@ class PollWatch:
             self._watcher.close()
             self._watcher = None
 
-    def _readable(self) -> None:
+    def _readable(self, descriptor: int) -> None:
         try:
-            ended = native(self._sock).recv(1, socket.MSG_PEEK) == b"" if self._sock is not None else True
-        except BlockingIOError:
-            return
+            readable = is_readable(descriptor)
         except OSError:
-            ended = True
+            readable = b""
+        if readable is None:
+            return
         self.stop()  # bytes mean a pipelined request, which waits its turn
-        if ended:
+        if not readable:
             self.aborted = True
             if self._wake is not None:
                 self._wake()
 
 
-def _handler_of(environ: WSGIEnvironment, start_response: StartResponse) -> Handler | None:
-    handler: Handler | None = environ.get("headgate.handler") or getattr(start_response, "__self__", None)
-    return handler if isinstance(handler, pywsgi.WSGIHandler) else None
+def _handler_of(start_response: StartResponse) -> ForeignHandler | None:
+    """Return the handler of gevent's pywsgi that has made `start_response`."""
+    handler = getattr(start_response, "__self__", None)
+    return handler if hasattr(handler, "rfile") and hasattr(handler, "close_connection") else None
 
 
-def _gunicorn_socket(environ: WSGIEnvironment) -> AcceptedSocket | None:
+def _gunicorn_socket(environ: WSGIEnvironment) -> ForeignSocket | None:
     """Return the socket of a request under gunicorn, if its worker serves each connection in a greenlet of its own."""
-    sock: AcceptedSocket | None = environ.get("gunicorn.socket")
+    sock: ForeignSocket | None = environ.get("gunicorn.socket")
     in_main = gevent.getcurrent().parent is None  # a worker that lets nothing else run
     return sock if isinstance(sock, gevent.socket.socket | gevent.ssl.SSLSocket) and not in_main else None
 

@@ -44,9 +44,9 @@ from .engineio_http import (
 from .final_frames import FinalFrames
 from .frame_parser import PROTOCOL_ERROR
 from .http_answers import NO_STORE, Answer, error_body, error_headers
+from .http_parser import list_of
 from .limits import TransportLimits
 from .long_poll import SessionClosed
-from .request_headers import list_of
 from .session import Session
 from .session_state import TRANSPORT_ERROR
 from .timers import Deadlines

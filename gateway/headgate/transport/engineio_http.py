@@ -19,7 +19,7 @@ from headgate.protocol.frames import Frame
 
 from .frame_parser import accept_key
 from .http_answers import http_error
-from .request_headers import list_of
+from .http_parser import list_of
 
 if TYPE_CHECKING:
     from wsgiref.types import WSGIEnvironment

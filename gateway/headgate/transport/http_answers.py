@@ -93,7 +93,7 @@ class Answer(NamedTuple):
         return [] if environ.get("REQUEST_METHOD") == "HEAD" else [self.body]
 
     def to_bytes(self, now_s: float, *, close: bool) -> bytes:
-        """Return what is written to the connection: the bytes that pywsgi writes for the same answer.
+        """Return what is written to the connection: the bytes of the same answer through WSGI.
 
         `now_s` (seconds since 1970) goes into Date; `close` says that the connection ends behind it, whatever `closes` says.
         """
@@ -114,6 +114,11 @@ def _head(status: str, headers: tuple[tuple[str, str], ...]) -> bytes:
     if any("\r" in line or "\n" in line for line in lines):
         raise ValueError("line break in a header")
     return "\r\n".join([*lines, ""]).encode("latin-1")
+
+
+def http_date(now_s: float) -> str:
+    """Return a Date header's value, of seconds since 1970."""
+    return _date(int(now_s)).decode()
 
 
 @lru_cache(maxsize=1)

@@ -50,13 +50,6 @@ class HttpConnections(Generic[C]):
             if connection in self._waiting:
                 self._wait_at(connection, address)
 
-    def replace(self, connection: C, other: C) -> None:
-        """Put another in the place of a connection; it waits for its peer."""
-        if connection in self._address_of:
-            address = self._address_of[connection]
-            self.close(connection)
-            self.open(other, address)
-
     def wait(self, connection: C) -> None:
         """It waits for its peer from now on. One that does already keeps its place."""
         if connection in self._address_of and connection not in self._waiting:

@@ -5,6 +5,7 @@ In: the limits, and reports of the connection: seconds waited, bytes moved. Out:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -29,6 +30,8 @@ class HttpLimits:
     send_buffer_bytes: int = DEFAULTS.send_buffer_bytes
     max_connections_per_address: int = DEFAULTS.max_connections_per_address
     proxies: int = DEFAULTS.proxies
+    # Of the process, beside what its descriptors allow; None for any number.
+    max_connections: int | None = None
 
     @classmethod
     def of(cls, settings: Settings) -> HttpLimits:
@@ -88,3 +91,13 @@ class Part(Enum):
         if self is Part.ANSWER:
             return Pace(limits.write_deadline_s, limits.min_bytes_per_s)
         return Pace(limits.header_deadline_s)
+
+
+# The parts of a connection's life. A connection that is detached is a WebSocket's, or another process's.
+TRANSITIONS: Mapping[Part, frozenset[Part]] = {
+    Part.HEADERS: frozenset({Part.BODY, Part.ANSWER, Part.DETACHED}),
+    Part.BODY: frozenset({Part.BODY, Part.ANSWER, Part.IDLE, Part.DETACHED}),
+    Part.ANSWER: frozenset({Part.BODY, Part.IDLE, Part.DETACHED}),
+    Part.IDLE: frozenset({Part.HEADERS, Part.BODY, Part.ANSWER, Part.DETACHED}),
+    Part.DETACHED: frozenset(),
+}

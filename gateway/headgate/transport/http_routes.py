@@ -1,9 +1,9 @@
-"""Routes: requests that are answered below WSGI, by method and path. Everything else goes to the application, as ever.
+"""Routes: requests that are answered below WSGI, by method and path. Everything else goes to the application. No I/O.
 
-In: a request with a plain head (request_head.py) for a route of the server. Out: its answer, which the handler of the connection
-writes with one send. WSGI and Flask take most of the time of a small request; a route pays for neither.
+In: a request of HTTP/1.1 for a route of the server, whose body has a length and needs no leave to be sent. Out: its answer,
+which the connection writes with one send. WSGI and Flask take most of the time of a small request; a route pays for neither.
 
-A route also has a WSGI twin in the application, with the same answers: a request whose head is not plain, or that the route
+A route also has a WSGI twin in the application, with the same answers: any other request for its path, or one that the route
 leaves to the application, arrives there.
 """
 
@@ -13,9 +13,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from .http_parser import Request
+
 if TYPE_CHECKING:
+    from wsgiref.types import WSGIEnvironment
+
     from .http_answers import Answer
-    from .request_head import Head
 
 
 class RoutedRequest(Protocol):
@@ -28,7 +31,7 @@ class RoutedRequest(Protocol):
     known: object
 
     @property
-    def head(self) -> Head:
+    def head(self) -> Request:
         """Method, path, query, headers. Requests of one connection with the same head have the same object."""
 
     @property
@@ -72,3 +75,25 @@ class NeverWaits:
 
 
 Routes: TypeAlias = Mapping[tuple[str, str], Route]
+
+
+class Routed:
+    """A RoutedRequest of a connection. `read_body` returns the whole body; it switches greenlets."""
+
+    __slots__ = ("_read_body", "environ", "head", "known", "route")
+
+    def __init__(self, read_body: Callable[[], bytes], head: Request, route: Route, environ: WSGIEnvironment) -> None:
+        self._read_body, self.head, self.route, self.environ = read_body, head, route, environ
+        self.known: object = None
+
+    def again(self, head: Request) -> Routed:
+        """Return the request behind this one, whose head is the same but for the length of the body."""
+        if head is self.head:
+            return self
+        other = Routed(self._read_body, head, self.route, {**self.environ, "CONTENT_LENGTH": head.fields["CONTENT_LENGTH"]})
+        other.known = self.known
+        return other
+
+    def body(self) -> bytes:
+        """As RoutedRequest."""
+        return self._read_body()

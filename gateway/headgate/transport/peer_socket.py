@@ -1,72 +1,212 @@
-"""The socket of an HTTP connection, as the server and the handler use gevent's: its types, and the socket below it.
+"""The socket of an HTTP connection: non-blocking, and what it takes to wait for the peer. The file that meets gevent's TLS.
 
-gevent's own methods wait for the peer, and switch greenlets; those of `native` never do.
+`recv` and `send` move what they can now, or raise BlockingIOError; only `wait` switches greenlets.
 """
 
 from __future__ import annotations
 
 import _socket
 import socket
+import ssl
 import struct
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+
+import gevent.socket
+import gevent.ssl
+
+from headgate.runtime.loop import READ, WRITE, Arrivals, deadline, wait_until_writable
 
 if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer, WriteableBuffer
-
-
-class PeerSocket(Protocol):
-    """A cooperative socket, or a TLS one: of this the handler reads requests, and to this it writes answers."""
-
-    @property
-    def family(self) -> int:
-        """The address family."""
-
-    def setsockopt(self, level: int, option: int, value: int | bytes, /) -> None:
-        """Set an option."""
-
-    def settimeout(self, seconds: float | None, /) -> None:
-        """Say how long a call may wait; 0 for not at all."""
-
-    def recv_into(self, buffer: WriteableBuffer, /) -> int:
-        """Read what there is; 0 at the end."""
-
-    def send(self, data: ReadableBuffer, /) -> int:
-        """Write a part, and return how much that was."""
-
-    def sendall(self, data: ReadableBuffer, /) -> None:
-        """Write all."""
-
-    def shutdown(self, how: int, /) -> None:
-        """End a direction."""
-
-    def close(self) -> None:
-        """End it."""
-
-    def __hash__(self) -> int:
-        """Connections are counted by their sockets."""
-
-
-class AcceptedSocket(PeerSocket, Protocol):
-    """One that can be taken away from gevent."""
-
-    def detach(self) -> int:
-        """Return the descriptor, which is the caller's from now on."""
-
-    def fileno(self) -> int:
-        """Return the descriptor."""
-
+    from _typeshed import ReadableBuffer
 
 # In its non-blocking mode. The C type itself: smaller than socket.socket, and out of reach of monkey-patching.
 NativeSocket: TypeAlias = _socket.socket
+T = TypeVar("T")
+_RESET = struct.pack("ii", 1, 0)
 
 
-def native(sock: PeerSocket | NativeSocket) -> NativeSocket:
-    """Return the socket below gevent's, or itself. (A private corner of gevent: `_sock`.)"""
-    return sock if isinstance(sock, NativeSocket) else sock._sock  # type: ignore[attr-defined]
+class PeerSocket(Protocol):
+    """What a connection needs of its socket."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the kernel tells what can be read: below TLS it does not."""
+
+    @property
+    def recv(self) -> Callable[[int], bytes]:
+        """Reads at most so many bytes; none at the end. Raises BlockingIOError when there is nothing now."""
+
+    @property
+    def send(self) -> Callable[[ReadableBuffer], int]:
+        """Writes a part, and returns how much that was. Raises BlockingIOError when there is no room now."""
+
+    @property
+    def fileno(self) -> Callable[[], int]:
+        """Returns the descriptor."""
+
+    def set_options(self, send_buffer_bytes: int) -> None:
+        """Have the kernel send at once, and hold little for a client that reads nothing."""
+
+    def wait(self, events: int, timeout_s: float) -> float | None:
+        """Wait until `recv` (READ) or `send` (WRITE) may go on; return the seconds, or None when it was too long."""
+
+    def stop(self) -> None:
+        """Wait for nothing any more: the descriptor is about to be closed, or another's. Idempotent."""
+
+    def close(self) -> None:
+        """End the connection. Idempotent."""
 
 
-def close_hard(sock: PeerSocket | NativeSocket) -> None:
-    """Let closing a socket throw away what the kernel holds for its peer, for which it would try for many minutes."""
+class PlainPeer:
+    """A connection without TLS. See PeerSocket."""
+
+    __slots__ = ("_arrivals", "fileno", "recv", "send", "sock")
+    is_plain = True
+
+    def __init__(self, sock: NativeSocket) -> None:
+        self.sock = sock
+        self.recv: Callable[[int], bytes] = sock.recv
+        self.send: Callable[[ReadableBuffer], int] = sock.send
+        self.fileno: Callable[[], int] = sock.fileno
+        self._arrivals: Arrivals | None = None
+
+    def set_options(self, send_buffer_bytes: int) -> None:
+        _set_options(self.sock, send_buffer_bytes)
+
+    def wait(self, events: int, timeout_s: float) -> float | None:
+        began_s = monotonic()
+        if events == WRITE:
+            in_time = wait_until_writable(self.fileno(), timeout_s)
+        else:
+            if self._arrivals is None:
+                self._arrivals = Arrivals(self.fileno(), timeout_s)
+            self._arrivals.timeout_s = timeout_s
+            in_time = self._arrivals.wait()
+        return monotonic() - began_s if in_time else None
+
+    def stop(self) -> None:
+        if self._arrivals is not None:
+            self._arrivals.close()
+            self._arrivals = None
+
+    def close(self) -> None:
+        self.stop()
+        self.sock.close()
+
+
+class TlsPeer:
+    """A connection under TLS. See PeerSocket."""
+
+    __slots__ = ("_wants", "tls")
+    is_plain = False
+
+    def __init__(self, sock: NativeSocket, context: ssl.SSLContext) -> None:
+        """The handshake is still to come (`shake_hands`)."""
+        inner = gevent.socket.socket(sock.family, sock.type, sock.proto, fileno=sock.detach())
+        self.tls: Any = context.wrap_socket(inner, server_side=True, do_handshake_on_connect=False)
+        self._wants = 0
+
+    def shake_hands(self, within_s: float) -> None:
+        """Agree on the keys. Switches greenlets.
+
+        Raises:
+            OSError: nobody there speaks TLS, or not in time.
+        """
+        with deadline(within_s):
+            self.tls.do_handshake()
+        self.tls.settimeout(0.0)
+
+    def set_options(self, send_buffer_bytes: int) -> None:
+        _set_options(self.tls, send_buffer_bytes)
+
+    def recv(self, size: int) -> bytes:
+        data: bytes = self._move(self.tls.recv, size)
+        return data
+
+    def send(self, data: ReadableBuffer) -> int:
+        size: int = self._move(self.tls.send, data)
+        return size
+
+    def wait(self, events: int, timeout_s: float) -> float | None:
+        began_s, events = monotonic(), self._wants or events
+        wait = gevent.socket.wait_write if events == WRITE else gevent.socket.wait_read
+        try:
+            wait(self.fileno(), timeout_s, TimeoutError())
+        except TimeoutError:
+            return None
+        return monotonic() - began_s
+
+    def stop(self) -> None:
+        """Nothing is watched between two waits."""
+
+    def fileno(self) -> int:
+        return self.tls.fileno()  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        self.tls.close()
+
+    def _move(self, move: Callable[..., T], argument: object) -> T:
+        """TLS may have to write in order to read, and the other way round."""
+        self._wants = 0
+        try:
+            return move(argument)
+        except ssl.SSLWantReadError:
+            self._wants = READ
+        except ssl.SSLWantWriteError:
+            self._wants = WRITE
+        raise BlockingIOError
+
+
+def _set_options(sock: NativeSocket, send_buffer_bytes: int) -> None:
+    # Without it, the answer after a WebSocket upgrade waits 40 ms for the browser's delayed acknowledgement.
+    if sock.family in (socket.AF_INET, socket.AF_INET6):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # The kernel would queue 4 MB of answers for a client that reads none.
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
+
+
+def at_once(descriptor: int, call: Callable[[NativeSocket], T]) -> T:
+    """Call a method of the socket behind a descriptor, which stays its owner's; it never waits.
+
+    Raises:
+        OSError: as the method does.
+    """
+    sock = NativeSocket(fileno=descriptor)
+    try:
+        return call(sock)
+    finally:
+        sock.detach()
+
+
+def is_readable(descriptor: int) -> bytes | None:
+    """Return a byte that can be read next, which stays there; none at the end; None when nothing has come.
+
+    Raises:
+        OSError: the connection broke.
+    """
+    try:
+        return at_once(descriptor, lambda sock: sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+    except BlockingIOError:
+        return None
+
+
+def say_last(descriptor: int) -> None:
+    """Say that what was written was all."""
     with suppress(OSError):
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        at_once(descriptor, lambda sock: sock.shutdown(socket.SHUT_WR))
+
+
+def close_hard(descriptor: int) -> None:
+    """Let closing throw away what the kernel holds for the peer, for which it would try for many minutes."""
+    with suppress(OSError):
+        at_once(descriptor, lambda sock: sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET))
+
+
+def end(descriptor: int) -> None:
+    """End a connection whose owner waits for it: it finds the end."""
+    close_hard(descriptor)
+    with suppress(OSError):
+        at_once(descriptor, lambda sock: sock.shutdown(socket.SHUT_RDWR))

@@ -16,7 +16,7 @@ import gevent.ssl
 
 from headgate.runtime.loop import later, spawn
 
-from .peer_socket import NativeSocket, close_hard, native
+from .peer_socket import NativeSocket, end, say_last
 
 # A TLS record has at most so many bytes.
 RECORD_BYTES = 16384
@@ -69,10 +69,9 @@ class TlsPipe:
         with suppress(OSError):
             while data := self._inner.recv(RECORD_BYTES):
                 self._tls.sendall(data)
-            native(self._tls).shutdown(socket.SHUT_WR)
+            say_last(self._tls.fileno())
 
     def _end(self) -> None:
         """End a connection whose browser takes no more, or goes on sending."""
         with suppress(OSError):
-            close_hard(self._tls)
-            native(self._tls).shutdown(socket.SHUT_RDWR)
+            end(self._tls.fileno())

@@ -14,8 +14,8 @@ import pytest
 from gevent import pywsgi
 
 from headgate.transport.detach import CannotDetach, Detached, PollWatch, detach
-from headgate.transport.http_handler import HttpHandler
 from headgate.transport.http_server import HTTPServer
+from tests.support.http_peer import serve_on
 from tests.support.session_clock import turn
 from tests.support.wsgi import Said
 
@@ -28,10 +28,9 @@ class Served:
     def __init__(
         self,
         application: Callable[[dict[str, Any], Any], Any],
-        handler_class: type[pywsgi.WSGIHandler] = HttpHandler,
+        of_pywsgi: bool = False,
     ) -> None:
-        self._handler_class = handler_class
-        self.server = HTTPServer(("127.0.0.1", 0), application)
+        self._application, self._of_pywsgi = application, of_pywsgi
         ours, self.peer = gevent.socket.socketpair()
         self.greenlet = gevent.spawn(self._serve, ours)
 
@@ -46,8 +45,12 @@ class Served:
         self.greenlet.kill()
 
     def _serve(self, sock: Any) -> None:
-        self._handler_class(sock, "", self.server).handle()
-        self.server.do_close(sock)
+        if self._of_pywsgi:
+            server = pywsgi.WSGIServer(("127.0.0.1", 0), self._application)
+            pywsgi.WSGIHandler(sock, "", server).handle()
+            server.do_close(sock)
+            return
+        serve_on(HTTPServer(("127.0.0.1", 0), self._application), sock).join()
 
 
 @pytest.fixture
@@ -64,10 +67,10 @@ def serve() -> Iterator[Callable[..., Served]]:
         served.close()
 
 
-@pytest.mark.parametrize("handler_class", [HttpHandler, pywsgi.WSGIHandler], ids=["ours", "pywsgi's own"])
+@pytest.mark.parametrize("of_pywsgi", [False, True], ids=["ours", "pywsgi's own"])
 @pytest.mark.parametrize("behind", [b"", b"\x81\x85 the first frame"], ids=["nothing behind", "a frame behind"])
 def test_a_socket_is_taken_away_with_the_bytes_behind_the_request(
-    serve: Callable[..., Served], handler_class: type[pywsgi.WSGIHandler], behind: bytes
+    serve: Callable[..., Served], of_pywsgi: bool, behind: bytes
 ) -> None:
     """The answer goes out first; nothing is waited for, and the handler reads, writes and closes it no more."""
     taken: list[Detached] = []
@@ -78,7 +81,7 @@ def test_a_socket_is_taken_away_with_the_bytes_behind_the_request(
         assert "headgate.handler" not in environ
         return []
 
-    served = serve(application, handler_class=handler_class)
+    served = serve(application, of_pywsgi=of_pywsgi)
     served.send(REQUEST + behind)
     ((sock, received, _, unsent),) = taken
     assert not unsent
@@ -122,7 +125,7 @@ def test_a_socket_that_gevent_websocket_has_answered_is_taken_without_a_second_a
         taken.append(detach(environ, Said(), b"the answer", b"the frames"))
         return []
 
-    served = serve(application, handler_class=pywsgi.WSGIHandler)
+    served = serve(application, of_pywsgi=True)
     served.send(REQUEST)
     taken[0].sock.send(b" and more")
 

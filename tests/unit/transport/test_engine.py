@@ -22,11 +22,11 @@ from headgate.runtime.seldom import Seldom
 from headgate.socketio.engine import DropInEngine
 from headgate.transport.engine import OneTooMany
 from headgate.transport.engineio_http import BAD_REQUEST, FORBIDDEN, UNKNOWN_SESSION
-from headgate.transport.http_handler import HttpHandler
 from headgate.transport.http_server import HTTPServer
 from headgate.transport.limits import TransportLimits
 from headgate.transport.peer_socket import NativeSocket
 from headgate.transport.session_state import SessionState
+from tests.support.http_peer import serve_on
 from tests.support.session_clock import Clock, controlled_clock, read_all, turn
 from tests.support.websocket_codec import TEXT, frame_at, handshake, masked
 from tests.support.wsgi import Said
@@ -434,7 +434,7 @@ class TestWebSocket:
         server = HTTPServer(("127.0.0.1", 0), engine.server.handle_request)
         ours, theirs = gevent.socket.socketpair()
         theirs.sendall(handshake("here", f"/engine.io/?{query}") + behind)
-        gevent.spawn(HttpHandler(ours, "", server).handle)
+        serve_on(server, ours)
         turn()
         browser = socket.socket(fileno=theirs.detach())
         browser.setblocking(False)

@@ -10,19 +10,18 @@ import gevent
 import pytest
 
 from headgate.metrics import HTTP_CONNECTIONS
-from headgate.transport import first_request
 from headgate.transport.detach import detach
-from headgate.transport.first_request import PATIENCE_S
 from headgate.transport.http_answers import Answer
+from headgate.transport.http_connection import HttpConnection
 from headgate.transport.http_limits import HttpLimits
 from headgate.transport.http_routes import NeverWaits, RoutedRequest
 from headgate.transport.http_server import HTTPServer
 from headgate.transport.peer_socket import NativeSocket
+from tests.support.http_peer import Peer
 from tests.support.session_clock import turn
 from tests.support.wsgi import Said
 
 ASK = b"GET /socket?a=b HTTP/1.1\r\nHost: test\r\n"
-ADDRESS = ("192.0.2.1", 5)
 
 
 class Door:
@@ -37,7 +36,8 @@ class Door:
         self.server = HTTPServer(
             ("127.0.0.1", 0), self._application, limits=limits, routes={("GET", "/socket"): NeverWaits(self._route)}
         )
-        self.server.init_socket()
+        self.server.start()
+        self.address = self.server.address
         self.through: list[dict[str, Any]] = []
         self.peers: list[socket.socket] = []
 
@@ -57,23 +57,20 @@ class Door:
 
     def connect(self, sends: bytes = b"") -> socket.socket:
         """Have a connection accepted, on which something has come already."""
-        ours, theirs = socket.socketpair()
+        theirs = socket.create_connection(self.address)
         theirs.settimeout(30)
         self.peers.append(theirs)
         if sends:
             theirs.sendall(sends)
-        accepted = NativeSocket(fileno=ours.detach())
-        accepted.setblocking(False)
-        self.server.connections.open(accepted, ADDRESS[0])
-        gevent.get_hub().loop.run_callback(self.server.do_handle, accepted, ADDRESS)
+        gevent.get_hub().loop.run_callback(self.server.accept)
+        turn()
         turn()
         return theirs
 
     @property
     def waiting(self) -> int:
         """How many connections wait for their request without a greenlet."""
-        assert self.server._first is not None
-        return len(self.server._first)
+        return len(self.server._silent)
 
     def close(self) -> None:
         """Drop every connection."""
@@ -120,8 +117,8 @@ def test_the_environment_has_the_request_and_the_address(door: Door) -> None:
         "/socket",
         "a=b",
         "1",
-        "192.0.2.1",
-        "5",
+        "127.0.0.1",
+        str(door.peers[0].getsockname()[1]),
     ]
 
 
@@ -174,7 +171,7 @@ def test_a_request_that_is_left_is_the_applications(door: Door) -> None:
     door.takes = False
     assert door.connect(ASK + b"\r\n").recv(1000).endswith(b"through")
     assert len(door.asked) == 1
-    assert door.through[0]["REMOTE_ADDR"] == "192.0.2.1"
+    assert door.through[0]["REMOTE_ADDR"] == "127.0.0.1"
 
 
 def test_a_route_that_fails_ends_its_connection_only(door: Door) -> None:
@@ -198,30 +195,30 @@ def test_a_connection_that_ends_without_a_request_is_forgotten(door: Door) -> No
     assert len(door.server.connections) == 0
 
 
-def test_a_connection_that_stays_silent_gets_a_handler(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its deadline has begun when it was accepted; a younger one waits on. The time here is the test's."""
-    now_s = 1000.0
-    monkeypatch.setattr(first_request, "monotonic", lambda: now_s)
-    door.takes = False
-    silent = door.connect()
-    now_s += PATIENCE_S / 2
-    door.connect()
-    now_s += PATIENCE_S / 2
-    assert door.server._first is not None
-    door.server._first._look()
-    assert door.waiting == 1
-    turn()
-    silent.sendall(b"GET /elsewhere HTTP/1.1\r\nHost: test\r\n\r\n")
-    turn()
-    assert silent.recv(1000).endswith(b"through")
+def test_a_connection_that_stays_silent_is_closed_in_silence() -> None:
+    """At the deadline for the head, which has begun when it was accepted; a younger one waits on."""
+    door = Door(HttpLimits(header_deadline_s=3600))
+    try:
+        silent, younger = door.connect(), door.connect()
+        connection, _ = door.server._silent
+        connection.waits_since_s -= 3600
+        door.server._end_late()
+        assert (door.waiting, silent.recv(1)) == (1, b"")
+        younger.sendall(b"GET /elsewhere HTTP/1.1\r\nHost: test\r\n\r\n")
+        with gevent.Timeout(30):
+            while door.waiting:
+                turn()
+        turn()
+        assert younger.recv(1000).endswith(b"through")
+    finally:
+        door.close()
 
 
-def test_a_server_that_stops_lets_handlers_go_on(door: Door) -> None:
+def test_a_server_that_stops_lets_connections_go_on(door: Door) -> None:
     """A client that is connected may still ask for as long as the server gives it."""
     peer = door.connect()
     door.server.close()
     turn()
-    assert door.waiting == 0
     peer.sendall(b"GET /elsewhere HTTP/1.1\r\nHost: test\r\n\r\n")
     turn()
     assert peer.recv(1000).endswith(b"through")
@@ -238,7 +235,7 @@ def test_nothing_is_left_when_a_client_is_gone_before_its_answer(door: Door) -> 
 def test_a_connection_that_is_ended_for_another_is_forgotten(door: Door) -> None:
     """It has waited longest for its peer, without a greenlet."""
     peer = door.connect()
-    assert door.server._end_longest_waiting("of address", ADDRESS[0])
+    assert door.server.admission.end_longest_waiting("of address", "127.0.0.1")
     with gevent.Timeout(30):
         while door.waiting:
             turn()
@@ -250,14 +247,13 @@ def test_behind_a_proxy_a_request_too_many_of_an_address_is_refused() -> None:
     """429 by its handler; the route is not asked, and a connection at work is not ended."""
     door = Door(HttpLimits(proxies=1, max_connections_per_address=1))
     try:
-        working = NativeSocket(fileno=socket.socket().detach())
+        working = HttpConnection(door.server, Peer([]), ("192.0.2.1", 5))
         door.server.connections.open(working, "198.51.100.1")
         door.server.connections.work(working)
         peer = door.connect(ASK + b"X-Forwarded-For: 198.51.100.1\r\n\r\n")
         assert peer.recv(1000).startswith(b"HTTP/1.1 429 ")
         assert peer.recv(1000) == b""
         assert (door.asked, door.server.connections.count_at("198.51.100.1")) == ([], 1)
-        working.close()
     finally:
         door.close()
 
@@ -277,8 +273,8 @@ def test_a_route_that_fails_behind_its_answer_keeps_the_socket(door: Door) -> No
     assert len(door.server.connections) == 0
 
 
-def test_a_request_line_in_two_pieces_is_handed_to_its_owner(door: Door) -> None:
-    """With all that has been read of it, wherever it was cut; the piece behind it is the owner's to read."""
+def test_a_head_in_two_pieces_is_handed_to_its_owner(door: Door) -> None:
+    """With its whole head, wherever that was cut."""
     line = ASK.replace(b"a=b", b"a=b&sid=AA12345678901234567890") + b"\r\n"
     for cut in (3, line.index(b"sid=") + 2, line.index(b"sid=") + 10):
         handed: list[bytes] = []

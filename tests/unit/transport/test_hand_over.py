@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import gevent
@@ -39,7 +39,8 @@ class Process:
         self.asked: list[bytes] = []
         self.owners: dict[bytes, Process] = {}
         self.server = HTTPServer(("127.0.0.1", 0), self._application, routes={("GET", "/socket"): NeverWaits(self._socket)})
-        self.server.init_socket()
+        self.server.start()
+        self.address = self.server.address
         self.server.to_owner = self._to_owner
         self.peers: list[socket.socket] = []
 
@@ -64,16 +65,11 @@ class Process:
 
     def connect(self, sends: bytes) -> socket.socket:
         """Have a connection accepted, on which something has come already."""
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            theirs = socket.create_connection(listener.getsockname())
-            ours, address = listener.accept()
+        theirs = socket.create_connection(self.address)
         theirs.setblocking(False)
         self.peers.append(theirs)
         theirs.sendall(sends)
-        accepted = NativeSocket(fileno=ours.detach())
-        accepted.setblocking(False)
-        self.server.connections.open(accepted, address[0])
-        gevent.get_hub().loop.run_callback(self.server.do_handle, accepted, address)
+        gevent.get_hub().loop.run_callback(self.server.accept)
         return theirs
 
     def close(self) -> None:
@@ -247,29 +243,14 @@ def test_a_process_that_ends_while_it_hands_over_takes_no_byte_of_the_connection
     with gevent.Timeout(30):
         while not waiting:
             turn()
-    (sock,) = one.server.connections._address_of
-    hand_over(asking(b"/elsewhere", FOREIGN), sock.fileno())  # type: ignore[union-attr]
+    (connection,) = one.server.connections._address_of
+    hand_over(asking(b"/elsewhere", FOREIGN), connection.fileno())
     peer.sendall(asking(b"/elsewhere"))
     waiting[0].kill()
     with gevent.Timeout(30):
         while len(other.bodies) < 2:
             turn()
     assert (one.bodies, counted(one), stale()) == ([], 0, set())
-
-
-@pytest.mark.parametrize("leave", [HTTPServer.stop_listening, HTTPServer.close])
-def test_a_port_that_is_left_to_the_others_is_watched_no_more(
-    processes: tuple[Process, Process], leave: Callable[[HTTPServer], None]
-) -> None:
-    """The process manager, systemd or the other workers hold it: each of their new connections would wake this process."""
-    one, _ = processes
-    elsewhere = os.dup(one.server.socket.fileno())
-    one.server.start_accepting()
-    turn()
-    leave(one.server)
-    turn()
-    assert stale() == set()
-    os.close(elsewhere)
 
 
 def test_a_connection_whose_peer_has_gone_meanwhile_is_dropped(processes: tuple[Process, Process]) -> None:
@@ -285,27 +266,32 @@ def test_a_server_that_has_left_the_port_starts_to_accept_no_more(processes: tup
     one, other = processes
     other.server.stop_listening()
     other.server.stop_listening()
-    other.server.start_accepting()
-    assert not other.server.started
+    other.server.start()
+    other.server.accept()
     heard(one.connect(asking(b"/elsewhere", FOREIGN)), b"other")
 
 
-def test_the_next_connection_is_left_to_others_for_a_while(
-    processes: tuple[Process, Process], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_next_connection_is_left_to_others_for_a_while(processes: tuple[Process, Process]) -> None:
     """As long as this process is told; it does not accept meanwhile."""
     one, _ = processes
-    pauses: list[float] = []
-    monkeypatch.setattr(one.server, "_pause", pauses.append)
-    one.server.leave_s = lambda: 0.25
-    assert (one.server.do_read(), pauses) == (None, [0.25])
+    asked: list[float] = []
+
+    def leave_s() -> float:
+        asked.append(0.0005)
+        return asked[-1] if len(asked) < 3 else 0.0
+
+    one.server.leave_s = leave_s
+    heard(one.connect(asking(b"/elsewhere")), b"one")
+    assert len(asked) >= 3
 
 
 def test_answered_requests_are_logged_where_the_operator_asked_for_it(processes: tuple[Process, Process]) -> None:
     """Once each."""
     one, _ = processes
-    logged: list[str] = []
-    one.server.access_log = lambda handler: logged.append((handler.environ or {})["PATH_INFO"])
+    logged: list[tuple[str, str, bool]] = []
+    one.server.access_log = lambda exchange, size, seconds: logged.append(
+        (exchange.environ["PATH_INFO"], exchange.status, size > 0)
+    )
     heard(one.connect(asking(b"/elsewhere")), b"one")
     turn()
-    assert logged == ["/elsewhere"]
+    assert logged == [("/elsewhere", "200 OK", True)]

@@ -23,7 +23,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headgate.transport import http_handler
+from headgate.transport import http_channel
 from headgate.transport.detach import detach
 from headgate.transport.http_answers import Answer
 from headgate.transport.http_routes import LaterAnswer, NeverWaits, RoutedRequest
@@ -326,7 +326,7 @@ def test_answers_arrive_though_the_client_has_sent_ahead_of_the_last_one(world: 
 
 def test_a_client_that_sends_ahead_without_end_is_left_after_a_while(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has LINGER_S to read its answer, and to end."""
-    monkeypatch.setattr(http_handler, "LINGER_S", 0.0)
+    monkeypatch.setattr(http_channel, "LINGER_S", 0.0)
     client = socket.create_connection(("127.0.0.1", world.processes[0].server.server_port))
     client.sendall(Request("application", 0, 10, 10, "close").to_bytes(0) + bytes(20_000))
     until(lambda: world.processes[0].asked)

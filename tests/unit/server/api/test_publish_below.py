@@ -144,7 +144,7 @@ def all_routes(gate: RecordingGate, settings: Settings, answers_to: Callable[[An
     return routes_below(api, answers_to, {EVENTS: publishing.one, BATCH: publishing.batch})
 
 
-def served(sends: list[bytes | Pause], monkeypatch: pytest.MonkeyPatch, gate: RecordingGate, *, below: bool) -> bytes:
+def served(sends: list[bytes | Pause], gate: RecordingGate, *, below: bool) -> bytes:
     """Return the bytes with which requests are answered, through Flask or below WSGI."""
     app = create_app(SETTINGS, gate=gate)
     left: list[str] = []
@@ -152,7 +152,7 @@ def served(sends: list[bytes | Pause], monkeypatch: pytest.MonkeyPatch, gate: Re
     if below:
         app.before_request(lambda: left.append("Flask"))
     peer = Peer(list(sends))
-    peer.served_by(app, HttpLimits(), monkeypatch, routes=routes if below else {})
+    peer.served_by(app, HttpLimits(), routes=routes if below else {})
     return peer.received
 
 
@@ -168,13 +168,10 @@ def test_an_answer_is_the_same_below_wsgi_and_through_flask(
     name: str, error: Exception | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Status, headers, body, and whether the connection goes on; and the same is published."""
-    monkeypatch.setattr("gevent.pywsgi.time.time", lambda: 1000.0)
     monkeypatch.setattr("headgate.transport.http_answers._date", lambda now_s: b"Thu, 01 Jan 1970 00:16:40 GMT")
     monkeypatch.setattr("headgate_server.api.publish.time", Clock())
     gates = [RecordingGate(error=error, identity=Identity("ana", publish=("orders.#",))) for _ in range(2)]
-    through, under = (
-        served(REQUESTS[name], monkeypatch, gate, below=below) for gate, below in zip(gates, (False, True), strict=True)
-    )
+    through, under = (served(REQUESTS[name], gate, below=below) for gate, below in zip(gates, (False, True), strict=True))
     assert through == under
     assert gates[0].published == gates[1].published
     assert through.startswith(b"HTTP/1.1 ")
@@ -185,9 +182,8 @@ def test_flask_sees_nothing_of_a_request_with_a_token() -> None:
     gate = RecordingGate(identity=Identity("ana", publish=("orders.#",)))
     app = create_app(SETTINGS, gate=gate)
     app.before_request(lambda: pytest.fail("Flask was asked"))
-    with pytest.MonkeyPatch.context() as patch:
-        peer = Peer([with_token(ONE), Pause(1), batch(EVENT), Pause(2), with_token(json.dumps(EVENT).encode(), path=EVENTS)])
-        peer.served_by(app, HttpLimits(), patch, routes=all_routes(gate, SETTINGS, lambda environ: True))
+    peer = Peer([with_token(ONE), Pause(1), batch(EVENT), Pause(2), with_token(json.dumps(EVENT).encode(), path=EVENTS)])
+    peer.served_by(app, HttpLimits(), routes=all_routes(gate, SETTINGS, lambda environ: True))
     assert peer.received.count(b"HTTP/1.1 201 CREATED\r\n") == 3
     assert gate.published == [("orders.42.shipped", {"carrier": "UPS"}), ("orders.42.shipped", 1), ("orders.42.shipped", 1)]
 
@@ -201,10 +197,9 @@ def test_flask_has_requests_to_other_names_and_those_without_a_token(lines: list
     asked: list[str] = []
     app = create_app(Settings(dev=True), gate=gate)
     app.before_request(lambda: asked.append("Flask"))
-    with pytest.MonkeyPatch.context() as patch:
-        head = "\r\n".join([f"POST {PUBLISH_PATH} HTTP/1.1", *lines, f"Content-Length: {len(ONE)}", "", ""]).encode()
-        routes = all_routes(gate, Settings(dev=True), lambda environ: answers)
-        Peer([head + ONE]).served_by(app, HttpLimits(), patch, routes=routes)
+    head = "\r\n".join([f"POST {PUBLISH_PATH} HTTP/1.1", *lines, f"Content-Length: {len(ONE)}", "", ""]).encode()
+    routes = all_routes(gate, Settings(dev=True), lambda environ: answers)
+    Peer([head + ONE]).served_by(app, HttpLimits(), routes=routes)
     assert asked == ["Flask"]
 
 

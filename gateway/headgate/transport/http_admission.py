@@ -1,0 +1,196 @@
+"""Which HTTP connections, and which of their requests, there is room for: in all, and for each address.
+
+In: connections as they come, their requests, and the parts of their lives. Out: whether there is room, or the answer that refuses
+them. When there is one too many, the connection that has waited longest for its peer is ended for it (http_connections.py). When
+clients have all descriptors that they may have, a new connection gets one of a few reserved places: its one request is answered
+if it is for a health page, and with 503 if not, and the connection is closed. When those places are taken, too, the ones in them
+that wait for their peer make room.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import structlog
+
+from headgate.metrics import ACCEPT_FAILURES, HTTP_ENDED
+
+from .descriptors import HeldDescriptors, descriptor_limit, has_room, places
+from .http_answers import Answer, no_room, retry_after_s
+from .http_connections import HttpConnections
+from .http_limits import HttpLimits
+from .peer_address import address_key, address_of
+from .peer_socket import end
+
+# The pages that are answered when there is no room for anything else.
+HEALTH_PATHS = frozenset({"/livez", "/healthz", "/metrics"})
+# The connections in a reserved place count for this address.
+RESERVED = "a reserved place"
+# A request comes with its connection, or a moment later. Until it does, nobody in a reserved place is ended for another.
+PLACES_TAKEN_PAUSE_S = 0.01
+# No descriptor, or no memory, for one more connection. Peers wait in the kernel's queue, and are accepted after a while; without
+# the pause the listener, which stays readable, would have us try for ever.
+EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+ACCEPT_AGAIN_S = 0.5
+EXHAUSTED_LOG_S = 10.0
+# HTTP connections have at most this part of the descriptors, and one address that one. Each may hold a second descriptor, of the
+# file that it is answered with, so WebSockets have half of them at least.
+HTTP_SHARE = 4
+ADDRESS_SHARE = 8
+
+log = structlog.get_logger("headgate.wsgi")
+
+
+class Admitted(Protocol):
+    """A connection (http_connection.py)."""
+
+    def fileno(self) -> int:
+        """Return the descriptor."""
+
+    def __hash__(self) -> int:
+        """Connections are counted."""
+
+
+class Admission:
+    """See the module. `pause` accepts nothing for so many seconds."""
+
+    def __init__(self, limits: HttpLimits, pause: Callable[[float], object]) -> None:
+        self.limits, self._pause = limits, pause
+        self.connections: HttpConnections[Admitted] = HttpConnections()
+        self._held = HeldDescriptors()
+        self._places_were_taken = False
+        self._logged_s: dict[str, float] = {}
+
+    def room_for_next(self, listener_fd: int) -> bool | None:
+        """Return whether the next connection has a place of its own; False: a reserved one; None: it cannot be accepted now."""
+        self.hold()
+        if has_room(listener_fd):
+            return True
+        return False if self._lend() else None
+
+    def take_in(self, connection: Admitted, address: object, *, has_room: bool = True) -> Answer | None:
+        """Count a connection, if need be in place of another that waits for its peer; return the answer that refuses it.
+
+        Behind a proxy all connections come from the proxy, so an address of its own tells nothing: `refusal` asks for each
+        request instead.
+        """
+        if not has_room:
+            self._take_reserved_place(connection)
+            return None
+        key = address_key(str(address[0])) if isinstance(address, tuple) and not self.limits.proxies else None
+        limit, connections = self._per_address(), self.connections
+        if len(connections) >= self._most() and not self.end_longest_waiting("in all"):
+            if connections.count_at(RESERVED) < places():
+                self._take_reserved_place(connection)
+                return None
+            HTTP_ENDED.labels("too many").inc()
+            return no_room("connections", self._most(), retry_after_s())
+        if key is not None and limit and connections.count_at(key) >= limit and not self.end_longest_waiting("of address", key):
+            HTTP_ENDED.labels("too many of address").inc()
+            return no_room("connections_per_address", limit, retry_after_s())
+        connections.open(connection, key)
+        return None
+
+    def refusal(self, connection: Admitted, environ: Mapping[str, object]) -> Answer | None:
+        """Let a request count; return the answer that refuses it if there is no room for it.
+
+        Behind a proxy of ours it counts for the client that the proxy names.
+        """
+        if self.has_reserved_place(connection):
+            if environ.get("PATH_INFO") in HEALTH_PATHS:
+                return None
+            HTTP_ENDED.labels("no descriptor").inc()
+            return no_room("connections", self._most(), retry_after_s())
+        if not self.limits.proxies or not (limit := self._per_address()):
+            return None
+        address = address_of(environ, self.limits.proxies)
+        self.connections.attribute(connection, address)
+        if address is None or self.connections.count_at(address) <= limit or self.end_longest_waiting("of address", address):
+            return None
+        self.connections.attribute(connection, None)
+        HTTP_ENDED.labels("too many of address").inc()
+        return no_room("connections_per_address", limit, 1)
+
+    def between_requests(self, connection: Admitted) -> None:
+        """A connection waits for its next request, which may be another client's when a proxy of ours sends it."""
+        self.connections.wait(connection)
+        if self.limits.proxies:
+            self.connections.attribute(connection, None)
+
+    def has_reserved_place(self, connection: Admitted) -> bool:
+        """Return whether a connection has a reserved place: for one request."""
+        return self.connections.address_of(connection) == RESERVED
+
+    def end_longest_waiting(self, why: str, address: str | None = None) -> bool:
+        """End the connection (of an address) that has waited longest for its peer: it finds the end, and closes."""
+        connection = self.connections.longest_waiting(address)
+        if connection is None:
+            return False
+        self.connections.close(connection)
+        HTTP_ENDED.labels(f"longest waiting {why}").inc()
+        end(connection.fileno())
+        return True
+
+    def hold(self) -> None:
+        """Hold the descriptors of the reserved places, but for those that are taken.
+
+        At once when one is free: a connection of ours to Redis would take a descriptor of the reserve, and keep it.
+        """
+        self._held.hold(self.connections.count_at(RESERVED))
+
+    def close(self) -> None:
+        """Hold no descriptors any more. Idempotent."""
+        self._held.close()
+
+    def exhausted(self, error: OSError) -> None:
+        """Accept nothing for a while: there is nothing left to have a connection with."""
+        ACCEPT_FAILURES.inc()
+        self._log("cannot accept connections", reason=error.strerror, again_in_s=ACCEPT_AGAIN_S)
+        self._pause(ACCEPT_AGAIN_S)
+
+    def _take_reserved_place(self, connection: Admitted) -> None:
+        self._log("no room for new clients", descriptors=descriptor_limit(), http_connections=len(self.connections))
+        self.connections.open(connection, RESERVED)
+
+    def _lend(self) -> bool:
+        """Give a held descriptor away for the next connection; return False, and pause, when there is none.
+
+        There may be fewer than there should be. Those that are lent are free again in a moment; the long pause is for none.
+        """
+        taken = self.connections.count_at(RESERVED)
+        if taken < max(1, places()) and self._held.lend():
+            self._places_were_taken = False
+            return True
+        if not taken:
+            self.exhausted(OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
+            return False
+        if self._places_were_taken:
+            # Half of them, so that the next ones find room; they are closed while we pause.
+            while self.connections.count_at(RESERVED) > taken // 2 and self.end_longest_waiting("in a reserved place", RESERVED):
+                pass
+        self._places_were_taken = not self._places_were_taken
+        self._pause(PLACES_TAKEN_PAUSE_S)
+        return False
+
+    def _per_address(self) -> int:
+        """Return how many HTTP connections one address may have; 0 for any number."""
+        limit = self.limits.max_connections_per_address
+        descriptors = descriptor_limit() if limit else None
+        return limit if descriptors is None else min(limit, max(1, descriptors // ADDRESS_SHARE))
+
+    def _most(self) -> int:
+        """Return how many HTTP connections the process may have."""
+        descriptors, most = descriptor_limit(), self.limits.max_connections
+        return min(sys.maxsize if descriptors is None else descriptors // HTTP_SHARE, sys.maxsize if most is None else most)
+
+    def _log(self, event: str, **fields: object) -> None:
+        """Log an event, at most every ten seconds."""
+        now_s = time.monotonic()
+        if now_s - self._logged_s.get(event, -EXHAUSTED_LOG_S) >= EXHAUSTED_LOG_S:
+            self._logged_s[event] = now_s
+            log.error(event, **fields)

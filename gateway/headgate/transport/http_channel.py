@@ -1,0 +1,188 @@
+"""The bytes of one HTTP connection, in and out: each part of each exchange within its deadline (http_limits.py).
+
+In: the peer's socket. Out: its bytes, and whether it kept us waiting for too long. It never waits for a peer longer than the
+`Pace` of the part allows, and lets everybody else have a turn where a peer never keeps it waiting.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from headgate.metrics import HTTP_ENDED
+from headgate.runtime.loop import READ, WRITE, sleep
+
+from .http_limits import TRANSITIONS, HttpLimits, Pace, Part
+from .peer_socket import PeerSocket, close_hard, is_readable, say_last
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+# A peer that never keeps us waiting would keep the loop: after so many bytes of a message everybody else has a turn.
+TURN_BYTES = 65536
+# Of a body that is not wanted so much is read all the same: closed with bytes unread a connection would be reset, and a client
+# that is still sending would find the reset instead of our answer (RFC 9112 section 9.6).
+MAX_LINGER_BYTES = 1024 * 1024
+# A client that has sent ahead of the last answer has so long to read that, and to end.
+LINGER_S = 2.0
+
+
+class TooSlow(TimeoutError):
+    """A peer kept us waiting for longer than it may. An application sees an OSError of a connection that is over."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(errno.ECONNRESET, message)
+
+
+class Channel:
+    """See the module.
+
+    Attributes:
+        part: the part of the exchange that is under way.
+        broken: the peer is gone, or was too slow: nobody knows where the next request would begin.
+        waits: how often the peer has kept us waiting.
+        sent_bytes: since the caller has set it to 0.
+    """
+
+    __slots__ = ("_limits", "_pace", "_turn_bytes", "_waiting", "broken", "part", "peer", "sent_bytes", "waits")
+
+    def __init__(self, peer: PeerSocket, limits: HttpLimits, waiting: Callable[[], object], waited_s: float = 0.0) -> None:
+        """`waiting` is called when we begin to wait for the peer, which has done so for `waited_s` already."""
+        self.peer, self._limits, self._waiting = peer, limits, waiting
+        self.part = Part.HEADERS
+        # How much longer the peer may keep us waiting with this part; None as long as it has not.
+        self._pace: Pace | None = self.part.pace(limits)
+        self._pace.waited(waited_s)
+        self._turn_bytes = self.waits = self.sent_bytes = 0
+        self.broken = False
+
+    def begin(self, part: Part) -> None:
+        """Another part of the exchange is under way, with a pace of its own."""
+        if part not in TRANSITIONS[self.part]:
+            raise RuntimeError(f"{part.name} behind {self.part.name}")
+        self.part, self._pace = part, None
+
+    def receive(self, size: int, turn_bytes: int = TURN_BYTES) -> bytes:
+        """Return what has come, waiting as long as the peer may keep us; nothing at the end. Switches greenlets.
+
+        Raises:
+            TooSlow: it kept us waiting for too long.
+            OSError: the connection broke.
+        """
+        try:
+            if self.part is Part.IDLE and self.peer.is_plain:  # most clients send the next request when they have the answer
+                data: bytes = self._in_time(READ, self.peer.recv, size, at_once=False)
+            else:
+                data = self.peer.recv(size)
+        except BlockingIOError:
+            data = self._in_time(READ, self.peer.recv, size)
+        except OSError:
+            self.broken = True
+            raise
+        if self._pace is not None:
+            self._pace.moved(len(data))
+        if self.part is Part.BODY:
+            self._let_others(len(data), turn_bytes)
+        return data
+
+    def send(self, data: ReadableBuffer) -> None:
+        """Write all of a piece of the answer, waiting as long as the peer may keep us. Switches greenlets.
+
+        Raises:
+            TooSlow: it kept us waiting for too long.
+            OSError: the connection broke.
+        """
+        rest = memoryview(data)
+        while rest:
+            try:
+                sent = self.peer.send(rest)
+            except BlockingIOError:
+                # 100 Continue is written before the body was read; an answer may begin before that, too.
+                if self.part is not Part.ANSWER:
+                    self.begin(Part.ANSWER)
+                sent = self._in_time(WRITE, self.peer.send, rest)
+            except OSError:
+                self.broken = True
+                raise
+            if self.part is Part.ANSWER and self._pace is not None:
+                self._pace.moved(sent)
+            rest = rest[sent:]
+            self.sent_bytes += sent
+            self._let_others(sent, TURN_BYTES)
+
+    def linger(self, seconds: float | None = None) -> None:
+        """Say that our answer was all, and read for a while what the peer is still sending. Switches greenlets.
+
+        Args:
+            seconds: in all; None: at the pace of the part.
+        """
+        say_last(self.peer.fileno())
+        left_bytes, left_s = MAX_LINGER_BYTES, seconds
+        while left_bytes > 0:
+            if left_s is None:
+                data = self.receive(TURN_BYTES)
+            else:
+                waited_s = self.peer.wait(READ, left_s) if left_s > 0 else None
+                if waited_s is None:
+                    return
+                left_s -= waited_s
+                try:
+                    data = self.peer.recv(TURN_BYTES)
+                except BlockingIOError:
+                    continue
+                sleep()
+            if not data:
+                return
+            left_bytes -= len(data)
+
+    def linger_if_unread(self) -> None:
+        """Before closing: a connection that is closed with bytes unread is reset (RFC 9112 section 9.6). Switches greenlets.
+
+        The answers would be lost that the kernel has not delivered yet.
+        """
+        if self.peer.is_plain and not self.broken and is_readable(self.peer.fileno()):
+            self._waiting()
+            self.linger(LINGER_S)
+
+    def _in_time(self, events: int, move: Callable[[Any], Any], argument: object, *, at_once: bool = True) -> Any:
+        """Move bytes once the socket is ready for it.
+
+        Raises:
+            TooSlow: not while the peer may keep us waiting.
+        """
+        pace = self._pace = self._pace or self.part.pace(self._limits)
+        self.waits += 1
+        if at_once:
+            self._waiting()
+        while pace.left_s > 0:
+            waited_s = self.peer.wait(events, pace.left_s)
+            if waited_s is None:
+                break
+            pace.waited(waited_s)
+            try:
+                return move(argument)
+            except BlockingIOError:
+                continue
+            except OSError:
+                self.broken = True
+                raise
+        try:
+            return move(argument)  # after a stall of our own, timers come before sockets
+        except BlockingIOError:
+            raise self._too_slow() from None
+
+    def _let_others(self, size: int, turn_bytes: int) -> None:
+        self._turn_bytes += size
+        if self._turn_bytes >= turn_bytes:
+            self._turn_bytes = 0
+            sleep()
+
+    def _too_slow(self) -> TooSlow:
+        part = self.part
+        self.broken = True
+        if part is not Part.IDLE:
+            HTTP_ENDED.labels(f"{part.value} deadline").inc()
+        if part is Part.ANSWER:
+            close_hard(self.peer.fileno())
+        return TooSlow(f"the {part.value} took too long")

@@ -1,0 +1,138 @@
+"""The requests of one HTTP connection, with their bodies: the parser (http_parser.py), fed from the channel (http_channel.py).
+
+Nobody knows where the next request would begin once a body was not read to its end, so such a connection is closed.
+"""
+
+from __future__ import annotations
+
+import errno
+
+from headgate.runtime.loop import sleep
+
+from .http_channel import TURN_BYTES, Channel
+from .http_limits import Part
+from .http_parser import END, Bad, ParserState, Request, RequestParser
+
+READ_BYTES = 8192
+# The rest of a request's body, when it has been answered, is read up to here, so that the connection can be used again.
+MAX_DISCARD_BYTES = 65536
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+class BadBody(OSError):
+    """The body is not valid HTTP. The text says what is wrong."""
+
+
+class Incoming:
+    """See the module."""
+
+    __slots__ = ("_channel", "_chunked_bytes", "_client_waits", "_is_chunked", "_max_chunked_bytes", "parser")
+
+    def __init__(self, channel: Channel, parser: RequestParser, max_chunked_bytes: int) -> None:
+        self._channel, self.parser, self._max_chunked_bytes = channel, parser, max_chunked_bytes
+        self._is_chunked = self._client_waits = False
+        self._chunked_bytes = 0
+
+    def request(self) -> Request | Bad | None:
+        """Return the next request; None at the end of the connection. Switches greenlets.
+
+        Raises:
+            OSError: it did not come in time, or the connection broke.
+        """
+        parser, channel = self.parser, self._channel
+        is_first, waits = channel.part is Part.HEADERS, channel.waits
+        while (event := parser.next_event()) is None:
+            if channel.part is Part.IDLE and parser.held:
+                channel.begin(Part.HEADERS)
+            data = channel.receive(READ_BYTES)
+            if not data:
+                return parser.end()
+            parser.feed(data)
+        if waits == channel.waits and not is_first:
+            sleep()  # it was here already, and the one behind it may be as well
+        assert isinstance(event, Request | Bad)
+        return event
+
+    def begin(self, request: Request) -> None:
+        """The body of this request is the one to be read."""
+        self._is_chunked, self._client_waits = request.is_chunked, request.expects_continue
+        self._chunked_bytes = 0
+
+    def next_piece(self) -> bytes:
+        """Return the next piece of the body; nothing at its end. Switches greenlets.
+
+        Raises:
+            BadBody: it is not valid HTTP.
+            OSError: it did not come whole, or in time.
+        """
+        parser, channel = self.parser, self._channel
+        while (event := parser.next_event()) is None:
+            if parser.state is ParserState.OVER:
+                raise ConnectionResetError(errno.ECONNRESET, "this body could not be read")
+            self._give_leave()
+            if channel.part is Part.ANSWER:
+                channel.begin(Part.BODY)
+            data = channel.receive(READ_BYTES if self._is_chunked else TURN_BYTES, READ_BYTES if self._is_chunked else TURN_BYTES)
+            if not data:
+                self._fail("the body ended too early")
+            if self._is_chunked:
+                self._chunked_bytes += len(data)
+                if self._chunked_bytes > self._max_chunked_bytes:
+                    self._fail("a chunked body that does not end")
+            parser.feed(data)
+        if isinstance(event, Bad):
+            self._channel.broken = True
+            raise BadBody(errno.EBADMSG, event.reason)
+        return b"" if event is END else event  # type: ignore[return-value]
+
+    def read_body(self) -> bytes:
+        """Return what is left of the body. Switches greenlets. Raises as `next_piece`."""
+        body = self.next_piece()
+        if self.parser.left_bytes == 0:
+            return body
+        pieces = [body]
+        while piece := self.next_piece():
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    @property
+    def must_end(self) -> bool:
+        """Whether the connection cannot be used again: too much is unread, or the client waits for leave to send."""
+        left_bytes = self.parser.left_bytes
+        if self._channel.broken or (left_bytes is not None and left_bytes > MAX_DISCARD_BYTES):
+            return True
+        return self._client_waits and left_bytes != 0
+
+    def finish(self) -> bool:
+        """Read what an answered request has left; return whether the connection can be used again. Switches greenlets."""
+        parser, channel = self.parser, self._channel
+        if parser.left_bytes == 0:
+            parser.next_event()
+            return not channel.broken
+        if channel.broken or parser.state is ParserState.OVER or self._client_waits:
+            return False
+        try:
+            left_bytes, piece = MAX_DISCARD_BYTES, b""
+            if (parser.left_bytes or 0) <= left_bytes:
+                while left_bytes >= 0 and (piece := self.next_piece()):
+                    left_bytes -= len(piece)
+                if not piece:
+                    return True
+            if channel.part is Part.ANSWER:
+                channel.begin(Part.BODY)
+            channel.linger()
+        except OSError:
+            pass
+        return False
+
+    def _give_leave(self) -> None:
+        """Let a client that waits for leave to send its body send it; behind what earlier answers have left to be sent."""
+        if self._client_waits:
+            self._client_waits = False
+            sent_bytes = self._channel.sent_bytes
+            self._channel.send(CONTINUE)
+            self._channel.sent_bytes = sent_bytes
+
+    def _fail(self, reason: str) -> None:
+        self._channel.broken = True
+        raise ConnectionResetError(errno.ECONNRESET, reason)

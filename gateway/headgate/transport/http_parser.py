@@ -1,0 +1,402 @@
+"""HTTP/1.1 requests from bytes, one connection's, one after the other (RFC 9112). No I/O.
+
+In: bytes (`feed`), and the end of the connection (`end`). Out, from `next_event`: a `Request`, then the pieces of its body
+(bytes), then `END`, and after `next_request` the request behind it; `Bad` where bytes are no request; None where more bytes are
+needed. After `Bad` nothing is read any more. `leave` ends the reading for good and returns the bytes behind the request: the
+connection is a WebSocket's, or another process's.
+
+Limits come before parsing. What two of the three common parsers refuse (h11, llhttp, and gunicorn's or gevent's) is refused, and
+so is every request whose end two readers could see in different places: both lengths, two lengths, a lone CR or LF, folded
+lines, white space before a colon, any transfer coding but `chunked`.
+
+A request whose head has the same bytes as the one before on its connection, or the same but for the length of its body, is not
+parsed again: most clients send one head for ever.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, Final, NamedTuple, TypeAlias
+from urllib.parse import unquote_to_bytes
+
+MAX_LINE_BYTES = 8192
+MAX_HEADER_BYTES = 16384
+MAX_HEADER_LINES = 100
+MAX_CHUNK_LINE_BYTES = 4096
+BAD_REQUEST = "400 Bad Request"
+# Field names and methods: RFC 9110 section 5.6.2. Possessive: no byte is read twice.
+_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
+_REQUEST_LINE = re.compile(rb"(" + _TOKEN + rb") ([!-~]++) HTTP/1\.([01])\r\n")
+# RFC 9110 section 5.5: no control character in a value.
+_FIELDS = re.compile(rb"(?:" + _TOKEN + rb":[\t -~\x80-\xff]*+\r\n)*+\r\n")
+_FIELD = re.compile(r"([^:\r]++):[\t ]*+([^\r]*+)\r\n")
+_LONE_LF = re.compile(rb"(?<!\r)\n")
+_ABSOLUTE = re.compile(r"https?://([^/@]+)(/.*)?", re.IGNORECASE)
+# No body is longer; int() of many more digits would take a while, and of others it would read `+5` and `1_0`.
+_LENGTH = re.compile(r"[0-9]{1,18}", re.ASCII)
+_MAX_LENGTH_DIGITS = 18
+_LENGTH_LINE = re.compile(rb"\r\nContent-Length: ([0-9]{1,18})\r\n", re.IGNORECASE)
+_CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})(?:;[\t -~\x80-\xff]*+)?\r\n")
+# Two of one of these are two views of where a request ends, or whose it is. Of Content-Type the first counts.
+_ONCE = frozenset({"CONTENT_LENGTH", "HTTP_TRANSFER_ENCODING", "HTTP_HOST"})
+# A name that is sent often is translated once. Bounded, and these are always among them: any client can make up names.
+MAX_NAMES = 256
+_OFTEN = (
+    *("Accept", "Accept-Encoding", "Accept-Language", "Authorization", "Cache-Control", "Connection", "Content-Length"),
+    *("Content-Type", "Cookie", "Host", "Origin", "Pragma", "Referer", "Sec-Fetch-Dest", "Sec-Fetch-Mode", "Sec-Fetch-Site"),
+    *("Sec-WebSocket-Extensions", "Sec-WebSocket-Key", "Sec-WebSocket-Protocol", "Sec-WebSocket-Version", "Traceparent"),
+    *("Tracestate", "Upgrade", "User-Agent", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Request-Id"),
+)
+_known_names: dict[str, str] = {}
+
+
+class ParserState(Enum):
+    """What comes next on a connection."""
+
+    HEAD = "a head"
+    LENGTH = "a body of a known length"
+    CHUNK_LINE = "the size of a chunk"
+    CHUNK = "a chunk"
+    CHUNK_END = "the end of a chunk"
+    TRAILERS = "trailers"
+    WHOLE = "nothing of this request"
+    OVER = "nothing that is read here"
+
+
+TRANSITIONS: Mapping[ParserState, frozenset[ParserState]] = {
+    ParserState.HEAD: frozenset({ParserState.LENGTH, ParserState.CHUNK_LINE, ParserState.OVER}),
+    ParserState.LENGTH: frozenset({ParserState.WHOLE, ParserState.OVER}),
+    ParserState.CHUNK_LINE: frozenset({ParserState.CHUNK, ParserState.TRAILERS, ParserState.OVER}),
+    ParserState.CHUNK: frozenset({ParserState.CHUNK_END, ParserState.OVER}),
+    ParserState.CHUNK_END: frozenset({ParserState.CHUNK_LINE, ParserState.OVER}),
+    ParserState.TRAILERS: frozenset({ParserState.WHOLE, ParserState.OVER}),
+    ParserState.WHOLE: frozenset({ParserState.HEAD, ParserState.OVER}),
+    ParserState.OVER: frozenset(),
+}
+
+
+class Request(NamedTuple):
+    """The head of a request.
+
+    Attributes:
+        path: of the target, percent-decoded, as WSGI has it: a character for each byte.
+        query: of the target, as it came.
+        fields: the headers as a WSGI environment has them: `HTTP_HOST`, `CONTENT_TYPE`, …
+        body_bytes: the length of the body; 0 where it `is_chunked`.
+        ends: whether the connection ends behind the answer.
+        protocol: `HTTP/1.1` or `HTTP/1.0`.
+        expects_continue: whether the client waits for leave to send the body.
+    """
+
+    method: str
+    path: str
+    query: str
+    fields: Mapping[str, str]
+    body_bytes: int
+    ends: bool
+    is_chunked: bool = False
+    protocol: str = "HTTP/1.1"
+    expects_continue: bool = False
+
+    def environ(self, base: dict[str, Any], client_address: object) -> dict[str, Any]:
+        """Return `base`, the WSGI environment of the server, with this request in it, but for the body."""
+        base["REQUEST_METHOD"], base["SCRIPT_NAME"] = self.method, ""
+        base["PATH_INFO"], base["QUERY_STRING"], base["SERVER_PROTOCOL"] = self.path, self.query, self.protocol
+        if isinstance(client_address, tuple):
+            base["REMOTE_ADDR"], base["REMOTE_PORT"] = str(client_address[0]), str(client_address[1])
+        base |= self.fields
+        return base
+
+
+class Bad(NamedTuple):
+    """Bytes that are no request: the status to answer with, and what is wrong."""
+
+    status: str
+    reason: str
+
+
+class End(Enum):
+    """The end of a request."""
+
+    END = "end"
+
+
+END: Final = End.END
+Event: TypeAlias = Request | bytes | End | Bad | None
+_BAD_BODY = Bad(BAD_REQUEST, "the body is not valid HTTP")
+
+
+class RequestParser:
+    """See the module.
+
+    Attributes:
+        state: what comes next.
+        block: the bytes of the last head.
+        is_like_last: whether the last request has the head of the one before, but for the length of the body.
+    """
+
+    __slots__ = ("_before", "_behind", "_held", "_last", "_left", "_scanned", "block", "is_like_last", "state")
+
+    def __init__(self, received: bytes = b"") -> None:
+        self.state = ParserState.HEAD
+        self._held = received
+        self._scanned = self._left = 0
+        self.block = self._before = self._behind = b""
+        self._last: Request | None = None
+        self.is_like_last = False
+
+    @property
+    def held(self) -> bytes:
+        """The bytes that have come, and are not read."""
+        return self._held
+
+    @property
+    def left_bytes(self) -> int | None:
+        """How many bytes of the body have not been read; None where nobody knows."""
+        if self.state is ParserState.LENGTH:
+            return self._left
+        return 0 if self.state is ParserState.WHOLE else None
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes that have come."""
+        self._held = self._held + data if self._held else data
+
+    def end(self) -> Bad | None:
+        """The peer sends no more; return what is wrong with what it has sent, if anything."""
+        if self.state is ParserState.HEAD and not self._held:
+            return None
+        return self._refuse(Bad(BAD_REQUEST, "the request ends too early"))
+
+    def leave(self) -> bytes:
+        """Read no more; return the bytes that have come behind what was read."""
+        held, self._held = self._held, b""
+        self._move(ParserState.OVER)
+        return held
+
+    def next_request(self) -> None:
+        """Go on with the request behind this one, which must have been read to its end."""
+        self._move(ParserState.HEAD)
+
+    def next_event(self) -> Event:
+        """Return what has come next; None when more bytes are needed."""
+        state = self.state
+        if state is ParserState.HEAD:
+            return self._head()
+        if state is ParserState.LENGTH:
+            return self._piece(ParserState.WHOLE)
+        while True:
+            state = self.state
+            if state is ParserState.CHUNK:
+                return self._piece(ParserState.CHUNK_END)
+            if state is ParserState.WHOLE:
+                return END
+            if state is ParserState.OVER:
+                return None
+            fault = self._chunk_end() if state is ParserState.CHUNK_END else self._lines()
+            if fault is not None:
+                return fault
+            if self.state is state:
+                return None
+
+    def _move(self, state: ParserState) -> None:
+        if state not in TRANSITIONS[self.state]:
+            raise RuntimeError(f"a parser that waits for {self.state.value} cannot go on with {state.value}")
+        self.state = state
+
+    def _refuse(self, fault: Bad) -> Bad:
+        self._move(ParserState.OVER)
+        return fault
+
+    def _head(self) -> Request | Bad | None:
+        held = self._held
+        request = self._again(held)
+        if request is None:
+            end = held.find(b"\r\n\r\n", self._scanned) + 4
+            if end < 4:
+                return self._incomplete()
+            read = read_head(held[:end])
+            if isinstance(read, Bad):
+                return self._refuse(read)
+            self._remember(held[:end], read)
+            request, self.is_like_last = read, False
+        self._held = held[len(self.block) :]
+        self._scanned = 0
+        if request.is_chunked:
+            self._move(ParserState.CHUNK_LINE)
+        else:
+            self._left = request.body_bytes
+            self._move(ParserState.LENGTH)
+        return request
+
+    def _incomplete(self) -> Bad | None:
+        """Refuse a head before its end where that changes nothing any more."""
+        held = self._held
+        line = held.find(b"\n") + 1
+        if line > MAX_LINE_BYTES or (not line and len(held) > MAX_LINE_BYTES):
+            return self._refuse(Bad("414 URI Too Long", "the request line is too long"))
+        if len(held) - line > MAX_HEADER_BYTES:
+            return self._refuse(_too_large())
+        if line and (not _REQUEST_LINE.match(held) or _LONE_LF.search(held, self._scanned)):
+            return self._refuse(Bad(BAD_REQUEST, "not a valid HTTP request"))
+        self._scanned = max(0, len(held) - 3)
+        return None
+
+    def _remember(self, block: bytes, request: Request) -> None:
+        self.block, self._last = block, request
+        line = _LENGTH_LINE.search(block)
+        self._before, self._behind = (b"", b"") if line is None else (block[: line.start(1)], block[line.end(1) :])
+
+    def _again(self, held: bytes) -> Request | None:
+        """Return the request with which these bytes begin, if its head is the last one, or is but for the length of the body."""
+        last, before = self._last, self._before
+        if last is None:
+            return None
+        if held.startswith(self.block):
+            self.is_like_last = True
+            return last
+        if not before or not held.startswith(before):
+            return None
+        at = len(before)
+        digits = held[at : held.find(b"\r", at, at + _MAX_LENGTH_DIGITS + 1)]
+        if not digits.isdigit() or not held.startswith(self._behind, at + len(digits)):
+            return None
+        length = digits.decode()
+        self.block, self.is_like_last = b"%b%b%b" % (before, digits, self._behind), True
+        self._last = last._replace(fields={**last.fields, "CONTENT_LENGTH": length}, body_bytes=int(length))
+        return self._last
+
+    def _piece(self, behind: ParserState) -> bytes | End | None:
+        held, left = self._held, self._left
+        if left:
+            if not held:
+                return None
+            piece = held if len(held) <= left else held[:left]
+            self._held = held[left:]
+            self._left = left - len(piece)
+            if self._left or behind is ParserState.WHOLE:
+                return piece
+            self._move(behind)
+            return piece
+        self._move(behind)
+        return END
+
+    def _chunk_end(self) -> Bad | None:
+        if len(self._held) < 2:
+            return None if b"\r\n".startswith(self._held) else self._refuse(_BAD_BODY)
+        if not self._held.startswith(b"\r\n"):
+            return self._refuse(_BAD_BODY)
+        self._held = self._held[2:]
+        self._move(ParserState.CHUNK_LINE)
+        return None
+
+    def _lines(self) -> Bad | None:
+        """Read the size of a chunk, or the trailers; without moving where more bytes are needed."""
+        held = self._held
+        if self.state is ParserState.TRAILERS:
+            end = 2 if held.startswith(b"\r\n") else held.find(b"\r\n\r\n") + 4
+            if end >= 4 or end == 2:
+                if end > MAX_HEADER_BYTES or not _FIELDS.fullmatch(held, 0, end):
+                    return self._refuse(_BAD_BODY)
+                self._held = held[end:]
+                self._move(ParserState.WHOLE)
+                return None
+            return self._refuse(_BAD_BODY) if len(held) > MAX_HEADER_BYTES else None
+        line = _CHUNK_LINE.match(held, 0, MAX_CHUNK_LINE_BYTES)
+        if line is None:
+            return self._refuse(_BAD_BODY) if b"\n" in held or len(held) >= MAX_CHUNK_LINE_BYTES else None
+        self._held, self._left = held[line.end() :], int(line[1], 16)
+        self._move(ParserState.CHUNK if self._left else ParserState.TRAILERS)
+        return None
+
+
+def list_of(value: str) -> set[str]:
+    """Return the elements of a field that is a list of words in any case, such as Connection (RFC 9110 section 5.6.1)."""
+    return {element.strip(" \t").lower() for element in value.split(",")} - {""}
+
+
+def read_head(block: bytes) -> Request | Bad:
+    """Return the request whose head these bytes are, with the empty line at their end."""
+    if len(block) > MAX_LINE_BYTES:
+        size = block.index(b"\n") + 1
+        if size > MAX_LINE_BYTES:
+            return Bad("414 URI Too Long", "the request line is too long")
+        if len(block) - size > MAX_HEADER_BYTES:
+            return _too_large()
+    line = _REQUEST_LINE.match(block)
+    if line is None:
+        return Bad(BAD_REQUEST, "not a valid HTTP request")
+    if not _FIELDS.fullmatch(block, line.end()):
+        return Bad(BAD_REQUEST, "malformed header")
+    found = _FIELD.findall(block[line.end() :].decode("latin-1"))
+    if len(found) > MAX_HEADER_LINES:
+        return Bad("431 Request Header Fields Too Large", f"more than {MAX_HEADER_LINES} headers")
+    fields: dict[str, str] = {}
+    for name, value in found:
+        key = _known_names.get(name) or _environ_name(name)
+        if key not in fields:
+            fields[key] = value.rstrip("\t ")
+        elif key in _ONCE:
+            return Bad(BAD_REQUEST, f"two {name.lower()} headers")
+        elif key != "CONTENT_TYPE":
+            fields[key] += f"{'; ' if key == 'HTTP_COOKIE' else ','}{value}".rstrip("\t ")
+    fields.pop(_DROPPED, None)
+    return _framed(line[1].decode(), line[2].decode(), line[3] == b"1", fields)
+
+
+def _framed(method: str, target: str, is_1_1: bool, fields: dict[str, str]) -> Request | Bad:
+    """Return a request of these parts, with where it ends."""
+    path, _, query = target.partition("?")
+    if path[0] != "/" and not (path == "*" and method == "OPTIONS"):
+        absolute = _ABSOLUTE.fullmatch(path)
+        if absolute is None:
+            return Bad(BAD_REQUEST, "the target is no path")
+        # RFC 9112 section 3.2.2: the target's host counts, whatever Host says.
+        fields["HTTP_HOST"], path = absolute[1], absolute[2] or "/"
+    if "%" in path:
+        path = unquote_to_bytes(path).decode("latin-1")
+    length, is_chunked = 0, False
+    if (told := fields.get("CONTENT_LENGTH")) is not None:
+        if not _LENGTH.fullmatch(told):
+            return Bad(BAD_REQUEST, "malformed content-length")
+        length = int(told)
+    if (coding := fields.get("HTTP_TRANSFER_ENCODING")) is not None:
+        if told is not None or not is_1_1:  # RFC 9112 section 6.1: a proxy may have believed the other one
+            return Bad(BAD_REQUEST, "transfer-encoding with a content-length, or in HTTP/1.0")
+        if coding.lower() != "chunked":
+            return Bad("501 Not Implemented", "unknown transfer-encoding; known: chunked")
+        is_chunked = True
+    expectation = fields.get("HTTP_EXPECT")
+    if expectation is not None and expectation.lower() != "100-continue":
+        return Bad("417 Expectation Failed", "unknown expectation; known: 100-continue")
+    options = list_of(fields["HTTP_CONNECTION"]) if "HTTP_CONNECTION" in fields else ()
+    ends = "close" in options or not (is_1_1 or "keep-alive" in options)
+    protocol = "HTTP/1.1" if is_1_1 else "HTTP/1.0"
+    # RFC 9110 section 10.1.1: a client of HTTP/1.0 would take leave to send for the answer.
+    return Request(method, path, query, fields, length, ends, is_chunked, protocol, expectation is not None and is_1_1)
+
+
+def _too_large() -> Bad:
+    return Bad("431 Request Header Fields Too Large", f"headers of more than {MAX_HEADER_BYTES} bytes")
+
+
+# Names with `_`, which would be those with `-` in the environment, are dropped: a proxy may check the others.
+_DROPPED = "_"
+
+
+def _environ_name(name: str) -> str:
+    """Return what the WSGI environment calls a header."""
+    key = name.upper().replace("-", "_")
+    if "_" in name:
+        key = _DROPPED
+    elif key not in ("CONTENT_LENGTH", "CONTENT_TYPE"):
+        key = f"HTTP_{key}"
+    if len(_known_names) < MAX_NAMES and len(name) <= 64:
+        _known_names[name] = key
+    return key
+
+
+for _name in _OFTEN:
+    _environ_name(_name)
+    _environ_name(_name.lower())

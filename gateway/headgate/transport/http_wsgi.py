@@ -1,0 +1,185 @@
+"""One request as the WSGI application answers it (PEP 3333): its environment in, the bytes of its answer out.
+
+The answer is framed here: by Content-Length where the application says it or returns a list, else in chunks, and by the end of
+the connection for a client of HTTP/1.0. An answer to HEAD, and one of 204 or 304, has no body, whatever the application yields.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from .http_answers import http_date
+from .http_parser import Request, list_of
+
+if TYPE_CHECKING:
+    from wsgiref.types import WSGIEnvironment
+
+Headers: TypeAlias = list[tuple[str, str]]
+ExcInfo: TypeAlias = "tuple[type[BaseException], BaseException, TracebackType] | tuple[None, None, None]"
+# A first piece of at most this size goes out in one write with the head.
+_WITH_HEAD_BYTES = 16384
+_NO_BODY = ("204", "304")
+
+
+class AnswerWriter(Protocol):
+    """The connection (http_connection.py)."""
+
+    ends: bool
+    """Whether it ends behind the answer."""
+
+    @property
+    def must_end(self) -> bool:
+        """Whether it cannot be used again, as too much of the request is unread."""
+
+    def write(self, data: bytes) -> None:
+        """Write bytes of the answer. Switches greenlets."""
+
+
+class WsgiExchange:
+    """See the module.
+
+    Attributes:
+        environ: the environment that the application gets.
+        status, headers: of the answer; "" and none until the application has called `start_response`.
+        is_begun: whether anything of it is written.
+    """
+
+    __slots__ = ("_connection", "_is_chunked", "_left_bytes", "_request", "_result", "environ", "headers", "is_begun", "status")
+
+    def __init__(self, connection: AnswerWriter, request: Request, environ: WSGIEnvironment) -> None:
+        self._connection, self._request, self.environ = connection, request, environ
+        self.status, self.headers = "", Headers()
+        self.is_begun = self._is_chunked = False
+        # What the Content-Length leaves to be written; None without one.
+        self._left_bytes: int | None = None
+        self._result: Iterable[bytes] | None = None
+
+    def run(self, application: Callable[[WSGIEnvironment, Any], Iterable[bytes]]) -> None:
+        """Have the application answer. Switches greenlets, and raises what the application raises."""
+        result = self._result = application(self.environ, self.start_response)
+        try:
+            for piece in result:
+                if piece:
+                    self.write(piece)
+            if self.status and not self.is_begun:
+                self.write(b"")
+            if self._is_chunked:
+                self._connection.write(b"0\r\n\r\n")
+            if self._left_bytes:
+                self._connection.ends = True  # the client waits for the rest
+        finally:
+            self._result = None
+            if (close := getattr(result, "close", None)) is not None:
+                close()
+
+    def start_response(self, status: str, headers: Headers, exc_info: ExcInfo | None = None, /) -> Callable[[bytes], object]:
+        """Begin the answer, as PEP 3333 has it.
+
+        Raises:
+            ValueError: the status has no number, or a line break would begin another header.
+            UnicodeError: a text is not latin-1.
+        """
+        try:
+            if exc_info is not None and exc_info[1] is not None and self.is_begun:
+                raise exc_info[1].with_traceback(exc_info[2])
+        finally:
+            exc_info = None  # it would be a cycle
+        if self.is_begun:
+            raise RuntimeError("start_response was called again behind the beginning of the answer")
+        for text in (status, *(text for header in headers for text in header)):
+            if not isinstance(text, str):
+                raise UnicodeError(f"expected a str, got {text!r}")
+            text.encode("latin-1")
+            if "\r" in text or "\n" in text:
+                raise ValueError(f"line break in {text[:100]!r}")
+        int(status[:3])
+        self.status, self.headers = status, list(headers)
+        return self.write
+
+    def write(self, data: bytes, /) -> None:
+        """Write a piece of the body; PEP 3333's `write`. Switches greenlets."""
+        connection = self._connection
+        head = b"" if self.is_begun else self._head()
+        self.is_begun = True
+        if self._request.method == "HEAD" or self.status[:3] in _NO_BODY:
+            data = b""
+        elif self._left_bytes is not None:
+            data = data[: self._left_bytes]
+            self._left_bytes -= len(data)
+        elif self._is_chunked and data:
+            data = b"%x\r\n%b\r\n" % (len(data), data)
+        if head and len(data) > _WITH_HEAD_BYTES:
+            connection.write(head)
+            head = b""
+        connection.write(head + data if head else data)
+
+    def _head(self) -> bytes:
+        """Return status line and headers, with those of the framing and of the connection."""
+        if not self.status:
+            raise RuntimeError("the application did not call start_response")
+        connection, is_1_1 = self._connection, self._request.protocol == "HTTP/1.1"
+        has_body = self.status[:3] not in _NO_BODY and self.status[:1] != "1"
+        headers: Headers = []
+        length: str | None = None
+        options: set[str] | None = None
+        has_date = False
+        for name, value in self.headers:
+            lower = name.lower()
+            if lower == "transfer-encoding" or (lower == "content-length" and not has_body and self.status[:3] != "304"):
+                continue  # the first is ours to say (PEP 3333), the other has no meaning
+            if lower == "content-length":
+                length = value
+            elif lower == "connection":
+                options = list_of(value) | (options or set())
+            has_date = has_date or lower == "date"
+            headers.append((name, value))
+        if has_body and length is None and self._request.method != "HEAD":
+            if isinstance(self._result, list | tuple):
+                length = str(sum(map(len, self._result)))
+                headers.append(("Content-Length", length))
+            elif is_1_1:
+                self._is_chunked = True
+                headers.append(("Transfer-Encoding", "chunked"))
+            else:
+                connection.ends = True
+        if has_body and length is not None and self._request.method != "HEAD":
+            self._left_bytes = int(length)
+        if not has_date:
+            headers.append(("Date", http_date(time.time())))
+        if connection.must_end or (options is not None and "close" in options):
+            connection.ends = True
+        if options is None and (connection.ends or not is_1_1):
+            headers.append(("Connection", "close" if connection.ends else "keep-alive"))
+        elif options is not None and connection.ends and "close" not in options:
+            headers = [*(each for each in headers if each[0].lower() != "connection"), ("Connection", "close")]
+        return head_bytes(self.status, headers)
+
+
+def head_bytes(status: str, headers: Sequence[tuple[str, str]]) -> bytes:
+    """Return a status line and headers, with the empty line."""
+    lines = [f"HTTP/1.1 {status}", *(f"{name}: {value}" for name, value in headers), "", ""]
+    return "\r\n".join(lines).encode("latin-1")
+
+
+def base_environ(name: str, port: int, scheme: str, errors: Any) -> dict[str, Any]:
+    """Return the part of the environment that is the server's."""
+    from wsgiref.util import FileWrapper
+
+    return {
+        "GATEWAY_INTERFACE": "CGI/1.1",
+        "SERVER_SOFTWARE": "headgate",
+        "SERVER_NAME": name,
+        "SERVER_PORT": str(port),
+        "SCRIPT_NAME": "",
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": scheme,
+        "wsgi.errors": errors,
+        "wsgi.multithread": False,
+        "wsgi.multiprocess": False,
+        "wsgi.run_once": False,
+        "wsgi.input_terminated": True,
+        "wsgi.file_wrapper": FileWrapper,
+    }

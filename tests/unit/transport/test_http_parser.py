@@ -1,0 +1,342 @@
+"""HTTP/1.1 from bytes: what a request means, what is refused, and that three readers of it never see different requests.
+
+The other readers are h11 and, where it is installed, llhttp (httptools).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import h11
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.transport.http_parser import (
+    END,
+    MAX_CHUNK_LINE_BYTES,
+    MAX_HEADER_BYTES,
+    MAX_LINE_BYTES,
+    MAX_NAMES,
+    TRANSITIONS,
+    Bad,
+    ParserState,
+    Request,
+    RequestParser,
+    _known_names,
+)
+
+httptools: Any
+try:
+    import httptools
+except ImportError:
+    httptools = None
+
+
+class Read(NamedTuple):
+    """What a reader has made of bytes: whole requests in order, each with its body, and whether it refused something."""
+
+    requests: tuple[tuple[str, str, tuple[tuple[str, str], ...], bytes], ...]
+    refused: bool
+
+
+def read(pieces: Iterable[bytes]) -> Read:
+    """Read bytes that come in these pieces."""
+    parser, found = RequestParser(), list[Any]()
+    request, body = None, b""
+    for piece in pieces:
+        parser.feed(piece)
+        while (event := parser.next_event()) is not None:
+            if isinstance(event, Bad):
+                return Read(tuple(found), True)
+            if isinstance(event, Request):
+                request, body = event, b""
+            elif event is END:
+                assert request is not None
+                fields = tuple(sorted(request.fields.items()))
+                found.append((request.method, f"{request.path}?{request.query}", fields, body))
+                parser.next_request()
+            else:
+                body += event
+    return Read(tuple(found), False)
+
+
+def one(sent: bytes) -> Request | Bad | None:
+    """Return what comes first of these bytes."""
+    event = RequestParser(sent).next_event()
+    assert event is None or isinstance(event, Request | Bad)
+    return event
+
+
+def request_of(*lines: str, line: str = "POST /here?a=b HTTP/1.1") -> bytes:
+    return "\r\n".join([line, *lines, "", ""]).encode("latin-1")
+
+
+NAMES = ["Host", "Content-Type", "Content-Length", "Connection", "Cookie", "X-A", "x-a", "X_A", "Expect", "X A", "", "TE"]
+NAMES += ["Transfer-Encoding", "Upgrade", "content-length", "HTTP-HOST", "X\xe4"]
+VALUES = ["", "a", "0", "3", "03", "+3", "close", "Close", "keep-alive", "chunked", "a, b", "a\tb", "100-continue", "\xe4"]
+VALUES += ["a\rb", "a\0b", "a\x1fb", "\x85", "websocket", "1" * 19, "gzip, chunked", "\x7f", "\x0b"]
+LINES = st.builds(
+    lambda name, blank, value, end: f"{name}:{blank}{value}{end}",
+    st.sampled_from(NAMES),
+    st.sampled_from(["", " ", "  ", "\t "]),
+    st.sampled_from(VALUES),
+    st.sampled_from(["\r\n"] * 12 + [" \r\n", "\t\r\n", "\n", "\r\n folded\r\n", "\r"]),
+)
+HEADS = st.builds(
+    lambda method, target, version, lines: f"{method} {target} {version}\r\n{''.join(lines)}\r\n".encode("latin-1"),
+    st.sampled_from(["GET", "POST", "POST", "HEAD", "post", "PO ST", "G\xe4T", "G\0T", "OPTIONS"]),
+    st.sampled_from(["/here", "/here?a=1&b=%20", "/h%65re", "http://test/here?a", "*", "/here\xe4", "//here", "here", "/a#b"]),
+    st.sampled_from(["HTTP/1.1"] * 8 + ["HTTP/1.0", "HTTP/1.1 ", "HTTP/2.0", "http/1.1", ""]),
+    st.lists(LINES, max_size=5),
+)
+BODIES = st.sampled_from(
+    [b"", b"abc", b"3\r\nabc\r\n0\r\n\r\n", b"0\r\n\r\n", b"3;x=y\r\nabc\r\n0\r\nT: x\r\n\r\n", b"3 \r\nabc"]
+)
+WILD = st.builds(lambda head, body, rest: head + body + rest, HEADS, BODIES, st.sampled_from([b"", b"GET / HTTP/1.1\r\n\r\n"]))
+
+
+@given(WILD, st.lists(st.integers(1, 40), max_size=12))
+def test_where_bytes_are_cut_changes_nothing(sent: bytes, cuts: list[int]) -> None:
+    """Bytes that come one by one, or at once, are the same requests, and are refused all the same."""
+    pieces, at = [], 0
+    for cut in cuts:
+        pieces.append(sent[at : at + cut])
+        at += cut
+    whole = read([sent])
+    assert read([*pieces, sent[at:]]) == whole
+    assert read(sent[at : at + 1] for at in range(len(sent))) == whole
+
+
+def by_h11(sent: bytes) -> tuple[list[bytes], bool]:
+    """Return the body of the first request as h11 reads it, and whether it refuses that."""
+    reader, bodies = h11.Connection(h11.SERVER), list[bytes]()
+    reader.receive_data(sent)
+    try:
+        while True:
+            event = reader.next_event()
+            if event is h11.NEED_DATA or event is h11.PAUSED:
+                return bodies, False
+            if isinstance(event, h11.Request):
+                bodies.append(b"")
+            elif isinstance(event, h11.Data):
+                bodies[-1] += bytes(event.data)
+            elif isinstance(event, h11.EndOfMessage):
+                return bodies, False
+    except h11.RemoteProtocolError:
+        return bodies, True
+
+
+def by_llhttp(sent: bytes) -> tuple[list[bytes], bool]:
+    """Return the bodies of the requests that llhttp reads, and whether it refuses the first."""
+
+    class Told:
+        bodies: list[bytes]
+        whole = 0
+
+        def on_message_begin(self) -> None:
+            self.bodies.append(b"")
+
+        def on_body(self, data: bytes) -> None:
+            self.bodies[-1] += data
+
+        def on_message_complete(self) -> None:
+            self.whole += 1
+
+    told = Told()
+    told.bodies = []
+    try:
+        httptools.HttpRequestParser(told).feed_data(sent)
+    except httptools.HttpParserUpgrade:
+        pass
+    except httptools.HttpParserError:
+        return told.bodies, not told.whole
+    return told.bodies, False
+
+
+@given(HEADS, BODIES)
+def test_what_we_read_is_what_others_read(head: bytes, body: bytes) -> None:
+    """A request that we take has the body that h11 and llhttp see; one that both of them refuse is refused here."""
+    sent = head.replace(b"\r\n", b"\r\nHost: test\r\n", 1) + body  # without it h11 reads nothing
+    ours = read([sent])
+    readers = [by_h11(sent), *([by_llhttp(sent)] if httptools is not None else [])]
+    if len(readers) == 2 and all(refused for _, refused in readers):
+        assert ours.refused or not ours.requests, sent
+    for bodies, refused in readers:
+        if ours.requests and not refused and bodies:
+            assert bodies[0] == ours.requests[0][3], sent
+
+
+GOOD_LINES = st.lists(
+    st.sampled_from(
+        [
+            *("Host:test", "Content-Type: a", "Content-Length: 3", "Connection:close", "Connection: keep-alive", "Cookie: a=1"),
+            *("Cookie: b=2", "X-A:1 ", "x-a:\t2", "X-A:", "X_A: 1", "X-Forwarded-For:192.0.2.1", "Expect: 100-Continue"),
+        ]
+    ),
+    max_size=6,
+)
+
+
+@given(GOOD_LINES)
+def test_headers_have_the_names_and_values_of_wsgi(lines: list[str]) -> None:
+    """As PEP 3333 and CGI have them, against a plain reading; two of which one is allowed are refused."""
+    event = one(request_of(*lines))
+    expected: dict[str, list[str]] = {}
+    for line in lines:
+        name, _, value = line.partition(":")
+        if "_" not in name:
+            expected.setdefault(name.upper().replace("-", "_"), []).append(value.strip(" \t"))
+    if any(len(expected.get(name, [])) > 1 for name in ("HOST", "CONTENT_LENGTH")) or len(expected.get("EXPECT", [])) > 1:
+        assert isinstance(event, Bad)
+        return
+    assert isinstance(event, Request)
+    wanted = {}
+    for key, values in expected.items():
+        joined = values[0] if key == "CONTENT_TYPE" else ("; " if key == "COOKIE" else ",").join(values)
+        wanted[key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{key}"] = joined
+    assert dict(event.fields) == wanted
+
+
+@pytest.mark.parametrize(
+    ("line", "path", "query", "host"),
+    [
+        ("GET /a/b?c=%20?d HTTP/1.1", "/a/b", "c=%20?d", "test"),
+        ("GET /%C3%A4%2Fb HTTP/1.1", "/\xc3\xa4/b", "", "test"),
+        ("GET //socket.io/?a HTTP/1.1", "//socket.io/", "a", "test"),
+        ("GET http://there:80/a?b HTTP/1.1", "/a", "b", "there:80"),
+        ("GET HTTPS://there?b HTTP/1.1", "/", "b", "there"),
+        ("OPTIONS * HTTP/1.1", "*", "", "test"),
+    ],
+)
+def test_a_target_is_a_path_and_a_query(line: str, path: str, query: str, host: str) -> None:
+    """In origin form, in absolute form, whose host counts (RFC 9112 section 3.2.2), or `*`; decoded as WSGI has it."""
+    event = one(request_of("Host: test", line=line))
+    assert isinstance(event, Request)
+    assert (event.path, event.query, event.fields["HTTP_HOST"]) == (path, query, host)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        *(b"G\xe4T / HTTP/1.1\r\n\r\n", b"G T / HTTP/1.1\r\n\r\n", b" / HTTP/1.1\r\n\r\n", b"{} / HTTP/1.1\r\n\r\n"),
+        *(b"GET /\xe4 HTTP/1.1\r\n\r\n", b"GET /\x7f HTTP/1.1\r\n\r\n", b"GET /a b HTTP/1.1\r\n\r\n", b"GET  / HTTP/1.1\r\n\r\n"),
+        *(
+            b"GET a HTTP/1.1\r\n\r\n",
+            b"GET * HTTP/1.1\r\n\r\n",
+            b"CONNECT a:80 HTTP/1.1\r\n\r\n",
+            b"GET ftp://a/ HTTP/1.1\r\n\r\n",
+        ),
+        *(b"GET http://a@b/ HTTP/1.1\r\n\r\n", b"GET / HTTP/1.2\r\n\r\n", b"GET /\r\n\r\n", b"\r\nGET / HTTP/1.1\r\n\r\n"),
+        *(b"GET / HTTP/1.1\nHost: a\n\n", b"GET / HTTP/1.1\r\nHost: a\n", b"GET / HTTP/1.1\rHost: a\r\n", b"\x16\x03\x01\x02\n"),
+        *(b"GET / HTTP/1.1\r\nA: b\r\n c\r\n\r\n", b"GET / HTTP/1.1\r\nA : b\r\n\r\n", b"GET / HTTP/1.1\r\nA\r\n\r\n"),
+        *(b"GET / HTTP/1.1\r\nA: \x01\r\n\r\n", b"GET / HTTP/1.1\r\nA: b\rc\r\n\r\n", b"GET / HTTP/1.1\r\n: b\r\n\r\n"),
+    ],
+)
+def test_what_is_no_request_is_refused_as_soon_as_that_is_known(sent: bytes) -> None:
+    """400; without waiting for the end of the head where its lines do not end as they must."""
+    event = one(sent)
+    assert isinstance(event, Bad)
+    assert event.status == "400 Bad Request"
+
+
+def test_limits_come_before_parsing() -> None:
+    """Of the request line, of all headers together, of their number, of the lines of chunks; at the limit all is well."""
+    at_limit = "GET /" + "a" * (MAX_LINE_BYTES - len("GET / HTTP/1.1\r\n")) + " HTTP/1.1"
+    assert isinstance(one(request_of(line=at_limit)), Request)
+    for sent in (request_of(line=at_limit.replace("/", "//", 1)), b"GET /" + b"a" * MAX_LINE_BYTES):
+        assert one(sent) == Bad("414 URI Too Long", "the request line is too long")
+    line = b"GET / HTTP/1.1\r\n"
+    filled = b"A: " + b"b" * (MAX_HEADER_BYTES - len(b"A: \r\n\r\n")) + b"\r\n\r\n"
+    assert isinstance(one(line + filled), Request)
+    for sent in (line + b"A" + filled, line + b"AAA" + filled[:-2]):
+        event = one(sent)
+        assert isinstance(event, Bad)
+        assert event.status[:3] == "431"
+    assert isinstance(one(line + b"A: b\r\n" * 100 + b"\r\n"), Request)
+    event = one(line + b"A: b\r\n" * 101 + b"\r\n")
+    assert isinstance(event, Bad)
+    assert event.status[:3] == "431"
+    chunked = request_of("Transfer-Encoding: chunked")
+    assert read([chunked + b"1;" + b"a" * MAX_CHUNK_LINE_BYTES]).refused
+    assert read([chunked + b"0\r\nA: " + b"a" * MAX_HEADER_BYTES]).refused
+
+
+def test_a_long_hostile_head_costs_no_more_than_its_length() -> None:
+    """Nothing is read twice: what almost matches is given up at once."""
+    for filler in (b"a", b" ", b":", b"\t", b"a:", b"a: "):
+        assert isinstance(one(b"GET / HTTP/1.1\r\n" + filler * 5000 + b"\0\r\n\r\n"), Bad)
+
+
+def test_names_that_a_client_makes_up_are_not_all_remembered() -> None:
+    """They are translated each time."""
+    for number in range(2 * MAX_NAMES):
+        event = one(request_of(f"X-{number}: a"))
+        assert isinstance(event, Request)
+        assert event.fields == {f"HTTP_X_{number}": "a"}
+    assert len(_known_names) <= MAX_NAMES
+    assert {"Host", "host", "Sec-WebSocket-Key"} <= set(_known_names)
+
+
+@given(
+    before=st.lists(st.sampled_from(["Host: test", "X-A: 1", "Content-Length-Of: 5", "Accept:  x"]), max_size=4),
+    behind=st.lists(st.sampled_from(["X-B: 2", "Cookie: a=b", "connection: close"]), max_size=3, unique=True),
+    name=st.sampled_from(["Content-Length: ", "content-length: ", "Content-Length:", "Content-Length:  "]),
+    lengths=st.lists(st.sampled_from(["5", "0", "007", "9" * 18, "5 ", "5,5", "-5", "x", "", "\xb2"]), min_size=2, max_size=4),
+)
+def test_a_head_that_is_not_parsed_again_means_what_it_means_when_it_is(
+    before: list[str], behind: list[str], name: str, lengths: list[str]
+) -> None:
+    """Or it is parsed: whether the last one is remembered changes nothing."""
+    blocks = [request_of(*before, f"{name}{length}", *behind) for length in lengths]
+    for last, block in pairwise(blocks):
+        parser = RequestParser(last)
+        first = parser.next_event()
+        if not isinstance(first, Request) or first.body_bytes > 10:
+            continue
+        parser.feed(b"x" * first.body_bytes + block)
+        while parser.next_event() is not END:
+            pass
+        parser.next_request()
+        assert parser.next_event() == one(block)
+
+
+def test_a_head_that_is_the_same_is_the_same_object() -> None:
+    """A route can keep what it has found out about a head; but for another length it has a request like it."""
+    parser = RequestParser(request_of("Content-Length: 0") * 2 + request_of("Content-Length: 00") + request_of())
+    found = []
+    for _ in range(4):
+        found.append((parser.next_event(), parser.is_like_last))
+        assert parser.next_event() is END
+        parser.next_request()
+    assert found[0][0] is found[1][0]
+    assert [is_like for _, is_like in found] == [False, True, True, False]
+
+
+@pytest.mark.parametrize(("sent", "is_bad"), [(b"", False), (b"GET", True), (request_of("Content-Length: 3") + b"a", True)])
+def test_a_request_that_ends_too_early_is_none(sent: bytes, is_bad: bool) -> None:
+    """Between two requests a connection may end."""
+    parser = RequestParser(sent)
+    while parser.next_event() is not None:
+        pass
+    assert isinstance(parser.end(), Bad) is is_bad
+
+
+def test_a_parser_that_is_left_gives_back_what_it_has_not_read() -> None:
+    """And reads no more."""
+    parser = RequestParser(request_of() + b"\x81\x00")
+    assert isinstance(parser.next_event(), Request)
+    assert parser.leave() == b"\x81\x00"
+    assert parser.next_event() is None
+    with pytest.raises(RuntimeError):
+        parser.next_request()
+
+
+def test_every_state_can_be_reached_and_left() -> None:
+    """But for the last one; the next request begins only behind a whole one."""
+    reached = set().union(*TRANSITIONS.values())
+    assert reached == set(ParserState)
+    assert [state for state, behind in TRANSITIONS.items() if not behind] == [ParserState.OVER]
+    assert [state for state, behind in TRANSITIONS.items() if ParserState.HEAD in behind] == [ParserState.WHOLE]

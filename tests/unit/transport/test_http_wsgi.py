@@ -1,0 +1,192 @@
+"""What an application may do by PEP 3333, and what is written for it."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from headgate.transport.http_limits import HttpLimits
+from tests.support.http_peer import Peer
+
+GET = b"GET /a HTTP/1.1\r\nHost: test\r\n\r\n"
+Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+def answers(application: Application, *sent: bytes) -> list[tuple[str, dict[str, str], bytes]]:
+    """Return the status, the headers and what stands behind them of each answer."""
+    peer = Peer([b"".join(sent)])
+    peer.served_by(application, HttpLimits())
+    found = []
+    for each in peer.received.split(b"HTTP/1.1 ")[1:]:
+        head, _, rest = each.partition(b"\r\n\r\n")
+        status, *lines = head.decode("latin-1").split("\r\n")
+        found.append((status, dict(line.split(": ", 1) for line in lines), rest))
+    return found
+
+
+def answering(*pieces: bytes, status: str = "200 OK", headers: Iterable[tuple[str, str]] = ()) -> Application:
+    def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        start_response(status, list(headers))
+        return iter(pieces)
+
+    return application
+
+
+def listed(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
+    start_response("200 OK", [])
+    return [b"one", b"two"]
+
+
+def test_the_length_of_a_list_is_known() -> None:
+    """And the connection goes on."""
+    found = answers(listed, GET, GET)
+    assert [(headers["Content-Length"], body) for _, headers, body in found] == [("6", b"onetwo")] * 2
+
+
+def test_other_answers_come_in_chunks() -> None:
+    """Empty pieces are none."""
+    ((_, headers, body),) = answers(answering(b"one", b"", b"two"), GET)
+    assert headers["Transfer-Encoding"] == "chunked"
+    assert body == b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n"
+
+
+def test_a_client_of_http_1_0_reads_to_the_end_of_the_connection() -> None:
+    """Also one that wants to keep it, where the length is not known."""
+    kept = b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"
+    ((_, headers, body),) = answers(answering(b"one", b"two"), kept, kept)
+    assert (headers["Connection"], "Transfer-Encoding" in headers, body) == ("close", False, b"onetwo")
+    assert [headers["Connection"] for _, headers, _ in answers(listed, kept, kept)] == ["keep-alive"] * 2
+
+
+def test_an_answer_to_head_has_the_headers_and_no_body() -> None:
+    """Whatever the application yields; the next answer begins behind it."""
+    head = GET.replace(b"GET", b"HEAD")
+    found = answers(answering(b"one", headers=[("Content-Length", "3")]), head, GET)
+    assert [(headers["Content-Length"], body) for _, headers, body in found] == [("3", b""), ("3", b"one")]
+    assert [body for *_, body in answers(answering(b"one"), head)] == [b""]
+
+
+@pytest.mark.parametrize("status", ["204 No Content", "304 Not Modified"])
+def test_some_answers_have_no_body(status: str) -> None:
+    """The client would take it for the next answer."""
+    found = answers(answering(b"one", status=status), GET, GET)
+    assert [(told, body) for told, _, body in found] == [(status, b"")] * 2
+    assert "Transfer-Encoding" not in found[0][1]
+
+
+@pytest.mark.parametrize(("pieces", "count"), [([b"onetwo"], 2), ([b"one", b"twothree"], 2), ([b"one"], 1)])
+def test_a_length_that_an_application_says_holds(pieces: list[bytes], count: int) -> None:
+    """More is left out; when it is less, the connection ends, or the client would wait for ever."""
+    found = answers(answering(*pieces, headers=[("Content-Length", "6")]), GET, GET)
+    assert [body for *_, body in found] == [b"".join(pieces)[:6]] * count
+
+
+def test_write_is_as_good_as_returning() -> None:
+    """PEP 3333's older way."""
+
+    def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
+        write = start_response("200 OK", [])
+        write(b"one")
+        return [b"two"]
+
+    assert answers(application, GET)[0][2] == b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n"
+
+
+def test_an_answer_may_be_replaced_until_it_has_begun() -> None:
+    """With exc_info; behind that the error is raised again, and the connection ends."""
+
+    def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterator[bytes]:
+        start_response("200 OK", [("X-A", "1")])
+        for status in ("500 FIRST", "500 SECOND"):
+            try:
+                raise KeyError(status)
+            except KeyError:
+                start_response(status, [("X-B", "1")], sys.exc_info())
+            yield b"one"
+
+    with capture_logs() as logs:
+        found = answers(application, GET, GET)
+    assert [(status, headers.get("X-B"), body) for status, headers, body in found] == [("500 FIRST", "1", b"3\r\none\r\n")]
+    assert [line["event"] for line in logs] == ["application failed"]
+
+
+@pytest.mark.parametrize(
+    ("status", "headers"),
+    [
+        ("200 OK\r\nX: y", []),
+        ("OK", []),
+        ("200 OK", [("X", "a\r\nb")]),
+        ("200 OK", [("X\n", "a")]),
+        ("200 OK", [("X", "\u20ac")]),
+    ],
+)
+def test_what_would_break_the_answer_is_a_fault_of_the_application(status: str, headers: list[tuple[str, str]]) -> None:
+    """500, without a word of why."""
+    with capture_logs() as logs:
+        ((told, _, body),) = answers(answering(b"one", status=status, headers=headers), GET, GET)
+    assert (told, b"internal_error" in body, len(logs)) == ("500 Internal Server Error", True, 1)
+
+
+def test_an_application_that_fails_is_answered_and_logged() -> None:
+    """500 where nothing was written, and else the end of the connection; its result is closed."""
+    closed: list[bool] = []
+
+    class Failing:
+        def __init__(self, *pieces: bytes) -> None:
+            self._pieces = pieces
+
+        def __iter__(self) -> Iterator[bytes]:
+            yield from self._pieces
+            raise RuntimeError("a secret")
+
+        def close(self) -> None:
+            closed.append(True)
+
+    for pieces, expected in ((), "500"), ((b"one",), "200"):
+
+        def application(environ: dict[str, Any], start_response: Callable[..., Any], pieces: Any = pieces) -> Failing:
+            start_response("200 OK", [])
+            return Failing(*pieces)
+
+        with capture_logs() as logs:
+            ((status, _, body),) = answers(application, GET, GET)
+        assert (status[:3], b"secret" in body, len(logs)) == (expected, False, 1)
+    assert closed == [True, True]
+
+
+def test_an_application_that_says_nothing_is_at_fault() -> None:
+    """It has to call start_response before its first piece."""
+    with capture_logs() as logs:
+        ((status, *_),) = answers(lambda environ, start_response: [b"one"], GET)
+    assert (status[:3], len(logs)) == ("500", 1)
+
+
+def test_the_environment_is_complete() -> None:
+    """As PEP 3333 has it, with what Flask and others ask for."""
+    seen: list[dict[str, Any]] = []
+
+    def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        seen.append(environ)
+        start_response("200 OK", [])
+        wrapped: Iterable[bytes] = environ["wsgi.file_wrapper"](io.BytesIO(b"a file"))
+        return wrapped
+
+    found = answers(application, b"POST /a%20b?c=d HTTP/1.1\r\nHost: test\r\nContent-Type: x\r\nContent-Length: 0\r\n\r\n")
+    assert found[0][2] == b"6\r\na file\r\n0\r\n\r\n"
+    names = ("REQUEST_METHOD", "SCRIPT_NAME", "PATH_INFO", "QUERY_STRING", "CONTENT_TYPE", "CONTENT_LENGTH", "SERVER_PROTOCOL")
+    assert [seen[0][name] for name in names] == ["POST", "", "/a b", "c=d", "x", "0", "HTTP/1.1"]
+    assert seen[0]["wsgi.version"] == (1, 0)
+    assert {"SERVER_NAME", "SERVER_PORT", "wsgi.errors", "wsgi.url_scheme", "wsgi.multiprocess", "wsgi.run_once"} <= set(seen[0])
+    assert seen[0]["wsgi.input_terminated"] is True
+
+
+def test_an_application_may_end_the_connection() -> None:
+    """By a Connection header; the framing is not its to say."""
+    headers = [("Connection", "x, Close"), ("Transfer-Encoding", "gzip")]
+    ((_, told, _),) = answers(answering(b"one", headers=headers), GET, GET)
+    assert (told["Connection"], told["Transfer-Encoding"]) == ("x, Close", "chunked")

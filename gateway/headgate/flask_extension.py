@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from .transport.http_routes import Route, RoutedRequest, Routes
 
 SOCKET_PATH = "/socket.io/"
+# Some clients leave the slash out.
+SOCKET_PATH_WITHOUT_SLASH = "/socket.io"
 STREAM_PATHS = ("/api/v1/stream", "/api/v1/request")
 
 
@@ -91,7 +93,8 @@ class Headgate:
             # Flask never sees a request for a socket, so nothing in it can have anything to say.
             from .transport.http_routes import NeverWaits  # only here: the package needs gevent
 
-            self.add_route("GET", SOCKET_PATH, NeverWaits(self._handshake), lambda app: True)
+            for path in (SOCKET_PATH, SOCKET_PATH_WITHOUT_SLASH):
+                self.add_route("GET", path, NeverWaits(self._handshake), lambda app: True)
         add_page_files(app)
         self._front = app.wsgi_app = self._in_front_of(app)  # type: ignore[assignment, method-assign]
 
@@ -396,10 +399,9 @@ class Headgate:
         """Return what the HTTP server answers below WSGI, for an application that is about to be served.
 
         Nothing where something was put around the application's `wsgi_app` after `init_app`: it expects to see every request.
-        Handshakes are always among them. Where they are left to the application, their heads are read at once nevertheless.
         """
         below = self._routes.items() if app.wsgi_app == self._front else ()
-        return {("GET", SOCKET_PATH): _leave} | {key: route for key, (route, untouched) in below if untouched(app)}
+        return {key: route for key, (route, untouched) in below if untouched(app)}
 
     def answers_to(self, environ: Mapping[str, Any]) -> bool:
         """Return whether a request is to a name of this gateway; the WSGI side refuses the others. Starts the gateway."""
@@ -461,6 +463,8 @@ class Headgate:
 
         def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
             nonlocal outer, own
+            if environ["PATH_INFO"] == SOCKET_PATH_WITHOUT_SLASH and "EIO=" in environ.get("QUERY_STRING", ""):
+                environ["PATH_INFO"] = SOCKET_PATH
             own = _own_paths(app) if own is None else own  # from the first request on an application has all its routes
             is_ours = _is_ours(environ) and environ["PATH_INFO"] not in own
             if self._gateway is None and not is_patched():
@@ -531,10 +535,6 @@ def _published(publisher: Publisher, events: Sequence[Prepared]) -> list[Receipt
         return publisher.publish_prepared(events)
     except HeadgateError as error:
         return [error] * len(events)
-
-
-def _leave(request: RoutedRequest) -> None:
-    """Leave a request to the application."""
 
 
 def _is_ours(environ: WSGIEnvironment) -> bool:

@@ -310,7 +310,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
         routes = dict(gate.routes(app))
         logs_access = self.log.access_log_enabled
         if logs_access:  # requests below WSGI are not logged
-            routes = {key: route for key, route in routes.items() if key == ("GET", "/socket.io/")}
+            routes = {key: route for key, route in routes.items() if key[1].startswith("/socket.io")}
         serving: Any = app
         if self.cfg.max_requests > 0:
             routes = {key: self._counting_route(route) for key, route in routes.items()}

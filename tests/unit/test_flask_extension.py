@@ -108,14 +108,20 @@ def _answer(request: RoutedRequest) -> Answer | None:
 
 
 def test_routes_below_an_application_are_those_in_front_of_which_it_has_nothing(app: Flask, gate: Headgate) -> None:
-    """An application that is wrapped, or that a route finds changed, sees every request but handshakes."""
-    handshakes = ("GET", SOCKET_PATH)
+    """An application that is wrapped, or that a route finds changed, sees every request."""
     gate.add_route("POST", "/one", _answer, lambda _: True)
     gate.add_route("POST", "/other", _answer, lambda _: False)
-    assert set(gate.routes(app)) == {handshakes, ("POST", "/one")}
+    assert set(gate.routes(app)) == {("POST", "/one")}
     inner = app.wsgi_app
     app.wsgi_app = lambda environ, start_response: inner(environ, start_response)  # type: ignore[method-assign]
-    assert set(gate.routes(app)) == {handshakes}
+    assert not gate.routes(app)
+
+
+@pytest.mark.parametrize(("query", "is_ours"), [("EIO=4&transport=polling", True), ("", False)])
+def test_the_slash_behind_the_path_may_be_missing(app: Flask, gate: Headgate, query: str, is_ours: bool) -> None:
+    """Some clients leave it out. What names no version of Engine.IO is the application's."""
+    answer = app.test_client().get("/socket.io", query_string=query)
+    assert answer.status_code == (501 if is_ours else 404)
 
 
 def test_events_are_held_against_the_schemas_of_the_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

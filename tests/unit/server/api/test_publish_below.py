@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from flask import Flask, Response
@@ -14,7 +14,7 @@ from headgate.errors import BusUnavailable, HeadgateError
 from headgate.flask_extension import Headgate
 from headgate.settings import Settings
 from headgate.transport.http_limits import HttpLimits
-from headgate.transport.http_routes import Route, RoutedRequest
+from headgate.transport.http_routes import Route
 from headgate_server.api.publish import BATCH_PATH, PUBLISH_PATH, PublishApi, routes_below
 from headgate_server.api.v1.publishing import BATCH, EVENTS, PublishingV1
 from headgate_server.app import create_app
@@ -128,7 +128,6 @@ REQUESTS |= {
     "all or none, in v1": [of_v1(batch(EVENT, EVENT, atomic=True))],
     "all or none, with one refused, in v1": [of_v1(batch(EVENT, {"topic": "orders.", "data": 1}, EVENT, atomic=True))],
 }
-HANDSHAKES = {("GET", "/socket.io/")}
 
 
 class Clock:
@@ -260,10 +259,10 @@ def test_an_application_that_was_changed_since_is_known(change: Callable[[Flask]
 
 
 def test_the_ready_made_application_has_its_publishing_below_wsgi() -> None:
-    """Its four paths, and nothing else of it but the heads of handshakes."""
+    """Its four paths, and nothing else of it."""
     app = create_app(Settings())
     publishing = {("POST", path) for path in (PUBLISH_PATH, BATCH_PATH, EVENTS, BATCH)}
-    assert set(app.extensions["headgate"].routes(app)) == HANDSHAKES | publishing
+    assert set(app.extensions["headgate"].routes(app)) == publishing
 
 
 def test_an_application_with_something_around_it_or_in_front_has_every_request() -> None:
@@ -271,16 +270,15 @@ def test_an_application_with_something_around_it_or_in_front_has_every_request()
     app = create_app(Settings())
     inner = app.wsgi_app
     app.wsgi_app = lambda environ, start_response: inner(environ, start_response)  # type: ignore[method-assign]
-    assert set(app.extensions["headgate"].routes(app)) == HANDSHAKES
+    assert set(app.extensions["headgate"].routes(app)) == set()
 
     app = create_app(Settings())
     app.before_request(lambda: None)
-    assert set(app.extensions["headgate"].routes(app)) == HANDSHAKES
+    assert set(app.extensions["headgate"].routes(app)) == set()
 
 
 def test_an_application_of_ones_own_has_every_request() -> None:
-    """The gateway inside another application answers none of its paths; a handshake is left to it as well."""
+    """The gateway inside another application answers none of its paths."""
     app = Flask(__name__)
     routes = Headgate(app, settings=Settings()).routes(app)
-    assert set(routes) == HANDSHAKES
-    assert all(routes[handshake](cast(RoutedRequest, None)) is None for handshake in HANDSHAKES)
+    assert not routes

@@ -11,11 +11,14 @@ An outgoing event comes from the fan-out (delivery/), framed once for everybody:
 
 An incoming message begins as an HTTP request:
 
-    http_server    accepts connections, within descriptors (descriptors) and per address (http_connections, peer_address)
-    first_request  the first request of a connection: a WebSocket's is answered here, before there is a greenlet
-    http_handler   one HTTP connection: request_headers, http_body, http_limits for each part, http_answers of its own
-    http_routes      requests that are answered below WSGI, when their head is plain (request_head)
-    routed_request   such a request, and the one behind it with the same head
+    http_server    accepts connections (peer_socket: one's socket)
+    http_admission   for which there is room: descriptors, http_connections, peer_address
+    http_connection  one HTTP connection; a WebSocket's first request is answered without a greenlet
+    http_parser      bytes to requests: the one reader of HTTP
+    http_channel     bytes in and out, each part within its deadline (http_limits)
+    http_incoming    requests and their bodies: the parser, fed from the channel
+    http_responder   answers, in order: by routes below WSGI (http_routes, http_answers), or by the application
+    http_wsgi        one request as the application answers it; http_body is its `wsgi.input`
     engine         Engine.IO: handshakes, polls, bodies (engineio_http), and the pages that may connect (cors)
     detach           takes the socket of a WebSocket away from the HTTP server
     session        one browser, with a life: session_state is its table, heartbeat its pings, upgrade its way to a WebSocket

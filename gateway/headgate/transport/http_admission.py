@@ -150,11 +150,11 @@ class Admission:
     def exhausted(self, error: OSError) -> None:
         """Accept nothing for a while: there is nothing left to have a connection with."""
         ACCEPT_FAILURES.inc()
-        self._log("cannot accept connections", reason=error.strerror, again_in_s=ACCEPT_AGAIN_S)
+        self._tell("cannot accept connections", reason=error.strerror, again_in_s=ACCEPT_AGAIN_S)
         self._pause(ACCEPT_AGAIN_S)
 
     def _take_reserved_place(self, connection: Admitted) -> None:
-        self._log("no room for new clients", descriptors=descriptor_limit(), http_connections=len(self.connections))
+        self._tell("no room for new clients", descriptors=descriptor_limit(), http_connections=len(self.connections))
         self.connections.open(connection, RESERVED)
 
     def _lend(self) -> bool:
@@ -188,7 +188,7 @@ class Admission:
         descriptors, most = descriptor_limit(), self.limits.max_connections
         return min(sys.maxsize if descriptors is None else descriptors // HTTP_SHARE, sys.maxsize if most is None else most)
 
-    def _log(self, event: str, **fields: object) -> None:
+    def _tell(self, event: str, **fields: object) -> None:
         """Log an event, at most every ten seconds."""
         now_s = time.monotonic()
         if now_s - self._logged_s.get(event, -EXHAUSTED_LOG_S) >= EXHAUSTED_LOG_S:

@@ -25,6 +25,7 @@ from headgate.runtime.logging import told
 from headgate.settings import Settings
 from headgate.transport.detach import PollWatch
 from headgate.transport.http_answers import Answer, error_answer, http_error
+from headgate.transport.http_connection import HttpConnection
 from headgate.transport.limits import TransportLimits
 from headgate.transport.statuses import STATUS_LINES, status_of
 from headgate.transport.stream import Stream
@@ -113,6 +114,9 @@ class Streams:
         kind = EVENT_STREAM if wanted.wait_s is None else JSON
         headers = self._readable(Answer("200 OK", (("Content-Type", kind), *_HEADERS), b""), environ).headers
         if wanted.wait_s is None:
+            if isinstance(connection := environ.get("headgate.handler"), HttpConnection):
+                connection.count_as_client()  # as a WebSocket: the limits of clients hold for it
+                headers = (*headers, ("Connection", "close"))
             start_response("200 OK", list(headers))
             return _Body(self._events(stream, text, watch), lambda: self._over(namespace, stream))
         try:

@@ -27,5 +27,6 @@ An incoming message begins as an HTTP request:
     inbox            messages that wait for the application, in order, one at a time
     socketio_face  Socket.IO: namespaces and their clients, packets (fast_packet, packet_check); what the gateway sees of all this
 
-`timers` calls back for every deadline. `http_server.HTTPServer` is public as `headgate.socketio`, whose `Server` has the same sessions.
+`timers` calls back for every deadline.
+`headgate.socketio` makes `http_server.HTTPServer` public; its own `Server` has the same sessions.
 """

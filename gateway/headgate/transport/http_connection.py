@@ -205,6 +205,10 @@ class HttpConnection:
         """Return whether it has a place of those for health pages: for one request."""
         return self._server.has_reserved_place(self)
 
+    def count_as_client(self) -> None:
+        """Count it no more among the HTTP connections: its answer is a client's events, and ends with the connection."""
+        self._server.over(self)
+
     def is_foreign(self, request: Request) -> bool:
         """Return whether a request may name the session of another process."""
         return self._server.to_owner is not None and NAMES_SESSION in request.query and self._peer.is_plain

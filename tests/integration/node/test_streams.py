@@ -8,10 +8,12 @@ from __future__ import annotations
 import http.client
 import itertools
 import json
+import re
 import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -119,3 +121,31 @@ def _is_read(url: str) -> bool:
     link = http.client.HTTPConnection(urlsplit(url).netloc, timeout=2)
     link.request("GET", "/metrics")
     return 'headgate_clients{namespace="notifications"} 1.0' in link.getresponse().read().decode()
+
+
+def test_a_stream_counts_as_a_client_and_a_poll_as_a_connection_too(start_gateway: StartGateway) -> None:
+    """HTTP connections have a quarter of the descriptors: streams would leave none for a WebSocket's handshake."""
+    gateway = start_gateway({}, "--dev")
+    address = urlsplit(gateway.url).netloc
+
+    def counted() -> tuple[float, float]:
+        with urllib.request.urlopen(f"{gateway.url}/metrics", timeout=DEADLINE_S) as page:
+            text = page.read().decode()
+        connections, clients = (
+            float(re.search(rf"^{name}(?:{{.*}})? (.+)$", text, re.MULTILINE)[1])  # type: ignore[index]
+            for name in ("headgate_http_connections", "headgate_clients")
+        )
+        return connections - 1, clients  # but for the one that asks
+
+    links = [http.client.HTTPConnection(address, timeout=DEADLINE_S) for _ in range(3)]
+    for link, wait in zip(links, ("", "", "&wait=60"), strict=True):
+        link.request("GET", f"/api/v1/stream?pattern=orders.%23{wait}", headers={"Accept": "application/json" if wait else "*/*"})
+    first = [link.getresponse() for link in links[:2]]
+
+    wait_until(lambda: counted() == (1, 3), "two streams and a poll")
+    assert [answer.headers["Connection"] for answer in first] == ["close", "close"]
+    for answer in first:
+        answer.close()
+    for link in links:
+        link.close()
+    wait_until(lambda: counted() == (0, 0), "them to be forgotten")

@@ -6,6 +6,7 @@ The other readers are h11 and, where it is installed, llhttp (httptools).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from importlib import import_module
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -28,9 +29,8 @@ from headgate.transport.http_parser import (
     _known_names,
 )
 
-httptools: Any
 try:
-    import httptools
+    httptools: Any = import_module("httptools")
 except ImportError:
     httptools = None
 

@@ -16,14 +16,17 @@ Out: every violation.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from time import monotonic
+from typing import NamedTuple
 
 from headgate.publisher import Fate
-from tests.fault.checker import History, Violation
+from tests.fault.checker import History, Record, Seen, Violation
 
 # A publisher may get receipts of an old primary for so long after another server has taken over. The figures say how long it was.
 FOLLOW_S = 10.0
@@ -76,6 +79,16 @@ class Fault:
     def overlaps(self, first_s: float, last_s: float) -> bool:
         """Whether it lasted at any moment of this time."""
         return self.began_s <= last_s and first_s <= self.ended_s
+
+
+class Flow(NamedTuple):
+    """How long it took until a browser had an event of a new primary; and of that the longest time without any event.
+
+    A browser with a backlog gets older events all the time. One for which somebody waits gets none.
+    """
+
+    took_s: float
+    silent_s: float
 
 
 @dataclass(slots=True)
@@ -139,6 +152,26 @@ def latest_s(gone: Iterable[Acknowledged], faults: Faults) -> float:
         moved = [fault.moved_s for fault in faults.past if fault.moved_s and fault.overlaps(receipt.sent_s, receipt.at_s)]
         latest = max(latest, min((receipt.sent_s - moved_s for moved_s in moved), default=0.0))  # of several the last one did it
     return latest
+
+
+def flows(records: Iterable[Record], faults: Faults) -> list[Flow]:
+    """Return what each time another server took over meant to the browser that had a newer event first."""
+    lives, found = [record.seen() for record in records], []
+    for moved_s in (fault.moved_s for fault in faults.past if fault.moved_s is not None):
+        firsts = [_flow(life, moved_s) for life in lives]
+        if any(firsts):
+            found.append(min(filter(None, firsts)))
+    return found
+
+
+def _flow(life: Sequence[Seen], moved_s: float) -> Flow | None:
+    """Return when a browser had an event that was published after a moment, and how long it had none before that."""
+    since = life[bisect_left(life, moved_s, key=lambda entry: entry.at_s) :]
+    first = next((index for index, entry in enumerate(since) if entry.at_s - entry.took_s > moved_s), None)
+    if first is None:
+        return None
+    times = [moved_s, *(entry.at_s for entry in since[: first + 1])]
+    return Flow(times[-1] - moved_s, max(later - earlier for earlier, later in pairwise(times)))
 
 
 def check_consumer(history: History, name: str, done: Iterable[Done], faults: Faults, epoch: str) -> list[Violation]:

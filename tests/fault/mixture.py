@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from headgate.publisher import Fate, Publisher, Receipt
-from tests.fault.accounts import Acknowledged, Done, Faults, check_consumer, check_receipts, latest_s, lost
+from tests.fault.accounts import Acknowledged, Done, Faults, Flow, check_consumer, check_receipts, flows, latest_s, lost
 from tests.fault.checker import Gap, History, Record, Seen, Subscribed, Violation, Welcomed, check
 from tests.fault.grounds import BEHIND_S, At, Ground, Lasting, Pausable, empty, kill_clients
 from tests.fault.many_clients import BrowserClient, Swarm
@@ -30,7 +30,8 @@ PUBLISHERS, CONSUMERS = 2, 2
 # Of Headgate's own client, one at each gateway, with the handlers of an application.
 PAGE_PATTERN = "load.#"
 POLICIES = ["catch_up", "catch_up", "catch_up", "latest", "drop"]
-# In every second piece browsers share out so many patterns that nobody else has. Each has fewer than `max_subscriptions`.
+# In the first piece, and in every second one after it, browsers share out so many patterns that nobody else has. Each has fewer
+# than `max_subscriptions`.
 OWN_PATTERNS, OWN_AT_MOST = 10_000, 60
 # Those that get the largest events, and what a burst of them is.
 LARGE_BROWSERS, LARGE_EVENTS, LARGE_BYTES = 4, 6, 1_000_000
@@ -38,7 +39,10 @@ SMALL_EVENTS, SMALL_BYTES = 2000, 100
 # How often somebody asks for a past after a fault that came alone.
 ASKING_SHARE = 0.4
 STORM = "a storm of browsers that resume"
+GATEWAY, KILLED = "a gateway", "gateway killed"
 KEPT_RECEIPTS = 300
+# Of so many browsers it is measured when they have a new primary's events.
+WATCHED = 20
 ACCOUNT_S = 180.0
 
 
@@ -53,7 +57,7 @@ class Result:
     lost_receipts: int
     unknown_receipts: int
     latest_s: float
-    flowing_s: list[float]
+    flows: list[Flow]
     silent_s: float
     done: int
     done_again: int
@@ -72,7 +76,7 @@ class Piece:
         self._moments = moments
         self.happened: Counter[str] = Counter()
         self._killed: list[GatewayProcess] = []  # to be started when what lasts is over
-        self._own = min(OWN_PATTERNS, OWN_AT_MOST * site.load.clients) if number % 2 else 0
+        self._own = 0 if number % 2 else min(OWN_PATTERNS, OWN_AT_MOST * site.load.clients)
         self._started = contextlib.ExitStack()
         self._lasting: dict[str, Lasting] = {
             "browsers stop reading": self._stalled,
@@ -83,7 +87,7 @@ class Piece:
         self._calm: dict[str, At] = {
             "browsers reset": self._reset_browsers,
             "subscriptions change": self._change_subscriptions,
-            "gateway killed": self._kill_gateway,
+            KILLED: self._kill_gateway,
             "publisher killed": lambda moments: self._replace(self._publishers, self._publisher, moments),
             "consumer killed": lambda moments: self._replace(self._consumers, self._consumer, moments),
             "burst of small events": lambda moments: self._burst(moments, SMALL_EVENTS, SMALL_BYTES, "load.t{}.changed"),
@@ -96,7 +100,7 @@ class Piece:
             **ground.at_once,
         }
         self._paused: dict[str, Callable[[random.Random], Pausable]] = {
-            "a gateway": lambda moments: _Process(moments.choice(site.gateways).pid),
+            GATEWAY: lambda moments: _Process(moments.choice(site.gateways).pid),
             "a publisher": lambda moments: moments.choice(self._publishers),
             "a consumer": lambda moments: moments.choice(self._consumers),
             "a page": lambda moments: moments.choice(self._pages),
@@ -205,7 +209,7 @@ class Piece:
             lost_receipts=len(gone),
             unknown_receipts=sum(fates[each.place] == Fate.UNKNOWN for each in gone),
             latest_s=latest_s(gone, faults),
-            flowing_s=_flowing_s(records, faults),
+            flows=flows(records[:WATCHED], faults),
             silent_s=max(later - earlier for earlier, later in pairwise(sorted(receipt.at_s for receipt in receipts))),
             done=len(done),
             done_again=len(done) - len({(did.epoch, did.offset) for did in done}),
@@ -313,7 +317,8 @@ class Piece:
             try:
                 for name in step.inside:
                     time.sleep(min(0.5, self._size.pause_s / len(step.inside)))  # a pause between faults
-                    if time.monotonic() < until_s:
+                    # One of two gateways serves: without any, no failover would ever reach a browser.
+                    if time.monotonic() < until_s and (step.during, name) != (GATEWAY, KILLED):
                         self._one(name, moments)
                 time.sleep(max(0.0, until_s - time.monotonic()))  # the length of the fault
             finally:
@@ -411,14 +416,6 @@ class _Process:
     def go_on(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGCONT)
-
-
-def _flowing_s(records: Sequence[Record], faults: Faults) -> list[float]:
-    """Return for each time another server took over how long it took until a browser had an event published since, in s."""
-    seen = sorted((entry.at_s, entry.at_s - entry.took_s) for record in records[:20] for entry in record.seen())
-    taken_over = [fault.moved_s for fault in faults.past if fault.moved_s is not None]
-    first = ((moved_s, next((at_s for at_s, sent_s in seen if sent_s > moved_s), None)) for moved_s in taken_over)
-    return [at_s - moved_s for moved_s, at_s in first if at_s is not None]
 
 
 def _explain(violations: Sequence[Violation], journals: Sequence[Participant], faults: Faults) -> None:

@@ -13,6 +13,7 @@ from tests.fault.accounts import (
     Faults,
     check_consumer,
     check_receipts,
+    flows,
     latest_s,
 )
 from tests.fault.checker import (
@@ -367,6 +368,19 @@ def test_the_latest_publish_of_a_lost_event_is_measured_from_the_new_primary_on(
     past = faults((0.0, 20.0), (7.0, 20.0))
     past.past[0].moved_s, past.past[1].moved_s = 2.0, 8.0
     assert latest_s([receipt(3, at_s=4.0), receipt(4, at_s=6.5), receipt(5, at_s=10.0)], past) == 3.5
+
+
+def test_the_first_event_of_a_new_primary_is_measured_with_the_silence_before_it() -> None:
+    """Of the browser that has it first, over all of its sessions; what was published before does not count as new."""
+    past = faults((0.0, 3.0), (20.0, 21.0))
+    past.past[0].moved_s, past.past[1].moved_s = 2.0, 20.5
+    life = [
+        Seen(1.0, 1, "orders.1", "a1"),
+        Seen(2.5, 2, "orders.1", "a2", took_s=1.0),
+        Seen(4.0, 3, "orders.1", "a3", took_s=0.5),
+    ]
+    later = Record("later", [*life[:2], Seen(9.0, 3, "orders.1", "a3", took_s=5.5)])
+    assert flows([later, Record("idle"), Record("first", list(life))], past) == [(2.0, 1.5)]
 
 
 def test_a_consumer_that_does_everything_is_no_violation() -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests.fault.accounts import Faults
+from tests.fault.accounts import Faults, Flow
 from tests.fault.conftest import ONLY_NIGHTLY
 from tests.fault.figures import Figures
 from tests.fault.grounds import LIVES_ON, ACluster, AnAddress, Ground, Sentinels
@@ -127,10 +127,12 @@ def note(figures: Figures, where: str, seed: int, happened: Counter[str], result
     figures("F41", f"{what} of these `unknown`, as all of their epoch is lost; the others `rolled_back`", unknown, "", "", seed)
     late_s = max(each.latest_s for each in results)
     figures("F41", f"{what} latest publish of these, after another server took over", late_s, "s", "≤ 5 s", seed)
-    flowing_s = sorted(took_s for each in results for took_s in each.flowing_s) or [0.0]
-    flows = f"{what} another server took over, until a browser has an event that was published since, after the backlog of bursts"
-    figures("F41", f"{flows}: median", flowing_s[len(flowing_s) // 2], "s", "", seed)
-    figures("F41", f"{flows}: longest", flowing_s[-1], "s", "", seed)
+    flows = [flow for each in results for flow in each.flows] or [Flow(0.0, 0.0)]
+    took_s, silences_s = sorted(flow.took_s for flow in flows), sorted(flow.silent_s for flow in flows)
+    what_flows = f"{what} another server took over, until a browser has an event that was published since"
+    figures("F41", f"{what_flows}, after its backlog: median", took_s[len(took_s) // 2], "s", "", seed)
+    figures("F41", f"{what_flows}, after its backlog: longest", took_s[-1], "s", "", seed)
+    figures("F41", f"{what_flows}: longest time without any event in that", silences_s[-1], "s", "≤ 5 s", seed)
     silent_s, goal = max(each.silent_s for each in results), "the servers decide; Redis is paused for 30 s"
     figures("F41", f"{what} longest time in which no publisher got a receipt", silent_s, "s", goal, seed)
     done, again = (sum(getattr(each, name) for each in results) for name in ("done", "done_again"))

@@ -30,6 +30,9 @@ const HELD_BACK_MS = 4000;
 /** How long a long-poll waits, in seconds, and how much longer its answer may take. */
 const POLL_S = 25;
 const SLACK_MS = 10_000;
+/** A joined client asks so often where no gateway has answered, and in between waits for so long: a proxy may lead to another one then. */
+const TRIES = 3;
+const AGAIN_MS = 200;
 /** Changes that come together share a stream. */
 const TOGETHER_MS = 20;
 /** A room is read again at most so often because another stream knows it otherwise. */
@@ -46,6 +49,8 @@ export function createHttp(address, { path = "" }, owner) {
   const life = new Machine(HTTP, "closed");
   /** The object of CONNECT of this connection, without what follows. @type {any} */
   let auth;
+  /** The same with the token before, until a stream with the new one has opened. @type {any} */
+  let before;
   /** @type {Map<string, any>} by pattern */
   let wanted = new Map();
   /** Presence requests that hold, by topic; what the last stream answered to each, and when its room is read again. @type {Map<string, any>} */
@@ -56,8 +61,9 @@ export function createHttp(address, { path = "" }, owner) {
   let sent = [];
   /** @type {{ epoch: string, offset: number } | undefined} the cursor */
   let place;
-  /** Whether streams are held back. Stays true once an answer that ends has come where a stream did not. */
+  /** Whether streams are held back, and whether that is known: an answer that ends has come where a stream did not. */
   let polls = neverStreams;
+  let known = neverStreams;
   /** Of the present stream. */
   let running = new AbortController();
   /** Of the requests without one. @type {Set<AbortController>} */
@@ -100,11 +106,19 @@ export function createHttp(address, { path = "" }, owner) {
         const body = { ...auth, subscriptions: first ? subscriptions : [...wanted.values()], resume: place, requests: sent.map((each) => [PRESENCE, each]) };
         listen(polls ? (first ? 0 : POLL_S * 1000) + SLACK_MS : HELD_BACK_MS, polls ? silent : heldBack);
         const kind = polls ? "application/json" : "text/event-stream";
-        const answer = await fetch(streamOf(address, path, polls ? (first ? 0 : POLL_S) : undefined), init(body, signal, kind));
+        const answer = await ask(streamOf(address, path, polls ? (first ? 0 : POLL_S) : undefined), init(body, signal, kind), signal);
         if (signal.aborted) return;
+        known ||= polls;
         if (!answer.ok) {
           const { error, reason, retryAfterS } = reasonOf(answer.status, await answer.text(), answer.headers.get("Retry-After"));
           if (signal.aborted) return;
+          const refresh = asked.find((each) => each.name === REFRESH);
+          if (error && refresh) {
+            // The token that was refused changes nothing, as over a WebSocket.
+            auth = before;
+            refresh.settle({ ok: false, error });
+            return await open(subscriptions, presence);
+          }
           leave();
           return error ? owner.refused(error) : owner.lost(reason, retryAfterS);
         }
@@ -121,6 +135,19 @@ export function createHttp(address, { path = "" }, owner) {
       }
     } catch (error) {
       if (!signal.aborted) lost(unanswered(address, String(error)));
+    }
+  }
+
+  /** Return the answer to a request for a stream, which holds its position and may be made again. @param {string} url @param {RequestInit} request @param {AbortSignal} signal */
+  async function ask(url, request, signal) {
+    for (let left = life.is("joined") ? TRIES : 1; ; left--) {
+      try {
+        const answer = await fetch(url, request);
+        if (left === 1 || ![502, 503, 504].includes(answer.status)) return answer;
+      } catch (error) {
+        if (left === 1 || signal.aborted) throw error;
+      }
+      await new Promise((resolve) => startTimer(() => resolve(undefined), AGAIN_MS));
     }
   }
 
@@ -224,7 +251,10 @@ export function createHttp(address, { path = "" }, owner) {
         pasts.set(pattern, body);
         wanted.set(pattern, { pattern, ...rest });
       } else if (name === UNSUBSCRIBE) wanted.delete(pattern);
-      else if (name === REFRESH) auth = { ...auth, ...body };
+      else if (name === REFRESH) {
+        before = auth;
+        auth = { ...auth, ...body };
+      }
       else if (act === "leave") presence.delete(topic);
       else if (HELD.includes(act)) presence.set(topic, body);
       else once.push(body);
@@ -254,7 +284,7 @@ export function createHttp(address, { path = "" }, owner) {
   function leave() {
     for (const each of [running, ...lone]) each.abort();
     generation++;
-    if (opening) polls = neverStreams;
+    polls &&= known;
     opening = false;
     clearTimeout(deadline);
     clearTimeout(together);

@@ -7,6 +7,7 @@ import { createHttp } from "../src/http.js";
 const ADDRESS = "https://gateway.test/notifications";
 const HELD_BACK_MS = 4000;
 const TOGETHER_MS = 20;
+const AGAIN_MS = 200;
 const bytes = (text) => new TextEncoder().encode(text);
 
 /** @type {Asked[]} every request that was sent, in order */
@@ -250,11 +251,44 @@ describe("a stream over HTTP", () => {
     const outcomes = [request("subscribe", { pattern: "b" })];
     await pass(TOGETHER_MS);
     outcomes.push(request("subscribe", { pattern: "c" }), request("publish", { topic: "a" }));
-    asked[1].resolve(Promise.reject(new TypeError("network")));
-    await turn();
+    // The second request without a stream went out between the first attempt and the others.
+    for (const nth of [1, 3, 4]) {
+      asked[nth].resolve(Promise.reject(new TypeError("network")));
+      await turn();
+      await pass(AGAIN_MS);
+    }
     for (const { settled } of outcomes) assert.ok(settled instanceof Error, String(settled));
     assert.equal(named("lost").length, 1);
     await pass(60_000);
+    assertPromises();
+  });
+
+  it("asks again for the stream of a change where a gateway behind the proxy is gone", async () => {
+    const stream = await open();
+    await stream.welcome();
+    const outcome = request("subscribe", { pattern: "b" });
+    await pass(TOGETHER_MS);
+    await asked[1].whole(502, "<html>");
+    assert.equal(asked.length, 2, "not at once");
+    await pass(AGAIN_MS);
+    assert.deepEqual(asked[2].body, asked[1].body);
+    await asked[2].welcome();
+    assert.equal(outcome.settled.ok, true);
+    assert.deepEqual(named("lost"), []);
+  });
+
+  it("goes on with the token before where a new one is refused, with the changes that came with it", async () => {
+    const stream = await open();
+    await stream.welcome();
+    const [refresh, other] = [request("refresh", { token: "u" }), request("subscribe", { pattern: "b" })];
+    await pass(TOGETHER_MS);
+    const error = { code: "unauthorized", message: "expired", retry: false };
+    await asked[1].whole(401, { error });
+    assert.deepEqual(refresh.settled.error.code, "unauthorized");
+    assert.deepEqual([asked[1].body.token, asked[2].body.token], ["u", "t"]);
+    await asked[2].welcome();
+    assert.equal(other.settled.ok, true);
+    assert.equal(named("refused").length + named("lost").length, 0);
     assertPromises();
   });
 
@@ -435,6 +469,32 @@ describe("a stream that something holds back", () => {
     assert.equal(named("lost").length, 1);
     calls.length = 0;
     assert.equal((await open()).accept, "text/event-stream");
+  });
+
+  it("is remembered over an attempt that a proxy has refused: an answer that ends has come", async () => {
+    await (await held()).whole(502, "<html>");
+    assert.deepEqual(named("lost").length, 1);
+    calls.length = 0;
+    assert.equal((await open()).accept, "application/json");
+  });
+
+  it("asks again at its position where a gateway behind the proxy is gone, and is lost where none is there", async () => {
+    const first = await held();
+    await first.whole(200, answer("e:7", [], [noticed(first, 7)]));
+    const poll = asked.at(-1);
+    poll.resolve(Promise.reject(new TypeError("network")));
+    await turn();
+    await pass(AGAIN_MS);
+    assert.deepEqual(asked.at(-1).body, poll.body);
+    await asked.at(-1).whole(200, answer("e:8", [said(8)]));
+    assert.deepEqual(offsets(), [8]);
+    assert.deepEqual(asked.at(-1).body.resume, { epoch: "e", offset: 8 });
+    for (const status of [502, 503, 504]) {
+      await asked.at(-1).whole(status, "<html>");
+      await pass(AGAIN_MS);
+    }
+    assert.deepEqual(named("lost"), [["lost", "HTTP 504", undefined]]);
+    assertPromises();
   });
 
   it("is lost where a poll is not answered in its time", async () => {

@@ -20,10 +20,13 @@ import pytest
 
 from headgate.auth.identity import Authenticator
 from headgate.bus import feed, interest, listener
+from headgate.delivery import catch_up
 from headgate.node import gateway as gateway_module
+from headgate.node import streams as streams_module
 from headgate.node.gateway import Gateway
 from headgate.settings import Settings
 from headgate.transport import socketio_face as face_module
+from headgate.transport import stream as stream_module
 from headgate.transport.peer_socket import NativeSocket
 from headgate.transport.session import Session
 from tests.support.bus_here import CooperativeLink, join, on_the_model
@@ -242,6 +245,9 @@ def gateway_on_model(monkeypatch: pytest.MonkeyPatch) -> Iterator[StartGatewayOn
     started: list[GatewayOnModel] = []
     with on_the_model(monkeypatch) as (server, clock):
         monkeypatch.setattr(gateway_module, "Publisher", lambda *_, **__: ModelPublisher(server))
+        monkeypatch.setattr(catch_up, "sleep", clock.sleep)
+        monkeypatch.setattr(stream_module, "Signal", clock.signal)
+        monkeypatch.setattr(streams_module, "monotonic", clock.time)
 
         def start(
             authenticator: Authenticator | None = None,

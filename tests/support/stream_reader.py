@@ -9,12 +9,16 @@ from typing import Any
 
 @dataclass
 class StreamReader:
-    """What came, in order. `events` are those of topics, `notices` have (name, body); `cursor` is the last event id."""
+    """What came, in order. `events` are those of topics, `notices` have (name, body); `cursor` is the last event id.
+
+    `blocks` has all of them as (name, body), where the name of an event is `message`.
+    """
 
     cursor: str | None = None
     events: list[dict[str, Any]] = field(default_factory=list)
     notices: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     order: list[int | str | None] = field(default_factory=list)
+    blocks: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     _rest: bytes = b""
 
     def feed(self, data: bytes) -> None:
@@ -33,6 +37,7 @@ class StreamReader:
         if not fields["data"]:
             return
         body = json.loads(fields["data"])
+        self.blocks.append((fields["event"], body))
         if fields["event"] == "message":
             self.events.append(body)
             self.order.append(body.get("offset"))

@@ -49,8 +49,9 @@ HEARTBEAT_S = 10.0
 RETRY_MS = 1000
 # The answers to the requests with which a stream has come, in their order.
 ANSWERS = "answers"
-# Notices at which a long-poll answers, as at an event. There may be any number of these; the others are few.
-_ANSWERED_AT = (ANSWERS, GAP, PRESENCE)
+# How long a long-poll gathers presence, of which there may be any amount. Each poll of a page is a change at another gateway:
+# answered at once, two pages in a room would keep each other polling, and the log would never be read.
+GATHER_S = 1.0
 to_json = msgspec.json.encode
 _HEADERS = (
     ("Cache-Control", "no-store, no-transform"),
@@ -175,16 +176,18 @@ class Streams:
             watch.stop()
 
     def _poll(self, stream: Stream, text: StreamText, watch: PollWatch, wait_s: float, *, welcomes: bool) -> bytes:
-        """Wait for the first events, or a notice of `_ANSWERED_AT`; return the answer. Without a cursor the welcome is in it."""
+        """Wait for the first events or gap, or gather presence; return the answer. Without a cursor the welcome is in it."""
         until_s, frames = monotonic() + wait_s, list[Any]()
         watch.start(stream.flush)
         try:
-            while not any(frame.topic is not None or is_notice(frame, _ANSWERED_AT) for frame in frames):
+            while not any(frame.topic is not None or is_notice(frame, GAP) for frame in frames):
                 left_s = until_s - monotonic()
                 more = stream.take(max(left_s, 0.0), lambda: watch.aborted)
                 if more is None or (not more and left_s <= 0):
                     break
                 frames += more
+                if any(is_notice(frame, PRESENCE) for frame in more):
+                    until_s = min(until_s, monotonic() + GATHER_S)
         finally:
             watch.stop()
         return text.answer(frames, welcomes=welcomes)

@@ -6,7 +6,7 @@ In: frames of a client's queue. Out: `data:` lines (WHATWG HTML, section 9.2.6),
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -138,9 +138,9 @@ def event_text(frame: Frame) -> bytes:
         return text
 
 
-def is_notice(frame: Frame, names: Container[str]) -> bool:
-    """Return whether a frame is a notice of one of these names."""
-    return frame.topic is None and _notice(frame)[0] in names
+def is_notice(frame: Frame, name: str) -> bool:
+    """Return whether a frame is a notice of a name."""
+    return frame.topic is None and _notice(frame)[0] == name
 
 
 def _notice(frame: Frame) -> tuple[str, dict[str, Any]]:

@@ -18,7 +18,7 @@ import pytest
 from headgate.auth.identity import Handshake, Identity
 from headgate.errors import Unauthorized, UnauthorizedReason
 from headgate.node.stream_request import MAX_WAIT_S
-from headgate.node.streams import HEARTBEAT_S, PATH, REQUEST_PATH
+from headgate.node.streams import GATHER_S, HEARTBEAT_S, PATH, REQUEST_PATH
 from headgate.protocol.frames import message_frame
 from headgate.protocol.packets import PRESENCE, notice_packet
 from headgate.transport.limits import TransportLimits
@@ -176,11 +176,12 @@ def test_a_stream_is_a_client_until_it_is_over(gateway: GatewayOnModel) -> None:
     assert gateway.namespace.subscriptions == 0
 
 
-def test_a_silent_stream_has_heartbeats(gateway: GatewayOnModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_stream_has_heartbeats(gateway: GatewayOnModel) -> None:
     """Comments, which move nothing."""
-    monkeypatch.setattr("headgate.node.streams.HEARTBEAT_S", 0.01)
     stream = Reading(gateway)
-    gateway.wait_until(lambda: stream.read() and stream.body.count(b": \n\n") > 1, "two heartbeats")
+    gateway.wait(2 * HEARTBEAT_S)
+    stream.read()
+    assert stream.body.count(b": \n\n") == 2
     assert stream.reader.order == ["welcome"]
     assert HEARTBEAT_S < 30
 
@@ -279,21 +280,30 @@ def test_a_poll_without_events_answers_after_its_time_with_a_cursor(gateway: Gat
     assert (body["cursor"], body["events"]) == (f"{gateway.redis.epoch}:3", [])
 
 
-def test_a_poll_answers_at_once_what_its_requests_have_asked(gateway: GatewayOnModel) -> None:
-    """Not with the first event, which may be a minute away."""
+def test_a_poll_without_time_answers_what_its_requests_have_asked(gateway: GatewayOnModel) -> None:
+    """One with time waits for events: a page shows its presence with each poll, and would ask without a pause."""
     body = {"subscriptions": [{"pattern": "orders.#"}], "requests": [["presence", {"topic": "a..b"}]]}
-    reading = posted(gateway, body, query="wait=60", HTTP_ACCEPT="application/json")
-    assert reading.over
-    assert [each["type"] for each in json.loads(reading.body)["notices"]] == ["welcome", "answers"]
+    at_once, waiting = (posted(gateway, body, query=f"wait={wait}", HTTP_ACCEPT="application/json") for wait in (0, 60))
+    gateway.wait_until(lambda: at_once.over, "the answer")
+    assert not waiting.over
+    gateway.publish(1)
+    assert waiting.over
+    for reading in (at_once, waiting):
+        assert [each["type"] for each in json.loads(reading.body)["notices"]] == ["welcome", "answers"]
 
 
-def test_a_poll_answers_at_the_first_presence_notice(gateway: GatewayOnModel) -> None:
-    """They would pile up until the first event."""
+def test_a_poll_gathers_presence_for_a_second(gateway: GatewayOnModel) -> None:
+    """It would pile up until the first event; at once, two pages that poll would wake each other without end."""
     reading = Reading(gateway, query="pattern=orders.%23&wait=60", HTTP_ACCEPT="application/json")
     [client] = gateway.namespace.clients.values()
-    client.connection.offer_control(message_frame(notice_packet(gateway.namespace.name, PRESENCE, {"topic": "a", "reset": True})))
+    for _ in range(2):
+        gateway.wait(GATHER_S / 2 - 0.1)
+        assert not reading.over
+        notice = notice_packet(gateway.namespace.name, PRESENCE, {"topic": "a", "reset": True})
+        client.connection.offer_control(message_frame(notice))
+    gateway.wait(GATHER_S / 2 + 0.2)
     assert reading.over
-    assert [each["type"] for each in json.loads(reading.body)["notices"]] == ["welcome", "presence"]
+    assert [each["type"] for each in json.loads(reading.body)["notices"]] == ["welcome", "presence", "presence"]
 
 
 # Posted ------------------------------------------------------------------------------------------------------------------

@@ -118,8 +118,8 @@ def test_a_welcome_is_in_an_answer_where_it_is_wanted() -> None:
     """It tells a new client its limits."""
     frames = [welcome(OLD, 9)]
     assert [each["type"] for each in json.loads(StreamText().answer(frames, welcomes=True))["notices"]] == ["welcome"]
-    assert is_notice(frames[0], ("welcome",))
-    assert not is_notice(event(1), ("welcome",))
+    assert is_notice(frames[0], "welcome")
+    assert not is_notice(event(1), "welcome")
 
 
 @pytest.mark.parametrize(

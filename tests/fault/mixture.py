@@ -17,13 +17,14 @@ from typing import Any
 
 from headgate.publisher import Fate, Publisher, Receipt
 from tests.fault.accounts import Acknowledged, Done, Faults, Flow, check_consumer, check_receipts, flows, latest_s, lost
-from tests.fault.checker import Gap, History, Record, Seen, Subscribed, Violation, Welcomed, check
+from tests.fault.checker import History, Record, Violation, check
 from tests.fault.grounds import BEHIND_S, At, Ground, Lasting, Pausable, empty, kill_clients
 from tests.fault.many_clients import BrowserClient, Swarm
+from tests.fault.pages import Pages
 from tests.fault.participants import Participant
 from tests.fault.pasts import Pasts
 from tests.fault.plan import Kinds, Size, Step
-from tests.fault.site import TOPICS, Site, topics_of, wait_for
+from tests.fault.site import Site, topics_of, wait_for
 from tests.support.gateway_process import GatewayProcess
 
 PUBLISHERS, CONSUMERS = 2, 2
@@ -134,7 +135,7 @@ class Piece:
             self._ended = started
             self._publishers = [self._publisher() for _ in range(PUBLISHERS)]
             self._consumers = [self._consumer() for _ in range(CONSUMERS)]
-            self._pages = [self._participant("page", url, PAGE_PATTERN) for url in site.urls]
+            self._pages = [self._page(url) for url in site.urls]
             wait_for(lambda: all(page.read() for page in self._pages), "pages to connect")
             self._wait_for_receipts()
             self._started = started.pop_all()
@@ -224,10 +225,22 @@ class Piece:
         return [*shared, *large, *(f"own.p{number}.changed" for number in range(index * each, (index + 1) * each))]
 
     def _participant(self, role: str, url: str, *words: object) -> Participant:
-        journal = self._folder / f"{self._name}-{role}-{len(self._journals)}"
-        participant = self._ended.enter_context(Participant(role, url, journal, *words))
-        self._journals.append(participant)
+        participant = Participant(role, url, self._journal(role), *words)
+        self._begun(participant)
         return participant
+
+    def _page(self, url: str) -> Pages:
+        pages = Pages(url, self._journal("page"))
+        self._begun(pages)
+        pages.open(f"page {len(self._journals)}", [PAGE_PATTERN])
+        return pages
+
+    def _journal(self, role: str) -> Path:
+        return self._folder / f"{self._name}-{role}-{len(self._journals)}"
+
+    def _begun(self, participant: Participant) -> None:
+        self._ended.enter_context(participant)
+        self._journals.append(participant)
 
     def _publisher(self) -> Participant:
         load, name = self._site.load, f"{self._name}-{len(self._journals)}"
@@ -257,30 +270,15 @@ class Piece:
         return [Done(*rest) for journal in self._journals for kind, *rest in journal.read() if kind == "did"]
 
     def _page_records(self, end: tuple[str, int]) -> list[Record]:
-        """Return what the handlers of each page saw, once it has the last event.
-
-        A handler sees no cursors, so all of it counts as of the epoch at the end: what it saw of others was told as rolled back.
-        """
+        """Return what the handlers of each page saw, once it has the last event."""
         epoch, last = end
 
-        def has_all(page: Participant) -> bool:
-            return any(kind == "saw" and rest[1] == last for kind, *rest in page.read()[-TOPICS:])
+        def has_all(page: Pages) -> bool:
+            page.read()
+            return last in page.last.values()
 
         wait_for(lambda: all(map(has_all, self._pages)), "pages to have the last event", ACCOUNT_S)
-        records = []
-        for number, page in enumerate(self._pages):
-            record = Record(f"page {number}")
-            for kind, *rest in page.read():
-                if kind == "up":
-                    record.entries += [Welcomed(0.0, epoch, rest[0], None), Subscribed(0.0, PAGE_PATTERN, rest[0])]
-                elif kind == "saw":
-                    record.entries.append(Seen(*rest))
-                else:
-                    assert kind == "gap", f"a page: {kind} {rest}"
-                    at_s, first, last_lost, count, reason = rest
-                    record.entries.append(Gap(at_s, first, last_lost, count, reason, epoch=epoch))
-            records.append(record)
-        return records
+        return [record for pages in self._pages for record in pages.records(epoch)]
 
     def _wait_for_receipts(self) -> None:
         """Wait until somebody has a receipt that is newer than this moment."""

@@ -9,7 +9,7 @@ fixed rate; an event whose publish failed is published again with the same id, e
 `python -m tests.fault.participants consume <url> <journal> <group>` does every event, from the oldest on.
 - ["did", at_s, epoch, offset, id]: written before the consumer says that it is done.
 
-`page.mjs` is a page. `Participant` is the test's end of each.
+`pages.mjs` is pages (pages.py). `Participant` is the test's end of each.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ class Participant:
     """
 
     def __init__(self, role: str, url: str, journal: Path, *words: object) -> None:
-        program = ["node", "tests/fault/page.mjs"] if role == "page" else [sys.executable, "-m", "tests.fault.participants", role]
+        program = (
+            ["node", "tests/fault/pages.mjs"] if role == "pages" else [sys.executable, "-m", "tests.fault.participants", role]
+        )
         self.entries: list[list[Any]] = []
         self._journal, self._read_bytes = journal, 0
         journal.touch()

@@ -204,6 +204,13 @@ class Site:
         Raises:
             AssertionError: with the violations.
         """
+        end = self.publish_last(history)
+        took_s = wait_until_had(swarm, history, *end, deadline_s)
+        assert_kept(history, swarm.records, self.head())
+        return took_s
+
+    def publish_last(self, history: History) -> tuple[str, int]:
+        """Publish one last event on each topic, and add the log to the history; return the place of the last one."""
         with Publisher(self._redis.url, timeout_s=DEADLINE_S) as publisher:
             for number in range(TOPICS):
                 topic = f"load.t{number}.changed"
@@ -211,9 +218,7 @@ class Site:
                 receipt = publisher.publish(topic, {"id": event_id}, id=event_id)
                 history.published(receipt.epoch, receipt.offset, topic, event_id)
         self.read_log(history)
-        took_s = wait_until_had(swarm, history, receipt.epoch, receipt.offset, deadline_s)
-        assert_kept(history, swarm.records, self.head())
-        return took_s
+        return receipt.epoch, receipt.offset
 
     def read_log(self, history: History) -> None:
         """Add to the history what the log holds now, and of which epochs it consists."""

@@ -143,7 +143,7 @@ export function createHttp(address, { path = "" }, owner) {
     for (let left = life.is("joined") ? TRIES : 1; ; left--) {
       try {
         const answer = await fetch(url, request);
-        if (left === 1 || ![502, 503, 504].includes(answer.status)) return answer;
+        if (left === 1 || ![502, 503, 504].includes(answer.status) || answer.headers.get("Retry-After")) return answer;
       } catch (error) {
         if (left === 1 || signal.aborted) throw error;
       }

@@ -277,6 +277,18 @@ describe("a stream over HTTP", () => {
     assert.deepEqual(named("lost"), []);
   });
 
+  it("does not ask again before the time that an answer names", async () => {
+    const stream = await open();
+    await stream.welcome();
+    void request("subscribe", { pattern: "b" });
+    await pass(TOGETHER_MS);
+    await asked[1].whole(503, "<html>", { "Retry-After": "3" });
+    assert.deepEqual(named("lost"), [["lost", "HTTP 503", 3]]);
+    await pass(AGAIN_MS);
+    assert.equal(asked.length, 2);
+    assertPromises();
+  });
+
   it("goes on with the token before where a new one is refused, with the changes that came with it", async () => {
     const stream = await open();
     await stream.welcome();
@@ -394,10 +406,10 @@ describe("an answer that is no stream", () => {
     assertPromises();
   });
 
-  it("refuses a refresh and a change as it refuses a client", async () => {
+  it("refuses a change as it refuses a client", async () => {
     const stream = await open();
     await stream.welcome();
-    const outcome = request("refresh", { token: "bad" });
+    const outcome = request("subscribe", { pattern: "b" });
     await pass(TOGETHER_MS);
     await asked[1].whole(401, { error: { code: "unauthorized", message: "no", retry: false } });
     assert.ok(outcome.settled instanceof Error);

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import gevent.ssl
 from gevent import monkey
 
-from headgate.metrics import HTTP_CONNECTIONS
+from headgate.metrics import HTTP_CONNECTIONS, HTTP_ENDED
 from headgate.runtime.loop import READ, Signal, Watcher, in_hub_after, io_watcher, repeat, spawn
 
 from .http_admission import EXHAUSTED, Admission
@@ -244,6 +244,7 @@ class HTTPServer:
         """End the connections that have kept us waiting for their first byte for too long, in silence."""
         since_s = time.monotonic() - self.limits.header_deadline_s
         while self._silent and (connection := next(iter(self._silent))).waits_since_s <= since_s:
+            HTTP_ENDED.labels("headers deadline").inc()
             connection.close()
         if not self._silent and self._timer is not None:
             self._timer.stop()

@@ -414,7 +414,12 @@ def test_the_limits_of_the_transport_are_the_settings_of_the_same_names(declared
     assert Settings(**sevens).values_for(declared) == sevens
     assert names.items() <= dataclasses.asdict(declared()).items()
     others = {each.name for each in dataclasses.fields(declared)} - names.keys()
-    assert others == {TransportLimits: {"max_message_bytes"}, HttpLimits: {"header_deadline_s", "max_connections", "min_bytes_per_s"}}[declared]
+    assert (
+        others
+        == {TransportLimits: {"max_message_bytes"}, HttpLimits: {"header_deadline_s", "max_connections", "min_bytes_per_s"}}[
+            declared
+        ]
+    )
 
 
 def test_a_gateways_http_server_has_the_limits_that_are_set() -> None:

@@ -119,8 +119,10 @@ export function createHttp(address, { path = "" }, owner) {
             refresh.settle({ ok: false, error });
             return await open(subscriptions, presence);
           }
+          const isUp = life.is("joined");
           leave();
-          return error ? owner.refused(error) : owner.lost(reason, retryAfterS);
+          // An owner who is up has lost the connection: the next attempt tells whether the client is refused.
+          return error && !isUp ? owner.refused(error) : owner.lost(error?.message ?? reason, retryAfterS);
         }
         if (!answer.headers.get("Content-Type")?.startsWith(kind)) return lost(`HTTP ${answer.status}, and no stream`);
         if (!polls) return await read(/** @type {ReadableStream<Uint8Array>} */ (answer.body).getReader(), signal);

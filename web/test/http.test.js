@@ -406,14 +406,14 @@ describe("an answer that is no stream", () => {
     assertPromises();
   });
 
-  it("refuses a change as it refuses a client", async () => {
+  it("is lost where a change is refused, and only refused where it has not been up", async () => {
     const stream = await open();
     await stream.welcome();
     const outcome = request("subscribe", { pattern: "b" });
     await pass(TOGETHER_MS);
-    await asked[1].whole(401, { error: { code: "unauthorized", message: "no", retry: false } });
+    await asked[1].whole(503, { error: { code: "bus_unavailable", message: "not yet", retry: true } }, { "Retry-After": "1" });
     assert.ok(outcome.settled instanceof Error);
-    assert.equal(named("refused").length, 1);
+    assert.deepEqual([named("lost"), named("refused")], [[["lost", "not yet", 1]], []]);
     assertPromises();
   });
 });

@@ -296,7 +296,8 @@ export function createHttp(address, { path = "" }, owner) {
     rooms.clear();
     if (!life.offer("close")) return;
     for (const { settle: done } of [...next, ...asked]) done();
-    next = asked = [];
+    next = [];
+    asked = [];
   }
 
   /** @param {any} body @param {AbortSignal} signal @param {string} accept @returns {RequestInit} */

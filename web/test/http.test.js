@@ -461,6 +461,23 @@ describe("a stream that something holds back", () => {
     assert.deepEqual(outcomes.map(({ settled }) => settled.ok), [true, true]);
   });
 
+  it("answers no change by a poll that went out before it, also on the next connection", async () => {
+    const poll = await held();
+    await poll.whole(200, answer("e:1", [], [noticed(poll, 1)]));
+    await asked.at(-1).whole(503, "<html>", { "Retry-After": "1" });
+    calls.length = 0;
+    const first = await open();
+    await first.whole(200, answer("e:2", [], [noticed(first, 2)]));
+    const outcome = request("subscribe", { pattern: "b" });
+    const second = asked.at(-1);
+    await second.whole(200, answer("e:3", [said(3)], [noticed(second, 3)]));
+    assert.equal(outcome.settled, undefined);
+    await pass(TOGETHER_MS);
+    assert.deepEqual(asked.at(-1).body.subscriptions, [{ pattern: "a" }, { pattern: "b" }]);
+    await asked.at(-1).whole(200, answer("e:3", [], [noticed(asked.at(-1), 3)]));
+    assert.equal(outcome.settled.ok, true);
+  });
+
   it("changes subscriptions with the next poll", async () => {
     const poll = await held();
     await poll.whole(200, answer("e:100", [], [noticed(poll, 100)]));

@@ -9,9 +9,11 @@
  * @typedef {{ name: string, body: any, settle: (reply?: any) => void }} Change a request that the next stream answers
  */
 import { Machine } from "./machine.js";
+import { covers } from "./pasts.js";
 import { EVENT, PRESENCE, REFRESH, SUBSCRIBE, UNSUBSCRIBE, WELCOME } from "./protocol.js";
 import { reasonOf, unanswered } from "./reason.js";
 import { startTimer } from "./timer.js";
+import { matches } from "./topic.js";
 
 /**
  * `dial`: a request is under way · `join`: the welcome has come · `close`: it was left or lost.
@@ -52,7 +54,9 @@ export function createHttp(address, { path = "" }, owner) {
   /** The same with the token before, until a stream with the new one has opened. @type {any} */
   let before;
   /** @type {Map<string, any>} by pattern */
-  let wanted = new Map();
+  const wanted = new Map();
+  /** The pasts that are not over, by pattern: where each goes on, and whether some of it has come. @type {Map<string, { since: any, begun?: boolean }>} */
+  const pasts = new Map();
   /** Presence requests that hold, by topic; what the last stream answered to each, and when its room is read again. @type {Map<string, any>} */
   const held = new Map();
   /** @type {Map<string, { known: string, timer?: ReturnType<typeof setTimeout>, againMs: number }>} */
@@ -84,26 +88,53 @@ export function createHttp(address, { path = "" }, owner) {
   /** @param {any} given */
   function begin({ subscriptions, resume, ...rest }) {
     auth = rest;
-    wanted = new Map(subscriptions.map((/** @type {any} */ each) => [each.pattern, each]));
+    wanted.clear();
+    pasts.clear();
+    subscriptions.forEach(want);
     place = resume;
-    void open([...wanted.values()]);
-    for (const [pattern, { since, ...each }] of wanted) wanted.set(pattern, each);
+    void open();
   }
 
-  /** Open the next stream at the cursor. @param {any[]} [subscriptions] @param {any[]} [presence] requests */
-  async function open(subscriptions = [...wanted.values()], presence = [...held.values()]) {
+  /** @param {any} subscription */
+  function want({ since, ...each }) {
+    const { pattern } = each;
+    wanted.set(pattern, each);
+    if (!since) return;
+    const under = pasts.get(pattern)?.since;
+    pasts.set(pattern, { since: !under || covers(since, under) ? since : covers(under, since) ? under : { offset: 0 } });
+  }
+
+  /** @param {string} pattern */
+  function drop(pattern) {
+    wanted.delete(pattern);
+    pasts.delete(pattern);
+  }
+
+  /** Note how far the pasts have come: each stream goes on with them. @param {string} topic @param {number} [offset] */
+  function pass(topic, offset) {
+    for (const [pattern, past] of pasts) {
+      const mine = matches(pattern, topic);
+      if (offset && place && offset <= place.offset) {
+        if (mine) pasts.set(pattern, { since: { ...place, offset }, begun: true });
+      } else if (offset && (mine || past.begun)) pasts.delete(pattern);
+    }
+  }
+
+  /** Open the next stream at the cursor. @param {any[]} [presence] requests */
+  async function open(presence = [...held.values()]) {
     running.abort();
     running = new AbortController();
     const { signal } = running;
     opening = true;
     const heldBack = () => {
       polls = true;
-      void open(subscriptions, presence);
+      void open(presence);
     };
     try {
       for (let first = true; ; first = false) {
         sent = first ? presence : [...held.values()];
-        const body = { ...auth, subscriptions: first ? subscriptions : [...wanted.values()], resume: place, requests: sent.map((each) => [PRESENCE, each]) };
+        const subscriptions = [...wanted.values()].map((each) => ({ ...each, since: pasts.get(each.pattern)?.since }));
+        const body = { ...auth, subscriptions, resume: place, requests: sent.map((each) => [PRESENCE, each]) };
         listen(polls ? (first ? 0 : POLL_S * 1000) + SLACK_MS : HELD_BACK_MS, polls ? silent : heldBack);
         const kind = polls ? "application/json" : "text/event-stream";
         const answer = await ask(streamOf(address, path, polls ? (first ? 0 : POLL_S) : undefined), init(body, signal, kind), signal);
@@ -117,7 +148,7 @@ export function createHttp(address, { path = "" }, owner) {
             // The token that was refused changes nothing, as over a WebSocket.
             auth = before;
             refresh.settle({ ok: false, error });
-            return await open(subscriptions, presence);
+            return await open(presence);
           }
           const isUp = life.is("joined");
           leave();
@@ -177,6 +208,7 @@ export function createHttp(address, { path = "" }, owner) {
   function take(name, body) {
     if (name === "message") {
       const { topic, data, ...meta } = body;
+      pass(topic, meta.offset);
       owner.arrived(EVENT, [topic, data, meta]);
     } else if (name === WELCOME) welcomed(body);
     else if (name === "answers") {
@@ -188,6 +220,7 @@ export function createHttp(address, { path = "" }, owner) {
 
   /** @param {any} welcome */
   function welcomed(welcome) {
+    place ??= welcome.from ?? { epoch: welcome.epoch, offset: welcome.offset };
     if (life.offer("join")) owner.arrived(WELCOME, [welcome]);
     // Its owner must learn of the other log by a welcome of its own.
     else if (welcome.resumed === false) return lost("the log has lost its end");
@@ -207,7 +240,7 @@ export function createHttp(address, { path = "" }, owner) {
     for (const { name, body, settle: done } of asked.slice()) {
       if (name === SUBSCRIBE) {
         const { ok, error } = subscriptions.find((/** @type {any} */ each) => each.pattern === body.pattern) ?? {};
-        if (!ok) wanted.delete(body.pattern);
+        if (!ok) drop(body.pattern);
         done(ok ? { ok, pattern: body.pattern, epoch: start.epoch, offset: start.offset } : { ok, error });
       } else if (name === REFRESH) done({ ok: true, user });
       else if (name !== PRESENCE || body.act === "leave") done({ ok: true, pattern: body.pattern });
@@ -239,7 +272,6 @@ export function createHttp(address, { path = "" }, owner) {
     clearTimeout(together);
     together = undefined;
     if (!life.is("joined") || opening) return;
-    const pasts = new Map();
     const presence = new Map(held);
     const once = [];
     // One that undoes another waits for the stream after this one, or the other would have no answer.
@@ -248,11 +280,9 @@ export function createHttp(address, { path = "" }, owner) {
     asked = again < 0 ? next : next.slice(0, again);
     next = again < 0 ? [] : next.slice(again);
     for (const { name, body } of asked) {
-      const { pattern, topic, act, since, ...rest } = body;
-      if (name === SUBSCRIBE) {
-        pasts.set(pattern, body);
-        wanted.set(pattern, { pattern, ...rest });
-      } else if (name === UNSUBSCRIBE) wanted.delete(pattern);
+      const { pattern, topic, act } = body;
+      if (name === SUBSCRIBE) want(body);
+      else if (name === UNSUBSCRIBE) drop(pattern);
       else if (name === REFRESH) {
         before = auth;
         auth = { ...auth, ...body };
@@ -263,7 +293,7 @@ export function createHttp(address, { path = "" }, owner) {
     }
     held.clear();
     for (const [topic, body] of presence) held.set(topic, body);
-    void open([...wanted.values()].map((each) => pasts.get(each.pattern) ?? each), [...held.values(), ...once]);
+    void open([...held.values(), ...once]);
   }
 
   /** @param {number} ms @param {() => void} act */

@@ -21,7 +21,7 @@ const MAX_NOTED = 1000;
 const NOTHING = -1;
 
 /** Return whether one past brings all that another brings; false where only the gateway could tell. @param {any} one @param {any} other */
-function covers(one, other) {
+export function covers(one, other) {
   return one.epoch === other.epoch && (one.last >= other.last || one.offset <= other.offset || one.time <= other.time);
 }
 

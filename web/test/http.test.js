@@ -186,8 +186,45 @@ describe("a stream over HTTP", () => {
     assert.equal(named("arrived").filter(([, name]) => name === "welcome").length, 1);
     request("unsubscribe", { pattern: "a" });
     await pass(TOGETHER_MS);
-    assert.deepEqual(asked[2].body.subscriptions, [{ pattern: "b", overflow: "drop" }], "its past was asked for once");
+    assert.deepEqual(asked[2].body.subscriptions, [{ pattern: "b", overflow: "drop", since: { offset: 50 } }], "of its past nothing has come yet");
     assertPromises();
+  });
+
+  it("goes on with a past that a change cuts, until it is over", async () => {
+    const since = () => asked.at(-1).body.subscriptions.map(({ since }) => since);
+    const change = async () => {
+      request("subscribe", { pattern: "c" });
+      await pass(TOGETHER_MS);
+      await asked.at(-1).welcome(100);
+    };
+    const stream = await open([{ pattern: "a", since: { last: 5 } }, { pattern: "b", since: { last: 9 } }]);
+    await stream.welcome(100);
+    await stream.write(block("message", { topic: "a", data: 1, id: "i41", time: 1, offset: 41, replayed: true }));
+    await change();
+    assert.deepEqual(since(), [{ epoch: "e", offset: 41 }, { last: 9 }, undefined]);
+    await asked.at(-1).write(block("message", { topic: "b", data: 1, id: "i43", time: 1, offset: 43, replayed: true }));
+    await change();
+    assert.deepEqual(since(), [{ epoch: "e", offset: 41 }, { epoch: "e", offset: 43 }, undefined]);
+    await asked.at(-1).write(event(101));
+    await change();
+    assert.deepEqual(since(), [undefined, undefined, undefined]);
+  });
+
+  it("asks for what two pasts of one pattern have together, and forgets one with its pattern", async () => {
+    const stream = await open([{ pattern: "a", since: { last: 5 } }]);
+    await stream.welcome(100);
+    for (const [wish, together] of [[{ last: 3 }, { last: 5 }], [{ last: 7 }, { last: 7 }], [{ time: 1 }, { offset: 0 }]]) {
+      request("subscribe", { pattern: "a", since: wish });
+      await pass(TOGETHER_MS);
+      assert.deepEqual(asked.at(-1).body.subscriptions, [{ pattern: "a", since: together }]);
+      await asked.at(-1).welcome(100);
+    }
+    request("unsubscribe", { pattern: "a" });
+    await pass(TOGETHER_MS);
+    await asked.at(-1).welcome(100);
+    request("subscribe", { pattern: "a" });
+    await pass(TOGETHER_MS);
+    assert.deepEqual(asked.at(-1).body.subscriptions, [{ pattern: "a" }]);
   });
 
   it("answers a change that comes while it opens with the next stream", async () => {
@@ -441,7 +478,7 @@ describe("a stream that something holds back", () => {
     assert.deepEqual(named("arrived").map(([, name]) => name), ["welcome", "event"]);
     const next = asked.at(-1);
     assert.equal(next.url.searchParams.get("wait"), "25");
-    assert.deepEqual([next.body.resume, next.body.subscriptions], [{ epoch: "e", offset: 100 }, [{ pattern: "a" }]]);
+    assert.deepEqual([next.body.resume, next.body.subscriptions], [{ epoch: "e", offset: 100 }, [{ pattern: "a", since: { epoch: "e", offset: 3 } }]], "with the rest of it");
     await next.whole(200, answer("e:103", [said(101), said(103)], [noticed(next, 100), { type: "gap", before: 1, body: { reason: "overflow" } }]));
     assert.deepEqual(named("arrived").slice(2).map(([, name]) => name), ["event", "gap", "event"]);
     assert.deepEqual(asked.at(-1).body.resume, { epoch: "e", offset: 103 });

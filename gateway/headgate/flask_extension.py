@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from flask import Flask
 from werkzeug.exceptions import MethodNotAllowed, NotFound
@@ -206,34 +206,19 @@ class Headgate:
         namespace: str | None = None,
         *,
         by: str | None = None,
+        all_or_none: bool = False,
         traceparent: str | None = None,
     ) -> list[Receipt | HeadgateError]:
         """Publish events (topic, data, id), each for itself; return a receipt or an error for each. May switch greenlets.
 
         In a gateway they go to Redis with what others publish at the same moment (node/publish_queue.py). `by` and
-        `traceparent`: as `Publisher.publish`.
+        `traceparent`: as `Publisher.publish`. `all_or_none`: publish nothing if any of the events cannot be. What Redis itself
+        refuses of them is not known before.
 
         Raises:
             UnknownNamespace: this gateway does not serve it.
             LimitReached: too much waits to be published; nothing was.
             Paused: an operator has paused it; nothing was published.
-        """
-        return self.begin_publish(events, namespace, by=by, traceparent=traceparent).wait()
-
-    def begin_publish(
-        self,
-        events: Sequence[tuple[str, object, str | None]],
-        namespace: str | None = None,
-        *,
-        by: str | None = None,
-        all_or_none: bool = False,
-        traceparent: str | None = None,
-    ) -> Publishing:
-        """Begin `publish_each`; return what to wait for. In a gateway this never waits. Raises as `publish_each`.
-
-        `all_or_none`: publish nothing if any of the events cannot be. What Redis itself refuses of them is not known before.
-
-        Raises:
             NonePublished: all or none, and one cannot be.
         """
         served = self._attached().served(namespace)
@@ -245,12 +230,11 @@ class Headgate:
         right = [event for event in prepared if isinstance(event, Prepared)]
         if all_or_none and len(right) != len(prepared):
             raise NonePublished({at: each for at, each in enumerate(prepared) if isinstance(each, HeadgateError)})
-        begun: Publishing
-        if gateway is not None:
-            begun = gateway.publish_queues[served].begin(right)
-        else:
-            begun = _Published(_published(publisher, right))
-        return begun if len(right) == len(prepared) else _WithErrors(prepared, begun)
+        outcomes = _published(publisher, right) if gateway is None else gateway.publish_queues[served].publish(right)
+        if len(right) == len(prepared):
+            return outcomes
+        rest = iter(outcomes)
+        return [next(rest) if isinstance(event, Prepared) else event for event in prepared]
 
     def revoke(self, *, user: str | None = None, token_id: str | None = None, for_s: int = DEFAULT_REVOKED_S) -> None:
         """Refuse a user, or one token, for `for_s` seconds, on every gateway; 0 lifts it. May switch greenlets.
@@ -499,34 +483,6 @@ class Headgate:
         from .transport.http_answers import error_answer
 
         return readable_by_pages(self._attached(), error_answer(status, error), environ)
-
-
-class Publishing(Protocol):
-    """Events that are on their way."""
-
-    def wait(self) -> list[Receipt | HeadgateError]:
-        """Return a receipt or an error for each. May switch greenlets."""
-
-
-class _Published:
-    """Events that have arrived, or not."""
-
-    def __init__(self, outcomes: list[Receipt | HeadgateError]) -> None:
-        self._outcomes = outcomes
-
-    def wait(self) -> list[Receipt | HeadgateError]:
-        return self._outcomes
-
-
-class _WithErrors:
-    """Events of which some were not right, and the others are on their way."""
-
-    def __init__(self, prepared: Sequence[Prepared | HeadgateError], others: Publishing) -> None:
-        self._prepared, self._others = prepared, others
-
-    def wait(self) -> list[Receipt | HeadgateError]:
-        outcomes = iter(self._others.wait())
-        return [next(outcomes) if isinstance(event, Prepared) else event for event in self._prepared]
 
 
 def _published(publisher: Publisher, events: Sequence[Prepared]) -> list[Receipt | HeadgateError]:

@@ -27,14 +27,6 @@ class Receipt(Protocol):
     def id(self) -> str: ...
 
 
-class Publishing(Protocol):
-    """Events that are on their way."""
-
-    def wait(self) -> Sequence[Receipt | HeadgateError]:
-        """Return a receipt or an error for each. May switch greenlets."""
-        ...
-
-
 class PresentUser(Protocol):
     """A user who is in a topic."""
 
@@ -73,7 +65,7 @@ class Gate(Protocol):
         """Return once the event is in the log, or raise from the error tree. May switch greenlets."""
         ...
 
-    def begin_publish(
+    def publish_each(
         self,
         events: Sequence[tuple[str, object, str | None]],
         namespace: str | None = None,
@@ -81,8 +73,8 @@ class Gate(Protocol):
         by: str | None = None,
         all_or_none: bool = False,
         traceparent: str | None = None,
-    ) -> Publishing:
-        """Publish events (topic, data, id), each for itself; return what to wait for. Never waits in a gateway.
+    ) -> Sequence[Receipt | HeadgateError]:
+        """Publish events (topic, data, id), each for itself; return a receipt or an error for each. May switch greenlets.
 
         Raises:
             NonePublished: all or none, and one of them cannot be published.

@@ -83,6 +83,8 @@ class Peer:
         routes: Routes | None = None,
         to_owner: Callable[[bytes, int], bool] | None = None,
         server: HTTPServer | None = None,
+        *,
+        is_reserved: bool = False,
     ) -> HTTPServer:
         """Serve the connection until it is over; return the server."""
         if server is None:
@@ -90,6 +92,7 @@ class Peer:
         server.to_owner = to_owner
         connection = HttpConnection(server, self, address)
         server.connections.open(connection, None if limits.proxies else address[0])
+        connection.is_reserved = is_reserved
         connection.serve()
         return server
 

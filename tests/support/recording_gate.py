@@ -23,14 +23,6 @@ class Receipt:
 
 
 @dataclass
-class Published:
-    outcomes: list[Receipt | HeadgateError]
-
-    def wait(self) -> list[Receipt | HeadgateError]:
-        return self.outcomes
-
-
-@dataclass
 class RecordingGate:
     """Keeps what is published; refuses with `error` while that is set, from the `after`-th publish on."""
 
@@ -51,7 +43,7 @@ class RecordingGate:
         self.published.append((topic, data))
         return Receipt("0123456789abcdef", len(self.published), False, id or "made-up")
 
-    def begin_publish(
+    def publish_each(
         self,
         events: Sequence[tuple[str, Any, str | None]],
         namespace: str | None = None,
@@ -59,7 +51,7 @@ class RecordingGate:
         by: str | None = None,
         all_or_none: bool = False,
         traceparent: str | None = None,
-    ) -> Published:
+    ) -> list[Receipt | HeadgateError]:
         self.traceparents.append(traceparent)
         outcomes: list[Receipt | HeadgateError] = []
         if all_or_none and self.error is not None and isinstance(self.error, HeadgateError):
@@ -70,7 +62,7 @@ class RecordingGate:
                 outcomes.append(self.publish(topic, value, event_id, namespace, by=by))
             except HeadgateError as error:
                 outcomes.append(error)
-        return Published(outcomes)
+        return outcomes
 
     def identify(self, handshake: Handshake) -> Identity:
         return self.identity

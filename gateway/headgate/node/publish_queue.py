@@ -1,6 +1,6 @@
 """Publishing for many callers at once: what they publish within a moment goes to Redis in one round trip.
 
-In: prepared events, from greenlets that wait for their outcome, now or later. Out: to the publisher, everything that has come
+In: prepared events, from greenlets that wait for their outcome. Out: to the publisher, everything that has come
 since it was asked the last time; to each caller a receipt or an error for each of its events. While one round trip is under way
 the next one gathers, so nobody waits for a timer, and the busier it is, the larger the round trips are.
 
@@ -95,25 +95,6 @@ class _Round:
             rest.wake()
 
 
-class Publishing:
-    """Events of a caller that are on their way."""
-
-    __slots__ = ("_places",)
-
-    def __init__(self, places: Sequence[tuple[_Round, int, int]]) -> None:
-        self._places = places
-
-    def wait(self) -> list[Outcome]:
-        """Return a receipt or an error for each event. Switches greenlets.
-
-        Of an event whose error is BusUnavailable it is not known whether it was published.
-        """
-        outcomes: list[Outcome] = []
-        for found, first, end in self._places:
-            outcomes += found.wait()[first:end]
-        return outcomes
-
-
 class PublishQueue:
     """See the module. One for each namespace."""
 
@@ -133,11 +114,9 @@ class PublishQueue:
         self._waiting_events = self._waiting_bytes = 0
 
     def publish(self, events: Sequence[Prepared]) -> list[Outcome]:
-        """Publish events, in order; return a receipt or an error for each. Waits for Redis. Otherwise as `begin`."""
-        return self.begin(events).wait()
+        """Publish events, in order; return a receipt or an error for each. Switches greenlets.
 
-    def begin(self, events: Sequence[Prepared]) -> Publishing:
-        """Publish events, in order; return what to wait for. Never waits.
+        Of an event whose error is BusUnavailable it is not known whether it was published.
 
         Raises:
             LimitReached: too much waits; nothing was published.
@@ -155,7 +134,10 @@ class PublishQueue:
         if events and not self._sending:
             self._sending = True
             self._start(self._send)
-        return Publishing(places)
+        outcomes: list[Outcome] = []
+        for found, first, end in places:
+            outcomes += found.wait()[first:end]
+        return outcomes
 
     def _gather(self, events: Sequence[Prepared]) -> list[tuple[_Round, int, int]]:
         """Give events their places in rounds; return these: round, first, end."""

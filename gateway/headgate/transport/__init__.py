@@ -17,8 +17,8 @@ An incoming message begins as an HTTP request:
     http_parser      bytes to requests: the one reader of HTTP
     http_channel     bytes in and out, each part within its deadline (http_limits)
     http_incoming    requests and their bodies: the parser, fed from the channel
-    http_responder   answers, in order: by routes below WSGI (http_routes, http_answers), or by the application
-    http_wsgi        one request as the application answers it; http_body is its `wsgi.input`
+    http_routes      requests that are answered below WSGI; http_answers is what is answered
+    http_wsgi        one request as the application answers it
     engine         Engine.IO: handshakes, polls, bodies (engineio_http), and the pages that may connect (cors)
     detach           takes the socket of a WebSocket away from the HTTP server
     session        one browser, with a life: session_state is its table, heartbeat its pings, upgrade its way to a WebSocket

@@ -49,6 +49,9 @@ log = structlog.get_logger("headgate.wsgi")
 class Admitted(Protocol):
     """A connection (http_connection.py)."""
 
+    is_reserved: bool
+    """Whether it has a reserved place: for one request."""
+
     def fileno(self) -> int:
         """Return the descriptor."""
 
@@ -101,7 +104,7 @@ class Admission:
 
         Behind a proxy of ours it counts for the client that the proxy names.
         """
-        if self.has_reserved_place(connection):
+        if connection.is_reserved:
             if environ.get("PATH_INFO") in HEALTH_PATHS:
                 return None
             HTTP_ENDED.labels("no descriptor").inc()
@@ -121,10 +124,6 @@ class Admission:
         self.connections.wait(connection)
         if self.limits.proxies:
             self.connections.attribute(connection, None)
-
-    def has_reserved_place(self, connection: Admitted) -> bool:
-        """Return whether a connection has a reserved place: for one request."""
-        return self.connections.address_of(connection) == RESERVED
 
     def end_longest_waiting(self, why: str, address: str | None = None) -> bool:
         """End the connection (of an address) that has waited longest for its peer: it finds the end, and closes."""
@@ -155,6 +154,7 @@ class Admission:
 
     def _take_reserved_place(self, connection: Admitted) -> None:
         self._tell("no room for new clients", descriptors=descriptor_limit(), http_connections=len(self.connections))
+        connection.is_reserved = True
         self.connections.open(connection, RESERVED)
 
     def _lend(self) -> bool:

@@ -40,15 +40,15 @@ class Channel:
 
     Attributes:
         part: the part of the exchange that is under way.
-        broken: the peer is gone, or was too slow: nobody knows where the next request would begin.
+        broken: the peer is gone, or was too slow: the beginning of the next request is not known.
         waits: how often the peer has kept us waiting.
-        sent_bytes: since the caller has set it to 0.
+        sent_bytes: in all.
     """
 
     __slots__ = ("_limits", "_pace", "_turn_bytes", "_waiting", "broken", "part", "peer", "sent_bytes", "waits")
 
     def __init__(self, peer: PeerSocket, limits: HttpLimits, waiting: Callable[[], object], waited_s: float = 0.0) -> None:
-        """`waiting` is called when we begin to wait for the peer, which has done so for `waited_s` already."""
+        """`waiting` is called when we begin to wait for the peer, which has kept us waiting for `waited_s` already."""
         self.peer, self._limits, self._waiting = peer, limits, waiting
         self.part = Part.HEADERS
         # How much longer the peer may keep us waiting with this part; None as long as it has not.
@@ -58,9 +58,9 @@ class Channel:
         self.broken = False
 
     def begin(self, part: Part) -> None:
-        """Another part of the exchange is under way, with a pace of its own."""
+        """Begin another part of the exchange, with a pace of its own."""
         if part not in TRANSITIONS[self.part]:
-            raise RuntimeError(f"{part.name} behind {self.part.name}")
+            raise RuntimeError(f"{part.name} after {self.part.name}")
         self.part, self._pace = part, None
 
     def receive(self, size: int, turn_bytes: int = TURN_BYTES) -> bytes:
@@ -72,7 +72,7 @@ class Channel:
         """
         try:
             if self.part is Part.IDLE and self.peer.is_plain:  # most clients send the next request when they have the answer
-                data: bytes = self._in_time(READ, self.peer.recv, size, at_once=False)
+                data: bytes = self._in_time(READ, self.peer.recv, size)
             else:
                 data = self.peer.recv(size)
         except BlockingIOError:
@@ -137,15 +137,12 @@ class Channel:
             left_bytes -= len(data)
 
     def linger_if_unread(self) -> None:
-        """Before closing: a connection that is closed with bytes unread is reset (RFC 9112 section 9.6). Switches greenlets.
-
-        The answers would be lost that the kernel has not delivered yet.
-        """
+        """Read what is unread before closing, or the kernel would reset the connection and drop answers. Switches greenlets."""
         if self.peer.is_plain and not self.broken and is_readable(self.peer.fileno()):
             self._waiting()
             self.linger(LINGER_S)
 
-    def _in_time(self, events: int, move: Callable[[Any], Any], argument: object, *, at_once: bool = True) -> Any:
+    def _in_time(self, events: int, move: Callable[[Any], Any], argument: object) -> Any:
         """Move bytes once the socket is ready for it.
 
         Raises:
@@ -153,7 +150,7 @@ class Channel:
         """
         pace = self._pace = self._pace or self.part.pace(self._limits)
         self.waits += 1
-        if at_once:
+        if self.part is not Part.IDLE:  # which the connection has reported itself
             self._waiting()
         while pace.left_s > 0:
             waited_s = self.peer.wait(events, pace.left_s)

@@ -2,7 +2,7 @@
 
 In: a socket that the server has accepted. It waits for its first request in the loop, without a greenlet; a route that never
 waits (http_routes.NeverWaits), as the one for WebSockets, answers it there. Anything else has a greenlet, `serve`, until the
-connection is over.
+connection is over: a route (http_routes.py) answers a request, or the application does (http_wsgi.py).
 
 `take_socket` gives the socket away: to a WebSocket (detach.py). A request that names the session of another process that shares
 the port goes there, with its connection and the bytes that have been read of it.
@@ -10,68 +10,37 @@ the port goes there, with its connection and the bytes that have been read of it
 
 from __future__ import annotations
 
+import io
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 
 from headgate.metrics import HTTP_ENDED
 from headgate.runtime.loop import READ, Watcher, io_watcher, spawn, unwatch
 
-from .http_answers import LATE_HEADERS, Answer, error_answer, http_error
+from .http_answers import LATE_HEADERS, ROUTE_FAILED, Answer, error_answer, http_error
 from .http_channel import LINGER_S, Channel, TooSlow
-from .http_incoming import READ_BYTES, Incoming
-from .http_limits import HttpLimits, Part
+from .http_incoming import READ_BYTES, BadBody, Incoming, RequestBody
+from .http_limits import Part
 from .http_parser import Bad, ParserState, Request, RequestParser
-from .http_responder import FAILED, AnsweringServer, Asked, Responder, route_for
-from .http_routes import NeverWaits, Routed
+from .http_routes import NeverWaits, Route, RoutedRequest, route_for
+from .http_wsgi import WsgiExchange
 from .peer_socket import PeerSocket, TlsPeer
 
 if TYPE_CHECKING:
     from wsgiref.types import WSGIEnvironment
 
+    from .http_server import HTTPServer
+
 log = structlog.get_logger("headgate.wsgi")
 
 # A request that names its session, which may be another process's where several share the port.
 NAMES_SESSION = "sid="
-_LATE = "408 Request Timeout", LATE_HEADERS
-
-
-class ConnectionServer(AnsweringServer, Protocol):
-    """The server that accepted the connection (http_server.py)."""
-
-    @property
-    def limits(self) -> HttpLimits:
-        """The limits in force."""
-
-    to_owner: Callable[[bytes, int], bool] | None
-    """Takes a connection whose session is another process's; None where this process has the port for itself."""
-
-    def silent(self, connection: HttpConnection) -> None:
-        """A connection waits in the hub for its first byte: `read_first` is to be called when it comes."""
-
-    def speaks(self, connection: HttpConnection) -> None:
-        """It does so no more."""
-
-    def waits(self, connection: HttpConnection) -> None:
-        """A connection waits for its peer from now on."""
-
-    def works(self, connection: HttpConnection) -> None:
-        """A request is being answered from now on."""
-
-    def between_requests(self, connection: HttpConnection) -> None:
-        """A connection waits for its next request."""
-
-    def has_reserved_place(self, connection: HttpConnection) -> bool:
-        """Return whether a connection has a place of those for health pages: for one request."""
-
-    def refusal(self, connection: HttpConnection, environ: WSGIEnvironment) -> Answer | None:
-        """Let a request count; return the answer that refuses it if there is no room for it."""
-
-    def over(self, connection: HttpConnection) -> None:
-        """A connection is over, or another's. Idempotent."""
+_LATE = error_answer("408 Request Timeout", LATE_HEADERS)
+_FAILED = error_answer("500 Internal Server Error", ROUTE_FAILED)
+_BAD_BODY = error_answer("400 Bad Request", http_error("bad_request", "the body is not valid HTTP"))
 
 
 class HttpConnection:
@@ -79,26 +48,29 @@ class HttpConnection:
 
     Attributes:
         is_taken: whether the socket is another's.
+        is_reserved: whether it has a place of those for health pages: for one request.
         waits_since_s: when it began to wait for its first byte, on the monotonic clock; 0 where that was there.
     """
 
     __slots__ = (
-        *("_address", "_asked", "_channel", "_is_adopted", "_parser", "_peer", "_pending", "_server", "_watcher"),
-        *("is_taken", "waits_since_s"),
+        *("_address", "_asked", "_channel", "_is_adopted", "_parser", "_peer", "_pending", "_routed", "_server", "_watcher"),
+        *("is_reserved", "is_taken", "waits_since_s"),
     )
 
     def __init__(
-        self, server: ConnectionServer, peer: PeerSocket, address: object, received: bytes = b"", *, is_adopted: bool = False
+        self, server: HTTPServer, peer: PeerSocket, address: object, received: bytes = b"", *, is_adopted: bool = False
     ) -> None:
         """`received` is what another process, which has accepted the connection (`is_adopted`), has read of it."""
         self._server, self._peer, self._address, self._is_adopted = server, peer, address, is_adopted
         self._parser = RequestParser(received)
         self._channel: Channel | None = None
+        # The first request, and the answer of its route (None: it is for the application), where they were there in the hub.
         self._pending: Request | Bad | None = None
-        self._asked: Asked | None = None
+        self._asked: tuple[Answer | None] | None = None
+        self._routed: RoutedRequest | None = None
         self._watcher: Watcher | None = None
         self.waits_since_s = 0.0
-        self.is_taken = False
+        self.is_taken = self.is_reserved = False
 
     # -- in the hub, before there is a greenlet -------------------------------------------------------------------------
 
@@ -124,26 +96,25 @@ class HttpConnection:
         event = self._parser.next_event()
         if isinstance(event, Request | Bad):
             self._pending = event
-            if isinstance(event, Request) and not event.body_bytes and not self.is_foreign(event):
-                route = route_for(self._server, event)
+            if isinstance(event, Request) and not event.body_bytes and not self._is_foreign(event):
+                route = route_for(self._server.routes, event)
                 if isinstance(route, NeverWaits):
                     self._ask_in_hub(event, route)
                     return
         spawn(self.serve, waited_s)
 
     def _ask_in_hub(self, request: Request, route: NeverWaits) -> None:
-        environ = request.environ(self._server.environ(), self._address)
-        environ["headgate.handler"] = self
-        self._server.works(self)  # or it would be ended itself, for one too many of its address
+        routed = RoutedRequest(bytes, request, route, self._environ(request))
+        self._server.connections.work(self)  # or it would be ended itself, for one too many of its address
         try:
-            self._asked = Asked(self.refusal(environ) or route(Routed(bytes, request, route, environ)))
+            self._asked = (self._server.admission.refusal(self, routed.environ) or route(routed),)
         except OSError:
             pass  # of the connection: nobody is there to be answered
         except Exception:
             log.exception("route failed", path=request.path)
             if not self.is_taken:  # or it is the route's
                 with suppress(OSError):
-                    self._peer.send(error_answer(*FAILED).to_bytes(time.time(), close=True))
+                    self._peer.send(_FAILED.to_bytes(time.time(), close=True))
         if self.is_taken or self._asked is None:
             self.close()
         else:
@@ -164,17 +135,16 @@ class HttpConnection:
         Args:
             waited_s: for how long its peer has kept us waiting already.
         """
-        server, peer = self._server, self._peer
+        server, peer, limits = self._server, self._peer, self._server.admission.limits
         self._stop_watcher()
-        channel = self._channel = Channel(peer, server.limits, lambda: server.waits(self), waited_s)
-        incoming = Incoming(channel, self._parser, server.limits.max_chunked_bytes)
-        responder = Responder(self, server, channel, incoming, self._address)
+        channel = self._channel = Channel(peer, limits, lambda: server.connections.wait(self), waited_s)
+        incoming = Incoming(channel, self._parser, limits.max_chunked_bytes)
         try:
             with suppress(OSError):
                 if isinstance(peer, TlsPeer):
-                    peer.shake_hands(server.limits.header_deadline_s)
-                peer.set_options(server.limits.send_buffer_bytes)
-                while self._serve_next(channel, incoming, responder):
+                    peer.shake_hands(limits.header_deadline_s)
+                peer.set_options(limits.send_buffer_bytes)
+                while self._serve_next(channel, incoming):
                     pass
                 if not self.is_taken:
                     channel.linger_if_unread()
@@ -183,7 +153,7 @@ class HttpConnection:
                 peer.stop()
                 unwatch(peer.fileno(), LINGER_S)
         finally:
-            self._channel = self._pending = None
+            self._channel = self._pending = self._routed = None
             self.close()
 
     def close(self) -> None:
@@ -197,27 +167,15 @@ class HttpConnection:
         """Return the descriptor."""
         return self._peer.fileno()
 
-    def refusal(self, environ: WSGIEnvironment) -> Answer | None:
-        """Let a request count; return the answer that refuses it if there is no room for it."""
-        return self._server.refusal(self, environ)
-
-    def has_reserved_place(self) -> bool:
-        """Return whether it has a place of those for health pages: for one request."""
-        return self._server.has_reserved_place(self)
-
     def count_as_client(self) -> None:
         """Count it no more among the HTTP connections: its answer is a client's events, and ends with the connection."""
         self._server.over(self)
-
-    def is_foreign(self, request: Request) -> bool:
-        """Return whether a request may name the session of another process."""
-        return self._server.to_owner is not None and NAMES_SESSION in request.query and self._peer.is_plain
 
     def take_socket(self, first_bytes: bytes, *, takes_unsent: bool = False) -> tuple[PeerSocket, bytes, bytes]:
         """Give the socket away: write `first_bytes`, and read, write and close it no more. May switch greenlets.
 
         Returns:
-            The socket, the bytes that have come behind the request, and what the caller has to write before anything else: the
+            The socket, the bytes that have come after the request, and what the caller has to write before anything else: the
             first bytes, where there is no greenlet yet and it `takes_unsent`.
 
         Raises:
@@ -238,31 +196,45 @@ class HttpConnection:
         self._server.over(self)
         return self._peer, self._parser.leave(), unsent
 
-    def _serve_next(self, channel: Channel, incoming: Incoming, responder: Responder) -> bool:
+    def write(self, data: bytes) -> None:
+        """Write bytes of the answer that is under way. Switches greenlets.
+
+        Raises:
+            OSError: the peer is gone, or kept us waiting for too long.
+        """
+        if self.is_taken or self._channel is None:
+            raise BrokenPipeError("the connection is another's")
+        self._channel.send(data)
+
+    def _serve_next(self, channel: Channel, incoming: Incoming) -> bool:
         """Answer the next request; return whether the connection goes on."""
-        pending, self._pending = self._pending or responder.take_pending(), None
+        request, self._pending = self._pending, None
         try:
-            request = pending or incoming.request()
+            request = request or incoming.request()
         except TooSlow:
             if channel.part is Part.HEADERS and self._parser.held:
-                channel.send(error_answer(*_LATE).to_bytes(time.time(), close=True))
+                channel.send(_LATE.to_bytes(time.time(), close=True))
             raise
         if isinstance(request, Bad):
             HTTP_ENDED.labels("bad request").inc()
             code = request.status[4:].lower().replace(" ", "_")
             channel.send(error_answer(request.status, http_error(code, request.reason)).to_bytes(time.time(), close=True))
-        if not isinstance(request, Request) or (self.is_foreign(request) and self._hand_over(channel)):
+        if not isinstance(request, Request) or (self._is_foreign(request) and self._hand_over(channel)):
             return False
         channel.begin(Part.BODY)
-        self._server.works(self)
-        asked, self._asked = self._asked, None
-        if not responder.answer(request, asked):
+        self._server.connections.work(self)
+        incoming.begin(request)
+        if not self._answer(request, incoming):
             return False
         if self._parser.state is ParserState.WHOLE:
             self._parser.next_request()
         channel.begin(Part.IDLE)
-        self._server.between_requests(self)
+        self._server.admission.between_requests(self)
         return True
+
+    def _is_foreign(self, request: Request) -> bool:
+        """Return whether a request may name the session of another process."""
+        return self._server.to_owner is not None and NAMES_SESSION in request.query and self._peer.is_plain
 
     def _hand_over(self, channel: Channel) -> bool:
         """Hand the connection to the owner of its next request's session; return whether it was. Switches greenlets."""
@@ -280,3 +252,62 @@ class HttpConnection:
                 self.is_taken = True
                 peer.close()
         return is_taken
+
+    def _answer(self, request: Request, incoming: Incoming) -> bool:
+        """Have a route or the application answer a request; return whether the connection can be used again.
+
+        A peer that is gone ends the connection, and is no error.
+        """
+        asked, self._asked = self._asked, None
+        routed = self._routed = None if self.is_reserved else self._route(request, incoming)
+        if routed is None:
+            return self._answer_by_application(request, self._environ(request), incoming)
+        try:
+            answer = (self._server.admission.refusal(self, routed.environ) or routed.route(routed)) if asked is None else asked[0]
+            if self.is_taken:
+                return False
+            if answer is not None:
+                ends = request.ends or answer.closes or incoming.must_end
+                self.write(answer.to_bytes(time.time(), close=ends))
+                return incoming.finish() and not ends
+        except OSError:
+            return False
+        except Exception:
+            log.exception("route failed", path=request.path)
+            if not self.is_taken:
+                with suppress(OSError):
+                    self.write(_FAILED.to_bytes(time.time(), close=True))
+            return False
+        return self._answer_by_application(request, dict(routed.environ), incoming)
+
+    def _route(self, request: Request, incoming: Incoming) -> RoutedRequest | None:
+        """Return a request for its route; most clients send the same head again, and what is known of it holds."""
+        if self._routed is not None and self._parser.is_like_last:
+            return self._routed.again(request)
+        route: Route | None = route_for(self._server.routes, request)
+        return None if route is None else RoutedRequest(incoming.read_body, request, route, self._environ(request))
+
+    def _environ(self, request: Request) -> WSGIEnvironment:
+        environ = request.environ(self._server.environ(), self._address)
+        environ["headgate.handler"] = self
+        return environ
+
+    def _answer_by_application(self, request: Request, environ: WSGIEnvironment, incoming: Incoming) -> bool:
+        """Have the application answer a request; return whether the connection can be used again."""
+        server, channel = self._server, incoming.channel
+        environ["wsgi.input"] = io.BufferedReader(RequestBody(incoming.next_piece))
+        exchange = WsgiExchange(self.write, incoming, request, environ, ends=request.ends or self.is_reserved)
+        began_s, sent_bytes = time.monotonic(), channel.sent_bytes
+        try:
+            refusal = server.admission.refusal(self, environ)
+            exchange.run(server.application if refusal is None else refusal.__call__)
+        except Exception as error:
+            exchange.ends = True
+            if not channel.broken:
+                log.exception("application failed", path=request.path)
+            if not self.is_taken and not exchange.is_begun and (isinstance(error, BadBody) or not channel.broken):
+                self.write((_BAD_BODY if isinstance(error, BadBody) else _FAILED).to_bytes(time.time(), close=True))
+        finally:
+            if server.access_log is not None:
+                server.access_log(exchange, channel.sent_bytes - sent_bytes, time.monotonic() - began_s)
+        return not self.is_taken and incoming.finish() and not exchange.ends

@@ -1,12 +1,8 @@
 """The HTTP connections that are open: how many, whose, and which of them wait for their peer. No I/O.
 
-In: connections as they open, begin and end to wait, and close. Out: how many an address has, and the one that has waited
-longest, which the server ends when there is one too many: an honest request is over in milliseconds, so the oldest that still
-waits is the one that is missed least.
-
-A connection waits for its peer from its beginning until its request's headers are complete, again from the first time that
-the peer keeps us waiting with a body or with reading an answer, and between two requests. While an application works on its
-answer (a long-poll does so for most of its life) it does not.
+An honest request is over in milliseconds, so when there is one connection too many, the one that has waited longest for its peer
+is missed least. A connection waits until its request's head is complete, again from the first time that the peer keeps us waiting
+with a body or with reading an answer, and between two requests. While the application works on an answer it does not wait.
 """
 
 from __future__ import annotations
@@ -23,32 +19,33 @@ class HttpConnections(Generic[C]):
 
     def __init__(self) -> None:
         self._address_of: dict[C, str | None] = {}
-        self._count_at: dict[str, int] = {}
-        # The one that has waited longest first. (A dict is slow to find its first key when many before it were removed.)
+        # In the order in which they began to wait. (A dict is slow to find its first key when many before it were removed.)
         self._waiting: OrderedDict[C, None] = OrderedDict()
-        self._waiting_at: dict[str, OrderedDict[C, None]] = {}
+        # Of each address in that order, too, with those that do not wait among them: a limit bounds how many.
+        self._at: dict[str, OrderedDict[C, None]] = {}
 
     def __len__(self) -> int:
         return len(self._address_of)
 
     def open(self, connection: C, address: str | None) -> None:
         """Take a connection in. It waits for its peer. `address` None: it counts for no address (yet)."""
-        self._address_of[connection] = address
-        self._waiting[connection] = None
-        if address is not None:
-            self._count_at[address] = self._count_at.get(address, 0) + 1
-            self._wait_at(connection, address)
+        self._address_of[connection] = None
+        self.wait(connection)
+        self.attribute(connection, address)
 
     def attribute(self, connection: C, address: str | None) -> None:
         """Let a connection count for another address: behind a proxy each request may be another client's."""
-        if connection not in self._address_of or self._address_of[connection] == address:
+        before = self._address_of.get(connection, address)
+        if before == address:
             return
-        self._forget_address(connection)
+        if before is not None:
+            at = self._at[before]
+            del at[connection]
+            if not at:
+                del self._at[before]
         self._address_of[connection] = address
         if address is not None:
-            self._count_at[address] = self._count_at.get(address, 0) + 1
-            if connection in self._waiting:
-                self._wait_at(connection, address)
+            self._at.setdefault(address, OrderedDict())[connection] = None
 
     def wait(self, connection: C) -> None:
         """It waits for its peer from now on. One that does already keeps its place."""
@@ -56,55 +53,24 @@ class HttpConnections(Generic[C]):
             self._waiting[connection] = None
             address = self._address_of[connection]
             if address is not None:
-                self._wait_at(connection, address)
+                self._at[address].move_to_end(connection)
 
     def work(self, connection: C) -> None:
-        """An application works for it from now on."""
-        if connection in self._waiting:
-            del self._waiting[connection]
-            self._forget_waiting_at(connection, self._address_of[connection])
+        """The application works for it from now on."""
+        self._waiting.pop(connection, None)
 
     def close(self, connection: C) -> None:
         """It is over. Idempotent."""
-        if connection in self._address_of:
-            self.work(connection)
-            address = self._address_of.pop(connection)
-            if address is not None:
-                self._count_less(address)
+        self.attribute(connection, None)
+        self.work(connection)
+        self._address_of.pop(connection, None)
 
     def count_at(self, address: str) -> int:
         """Return how many an address has."""
-        return self._count_at.get(address, 0)
-
-    def address_of(self, connection: C) -> str | None:
-        """Return the address for which a connection counts."""
-        return self._address_of.get(connection)
+        return len(self._at.get(address, ()))
 
     def longest_waiting(self, address: str | None = None) -> C | None:
         """Return the connection (of an address) that has waited longest for its peer; None when none waits."""
-        waiting = self._waiting if address is None else self._waiting_at.get(address)
-        return next(iter(waiting)) if waiting else None
-
-    def _forget_address(self, connection: C) -> None:
-        address = self._address_of[connection]
-        if address is not None:
-            self._forget_waiting_at(connection, address)
-            self._count_less(address)
-
-    def _count_less(self, address: str) -> None:
-        count = self._count_at[address] = self._count_at[address] - 1
-        if not count:
-            del self._count_at[address]
-
-    def _wait_at(self, connection: C, address: str) -> None:
-        waiting = self._waiting_at.get(address)
-        if waiting is None:
-            waiting = self._waiting_at[address] = OrderedDict()
-        waiting[connection] = None
-
-    def _forget_waiting_at(self, connection: C, address: str | None) -> None:
-        waiting = self._waiting_at.get(address) if address is not None else None
-        if waiting is not None and connection in waiting:
-            del waiting[connection]
-            if not waiting:
-                del self._waiting_at[address]  # type: ignore[arg-type]
+        if address is None:
+            return next(iter(self._waiting), None)
+        return next((connection for connection in self._at.get(address, ()) if connection in self._waiting), None)

@@ -1,17 +1,23 @@
 """The requests of one HTTP connection, with their bodies: the parser (http_parser.py), fed from the channel (http_channel.py).
 
-Nobody knows where the next request would begin once a body was not read to its end, so such a connection is closed.
+The beginning of the next request is not known once a body was not read to its end, so such a connection is closed.
 """
 
 from __future__ import annotations
 
 import errno
+import io
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from headgate.runtime.loop import sleep
 
 from .http_channel import TURN_BYTES, Channel
 from .http_limits import Part
 from .http_parser import END, Bad, ParserState, Request, RequestParser
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 READ_BYTES = 8192
 # The rest of a request's body, when it has been answered, is read up to here, so that the connection can be used again.
@@ -26,10 +32,10 @@ class BadBody(OSError):
 class Incoming:
     """See the module."""
 
-    __slots__ = ("_channel", "_chunked_bytes", "_client_waits", "_is_chunked", "_max_chunked_bytes", "parser")
+    __slots__ = ("_chunked_bytes", "_client_waits", "_is_chunked", "_max_chunked_bytes", "channel", "parser")
 
     def __init__(self, channel: Channel, parser: RequestParser, max_chunked_bytes: int) -> None:
-        self._channel, self.parser, self._max_chunked_bytes = channel, parser, max_chunked_bytes
+        self.channel, self.parser, self._max_chunked_bytes = channel, parser, max_chunked_bytes
         self._is_chunked = self._client_waits = False
         self._chunked_bytes = 0
 
@@ -39,7 +45,7 @@ class Incoming:
         Raises:
             OSError: it did not come in time, or the connection broke.
         """
-        parser, channel = self.parser, self._channel
+        parser, channel = self.parser, self.channel
         is_first, waits = channel.part is Part.HEADERS, channel.waits
         while (event := parser.next_event()) is None:
             if channel.part is Part.IDLE and parser.held:
@@ -65,49 +71,45 @@ class Incoming:
             BadBody: it is not valid HTTP.
             OSError: it did not come whole, or in time.
         """
-        parser, channel = self.parser, self._channel
+        parser, channel = self.parser, self.channel
         while (event := parser.next_event()) is None:
             if parser.state is ParserState.OVER:
                 raise ConnectionResetError(errno.ECONNRESET, "this body could not be read")
             self._give_leave()
             if channel.part is Part.ANSWER:
                 channel.begin(Part.BODY)
-            data = channel.receive(READ_BYTES if self._is_chunked else TURN_BYTES, READ_BYTES if self._is_chunked else TURN_BYTES)
-            if not data:
-                self._fail("the body ended too early")
+            read_bytes = READ_BYTES if self._is_chunked else TURN_BYTES
+            data = channel.receive(read_bytes, read_bytes)
             if self._is_chunked:
                 self._chunked_bytes += len(data)
-                if self._chunked_bytes > self._max_chunked_bytes:
-                    self._fail("a chunked body that does not end")
+            if not data or self._chunked_bytes > self._max_chunked_bytes:
+                channel.broken = True
+                reason = "a chunked body that does not end" if data else "the body ended too early"
+                raise ConnectionResetError(errno.ECONNRESET, reason)
             parser.feed(data)
         if isinstance(event, Bad):
-            self._channel.broken = True
+            channel.broken = True
             raise BadBody(errno.EBADMSG, event.reason)
         return b"" if event is END else event  # type: ignore[return-value]
 
     def read_body(self) -> bytes:
         """Return what is left of the body. Switches greenlets. Raises as `next_piece`."""
-        body = self.next_piece()
-        if self.parser.left_bytes == 0:
-            return body
-        pieces = [body]
-        while piece := self.next_piece():
-            pieces.append(piece)
-        return b"".join(pieces)
+        if (whole := self.parser.whole_body()) is not None:
+            return whole
+        return b"".join(iter(self.next_piece, b""))
 
     @property
     def must_end(self) -> bool:
         """Whether the connection cannot be used again: too much is unread, or the client waits for leave to send."""
         left_bytes = self.parser.left_bytes
-        if self._channel.broken or (left_bytes is not None and left_bytes > MAX_DISCARD_BYTES):
+        if self.channel.broken or (left_bytes is not None and left_bytes > MAX_DISCARD_BYTES):
             return True
         return self._client_waits and left_bytes != 0
 
     def finish(self) -> bool:
         """Read what an answered request has left; return whether the connection can be used again. Switches greenlets."""
-        parser, channel = self.parser, self._channel
-        if parser.left_bytes == 0:
-            parser.next_event()
+        parser, channel = self.parser, self.channel
+        if parser.whole_body() is not None:
             return not channel.broken
         if channel.broken or parser.state is ParserState.OVER or self._client_waits:
             return False
@@ -126,13 +128,30 @@ class Incoming:
         return False
 
     def _give_leave(self) -> None:
-        """Let a client that waits for leave to send its body send it; behind what earlier answers have left to be sent."""
+        """Let a client that waits for leave to send its body send it; after the rest of earlier answers."""
         if self._client_waits:
             self._client_waits = False
-            sent_bytes = self._channel.sent_bytes
-            self._channel.send(CONTINUE)
-            self._channel.sent_bytes = sent_bytes
+            sent_bytes = self.channel.sent_bytes
+            self.channel.send(CONTINUE)
+            self.channel.sent_bytes = sent_bytes
 
-    def _fail(self, reason: str) -> None:
-        self._channel.broken = True
-        raise ConnectionResetError(errno.ECONNRESET, reason)
+
+class RequestBody(io.RawIOBase):
+    """The body of a request as a raw file; `wsgi.input` (PEP 3333) is a buffered reader of it. It ends where the body ends."""
+
+    def __init__(self, next_piece: Callable[[], bytes]) -> None:
+        """`next_piece` returns nothing at the end. It may switch greenlets, and raise OSError."""
+        self._next_piece, self._piece, self._is_over = next_piece, b"", False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        """Read some bytes; none at the end. Switches greenlets, and raises as `next_piece`."""
+        if not self._piece and not self._is_over:
+            self._piece = self._next_piece()
+            self._is_over = not self._piece
+        room = memoryview(buffer).cast("B")
+        part, self._piece = self._piece[: len(room)], self._piece[len(room) :]
+        room[: len(part)] = part
+        return len(part)

@@ -82,6 +82,8 @@ class Part(Enum):
     ANSWER = "answer"
     DETACHED = "nothing"
 
+    __hash__ = object.__hash__  # Enum's own is a function of Python
+
     def pace(self, limits: HttpLimits) -> Pace:
         """Return how long the peer may keep us waiting with this part."""
         if self is Part.IDLE:

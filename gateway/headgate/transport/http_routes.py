@@ -1,17 +1,14 @@
 """Routes: requests that are answered below WSGI, by method and path. Everything else goes to the application. No I/O.
 
-In: a request of HTTP/1.1 for a route of the server, whose body has a length and needs no leave to be sent. Out: its answer,
-which the connection writes with one send. WSGI and Flask take most of the time of a small request; a route pays for neither.
-
-A route also has a WSGI twin in the application, with the same answers: any other request for its path, or one that the route
-leaves to the application, arrives there.
+WSGI and Flask take most of the time of a small request; a route pays for neither. A route gets requests of HTTP/1.1 whose body
+has a length and needs no leave to be sent. It has a WSGI twin in the application, with the same answers, for all others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from .http_parser import Request
 
@@ -21,79 +18,50 @@ if TYPE_CHECKING:
     from .http_answers import Answer
 
 
-class RoutedRequest(Protocol):
+class RoutedRequest:
     """A request, as a route sees it.
 
     Attributes:
-        known: what the route has found out about the head, for the next request with the same one on this connection; else None.
+        head: requests of one connection with the same head have the same object.
+        environ: the WSGI environment, without `wsgi.input`; not to be changed.
+        body: returns the whole body. Switches greenlets; raises OSError (TimeoutError: the peer kept us waiting for too long).
+        known: what the route has learned from the head, for the next request with the same one on this connection; else None.
     """
 
-    known: object
+    __slots__ = ("body", "environ", "head", "known", "route")
 
-    @property
-    def head(self) -> Request:
-        """Method, path, query, headers. Requests of one connection with the same head have the same object."""
+    def __init__(self, body: Callable[[], bytes], head: Request, route: Route, environ: WSGIEnvironment) -> None:
+        self.body, self.head, self.route, self.environ = body, head, route, environ
+        self.known: object = None
 
-    @property
-    def environ(self) -> Mapping[str, object]:
-        """The WSGI environment, without `wsgi.input`; not to be changed."""
-
-    def body(self) -> bytes:
-        """Return the whole body. Switches greenlets.
-
-        Raises:
-            TimeoutError: the peer kept us waiting for too long.
-            ConnectionError: it went away.
-        """
+    def again(self, head: Request) -> RoutedRequest:
+        """Return the request after this one, whose head is the same but for the length of the body."""
+        if head is self.head:
+            return self
+        other = RoutedRequest(self.body, head, self.route, {**self.environ, "CONTENT_LENGTH": head.fields["CONTENT_LENGTH"]})
+        other.known = self.known
+        return other
 
 
-class LaterAnswer(Protocol):
-    """The answer to a request whose work has begun, and goes on elsewhere. The body has been read."""
-
-    def wait(self) -> Answer:
-        """Return the answer, which does not end the connection by itself. Switches greenlets."""
-
-
-# The answer; None leaves the request to the application. None also when the route has detached the socket (detach.py).
-# It must leave a request to the application before it reads the body or has an effect. While an answer is to come, the requests
-# behind it are asked of the same route, in order, as far as they have come; their answers are written together.
-Route: TypeAlias = "Callable[[RoutedRequest], Answer | LaterAnswer | None]"
+# The answer; None leaves the request to the application, before the body was read and without an effect. None also when the
+# route has detached the socket (detach.py).
+Route: TypeAlias = "Callable[[RoutedRequest], Answer | None]"
+Routes: TypeAlias = Mapping[tuple[str, str], Route]
 
 
 @dataclass(frozen=True, slots=True)
 class NeverWaits:
-    """A route that never switches greenlets, and reads no body. The first request of a connection is asked of it in the hub.
+    """A route that never switches greenlets, and reads no body. The first request of a connection is asked of it in the hub."""
 
-    None from it means that it has detached the socket, or leaves the request to the application.
-    """
-
-    route: Callable[[RoutedRequest], Answer | None]
+    route: Route
 
     def __call__(self, request: RoutedRequest) -> Answer | None:
         """Answer a request."""
         return self.route(request)
 
 
-Routes: TypeAlias = Mapping[tuple[str, str], Route]
-
-
-class Routed:
-    """A RoutedRequest of a connection. `read_body` returns the whole body; it switches greenlets."""
-
-    __slots__ = ("_read_body", "environ", "head", "known", "route")
-
-    def __init__(self, read_body: Callable[[], bytes], head: Request, route: Route, environ: WSGIEnvironment) -> None:
-        self._read_body, self.head, self.route, self.environ = read_body, head, route, environ
-        self.known: object = None
-
-    def again(self, head: Request) -> Routed:
-        """Return the request behind this one, whose head is the same but for the length of the body."""
-        if head is self.head:
-            return self
-        other = Routed(self._read_body, head, self.route, {**self.environ, "CONTENT_LENGTH": head.fields["CONTENT_LENGTH"]})
-        other.known = self.known
-        return other
-
-    def body(self) -> bytes:
-        """As RoutedRequest."""
-        return self._read_body()
+def route_for(routes: Routes, request: Request) -> Route | None:
+    """Return the route that a request is for."""
+    if request.is_chunked or request.expects_continue or request.protocol != "HTTP/1.1":
+        return None
+    return routes.get((request.method, request.path))

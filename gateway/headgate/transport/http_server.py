@@ -64,9 +64,6 @@ class HTTPServer:
         self.application, self.routes, self._backlog = application, routes or {}, backlog
         self.admission = Admission(limits or HttpLimits(), self._pause)
         self.connections = self.admission.connections
-        self.works, self.waits = self.connections.work, self.connections.wait
-        self.refusal, self.has_reserved_place = self.admission.refusal, self.admission.has_reserved_place
-        self.between_requests = self.admission.between_requests
         HTTP_CONNECTIONS.set_function(lambda: len(self.connections))
         self._tls = ssl_context or (_tls_context(**tls) if tls else None)
         self._asks_in_hub = self._tls is None and any(isinstance(route, NeverWaits) for route in self.routes.values())
@@ -235,7 +232,7 @@ class HTTPServer:
                 sock.send(refusal.to_bytes(time.time(), close=True))
                 sock.recv(_READ_BYTES)  # closing it with a request unread would take the answer back
             peer.close()
-        elif self._asks_in_hub and has_room and not is_adopted and not self.has_reserved_place(connection):
+        elif self._asks_in_hub and has_room and not is_adopted and not connection.is_reserved:
             connection.read_first()
         else:
             spawn(connection.serve)

@@ -7,11 +7,12 @@ the connection for a client of HTTP/1.0. An answer to HEAD, and one of 204 or 30
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .http_answers import http_date
+from .http_incoming import Incoming
 from .http_parser import Request, list_of
 
 if TYPE_CHECKING:
@@ -24,20 +25,6 @@ _WITH_HEAD_BYTES = 16384
 _NO_BODY = ("204", "304")
 
 
-class AnswerWriter(Protocol):
-    """The connection (http_connection.py)."""
-
-    ends: bool
-    """Whether it ends behind the answer."""
-
-    @property
-    def must_end(self) -> bool:
-        """Whether it cannot be used again, as too much of the request is unread."""
-
-    def write(self, data: bytes) -> None:
-        """Write bytes of the answer. Switches greenlets."""
-
-
 class WsgiExchange:
     """See the module.
 
@@ -45,12 +32,19 @@ class WsgiExchange:
         environ: the environment that the application gets.
         status, headers: of the answer; "" and none until the application has called `start_response`.
         is_begun: whether anything of it is written.
+        ends: whether the connection ends after it.
     """
 
-    __slots__ = ("_connection", "_is_chunked", "_left_bytes", "_request", "_result", "environ", "headers", "is_begun", "status")
+    __slots__ = (
+        *("_incoming", "_is_chunked", "_left_bytes", "_request", "_result", "_send"),
+        *("ends", "environ", "headers", "is_begun", "status"),
+    )
 
-    def __init__(self, connection: AnswerWriter, request: Request, environ: WSGIEnvironment) -> None:
-        self._connection, self._request, self.environ = connection, request, environ
+    def __init__(
+        self, send: Callable[[bytes], object], incoming: Incoming, request: Request, environ: WSGIEnvironment, *, ends: bool
+    ) -> None:
+        """`send` writes bytes to the connection, and switches greenlets."""
+        self._send, self._incoming, self._request, self.environ, self.ends = send, incoming, request, environ, ends
         self.status, self.headers = "", Headers()
         self.is_begun = self._is_chunked = False
         # What the Content-Length leaves to be written; None without one.
@@ -67,9 +61,9 @@ class WsgiExchange:
             if self.status and not self.is_begun:
                 self.write(b"")
             if self._is_chunked:
-                self._connection.write(b"0\r\n\r\n")
+                self._send(b"0\r\n\r\n")
             if self._left_bytes:
-                self._connection.ends = True  # the client waits for the rest
+                self.ends = True  # the client waits for the rest
         finally:
             self._result = None
             if (close := getattr(result, "close", None)) is not None:
@@ -101,7 +95,6 @@ class WsgiExchange:
 
     def write(self, data: bytes, /) -> None:
         """Write a piece of the body; PEP 3333's `write`. Switches greenlets."""
-        connection = self._connection
         head = b"" if self.is_begun else self._head()
         self.is_begun = True
         if self._request.method == "HEAD" or self.status[:3] in _NO_BODY:
@@ -112,15 +105,15 @@ class WsgiExchange:
         elif self._is_chunked and data:
             data = b"%x\r\n%b\r\n" % (len(data), data)
         if head and len(data) > _WITH_HEAD_BYTES:
-            connection.write(head)
+            self._send(head)
             head = b""
-        connection.write(head + data if head else data)
+        self._send(head + data if head else data)
 
     def _head(self) -> bytes:
         """Return status line and headers, with those of the framing and of the connection."""
         if not self.status:
             raise RuntimeError("the application did not call start_response")
-        connection, is_1_1 = self._connection, self._request.protocol == "HTTP/1.1"
+        is_1_1 = self._request.protocol == "HTTP/1.1"
         has_body = self.status[:3] not in _NO_BODY and self.status[:1] != "1"
         headers: Headers = []
         length: str | None = None
@@ -144,24 +137,19 @@ class WsgiExchange:
                 self._is_chunked = True
                 headers.append(("Transfer-Encoding", "chunked"))
             else:
-                connection.ends = True
+                self.ends = True
         if has_body and length is not None and self._request.method != "HEAD":
             self._left_bytes = int(length)
         if not has_date:
             headers.append(("Date", http_date(time.time())))
-        if connection.must_end or (options is not None and "close" in options):
-            connection.ends = True
-        if options is None and (connection.ends or not is_1_1):
-            headers.append(("Connection", "close" if connection.ends else "keep-alive"))
-        elif options is not None and connection.ends and "close" not in options:
+        if self._incoming.must_end or (options is not None and "close" in options):
+            self.ends = True
+        if options is None and (self.ends or not is_1_1):
+            headers.append(("Connection", "close" if self.ends else "keep-alive"))
+        elif options is not None and self.ends and "close" not in options:
             headers = [*(each for each in headers if each[0].lower() != "connection"), ("Connection", "close")]
-        return head_bytes(self.status, headers)
-
-
-def head_bytes(status: str, headers: Sequence[tuple[str, str]]) -> bytes:
-    """Return a status line and headers, with the empty line."""
-    lines = [f"HTTP/1.1 {status}", *(f"{name}: {value}" for name, value in headers), "", ""]
-    return "\r\n".join(lines).encode("latin-1")
+        lines = [f"HTTP/1.1 {self.status}", *(f"{name}: {value}" for name, value in headers), "", ""]
+        return "\r\n".join(lines).encode("latin-1")
 
 
 def base_environ(name: str, port: int, scheme: str, errors: Any) -> dict[str, Any]:

@@ -37,7 +37,7 @@ from headgate.traceparent import read_traceparent
 from headgate.transport.http_answers import Answer
 from headgate.transport.http_routes import Route, RoutedRequest
 from headgate.transport.peer_address import address_of
-from headgate_server.gate import Gate, Publishing, Receipt
+from headgate_server.gate import Gate, Receipt
 from headgate_server.security_headers import security_headers
 
 from .callers import account_of, caller, first_known, has_credentials
@@ -100,20 +100,7 @@ class HasData(Protocol):
     data: msgspec.Raw
 
 
-class Posted:
-    """Events of a request that are on their way."""
-
-    __slots__ = ("_answer", "_publishing")
-
-    def __init__(self, publishing: Publishing, answer: Callable[[Sequence[Receipt | HeadgateError]], Answer]) -> None:
-        self._publishing, self._answer = publishing, answer
-
-    def answer(self) -> Answer:
-        """Return the answer, when it is there. Raises errors of the tree."""
-        return self._answer(self._publishing.wait())
-
-
-Publish: TypeAlias = Callable[[Asked], Posted]
+Publish: TypeAlias = Callable[[Asked], Answer]
 
 
 class PublishApi:
@@ -129,8 +116,8 @@ class PublishApi:
         )
         self.bodies: WaitingBodies = WaitingBodies(self._max_batch_bytes) if beside is None else beside.bodies
 
-    def one(self, asked: Asked) -> Posted:
-        """Publish one event. Waits for the body only."""
+    def one(self, asked: Asked) -> Answer:
+        """Publish one event. Switches greenlets."""
         known = self._first_known(asked)  # a stranger's body is not waited for
         event = self._read(asked, known[1], self._max_one_bytes, _decode_one, "{topic, data, id?, namespace?}")
         data = self._encoded(event)
@@ -138,15 +125,11 @@ class PublishApi:
         namespace, identity = self._caller(asked, known, event.namespace)
         self._check_grant(asked, namespace, identity, event.topic)
         self._count(identity, 1)
-        return Posted(
-            self._gate.begin_publish(
-                [(event.topic, data, event.id)], namespace, by=identity.user, traceparent=traceparent_of(asked)
-            ),
-            one_answer,
-        )
+        events = [(event.topic, data, event.id)]
+        return one_answer(self._gate.publish_each(events, namespace, by=identity.user, traceparent=traceparent_of(asked)))
 
-    def batch(self, asked: Asked) -> Posted:
-        """Publish a batch. Waits for the body only."""
+    def batch(self, asked: Asked) -> Answer:
+        """Publish a batch. Switches greenlets."""
         known = self._first_known(asked)
         expected = "{events: [{topic, data, id?}, …], namespace?}"
         batch = self._read(asked, known[1], self._max_batch_bytes, _decode_batch, expected)
@@ -170,15 +153,8 @@ class PublishApi:
             else:
                 events.append((topic, data, event.id))
         self._count(identity, len(events))
-        publishing = self._gate.begin_publish(events, namespace, by=identity.user, traceparent=traceparent_of(asked))
-        if not errors:
-            return Posted(publishing, batch_answer)
-
-        def answer(published: Sequence[Receipt | HeadgateError]) -> Answer:
-            rest = iter(published)
-            return batch_answer([errors.get(index) or next(rest) for index in range(len(batch.events))])
-
-        return Posted(publishing, answer)
+        rest = iter(self._gate.publish_each(events, namespace, by=identity.user, traceparent=traceparent_of(asked)))
+        return batch_answer([errors.get(index) or next(rest) for index in range(len(batch.events))])
 
     def _first_known(self, asked: Asked) -> tuple[str, Identity]:
         known = asked.known
@@ -236,7 +212,7 @@ class PublishApi:
 
 def posted(publish: Publish) -> Callable[[], Answer]:
     """Return what answers a request of Flask's."""
-    return lambda: publish(AskedOfFlask(request.environ)).answer()
+    return lambda: publish(AskedOfFlask(request.environ))
 
 
 def publish_routes(api: PublishApi) -> Blueprint:
@@ -263,12 +239,12 @@ def routes_below(
     """
 
     def route(publish: Publish, words: Words) -> Route:
-        def answer(request: RoutedRequest) -> Answer | _Later | None:
+        def answer(request: RoutedRequest) -> Answer | None:
             environ = request.environ
             if request.known is None and not (has_credentials(environ) and answers_to(environ)):
                 return None
             try:
-                return _Later(publish(_AskedBelow(request)), environ, words)
+                return _secured(publish(_AskedBelow(request)), environ)
             except Exception as error:  # noqa: BLE001 - raised again, or told
                 return _failure(error, environ, words)
 
@@ -277,22 +253,6 @@ def routes_below(
     legacy: dict[str, Publish] = {PUBLISH_PATH: api.one, BATCH_PATH: api.batch}
     found = {("POST", path): route(publish, WORDS) for path, publish in legacy.items()}
     return found | {("POST", path): route(publish, WORDS_OF_V1) for path, publish in of_v1.items()}
-
-
-class _Later:
-    """The answer to a request below WSGI, when it is there."""
-
-    __slots__ = ("_environ", "_posted", "_words")
-
-    def __init__(self, posted: Posted, environ: Mapping[str, Any], words: Words) -> None:
-        self._posted, self._environ, self._words = posted, environ, words
-
-    def wait(self) -> Answer:
-        """Return the answer. Switches greenlets."""
-        try:
-            return _secured(self._posted.answer(), self._environ)
-        except Exception as error:  # noqa: BLE001 - raised again, or told
-            return _failure(error, self._environ, self._words)
 
 
 def _failure(error: Exception, environ: Mapping[str, Any], words: Words) -> Answer:

@@ -203,31 +203,3 @@ def test_a_caller_that_has_gone_away_takes_nothing_from_the_others(room: Room) -
     room.redis.answer()
     assert room.ids("b") == ["b"]
     assert room.queue._waiting_events == 0
-
-
-def test_a_caller_may_publish_more_before_it_waits(room: Room) -> None:
-    """All of it goes in one round trip; it has the outcomes of each part, in any order, and as often as it asks."""
-    found: list[list[Outcome]] = []
-
-    def call() -> None:
-        first, second = room.queue.begin([event("a")]), room.queue.begin([event("b"), event("c")])
-        found.extend([second.wait(), first.wait(), first.wait()])
-
-    room.greenlets.append(gevent.spawn(call))
-    turn()
-    assert room.redis.rounds == [["a", "b", "c"]]
-    room.redis.answer()
-    assert [[outcome.id for outcome in outcomes if isinstance(outcome, Receipt)] for outcomes in found] == [
-        ["b", "c"],
-        ["a"],
-        ["a"],
-    ]
-
-
-def test_a_caller_that_does_not_ask_for_its_outcome_takes_no_place(room: Room) -> None:
-    """Events wait until Redis has answered, and no longer."""
-    room.queue.begin([event("a", size=5), event("b", size=6)])
-    turn()
-    assert (room.queue._waiting_events, room.queue._waiting_bytes) == (2, 11)
-    room.redis.answer()
-    assert (room.queue._waiting_events, room.queue._waiting_bytes) == (0, 0)

@@ -66,4 +66,4 @@ def test_nothing_is_remembered_of_connections_that_are_over() -> None:
         connections.open(number, str(number))
     for number in range(10_000):
         connections.close(number)
-    assert not any([connections._address_of, connections._count_at, connections._waiting, connections._waiting_at])
+    assert not any([connections._address_of, connections._waiting, connections._at])

@@ -12,13 +12,12 @@ import gevent.socket
 import pytest
 from structlog.testing import capture_logs
 
-from headgate.transport import http_responder as module
 from headgate.transport.detach import detach
 from headgate.transport.http_answers import Answer
 from headgate.transport.http_connection import HttpConnection
 from headgate.transport.http_incoming import MAX_DISCARD_BYTES
 from headgate.transport.http_limits import HttpLimits
-from headgate.transport.http_routes import LaterAnswer, RoutedRequest
+from headgate.transport.http_routes import RoutedRequest
 from headgate.transport.http_server import HTTPServer
 from headgate.transport.peer_socket import NativeSocket
 from tests.support.http_peer import FOREVER, Pause, Peer, serve_on
@@ -38,7 +37,7 @@ class Room:
     def __init__(self) -> None:
         self.told: Told = []
         self.requests: list[RoutedRequest] = []
-        self.route: Callable[[RoutedRequest], Answer | LaterAnswer | None] = self.answer
+        self.route: Callable[[RoutedRequest], Answer | None] = self.answer
 
     def answer(self, request: RoutedRequest) -> Answer | None:
         """Be the route: answer with the body."""
@@ -192,10 +191,10 @@ def test_a_route_that_fails_is_logged_and_answered_without_a_word_of_it(room: Ro
     assert [line["event"] for line in logs] == ["route failed"]
 
 
-def test_a_request_in_a_reserved_place_is_not_for_a_route(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_in_a_reserved_place_is_not_for_a_route(room: Room) -> None:
     """There is room for a health page only, and the connection ends."""
-    monkeypatch.setattr("headgate.transport.http_admission.Admission.has_reserved_place", lambda self, connection: True)
-    peer = room.serve(POST + b"\r\nfirst" + LAST)
+    peer = Peer([POST + b"\r\nfirst" + LAST])
+    peer.served_by(room.application, LIMITS, routes={("POST", "/route"): lambda asked: room.route(asked)}, is_reserved=True)
     assert peer.received.startswith(b"HTTP/1.1 503 ")
     assert room.told == []
 
@@ -248,25 +247,14 @@ def test_a_connection_leaves_nothing_behind_that_only_the_garbage_collector_find
         gc.enable()
 
 
-# A route whose answer comes later ----------------------------------------------------------------------------------------
-
-
-class Later:
-    """The answer to a request, of which the room notes when it is waited for."""
-
-    def __init__(self, room: Room, body: bytes) -> None:
-        self._room, self._body = room, body
-
-    def wait(self) -> Answer:
-        self._room.told.append(("waited", self._body))
-        return answer(self._body)
+# Requests that come together ----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def later(room: Room) -> Room:
-    """Let the route answer later; requests that say so are left to the application, refused at once, or fail."""
+    """Have the route leave requests that say so to the application, refuse them, or fail."""
 
-    def ask(request: RoutedRequest) -> Answer | LaterAnswer | None:
+    def ask(request: RoutedRequest) -> Answer | None:
         said = request.head.fields.get("HTTP_X_A")
         if said == "leave":
             return None
@@ -276,7 +264,7 @@ def later(room: Room) -> Room:
             raise RuntimeError("a fault")
         body = request.body()
         room.told.append(("route", body))
-        return Later(room, body)
+        return answer(body)
 
     room.route = ask
     return room
@@ -291,33 +279,6 @@ def bodies(received: bytes) -> list[bytes]:
     return [piece.partition(b"\r\n\r\n")[2] for piece in received.split(b"HTTP/1.1 ")[1:]]
 
 
-def test_requests_that_have_come_together_are_asked_before_anybody_waits(later: Room) -> None:
-    """Their work goes together; their answers are in order, in one write."""
-    peer = Peer([told(b"first") + told(b"again") + told(b"third"), Pause(1), told(b"later")], [1_000_000] * 10)
-    peer.served_by(later.application, LIMITS, routes={("POST", "/route"): lambda asked: later.route(asked)})
-    asked = [("route", body) for body in (b"first", b"again", b"third")]
-    waited = [("waited", body) for body in (b"first", b"again", b"third")]
-    assert later.told == [*asked, *waited, ("route", b"later"), ("waited", b"later")]
-    assert bodies(peer.received) == [b"first", b"again", b"third", b"later"]
-    assert len(peer._accepts) == 8
-
-
-def test_so_many_requests_are_answered_together_at_most(later: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then others have their turn."""
-    monkeypatch.setattr(module, "_MAX_TOGETHER", 2)
-    later.serve(told(b"first") + told(b"again") + told(b"third"))
-    assert [kind for kind, _ in later.told] == ["route", "route", "waited", "waited", "route", "waited"]
-
-
-def test_a_request_that_has_come_in_part_is_not_waited_for(later: Room) -> None:
-    """The one before it is answered first; whether its head or its body is missing."""
-    for cut in (20, len(told(b"again")) - 1):
-        later.told.clear()
-        peer = later.serve(told(b"first") + told(b"again")[:cut], Pause(1), told(b"again")[cut:])
-        assert later.told[:2] == [("route", b"first"), ("waited", b"first")]
-        assert bodies(peer.received) == [b"first", b"again"]
-
-
 def test_a_request_behind_it_may_be_for_another_route_for_the_application_or_refused(later: Room) -> None:
     """Each is answered in its place."""
     get = b"GET /elsewhere HTTP/1.1\r\nHost: test\r\n\r\n"
@@ -325,16 +286,6 @@ def test_a_request_behind_it_may_be_for_another_route_for_the_application_or_ref
     peer = later.serve(b"".join([*sent, get, told(b"after")]))
     assert bodies(peer.received) == [b"first", b"refused", b"again", b"app", b"third", b"app", b"after"]
     assert [what for kind, what in later.told if kind == "application"] == ["/route", "/elsewhere"]
-
-
-def test_the_last_request_of_a_connection_is_the_last_that_is_asked(later: Room) -> None:
-    """The answer before it says nothing of the end."""
-    last = told(b"again").replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
-    peer = later.serve(told(b"first") + last + told(b"third"))
-    assert bodies(peer.received) == [b"first", b"again"]
-    first, again = peer.received.split(b"HTTP/1.1 ")[1:]
-    assert (b"Connection: close" in first, b"Connection: close" in again) == (False, True)
-    assert peer.closed
 
 
 def test_a_fault_behind_it_does_not_take_its_answer(later: Room) -> None:
@@ -352,10 +303,10 @@ def test_what_a_route_has_found_out_about_a_head_is_there_with_the_next(later: R
     """On the same connection, for the same head."""
     found: list[object] = []
 
-    def ask(request: RoutedRequest) -> LaterAnswer:
+    def ask(request: RoutedRequest) -> Answer:
         found.append(request.known)
         request.known = request.known or request.head.fields.get("HTTP_X_A", "none")
-        return Later(later, request.body())
+        return answer(request.body())
 
     later.route = ask
     later.serve(told(b"first") + told(b"again"), Pause(1), told(b"third") + told(b"other", b"b") + told(b"other", b"b"))

@@ -31,6 +31,8 @@ PEERS = 100
 class Connection:
     """Stands for a connection: what the admission needs of one."""
 
+    is_reserved = False
+
     def __init__(self) -> None:
         self.ours, self.peer = socket.socketpair()
         self.peer.setblocking(False)
@@ -182,7 +184,7 @@ def test_http_has_a_quarter_of_the_descriptors_at_most(
         door.connections.work(connection)
     monkeypatch.setattr(http_admission, "places", lambda: 1)
     asks_for_health = door.take(ONE)
-    assert door.admission.has_reserved_place(asks_for_health)
+    assert asks_for_health.is_reserved
     door.connections.work(asks_for_health)
     answer = door.come()
 

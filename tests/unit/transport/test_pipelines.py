@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from headgate.transport import http_channel
 from headgate.transport.detach import detach
 from headgate.transport.http_answers import Answer
-from headgate.transport.http_routes import LaterAnswer, NeverWaits, RoutedRequest
+from headgate.transport.http_routes import NeverWaits, RoutedRequest
 from headgate.transport.http_server import HTTPServer
 from headgate.transport.peer_socket import NativeSocket
 from headgate.workers.owners import letters_of, owner_of
@@ -99,17 +99,10 @@ class Process:
         refused = environ["HTTP_X_REFUSED"] == "True"
         return Answer("429 NO" if refused else "200 OK", [("Content-Length", str(len(told)))], told, closes=refused)
 
-    def _route(self, request: RoutedRequest) -> Answer | LaterAnswer:
+    def _route(self, request: RoutedRequest) -> Answer:
         answer = self._answer(request.environ, request.body())
-        if answer.closes:
-            return answer
-
-        class Later:
-            def wait(self) -> Answer:
-                gevent.sleep(0)
-                return answer
-
-        return Later()
+        gevent.sleep(0)
+        return answer
 
     def _socket(self, request: RoutedRequest) -> None:
         sock, received, *_ = detach(dict(request.environ), Said(), b"HTTP/1.1 101 Switching Protocols\r\n\r\n%d " % self.number)

@@ -9,7 +9,7 @@ It answers requests below WSGI and Flask's with the same bytes, as `publish.Publ
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
@@ -21,8 +21,8 @@ from headgate.event import ID_RULE, MAX_ID_LENGTH, check_event_id
 from headgate.publisher import NonePublished
 from headgate.topic import check_topic
 from headgate.transport.http_answers import Answer
-from headgate_server.api.publish import MAX_BATCH_EVENTS, Asked, Posted, PublishApi, batch_answer, one_answer, traceparent_of
-from headgate_server.gate import Publishing, Receipt
+from headgate_server.api.publish import MAX_BATCH_EVENTS, Asked, PublishApi, batch_answer, one_answer, traceparent_of
+from headgate_server.gate import Receipt
 
 from .dispatch import check_acceptable, decode, refuse
 from .grammar import EventId, Topic
@@ -109,8 +109,8 @@ _Events: TypeAlias = list[tuple[str, object, str | None]]
 class PublishingV1(PublishApi):
     """See the module. Errors are raised: of the tree, `BodyFault`, and what reading the body raises."""
 
-    def one(self, asked: Asked) -> Posted:
-        """Publish one event. Waits for the body only."""
+    def one(self, asked: Asked) -> Answer:
+        """Publish one event. Switches greenlets."""
         known = self._begin(asked)
         event = decode(self._body(asked, known[1], self._max_one_bytes), _decode_one)
         key = _idempotency_key(asked.environ, MAX_ID_LENGTH)
@@ -130,10 +130,10 @@ class PublishingV1(PublishApi):
         self._count(identity, 1)
         events: _Events = [(event.topic, data, event_id)]
         trace = traceparent_of(asked)
-        return Posted(self._gate.begin_publish(events, namespace, by=identity.user, traceparent=trace), one_answer)
+        return one_answer(self._gate.publish_each(events, namespace, by=identity.user, traceparent=trace))
 
-    def batch(self, asked: Asked) -> Posted:
-        """Publish a batch. Waits for the body only."""
+    def batch(self, asked: Asked) -> Answer:
+        """Publish a batch. Switches greenlets."""
         known = self._begin(asked)
         batch = decode(self._body(asked, known[1], self._max_batch_bytes), _decode_batch)
         key = _idempotency_key(asked.environ, MAX_BATCH_KEY_LENGTH)
@@ -164,16 +164,15 @@ class PublishingV1(PublishApi):
         if errors and batch.atomic:
             raise BodyFault([(f"/events/{index}{field}", error) for index, (field, error) in errors.items()])
         self._count(identity, len(events))
-        publishing = self._begun(asked, events, namespace, identity, all_or_none=batch.atomic)
-        if not errors:
-            return Posted(publishing, batch_answer)
-
-        def answer(published: Sequence[Receipt | HeadgateError]) -> Answer:
-            rest = iter(published)
-            count = len(batch.events)
-            return batch_answer([errors[index][1] if index in errors else next(rest) for index in range(count)])
-
-        return Posted(publishing, answer)
+        trace = traceparent_of(asked)
+        try:
+            published = self._gate.publish_each(
+                events, namespace, by=identity.user, all_or_none=batch.atomic, traceparent=trace
+            )  # fmt: skip
+        except NonePublished as error:
+            raise BodyFault([(f"/events/{index}", each) for index, each in error.errors.items()]) from error
+        rest: Iterator[Receipt | HeadgateError] = iter(published)
+        return batch_answer([errors[at][1] if at in errors else next(rest) for at in range(len(batch.events))])
 
     def _begin(self, asked: Asked) -> tuple[str, Identity]:
         """Look at the head, so that the body of a request that is refused is not waited for; return where and who asks."""
@@ -189,15 +188,6 @@ class PublishingV1(PublishApi):
         if environ.get("QUERY_STRING"):
             raise InvalidRequest("expected no parameters")
         return known
-
-    def _begun(self, asked: Asked, events: _Events, namespace: str, identity: Identity, *, all_or_none: bool) -> Publishing:
-        trace = traceparent_of(asked)
-        try:
-            return self._gate.begin_publish(
-                events, namespace, by=identity.user, all_or_none=all_or_none, traceparent=trace
-            )  # fmt: skip
-        except NonePublished as error:
-            raise BodyFault([(f"/events/{index}", each) for index, each in error.errors.items()]) from error
 
     def _check_grant(self, asked: Asked, namespace: str, identity: Identity, topic: str) -> None:
         if not identity.may_publish(topic):

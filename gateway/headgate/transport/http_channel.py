@@ -86,15 +86,16 @@ class Channel:
             self._let_others(len(data), turn_bytes)
         return data
 
-    def send(self, data: ReadableBuffer) -> None:
+    def send(self, data: bytes) -> None:
         """Write all of a piece of the answer, waiting as long as the peer may keep us. Switches greenlets.
 
         Raises:
             TooSlow: it kept us waiting for too long.
             OSError: the connection broke.
         """
-        rest = memoryview(data)
-        while rest:
+        left, at = len(data), 0
+        while left > 0:
+            rest = memoryview(data)[at:] if at else data
             try:
                 sent = self.peer.send(rest)
             except BlockingIOError:
@@ -107,7 +108,7 @@ class Channel:
                 raise
             if self.part is Part.ANSWER and self._pace is not None:
                 self._pace.moved(sent)
-            rest = rest[sent:]
+            left, at = left - sent, at + sent
             self.sent_bytes += sent
             self._let_others(sent, TURN_BYTES)
 

@@ -226,7 +226,8 @@ class RequestParser:
         held = self._held
         if not held:
             return None
-        request = self._again(held)
+        self.is_like_last = True
+        request = self._last if self._last is not None and held.startswith(self.block) else self._again(held)
         if request is None:
             end = held.find(b"\r\n\r\n", self._scanned) + 4
             if end < 4:
@@ -264,21 +265,16 @@ class RequestParser:
         self._before, self._behind = (b"", b"") if line is None else (block[: line.start(1)], block[line.end(1) :])
 
     def _again(self, held: bytes) -> Request | None:
-        """Return the request with which these bytes begin, if its head is the last one, or is but for the length of the body."""
+        """Return the request with which these bytes begin, if its head is the last one but for the length of the body."""
         last, before = self._last, self._before
-        if last is None:
-            return None
-        if held.startswith(self.block):
-            self.is_like_last = True
-            return last
-        if not before or not held.startswith(before):
+        if last is None or not before or not held.startswith(before):
             return None
         at = len(before)
         digits = held[at : held.find(b"\r", at, at + _MAX_LENGTH_DIGITS + 1)]
         if not digits.isdigit() or not held.startswith(self._behind, at + len(digits)):
             return None
         length = digits.decode()
-        self.block, self.is_like_last = b"%b%b%b" % (before, digits, self._behind), True
+        self.block = b"%b%b%b" % (before, digits, self._behind)
         self._last = last._replace(fields={**last.fields, "CONTENT_LENGTH": length}, body_bytes=int(length))
         return self._last
 

@@ -60,10 +60,16 @@ def first_known(
         Unauthorized, Forbidden: no namespace does; as `caller`, for the first one.
     """
     first: HeadgateError | None = None
-    for namespace in namespaces if shown is None else dict.fromkeys((shown.namespace, *namespaces)):
+    if shown is not None:
         try:
-            again = shown is not None and shown.namespace == namespace
-            handshake = shown if again and shown is not None else _handshake(namespace, environ)
+            return shown, gate.identify(shown)
+        except (Unauthorized, Forbidden) as error:
+            first = error
+    for namespace in namespaces:
+        if shown is not None and shown.namespace == namespace:
+            continue
+        try:
+            handshake = _handshake(namespace, environ)
             return handshake, gate.identify(handshake)
         except (Unauthorized, Forbidden) as error:
             first = first or error

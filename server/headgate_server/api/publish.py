@@ -243,10 +243,13 @@ def routes_below(
             environ = request.environ
             if request.known is None and not (has_credentials(environ) and answers_to(environ)):
                 return None
+            asked = _AskedBelow(request)
             try:
-                return _secured(publish(_AskedBelow(request)), environ)
+                return _secured(publish(asked), environ)
             except Exception as error:  # noqa: BLE001 - raised again, or told
                 return _failure(error, environ, words)
+            finally:
+                request.known = asked.known
 
         return answer
 
@@ -305,21 +308,12 @@ class AskedOfFlask:
 class _AskedBelow:
     """A request below WSGI."""
 
-    __slots__ = ("_request", "environ")
+    __slots__ = ("_request", "environ", "known")
 
     def __init__(self, request: RoutedRequest) -> None:
-        self._request = request
+        self._request, self.known = request, request.known
         # An application's authenticator may keep things in it.
         self.environ = dict(request.environ) if request.known is None else request.environ
-
-    @property
-    def known(self) -> object:
-        """Who asks, if that was found out for this head."""
-        return self._request.known
-
-    @known.setter
-    def known(self, found: object) -> None:
-        self._request.known = found
 
     def body(self, limit_bytes: int) -> bytes:
         """Return the body, whose length the head says."""

@@ -28,6 +28,12 @@ REFUSED = {
     ECHO + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n": 501,
     ECHO + b"X: " + b"y" * 20_000 + b"\r\n\r\n": 431,
     CHUNKED + b"5\r\nhelloX\r\n0\r\n\r\n": 400,
+    b"G\xe4T / HTTP/1.1\r\n\r\n": 400,  # methods of junk
+    b"\x16\x03\x01\x02\x00\x01\n": 400,
+    b"GET / HTTP/1.1\rHost: test\r\n\r\n": 400,  # a bare CR
+    ECHO + b"X: a\rb\r\n\r\n": 400,
+    b"GET /\xff HTTP/1.1\r\n\r\n": 400,  # a byte above 0x7F in the request line
+    b"GET ftp://test/ HTTP/1.1\r\n\r\n": 400,
 }
 # Has the server close when it has answered this, too.
 LAST = b"GET /none HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"
@@ -68,6 +74,23 @@ def test_a_plain_request_is_read_to_its_end_and_the_next_one_behind_it(server: S
 
         assert json.loads(first.partition(b"\r\n\r\n")[2]) == "hello", sent
         assert rest, sent
+
+
+def test_the_last_option_of_a_connection_counts(server: ServerProcess) -> None:
+    """`Connection: keep-alive, close` ends it."""
+    with dial(server.port) as sock:
+        sock.sendall(ECHO + b"Content-Length: 2\r\nConnection: keep-alive, close\r\n\r\nhi" + HIDDEN)
+        assert everything(sock).count(b"HTTP/1.1 ") == 1
+
+
+@pytest.mark.parametrize(
+    ("target", "status"), [("/socket.io/", 200), ("http://elsewhere/socket.io/", 200), ("//socket.io/", 404)]
+)
+def test_a_target_leads_to_the_session_or_nowhere(server: ServerProcess, target: str, status: int) -> None:
+    """In absolute form as in origin form; two slashes are another path."""
+    with dial(server.port) as sock:
+        sock.sendall(f"GET {target}?EIO=4&transport=polling HTTP/1.1\r\nHost: test\r\n\r\n".encode())
+        assert answer_on(sock).status == status
 
 
 def test_half_a_request_is_ended_at_its_deadline(start_server: StartServer) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import random
+import time
 from typing import Any
 from urllib.parse import urlencode
 
@@ -419,6 +420,26 @@ def test_whose_rights_end_is_told_and_gets_nothing_more(gateway_on_model: StartG
     assert offsets(stream) == sent
     assert stream.reader.order[-1] == "status"
     assert gateway.namespace.clients == {}
+
+
+def test_a_stream_with_a_token_that_expires_is_told_and_ends(
+    gateway_on_model: StartGatewayOnModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until then it gets everything; then its last words are the reason, and the same token opens no other stream."""
+    until_s = time.time() + 60
+    ends_s = [until_s, 1.0]
+    gateway = gateway_on_model(lambda handshake: Identity("ann", subscribe=("orders.#",), expires_at=ends_s.pop(0)))
+    stream = Reading(gateway)
+    sent = gateway.publish(2)
+    assert offsets(stream) == sent
+    monkeypatch.setattr(gateway.gateway._expiry, "_now_s", lambda: until_s + 10)
+    gateway.gateway._expiry.tick()
+    gateway.publish(1)
+    assert offsets(stream) == sent
+    assert stream.over
+    assert stream.reader.order[-1] == "status"
+    assert gateway.namespace.clients == {}
+    assert Reading(gateway).error["reason"] == "expired"
 
 
 def test_a_gateway_that_stops_ends_its_streams(gateway: GatewayOnModel) -> None:

@@ -13,7 +13,7 @@ import errno
 import math
 import socket
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import gevent
 
@@ -53,7 +53,7 @@ SEGMENT_BYTES = 65536
 
 
 class Peer:
-    """The socket of a connection, as the connection sees it (peer_socket.PeerSocket).
+    """The socket of a connection, as the connection sees it (peer_socket.PlainPeer).
 
     Attributes:
         now_s: the clock.
@@ -90,11 +90,15 @@ class Peer:
         if server is None:
             server = HTTPServer(("127.0.0.1", 0), application, limits=limits, routes=routes)
         server.to_owner = to_owner
-        connection = HttpConnection(server, self, address)
+        connection = HttpConnection(server, self.as_socket(), address)
         server.connections.open(connection, None if limits.proxies else address[0])
         connection.is_reserved = is_reserved
         connection.serve()
         return server
+
+    def as_socket(self) -> PlainPeer:
+        """Return it as what it stands for."""
+        return cast(PlainPeer, self)
 
     @property
     def shut(self) -> bool:

@@ -1,11 +1,8 @@
 """The file descriptors of the process: those that clients may have, and two shares that they may not.
 
-In: nothing but the limit and the numbers that the kernel hands out, which are always the lowest that are free (open(2)). Out:
-whether one more client has room, and descriptors for connections that only ask for health.
-
-Clients never get the last numbers below the limit: with those the gateway reaches Redis again and writes its files. Some more are
-held open from the start and closed one at a time, when a connection is accepted in the place of one. So health pages are answered
-whatever else has used up the rest.
+The kernel hands out the lowest number that is free (open(2)). Clients never get the last numbers below the limit: with those the
+gateway reaches Redis again and writes its files. Some more are held open from the start, and closed one at a time when a
+connection is accepted in the place of one, so that health pages are answered whatever else has used up the rest.
 """
 
 from __future__ import annotations
@@ -28,12 +25,9 @@ def descriptor_limit() -> int | None:
 
 
 def has_room(listener_fd: int) -> bool:
-    """Return whether a client may have the next descriptor.
+    """Return whether a client may have the next descriptor, by duplicating any other one.
 
-    It asks each time. The number of the last connection tells little: it may have been the only low one that was free.
-
-    Args:
-        listener_fd: any descriptor that can be duplicated.
+    The number of the last connection says little: it may have been the only low one that was free.
     """
     end = _end_of_clients()
     if end is None:

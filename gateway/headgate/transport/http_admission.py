@@ -1,10 +1,8 @@
 """Which HTTP connections, and which of their requests, there is room for: in all, and for each address.
 
-In: connections as they come, their requests, and the parts of their lives. Out: whether there is room, or the answer that refuses
-them. When there is one too many, the connection that has waited longest for its peer is ended for it (http_connections.py). When
+When there is one too many, the connection that has waited longest for its peer is ended for it (http_connections.py). When
 clients have all descriptors that they may have, a new connection gets one of a few reserved places: its one request is answered
-if it is for a health page, and with 503 if not, and the connection is closed. When those places are taken, too, the ones in them
-that wait for their peer make room.
+if it is for a health page, and with 503 if not. When those are taken, too, the ones in them that wait for their peer make room.
 """
 
 from __future__ import annotations
@@ -52,11 +50,8 @@ class Admitted(Protocol):
     is_reserved: bool
     """Whether it has a reserved place: for one request."""
 
-    def fileno(self) -> int:
-        """Return the descriptor."""
-
-    def __hash__(self) -> int:
-        """Connections are counted."""
+    def fileno(self) -> int: ...
+    def __hash__(self) -> int: ...
 
 
 class Admission:
@@ -79,8 +74,7 @@ class Admission:
     def take_in(self, connection: Admitted, address: object, *, has_room: bool = True) -> Answer | None:
         """Count a connection, if need be in place of another that waits for its peer; return the answer that refuses it.
 
-        Behind a proxy all connections come from the proxy, so an address of its own tells nothing: `refusal` asks for each
-        request instead.
+        Behind a proxy all connections come from the proxy: `refusal` counts each request instead.
         """
         if not has_room:
             self._take_reserved_place(connection)
@@ -100,10 +94,7 @@ class Admission:
         return None
 
     def refusal(self, connection: Admitted, environ: Mapping[str, object]) -> Answer | None:
-        """Let a request count; return the answer that refuses it if there is no room for it.
-
-        Behind a proxy of ours it counts for the client that the proxy names.
-        """
+        """Return the answer that refuses a request, if there is no room for it; behind a proxy, for the client of the proxy."""
         if connection.is_reserved:
             if environ.get("PATH_INFO") in HEALTH_PATHS:
                 return None
@@ -136,10 +127,7 @@ class Admission:
         return True
 
     def hold(self) -> None:
-        """Hold the descriptors of the reserved places, but for those that are taken.
-
-        At once when one is free: a connection of ours to Redis would take a descriptor of the reserve, and keep it.
-        """
+        """Hold the descriptors of reserved places, as soon as one is free: one of ours to Redis would take it, and keep it."""
         self._held.hold(self.connections.count_at(RESERVED))
 
     def close(self) -> None:
@@ -158,10 +146,7 @@ class Admission:
         self.connections.open(connection, RESERVED)
 
     def _lend(self) -> bool:
-        """Give a held descriptor away for the next connection; return False, and pause, when there is none.
-
-        There may be fewer than there should be. Those that are lent are free again in a moment; the long pause is for none.
-        """
+        """Give a held descriptor away for the next connection; return False, and pause, when there is none."""
         taken = self.connections.count_at(RESERVED)
         if taken < max(1, places()) and self._held.lend():
             self._places_were_taken = False

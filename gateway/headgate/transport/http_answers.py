@@ -34,12 +34,7 @@ LATE_HEADERS = http_error("request_timeout", "the request's headers took too lon
 
 
 def error_answer(status: str, error: Mapping[str, Any]) -> Answer:
-    """Return the answer that refuses a request.
-
-    Args:
-        status: such as `503 Service Unavailable`.
-        error: its wire form; `retry_after_s` becomes Retry-After too.
-    """
+    """Return the answer that refuses a request: a status, such as `503 Service Unavailable`, and the wire form of an error."""
     body = error_body({"error": error})
     return Answer(status, error_headers(body, error), body)
 
@@ -50,7 +45,7 @@ def error_body(body: Mapping[str, Any]) -> bytes:
 
 
 def error_headers(body: bytes, error: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the headers of a refusal with this body."""
+    """Return the headers of a refusal with this body; `retry_after_s` of the error becomes Retry-After."""
     headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body))), NO_STORE]
     if "retry_after_s" in error:
         headers.append(("Retry-After", str(error["retry_after_s"])))
@@ -58,11 +53,7 @@ def error_headers(body: bytes, error: Mapping[str, Any]) -> list[tuple[str, str]
 
 
 def no_room(name: str, limit: int, retry_after_s: int) -> Answer:
-    """Return the answer to a request, or a connection, that finds no room; it closes the connection.
-
-    Args:
-        name: of the limit: `connections` of the process, or `connections_per_address`.
-    """
+    """Return the answer for which a connection ends: a limit, `connections` or `connections_per_address`, has no room for it."""
     status = "503 Service Unavailable" if name == "connections" else "429 Too Many Requests"
     answer = error_answer(status, LimitReached(name, limit, retry_after_s).to_wire())
     return answer._replace(headers=(*answer.headers, *_FOR_ANY_PAGE), closes=True)
@@ -93,23 +84,15 @@ class Answer(NamedTuple):
         return [] if environ.get("REQUEST_METHOD") == "HEAD" else [self.body]
 
     def to_bytes(self, now_s: float, *, close: bool) -> bytes:
-        """Return what is written to the connection: the bytes of the same answer through WSGI.
-
-        `now_s` (seconds since 1970) goes into Date; `close` says that the connection ends behind it, whatever `closes` says.
-        """
+        """Return the bytes of the same answer through WSGI. `close`: the connection ends after it, as where it `closes`."""
         head, date = _head(self.status, tuple(self.headers)), _date(int(now_s))
-        if self.closes:
-            return b"%bConnection: close\r\nDate: %b\r\n\r\n%b" % (head, date, self.body)
-        return b"%bDate: %b\r\n%b%b" % (head, date, b"Connection: close\r\n\r\n" if close else b"\r\n", self.body)
+        ends = b"Connection: close\r\n\r\n" if close or self.closes else b"\r\n"
+        return b"%bDate: %b\r\n%b%b" % (head, date, ends, self.body)
 
 
 @lru_cache(maxsize=256)  # most answers differ in their body and its length only
 def _head(status: str, headers: tuple[tuple[str, str], ...]) -> bytes:
-    """Return status line and headers.
-
-    Raises:
-        ValueError: a line break in a header would begin another one.
-    """
+    """Return status line and headers. Raises ValueError: a line break in a header would begin another one."""
     lines = [f"HTTP/1.1 {status}", *(f"{name}: {value}" for name, value in headers)]
     if any("\r" in line or "\n" in line for line in lines):
         raise ValueError("line break in a header")

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headgate.metrics import HTTP_ENDED
 from headgate.runtime.loop import READ, WRITE, sleep
 
 from .http_limits import TRANSITIONS, HttpLimits, Pace, Part
 from .peer_socket import PeerSocket, close_hard, is_readable, say_last
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
 
 # A peer that never keeps us waiting would keep the loop: after so many bytes of a message everybody else has a turn.
 TURN_BYTES = 65536

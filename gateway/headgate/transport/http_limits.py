@@ -1,7 +1,4 @@
-"""The limits of HTTP: how long a peer may keep us waiting with each part of an exchange, how large a message may be. No I/O.
-
-In: the limits, and reports of the connection: seconds waited, bytes moved. Out: the seconds that it may go on waiting.
-"""
+"""The limits of HTTP: how long a peer may keep us waiting with each part of an exchange, how large a message may be. No I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +10,6 @@ from headgate.settings import DEFAULTS, Settings
 
 # Connections that wait to be accepted. All clients of a gateway may come back at once, and one that finds no place in this queue
 # tries again after 1 s, 3 s, 7 s and so on. The kernel cuts the number to net.core.somaxconn: in Linux 4,096 unless it is set.
-# gevent's own number is 128, gunicorn's 2,048.
 BACKLOG = 65535
 
 
@@ -48,12 +44,11 @@ class HttpLimits:
 
 
 class Pace:
-    """How much longer a peer may keep us waiting with one message.
+    """How much longer a peer may keep us waiting with one message: `left_s` of `grace_s` in all.
 
-    It has `grace_s` in all. Bytes that move give time back, a second for every `min_bytes_per_s` of them, never more than
-    there was at first. So a peer that is silent is cut after `grace_s`, one that drips more slowly than the rate a little
-    later, and one that keeps to the rate is never cut, however large the message is. Only time spent waiting for the peer
-    counts: an application may take as long as it likes between two reads or two writes.
+    Bytes that move give time back, a second for every `bytes_per_s` of them, never more than there was at first. So a silent peer
+    is cut after `grace_s`, one that drips more slowly than the rate a little later, and one that keeps to the rate never. Only
+    time spent waiting for the peer counts.
     """
 
     __slots__ = ("_bytes_per_s", "_grace_s", "left_s")

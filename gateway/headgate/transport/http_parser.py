@@ -1,16 +1,15 @@
-"""HTTP/1.1 requests from bytes, one connection's, one after the other (RFC 9112). No I/O.
+"""The requests of one connection from its bytes, one after the other: HTTP/1.1 (RFC 9112). No I/O.
 
-In: bytes (`feed`), and the end of the connection (`end`). Out, from `next_event`: a `Request`, then the pieces of its body
-(bytes), then `END`, and after `next_request` the request behind it; `Bad` where bytes are no request; None where more bytes are
-needed. After `Bad` nothing is read any more. `leave` ends the reading for good and returns the bytes behind the request: the
-connection is a WebSocket's, or another process's.
+In: bytes (`feed`), and the end of the connection (`end`). Out, from `next_event`: a `Request`, the pieces of its body (bytes) and
+`END`; `next_request` goes on with the next one. `Bad` stands for bytes that are no request, and ends the reading; None means that
+more bytes are needed. `leave` ends the reading, too: the connection is a WebSocket's, or another process's.
 
-Limits come before parsing. What two of the three common parsers refuse (h11, llhttp, and gunicorn's or gevent's) is refused, and
-so is every request whose end two readers could see in different places: both lengths, two lengths, a lone CR or LF, folded
-lines, white space before a colon, any transfer coding but `chunked`.
+Limits come before parsing. What two of three common parsers refuse (h11, llhttp, gunicorn's or gevent's) is refused, and so is
+every request whose end two readers could see in different places: both lengths, two lengths, a lone CR or LF, folded lines, white
+space before a colon, any transfer coding but `chunked`.
 
-A request whose head has the same bytes as the one before on its connection, or the same but for the length of its body, is not
-parsed again: most clients send one head for ever.
+A head that has the same bytes as the last one on its connection, or the same but for the length of the body, is not parsed again:
+most clients always send the same.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from enum import Enum
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import unquote_to_bytes
 
@@ -41,15 +41,6 @@ _LENGTH_LINE = re.compile(rb"\r\nContent-Length: ([0-9]{1,18})\r\n", re.IGNORECA
 _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})(?:;[\t -~\x80-\xff]*+)?\r\n")
 # Two of one of these are two views of where a request ends, or whose it is. Of Content-Type the first counts.
 _ONCE = frozenset({"CONTENT_LENGTH", "HTTP_TRANSFER_ENCODING", "HTTP_HOST"})
-# A name that is sent often is translated once. Bounded, and these are always among them: any client can make up names.
-MAX_NAMES = 256
-_OFTEN = (
-    *("Accept", "Accept-Encoding", "Accept-Language", "Authorization", "Cache-Control", "Connection", "Content-Length"),
-    *("Content-Type", "Cookie", "Host", "Origin", "Pragma", "Referer", "Sec-Fetch-Dest", "Sec-Fetch-Mode", "Sec-Fetch-Site"),
-    *("Sec-WebSocket-Extensions", "Sec-WebSocket-Key", "Sec-WebSocket-Protocol", "Sec-WebSocket-Version", "Traceparent"),
-    *("Tracestate", "Upgrade", "User-Agent", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Request-Id"),
-)
-_known_names: dict[str, str] = {}
 
 
 class ParserState(Enum):
@@ -103,7 +94,7 @@ class Request(NamedTuple):
     expects_continue: bool = False
 
     def environ(self, base: dict[str, Any], client_address: object) -> dict[str, Any]:
-        """Return `base`, the WSGI environment of the server, with this request in it, but for the body."""
+        """Add this request to `base`, the WSGI environment of the server; return that."""
         base["REQUEST_METHOD"], base["SCRIPT_NAME"] = self.method, ""
         base["PATH_INFO"], base["QUERY_STRING"], base["SERVER_PROTOCOL"] = self.path, self.query, self.protocol
         if isinstance(client_address, tuple):
@@ -134,7 +125,6 @@ class RequestParser:
     """See the module.
 
     Attributes:
-        state: what comes next.
         block: the bytes of the last head.
         is_like_last: whether the last request has the head of the one before, but for the length of the body.
     """
@@ -345,7 +335,7 @@ def read_head(block: bytes) -> Request | Bad:
         return Bad("431 Request Header Fields Too Large", f"more than {MAX_HEADER_LINES} headers")
     fields: dict[str, str] = {}
     for name, value in found:
-        key = _known_names.get(name) or _environ_name(name)
+        key = _environ_name(name)
         if key not in fields:
             fields[key] = value.rstrip("\t ")
         elif key in _ONCE:
@@ -396,18 +386,10 @@ def _too_large() -> Bad:
 _DROPPED = "_"
 
 
+@lru_cache(maxsize=128)  # clients send the same names again and again
 def _environ_name(name: str) -> str:
     """Return what the WSGI environment calls a header."""
-    key = name.upper().replace("-", "_")
     if "_" in name:
-        key = _DROPPED
-    elif key not in ("CONTENT_LENGTH", "CONTENT_TYPE"):
-        key = f"HTTP_{key}"
-    if len(_known_names) < MAX_NAMES and len(name) <= 64:
-        _known_names[name] = key
-    return key
-
-
-for _name in _OFTEN:
-    _environ_name(_name)
-    _environ_name(_name.lower())
+        return _DROPPED
+    key = name.upper().replace("-", "_")
+    return key if key in ("CONTENT_LENGTH", "CONTENT_TYPE") else f"HTTP_{key}"

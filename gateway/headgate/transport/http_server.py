@@ -86,11 +86,6 @@ class HTTPServer:
     # -- life -----------------------------------------------------------------------------------------------------------
 
     @property
-    def limits(self) -> HttpLimits:
-        """The limits in force."""
-        return self.admission.limits
-
-    @property
     def socket(self) -> socket.socket:
         """The listening socket, behind `init_socket`."""
         assert self._socket is not None
@@ -239,7 +234,7 @@ class HTTPServer:
 
     def _end_late(self) -> None:
         """End the connections that have kept us waiting for their first byte for too long, in silence."""
-        since_s = time.monotonic() - self.limits.header_deadline_s
+        since_s = time.monotonic() - self.admission.limits.header_deadline_s
         while self._silent and (connection := next(iter(self._silent))).waits_since_s <= since_s:
             HTTP_ENDED.labels("headers deadline").inc()
             connection.close()

@@ -70,12 +70,7 @@ class WsgiExchange:
                 close()
 
     def start_response(self, status: str, headers: Headers, exc_info: ExcInfo | None = None, /) -> Callable[[bytes], object]:
-        """Begin the answer, as PEP 3333 has it.
-
-        Raises:
-            ValueError: the status has no number, or a line break would begin another header.
-            UnicodeError: a text is not latin-1.
-        """
+        """Begin the answer (PEP 3333). Raises ValueError: a bad status, a line break, or a text that is not latin-1."""
         try:
             if exc_info is not None and exc_info[1] is not None and self.is_begun:
                 raise exc_info[1].with_traceback(exc_info[2])
@@ -117,37 +112,33 @@ class WsgiExchange:
         has_body = self.status[:3] not in _NO_BODY and self.status[:1] != "1"
         headers: Headers = []
         length: str | None = None
-        options: set[str] | None = None
         has_date = False
         for name, value in self.headers:
             lower = name.lower()
-            if lower == "transfer-encoding" or (lower == "content-length" and not has_body and self.status[:3] != "304"):
-                continue  # the first is ours to say (PEP 3333), the other has no meaning
-            if lower == "content-length":
+            if lower == "connection":
+                self.ends = self.ends or "close" in list_of(value)
+            elif lower == "content-length" and (has_body or self.status[:3] == "304"):
                 length = value
-            elif lower == "connection":
-                options = list_of(value) | (options or set())
+                headers.append((name, value))
+            elif lower not in ("content-length", "transfer-encoding"):  # no meaning, or ours to say (PEP 3333)
+                headers.append((name, value))
             has_date = has_date or lower == "date"
-            headers.append((name, value))
-        if has_body and length is None and self._request.method != "HEAD":
-            if isinstance(self._result, list | tuple):
+        if has_body and self._request.method != "HEAD":
+            if length is None and isinstance(self._result, list | tuple):
                 length = str(sum(map(len, self._result)))
                 headers.append(("Content-Length", length))
+            if length is not None:
+                self._left_bytes = int(length)
             elif is_1_1:
                 self._is_chunked = True
                 headers.append(("Transfer-Encoding", "chunked"))
             else:
                 self.ends = True
-        if has_body and length is not None and self._request.method != "HEAD":
-            self._left_bytes = int(length)
         if not has_date:
             headers.append(("Date", http_date(time.time())))
-        if self._incoming.must_end or (options is not None and "close" in options):
-            self.ends = True
-        if options is None and (self.ends or not is_1_1):
+        self.ends = self.ends or self._incoming.must_end
+        if self.ends or not is_1_1:
             headers.append(("Connection", "close" if self.ends else "keep-alive"))
-        elif options is not None and self.ends and "close" not in options:
-            headers = [*(each for each in headers if each[0].lower() != "connection"), ("Connection", "close")]
         lines = [f"HTTP/1.1 {self.status}", *(f"{name}: {value}" for name, value in headers), "", ""]
         return "\r\n".join(lines).encode("latin-1")
 

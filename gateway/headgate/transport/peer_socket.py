@@ -1,6 +1,8 @@
 """The socket of an HTTP connection: non-blocking, and what it takes to wait for the peer. The file that meets gevent's TLS.
 
-`recv` and `send` move what they can now, or raise BlockingIOError; only `wait` switches greenlets.
+Both kinds have the same methods. `recv` and `send` move what they can now, or raise BlockingIOError. `wait` waits until they may
+go on, and returns the seconds, or None when it was too long; only it switches greenlets. `stop` comes before the descriptor is
+closed, or another's.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import struct
 from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import gevent.socket
 import gevent.ssl
@@ -28,40 +30,8 @@ T = TypeVar("T")
 _RESET = struct.pack("ii", 1, 0)
 
 
-class PeerSocket(Protocol):
-    """What a connection needs of its socket."""
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether the kernel tells what can be read: below TLS it does not."""
-
-    @property
-    def recv(self) -> Callable[[int], bytes]:
-        """Reads at most so many bytes; none at the end. Raises BlockingIOError when there is nothing now."""
-
-    @property
-    def send(self) -> Callable[[ReadableBuffer], int]:
-        """Writes a part, and returns how much that was. Raises BlockingIOError when there is no room now."""
-
-    @property
-    def fileno(self) -> Callable[[], int]:
-        """Returns the descriptor."""
-
-    def set_options(self, send_buffer_bytes: int) -> None:
-        """Have the kernel send at once, and hold little for a client that reads nothing."""
-
-    def wait(self, events: int, timeout_s: float) -> float | None:
-        """Wait until `recv` (READ) or `send` (WRITE) may go on; return the seconds, or None when it was too long."""
-
-    def stop(self) -> None:
-        """Wait for nothing any more: the descriptor is about to be closed, or another's. Idempotent."""
-
-    def close(self) -> None:
-        """End the connection. Idempotent."""
-
-
 class PlainPeer:
-    """A connection without TLS. See PeerSocket."""
+    """A connection without TLS: the kernel tells what can be read."""
 
     __slots__ = ("_arrivals", "fileno", "recv", "send", "sock")
     is_plain = True
@@ -74,6 +44,7 @@ class PlainPeer:
         self._arrivals: Arrivals | None = None
 
     def set_options(self, send_buffer_bytes: int) -> None:
+        """Have the kernel send at once, and hold little for a client that reads nothing."""
         _set_options(self.sock, send_buffer_bytes)
 
     def wait(self, events: int, timeout_s: float) -> float | None:
@@ -98,7 +69,7 @@ class PlainPeer:
 
 
 class TlsPeer:
-    """A connection under TLS. See PeerSocket."""
+    """A connection under TLS."""
 
     __slots__ = ("_wants", "tls")
     is_plain = False
@@ -160,6 +131,9 @@ class TlsPeer:
         raise BlockingIOError
 
 
+PeerSocket: TypeAlias = PlainPeer | TlsPeer
+
+
 def _set_options(sock: NativeSocket, send_buffer_bytes: int) -> None:
     # Without it, the answer after a WebSocket upgrade waits 40 ms for the browser's delayed acknowledgement.
     if sock.family in (socket.AF_INET, socket.AF_INET6):
@@ -169,11 +143,7 @@ def _set_options(sock: NativeSocket, send_buffer_bytes: int) -> None:
 
 
 def at_once(descriptor: int, call: Callable[[NativeSocket], T]) -> T:
-    """Call a method of the socket behind a descriptor, which stays its owner's; it never waits.
-
-    Raises:
-        OSError: as the method does.
-    """
+    """Call a method of the socket of a descriptor, which stays its owner's. Never waits; raises as the method does."""
     sock = NativeSocket(fileno=descriptor)
     try:
         return call(sock)
@@ -182,11 +152,7 @@ def at_once(descriptor: int, call: Callable[[NativeSocket], T]) -> T:
 
 
 def is_readable(descriptor: int) -> bytes | None:
-    """Return a byte that can be read next, which stays there; none at the end; None when nothing has come.
-
-    Raises:
-        OSError: the connection broke.
-    """
+    """Return a byte that can be read next, which stays there; none at the end; None when nothing has come. Raises OSError."""
     try:
         return at_once(descriptor, lambda sock: sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
     except BlockingIOError:

@@ -1,8 +1,7 @@
 """The doors of workers: a Unix socket each, in a private folder, over which the workers of one process manager talk.
 
-In: a question of a sibling, or a connection that it has accepted for this worker, with the bytes that it has read of it. Out: an
-answer. A message is one byte for its kind, four for its length, and that many bytes; a connection's descriptor travels with the
-first of them. Only processes of this user can open the folder. Every wait lets the loop run, and has a deadline.
+A message is one byte for its kind, four for its length, and that many bytes; a connection that a sibling has accepted for this
+worker travels with the first of them, with what was read of it. Every wait has a deadline.
 """
 
 from __future__ import annotations

@@ -217,7 +217,7 @@ class Application:
 
     def debug_hasten(self, **limits: Any) -> None:
         """Have other limits for HTTP messages that begin from now on."""
-        self.http.admission.limits = replace(self.http.limits, **limits)
+        self.http.admission.limits = replace(self.http.admission.limits, **limits)
 
     def debug_echo(self, environ: JSON, start_response: Any) -> list[bytes]:
         """Answer with the request's body, as JSON."""

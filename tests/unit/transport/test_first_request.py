@@ -247,7 +247,7 @@ def test_behind_a_proxy_a_request_too_many_of_an_address_is_refused() -> None:
     """429 by its handler; the route is not asked, and a connection at work is not ended."""
     door = Door(HttpLimits(proxies=1, max_connections_per_address=1))
     try:
-        working = HttpConnection(door.server, Peer([]), ("192.0.2.1", 5))
+        working = HttpConnection(door.server, Peer([]).as_socket(), ("192.0.2.1", 5))
         door.server.connections.open(working, "198.51.100.1")
         door.server.connections.work(working)
         peer = door.connect(ASK + b"X-Forwarded-For: 198.51.100.1\r\n\r\n")

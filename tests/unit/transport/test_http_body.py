@@ -38,7 +38,7 @@ def test_a_body_reads_as_a_file_does(pieces: list[bytes], calls: list[tuple[str,
 def incoming(head: bytes, *sends: bytes | Pause | Reset) -> tuple[Incoming, Channel, Peer]:
     """Return a connection whose peer has sent this head, and sends the rest."""
     peer = Peer(sends)
-    channel = Channel(peer, HttpLimits(), lambda: None)
+    channel = Channel(peer.as_socket(), HttpLimits(), lambda: None)
     reading = Incoming(channel, RequestParser(b"POST / HTTP/1.1\r\n" + head + b"\r\n"), 10_000_000)
     request = reading.request()
     assert isinstance(request, Request)

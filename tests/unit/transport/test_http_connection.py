@@ -489,7 +489,7 @@ class TestManners:
         forwarded = b"GET /a HTTP/1.1\r\nHost: test\r\nX-Forwarded-For: 203.0.113.%d\r\n\r\n"
         peer = Peer([forwarded % 6, forwarded % 5])
         server = HTTPServer(("127.0.0.1", 0), application, limits=limits)
-        busy = HttpConnection(server, Peer([]), ("192.0.2.1", 5))
+        busy = HttpConnection(server, Peer([]).as_socket(), ("192.0.2.1", 5))
         server.connections.open(busy, "203.0.113.5")
         server.connections.work(busy)
         peer.served_by(application, limits, server=server)

@@ -273,26 +273,6 @@ def test_a_route_that_fails_behind_its_answer_keeps_the_socket(door: Door) -> No
     assert len(door.server.connections) == 0
 
 
-def test_a_head_in_two_pieces_is_handed_to_its_owner(door: Door) -> None:
-    """With its whole head, wherever that was cut."""
-    line = ASK.replace(b"a=b", b"a=b&sid=AA12345678901234567890") + b"\r\n"
-    for cut in (3, line.index(b"sid=") + 2, line.index(b"sid=") + 10):
-        handed: list[bytes] = []
-
-        def to_owner(received: bytes, _: int, handed: list[bytes] = handed) -> bool:
-            handed.append(received)
-            return True
-
-        door.server.to_owner = to_owner
-        peer = door.connect(line[:cut])
-        peer.sendall(line[cut:])
-        with gevent.Timeout(30):
-            while len(door.server.connections):
-                turn()
-        assert handed == [line]
-        assert (door.asked, door.through) == ([], [])
-
-
 def test_half_a_request_line_that_ends_is_answered_by_nobody(door: Door) -> None:
     """Also where connections may be handed over; nothing is left."""
     door.server.to_owner = lambda *_: True
@@ -302,24 +282,3 @@ def test_half_a_request_line_that_ends_is_answered_by_nobody(door: Door) -> None
         while len(door.server.connections):
             turn()
     assert door.through == []
-
-
-def test_a_pipelined_request_of_another_owner_is_handed_over_behind_the_first(door: Door) -> None:
-    """Its line comes in two pieces, the first of them with the request in front of it."""
-    handed: list[bytes] = []
-
-    def to_owner(received: bytes, _: int) -> bool:
-        if received.startswith(b"GET /mine"):
-            return False
-        handed.append(received)
-        return True
-
-    door.server.to_owner = to_owner
-    line = ASK.replace(b"a=b", b"sid=AA12345678901234567890") + b"\r\n"
-    peer = door.connect(b"GET /mine HTTP/1.1\r\nHost: test\r\n\r\n" + line[:16])
-    assert peer.recv(1000).endswith(b"through")
-    peer.sendall(line[16:])
-    with gevent.Timeout(30):
-        while len(door.server.connections):
-            turn()
-    assert handed == [line]

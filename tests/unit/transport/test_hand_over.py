@@ -111,73 +111,12 @@ def counted(process: Process) -> int:
     return len(process.server.connections)
 
 
-@pytest.mark.parametrize("path", [b"/socket", b"/elsewhere"])
-def test_the_first_request_of_a_connection_goes_to_the_owner_of_its_session(
-    processes: tuple[Process, Process], path: bytes
-) -> None:
-    """Also where a route would have answered it before there is a greenlet. It is no connection of the accepting process then."""
-    one, other = processes
-    peer = one.connect(asking(path, FOREIGN))
-    heard(peer, b"other")
-    assert (one.sockets, one.bodies, counted(one)) == ([], [], 0)
-    assert [len(other.sockets), len(other.bodies)] == ([1, 0] if path == b"/socket" else [0, 1])
-
-
-def test_a_later_request_of_a_connection_goes_to_the_owner_of_its_session(processes: tuple[Process, Process]) -> None:
-    """As a proxy sends it, on a connection that it keeps; a further request stays with the owner."""
-    one, other = processes
-    peer = one.connect(asking(b"/elsewhere"))
-    heard(peer, b"one")
-    peer.sendall(asking(b"/elsewhere", FOREIGN))
-    heard(peer, b"other")
-    assert (counted(one), counted(other)) == (0, 1)
-    peer.sendall(asking(b"/elsewhere"))
-    heard(peer, b"other")
-    assert (len(one.bodies), len(other.bodies)) == (1, 2)
-
-
-def test_a_pipelined_request_goes_to_the_owner_of_its_session(processes: tuple[Process, Process]) -> None:
-    """Behind an answer that has been written."""
-    one, other = processes
-    peer = one.connect(asking(b"/elsewhere") + asking(b"/elsewhere", FOREIGN))
-    received = heard(peer, b"other")
-    assert received.index(b"one") < received.index(b"other")
-    assert (one.bodies, other.bodies) == ([b""], [b""])
-
-
-@pytest.mark.parametrize("size", [10, 30_000])
-def test_a_body_goes_with_its_request(processes: tuple[Process, Process], size: int) -> None:
-    """The part that was read with the head, and the part that comes later."""
-    one, other = processes
-    peer = one.connect(asking(b"/elsewhere", FOREIGN, b"POST", b"Content-Length: %d\r\n" % size) + bytes(size - 5))
-    with gevent.Timeout(30):
-        while not one.handed:
-            turn()
-    peer.sendall(b"later")
-    heard(peer, b"other")
-    assert other.bodies == [bytes(size - 5) + b"later"]
-
-
 def test_a_session_of_nobody_else_stays(processes: tuple[Process, Process]) -> None:
     """Its request is answered here, by a handler; one without a session asks nobody."""
     one, other = processes
     heard(one.connect(asking(b"/elsewhere", OWN)), b"one")
     heard(one.connect(asking(b"/elsewhere")), b"one")
     assert (len(one.asked), one.handed, other.bodies) == (1, [], [])
-
-
-def test_no_descriptor_is_left_behind(processes: tuple[Process, Process]) -> None:
-    """Each process closes its own."""
-    one, other = processes
-    before = len(os.listdir("/dev/fd"))
-    for _ in range(5):
-        peer = one.connect(asking(b"/elsewhere", FOREIGN))
-        heard(peer, b"other")
-        peer.close()
-    with gevent.Timeout(30):
-        while counted(other):
-            turn()
-    assert len(os.listdir("/dev/fd")) == before
 
 
 @pytest.mark.parametrize("first", [b"", asking(b"/elsewhere")])

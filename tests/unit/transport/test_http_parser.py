@@ -217,28 +217,90 @@ def test_a_target_is_a_path_and_a_query(line: str, path: str, query: str, host: 
     assert (event.path, event.query, event.fields["HTTP_HOST"]) == (path, query, host)
 
 
+ECHO = b"POST /echo HTTP/1.1\r\nHost: test\r\n"
+CHUNKED = b"Transfer-Encoding: chunked\r\n"
+
+
 @pytest.mark.parametrize(
-    "sent",
+    ("sent", "status"),
     [
-        *(b"G\xe4T / HTTP/1.1\r\n\r\n", b"G T / HTTP/1.1\r\n\r\n", b" / HTTP/1.1\r\n\r\n", b"{} / HTTP/1.1\r\n\r\n"),
-        *(b"GET /\xe4 HTTP/1.1\r\n\r\n", b"GET /\x7f HTTP/1.1\r\n\r\n", b"GET /a b HTTP/1.1\r\n\r\n", b"GET  / HTTP/1.1\r\n\r\n"),
+        (ECHO + b"Content-Length: 0\r\n" + CHUNKED + b"\r\n0\r\n\r\n", 400),
+        (ECHO + CHUNKED + b"Content-Length: 5\r\n\r\n0\r\n\r\n", 400),
+        (ECHO + b"Content-Length: 0\r\nContent-Length: 41\r\n\r\n", 400),
+        (ECHO + b"Content-Length: 0, 41\r\n\r\n", 400),
+        (ECHO + b"Content-Length: +0\r\n\r\n", 400),
+        (ECHO + b"Content-Length: -1\r\n\r\n", 400),
+        (ECHO + b"Content-Length: 0x0\r\n\r\n", 400),
+        (ECHO + b"Content-Length: 0_0\r\n\r\n", 400),
+        (ECHO + b"Content-Length:\r\n\r\n", 400),
+        (ECHO + b"Content-Length: 00000000000000000000\r\n\r\n", 400),
+        (ECHO + b"Content-Length : 0\r\n\r\n", 400),
+        (ECHO + b"Content-Length\t: 0\r\n\r\n", 400),
+        (ECHO + b"X: y\r\n Content-Length: 41\r\n\r\n", 400),
+        (ECHO + b"X: y\rContent-Length: 41\r\n\r\n", 400),
+        (ECHO + b"X: y\0\r\n\r\n", 400),
+        (ECHO + b"Transfer-Encoding: identity\r\n\r\n", 501),
+        (ECHO + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501),
+        (ECHO + b"Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n", 501),
+        (ECHO + b"Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n", 501),
+        (ECHO + b"Transfer-Encoding: xchunked\r\n\r\n", 501),
+        (ECHO + b'Transfer-Encoding: "chunked"\r\n\r\n0\r\n\r\n', 501),
+        (ECHO + b"Transfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n", 400),
+        (ECHO + b"Transfer-Encoding:\r\n\r\n", 501),
+        (ECHO + b"Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n", 400),
+        (ECHO + CHUNKED + CHUNKED + b"\r\n0\r\n\r\n", 400),
+        (ECHO.replace(b"1.1", b"1.0") + CHUNKED + b"\r\n0\r\n\r\n", 400),
+        (ECHO + CHUNKED + b"\r\n5 \r\nhello\r\n0\r\n\r\n", 400),
+        (ECHO + CHUNKED + b"\r\n0x5\r\nhello\r\n0\r\n\r\n", 400),
+        (ECHO + CHUNKED + b"\r\n5\nhello\r\n0\r\n\r\n", 400),
+        (ECHO + CHUNKED + b"\r\n5\r\nhelloX\r\n0\r\n\r\n", 400),
+        (ECHO + CHUNKED + b"\r\n" + b"F" * 17 + b"\r\n", 400),
+        (ECHO + CHUNKED + b"\r\n0\r\nbad trailer: x\r\n\r\n", 400),
+        (ECHO + b"X: " + b"y" * 20_000 + b"\r\n\r\n", 431),
+        (ECHO + b"X: y\r\n" * 101 + b"\r\n", 431),
+        (b"GET /" + b"x" * 9000 + b" HTTP/1.1\r\n\r\n", 414),
+        (b"nonsense\r\n\r\n", 400),
+        (b"G(T / HTTP/1.1\r\nHost: test\r\n\r\n", 400),
+        (b'G"ET / HTTP/1.1\r\nHost: test\r\n\r\n', 400),
+        (b"GET: / HTTP/1.1\r\nHost: test\r\n\r\n", 400),
+        (b"G\xc4T / HTTP/1.1\r\nHost: test\r\n\r\n", 400),
+        (b"{} / HTTP/1.1\r\nHost: test\r\n\r\n", 400),
+        (b"G\x00T / HTTP/1.1\r\nHost: test\r\n\r\n", 400),
+        (ECHO + b"Expect: tea\r\nContent-Length: 0\r\n\r\n", 417),
+        (b"GET / HTTP/2.0\r\n\r\n", 400),
         *(
-            b"GET a HTTP/1.1\r\n\r\n",
-            b"GET * HTTP/1.1\r\n\r\n",
-            b"CONNECT a:80 HTTP/1.1\r\n\r\n",
-            b"GET ftp://a/ HTTP/1.1\r\n\r\n",
+            (sent, 400)
+            for sent in (
+                *(b"G T / HTTP/1.1\r\n\r\n", b" / HTTP/1.1\r\n\r\n", b"GET  / HTTP/1.1\r\n\r\n", b"GET /a b HTTP/1.1\r\n\r\n"),
+                *(
+                    b"GET /\xe4 HTTP/1.1\r\n\r\n",
+                    b"GET /\x7f HTTP/1.1\r\n\r\n",
+                    b"GET a HTTP/1.1\r\n\r\n",
+                    b"GET * HTTP/1.1\r\n\r\n",
+                ),
+                *(
+                    b"GET * HTTP/1.1\r\n\r\n",
+                    b"CONNECT a:80 HTTP/1.1\r\n\r\n",
+                    b"GET ftp://a/ HTTP/1.1\r\n\r\n",
+                    b"GET http://a@b/ HTTP/1.1\r\n\r\n",
+                ),
+                *(b"GET / HTTP/1.2\r\n\r\n", b"GET /\r\n\r\n", b"\r\nGET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\n"),
+                *(b"GET / HTTP/1.1\nHost: a\n\n", b"GET / HTTP/1.1\r\nHost: a\n", b"GET / HTTP/1.1\rHost: a\r\n"),
+                *(ECHO + b"A\r\n\r\n", ECHO + b"A: \x01\r\n\r\n", ECHO + b": b\r\n\r\n"),
+            )
         ),
-        *(b"GET http://a@b/ HTTP/1.1\r\n\r\n", b"GET / HTTP/1.2\r\n\r\n", b"GET /\r\n\r\n", b"\r\nGET / HTTP/1.1\r\n\r\n"),
-        *(b"GET / HTTP/1.1\nHost: a\n\n", b"GET / HTTP/1.1\r\nHost: a\n", b"GET / HTTP/1.1\rHost: a\r\n", b"\x16\x03\x01\x02\n"),
-        *(b"GET / HTTP/1.1\r\nA: b\r\n c\r\n\r\n", b"GET / HTTP/1.1\r\nA : b\r\n\r\n", b"GET / HTTP/1.1\r\nA\r\n\r\n"),
-        *(b"GET / HTTP/1.1\r\nA: \x01\r\n\r\n", b"GET / HTTP/1.1\r\nA: b\rc\r\n\r\n", b"GET / HTTP/1.1\r\n: b\r\n\r\n"),
     ],
+    ids=lambda value: value.removeprefix(ECHO)[:60].decode("latin-1") if isinstance(value, bytes) else str(value),
 )
-def test_what_is_no_request_is_refused_as_soon_as_that_is_known(sent: bytes) -> None:
-    """400; without waiting for the end of the head where its lines do not end as they must."""
-    event = one(sent)
+def test_what_is_no_request_or_ends_in_doubt_is_refused_as_soon_as_that_is_known(sent: bytes, status: int) -> None:
+    """Without waiting for the end of the head where its lines do not end as they must; nothing behind it is read."""
+    parser = RequestParser(sent)
+    while isinstance(event := parser.next_event(), Request | bytes):
+        pass
     assert isinstance(event, Bad)
-    assert event.status == "400 Bad Request"
+    assert event.status.startswith(str(status))
+    parser.feed(b"GET /hidden HTTP/1.1\r\n\r\n")
+    assert parser.next_event() is None
 
 
 def test_limits_come_before_parsing() -> None:

@@ -1,7 +1,7 @@
 """The pages that may connect, and the headers that let them read an answer (Fetch, section 3.2). No I/O.
 
-In: the environment of a request. Out: whether its origin may connect; the headers of its answer. Where no origins are given,
-those of the server's own address may connect, and so may a page of the address that a proxy was asked for.
+Where no origins are given, those of the server's own address may connect, and so may a page of the address that a proxy was
+asked for.
 """
 
 from __future__ import annotations

@@ -86,10 +86,10 @@ def detach(
     of_others: bool = True,
     takes_unsent: bool = False,
 ) -> Detached:
-    """Take the request's socket away from the HTTP server; write the answer to the request, and the first frames behind it.
+    """Take the request's socket away from the HTTP server; write the answer to the request, and the first frames after it.
 
-    Without `of_others` only from pywsgi and our own server: a gateway needs more of a server than its sockets. A caller that
-    `takes_unsent` writes the answer itself where there is no handler yet.
+    Without `of_others` only from our own server: a gateway needs more of a server than its sockets. A caller that `takes_unsent`
+    writes the answer itself where there is no greenlet yet.
 
     Raises:
         CannotDetach: under another WSGI server.

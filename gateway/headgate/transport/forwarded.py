@@ -1,10 +1,8 @@
 """What the proxies in front of the gateway say of a request: the address, scheme, host and port that its client used. No I/O.
 
-In: a WSGI environment, and how many proxies are ours. Out: what the outermost of ours saw. Each proxy appends what it saw, so
-ours wrote the last values, and anyone can have written those before.
-
-X-Forwarded-For, -Proto, -Host and -Port count. `Forwarded` (RFC 7239) counts where a request has none of them: a proxy that sets
-one kind passes the other on as the client wrote it.
+Each proxy appends what it saw, so ours wrote the last values, and anyone can have written those before: the value of the
+outermost of ours counts. `Forwarded` (RFC 7239) counts where a request has no X-Forwarded-For, -Proto, -Host or -Port: a proxy
+that sets one kind passes the other on as the client wrote it.
 """
 
 from __future__ import annotations

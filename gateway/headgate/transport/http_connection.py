@@ -130,11 +130,7 @@ class HttpConnection:
     # -- in a greenlet --------------------------------------------------------------------------------------------------
 
     def serve(self, waited_s: float = 0.0) -> None:
-        """Answer the requests of the connection until it is over. Switches greenlets.
-
-        Args:
-            waited_s: for how long its peer has kept us waiting already.
-        """
+        """Answer the requests until the connection is over; its peer has kept us waiting for `waited_s`. Switches greenlets."""
         server, peer, limits = self._server, self._peer, self._server.admission.limits
         self._stop_watcher()
         channel = self._channel = Channel(peer, limits, lambda: server.connections.wait(self), waited_s)
@@ -197,11 +193,7 @@ class HttpConnection:
         return self._peer, self._parser.leave(), unsent
 
     def write(self, data: bytes) -> None:
-        """Write bytes of the answer that is under way. Switches greenlets.
-
-        Raises:
-            OSError: the peer is gone, or kept us waiting for too long.
-        """
+        """Write bytes of the answer that is under way. Switches greenlets; raises OSError as `Channel.send`."""
         if self.is_taken or self._channel is None:
             raise BrokenPipeError("the connection is another's")
         self._channel.send(data)
@@ -254,10 +246,7 @@ class HttpConnection:
         return is_taken
 
     def _answer(self, request: Request, incoming: Incoming) -> bool:
-        """Have a route or the application answer a request; return whether the connection can be used again.
-
-        A peer that is gone ends the connection, and is no error.
-        """
+        """Have a route or the application answer a request; return whether the connection can be used again."""
         asked, self._asked = self._asked, None
         routed = self._routed = None if self.is_reserved else self._route(request, incoming)
         if routed is None:

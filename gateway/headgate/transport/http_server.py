@@ -1,8 +1,5 @@
-"""The HTTP server: a listening socket, and the connections that it has accepted.
-
-In: an address or a listening socket, a WSGI application, routes below it (http_routes.py). Out: a connection for each client
-(http_connection.py), if there is room for it (http_admission.py). When the process has no descriptor at all, nothing is accepted
-for a while.
+"""The HTTP server: a listening socket, and a connection for each client (http_connection.py) for which there is room
+(http_admission.py). It has a WSGI application, and routes below that (http_routes.py).
 """
 
 from __future__ import annotations
@@ -97,11 +94,7 @@ class HTTPServer:
         return int(self.address[1])
 
     def init_socket(self) -> None:
-        """Listen, and accept nothing yet. Idempotent.
-
-        Raises:
-            OSError: the address is taken, or is none of this machine.
-        """
+        """Listen, and accept nothing yet. Idempotent. Raises OSError: the address is taken, or is none of this machine."""
         if self._socket is not None:
             return
         if self._given is not None:
@@ -123,11 +116,7 @@ class HTTPServer:
         self._environ = base_environ(socket.getfqdn(host) if host else "", port, self._scheme, sys.stderr)
 
     def start(self) -> None:
-        """Accept connections from now on. Idempotent; not behind `stop_listening`.
-
-        Raises:
-            OSError: as `init_socket`.
-        """
+        """Accept connections from now on, unless `stop_listening` was called. Idempotent. Raises as `init_socket`."""
         self.init_socket()
         self._is_started = True
         self._accept_again()
@@ -154,7 +143,7 @@ class HTTPServer:
         self._ended.set()
 
     def stop(self, timeout: float | None = None) -> None:
-        """As `close`. For callers of gevent's servers: requests that are being answered go on, and none is waited for."""
+        """As `close`, for callers of gevent's servers. It waits for no request."""
         self.close()
 
     # -- connections ----------------------------------------------------------------------------------------------------

@@ -1,8 +1,7 @@
 """The connection of a client that reads a stream: an HTTP answer without an end, or the answer to one long-poll.
 
-In: frames, as an outbox takes them (outbox.py). Out: to the greenlet of the request, the next ones (`take`). A stream is never
-written to directly, and it has nothing to receive. The cursor is in the request, so that what is lost with a stream is sent
-again by the next one.
+Frames wait as in any outbox (outbox.py), until the greenlet of the request takes them. The cursor is in the request, so what is
+lost with a stream is sent again by the next one.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The siblings: this worker among the workers of its process manager, which answer together for what is one gateway outside.
 
-In: the board and the private folder that all share, this worker's own health and counts, and the connections of the port. Out:
-`health` and `exposition` of all workers, asked with one deadline; a connection whose session is another worker's is handed to
-that worker, with the bytes that were read of it. A session id names its owner (owners.py): only a worker that lives in that
-row of the board is ever asked.
+`health` and `exposition` are those of all workers, asked with one deadline. A connection whose session is another worker's is
+handed to that worker, with the bytes that were read of it: a session id names its owner (owners.py), and only a worker that lives
+in that row of the board is asked.
 """
 
 from __future__ import annotations

@@ -325,7 +325,8 @@ class _AskedBelow:
 
 def traceparent_of(asked: Asked) -> str | None:
     """Return the trace of a request: None, for that of the current span, else that of its header; a malformed one is dropped."""
-    return None if current_traceparent() else read_traceparent(asked.environ.get("HTTP_TRACEPARENT"), "http")
+    header = asked.environ.get("HTTP_TRACEPARENT")
+    return None if header is None or current_traceparent() else read_traceparent(header, "http")
 
 
 def _receipt(receipt: Receipt) -> bytes:

@@ -368,7 +368,7 @@ class TestManners:
         assert exchange.application.paths == []
 
     def test_everybody_else_has_a_turn_between_two_pipelined_requests(self, exchange: Exchange) -> None:
-        """However many of them have come at once."""
+        """However many of them have come at once, and though a route waits for nothing."""
         turns: list[int] = []
 
         def look() -> None:
@@ -377,7 +377,7 @@ class TestManners:
                 gevent.sleep(0)
 
         others = gevent.spawn(look)
-        exchange.with_(b"GET /a HTTP/1.1\r\nHost: test\r\n\r\n" * 50)
+        exchange.with_(b"GET /echo HTTP/1.1\r\nHost: test\r\n\r\n" * 50)
         others.kill()
 
         assert len(exchange.application.paths) == 50

@@ -131,20 +131,6 @@ def test_the_application_gets_what_a_route_leaves_to_it(room: Room) -> None:
     assert peer.received.count(b"HTTP/1.1 200 OK") == 3
 
 
-def test_a_head_that_comes_in_pieces_is_for_the_route_too(room: Room) -> None:
-    """There is one reader of heads."""
-    room.serve(POST[:10], Pause(1), POST[10:] + b"\r\nfirst", Pause(1), POST + b"\r\nagain" + LAST)
-    assert room.told == [("route", b"first"), ("route", b"again"), ("application", "/elsewhere")]
-
-
-def test_a_body_may_come_late_and_be_large(room: Room) -> None:
-    """It is read as it comes, within its pace."""
-    size = 100_000
-    head = POST.replace(b"5", b"%d" % size, 1)
-    room.serve(head + b"\r\n" + b"a" * 5000, Pause(9), b"a" * 45_000, Pause(9), b"a" * 50_000 + LAST)
-    assert room.told == [("route", b"a" * size), ("application", "/elsewhere")]
-
-
 def test_a_body_that_is_too_late_is_told_to_the_route_and_ends_the_connection(room: Room) -> None:
     """The route may still answer; nobody knows where the next request would begin."""
 
@@ -158,12 +144,6 @@ def test_a_body_that_is_too_late_is_told_to_the_route_and_ends_the_connection(ro
     assert peer.received.startswith(b"HTTP/1.1 408 REQUEST TIMEOUT\r\n")
     assert b"\r\nConnection: close\r\n" in peer.received
     assert room.told == []
-
-
-def test_nobody_is_answered_when_the_peer_has_gone_away_in_its_body(room: Room) -> None:
-    """The connection is closed in silence."""
-    peer = room.serve(POST + b"\r\nab")
-    assert (peer.received, room.told, peer.closed) == (b"", [], True)
 
 
 def test_what_a_route_has_not_read_is_read_behind_its_answer(room: Room) -> None:
@@ -197,37 +177,6 @@ def test_a_request_in_a_reserved_place_is_not_for_a_route(room: Room) -> None:
     peer.served_by(room.application, LIMITS, routes={("POST", "/route"): lambda asked: room.route(asked)}, is_reserved=True)
     assert peer.received.startswith(b"HTTP/1.1 503 ")
     assert room.told == []
-
-
-def test_a_request_for_which_its_address_has_no_room_is_refused_before_its_route(
-    room: Room, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """429 behind a proxy of ours, as through WSGI, and the connection ends."""
-    refused = answer(b"too many\n", status="429 Too Many Requests")._replace(closes=True)
-    monkeypatch.setattr("headgate.transport.http_admission.Admission.refusal", lambda self, connection, environ: refused)
-    peer = room.serve(POST + b"\r\nfirst" + LAST)
-    assert peer.received.startswith(b"HTTP/1.1 429 ")
-    assert peer.received.count(b"HTTP/1.1 ") == 1
-    assert room.told == []
-
-
-def test_a_peer_that_sends_without_end_lets_others_have_their_turn(room: Room) -> None:
-    """A route that waits for nothing is no reason to keep the loop."""
-    turns = 0
-
-    def other() -> None:
-        nonlocal turns
-        while True:
-            gevent.sleep(0)
-            turns += 1
-
-    greenlet = gevent.spawn(other)
-    try:
-        room.serve(*[POST + b"\r\nfirst"] * 50)
-    finally:
-        greenlet.kill()
-    assert len(room.told) == 50
-    assert turns >= 49
 
 
 def test_a_connection_leaves_nothing_behind_that_only_the_garbage_collector_finds(room: Room) -> None:

@@ -10,7 +10,6 @@ the port goes there, with its connection and the bytes that have been read of it
 
 from __future__ import annotations
 
-import io
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -22,7 +21,7 @@ from headgate.runtime.loop import READ, Watcher, io_watcher, spawn, unwatch
 
 from .http_answers import LATE_HEADERS, ROUTE_FAILED, Answer, error_answer, http_error
 from .http_channel import LINGER_S, Channel, TooSlow
-from .http_incoming import READ_BYTES, BadBody, Incoming, RequestBody
+from .http_incoming import READ_BYTES, BadBody, Incoming, wsgi_input
 from .http_limits import Part
 from .http_parser import Bad, ParserState, Request, RequestParser
 from .http_routes import NeverWaits, Route, RoutedRequest, route_for
@@ -284,7 +283,7 @@ class HttpConnection:
     def _answer_by_application(self, request: Request, environ: WSGIEnvironment, incoming: Incoming) -> bool:
         """Have the application answer a request; return whether the connection can be used again."""
         server, channel = self._server, incoming.channel
-        environ["wsgi.input"] = io.BufferedReader(RequestBody(incoming.next_piece))
+        environ["wsgi.input"] = wsgi_input(incoming.next_piece)
         exchange = WsgiExchange(self.write, incoming, request, environ, ends=request.ends or self.is_reserved)
         began_s, sent_bytes = time.monotonic(), channel.sent_bytes
         try:

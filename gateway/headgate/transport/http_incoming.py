@@ -137,11 +137,11 @@ class Incoming:
 
 
 class RequestBody(io.RawIOBase):
-    """The body of a request as a raw file; `wsgi.input` (PEP 3333) is a buffered reader of it. It ends where the body ends."""
+    """The body of a request as a raw file. It ends where the body ends."""
 
     def __init__(self, next_piece: Callable[[], bytes]) -> None:
         """`next_piece` returns nothing at the end. It may switch greenlets, and raise OSError."""
-        self._next_piece, self._piece, self._is_over = next_piece, b"", False
+        self._next_piece, self._piece, self._is_over = next_piece, memoryview(b""), False
 
     def readable(self) -> bool:
         return True
@@ -149,9 +149,14 @@ class RequestBody(io.RawIOBase):
     def readinto(self, buffer: WriteableBuffer) -> int:
         """Read some bytes; none at the end. Switches greenlets, and raises as `next_piece`."""
         if not self._piece and not self._is_over:
-            self._piece = self._next_piece()
+            self._piece = memoryview(self._next_piece())
             self._is_over = not self._piece
         room = memoryview(buffer).cast("B")
         part, self._piece = self._piece[: len(room)], self._piece[len(room) :]
         room[: len(part)] = part
         return len(part)
+
+
+def wsgi_input(next_piece: Callable[[], bytes]) -> io.BufferedReader:
+    """Return `wsgi.input` (PEP 3333), with a small buffer: whoever keeps the environment of a request keeps that."""
+    return io.BufferedReader(RequestBody(next_piece), buffer_size=512)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.transport.http_channel import MAX_LINGER_BYTES, Channel
-from headgate.transport.http_incoming import CONTINUE, MAX_DISCARD_BYTES, BadBody, Incoming, RequestBody
+from headgate.transport.http_incoming import CONTINUE, MAX_DISCARD_BYTES, BadBody, Incoming, wsgi_input
 from headgate.transport.http_limits import HttpLimits, Part
 from headgate.transport.http_parser import Request, RequestParser
 from tests.support.http_peer import Pause, Peer, Reset
@@ -19,7 +19,7 @@ SIZES = st.none() | st.integers(-1, 12)
 
 def body_of(pieces: list[bytes]) -> io.BufferedReader:
     left = iter(pieces)
-    return io.BufferedReader(RequestBody(lambda: next(left, b"")))
+    return wsgi_input(lambda: next(left, b""))
 
 
 @given(

@@ -23,7 +23,9 @@ TESTS = (
     *(f"tests/unit/workers/test_{name}.py" for name in ("doors", "owners", "siblings")),
 )
 DROP_IN = "gateway/headgate/socketio"
-DEPENDENCIES = frozenset(("socketio", "engineio", "gevent", "bidict", "werkzeug", "geventwebsocket", "gunicorn"))
+# A process of its own, whose health page is the standard library's.
+CONSUMERS = "gateway/headgate/consumers"
+DEPENDENCIES = frozenset(("socketio", "engineio", "gevent", "bidict", "werkzeug"))
 # Modules that read requests of HTTP, and what ours has for that.
 PARSERS = frozenset(("httptools", "http.server", "wsgiref.simple_server", "gevent.pywsgi", "werkzeug.serving", "gunicorn.http"))
 OURS = frozenset(("RequestParser", "read_head"))
@@ -111,7 +113,7 @@ def table() -> Sequence[Row]:
     trees = {path: ast.parse(path.read_text("utf-8")) for path in _files(PRODUCT, ROOT)}
     reading: dict[str, list[str]] = {}
     for path, tree in trees.items():
-        for name in readers(tree):
+        for name in () if path.is_relative_to(ROOT / CONSUMERS) else readers(tree):
             reading.setdefault(name, []).append(path.stem)
     ways = "; ".join(f"{name} in {', '.join(callers)}" for name, callers in sorted(reading.items()))
     private = {"gateway and server": list[str](), "drop-in": list[str]()}

@@ -10,13 +10,13 @@ from __future__ import annotations
 import errno
 import os
 import sys
-import time
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import structlog
 
 from headgate.metrics import ACCEPT_FAILURES, HTTP_ENDED
+from headgate.runtime.seldom import Seldom
 
 from .descriptors import HeldDescriptors, descriptor_limit, has_room, places
 from .http_answers import Answer, no_room, retry_after_s
@@ -62,7 +62,7 @@ class Admission:
         self.connections: HttpConnections[Admitted] = HttpConnections()
         self._held = HeldDescriptors()
         self._places_were_taken = False
-        self._logged_s: dict[str, float] = {}
+        self._log_throttle = Seldom(every_s=EXHAUSTED_LOG_S)
 
     def room_for_next(self, listener_fd: int) -> bool | None:
         """Return whether the next connection has a place of its own; False: a reserved one; None: it cannot be accepted now."""
@@ -137,11 +137,13 @@ class Admission:
     def exhausted(self, error: OSError) -> None:
         """Accept nothing for a while: there is nothing left to have a connection with."""
         ACCEPT_FAILURES.inc()
-        self._tell("cannot accept connections", reason=error.strerror, again_in_s=ACCEPT_AGAIN_S)
+        if self._log_throttle.due("exhausted") is not None:
+            log.error("cannot accept connections", reason=error.strerror, again_in_s=ACCEPT_AGAIN_S)
         self._pause(ACCEPT_AGAIN_S)
 
     def _take_reserved_place(self, connection: Admitted) -> None:
-        self._tell("no room for new clients", descriptors=descriptor_limit(), http_connections=len(self.connections))
+        if self._log_throttle.due("reserved") is not None:
+            log.error("no room for new clients", descriptors=descriptor_limit(), http_connections=len(self.connections))
         connection.is_reserved = True
         self.connections.open(connection, RESERVED)
 
@@ -172,10 +174,3 @@ class Admission:
         """Return how many HTTP connections the process may have."""
         descriptors, most = descriptor_limit(), self.limits.max_connections
         return min(sys.maxsize if descriptors is None else descriptors // HTTP_SHARE, sys.maxsize if most is None else most)
-
-    def _tell(self, event: str, **fields: object) -> None:
-        """Log an event, at most every ten seconds."""
-        now_s = time.monotonic()
-        if now_s - self._logged_s.get(event, -EXHAUSTED_LOG_S) >= EXHAUSTED_LOG_S:
-            self._logged_s[event] = now_s
-            log.error(event, **fields)

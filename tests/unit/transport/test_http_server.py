@@ -7,7 +7,6 @@ import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from types import SimpleNamespace
 from typing import Any
 
 import gevent
@@ -16,6 +15,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from headgate.metrics import ACCEPT_FAILURES, HTTP_CONNECTIONS, HTTP_ENDED
+from headgate.runtime.seldom import Seldom
 from headgate.transport import descriptors, http_admission, http_server
 from headgate.transport.http_admission import ACCEPT_AGAIN_S, EXHAUSTED_LOG_S, PLACES_TAKEN_PAUSE_S, Admission
 from headgate.transport.http_answers import Answer
@@ -239,13 +239,11 @@ def refused(door: Door, connection: Connection, environ: dict[str, str]) -> str 
     return None if answer is None else answer.status
 
 
-def test_a_process_without_a_descriptor_accepts_nothing_for_a_while(
-    open_door: Callable[..., Door], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_without_a_descriptor_accepts_nothing_for_a_while(open_door: Callable[..., Door]) -> None:
     """The listener stays readable, and would have it try for ever. It says so at most every ten seconds."""
     door = open_door()
     now_s = 1000.0
-    monkeypatch.setattr(http_admission, "time", SimpleNamespace(monotonic=lambda: now_s))
+    door.admission._log_throttle = Seldom(lambda: now_s, every_s=EXHAUSTED_LOG_S)
     failures = ACCEPT_FAILURES._value.get()
     with capture_logs() as logs:
         for _ in range(3):

@@ -184,13 +184,12 @@ class RequestParser:
 
     def next_event(self) -> Event:
         """Return what has come next; None when more bytes are needed."""
-        state = self.state
-        if state is ParserState.HEAD:
-            return self._head()
-        if state is ParserState.LENGTH:
-            return self._piece(ParserState.WHOLE)
         while True:
             state = self.state
+            if state is ParserState.HEAD:
+                return self._head()
+            if state is ParserState.LENGTH:
+                return self._piece(ParserState.WHOLE)
             if state is ParserState.CHUNK:
                 return self._piece(ParserState.CHUNK_END)
             if state is ParserState.WHOLE:
@@ -198,10 +197,8 @@ class RequestParser:
             if state is ParserState.OVER:
                 return None
             fault = self._chunk_end() if state is ParserState.CHUNK_END else self._lines()
-            if fault is not None:
+            if fault is not None or self.state is state:
                 return fault
-            if self.state is state:
-                return None
 
     def _move(self, state: ParserState) -> None:
         if state not in TRANSITIONS[self.state]:
@@ -270,24 +267,17 @@ class RequestParser:
 
     def _piece(self, behind: ParserState) -> bytes | End | None:
         held, left = self._held, self._left
-        if left:
-            if not held:
-                return None
-            piece = held if len(held) <= left else held[:left]
-            self._held = held[left:]
-            self._left = left - len(piece)
-            if self._left or behind is ParserState.WHOLE:
-                return piece
+        if left and not held:
+            return None
+        piece, self._held = held[:left], held[left:]
+        self._left = left - len(piece)
+        if not self._left and (not piece or behind is not ParserState.WHOLE):  # the end of a body is an event of its own
             self._move(behind)
-            return piece
-        self._move(behind)
-        return END
+        return piece or END
 
     def _chunk_end(self) -> Bad | None:
-        if len(self._held) < 2:
-            return None if b"\r\n".startswith(self._held) else self._refuse(_BAD_BODY)
         if not self._held.startswith(b"\r\n"):
-            return self._refuse(_BAD_BODY)
+            return None if b"\r\n".startswith(self._held) else self._refuse(_BAD_BODY)
         self._held = self._held[2:]
         self._move(ParserState.CHUNK_LINE)
         return None

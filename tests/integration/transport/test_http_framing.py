@@ -1,13 +1,12 @@
 """The HTTP server on real connections: one case for each thing that only a socket, or several clients, can show.
 
-tests/unit/transport/test_http_handler.py has the rules: where a request ends, and how long each part of it may take.
+tests/unit/transport/test_http_connection.py has the rules: where a request ends, and how long each part of it may take.
 """
 
 from __future__ import annotations
 
 import contextlib
 import http.client
-import json
 import socket
 import threading
 from collections.abc import Iterator
@@ -63,17 +62,6 @@ def test_a_request_whose_end_is_in_doubt_is_refused_and_nothing_behind_it_is_rea
 
         assert answers.startswith(b"HTTP/1.1 %d " % status), (sent[:100], answers[:300])
         assert answers.count(b"HTTP/1.1 ") == 1, (sent[:100], answers[:300])
-
-
-def test_a_plain_request_is_read_to_its_end_and_the_next_one_behind_it(server: ServerProcess) -> None:
-    """Two in one segment are two answers, whichever way the first says where its body ends."""
-    for sent in (ECHO + b"Content-Length: 5\r\n\r\nhello", CHUNKED + b"2\r\nhe\r\n3;x=y\r\nllo\r\n0\r\nT: x\r\n\r\n"):
-        with dial(server.port) as sock:
-            sock.sendall(sent + LAST)
-            first, _, rest = everything(sock).partition(b"HTTP/1.1 404 ")
-
-        assert json.loads(first.partition(b"\r\n\r\n")[2]) == "hello", sent
-        assert rest, sent
 
 
 def test_the_last_option_of_a_connection_counts(server: ServerProcess) -> None:

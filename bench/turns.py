@@ -196,13 +196,14 @@ def _synced_feed() -> Any:
     from headgate.bus.feed import Feed
     from headgate.bus.interest import by_command
     from headgate.redis.entries import Head
+    from headgate.redis.functions import VERSION
 
     feed = Feed(NAMESPACE, 65536, 1.0)
     feed.acquire("#")
     feed.connected()
     while (action := feed.next_action()) is not None or not feed.sources:
         if isinstance(action, Configure | ReadHead | ReadLinkHead):
-            feed.answer(Head(EPOCH, 0, 1, 0))
+            feed.answer(Head(EPOCH, 0, 1, VERSION))
         elif isinstance(action, Subscribe):
             for command, *sources in by_command(action.sources):
                 feed.receive([[command.lower(), source, b"1"] for source in sources], 0)

@@ -42,7 +42,7 @@ QUIET = {"redis": 2, "publish": 3, "tick": 12, "fence_head": 6, "write": 12, "wa
 FAULTS = (
     *("cut", "trim", "delete", "silent", "bad", "poison", "forge", "flush"),
     *("restart", "lose_tail", "put_back", "put_forward", "to_and_fro", "fail_over", "move", "forget", "roll_back"),
-    *("downgrade", "fence_fails", "read_fails", "pass_fails"),
+    *("downgrade", "older_gateway", "fence_fails", "read_fails", "pass_fails"),
     *("slot", "slot_back", "slot_there_and_back", "unshard", "revert"),
 )
 SLOT_FAULTS = ("slot", "slot_there_and_back", "slot_there_and_back", "unshard")
@@ -717,6 +717,10 @@ class World:
 
     def _do_downgrade(self) -> None:
         self.redis.downgrade()
+
+    def _do_older_gateway(self) -> None:
+        """An older gateway comes, or the last one goes."""
+        self.redis.is_older_there = not self.redis.is_older_there
 
     def _do_slot(self) -> None:
         """The slot goes to a node that has never had it."""

@@ -70,6 +70,7 @@ class ModelRedis:
         server: the token of the process to which the address leads.
         left_behind: the head of the process that the subscriber's connection leads to, if that is another one.
         sharded: whether the head says that events are published on sharded channels.
+        is_older_there: whether an older gateway listens, so that events of users are published on the channels of topics too.
         on_sent: called whenever a reply has been put on its way.
     """
 
@@ -85,7 +86,7 @@ class ModelRedis:
         self.connected = False
         self.on_sent: Callable[[], None] = lambda: None
         self.left_behind: Head | None = None
-        self.sharded = False
+        self.sharded = self.is_older_there = False
         self._node = self._linked_node = 0  # the node that owns the slot, and the one to which the connection leads
         self._former: tuple[int, str, dict[str, int]] | None = None  # the node that owned it before, its token, what it wrote
         self._processes = 0
@@ -117,10 +118,12 @@ class ModelRedis:
             message = b"hg1 %b %d %d id%d\n%b" % (self.epoch.encode(), self.offset, TIME_MS, self.offset, data)
             sharded = self.publishes_sharded
             send = self._send_on_shard if sharded else self._send_on
-            send(channel(NAMESPACE, topic).encode(), message)
             words = topic.split(".", 2)
             within = topic.encode() + b"\n" + message
-            if self.library > OLD_LIBRARY and words[0] == "users" and len(words) > 1:
+            is_of_user = self.library > OLD_LIBRARY and words[0] == "users" and len(words) > 1
+            if not is_of_user or self.is_older_there:
+                send(channel(NAMESPACE, topic).encode(), message)
+            if is_of_user:
                 send(user_channel(NAMESPACE, words[1]).encode(), within)
             if sharded:
                 send(feed_channel(NAMESPACE).encode(), within)

@@ -27,8 +27,8 @@ Rules.
 6. The log decides about a message that is not simply the next event: one behind a hole, a bad one, one of another epoch.
 7. One server (server_check.py): every head must come from one Redis process, a primary, or the feed closes the connection. It
    asks for a head on the subscriber connection too, before it subscribes.
-8. One library (library_check.py): where channels of users are in use, a head that an older function library has answered ends the
-   connection, and the next one begins with a gap from the last verified offset to the position.
+8. One library (library_check.py): a head that the first function library has answered ends the connection, and the next one
+   begins with a gap from the last verified offset to the position.
 9. When the slot of the namespace leaves the node, Redis ends the sharded subscriptions. The feed closes the connection then.
 """
 
@@ -69,7 +69,7 @@ from .actions import (
 )
 from .fence import Fence, FenceState, IllegalTransition
 from .interest import Interest, Source
-from .library_check import BY_USER_LIBRARY, LibraryCheck
+from .library_check import LibraryCheck
 from .messages import MESSAGES, Messages
 from .server_check import ServerCheck
 
@@ -306,9 +306,9 @@ class Feed:
     # -- the conversation on a connection -------------------------------------------------------------------------
 
     def _converse(self) -> Steps:
-        if self._interest.by_user:
+        if self.epoch is not None:
             # Configure would replace an older library unseen.
-            self._library.fault_of((yield from self._ask(ReadHead(self._known()))), by_user=True)
+            self._library.fault_of((yield from self._ask(ReadHead(self._known()))))
         first = self._library.gap_start(self.offset)
         if first is not None:
             yield Gap(first, self.offset, GapReason.UPSTREAM)
@@ -329,9 +329,11 @@ class Feed:
         head = yield from self._ask(Configure())
         if not self._is_announced(head):
             yield from self._close(BusUnavailable("the function library in Redis is too old for a database other than 0"))
-        library = head.library
+        fault = self._library.fault_of(head)
+        if fault is not None:
+            yield from self._close(fault)
         yield from self._ask(ReadLinkHead())
-        yield Subscribe(self._interest.attach(by_user=library >= BY_USER_LIBRARY))
+        yield Subscribe(self._interest.attach())
         early: list[list[bytes]] = []
         while self._interest.unacknowledged:
             if not self._replies:
@@ -376,7 +378,7 @@ class Feed:
 
     def _read_head(self) -> Generator[Action | None, Answer, Head]:
         head = yield from self._ask(ReadHead(self._known()))
-        fault = self._library.fault_of(head, by_user=self._interest.by_user)
+        fault = self._library.fault_of(head)
         if fault is not None:
             yield from self._close(fault)
         return head
@@ -501,6 +503,9 @@ class Feed:
             if offset is not None:
                 if event.epoch != self.epoch:
                     break
+                if offset <= self.reached:  # it came through another source
+                    replies.popleft()
+                    continue
                 if offset != self.reached + 1 and (
                     interest.whole or self._one_line_from or not self.reached < offset <= max(self.reached, self.head) + MAX_LEAP
                 ):
@@ -611,7 +616,7 @@ class Feed:
         fence = self._fence
         if self.state is not State.LIVE or number != fence.number or fence.state is FenceState.NONE:
             return []  # of a connection before this one
-        fault = self._library.fault_of(head, by_user=self._interest.by_user) or self._server.fault_of(head)
+        fault = self._library.fault_of(head) or self._server.fault_of(head)
         if fault is not None:
             fence.fail()
             return [Close(fault)]

@@ -5,10 +5,15 @@ those that a fence has covered (`mark_synced`). Out: sources to subscribe to (`t
 (`to_unsubscribe`), and whether a pattern is active. The listener sends the commands; docs/decisions/0008-interest.md has the
 argument.
 
-A *source* is the name in one SUBSCRIBE or PSUBSCRIBE, of three kinds: the channel of a topic; the channel of a user, which
-brings every logged event under `users.<user>`; a glob. In a Cluster the channels are sharded (SSUBSCRIBE), and the only glob is
-the feed channel, which brings every logged event, as there are no sharded patterns. Beside them stands one plain glob. It
-brings what is not on sharded channels: a plain PUBLISH, or the events of a log that another gateway has configured otherwise.
+A *source* is the name in one SUBSCRIBE or PSUBSCRIBE, of four kinds: the channel of a topic, or a glob of such; the channel of a
+user, or the glob of all such. A logged event under `users.<user>` comes on the channel of the user, whatever the rest of its
+topic, and any other one on the channel of its topic, as every plain PUBLISH does. So a pattern may need two sources: `*.paid`
+needs its glob, and the channel of the user `paid`. While a gateway older than that listens, events of users come on both
+channels, and the feed drops the copies.
+
+In a Cluster the channels are sharded (SSUBSCRIBE), and the only glob is the feed channel, which brings every logged event, as
+there are no sharded patterns. Beside them stand two plain globs. They bring what is not on sharded channels: a plain PUBLISH, or
+the events of a log that another gateway has configured otherwise.
 
 On one connection a source is first *requested*, then *acknowledged* by Redis, then *synced*: a fence has passed whose head was
 read after the acknowledgement, so the feed's position lies above everything that was published before Redis knew of the source.
@@ -16,17 +21,17 @@ read after the acknowledgement, so the feed's position lies above everything tha
 Rules.
 1. A source inside a glob is not requested. An existing one is dropped only after the glob is synced; a glob is dropped only after
    each source inside it is synced, or inside a synced glob that stays.
-2. A pattern is active when its source, or a glob that covers it, is synced. Without a connection every pattern is active: the
-   next connection subscribes to all of them, and reads from the log everything above the position.
+2. A pattern is active when each of its sources, or a glob that covers it, is synced. Without a connection every pattern is
+   active: the next connection subscribes to all of them, and reads from the log everything above the position.
 3. A glob costs Redis one comparison for every event of every namespace; a channel costs some hundred bytes. Above MAX_GLOBS or
-   MAX_CHANNELS the gateway takes the whole feed, in one glob.
+   MAX_CHANNELS the gateway takes the whole feed, in two globs.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter, OrderedDict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable
 from itertools import chain
 
 from headgate.redis.keys import channel, channel_prefix, feed_channel, user_channel
@@ -34,7 +39,7 @@ from headgate.topic import USERS, is_wildcard
 
 from .globs import ChannelCounts, GlobSet, Source, matcher
 
-__all__ = ["Interest", "Source", "by_command", "subscription"]
+__all__ = ["Interest", "Source", "by_command", "sources"]
 
 # A comparison costs Redis some 30 ns per glob and event, for each gateway. Half of the limit leads back, so that nothing flaps.
 MAX_GLOBS = 64
@@ -48,17 +53,42 @@ _UNDO = {_SUBSCRIBE: b"unsubscribe", _PSUBSCRIBE: b"punsubscribe", _SSUBSCRIBE: 
 _UNDONE = {undo: command for command, undo in _UNDO.items()}
 
 
-def subscription(namespace: str, pattern: str, database: int = 0) -> tuple[str, str]:
-    """Return the command and the channel, or narrowest glob, that brings every event of a valid pattern.
+def sources(namespace: str, pattern: str, database: int = 0) -> tuple[Source, ...]:
+    """Return the plain channels and globs that bring together all of a valid pattern.
 
-    A glob is a superset of a pattern (its `*` also matches dots), so the receiver must still match each topic.
+    They bring more: the `*` of a glob also matches dots, and the channel of a user has all topics of that user. So the receiver
+    must still match each topic.
     """
+    user = _users_within(pattern)
+    if user is None:
+        return (_of_topics(namespace, pattern, database),)
+    own = user_channel(namespace, user, database).encode()
+    if user == "*":
+        return _of_topics(namespace, pattern, database), (_PSUBSCRIBE, own)
+    # A plain PUBLISH to a topic of a user reaches those who listen to exactly that topic.
+    if pattern.startswith(USERS) and is_wildcard(pattern):
+        return ((_SUBSCRIBE, own),)
+    return _of_topics(namespace, pattern, database), (_SUBSCRIBE, own)
+
+
+def _users_within(pattern: str) -> str | None:
+    """Return the word of the only user whose topics a pattern may match; "*": of any user; None: of none."""
+    first, *rest = pattern.split(".")
+    if first == "#":
+        return "*"
+    if first not in (USERS, "*") or not rest:
+        return None
+    return "*" if rest[0] == "#" else rest[0]
+
+
+def _of_topics(namespace: str, pattern: str, database: int) -> Source:
+    """Return the channel of a topic, or the narrowest glob for the channels of all topics that a pattern matches."""
     if not is_wildcard(pattern):
-        return "SUBSCRIBE", channel(namespace, pattern, database)
+        return _SUBSCRIBE, channel(namespace, pattern, database).encode()
     glob = re.sub(r"#(?:\.#)+", "#", pattern)
     # `#` may stand for no word at all: at an end it takes its dot along, between two words one of its two.
     glob = re.sub(r"(?<=\.)#\.", "*", re.sub(r"^#\.|\.#$", "*", glob)).replace("#", "*")
-    return "PSUBSCRIBE", channel_prefix(namespace, database) + re.sub(r"\*+", "*", glob)
+    return _PSUBSCRIBE, (channel_prefix(namespace, database) + re.sub(r"\*+", "*", glob)).encode()
 
 
 class Interest:
@@ -71,29 +101,28 @@ class Interest:
     Attributes:
         attached: whether there is a connection to request sources on.
         whole: whether every event arrives, so that offsets follow each other without holes.
-        overlapping: whether one publish may arrive more than once.
-        by_user: whether the gateway relies on the channels of users.
+        overlapping: whether one publish may arrive more than once on the channel of a topic.
     """
 
     def __init__(self, namespace: str, *, sharded: bool = False, database: int = 0) -> None:
         prefix = channel_prefix(namespace, database)
         self._namespace, self._database = namespace, database
         self._users = user_channel(namespace, "", database).encode()
-        # Stands for the channel of any user: in place of the user is a byte that only a `*` can match.
-        self._users_reach = f"{prefix}{USERS}.\0*".encode()
-        self._all_topics = f"{prefix}*".encode()
-        feed = feed_channel(namespace, database).encode()
+        feed: Source = (_SSUBSCRIBE, feed_channel(namespace, database).encode())
+        self._any_user: Source = (_PSUBSCRIBE, self._users + b"*")
+        plain: frozenset[Source] = frozenset({(_PSUBSCRIBE, f"{prefix}*".encode()), self._any_user})
         self._sharded = sharded
-        self._everything: Source = (_SSUBSCRIBE, feed) if sharded else (_PSUBSCRIBE, self._all_topics)
-        self._plain: Source = (_PSUBSCRIBE, self._all_topics)
-        self._channel_command = _SSUBSCRIBE if sharded else _SUBSCRIBE
+        self._everything = frozenset({feed}) if sharded else plain
+        # Beside the sharded channels.
+        self._plain: frozenset[Source] = plain if sharded else frozenset()
+        # What the feed channel brings: the channels of topics and of users begin like this.
+        self._feed_reach = prefix[:-1].encode() + b"*"
         # The channel of no topic: keeps the connection in subscriber mode while no client needs anything.
-        self._anchor: Source = (self._channel_command, prefix.encode())
+        self._anchor: Source = (_SSUBSCRIBE if sharded else _SUBSCRIBE, prefix.encode())
         self._holders: Counter[str] = Counter()
         self._lingering: OrderedDict[str, float] = OrderedDict()  # pattern → when its time is over
-        self._source_of: dict[str, Source] = {}
-        self._topics = ChannelCounts(len(prefix))
-        self._channels_of_users: Counter[Source] = Counter()
+        self._sources_of: dict[str, tuple[Source, ...]] = {}
+        self._channels = ChannelCounts(len(prefix))
         self._globs: Counter[Source] = Counter()
         self._target: set[Source] = set()
         self._broad: set[Source] = set()  # the globs in the target
@@ -106,9 +135,9 @@ class Interest:
         self._leaving: set[Source] = set()  # unsubscribed from, and Redis has not acknowledged that
         self._only_whole = False
         self._dirty = False  # the target must be computed again
-        self._open_globs = 0
+        self._open_topics = self._open_globs = 0  # sources of topics that may bring something, and the globs among them
         self.requested: set[Source] = set()
-        self.attached = self.whole = self.overlapping = self.by_user = False
+        self.attached = self.whole = self.overlapping = False
 
     # -- patterns -------------------------------------------------------------------------------------------------
 
@@ -116,7 +145,7 @@ class Interest:
         """Count one more need for a pattern; return whether `to_subscribe` may have something new."""
         self._holders[pattern] += 1
         self._lingering.pop(pattern, None)
-        if pattern in self._source_of:
+        if pattern in self._sources_of:
             return False
         self._note_new(pattern)
         return self.attached
@@ -135,8 +164,8 @@ class Interest:
         """Return whether the feed will hand on every event of an acquired pattern above its position."""
         if not self.attached:
             return True
-        source = self._source_of[pattern]
-        return source in self._synced or self._synced_cover.covers(self._reach(source))
+        synced, cover = self._synced, self._synced_cover
+        return all(source in synced or cover.covers(self._reach(source)) for source in self._sources_of[pattern])
 
     @property
     def all_active(self) -> bool:
@@ -145,16 +174,11 @@ class Interest:
 
     # -- a connection ---------------------------------------------------------------------------------------------
 
-    def attach(self, *, by_user: bool) -> list[Source]:
-        """Begin with a new connection; return the sources to request on it.
-
-        Args:
-            by_user: whether Redis publishes on the channels of users.
-        """
-        self.by_user = by_user
-        self._source_of.clear()
-        self._topics.clear()
-        self._channels_of_users.clear()
+    def attach(self) -> list[Source]:
+        """Begin with a new connection; return the sources to request on it."""
+        self._sources_of.clear()
+        self._channels.clear()
+        self._channels.add(self._anchor)
         self._globs.clear()
         for pattern in [*self._holders, *self._lingering]:
             self._note(pattern)
@@ -164,12 +188,11 @@ class Interest:
     def detach(self) -> None:
         """The connection is gone. Idempotent."""
         self.attached = self.whole = False
-        sources = (self.requested, self._target, self._fresh, self._excess, self._acknowledged, self._synced, self._leaving)
-        for each in sources:
+        for each in (self.requested, self._target, self._fresh, self._excess, self._acknowledged, self._synced, self._leaving):
             each.clear()
         self._broad.clear()
         self._cover, self._synced_cover = GlobSet(), GlobSet()
-        self._open_globs = 0
+        self._open_topics = self._open_globs = 0
 
     def take_whole(self) -> bool:
         """Take only the whole feed from the next connection on; return whether that is a change."""
@@ -208,7 +231,7 @@ class Interest:
         for source in synced:
             if self._is_glob(source):
                 self._synced_cover.add(self._reach(source))
-        self.whole = self._everything in self._synced
+        self.whole = self._everything <= self._synced
 
     def to_unsubscribe(self, now_s: float) -> list[Source]:
         """Return the sources to unsubscribe from now; they do not count as requested from here on."""
@@ -223,9 +246,9 @@ class Interest:
         for source in dropped:
             if self._is_glob(source) and source in self._synced:
                 self._synced_cover.remove(self._reach(source))
-            for sources in (self.requested, self._excess, self._synced):
-                sources.discard(source)
-        self.whole = self._everything in self._synced
+            for each in (self.requested, self._excess, self._synced):
+                each.discard(source)
+        self.whole = self._everything <= self._synced
         self._leaving.update(dropped)  # until Redis says so, messages through them may still be on their way
         return sorted(dropped)
 
@@ -243,94 +266,84 @@ class Interest:
 
     # -- private --------------------------------------------------------------------------------------------------
 
-    def _source(self, pattern: str) -> Source:
-        words = pattern.split(".", 2)
-        if self.by_user and words[0] == USERS and len(words) == 3 and is_wildcard(words[2]) and not is_wildcard(words[1]):
-            return self._channel_command, user_channel(self._namespace, words[1], self._database).encode()
-        if self._sharded:
-            return (
-                self._everything
-                if is_wildcard(pattern)
-                else (_SSUBSCRIBE, channel(self._namespace, pattern, self._database).encode())
-            )
-        command, name = subscription(self._namespace, pattern, self._database)
-        return command.lower().encode(), name.encode()
+    def _sources(self, pattern: str) -> tuple[Source, ...]:
+        """Return the sources that bring together all of a pattern."""
+        plain = sources(self._namespace, pattern, self._database)
+        if not self._sharded:
+            return plain
+        if any(command == _PSUBSCRIBE for command, _ in plain):
+            return tuple(self._everything)
+        # The channel of the user, if there is one: the plain globs bring what is published on that of the topic.
+        return ((_SSUBSCRIBE, plain[-1][1]),)
 
     def _is_glob(self, source: Source) -> bool:
-        return source == self._everything if self._sharded else source[0] == _PSUBSCRIBE
+        return source in self._everything if self._sharded else source[0] == _PSUBSCRIBE
 
     def _reach(self, source: Source) -> bytes:
-        """Return the glob of the topic channels whose events a source brings: the same for all users."""
-        name = source[1]
-        if source == self._everything:
-            return self._all_topics
-        return self._users_reach if name.startswith(self._users) else name
-
-    def _inside(self, glob: bytes) -> Iterator[Source]:
-        """Yield the channels that lie in a glob."""
-        yield from self._topics.inside(glob)
-        if matcher(glob).fullmatch(self._users_reach):
-            yield from self._channels_of_users
+        """Return what lies in a source: the name of a channel, or the glob of some."""
+        return self._feed_reach if self._sharded and source in self._everything else source[1]
 
     def _needs(self, source: Source) -> bool:
-        return source in self._globs or source in self._channels_of_users or source in self._topics
+        return source in self._globs or source in self._channels
 
     def _count(self, source: Source) -> bool:
         """Count a source once more; return whether it is new."""
-        if not self._is_glob(source) and not source[1].startswith(self._users):
-            return self._topics.add(source)
-        counts = self._globs if self._is_glob(source) else self._channels_of_users
-        counts[source] += 1
-        return counts[source] == 1
+        if not self._is_glob(source):
+            return self._channels.add(source)
+        self._globs[source] += 1
+        return self._globs[source] == 1
 
     def _discount(self, source: Source) -> bool:
         """Count a source once less; return whether it has gone."""
-        if not self._is_glob(source) and not source[1].startswith(self._users):
-            return self._topics.remove(source)
-        counts = self._globs if self._is_glob(source) else self._channels_of_users
-        counts[source] -= 1
-        if counts[source]:
+        if not self._is_glob(source):
+            return self._channels.remove(source)
+        self._globs[source] -= 1
+        if self._globs[source]:
             return False
-        del counts[source]
+        del self._globs[source]
         return True
 
-    def _note(self, pattern: str) -> Source | None:
-        """Find the source of a pattern; return it if no other pattern needed it."""
-        source = self._source_of[pattern] = self._source(pattern)
-        return source if self._count(source) else None
+    def _note(self, pattern: str) -> list[Source]:
+        """Find the sources of a pattern; return those that no other pattern needed."""
+        needed = self._sources_of[pattern] = self._sources(pattern)
+        return [source for source in needed if self._count(source)]
 
     def _note_new(self, pattern: str) -> None:
-        source = self._note(pattern)
-        if source is None or not self.attached or self._dirty:
+        new = self._note(pattern)
+        if not new or not self.attached or self._dirty:
             return
-        if source == self._everything or self._limits_crossed():
+        if not self._everything.isdisjoint(new) or self._limits_crossed():
             self._dirty = True
-        elif not self._cover.covers(self._reach(source)):
+            return
+        for source in new:
+            if self._cover.covers(self._reach(source)):
+                continue
             if self._is_glob(source):
                 self._take_glob(source)
             else:
                 self._want(source)
 
     def _forget(self, pattern: str) -> None:
-        source = self._source_of.pop(pattern)
-        if not self._discount(source) or not self.attached or self._dirty:
+        gone = [source for source in self._sources_of.pop(pattern) if self._discount(source)]
+        if not gone or not self.attached or self._dirty:
             return
-        if source == self._everything or self._limits_crossed():
+        if not self._everything.isdisjoint(gone) or self._limits_crossed():
             self._dirty = True
-        elif source in self._broad:
-            self._leave_glob(source)
-        else:
-            self._unwant(source)
+            return
+        for source in gone:
+            if source in self._broad:
+                self._leave_glob(source)
+            else:
+                self._unwant(source)
 
     def _too_many(self) -> bool:
         # The number that led to the whole feed must halve before it leads back.
-        share = 2 if self._everything in self._target else 1
-        channels = len(self._topics) + len(self._channels_of_users)
-        return len(self._globs) * share > MAX_GLOBS or channels * share > MAX_CHANNELS
+        share = 2 if self._everything <= self._target else 1
+        return len(self._globs) * share > MAX_GLOBS or len(self._channels) * share > MAX_CHANNELS
 
     def _limits_crossed(self) -> bool:
-        everything = self._everything in self._target
-        return self._too_many() != everything and not self._only_whole and self._everything not in self._globs
+        is_whole = self._everything <= self._target
+        return self._too_many() != is_whole and not self._only_whole and not self._everything <= self._globs.keys()
 
     # -- the target: what should be requested ---------------------------------------------------------------------
 
@@ -358,7 +371,7 @@ class Interest:
         self._broad.add(glob)
         self._cover.add(reach)
         self._want(glob)
-        for each in self._inside(reach):
+        for each in self._channels.inside(reach):
             self._unwant(each)
 
     def _leave_glob(self, glob: Source) -> None:
@@ -373,27 +386,22 @@ class Interest:
             self._broad.add(other)
             self._cover.add(other[1])
             self._want(other)
-        for each in self._inside(reach):
-            if not self._cover.covers(self._reach(each)):
+        for each in self._channels.inside(reach):
+            if not self._cover.covers(each[1]):
                 self._want(each)
 
     def _retarget(self) -> None:
         """Compute the target again, from every source: on a new connection, and when the whole feed is taken or left."""
         self._dirty = False
-        if self._only_whole or self._too_many():
-            globs = [self._everything]
-        else:
-            globs = self._broadest(self._globs)
+        whole = self._only_whole or self._too_many()
+        globs = list(self._everything) if whole else self._broadest(self._globs)
         self._broad = set(globs)
         self._cover = GlobSet(map(self._reach, globs))
-        if self._everything in self._broad:
-            self._target = {self._everything}
-        else:
-            self._target = {self._anchor, *globs, *self._topics, *self._channels_of_users}
-            for _, glob in globs:
-                self._target.difference_update(self._inside(glob))
-        if self._sharded and not self._only_whole:
-            self._target.add(self._plain)
+        self._target = {*globs, *self._channels}
+        for glob in globs:
+            self._target.difference_update(self._channels.inside(self._reach(glob)))
+        if not self._only_whole:
+            self._target |= self._plain
         self._fresh = self._target - self.requested
         self._excess = self.requested - self._target
 
@@ -419,14 +427,18 @@ class Interest:
         inside = [glob for glob in self._globs if matcher(reach).fullmatch(self._reach(glob))]
         return all(
             (other in self._synced and other in self._target) or cover.covers(self._reach(other))
-            for other in chain(inside, self._inside(reach))
+            for other in chain(inside, self._channels.inside(reach))
         )
 
-    def _update_overlaps(self, changed: Collection[Source], by: int) -> None:
+    def _update_overlaps(self, changed: Iterable[Source], by: int) -> None:
         # Counted, as the sources may be tens of thousands, and grows by one for each user that comes. Sharded sources and plain
-        # ones do not overlap: no publish is on both.
-        self._open_globs += by * sum(source[0] == _PSUBSCRIBE and not self._sharded for source in changed)
-        self.overlapping = len(self.requested) + len(self._leaving) > 1 and self._open_globs > 0
+        # ones do not overlap: no publish is on both. On the channels of users there are logged events alone, which have offsets.
+        if self._sharded:
+            return
+        topics = [command for command, name in changed if not name.startswith(self._users)]
+        self._open_topics += by * len(topics)
+        self._open_globs += by * topics.count(_PSUBSCRIBE)
+        self.overlapping = self._open_topics > 1 and self._open_globs > 0
 
 
 def by_command(sources: Iterable[Source], *, undo: bool = False) -> list[tuple[bytes, ...]]:

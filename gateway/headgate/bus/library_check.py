@@ -1,7 +1,7 @@
-"""The library check of one namespace: up to which offset Redis has published on every channel in use. No I/O.
+"""The library check of one namespace: up to which offset Redis has published on the channels of users. No I/O.
 
-An older function library does not publish on the channels of users, and another program may load it at any time. Events of
-users are then missing from the feed without a hole: the position moves past them.
+The first function library does not, and another program may load it at any time. Events of users are then missing from the feed
+without a hole: the position moves past them.
 
 In: heads (each names the library that answered), and the offsets that a fence has proved. Out: the fault for which the feed
 closes its connection, and the first offset of the gap with which the next connection begins. The verified offset survives a
@@ -13,7 +13,7 @@ from __future__ import annotations
 from headgate.errors import BusUnavailable
 from headgate.redis.entries import Head
 
-# The function library that publishes on the channels of users.
+# The first function library that publishes on the channels of users.
 BY_USER_LIBRARY = 2
 
 
@@ -21,7 +21,7 @@ class LibraryCheck:
     """See the module.
 
     Attributes:
-        verified: up to here the library in Redis publishes on all channels in use.
+        verified: up to here the library in Redis publishes on the channels of users.
     """
 
     __slots__ = ("_downgraded", "verified")
@@ -30,12 +30,12 @@ class LibraryCheck:
         self.verified = 0
         self._downgraded = False
 
-    def fault_of(self, head: Head, *, by_user: bool) -> BusUnavailable | None:
-        """Return the fault of an older library that answers while the channels of users are in use; remember it until `told`."""
-        if not by_user or head.library >= BY_USER_LIBRARY:
+    def fault_of(self, head: Head) -> BusUnavailable | None:
+        """Return the fault of an older library that answers; remember it until `told`."""
+        if head.library >= BY_USER_LIBRARY:
             return None
         self._downgraded = True
-        return BusUnavailable("an older function library has replaced this one in Redis")
+        return BusUnavailable("the function library in Redis is too old, and publishes nothing on the channels of users")
 
     def gap_start(self, offset: int) -> int | None:
         """Return the first offset that an older library may have kept from the feed, if one has answered. `offset`: the last."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 
-from headgate.bus.interest import subscription
+from headgate.bus.interest import by_command, sources
 from headgate.errors import BusUnavailable
 from headgate.redis import subscriber_link
 from headgate.redis.client import database_number, open_client
 from headgate.redis.cluster import is_cluster
 from headgate.redis.connections import Command
-from headgate.redis.keys import channel_prefix, feed_channel, log_key
+from headgate.redis.keys import channel_prefix, feed_channel, log_key, mixed_prefix
 from headgate.topic import check_namespace, check_pattern
 
 
@@ -30,8 +30,9 @@ class LiveEvents:
     def __init__(self, url: str, namespace: str, pattern: str) -> None:
         with closing(open_client(url, max_connections=1)) as client:
             database = database_number(client)
-        self._commands: list[Command] = [subscription(check_namespace(namespace), check_pattern(pattern), database)]
-        self._prefix = channel_prefix(namespace, database).encode()
+        self._commands: list[Command] = list(by_command(sources(check_namespace(namespace), check_pattern(pattern), database)))
+        self._prefix, self._mixed_prefix = (of(namespace, database).encode() for of in (channel_prefix, mixed_prefix))
+        self._last = b"", b""  # the channel of a topic, and the message that came on it last
         if is_cluster(url):
             # There logged events come over one sharded channel, with the topic before each; those without an offset as elsewhere.
             self._commands.append(("SSUBSCRIBE", feed_channel(namespace, database)))
@@ -44,7 +45,7 @@ class LiveEvents:
         if within_s is not None:
             self._link.settimeout(within_s)
         self._link.send(*self._commands)
-        left = len(self._commands)
+        left = sum(len(command) - 1 for command in self._commands)
         while left:
             for reply in self._link.read():
                 if reply[0] in (b"subscribe", b"psubscribe", b"ssubscribe"):
@@ -72,6 +73,11 @@ class LiveEvents:
         if reply[0] not in (b"message", b"pmessage", b"smessage"):
             return []
         channel, message = reply[-2], reply[-1]
-        if reply[0] == b"smessage":
-            channel, _, message = message.partition(b"\n")
-        return [(channel.removeprefix(self._prefix).decode("ascii", "replace"), message)]
+        if not channel.startswith(self._mixed_prefix):
+            topic = channel.removeprefix(self._prefix)
+            self._last = topic, message
+        else:
+            topic, _, message = message.partition(b"\n")
+            if (topic, message) == self._last:  # an older gateway listens, so that it came on the channel of its topic as well
+                return []
+        return [(topic.decode("ascii", "replace"), message)]

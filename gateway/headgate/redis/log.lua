@@ -2,15 +2,15 @@
 -- The log of a namespace, as one Redis function library: append to the log and publish, in one atomic step.
 --
 -- In: FCALL from a publisher in any language. Out: an entry in the namespace's stream, and a message on the topic's
--- channel (event.py reads it); for a topic under users.<user> also one on the channel of that user. Works on Redis 7.0 or newer
+-- channel (event.py reads it), or, for a topic under users.<user>, on the channel of that user. Works on Redis 7.0 or newer
 -- and on Valkey; every key is in the slot of the log's key.
 --
 --   FCALL    headgate_publish   1 hg:{N}:log <topic> <payload> [<id> [<by>]]               → [epoch, offset, duplicate 0/1]
 --   FCALL    headgate_append    1 hg:{N}:log <topic> <payload> [<id> [<by>]]               → '<epoch> <offset> <duplicate 0/1>'
 --   FCALL    headgate_append_batch 1 hg:{N}:log (<topic> <payload> <id or ''> <by or ''>)…  → lines, in the order of the events
---   FCALL    headgate_configure 1 hg:{N}:log <max_events> <max_age_ms> <max_payload_bytes> [<max_bytes, or ''> [<sharded, or ''> [<database>]]]
+--   FCALL    headgate_configure 1 hg:{N}:log <max_events> <max_age_ms> <max_payload_bytes> [<max_bytes, or ''> [<sharded, or ''> [<database> [users]]]]
 --                                                → [epoch, offset, first, time_ms, version, lineage, server, replica 0/1, database]
---   FCALL_RO headgate_head      1 hg:{N}:log [<epoch> [<offset> [<epoch> <offset>]…]]
+--   FCALL_RO headgate_head      1 hg:{N}:log [<epoch> [<offset> [<epoch> <offset>]…] [users]]
 --                                                → the same; without lineage (nil), unless <epoch> is another one
 --   FCALL    headgate_tick      1 hg:{N}:log [<epoch> <told> <elapsed_ms>]   → [epoch, clock, 0]
 --   FCALL    headgate_trim      1 hg:{N}:log [<epoch> <told> <elapsed_ms>]   → [epoch, clock, events trimmed]
@@ -66,8 +66,14 @@
 -- A reply about the head names the server: a random token that this process made. A gateway that reads heads on one connection and
 -- listens on another knows by it that both lead to the same process. (Redis' own run id would need the right to ask for it.)
 --
--- Redis Cluster. Where the head says `sharded`, the library publishes with SPUBLISH: on the channel of the topic, on that of the user,
--- and on the feed channel `hg:{N}/feed`, the topic in front. While a slot moves key by key, some keys of a namespace are on one node
+-- Users. An event under users.<user> is published once, on the channel of the user, the topic in front. A gateway before version 14 of
+-- this library looks for some of them on the channels of topics. It does not say `users` when it configures the log or reads the
+-- head; then the head says `alone` 0, and such events are published on both channels, until no such call has come for OLDER_MS. To
+-- one that comes while `alone` is 1, `headgate_head` answers as version 1 of this library, which every gateway takes for a fault:
+-- it reports what it may have missed, and configures the log on a new connection.
+--
+-- Redis Cluster. Where the head says `sharded`, the library publishes with SPUBLISH: on the same channels, and on the feed channel
+-- `hg:{N}/feed`, the topic in front. While a slot moves key by key, some keys of a namespace are on one node
 -- and some on another, and a client that follows ASK may call a function on either. A key that is elsewhere must not be taken for
 -- one that is not there. So a step that decides by such a key makes sure that all are here, and else answers TRYAGAIN.
 --
@@ -83,7 +89,9 @@
 --
 -- Raise VERSION with every change: an older library is replaced by a newer one, never the other way round.
 
-local VERSION = 13
+local VERSION = 14
+-- The version that an older gateway is answered while it would miss events of users.
+local VERSION_WITHOUT_USERS = 1
 
 local HARD_MAX_PAYLOAD_BYTES = 1024 * 1024
 local MAX_TOPIC_BYTES, MAX_TOPIC_WORDS = 255, 8
@@ -130,8 +138,11 @@ local MAX_REMEMBERED = 10000
 -- How often reports may end an epoch of a log: so many times at once, and once in so long. Under wrong reports without an end the
 -- lineage of MAX_EPOCHS still reaches back for six minutes.
 local MAX_PROOFS, PROOF_EVERY_MS = 128, 3000
--- The topics and keys whose form this process remembers to be right; beyond that it looks again.
-local MAX_KNOWN_TOPICS, MAX_KNOWN_KEYS = 10000, 1000
+-- For so long after the last call of an older gateway, there may be one. Each reads the head with every fence, at least once a minute.
+local OLDER_MS = 150000
+-- The topics and keys whose form this process remembers to be right; beyond that it looks again. Few topics: Lua's collector walks
+-- through all of them again and again, so that 5,000 cost each event more than a look at its topic does.
+local MAX_KNOWN_TOPICS, MAX_KNOWN_KEYS = 250, 1000
 
 -- The API, as locals: an event needs some forty of these names, and each global is looked up in two tables. Set at the first call,
 -- as a library loads without the API.
@@ -177,31 +188,36 @@ local function topic_fault(topic)
   end
 end
 
+-- More words than a topic may have.
+local TOO_MANY_WORDS = '^[^.]*%.[^.]*%.[^.]*%.[^.]*%.[^.]*%.[^.]*%.[^.]*%.[^.]*%.'
+
+-- Whether it surely is a topic: what most of them are, in as few steps as there can be. `topic_fault` decides about the rest.
+local function is_usual_topic(topic)
+  return #topic <= MAX_TOPIC_BYTES and find(topic, '^[%w_-][%w_.-]*[%w_-]$') and not find(topic, '..', 1, true)
+    and (#topic <= 2 * MAX_TOPIC_WORDS or not find(topic, TOO_MANY_WORDS))
+end
+
 -- The user whose topic it is: the second word behind `users`.
 local function user_of(topic)
   return match(topic, '^users%.([^.]+)')
 end
 
--- By topic: its user, or false; and what its events need in the log that had the last of them, or nil (`append_usual`). The prefix
--- of channels is one log's alone.
-local known_topics, topics = {}, 0
+-- By topic: its user, or false. A topic that is in use is in the younger table; the other one goes when that is full.
+local known_topics, older_topics, topics = {}, {}, 0
 
--- Set what its events need in a log.
-local function set_known(known, head, topic)
-  known.prefix, known.channel, known.own_id = head.channel, head.channel .. topic, topic .. ':'
-  known.user_channel = known.user and head.users .. known.user
-end
-
--- What is known of a topic; nil and the fault if it is no topic.
+-- The user of a topic, or false; nil and the fault if it is no topic.
 local function read_topic(topic)
-  local known = known_topics[topic]
-  if known then return known end
-  local fault = topic_fault(topic)
-  if fault then return nil, fault end
-  if topics >= MAX_KNOWN_TOPICS then known_topics, topics = {}, 0 end
-  known = { user = user_of(topic) or false, prefix = nil, channel = nil, user_channel = nil, own_id = nil }
-  known_topics[topic], topics = known, topics + 1
-  return known
+  local user = known_topics[topic]
+  if user ~= nil then return user end
+  user = older_topics[topic]
+  if user == nil then
+    local fault = not is_usual_topic(topic) and topic_fault(topic)
+    if fault then return nil, fault end
+    user = user_of(topic) or false
+  end
+  if topics >= MAX_KNOWN_TOPICS then known_topics, older_topics, topics = {}, known_topics, 0 end
+  known_topics[topic], topics = user, topics + 1
+  return user
 end
 
 -- Most ids are letters and digits. One pass of a class takes half the time of a search for its opposite.
@@ -344,7 +360,7 @@ end
 local function stored_head(name)
   local raw = call(
     'HMGET', name.head, 'epoch', 'offset', 'time', 'first', 'first_time', 'max_events', 'max_age_ms', 'max_payload_bytes', 'nth',
-    'sum', 'first_sum', 'max_bytes', 'sharded', 'database'
+    'sum', 'first_sum', 'max_bytes', 'sharded', 'database', 'alone'
   )
   local head = { epoch = raw[1] or '', offset = number(raw[2]), time = number(raw[3]) or 0, first_time = number(raw[5]) or 0 }
   head.offset_text, head.time_text, head.stored_time = raw[2], raw[3], raw[3]
@@ -361,6 +377,8 @@ local function stored_head(name)
   head.nth = number(raw[9]) or 0
   head.sum, head.first_sum, head.max_bytes = number(raw[10]) or 0, number(raw[11]) or 0, number(raw[12]) or DEFAULT_MAX_BYTES
   head.sharded = raw[13] == '1'
+  -- No gateway can listen to a log that is still to begin, or it would have configured it.
+  head.alone = raw[15] == '1' or not head.exists
   set_database(name, head, raw[14] or head.exists and '0' or '-')
   return head
 end
@@ -569,7 +587,7 @@ local function save_head(name, head, ...)
     'clock', whole(own.clock.last), 'shift', whole(own.clock.shift),
     'ids', whole(own.ids), 'ids_time', whole(own.ids_time), 'ids_first', whole(own.ids_first),
     'ids_bytes', whole(own.ids_bytes), 'ids_most', whole(own.ids_most), 'ids_hold', whole(ids_hold(head)),
-    'database', head.database, ...
+    'database', head.database, 'alone', head.alone and '1' or '0', ...
   )
   own.unsaved, own.clock.saved = nil, own.clock.last
 end
@@ -620,17 +638,17 @@ local function is_replica()
   return find(call('INFO', 'replication'), 'role:slave', 1, true) and 1 or 0
 end
 
--- [epoch, offset of the newest event, offset of the oldest one that can still be read (offset + 1: none), time, VERSION, lineage or
+-- [epoch, offset of the newest event, offset of the oldest one that can still be read (offset + 1: none), time, version, lineage or
 -- nil, server, replica, database]: a listener must know, at each position, that the library in force is one that publishes on the channels
 -- of users, and that it listens to the server that has this head.
-local function position(name, head, with_lineage)
+local function position(name, head, with_lineage, version)
   local oldest = call('XRANGE', name.log, '-', '+', 'COUNT', 1)[1]
   local first = oldest and tonumber(match(oldest[1], '^%d+')) or head.offset + 1
   local lineage = with_lineage and try('HGETALL', name.epochs)
   if lineage and lineage.err then return try_again(lineage) end
   local elsewhere = (not oldest or lineage and #lineage == 0) and moving(name)
   if elsewhere then return elsewhere end
-  return { head.epoch, head.offset, first, head.time, VERSION, lineage or false, this_server(), is_replica(), head.database }
+  return { head.epoch, head.offset, first, head.time, version, lineage or false, this_server(), is_replica(), head.database }
 end
 
 -- Retention -------------------------------------------------------------------------------------------------------------
@@ -720,7 +738,7 @@ end
 local function may_announce(name, head, topic, user)
   if not head.channel then return end
   local publish = head.sharded and 'SPUBLISH' or 'PUBLISH'
-  return may(publish, head.channel .. topic, '') or user and may(publish, head.users .. user, '')
+  return not (user and head.alone) and may(publish, head.channel .. topic, '') or user and may(publish, head.users .. user, '')
     or head.sharded and (may(publish, head.feed, '') or may('MGET', name.log, name.head))
 end
 
@@ -913,8 +931,8 @@ end
 
 -- The user of an event's topic, or false; nil and a refusal where a part of the event is not what it must be.
 local function read_event(topic, id, by)
-  local known, fault = read_topic(topic)
-  if not known then return nil, refusal('invalid_topic', { topic = shown(topic), reason = fault }) end
+  local user, fault = read_topic(topic)
+  if user == nil then return nil, refusal('invalid_topic', { topic = shown(topic), reason = fault }) end
   if id and not is_event_id(id) then
     return nil, refusal('invalid_event', {
       field = 'id', reason = 'expected 1 to ' .. MAX_ID_LENGTH .. ' characters of A-Z a-z 0-9 _ . : ~ -',
@@ -925,7 +943,7 @@ local function read_event(topic, id, by)
       field = 'by', reason = 'expected 1 to ' .. MAX_BY_LENGTH .. ' characters of A-Z a-z 0-9 _ -',
     })
   end
-  return known.user
+  return user
 end
 
 -- Refuse a payload that is larger than the log takes.
@@ -934,21 +952,23 @@ local function size_fault(head, payload)
   return #payload > limit and refusal('payload_too_large', { size = #payload, limit = limit, where = 'bus' })
 end
 
--- The message of the event that was appended last.
-local function message_of(head, event_id, payload, origin)
+-- What the message of the event that was appended last begins with, up to its payload.
+local function header_of(head, event_id, origin)
   if origin and origin.traceparent then event_id = event_id .. ' ' .. origin.traceparent end
-  return 'hg1 ' .. head.epoch .. ' ' .. head.offset_text .. ' ' .. head.time_text .. ' ' .. event_id .. '\n' .. payload
+  return 'hg1 ' .. head.epoch .. ' ' .. head.offset_text .. ' ' .. head.time_text .. ' ' .. event_id .. '\n'
 end
 
--- Publish a message on the channels of its event, if they are known.
-local function announce(head, topic, user, message)
+-- Publish an event on its channels, if they are known. Each long text is made once: Redis 7.0 hashes all of it.
+local function announce(head, topic, user, header, payload)
   if not head.channel then return end
   local command = head.sharded and 'SPUBLISH' or 'PUBLISH'
-  call(command, head.channel .. topic, message)
+  if not (user and head.alone) then call(command, head.channel .. topic, header .. payload) end
+  if not (user or head.sharded) then return end
+  local message = topic .. '\n' .. header .. payload
   -- With a pattern for every user of a gateway, Redis would compare each event with all of them: their channel costs nothing.
-  if user then call(command, head.users .. user, topic .. '\n' .. message) end
+  if user then call(command, head.users .. user, message) end
   -- There are no sharded patterns.
-  if head.sharded then call(command, head.feed, topic .. '\n' .. message) end
+  if head.sharded then call(command, head.feed, message) end
 end
 
 -- One event that is right, in a log that may have to begin. Returns its epoch, its offset, and 1 if its id was known or else 0; or nil
@@ -985,7 +1005,7 @@ local function take(name, head, topic, user, payload, id, by, origin, trusted)
     remember_ids(name, head, #own_id + ID_BYTES, own_id, receipt_of(head, head.offset_text))
   end
   write_head(name, head)
-  announce(head, topic, user, message_of(head, event_id, payload, origin))
+  announce(head, topic, user, header_of(head, event_id, origin), payload)
   return head.epoch, head.offset_text, 0
 end
 
@@ -995,8 +1015,8 @@ end
 -- One command looks at the head and moves it, and is taken back where the data is not as this process has left it. So the time of the
 -- newest event is stored now and then only; entries have it.
 local function append_usual(key, topic, payload, id, trusted)
-  local head, known, name = newest_head[key], known_topics[topic], known_keys[key]
-  if not (head and known and name) or written[head.epoch] ~= head or head.sharded or in_cluster then return end
+  local head, user, name = newest_head[key], read_topic(topic), known_keys[key]
+  if not (head and name) or user == nil or written[head.epoch] ~= head or head.sharded or in_cluster then return end
   local own, clock, limit = head.own, head.own.clock, head.max_payload_bytes
   if #payload > limit or limit > HARD_MAX_PAYLOAD_BYTES or own.unsaved or not clock.saved or clock.doubt ~= 0
     or clock.shift ~= 0 or not is_event_id(id)
@@ -1010,11 +1030,12 @@ local function append_usual(key, topic, payload, id, trusted)
     or time - head.first_time > head.max_age_ms or sum - head.first_sum > head.max_bytes
     or surplus > MAX_SURPLUS_PER_CALL or head.is_trim_due
   then return end
-  if known.prefix ~= head.channel then set_known(known, head, topic) end
-  if not is_allowed('PUBLISH', known.channel, '') or known.user and not is_allowed('PUBLISH', known.user_channel, '')
+  local is_alone, users_channel = user and head.alone, user and head.users .. user
+  local channel = is_alone and users_channel or head.channel .. topic
+  if not is_allowed('PUBLISH', channel, '') or user and not is_alone and not is_allowed('PUBLISH', users_channel, '')
     or is_usual_refused and not (is_allowed('HGET', name.head, 'epoch') and is_allowed('HINCRBY', name.head, 'offset', '1'))
   then return end
-  local own_id = known.own_id .. id
+  local own_id = topic .. ':' .. id
   local epoch = try('HGET', name.head, 'epoch')
   if epoch ~= head.epoch then
     is_usual_refused = is_usual_refused or type(epoch) == 'table'
@@ -1056,9 +1077,13 @@ local function append_usual(key, topic, payload, id, trusted)
   if surplus >= head.trim_step then head.first = head.first + surplus end
   head.offset, head.offset_text, head.time, head.time_text, head.sum = offset, offset_text, time, time_text, sum
   head.clock, clock.last, own.ids_bytes = time, time, own.ids_bytes + #own_id + ID_BYTES
-  local message = head.message_begins .. offset_text .. ' ' .. time_text .. ' ' .. id .. '\n' .. payload
-  call('PUBLISH', known.channel, message)
-  if known.user then call('PUBLISH', known.user_channel, topic .. '\n' .. message) end
+  if is_alone then
+    call('PUBLISH', channel, topic .. '\n' .. head.message_begins .. offset_text .. ' ' .. time_text .. ' ' .. id .. '\n' .. payload)
+  elseif not user then
+    call('PUBLISH', channel, head.message_begins .. offset_text .. ' ' .. time_text .. ' ' .. id .. '\n' .. payload)
+  else
+    announce(head, topic, user, header_of(head, id), payload)
+  end
   return head.epoch, offset_text, 0
 end
 
@@ -1106,7 +1131,7 @@ local function read_batch(head, args)
     -- All fields at once: a table that grows costs as much as a command.
     events[#events + 1] = {
       topic = topic, payload = payload, id = id, by = by, origin = origin, user = user, own_id = not fault and id and id_of(topic, id, by), fault = fault,
-      same = nil, key = nil, receipt = nil, epoch = nil, offset = nil, is_new = nil, message = nil,
+      same = nil, key = nil, receipt = nil, epoch = nil, offset = nil, is_new = nil, header = nil,
     }
   end
   return events
@@ -1180,7 +1205,7 @@ local function append_new(name, head, events, first)
         -- Another log has begun, and is known from here on.
         if head.began then write_head(name, head) end
         event.epoch, event.offset, event.is_new = head.epoch, head.offset_text, true
-        event.message = message_of(head, event_id, payload, event.origin)
+        event.header = header_of(head, event_id, event.origin)
         added[#added + 1] = event
         if event.own_id then
           ids[#ids + 1], ids[#ids + 2] = event.own_id, receipt_of(head, head.offset_text)
@@ -1196,7 +1221,7 @@ local function append_new(name, head, events, first)
   if #ids > 0 then remember_ids(name, head, ids_bytes, unpack(ids)) end
   if #added > 0 then
     write_head(name, head)
-    for _, event in ipairs(added) do announce(head, event.topic, event.user, event.message) end
+    for _, event in ipairs(added) do announce(head, event.topic, event.user, event.header, event.payload) end
   elseif known then
     -- As in `take`: a publisher that waits for replicas waits for this event too.
     call('HSET', known.key, known.own_id, known.receipt)
@@ -1258,6 +1283,12 @@ local function bounded(text, low, high)
   return value and value >= low and value <= high and value
 end
 
+-- Whether no gateway that looks for events of users on the channels of topics has called for long enough.
+local function is_older_gone(name, head)
+  if name.is_older_there or not name.older_at then name.older_at, name.is_older_there = head.clock, nil end
+  return head.clock - name.older_at >= OLDER_MS
+end
+
 -- Store the retention, and make sure that the log has an epoch which is this process's: a gateway calls this at its start, and so
 -- learns at once which line the next event will be on.
 local function configure(keys, args)
@@ -1269,13 +1300,13 @@ local function configure(keys, args)
   local max_bytes = not has_max_bytes or bounded(args[4], LEAST_MAX_BYTES, GREATEST_MAX_BYTES)
   local sharded = args[5] == 'sharded'
   local is_sharded_right = (args[5] or '') == '' or sharded
-  local has_database = args[6] ~= nil
+  local has_database, knows_users = args[6] ~= nil, args[7] == 'users'
   local database = not has_database or bounded(args[6], 0, MAX_DATABASE)
-  if not (#args >= 3 and #args <= 6 and is_sharded_right and database and max_events and max_age_ms and max_payload_bytes and max_bytes)
+  if not (#args >= 3 and #args <= 7 and knows_users == (#args == 7) and is_sharded_right and database and max_events and max_age_ms and max_payload_bytes and max_bytes)
   then
     return refusal('invalid_request', {
       reason = 'expected max_events 1 to 10000000, max_age_ms 1 to 30 days, max_payload_bytes 1 to ' .. HARD_MAX_PAYLOAD_BYTES
-        .. ', and perhaps max_bytes from ' .. LEAST_MAX_BYTES .. ' and then perhaps sharded, or nothing, and a database',
+        .. ', and perhaps max_bytes from ' .. LEAST_MAX_BYTES .. ' and then perhaps sharded, or nothing, a database, and users',
     })
   end
   local refused = may_open(name)
@@ -1292,6 +1323,8 @@ local function configure(keys, args)
   head.time, head.time_text = time, whole(time)
   head.max_events, head.max_age_ms, head.max_payload_bytes, head.sharded = max_events, max_age_ms, max_payload_bytes, sharded
   if has_max_bytes then head.max_bytes = max_bytes end
+  name.is_older_there = name.is_older_there or not knows_users
+  head.alone = knows_users and (head.alone or is_older_gone(name, head))
   -- An older gateway does not say which database it is, and listens on the channels of 0.
   set_database(name, head, has_database and whole(database) or head.database == '-' and '0' or head.database)
   save_head(
@@ -1299,7 +1332,7 @@ local function configure(keys, args)
     'max_bytes', whole(head.max_bytes), 'sharded', sharded and '1' or '0'
   )
   write_head(name, head)
-  return position(name, head, true)
+  return position(name, head, true, VERSION)
 end
 
 -- Where the log stands. Creates nothing: without a log the epoch is empty and the offset 0.
@@ -1312,7 +1345,10 @@ local function head_position(keys, args)
   if not head.exists then
     return moving(name) or { '', 0, 1, 0, VERSION, false, this_server(), is_replica() }
   end
-  return position(name, head, args[1] and args[1] ~= head.epoch)
+  -- A listener says at least one epoch.
+  local is_older = args[1] and args[#args] ~= 'users'
+  name.is_older_there = name.is_older_there or is_older
+  return position(name, head, args[1] and args[1] ~= head.epoch, is_older and head.alone and VERSION_WITHOUT_USERS or VERSION)
 end
 
 -- Upkeep ------------------------------------------------------------------------------------------------------------------
@@ -1338,6 +1374,7 @@ local function upkeep(keys, args, with_trim)
   if epoch and epoch ~= head.epoch and not call('HMGET', name.epochs, epoch)[1] then told, elapsed = nil, nil end
   read_time(name, head, told, elapsed)
   drop_older_ids(name, head)
+  if not head.alone and is_older_gone(name, head) then head.alone, head.own.unsaved = true, true end
   local before = head.first
   if with_trim then
     local first, first_time, first_sum = plan_trim(name, head, head.offset, head.sum, MAX_AGED_PER_TRIM)

@@ -34,6 +34,8 @@ DEFAULT_MAX_BYTES = 256 * 1024 * 1024
 LEAST_MAX_BYTES = 1024 * 1024
 # The time that a client takes to come back after a lost connection: a log should hold more.
 RECONNECT_S = 5.0
+# The word of those who find events of users on the channels of users alone; log.lua has the same.
+KNOWS_USERS = "users"
 # What an entry counts beside its topic and payload; log.lua has the same.
 ENTRY_BYTES = 128
 _EXTENT_FIELDS = ("sum", "first_sum", "first_time", "offset", "max_events", "max_bytes", "max_age_ms", "ids_most", "ids_hold")
@@ -92,12 +94,13 @@ class EventLog:
 
     def _configured(self, limits: tuple[int, ...], max_bytes: int | None, sharded: bool) -> Head:
         command: Command = ("FCALL", "headgate_configure", 1, self._key, *limits)
-        more: Command = ("" if max_bytes is None else max_bytes, "sharded" if sharded else "")
-        try:
-            return read_head(call_function(self._client, *command, *more, self.database))
-        except InvalidRequest:  # a library before version 13 knows of no databases
-            older = more if sharded else () if max_bytes is None else more[:1]
-            return read_head(call_function(self._client, *command, *older))
+        more: Command = ("" if max_bytes is None else max_bytes, "sharded" if sharded else "", self.database, KNOWS_USERS)
+        # A library before version 14 knows of no users, and one before 13 of no databases.
+        *newer, oldest = more, more[:3], more[:2] if sharded else () if max_bytes is None else more[:1]
+        for words in newer:
+            with suppress(InvalidRequest):
+                return read_head(call_function(self._client, *command, *words))
+        return read_head(call_function(self._client, *command, *oldest))
 
     def share_of_memory(self, namespaces: int) -> int:
         """Return the bytes that each of so many logs may take, together half of Redis' `maxmemory`.
@@ -161,7 +164,7 @@ class EventLog:
         Raises:
             BusUnavailable, BusRefused: as `redis.client.call`.
         """
-        return read_head(call_function(self._client, *self.head_command(), *known))
+        return read_head(call_function(self._client, *self.head_command(), *known, *([KNOWS_USERS] if known else [])))
 
     def head_command(self) -> tuple[str | int, ...]:
         """Return the command that asks for the head, for a connection of another kind; `read_head` reads its reply."""

@@ -73,24 +73,26 @@ def test_both_entries_write_one_log(client: Client) -> None:
     assert {**one, b"id": b"", b"time": b"", b"sum": b""} == {**two, b"id": b"", b"time": b"", b"sum": b""}
 
 
-def test_an_event_of_a_user_is_heard_on_both_channels(client: Client, redis_url: str) -> None:
+def test_an_event_is_heard_on_the_channel_of_its_topic_or_of_its_user(client: Client, redis_url: str) -> None:
     """The message is the one that gateways read; the user's channel has the topic in front."""
     link = SubscriberLink(redis_url)
     link.connect()
     link.settimeout(DEADLINE_S)
-    link.send(("SUBSCRIBE", keys.channel(NAMESPACE, "users.ada.mail"), keys.user_channel(NAMESPACE, "ada")))
+    topics = ["orders.mail", "users.ada.mail"]
+    link.send(("SUBSCRIBE", *(keys.channel(NAMESPACE, topic) for topic in topics), keys.user_channel(NAMESPACE, "ada")))
     heard: list[Any] = []
-    while len(heard) < 2:
+    while len(heard) < 3:
         heard += link.read()
-    epoch, offset, _ = append(client, "users.ada.mail", b'{"a":"\xc3\xa9"}', "x:1")
-    while len(heard) < 4:
+    receipts = [append(client, topic, b'{"a":"\xc3\xa9"}', "x:1") for topic in topics]
+    while len(heard) < 5:
         heard += link.read()
     link.close()
 
-    message, mixed = heard[2][2], heard[3][2]
-    event = decode_message("users.ada.mail", message, 65536, 0)
-    assert (event.data, event.id, event.epoch, event.offset) == (b'{"a":"\xc3\xa9"}', "x:1", epoch, offset)
-    assert mixed == b"users.ada.mail\n" + message
+    messages = [heard[3][2], heard[4][2].removeprefix(b"users.ada.mail\n")]
+    assert heard[4][1].decode() == keys.user_channel(NAMESPACE, "ada")
+    for topic, message, (epoch, offset, _) in zip(topics, messages, receipts, strict=True):
+        event = decode_message(topic, message, 65536, 0)
+        assert (event.data, event.id, event.epoch, event.offset) == (b'{"a":"\xc3\xa9"}', "x:1", epoch, offset)
 
 
 @pytest.mark.parametrize(

@@ -626,7 +626,7 @@ def test_a_log_has_channels_once_somebody_has_said_its_database(client: Client) 
 
     assert [configure(), configure("", "", 3), configure(), configure("", "", 0)] == [b"0", b"3", b"3", b"0"]
     for wrong in ("x", "-1", "1.5", ""):
-        with pytest.raises(HeadgateError, match="and a database"):
+        with pytest.raises(HeadgateError, match="a database, and users"):
             configure("", "", wrong)
     with pytest.raises(HeadgateError, match="sharded"):
         configure("", "shard", 0)

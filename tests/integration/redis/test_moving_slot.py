@@ -90,9 +90,11 @@ class Caller:
         self.call(node, "FCALL_RO", "headgate_head", 1, self.log, "another", asking=asking)
         self.configure(node, asking=asking, sharded=sharded)
 
-    def configure(self, node: Node, *, asking: bool = False, sharded: bool) -> None:
+    def configure(self, node: Node, *, asking: bool = False, sharded: bool, knows_users: bool = False) -> None:
         """Store the retention."""
-        more = ("", "sharded") if sharded else ()
+        more: tuple[str | int, ...] = ("", "sharded") if sharded else ()
+        if knows_users:
+            more = (*more, 0, "users")
         self.call(node, "FCALL", "headgate_configure", 1, self.log, *RETENTION, *more, asking=asking)
 
 
@@ -169,3 +171,6 @@ def test_sharded_events_are_heard_on_the_channels_of_topic_user_and_feed_and_now
         assert published() == ([], [*both, f"{prefix}/feed".encode()])
         caller.configure(node, sharded=False)
         assert published() == (both, [])
+        caller.call(node, "DEL", caller.log, caller.log.removesuffix("log") + "head")
+        caller.configure(node, sharded=True, knows_users=True)
+        assert published() == ([], [both[1], f"{prefix}/feed".encode()])

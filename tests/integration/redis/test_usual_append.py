@@ -277,7 +277,7 @@ def test_an_event_is_no_older_than_the_time_of_the_log(redis_client: Client) -> 
         ("if time < head.time or time < clock.last", "if time < clock.last"),
         ("if surplus >= head.trim_step then\n    added", "if surplus >= 1000 then\n    added"),
         ("time - own.ids_time < IDEMPOTENCY_MS and try('HGET'", "false and try('HGET'"),
-        ("  if not is_allowed('PUBLISH', known.channel, '') or known.user", "  if known.user"),
+        ("  if not is_allowed('PUBLISH', channel, '') or user and", "  if user and"),
     ],
 )
 def test_a_rule_that_is_left_out_breaks_a_test(

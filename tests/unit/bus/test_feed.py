@@ -99,7 +99,7 @@ class TrustsTheAcknowledgement(Feed):
 
     def active(self, pattern: str) -> bool:
         interest = self._interest
-        if interest.attached and interest._source_of[pattern] in interest._acknowledged:
+        if interest.attached and interest._acknowledged.issuperset(interest._sources_of[pattern]):
             return True
         return super().active(pattern)
 

@@ -352,7 +352,7 @@ def test_only_a_refusal_during_a_subscribe_makes_it_take_the_whole_feed() -> Non
     gateway.disconnect()
     gateway.sent.clear()
     gateway.connect()
-    assert gateway.sent == [(b"PSUBSCRIBE", b"hg:{n}:*")]
+    assert gateway.sent == [(b"PSUBSCRIBE", b"hg:{n}/users.*", b"hg:{n}:*")]
 
 
 # 4: the fence ------------------------------------------------------------------------------------------------------------
@@ -699,11 +699,18 @@ def test_the_end_of_a_log_that_goes_while_it_is_read_is_not_told_as_trimmed() ->
     assert (gateway.feed.epoch, gateway.feed.offset) == (redis.epoch, 2)
 
 
+class OfVersionTwo(ModelRedis):
+    """A Redis whose older library is the second one, which publishes on the channels of users."""
+
+    def head(self, *known: str | int) -> Head:
+        """Answer `headgate_head`."""
+        return replace(super().head(*known), library=max(self.library, 2))
+
+
 def test_an_older_library_that_cannot_be_replaced_goes_back_in_the_same_epoch() -> None:
     """It tells no lineage and begins no epoch; the end is where its head stands."""
-    gateway = Gateway("orders.1")
+    gateway = Gateway("orders.1", redis=OfVersionTwo())
     publish(gateway, 10)
-    gateway.feed._interest.by_user = False  # its user's events come through globs
     gateway.redis.downgrade()
     gateway.redis.configure = lambda *, sharded=False: gateway.redis.head()  # type: ignore[method-assign]
     gateway.redis.put_back(gateway.redis.ago(4))
@@ -978,14 +985,32 @@ def test_an_older_library_that_comes_back_is_noticed_and_its_possible_losses_are
     assert gateway.offsets == [1, 3, 4]
 
 
-def test_an_older_library_matters_only_where_users_are_listened_to_by_their_channel() -> None:
-    """Without that, globs bring their events."""
-    redis = ModelRedis()
-    gateway = Gateway("orders.1", redis=redis)
-    gateway.feed._interest.by_user = False
-    redis.library = OLD_LIBRARY
+@pytest.mark.parametrize("patterns", [("users.7.mail",), ("users.7.#", "users.7.mail"), ("users.*.mail",), ("*.7.*",), ("#",)])
+@pytest.mark.parametrize("in_cluster", [False, True])
+def test_an_event_of_a_user_comes_once_while_an_older_gateway_comes_and_goes(patterns: tuple[str, ...], in_cluster: bool) -> None:
+    """On the channel of the user, and with an older gateway on that of the topic as well."""
+    gateway = Gateway(*patterns, sharded=in_cluster)
+    offsets: list[int] = []
+    for is_older_there in (False, True, False):
+        gateway.redis.is_older_there = is_older_there
+        offsets += publish(gateway, 3, "users.7.mail")
+    gateway.redis.send("users.7.mail", b"0")
+    gateway.run()
     gateway.tick()
-    assert gateway.told == [("synced",)]
+    assert gateway.offsets == [*offsets, None]
+    assert gateway.reads == 0
+    assert [kind for kind, *_ in gateway.told if kind != "deliver"] == ["synced"]
+
+
+def test_a_first_library_that_cannot_be_replaced_is_a_fault() -> None:
+    """Events of users would be missing."""
+    gateway = Gateway("orders.1")
+    gateway.redis.configure = lambda *, sharded=False: gateway.redis.head()  # type: ignore[method-assign]
+    gateway.redis.downgrade()
+    gateway.disconnect()
+    gateway.connect()
+    assert gateway.only("close") == [("close", "bus_unavailable")]
+    assert gateway.feed.state is State.DOWN
 
 
 # 9: sharded channels in a Cluster -----------------------------------------------------------------------------------------
@@ -1001,7 +1026,7 @@ def test_a_cluster_brings_events_over_sharded_channels_alone(patterns: tuple[str
     gateway.tick()
     assert gateway.offsets == offsets
     assert {command[0] for command in gateway.sent} == {b"SSUBSCRIBE", b"PSUBSCRIBE", b"PING"}
-    assert [names for command, *names in gateway.sent if command == b"PSUBSCRIBE"] == [[b"hg:{n}:*"]]
+    assert [names for command, *names in gateway.sent if command == b"PSUBSCRIBE"] == [[b"hg:{n}/users.*", b"hg:{n}:*"]]
     assert gateway.reads == 0
 
 

@@ -1,4 +1,4 @@
-"""The library check: an older function library is a fault where users have channels, and the next connection tells the gap."""
+"""The library check: the first function library is a fault, and the next connection tells the gap."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ from headgate.redis.entries import Head
 OLD, NEW = Head("epoch", 9, 1, BY_USER_LIBRARY - 1), Head("epoch", 9, 1, BY_USER_LIBRARY)
 
 
-def test_an_older_library_is_a_fault_only_where_channels_of_users_are_in_use() -> None:
-    """Without them, globs bring the events of users, and nothing is missing."""
+def test_only_a_library_without_channels_of_users_is_a_fault() -> None:
+    """Any later one publishes on them, perhaps on others as well."""
     check = LibraryCheck()
-    assert check.fault_of(NEW, by_user=True) is None
-    assert check.fault_of(OLD, by_user=False) is None
+    assert check.fault_of(NEW) is None
     assert check.gap_start(9) is None
-    assert check.fault_of(OLD, by_user=True) is not None
+    assert check.fault_of(OLD) is not None
 
 
 def test_the_gap_begins_above_the_verified_offset_and_is_told_once() -> None:
     """Everything up to the verified offset was published on all channels."""
     check = LibraryCheck()
     check.verified = 4
-    check.fault_of(OLD, by_user=True)
+    check.fault_of(OLD)
     assert check.gap_start(9) == 5
     assert check.gap_start(9) == 5  # until it has been told
     check.told(9)
@@ -32,7 +31,7 @@ def test_there_is_no_gap_when_everything_is_verified() -> None:
     """The older library has answered, and the position has not moved since the last fence."""
     check = LibraryCheck()
     check.verified = 9
-    check.fault_of(OLD, by_user=True)
+    check.fault_of(OLD)
     assert check.gap_start(9) is None
     check.told(9)
     assert check.verified == 9
@@ -43,7 +42,7 @@ def test_a_connection_without_an_older_library_verifies_nothing() -> None:
     check = LibraryCheck()
     check.verified = 4
     check.told(9)
-    check.fault_of(OLD, by_user=True)
+    check.fault_of(OLD)
     assert check.gap_start(9) == 5
 
 

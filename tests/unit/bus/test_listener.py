@@ -453,7 +453,7 @@ def refuse_narrow(code: str) -> object:
     """Return what makes a server refuse every subscription but the one to the whole feed."""
 
     def refusal(command: tuple[bytes, ...]) -> BusRefused | None:
-        if command[0] in (b"SUBSCRIBE", b"PSUBSCRIBE") and command[1:] != (b"hg:{n}:*",):
+        if command[0] in (b"SUBSCRIBE", b"PSUBSCRIBE") and command[1:] != (b"hg:{n}/users.*", b"hg:{n}:*"):
             return BusRefused("no", redis_code=code)
         return None
 
@@ -470,7 +470,7 @@ def test_a_redis_that_allows_only_the_whole_feed_gives_that(model_bus: StartMode
         bus.advance(1)
     assert bus.bus.up
     assert bus.server.ran[-1][0] in (b"PING", b"PSUBSCRIBE")
-    assert (b"PSUBSCRIBE", b"hg:{n}:*") in bus.server.ran
+    assert (b"PSUBSCRIBE", b"hg:{n}/users.*", b"hg:{n}:*") in bus.server.ran
     assert "narrow feed refused" in [line["event"] for line in lines]
     bus.publish(2)
     assert bus.offsets == [1, 2]

@@ -146,7 +146,7 @@ def trace_key(namespace: str, part: int) -> str:
 
 
 def user_channel(namespace: str, user: str, database: int = 0) -> str:
-    """Return the channel on which the function library repeats every logged event under `users.<user>`, behind its topic.
+    """Return the channel on which the function library publishes every logged event under `users.<user>`, behind its topic.
 
     Not one that `channel_prefix` begins, so that whoever listens to the whole feed does not get these events twice.
     """

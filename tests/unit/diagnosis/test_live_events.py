@@ -34,10 +34,12 @@ class Link:
         """There is nothing to close."""
 
 
-def live(monkeypatch: pytest.MonkeyPatch, *replies: list[list[bytes]], url: str = "redis://h") -> tuple[LiveEvents, Link]:
+def live(
+    monkeypatch: pytest.MonkeyPatch, *replies: list[list[bytes]], url: str = "redis://h", pattern: str = "orders.*"
+) -> tuple[LiveEvents, Link]:
     link = Link(list(replies))
     monkeypatch.setattr(subscriber_link, "SubscriberLink", lambda url, *, key: link)
-    return LiveEvents(url, "n", "orders.*"), link
+    return LiveEvents(url, "n", pattern), link
 
 
 def message(topic: bytes) -> list[bytes]:
@@ -67,6 +69,20 @@ def test_each_message_comes_with_its_topic(monkeypatch: pytest.MonkeyPatch) -> N
     assert link.timeouts == []
     read = found.read()
     assert [next(read), next(read)] == [("orders.1", b"1"), ("orders.2", b"1")]
+
+
+def test_an_event_of_a_user_comes_once_with_its_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the channel of the user; and, while an older gateway listens, on that of the topic before it."""
+    own, users = b"hg:{n}:users.7.mail", b"hg:{n}/users.7"
+    subscribed = [[b"subscribe", own, b"1"], [b"subscribe", users, b"2"]]
+    first, second = ([b"message", users, b"users.7.mail\nhg1 e %d 1 a\n1" % offset] for offset in (1, 2))
+    copy = [b"message", own, b"hg1 e 2 1 a\n1"]
+    plain = [b"message", own, b"1"]
+    found, _ = live(monkeypatch, subscribed, [first, copy, second, plain, plain], pattern="users.7.mail")
+    found.listen()
+    read = found.read()
+    texts = [b"hg1 e 1 1 a\n1", b"hg1 e 2 1 a\n1", b"1", b"1"]
+    assert [next(read) for _ in range(4)] == [("users.7.mail", text) for text in texts]
 
 
 def test_a_slot_that_moves_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,20 +1,22 @@
 """Publishing without a gateway: the receipts that one thread gets, and the CPU time of Redis for each event.
 
 Both are measured beside a neighbour in the same run, in turns of a fraction of a second: redis-py alone with the same call, and a
-plain XADD of the same bytes. The ratio to it says more than the figure.
+plain XADD of the same bytes or a script that keeps a history. The ratio to it says more than the figure.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import random
 import secrets
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import redis
 
@@ -26,6 +28,8 @@ from .machine import cores
 from .scenario import Row, Run
 from .variants import LOG_KEY, Variant, functions, has_append
 
+# redis-py's type of it is generic in its stubs alone.
+Pipeline: TypeAlias = Any
 PIPELINED = 200
 BATCH_EVENTS = 100
 # The least that a log which remembers ids can do for an event in a function: three commands, and nothing that keeps a promise.
@@ -37,7 +41,35 @@ redis.register_function('by_hand', function(keys, args)
   return 'done'
 end)
 """
+# What a server does that keeps a short history of each channel in Redis, and with an id in a third key also the result of each
+# publish: the commands of Centrifugo 6.9, seen in a MONITOR.
+HISTORY = """#!lua name=history
+redis.register_function('history', function(keys, args)
+  local call = redis.call
+  local known = keys[3] and call('HMGET', keys[3], 'e', 's')
+  if known and known[1] then return { known[2], known[1], '1' } end
+  local epoch = call('HGET', keys[2], 'e')
+  if not epoch then
+    epoch = 'abcdefgh'
+    call('HSET', keys[2], 'e', epoch)
+  end
+  local offset = call('HINCRBY', keys[2], 's', 1)
+  call('EXPIRE', keys[2], 2592000)
+  call('XADD', keys[1], 'MAXLEN', 1000, offset, 'd', args[2])
+  call('EXPIRE', keys[1], 300)
+  call('PUBLISH', args[1], '__p1:' .. offset .. ':' .. epoch .. '__' .. args[2])
+  if keys[3] then
+    call('HSET', keys[3], 'e', epoch, 's', offset)
+    call('EXPIRE', keys[3], 300)
+  end
+  return { offset, epoch, '0' }
+end)
+"""
+BATCH = "headgate_append_batch"
+USERS = 5000
 WARM_CALLS = 200
+# What sends so many events, each with an id, in a pipeline.
+Way: TypeAlias = Callable[[Pipeline, Sequence[str]], None]
 
 
 @contextmanager
@@ -96,50 +128,103 @@ def _timed(call: Callable[[], object], times: int) -> float:
 
 def cost(size_bytes: int) -> Run:
     """CPU time of Redis for an event by each function of the log, as a multiple of that for an XADD of the same bytes."""
+    payload = publishing.payload(size_bytes)
+    ways: dict[str, Way] = {name: _by_function(name, payload) for name in [*functions(), "by_hand"]}
+    return _measured({**ways, "xadd": _xadd(payload)}, dict.fromkeys(ways, "xadd"), size_bytes)
+
+
+def beside_history(size_bytes: int) -> Run:
+    """CPU time of Redis for an event of one topic and of one of USERS users, and for the same in a history script (HISTORY)."""
+    payload = publishing.payload(size_bytes)
+    compared = {"append": "history_ids", "append_users": "history_ids_users", "batch_users": "history_ids_users"}
+    ways = {
+        "append": _by_function("headgate_append", payload),
+        "append_users": _by_function("headgate_append", payload, _of_a_user),
+        "batch_users": _by_function(BATCH, payload, _of_a_user),
+        "history_ids": _history(payload, with_ids=True),
+        "history_ids_users": _history(payload, _of_a_user, with_ids=True),
+        "history": _history(payload),
+        "history_users": _history(payload, _of_a_user),
+    }
+    return _measured(ways, compared, size_bytes)
+
+
+def _measured(ways: Mapping[str, Way], compared: Mapping[str, str], size_bytes: int) -> Run:
+    """Measure ways in turns; `compared`: of which other way each is a multiple."""
 
     def run(_variant: Variant, quick: bool) -> Row:
         turns = 4 if quick else 12
         pipelines = max(1, round((20 if quick else 40) * 256 / size_bytes))
-        names = [*functions(), "by_hand"]
-        used_ns: dict[str, list[int]] = {name: [] for name in [*names, "xadd"]}
+        used_ns: dict[str, list[int]] = {name: [] for name in ways}
         with _bus() as (bus, client, _):
-            client.function_load(BY_HAND)
+            for library in (BY_HAND, HISTORY):
+                client.function_load(library)
             for turn in range(turns + 1):  # the first is not measured
-                for name, used in used_ns.items():
-                    spent = _used_ns(bus, client, name, publishing.payload(size_bytes), pipelines)
-                    used += [spent] if turn else []
-        events = pipelines * PIPELINED
+                for name, way in ways.items():
+                    spent = _used_ns(bus, client, way, pipelines)
+                    used_ns[name] += [spent] if turn else []
         row: Row = {"outcome": "ok"}
         for name, used in used_ns.items():
-            row[f"{name}_us"] = round(statistics.median(used) / events / 1e3, 2)
-        for name in names:
-            multiples = [used / plain for used, plain in zip(used_ns[name], used_ns["xadd"], strict=True)]
+            row[f"{name}_us"] = round(statistics.median(used) / pipelines / PIPELINED / 1e3, 2)
+        for name, other in compared.items():
+            multiples = [used / peer for used, peer in zip(used_ns[name], used_ns[other], strict=True)]
             row[f"{name}_multiple"] = round(statistics.median(multiples), 2)
         return row
 
     return run
 
 
-def _used_ns(bus: Bus, client: redis.Redis, name: str, payload: str, pipelines: int) -> int:
+def _used_ns(bus: Bus, client: redis.Redis, way: Way, pipelines: int) -> int:
     """Return the CPU time of Redis for so many pipelines of events, each with an id of its own as a publisher sends it."""
     before = cpu_ns(bus.pid)
     for _ in range(pipelines):
-        ids = [secrets.token_hex(16) for _ in range(PIPELINED)]
         with client.pipeline(transaction=False) as pipeline:
-            if name == "headgate_append_batch":
-                for first in range(0, PIPELINED, BATCH_EVENTS):
-                    words = [(publishing.TOPIC, payload, each, "") for each in ids[first : first + BATCH_EVENTS]]
-                    pipeline.fcall(name, 1, LOG_KEY, *(word for event in words for word in event))
-            for event_id in ids if name != "headgate_append_batch" else ():
-                if name == "xadd":
-                    fields = {"topic": publishing.TOPIC, "id": event_id, "time": "1700000000000", "data": payload}
-                    pipeline.xadd("plain", fields)  # type: ignore[arg-type]
-                else:
-                    pipeline.fcall(name, 1, LOG_KEY, publishing.TOPIC, payload, event_id)
+            way(pipeline, [secrets.token_hex(16) for _ in range(PIPELINED)])
             pipeline.execute()
     used = cpu_ns(bus.pid) - before
     client.delete("plain", "ids")
     return used
+
+
+def _one_topic() -> str:
+    return publishing.TOPIC
+
+
+def _of_a_user() -> str:
+    return f"users.{random.randrange(USERS)}.{publishing.TOPIC}"
+
+
+def _by_function(name: str, payload: str, topic: Callable[[], str] = _one_topic) -> Way:
+    def way(pipeline: Pipeline, ids: Sequence[str]) -> None:
+        if name != BATCH:
+            for event_id in ids:
+                pipeline.fcall(name, 1, LOG_KEY, topic(), payload, event_id)
+            return
+        for first in range(0, len(ids), BATCH_EVENTS):
+            words = [word for each in ids[first : first + BATCH_EVENTS] for word in (topic(), payload, each, "")]
+            pipeline.fcall(name, 1, LOG_KEY, *words)
+
+    return way
+
+
+def _xadd(payload: str) -> Way:
+    def way(pipeline: Pipeline, ids: Sequence[str]) -> None:
+        for event_id in ids:
+            pipeline.xadd("plain", {"topic": publishing.TOPIC, "id": event_id, "time": "1700000000000", "data": payload})
+
+    return way
+
+
+def _history(payload: str, topic: Callable[[], str] = _one_topic, *, with_ids: bool = False) -> Way:
+    kind = "ids" if with_ids else "plain"
+
+    def way(pipeline: Pipeline, ids: Sequence[str]) -> None:
+        for event_id in ids:
+            channel = f"history.{kind}.{topic()}"
+            keys = [f"{channel}.stream", f"{channel}.meta", *([f"{channel}.{event_id}"] if with_ids else [])]
+            pipeline.fcall("history", len(keys), *keys, channel, payload)
+
+    return way
 
 
 def cpu_ns(pid: int) -> int:

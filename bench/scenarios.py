@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from . import directed
+from .appending import beside_history, receipts_sync
 from .appending import cost as appending
-from .appending import receipts_sync
 from .broadcast import bursts, schedule, throughput
 from .disturbed import hostile, stalled
 from .hostile import ATTACKS
@@ -163,6 +163,30 @@ def _appending(size_bytes: int, label: str, target: float) -> Scenario:
     )
 
 
+def _beside_history(size_bytes: int, label: str, most: float) -> Scenario:
+    return Scenario(
+        f"appending-beside-history-{label.replace(' ', '')}",
+        f"CPU time of Redis for an event of {label} in the log, and in a script that keeps a history as Centrifugo does",
+        beside_history(size_bytes),
+        {
+            "append_us": "headgate_append, one topic, µs",
+            "append_users_us": "headgate_append, 5,000 users, µs",
+            "batch_users_us": "in batches of 100, 5,000 users, µs",
+            "history_ids_us": "history with ids, one channel, µs",
+            "history_ids_users_us": "history with ids, 5,000 channels, µs",
+            "history_us": "history without ids, one channel, µs",
+            "history_users_us": "history without ids, 5,000 channels, µs",
+            "append_multiple": "one topic / history with ids",
+            "append_users_multiple": "5,000 users / history with ids",
+            "batch_users_multiple": "in batches / history with ids",
+        },
+        ("headgate",),
+        "append_us",
+        more_is_better=False,
+        targets={f"{name}_multiple": ("at most", most) for name in ("append", "append_users", "batch_users")},
+    )
+
+
 def _workload(size_bytes: int, label: str, rate: int) -> Scenario:
     return Scenario(
         f"workload-{label.replace(' ', '')}-{rate}",
@@ -301,6 +325,8 @@ SCENARIOS = {
         ),
         _appending(256, "256 B", 5),
         _appending(16 * KIB, "16 KiB", 2.5),
+        _beside_history(256, "256 B", 1.2),
+        _beside_history(16 * KIB, "16 KiB", 1.5),
         *(_workload(size_bytes, label, rate) for size_bytes, label, rate in _WORKLOADS),
         _paused(KIB, "1 KiB", 20_000),
         Scenario(

@@ -166,6 +166,7 @@ def host_matches(pattern: str, host: str) -> bool:
     return bool(label) and rest == pattern[2:]
 
 
+@lru_cache(maxsize=256)  # asked of the Host of each request, and parsed again it is 9 µs of a join
 def is_address(host: str) -> bool:
     """Return whether a host is an address, not a name."""
     try:
@@ -180,6 +181,7 @@ def is_local(host: str) -> bool:
     return is_loopback(host) or host.endswith(".localhost")
 
 
+@lru_cache(maxsize=256)
 def is_loopback(host: str | None) -> bool:
     """Return whether a host, in its one spelling, means this machine and no other."""
     if host is None or not is_address(host):

@@ -16,7 +16,7 @@ import gevent
 import pytest
 
 from headgate.runtime.loop import Together
-from headgate.transport import heartbeat, long_poll, receiver, session, websocket
+from headgate.transport import heartbeat, inbox, long_poll, session, websocket
 from headgate.transport.final_frames import FinalFrames
 from headgate.transport.limits import TransportLimits
 from headgate.transport.timers import Deadlines
@@ -61,7 +61,7 @@ class SessionServer:
         """In a greenlet of its own."""
         gevent.spawn(work)
 
-    def deliver(self, sid: str, message: str | bytes) -> None:
+    def deliver(self, session: object, message: str | bytes) -> None:
         """Record a message, when the application has handled it."""
         self.delivering()
         self.delivered.append(message)
@@ -77,7 +77,7 @@ class SessionServer:
 def controlled_clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     """Have every module of the transport that reads the time read it from a clock that the test moves."""
     clock = Clock()
-    for module in (heartbeat, long_poll, receiver, session, websocket):
+    for module in (heartbeat, inbox, long_poll, session, websocket):
         monkeypatch.setattr(module, "monotonic", lambda: clock.now_s)
     yield clock
 

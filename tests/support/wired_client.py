@@ -63,7 +63,7 @@ class _Server:
     def start(self, work: Callable[[], None]) -> None:
         spawn(work)
 
-    def deliver(self, sid: str, message: str | bytes) -> None:
+    def deliver(self, session: object, message: str | bytes) -> None:
         pass
 
     def ended(self, sid: str, reason: str) -> None:

@@ -41,8 +41,7 @@ from headgate.runtime.loop import spawn
 from headgate.runtime.watchdog import Watchdog
 from headgate.settings import Settings
 from headgate.transport.limits import TransportLimits
-from headgate.transport.session import Session
-from headgate.transport.socketio_face import OneTooMany, SocketIOFace
+from headgate.transport.socketio_face import SocketIOFace
 
 from .answers import Answering, Answers
 from .authorizing import Authorizing
@@ -147,7 +146,6 @@ class Gateway:
         self._hosts = Hosts(settings)
         self._drain = Drain(self.namespaces)
         self._sockets = SocketIOFace(
-            self,
             namespaces=settings.namespaces,
             limits=_transport_limits(settings),
             allowed_origins="*" if "*" in settings.allowed_origins else origin_check(settings),
@@ -212,6 +210,7 @@ class Gateway:
             gone=presence.gone,
             next_look=self._places_watch.next_look,
         )
+        self._sockets.hooks = self._joining
         handlers = Handlers(
             self._sockets,
             logins=self._logins,
@@ -235,20 +234,6 @@ class Gateway:
                 requests=handlers.requests(namespace),
                 unknown=partial(handlers.unknown, namespace),
             )
-
-    # -- a session's life, from the transport (socketio_face.Hooks) -------------------------------------------------
-
-    def opening(self, session_id: str, environ: Mapping[str, Any]) -> OneTooMany | None:
-        """Count a session until it joins, or refuse it."""
-        return self._joining.opening(session_id, environ)
-
-    def joined(self, session: Session, namespace: str, client_id: str) -> None:
-        """Welcome a client that has joined a namespace."""
-        self._joining.joined(session, self.namespaces[namespace], client_id)
-
-    def over(self, session_id: str) -> None:
-        """Forget a session that has ended."""
-        self._joining.over(session_id)
 
     # -- the gateway's life ------------------------------------------------------------------------------------------
 

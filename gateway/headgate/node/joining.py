@@ -7,6 +7,7 @@ subscriptions of its handshake active, or a refusal; its places given back when 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -101,7 +102,7 @@ class Joining:
         """Count a session until it joins. One that never joins costs as much as a client, which has a limit per address."""
         try:
             self._pauses.check_connect()
-            self._shedding.check_session(self._sockets.count_sessions() - 1)
+            self._shedding.check_session(self._sockets.count - 1)
         except HeadgateError as error:
             return OneTooMany(error, "503 Service Unavailable")
         try:
@@ -116,8 +117,14 @@ class Joining:
         self._pending.forget(eio_sid)
         self._refusals.forget(eio_sid)
 
-    def connect(self, namespace: Namespace, session: str, environ: dict[str, Any], auth: object) -> None:
-        """Authenticate; what is refused is told as connect_error with `{code, message, retry, …}` in `data`."""
+    def connect(
+        self, namespace: Namespace, connection: Session, session: str, environ: dict[str, Any], auth: object
+    ) -> Callable[[], None]:
+        """Authenticate and let in; return what welcomes the client behind its CONNECT packet.
+
+        Raises:
+            ConnectRefused: with `{code, message, retry, …}`.
+        """
         try:
             self._check_open(namespace)
             if auth is not None and not isinstance(auth, Mapping):
@@ -132,11 +139,10 @@ class Joining:
             REFUSED.labels(namespace.name, error.code).inc()
             wire = told(error)
             raise ConnectRefused(wire["message"], wire) from error
-        connection = self._sockets.session_of(namespace.name, session)
         client = self._take_in(namespace, session, identity, connection, address)
         if self._logins.is_application:
             client.auth = {name: value for name, value in shown.items() if name not in ("subscriptions", "resume")}
-        connection.session[namespace.name] = (client, wanted, point)  # until `joined`, behind the CONNECT packet
+        return partial(self._joined, namespace, connection, client, wanted, point)
 
     def open_stream(
         self,
@@ -225,10 +231,9 @@ class Joining:
                 return
         self._admission.check(user, address)
 
-    def joined(self, connection: Session, namespace: Namespace, session: str) -> None:
-        """The CONNECT packet is out: activate the handshake's subscriptions, then say welcome."""
+    def _joined(self, namespace: Namespace, connection: Session, client: Client, wanted: list[Any], point: Resume | None) -> None:
+        """The CONNECT packet is queued: activate the handshake's subscriptions, then say welcome."""
         self._pending.forget(connection.sid)
-        client, wanted, point = connection.take(namespace.name)
         # Of 3 KB per client, what an authenticator may ask for when this connection joins once more, or another namespace.
         self._sockets.trim_environ(connection.sid, KEPT_OF_ENVIRON)
         # The connection is corked, so welcome goes first: before a gap, and before what the log or the bus brings meanwhile.

@@ -9,7 +9,6 @@ of a session. tests/contract/test_engineio_corners.py names each corner, and fai
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
 import socketio
 import structlog
@@ -19,13 +18,10 @@ from socketio.packet import Packet
 from headgate.runtime.loop import Signal, sleep
 from headgate.runtime.patching import is_patched
 from headgate.transport.frame_parser import PROTOCOL_ERROR
-from headgate.transport.packet_check import PacketRules
 from headgate.transport.session import Session
 
 from .engine import DropInEngine
-
-if TYPE_CHECKING:
-    pass
+from .packet_check import PacketRules
 
 log = structlog.get_logger("headgate.engine")
 
@@ -80,7 +76,7 @@ class Server(socketio.Server):  # type: ignore[misc]
             )
         super().__init__(client_manager, logger, serializer, **options)
         self._has_attachments = _has_attachments(self.packet_class)
-        self._rules = PacketRules(self._has_attachments, accept_binary=True, accept_numbers=self.accept_numbers)
+        self._rules = PacketRules(self._has_attachments, accept_numbers=self.accept_numbers)
         self._running: dict[str, _RunningHandlers] = {}
         self._leaving: dict[str, _RunningHandlers] = {}
 

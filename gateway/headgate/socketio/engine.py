@@ -57,6 +57,7 @@ class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
             cookie=self.cookie,
         )
         self.sockets = self.sessions
+        self._user_sessions: dict[str, dict[str, object]] = {}
         self.settle: Callable[[], None] = lambda: None
 
     def _limits(self, given: limits.TransportLimits | None, options: Mapping[str, object]) -> limits.TransportLimits:
@@ -75,13 +76,16 @@ class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
         """Ask python-socketio whether a session may open."""
         return self._trigger_event("connect", sid, environ, run_async=False)
 
-    def message(self, sid: str, message: str | bytes) -> None:
+    def message(self, session: Session, message: str | bytes) -> None:
         """Hand one message to python-socketio; its own handlers log exceptions of application code."""
-        self.handlers["message"](sid, message)
+        self.handlers["message"](session.sid, message)
 
     def over(self, sid: str, reason: str) -> None:
         """Tell python-socketio that a session is over."""
-        self._trigger_event("disconnect", sid, reason, run_async=False)
+        try:
+            self._trigger_event("disconnect", sid, reason, run_async=False)
+        finally:
+            self._user_sessions.pop(sid, None)
 
     # -- what python-socketio asks of the engine ----------------------------------------------------------------------
 
@@ -92,6 +96,20 @@ class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
     def generate_id(self) -> str:
         """Return a session's, or a client's, id."""
         return Engine.generate_id(self)
+
+    def get_session(self, sid: str) -> dict[str, object]:
+        """Return the application's data of a session, as engineio's own does.
+
+        Raises:
+            KeyError: there is no such session.
+        """
+        self._get_socket(sid)
+        return self._user_sessions.setdefault(sid, {})
+
+    def save_session(self, sid: str, session: dict[str, object]) -> None:
+        """Replace the application's data of a session. Raises as `get_session`."""
+        self._get_socket(sid)
+        self._user_sessions[sid] = session
 
     def send_packet(self, sid: str, pkt: Packet) -> None:
         """Send an Engine.IO packet: messages by the data lane, anything else by the control lane.

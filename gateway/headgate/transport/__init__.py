@@ -2,8 +2,7 @@
 
 An outgoing event comes from the fan-out (delivery/), framed once for everybody:
 
-    outbox         the sending half of a session: a direct write if the gate allows it, else the queue
-    write_gate       may the fan-out write directly?
+    outbox         the sending half of a session: a direct write if nothing is in its way, else the queue
     send_queue       frames that wait: a data lane that may refuse, a control lane that goes first
     websocket      one socket and its watchers; it asks for the next frames whenever it has room
     long_poll      the polls of a session that has no WebSocket
@@ -23,9 +22,8 @@ An incoming message begins as an HTTP request:
     detach           takes the socket of a WebSocket away from the HTTP server
     session        one browser, with a life: session_state is its table, heartbeat its pings, upgrade its way to a WebSocket
     websocket      bytes to messages, with frame_parser
-    receiver       the receiving half of a session: the rate limit (limits), the packet's type
-    inbox            messages that wait for the application, in order, one at a time
-    socketio_face  Socket.IO: namespaces and their clients, packets (fast_packet, packet_check); what the gateway sees of all this
+    inbox          the receiving half of a session: the rate limit (limits), the packet's type, messages that wait, in order
+    socketio_face  Socket.IO: namespaces and their clients, packets (socketio_packet); what the gateway sees of all this
 
 `timers` calls back for every deadline.
 `headgate.socketio` makes `http_server.HTTPServer` public; its own `Server` has the same sessions.

@@ -40,11 +40,11 @@ from .engineio_http import (
     read_query,
     split_packets,
     switching_protocols,
+    words,
 )
 from .final_frames import FinalFrames
 from .frame_parser import PROTOCOL_ERROR
 from .http_answers import NO_STORE, Answer, error_body, error_headers
-from .http_parser import list_of
 from .limits import TransportLimits
 from .long_poll import SessionClosed
 from .session import Session
@@ -90,8 +90,8 @@ class Application(Protocol):
     def opening(self, sid: str, environ: WSGIEnvironment, /) -> object:
         """A session is to open; None or True lets it in. OneTooMany is the refusal of one that may find room later."""
 
-    def message(self, sid: str, message: str | bytes, /) -> None:
-        """One message, in order, in the session's own greenlet. May wait."""
+    def message(self, session: Session, message: str | bytes, /) -> None:
+        """One message, in order, in the session's own greenlet. May wait. Logs the exceptions of its own code."""
 
     def over(self, sid: str, reason: str, /) -> None:
         """The session is over; it is forgotten when this returns. May wait."""
@@ -134,6 +134,7 @@ class Engine:
         cookie: str | Mapping[str, Any] | None = None,
     ) -> None:
         self._application, self._cors = application, cors
+        self.deliver: Callable[[Session, str | bytes], None] = application.message
         self.limits, self.sessions = limits, dict[str, Session]()
         self.transports, self.allow_upgrades = transports, allow_upgrades
         self.http_compression, self.compression_threshold, self.cookie = http_compression, compression_threshold, cookie
@@ -153,10 +154,6 @@ class Engine:
         self.allowing: Callable[[str, WSGIEnvironment], str | None] = lambda origin, _: f"cors_allowed_origins={origin[:200]!r}"
 
     # -- what a session needs (SessionServer) -------------------------------------------------------------------------
-
-    def deliver(self, sid: str, message: str | bytes) -> None:
-        """Hand one message to the application, which logs the exceptions of its own code."""
-        self._application.message(sid, message)
 
     def ended(self, sid: str, reason: str) -> None:
         """Tell the application that a session is over, and forget it then. May wait."""
@@ -186,17 +183,11 @@ class Engine:
 
     def handle_request(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer one HTTP request of the Engine.IO path."""
-        try:
-            self._check_origin(environ)
-            if environ["REQUEST_METHOD"] == "OPTIONS":
-                start_response("204 No Content", [NO_STORE, *self._cors.headers(environ)])
-                return []
-            return self._answer(environ, start_response)
-        except Refused as refusal:
-            body = error_body(refusal.body)
-            headers = [*error_headers(body, refusal.error), *self._cors.refusal_headers(environ)]
-            start_response(refusal.status, [*headers, ("Allow", ALLOWED)] if refusal.status[:3] == "405" else headers)
-            return [body]
+        answer = self._answered(environ, start_response)
+        if not isinstance(answer, Answer):
+            return answer
+        start_response(answer.status, list(answer.headers))
+        return [answer.body]
 
     def handshake(self, request: RoutedRequest) -> Answer | None:
         """Answer a request for a WebSocket below WSGI (http_routes.py); None when its socket is a session's now.
@@ -205,19 +196,24 @@ class Engine:
             ConnectionResetError: the client is gone.
         """
         environ: WSGIEnvironment = dict(request.environ)
-        told: list[tuple[str, list[tuple[str, str]]]] = []
-
-        def start_response(status: str, headers: list[tuple[str, str]], exc_info: object = None) -> Callable[[bytes], object]:
-            told.append((status, headers))
-            return body.append
-
-        body = list[bytes]()
-        body += self.handle_request(environ, start_response)
-        if told:
-            return Answer(*told[0], b"".join(body))
+        answer = self._answered(environ, _no_start_response)
+        if isinstance(answer, Answer):
+            return answer
         if "headgate.handler" in environ:  # which `detach` takes out
             raise ConnectionResetError("the client is gone")
         return None
+
+    def _answered(self, environ: WSGIEnvironment, start_response: StartResponse) -> Answer | Iterable[bytes]:
+        """Return the answer to a request, or the body of one that has been begun, or that is a WebSocket's."""
+        try:
+            self._check_origin(environ)
+            if environ["REQUEST_METHOD"] == "OPTIONS":
+                return Answer("204 No Content", [NO_STORE, *self._cors.headers(environ)], b"")
+            return self._answer(environ, start_response)
+        except Refused as refusal:
+            body = error_body(refusal.body)
+            headers = [*error_headers(body, refusal.error), *self._cors.refusal_headers(environ)]
+            return Answer(refusal.status, [*headers, ("Allow", ALLOWED)] if refusal.status[:3] == "405" else headers, body)
 
     def _check_origin(self, environ: WSGIEnvironment) -> None:
         if not self._cors.lets_in(environ):
@@ -230,7 +226,7 @@ class Engine:
         if (left_out := self.refused_origins.due(origin[:200])) is not None:
             log.warning("origin refused", origin=origin[:200], set=self.allowing(origin, environ), left_out=left_out)
 
-    def _answer(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+    def _answer(self, environ: WSGIEnvironment, start_response: StartResponse) -> Answer | Iterable[bytes]:
         transport, version, sid = read_query(environ.get("QUERY_STRING", ""))
         method = environ["REQUEST_METHOD"]
         if transport not in self.transports:
@@ -238,7 +234,7 @@ class Engine:
         if version != "4":
             raise Refused(BAD_VERSION)
         websocket = transport == "websocket"
-        if websocket and "websocket" not in list_of(environ.get("HTTP_UPGRADE", "")):
+        if websocket and "websocket" not in words(environ.get("HTTP_UPGRADE", "")):
             raise Refused(BAD_REQUEST, detail="transport websocket without a WebSocket upgrade")
         cors: Headers = [] if websocket else self._cors.headers(environ)  # a socket that is handed over has no use for them
         if not sid:
@@ -248,10 +244,10 @@ class Engine:
         session = self.session_of(sid)
         if session is None or not session.alive():
             if method == "GET" and not websocket and (final_frames := self.final_frames.take(sid)) is not None:
-                return _respond(start_response, join_packets(final_frames), cors)
+                return _ok(join_packets(final_frames), cors)
             raise Refused(UNKNOWN_SESSION, detail=self.final_frames.take_reason(sid))
         if method == "POST" and not websocket:
-            return self._post(session, environ, start_response, cors)
+            return self._post(session, environ, cors)
         if method != "GET":
             raise Refused(UNSERVED_METHOD, "405 Method Not Allowed", f"expected {ALLOWED}")
         if websocket:
@@ -260,7 +256,7 @@ class Engine:
 
     def _handshake(
         self, environ: WSGIEnvironment, start_response: StartResponse, cors: Headers, *, websocket: bool
-    ) -> Iterable[bytes]:
+    ) -> Answer | Iterable[bytes]:
         if "uwsgi.version" in environ:
             raise self._unsupported(environ)  # polls hang there, too
         accept = switching_protocols(environ) if websocket else b""
@@ -279,7 +275,7 @@ class Engine:
         if not websocket:
             session.start_polling()
             headers = [("Set-Cookie", _cookie(self.cookie, sid))] if self.cookie else []
-            return _respond(start_response, opening.packet, headers + cors)
+            return _ok(opening.packet, headers + cors)
         try:
             detached = detach(environ, start_response, accept, opening.wire, of_others=self.takes_of_others, takes_unsent=True)
         except (CannotDetach, OSError) as error:
@@ -339,7 +335,7 @@ class Engine:
             headers.append(("Content-Encoding", "gzip"))
         return _PollAnswer(session, start_response, body, headers)
 
-    def _post(self, session: Session, environ: WSGIEnvironment, start_response: StartResponse, cors: Headers) -> Iterable[bytes]:
+    def _post(self, session: Session, environ: WSGIEnvironment, cors: Headers) -> Answer:
         if session.upgraded:
             raise Refused(BAD_REQUEST, detail="this session moved to WebSocket")
         limits, length = self.limits, read_length(environ)
@@ -355,7 +351,7 @@ class Engine:
         except (ValueError, OSError, SessionClosed) as error:
             session.end(TRANSPORT_ERROR)
             raise Refused(BAD_REQUEST, detail=session.told or str(error)) from error
-        return _respond(start_response, b"ok", cors, content_type="text/html")
+        return _ok(b"ok", cors, content_type="text/html")
 
 
 class _PollAnswer:
@@ -386,13 +382,14 @@ def _cookie(cookie: str | Mapping[str, Any], sid: str) -> str:
     return "; ".join(parts)
 
 
-def _respond(
-    start_response: StartResponse, body: bytes, headers: Headers, content_type: str = "text/plain; charset=UTF-8"
-) -> Iterable[bytes]:
-    start_response("200 OK", _headers_of(body, headers, content_type))
-    return [body]
+def _ok(body: bytes, headers: Headers, content_type: str = "text/plain; charset=UTF-8") -> Answer:
+    return Answer("200 OK", _headers_of(body, headers, content_type), body)
 
 
 def _headers_of(body: bytes, headers: Headers, content_type: str = "text/plain; charset=UTF-8") -> Headers:
     """Return the headers of an answer. No cache may keep one: it would serve a session by its URL, to anyone."""
     return [("Content-Type", content_type), ("Content-Length", str(len(body))), NO_STORE, *headers]
+
+
+def _no_start_response(status: str, headers: Headers, exc_info: object = None) -> Callable[[bytes], object]:
+    raise RuntimeError("a handshake below WSGI has no answer that is begun and goes on")

@@ -1,6 +1,6 @@
 """From bytes that a browser sent to WebSocket messages: limits first, then parsing. No I/O.
 
-The frame parser is that of the `websockets` package (the one file that imports it, with the handshake's accept key). Around
+The frame parser is that of the `websockets` package (this is the one file that imports it). Around
 it: the size limit is compared from the frame header, and cumulatively over fragments, before any payload is buffered;
 the number of fragments is bounded too; text must be UTF-8; control frames may come between fragments.
 
@@ -16,14 +16,13 @@ from websockets.exceptions import PayloadTooBig, ProtocolError
 from websockets.frames import Frame as WebSocketFrame
 from websockets.frames import Opcode
 from websockets.streams import StreamReader
-from websockets.utils import accept_key
 
 try:
     from websockets.speedups import apply_mask
 except ImportError:
     from websockets.utils import apply_mask
 
-__all__ = ["MAX_FRAGMENTS", "Inbound", "Opcode", "ProtocolViolation", "accept_key"]
+__all__ = ["MAX_FRAGMENTS", "Inbound", "Opcode", "ProtocolViolation"]
 
 # A message in more pieces than this is an attack: browsers send one piece.
 MAX_FRAGMENTS = 1024

@@ -1,85 +1,154 @@
-"""The inbox of one session: messages on their way to the application, in order, one at a time, and not too many.
+"""The receiving half of a session: packets from the browser, on their way to the application.
 
-In: complete messages from the WebSocket or from POST bodies (`put`). Out: `InboxOwner.deliver`, in a greenlet that exists only
-while messages wait; `pause` when too much waits (the owner then stops reading, and the browser's sends back up into its own
-socket), `resume` when it may go on; `emptied` when nothing waits any more: the inbox can be forgotten, and usually is.
+In: Engine.IO packets, off the WebSocket or out of POST bodies: first the rate limit, then the packet's type. Out: messages to
+the session's `deliver`, in order, one at a time, in a greenlet that exists only while messages wait; everything else straight to
+the session. When too much waits the session stops reading, and the browser's sends back up into its own socket.
+
+An inbox exists only while the browser has sent something lately: an idle session has none, which keeps it small.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from time import monotonic
+from time import monotonic as turn_clock
 from typing import Protocol
 
+from headgate.protocol.frames import Frame
 from headgate.runtime.loop import sleep
+from headgate.runtime.token_bucket import TokenBucket
+
+from .frame_parser import NORMAL, POLICY, PROTOCOL_ERROR
+from .limits import TransportLimits
+from .session_state import CLIENT_DISCONNECT, TRANSPORT_ERROR
+from .timers import monotonic
 
 # So much may wait for the application before we stop reading; at the lower level we go on.
 FULL_MESSAGES, LOW_MESSAGES = 64, 16
 FULL_BYTES, LOW_BYTES = 1024 * 1024, 256 * 1024
-# How long the messages of one session are worked on before everybody else has a turn: 64 costly joins are 100 ms.
+# Time slice for the messages of one session: 64 costly joins are 100 ms.
 SLICE_S = 0.005
 
 
-class InboxOwner(Protocol):
-    """The receiver of the session."""
+class ReceivingSession(Protocol):
+    """The session that the packets are for."""
+
+    closed: bool
+
+    @property
+    def limits(self) -> TransportLimits:
+        """The rate limit is in them."""
+
+    def end(self, reason: str, *, abort: bool = False, code: int = NORMAL, told: str = "") -> None:
+        """End the session."""
+
+    def offer_control(self, frame: Frame) -> None:
+        """Send a frame ahead of all data."""
+
+    def pong_received(self) -> None:
+        """The browser answered a ping."""
 
     def start(self, work: Callable[[], None]) -> None:
         """Run this in a greenlet, starting in the next turn of the loop."""
 
     def deliver(self, message: str | bytes) -> None:
-        """Hand one message to the application. May wait; the owner handles what it raises."""
+        """Hand one message to the application. May wait."""
 
-    def pause(self) -> None:
-        """Too much waits: take nothing more from the browser."""
+    def pause_reading(self) -> None:
+        """Too much waits for the application: read nothing more from the browser."""
 
-    def resume(self) -> None:
-        """There is room again."""
+    def resume_reading(self) -> None:
+        """Read on."""
 
-    def emptied(self) -> None:
-        """Everything was delivered, or discarded; called in the inbox's greenlet, its last act."""
+    def all_delivered(self) -> None:
+        """Nothing waits for the application any more. Called in the greenlet of the messages, its last act."""
 
 
 class Inbox:
-    """See the module. Made for a first message; of no use after `emptied`."""
+    """See the module. `paused`: so much waits that nothing more is read."""
 
-    __slots__ = ("_bytes", "_messages", "_owner", "_working", "paused")
+    __slots__ = ("_bucket", "_bytes", "_messages", "_session", "paused")
 
-    def __init__(self, owner: InboxOwner) -> None:
-        self._owner = owner
-        self._messages: deque[str | bytes] = deque()
+    def __init__(self, session: ReceivingSession) -> None:
+        self._session = session
+        limits = session.limits
+        self._bucket = TokenBucket(limits.inbound_per_s, limits.inbound_burst, monotonic()) if limits.inbound_per_s else None
+        self._messages: deque[str | bytes] | None = None  # None: no greenlet is at work
         self._bytes = 0
-        self._working = False
         self.paused = False
 
-    def put(self, message: str | bytes) -> None:
-        """Append a message. Never waits, never refuses: an owner that has been paused does not call it."""
-        self._messages.append(message)
-        self._bytes += len(message)
-        if not self.paused and (len(self._messages) >= FULL_MESSAGES or self._bytes >= FULL_BYTES):
-            self.paused = True
-            self._owner.pause()
-        if not self._working:
-            self._working = True
-            self._owner.start(self._work)
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing waits for the application."""
+        return self._messages is None
+
+    def text(self, packet: str) -> None:
+        """Take one Engine.IO packet."""
+        if not self.admit():
+            return
+        session, kind = self._session, packet[:1]
+        if kind == "4":
+            self._put(packet[1:])
+        elif kind == "3":
+            session.pong_received()
+        elif kind == "1":
+            session.end(CLIENT_DISCONNECT, abort=True)
+        elif kind == "2":
+            session.offer_control(Frame(b"3" + packet[1:].encode()))
+        elif kind != "6":
+            session.end(TRANSPORT_ERROR, abort=True, code=PROTOCOL_ERROR, told="invalid packet")
+
+    def binary(self, data: bytes) -> None:
+        """Take one binary message (an attachment)."""
+        if self.admit():
+            self._put(data)
+
+    def admit(self) -> bool:
+        """Count something that the browser sent; False when that was too much, and the session is over."""
+        session = self._session
+        if session.closed:
+            return False
+        if self._bucket is None or self._bucket.spend(monotonic()):
+            return True
+        limits = session.limits
+        session.end(
+            "inbound flood",
+            abort=True,
+            code=POLICY,
+            told=f"limit_reached: rate (at most {limits.inbound_per_s:g}/s, burst {limits.inbound_burst})",
+        )
+        return False
 
     def discard(self) -> None:
-        """Forget the messages that wait: the server has ended the session."""
-        self._messages.clear()
-        self._bytes = 0
+        """Forget the messages that wait: we have ended the session. Messages of a browser that left are delivered."""
+        if self._messages is not None:
+            self._messages.clear()
+            self._bytes = 0
+
+    def _put(self, message: str | bytes) -> None:
+        messages = self._messages
+        if messages is None:
+            messages = self._messages = deque()
+            self._session.start(self._work)
+        messages.append(message)
+        self._bytes += len(message)
+        if not self.paused and (len(messages) >= FULL_MESSAGES or self._bytes >= FULL_BYTES):
+            self.paused = True
+            self._session.pause_reading()
 
     def _work(self) -> None:
-        since_s = monotonic()
+        session, messages, since_s = self._session, self._messages, turn_clock()
         try:
-            while self._messages:
-                message = self._messages.popleft()
+            while messages:
+                message = messages.popleft()
                 self._bytes -= len(message)
-                if self.paused and len(self._messages) <= LOW_MESSAGES and self._bytes <= LOW_BYTES:
+                if self.paused and len(messages) <= LOW_MESSAGES and self._bytes <= LOW_BYTES:
                     self.paused = False
-                    self._owner.resume()
-                self._owner.deliver(message)
-                if self._messages and monotonic() - since_s > SLICE_S:
+                    session.resume_reading()
+                session.deliver(message)
+                if messages and turn_clock() - since_s > SLICE_S:
                     sleep()
-                    since_s = monotonic()
+                    since_s = turn_clock()
         finally:
-            self._owner.emptied()
+            self._messages, self._bytes, self.paused = None, 0, False
+            session.all_delivered()

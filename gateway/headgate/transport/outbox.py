@@ -5,8 +5,10 @@ write (`written_in_part`, `lost`). Out: to the open WebSocket, which asks for `n
 poll, which asks for `take_frames`; to the clients (`QueueOwner`), that a queue over high water has drained.
 
 The fan-out reads `wire` and `ready` for every client of an event. They are plain attributes, and only these places set them:
-`wire` the session's transitions (the open WebSocket, else None); `ready` this class, with the answer of write_gate.py whenever
-the WebSocket has become idle, and False as soon as anything is queued, corked, held or half written.
+`wire` the session's transitions (the open WebSocket, else None); `ready` this class: True when the WebSocket has become idle, and
+False as soon as anything is queued, corked, held or half written. A *cork* keeps all data in the queue (the CONNECT packet and
+`welcome` go first); a *hold* keeps only the fan-out out (a client of the session reads the log, and its pages go through the
+queue). Several clients share a session, so both are counted.
 """
 
 from __future__ import annotations
@@ -22,7 +24,6 @@ from .long_poll import LongPoll
 from .send_queue import LOW_WATER, ClientQueue, Sender
 from .session_state import TRANSPORT_ERROR
 from .websocket import JOIN_BYTES, WebSocket
-from .write_gate import WriteGate
 
 # Data that waited for CONNECT follows it by a moment rather than in the same segment: scripts that take one message per turn
 # (the official protocol suite is one) would miss it.
@@ -50,14 +51,14 @@ class Outbox(ABC):
         owners: the clients of the session, one per namespace.
     """
 
-    __slots__ = ("_gate", "_long_poll", "_room", "awaits_drain", "closed", "owners", "queue", "ready", "wire")
+    __slots__ = ("_corks", "_holds", "_long_poll", "_room", "awaits_drain", "closed", "owners", "queue", "ready", "wire")
 
     def __init__(self, queue: ClientQueue) -> None:
         self.queue = queue
         self.wire: WebSocket | None = None
         self.ready = self.awaits_drain = self.closed = False
         self.owners: tuple[QueueOwner, ...] = ()
-        self._gate = WriteGate()
+        self._corks = self._holds = 0
         self._long_poll: LongPoll | None = None
         self._room: Signal | None = None
 
@@ -100,7 +101,7 @@ class Outbox(ABC):
             return len(frames)
         accepted = 0
         wire = self.wire
-        if wire is not None and not wire.writing and not self.queue and not self._gate.corked:
+        if wire is not None and not wire.writing and not self.queue and not self._corks:
             data = b"".join([frame.wire for frame in frames])
             try:
                 sent = wire.send(data)
@@ -142,7 +143,7 @@ class Outbox(ABC):
     @property
     def corked(self) -> bool:
         """Whether data stays in the queue because a connect handler runs."""
-        return self._gate.corked
+        return self._corks > 0
 
     @property
     def backed_up(self) -> bool:
@@ -189,21 +190,32 @@ class Outbox(ABC):
 
     def hold_direct(self) -> None:
         """No direct writes until as many `release_direct`: a client of this session reads the log."""
-        self._gate.hold()
+        self._holds += 1
         self.ready = False
 
     def release_direct(self) -> None:
-        """Take one `hold_direct` back."""
-        if self._gate.release() and not self.closed:
+        """Take one `hold_direct` back.
+
+        Raises:
+            RuntimeError: there is none.
+        """
+        if not self._holds:
+            raise RuntimeError("release without hold")
+        self._holds -= 1
+        if not self._holds and not self.closed:
             self.flush()
 
     def cork(self) -> None:
         """Keep data back until as many `uncork`: the CONNECT packet (control) comes before what a connect handler emits."""
-        self._gate.cork()
+        self._corks += 1
         self.ready = False
 
     def uncork(self) -> None:
-        """Let data go out again, at once or, if any waits, after CONNECT_HEAD_START_S."""
+        """Let data go out again, at once or, if any waits, after CONNECT_HEAD_START_S.
+
+        Raises:
+            RuntimeError: there is no cork.
+        """
         if self.queue.frames:
             in_hub_after(CONNECT_HEAD_START_S, self._uncork)
         else:
@@ -216,7 +228,9 @@ class Outbox(ABC):
         self.uncork()
 
     def _uncork(self) -> None:
-        self._gate.uncork()
+        if not self._corks:
+            raise RuntimeError("uncork without cork")
+        self._corks -= 1
         self.flush()
 
     # -- what the WebSocket asks --------------------------------------------------------------------------------------
@@ -232,24 +246,25 @@ class Outbox(ABC):
         return frames[0].wire if len(frames) == 1 else b"".join([frame.wire for frame in frames])
 
     def all_written(self) -> None:
-        """Everything is out: the fan-out may write directly again, unless the gate is against it."""
-        self.ready = self._gate.lets_through(self.wire, bool(self.queue))
+        """Everything is out: the fan-out may write directly again, unless something is corked, held or half written."""
+        wire = self.wire
+        self.ready = wire is not None and not (wire.writing or self._corks or self._holds or self.queue)
 
     # -- what the poll asks -------------------------------------------------------------------------------------------
 
     def has_frames(self) -> bool:
         """Whether anything may go out; clients that wait for the drained queue may have something."""
-        return self.queue.has(data=not self._gate.corked) or (self.awaits_drain and self.queue.level <= LOW_WATER)
+        return self.queue.has(data=not self._corks) or (self.awaits_drain and self.queue.level <= LOW_WATER)
 
     def take_frames(self) -> list[Frame]:
         """Remove and return what goes out next."""
-        frames = self.queue.take(JOIN_BYTES, data=not self._gate.corked)
+        frames = self.queue.take(JOIN_BYTES, data=not self._corks)
         if self.awaits_drain and self.queue.level <= LOW_WATER:
             self.awaits_drain = False
             for owner in self.owners:
                 owner.drained()
             # Newer values may have taken all out of the queue, and come back to it now.
-            frames = frames or self.queue.take(JOIN_BYTES, data=not self._gate.corked)
+            frames = frames or self.queue.take(JOIN_BYTES, data=not self._corks)
         if self._room is not None and self.queue.level <= LOW_WATER:
             self._tell_room()
         return frames

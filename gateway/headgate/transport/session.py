@@ -2,14 +2,14 @@
 
 A session is an outbox (outbox.py) with a life. Its state changes by the table of session_state.py alone, and each transition
 here sees to the things that belong to the state: the WebSocket, the waiting poll, the heartbeat. Packets of the browser go
-through receiver.py to the application (`SessionServer.deliver`, in order); `SessionServer.ended` is called once, behind the
+through inbox.py to the application (`SessionServer.deliver`, in order); `SessionServer.ended` is called once, after the
 last message.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from headgate.protocol.frames import Frame
 from headgate.runtime.loop import Together, spawn
@@ -17,11 +17,11 @@ from headgate.runtime.loop import Together, spawn
 from .final_frames import FinalFrames
 from .frame_parser import NORMAL, POLICY
 from .heartbeat import Heartbeat
+from .inbox import Inbox
 from .limits import TransportLimits
 from .long_poll import LongPoll
 from .outbox import Outbox
 from .peer_socket import NativeSocket
-from .receiver import Receiver
 from .send_queue import ClientQueue
 from .session_state import (
     CLIENT_DISCONNECT,
@@ -54,7 +54,7 @@ class SessionServer(Protocol):
     def start(self, work: Callable[[], None], /) -> object:
         """Run a function in a greenlet, starting in the next turn of the loop."""
 
-    def deliver(self, sid: str, message: str | bytes) -> None:
+    def deliver(self, session: Session, message: str | bytes, /) -> None:
         """One message for the application; called in order, in the session's own greenlet; may wait."""
 
     def ended(self, sid: str, reason: str) -> None:
@@ -73,7 +73,7 @@ class Session(Outbox):
         upgraded: whether it is, or was when it ended, on WebSocket. python-engineio reads it, and `closed`.
     """
 
-    __slots__ = ("_data", "_heartbeat", "_probe", "_receiver", "_server", "joined", "reason", "sid", "state", "told", "upgraded")
+    __slots__ = ("_heartbeat", "_inbox", "_probe", "_server", "joined", "reason", "sid", "state", "told", "upgraded")
 
     def __init__(self, server: SessionServer, sid: str) -> None:
         super().__init__(ClientQueue(server.limits.queue_frames, server.limits.queue_bytes))
@@ -83,32 +83,9 @@ class Session(Outbox):
         self.joined = self.upgraded = False
         self.reason: str | None = None
         self.told = ""
-        self._data: dict[str, Any] | None = None
         self._heartbeat = Heartbeat(server)
-        self._receiver: Receiver | None = None
+        self._inbox: Inbox | None = None
         self._probe: WebSocket | None = None
-
-    @property
-    def session(self) -> dict[str, Any]:
-        """The application's own data (python-socketio's `get_session` and `save_session` read and write it here)."""
-        if self._data is None:
-            self._data = {}
-        return self._data
-
-    @session.setter
-    def session(self, value: dict[str, Any]) -> None:
-        self._data = value
-
-    def take(self, key: str) -> Any:
-        """Take an entry out of the application's data; the last one frees the memory of all (200 bytes).
-
-        Raises:
-            KeyError: there is none.
-        """
-        value = self.session.pop(key)
-        if not self._data:
-            self._data = None
-        return value
 
     @property
     def transport(self) -> str:
@@ -166,7 +143,7 @@ class Session(Outbox):
     def _check_joined(self) -> None:
         if not self.closed and not self.joined:
             limit_s = self.limits.handshake_deadline_s
-            if self._receiver is not None and not self._receiver.at_rest:
+            if self._inbox is not None and not self._inbox.at_rest:
                 # A CONNECT that has come and waits for us, as when everybody comes back at once: to end it would be to do all
                 # the work of its handshake again.
                 self._server.deadlines.after(limit_s, self._check_joined)
@@ -200,7 +177,7 @@ class Session(Outbox):
         wire.adopt(self)
         if self._long_poll is not None:
             self._long_poll.wake()
-        if self._receiver is not None and self._receiver.paused:
+        if self._inbox is not None and self._inbox.paused:
             wire.pause_reading()  # and the POST that filled the inbox waits on
         else:
             self._long_poll = None
@@ -258,12 +235,12 @@ class Session(Outbox):
         """The socket is gone."""
         self.end(reason, abort=True)
 
-    def _receiving(self) -> Receiver:
-        if self._receiver is None:
-            self._receiver = Receiver(self)
-        return self._receiver
+    def _receiving(self) -> Inbox:
+        if self._inbox is None:
+            self._inbox = Inbox(self)
+        return self._inbox
 
-    # -- what the receiver asks ---------------------------------------------------------------------------------------
+    # -- what the inbox asks ------------------------------------------------------------------------------------------
 
     def start(self, work: Callable[[], None]) -> None:
         """Messages wait: deliver them."""
@@ -271,12 +248,12 @@ class Session(Outbox):
 
     def deliver(self, message: str | bytes) -> None:
         """One message is next."""
-        self._server.deliver(self.sid, message)
+        self._server.deliver(self, message)
 
     def pong_received(self) -> None:
-        """The browser answered a ping; one that sends nothing else needs no receiver."""
-        if self._heartbeat.pong() and self._receiver is not None and self._receiver.at_rest:
-            self._receiver = None
+        """The browser answered a ping; one that sends nothing else needs no inbox."""
+        if self._heartbeat.pong() and self._inbox is not None and self._inbox.at_rest:
+            self._inbox = None
 
     def pause_reading(self) -> None:
         """Too much waits for the application."""
@@ -305,7 +282,7 @@ class Session(Outbox):
     @property
     def pong_blocked(self) -> bool:
         """Whether silence proves nothing: reading is paused, or our ping may be behind data in the browser's buffers."""
-        return (self._receiver is not None and self._receiver.paused) or (self.wire is not None and self.wire.writing)
+        return (self._inbox is not None and self._inbox.paused) or (self.wire is not None and self.wire.writing)
 
     @property
     def stalled_s(self) -> float:
@@ -355,10 +332,10 @@ class Session(Outbox):
             probe.close()
         self.queue.clear()
         self._tell_room()
-        if self._receiver is None or self._receiver.at_rest:
+        if self._inbox is None or self._inbox.at_rest:
             spawn(self._forget)
         elif not abort:
-            self._receiver.discard()
+            self._inbox.discard()
 
     def _end_polling(self, final_frames: list[Frame]) -> None:
         """Answer the poll that waits; without one, the poll that follows a goodbye, which may be on its way already."""
@@ -372,5 +349,5 @@ class Session(Outbox):
 
     def _forget(self) -> None:
         self._advance(SessionStep.FORGET)
-        self._receiver = self._long_poll = None  # they hold the session
+        self._inbox = self._long_poll = None  # they hold the session
         self._server.ended(self.sid, self.reason or TRANSPORT_CLOSE)

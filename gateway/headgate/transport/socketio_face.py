@@ -1,11 +1,6 @@
 """Socket.IO 5 for the gateway's own clients, over the sessions of engine.py.
 
-In, from the gateway: handlers per namespace (`route`), and four hooks in the order of a session's life:
-
-    `opening(session id, environ)`        before a session opens; may refuse it as one too many
-    `connect(client id, environ, auth)`   a client wants to join a namespace; raises `ConnectRefused`, or lets it in
-    `joined(session, namespace, client id)`  its CONNECT packet is queued; what this sends follows in the same write
-    `over(session id)`                    the session has ended, behind the disconnect handlers of its clients
+In, from the gateway: handlers per namespace (`route`), and hooks at both ends of a session's life (`Hooks`).
 
 Out: `Session` objects (session.py) by client, and the WSGI application. A *session* is one browser over one Engine.IO connection,
 by session id; a *client* is one of its namespaces, by client id. Namespaces have no slash here. A client in its namespace:
@@ -13,18 +8,17 @@ by session id; a *client* is one of its namespaces, by client id. Namespaces hav
     JOINING ── let in ──► IN ── leaves ──► LEAVING, until its disconnect handler is done
        └── refused ──► (none)
 
-Packets are python-socketio's in fast_packet.py, and checked by packet_check.py. CONNECT, its refusal and acknowledgements go
-ahead of queued events: a client that is behind must hear that it has subscribed; what it misses, it is told.
+CONNECT, its refusal and acknowledgements go ahead of queued events: a client that is behind must hear that it has subscribed;
+what it misses, it is told.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 import structlog
-from socketio.packet import ACK, CONNECT, CONNECT_ERROR, DISCONNECT, EVENT
 
 from headgate.errors import UnknownNamespace
 from headgate.protocol.frames import message_frame
@@ -34,12 +28,11 @@ from headgate.runtime.patching import is_patched
 
 from .cors import Cors
 from .engine import Engine, OneTooMany
-from .fast_packet import FastPacket
 from .frame_parser import POLICY, PROTOCOL_ERROR
 from .limits import TransportLimits
-from .packet_check import PacketRules
 from .session import Session
 from .session_state import CLIENT_DISCONNECT, SERVER_DISCONNECT
+from .socketio_packet import ACK, CONNECT, CONNECT_ERROR, DISCONNECT, EVENT, Malformed, Packet, read_packet, write_packet
 from .timers import Arguments
 
 if TYPE_CHECKING:
@@ -55,9 +48,11 @@ log = structlog.get_logger("headgate.engine")
 Environ = Mapping[str, object]
 # A request's arguments behind the client id; the returned object is its acknowledgement.
 RequestHandler = Callable[..., Mapping[str, object]]
+# Gets the session, the client's id, the environ and the data of the CONNECT packet. It lets the client in, or raises
+# ConnectRefused. The function that it returns is called when the CONNECT packet is queued; what that sends goes out with it.
+ConnectHandler: TypeAlias = "Callable[[Session, str, WSGIEnvironment, object], Callable[[], None]]"
 
 PATH = "/socket.io/"
-_RULES = PacketRules(has_attachments=True, accept_binary=False)
 
 
 class ConnectRefused(Exception):
@@ -69,16 +64,13 @@ class ConnectRefused(Exception):
 
 
 class Hooks(Protocol):
-    """The gateway, at the ends of a session. `joined` may wait; the others answer at once."""
+    """The gateway, at the ends of a session. They answer at once."""
 
     def opening(self, session_id: str, environ: Environ, /) -> OneTooMany | None:
         """Return why a session is one too many, if it is."""
 
-    def joined(self, session: Session, namespace: str, client_id: str, /) -> None:
-        """A client has joined a namespace."""
-
     def over(self, session_id: str, /) -> None:
-        """A session that was opened is over."""
+        """A session that was opened is over, and so are the disconnect handlers of its clients."""
 
 
 class Standing(Enum):
@@ -117,12 +109,13 @@ class _Namespace:
     def __init__(
         self,
         name: str,
-        connect: Callable[[str, WSGIEnvironment, object], None],
+        connect: ConnectHandler,
         disconnect: Callable[[str, str], None],
         requests: Mapping[str, RequestHandler],
         unknown: Callable[[str, str], Mapping[str, object]],
     ) -> None:
-        self.name, self.path = name, f"/{name}".encode()
+        self.path = f"/{name}".encode()
+        self.connected = b'0/%b,{"sid":"' % name.encode()
         self.connect, self.disconnect, self.requests, self.unknown = connect, disconnect, requests, unknown
         self.clients: dict[str, _Client] = {}
         self.of_sessions: dict[str, _Client] = {}
@@ -139,7 +132,6 @@ class SocketIOFace:
 
     def __init__(
         self,
-        hooks: Hooks,
         *,
         namespaces: Iterable[str],
         limits: TransportLimits,
@@ -147,7 +139,7 @@ class SocketIOFace:
         allowing: Callable[[str, Environ], str | None] = lambda origin, environ: None,
         names_namespaces: bool = False,
     ) -> None:
-        """Make the server.
+        """Make the server. `hooks` must be set before sessions open.
 
         Args:
             names_namespaces: the refusal of another namespace names those that are served. For development.
@@ -162,7 +154,8 @@ class SocketIOFace:
                 "a gateway needs gevent's cooperative sockets: put `from gevent import monkey; monkey.patch_all()` "
                 "at the very top of the program, or start it with `headgate serve`"
             )
-        self._hooks, self._named = hooks, tuple(namespaces) if names_namespaces else ()
+        self.hooks: Hooks
+        self._named = tuple(namespaces) if names_namespaces else ()
         self._engine = Engine(self, limits, cors=Cors(allowed_origins))
         self._engine.origin_setting, self._engine.allowing = "HEADGATE_ALLOWED_ORIGINS", allowing
         self._namespaces: dict[str, _Namespace] = {}
@@ -172,11 +165,6 @@ class SocketIOFace:
     def own(self, letters: str) -> None:
         """Let the ids of sessions begin with letters that name this process."""
         self._engine.owner = letters
-
-    @property
-    def count(self) -> int:
-        """How many sessions there are, one that is just opening included."""
-        return len(self._engine.sessions)
 
     def wsgi_app(self, application: WSGIApplication | None) -> WSGIApplication:
         """Return a WSGI application: Socket.IO's path is ours, the rest is `application`'s; without one it is 404."""
@@ -209,7 +197,7 @@ class SocketIOFace:
         self,
         namespace: str,
         *,
-        connect: Callable[[str, WSGIEnvironment, object], None],
+        connect: ConnectHandler,
         disconnect: Callable[[str, str], None],
         requests: Mapping[str, RequestHandler],
         unknown: Callable[[str, str], Mapping[str, object]],
@@ -218,7 +206,7 @@ class SocketIOFace:
 
         Args:
             namespace: without a slash.
-            connect: gets client id, environ and the data of the CONNECT packet; raises ConnectRefused, or lets the client in.
+            connect: as ConnectHandler.
             disconnect: gets client id and reason, once for each client that was let in.
             requests: by event name; each gets the client id and the arguments, and returns the acknowledgement.
             unknown: for any other event; gets its name and the client id, and returns the acknowledgement.
@@ -240,34 +228,31 @@ class SocketIOFace:
 
     def opening(self, sid: str, environ: WSGIEnvironment) -> OneTooMany | None:
         """A session is to open."""
-        refusal = self._hooks.opening(sid, environ)
+        refusal = self.hooks.opening(sid, environ)
         if refusal is None:
             self._environs[sid] = environ
         return refusal
 
-    def message(self, sid: str, message: str | bytes) -> None:
+    def message(self, session: Session, message: str | bytes) -> None:
         """One packet of a browser; anything malformed or out of order ends the session with a code."""
-        session = self._engine.session_of(sid)
-        if session is None:
-            return
-        fault: str | None = "binary message without a binary packet before it"
+        fault = "binary message without a binary packet before it"
         if isinstance(message, str):
             try:
-                packet = FastPacket(encoded_packet=message)
-                path = packet.namespace or "/"
-                served = self._namespaces.get(path) if isinstance(path, str) else None
-                client = None if served is None else served.of_sessions.get(sid)
-                fault = _RULES.fault(packet, in_namespace=client is not None)
-            except Exception as error:  # noqa: BLE001 - whatever a packet raises: the client is told, it is counted
-                fault = f"malformed packet ({type(error).__name__})"
-        if fault is not None:
-            session.end("parse error", code=PROTOCOL_ERROR, told=fault)
-            return
-        try:
-            self._dispatch(session, packet, path, served, client)
-        except Exception:
-            # A handler failed: the session goes on, as with any Socket.IO server.
-            log.exception("event handler failed", sid=sid)
+                packet = read_packet(message)
+            except Malformed as error:
+                fault = str(error)
+            else:
+                served = self._namespaces.get(packet.path)
+                client = None if served is None else served.of_sessions.get(session.sid)
+                if client is not None or packet.kind in (CONNECT, DISCONNECT):
+                    try:
+                        self._dispatch(session, packet, served, client)
+                    except Exception:
+                        # A handler failed: the session goes on, as with any Socket.IO server.
+                        log.exception("event handler failed", sid=session.sid)
+                    return
+                fault = "packet before CONNECT"
+        session.end("parse error", code=PROTOCOL_ERROR, told=fault)
 
     def over(self, sid: str, reason: str) -> None:
         """A session is over: its clients leave; it is forgotten when all their disconnect handlers are done."""
@@ -285,18 +270,18 @@ class SocketIOFace:
         finally:
             self._left.pop(sid, None)
             self._environs.pop(sid, None)
-            self._hooks.over(sid)
+            self.hooks.over(sid)
 
-    def _dispatch(self, session: Session, packet: Any, path: str, served: _Namespace | None, client: _Client | None) -> None:
-        kind = packet.packet_type
+    def _dispatch(self, session: Session, packet: Packet, served: _Namespace | None, client: _Client | None) -> None:
+        kind = packet.kind
         if kind == CONNECT:
             if served is None:
                 refusal: dict[str, Any] = {"message": "Invalid namespace"}
                 if self._named:
-                    refusal["data"] = UnknownNamespace(path.removeprefix("/"), self._named).to_wire()
-                _refuse(session, path, refusal)
+                    refusal["data"] = UnknownNamespace(packet.path.removeprefix("/"), self._named).to_wire()
+                _refuse(session, packet.path.encode(), refusal)
             elif client is not None:
-                _refuse(session, path, "Unable to connect")
+                _refuse(session, served.path, "Unable to connect")
             else:
                 self._connect(session, served, packet.data or None)
         elif client is None or served is None or client.standing is not Standing.IN:
@@ -305,13 +290,11 @@ class SocketIOFace:
             if client.leave():
                 self._leave(served, client, CLIENT_DISCONNECT)
         elif kind == EVENT:
-            data: list[Any] = packet.data
-            name, arguments = data[0], data[1:]
+            name, *arguments = cast(list[Any], packet.data)
             handler = served.requests.get(name)
             answer = served.unknown(name, client.id) if handler is None else handler(client.id, *arguments)
             if packet.id is not None:
-                text = FastPacket(ACK, namespace=path, id=packet.id, data=[answer]).encode()
-                session.offer_control(message_frame(text.encode()))
+                session.offer_control(message_frame(write_packet(ACK, served.path, [answer], packet.id)))
 
     def _connect(self, session: Session, served: _Namespace, auth: object) -> None:
         """Let a client in, or refuse it. The answers of all joins that end in one turn of the loop are written together."""
@@ -320,19 +303,19 @@ class SocketIOFace:
         session.cork()
         try:
             try:
-                served.connect(client.id, self._environs[session.sid], auth)
+                joined = served.connect(session, client.id, self._environs[session.sid], auth)
             except ConnectRefused as refusal:
                 served.remove(client)
-                _refuse(session, served.path.decode(), {"message": refusal.message, "data": refusal.data})
+                _refuse(session, served.path, {"message": refusal.message, "data": refusal.data})
                 return
             except BaseException:
                 served.remove(client)
                 raise
             # It waits for the frames of `joined`: one write instead of two.
-            session.offer_control(message_frame(b'0%b,{"sid":"%b"}' % (served.path, client.id.encode())), flush=False)
+            session.offer_control(message_frame(b'%b%b"}' % (served.connected, client.id.encode())), flush=False)
             client.let_in()
             session.joined = True
-            self._hooks.joined(session, served.name, client.id)
+            joined()
         finally:
             self._engine.writes.add(session.let_out)
 
@@ -359,8 +342,9 @@ class SocketIOFace:
         """Log that a page may not connect, with the line that would allow it."""
         self._engine.origin_refused(origin, dict(environ))
 
-    def count_sessions(self) -> int:
-        """Return how many sessions there are, one that is just opening included."""
+    @property
+    def count(self) -> int:
+        """How many sessions there are, one that is just opening included."""
         return len(self._engine.sessions)
 
     def environ_of(self, session_id: str) -> Environ:
@@ -382,6 +366,5 @@ class SocketIOFace:
         self._engine.end_all()
 
 
-def _refuse(session: Session, path: str, data: object) -> None:
-    text: str = FastPacket(CONNECT_ERROR, data=data, namespace=path).encode()
-    session.offer_control(message_frame(text.encode()))
+def _refuse(session: Session, path: bytes, data: object) -> None:
+    session.offer_control(message_frame(write_packet(CONNECT_ERROR, path, data)))

@@ -244,8 +244,7 @@ def is_over(owner: object) -> bool:
 
 def waiting_messages(session: Session) -> int:
     """Return how many messages of a session wait for the application."""
-    inbox = None if session._receiver is None else session._receiver._inbox
-    return 0 if inbox is None else len(inbox._messages)
+    return 0 if session._inbox is None else len(session._inbox._messages or ())
 
 
 def main(configuration: JSON) -> None:

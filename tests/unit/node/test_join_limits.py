@@ -44,12 +44,11 @@ class RecordedSockets:
         connection = self.connections.get(sid)
         if connection is None:
             connection = self.connections[sid] = RecordedConnection(sid, self.done)
-            connection.session = {}  # type: ignore[attr-defined]
-            connection.take = connection.session.pop  # type: ignore[attr-defined]
             connection.cork = connection.uncork = lambda: None  # type: ignore[attr-defined]
         return connection
 
-    def count_sessions(self) -> int:
+    @property
+    def count(self) -> int:
         return len(self.connections) + 1
 
     def environ_of(self, session_id: str) -> dict[str, Any]:
@@ -117,11 +116,11 @@ class Door:
     def connect(self, sid: str, user: str = "ana") -> dict[str, Any] | None:
         """Send a CONNECT; return the error, or None when the client has joined."""
         try:
-            self.joining.connect(self.namespace.real(), f"{sid}/c", self.sockets.environ[sid], {"token": user})
+            environ, connection = self.sockets.environ[sid], cast(Session, self.sockets.session_of("notifications", f"{sid}/c"))
+            joined = self.joining.connect(self.namespace.real(), connection, f"{sid}/c", environ, {"token": user})
         except ConnectRefused as refused:
             return dict(refused.data)
-        connection = cast(Session, self.sockets.session_of("notifications", f"{sid}/c"))
-        self.joining.joined(connection, self.namespace.real(), f"{sid}/c")
+        joined()
         return None
 
     def leave(self, sid: str, reason: str = CLIENT_DISCONNECT) -> None:

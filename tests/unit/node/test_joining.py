@@ -335,13 +335,13 @@ def test_a_client_that_leaves_while_redis_is_asked_is_not_welcomed(
 
 def test_a_session_that_never_joins_counts_until_it_is_over(gateway_on_model: StartGatewayOnModel) -> None:
     """It costs as much as a client, which has a limit per address."""
-    gateway = gateway_on_model(authenticator, max_clients_per_address=2).gateway
-    assert [gateway.opening(sid, ENVIRON) for sid in ("a", "b")] == [None, None]
-    refused = gateway.opening("c", ENVIRON)
+    hooks = gateway_on_model(authenticator, max_clients_per_address=2).gateway._sockets.hooks
+    assert [hooks.opening(sid, ENVIRON) for sid in ("a", "b")] == [None, None]
+    refused = hooks.opening("c", ENVIRON)
     assert isinstance(refused, OneTooMany)
-    assert gateway.opening("d", {**ENVIRON, "REMOTE_ADDR": "192.0.2.1"}) is None
-    gateway.over("a")
-    assert gateway.opening("c", ENVIRON) is None
+    assert hooks.opening("d", {**ENVIRON, "REMOTE_ADDR": "192.0.2.1"}) is None
+    hooks.over("a")
+    assert hooks.opening("c", ENVIRON) is None
 
 
 def test_a_user_has_no_more_clients_than_it_may_and_a_leave_makes_room(gateway_on_model: StartGatewayOnModel) -> None:
@@ -367,7 +367,7 @@ def test_a_gateway_takes_so_many_clients_and_prefers_those_that_come_back(gatewa
     assert 5 <= error["retry_after_s"] <= 20
     last = gateway.join({"resume": {"epoch": gateway.redis.epoch, "offset": 0}})
     assert last.welcome
-    refused = gateway.gateway.opening("one more", ENVIRON)
+    refused = gateway.gateway._sockets.hooks.opening("one more", ENVIRON)
     assert isinstance(refused, OneTooMany)
     assert (refused.status, "clients (at most 20)" in refused.error.message) == ("503 Service Unavailable", True)
     told = gateway.gateway.ready()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from websockets.frames import Frame, Opcode
 
-from headgate.transport.frame_parser import FRAGMENTS_PER_MESSAGE, MAX_FRAGMENTS, Inbound, ProtocolViolation, accept_key
+from headgate.transport.frame_parser import FRAGMENTS_PER_MESSAGE, MAX_FRAGMENTS, Inbound, ProtocolViolation
 from tests.support.websocket_codec import BINARY, CLOSE, CONTINUATION, PING, TEXT, header, masked
 
 LIMIT = 1000
@@ -238,8 +238,3 @@ def test_an_idle_connection_needs_no_parser() -> None:
         rests.append(inbound.at_rest)
 
     assert rests == [False] * (len(stream) - 1) + [True]
-
-
-def test_the_accept_key_is_the_standards() -> None:
-    """RFC 6455 section 1.3's example."""
-    assert accept_key("dGhlIHNhbXBsZSBub25jZQ==") == "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="

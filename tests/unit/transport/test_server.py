@@ -259,9 +259,9 @@ class TestEvents:
         witness.join()
         count = MAX_HANDLERS + FULL_MESSAGES + 1
         browser.send(*[f'42["slow",{number}]' for number in range(count)])
-        receiver = browser.session._receiver
-        assert receiver is not None
-        assert receiver.paused
+        inbox = browser.session._inbox
+        assert inbox is not None
+        assert inbox.paused
         assert application.running == (MAX_HANDLERS if asynchronous else 1)
         assert witness.answers('421["message-with-ack","alive"]') == ['431["alive"]']
         application.gate.set()

@@ -143,18 +143,6 @@ class TestBeginning:
         browser.begin_polling()
         assert browser.session.alive()
 
-    def test_data_that_was_taken_is_gone(self, browser: Browser) -> None:
-        """The rest of it stays, and what is put in later; without any, a session holds no dict for it."""
-        browser.session.session["a"] = browser.session.session["b"] = 1
-        assert browser.session.take("a") == 1
-        assert browser.session.session == {"b": 1}
-        assert browser.session.take("b") == 1
-        assert not any(isinstance(held, dict) for held in gc.get_referents(browser.session))
-        browser.session.session["c"] = 2
-        assert browser.session.session == {"c": 2}
-        with pytest.raises(KeyError):
-            browser.session.take("a")
-
     def test_a_session_begins_once(self, browser: Browser) -> None:
         """Anything else is a bug of the server, and raises."""
         browser.begin_polling()
@@ -382,11 +370,11 @@ class TestHeartbeat:
 
         assert browser.session.reason == "ping timeout"
 
-    def test_an_idle_session_keeps_no_receiver(self, pinged: Browser) -> None:
-        """Neither bucket nor inbox: most of ten thousand sessions answer pings and nothing else."""
+    def test_an_idle_session_keeps_no_inbox(self, pinged: Browser) -> None:
+        """Nor bucket: most of ten thousand sessions answer pings and nothing else."""
         pinged.send("3")
 
-        assert pinged.session._receiver is None
+        assert pinged.session._inbox is None
         assert pinged.session._heartbeat.pulse is Pulse.RESTING
 
     def test_a_polling_browser_is_pinged_by_its_poll_and_told_when_it_is_over(self, browser: Browser) -> None:
@@ -616,9 +604,9 @@ def do(browser: Browser, action: str) -> None:
         session.cork()
     elif action == "hold":
         session.hold_direct()
-    elif action == "uncork" and session._gate.corked:
+    elif action == "uncork" and session._corks:
         session._uncork()
-    elif action == "release" and session._gate._holds:
+    elif action == "release" and session._holds:
         session.release_direct()
     elif action == "joined":
         session.joined = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import gevent
@@ -34,12 +34,12 @@ class Gateway:
         self.calls: list[Any] = []
         self.full = False
         self.face = SocketIOFace(
-            self,
             namespaces=[NAMESPACE],
             limits=TransportLimits(handshake_deadline_s=3600),
             allowed_origins="*",
             names_namespaces=names_namespaces,
         )
+        self.face.hooks = self
         self.face.route(
             NAMESPACE,
             connect=self.connect,
@@ -54,16 +54,17 @@ class Gateway:
         self.calls.append(("opening", session_id))
         return FULL if self.full else None
 
-    def connect(self, client: str, environ: dict[str, Any], auth: Any) -> None:
-        """Refuse those who ask for it."""
+    def connect(self, session: Session, client: str, environ: dict[str, Any], auth: Any) -> Callable[[], None]:
+        """Refuse those who ask for it, and welcome the others."""
         self.calls.append(("connect", client, auth))
         if auth == {"refuse": True}:
             raise ConnectRefused("no", {"code": "unauthorized"})
 
-    def joined(self, session: Session, namespace: str, client: str) -> None:
-        """Welcome the client."""
-        self.calls.append(("joined", session.sid, namespace, client))
-        session.offer_control(message_frame(b'2/notifications,["welcome"]'))
+        def joined() -> None:
+            self.calls.append(("joined", session.sid, client))
+            session.offer_control(message_frame(b'2/notifications,["welcome"]'))
+
+        return joined
 
     def over(self, session_id: str) -> None:
         """Record."""
@@ -117,7 +118,7 @@ def test_a_client_connects_and_is_welcomed_behind_its_connect_packet(gateway: Ga
     assert gateway.calls == [
         ("opening", "session"),
         ("connect", client, {"token": 1}),
-        ("joined", "session", NAMESPACE, client),
+        ("joined", "session", client),
     ]
     assert gateway.face.session_of(NAMESPACE, client) is session
 
@@ -129,7 +130,7 @@ def test_answers_of_joins_are_written_together_and_data_waits_for_them(gateway: 
         gateway.engine.sessions[session.sid] = session
         session.start_polling()
         gateway.face.opening(session.sid, {})
-        gateway.engine.deliver(session.sid, "0/notifications,")
+        gateway.engine.deliver(session, "0/notifications,")
         session.offer(message_frame(b'2/notifications,["event"]'))
     assert [session.corked for session in sessions] == [True, True]
     assert [[b'"welcome"' in frame.packet for frame in session.take_frames()] for session in sessions] == [[False, True]] * 2
@@ -312,7 +313,7 @@ def test_closing_ends_every_session(gateway: Gateway) -> None:
 
 def test_a_server_in_a_process_without_cooperative_sockets_is_refused() -> None:
     """It would block on the first request."""
-    face = "SocketIOFace(None, namespaces=[], limits=TransportLimits(), allowed_origins='*')"
+    face = "SocketIOFace(namespaces=[], limits=TransportLimits(), allowed_origins='*')"
     imports = "from headgate.transport.socketio_face import SocketIOFace, TransportLimits; "
     for program in ("from headgate.socketio import Server; Server()", imports + face):
         outcome = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)

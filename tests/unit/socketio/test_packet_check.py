@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from socketio.packet import Packet
 
-from headgate.transport.packet_check import MAX_ATTACHMENTS, MAX_BINARY_DEPTH, PacketRules
+from headgate.socketio.packet_check import MAX_ATTACHMENTS, MAX_BINARY_DEPTH, PacketRules
 
-RULES = PacketRules(has_attachments=True, accept_binary=True)
+RULES = PacketRules(has_attachments=True)
 PLACEHOLDER = '{"_placeholder":true,"num":0}'
 
 
@@ -77,13 +77,12 @@ def test_a_packet_before_connect_has_nobody_to_take_it(packet: str) -> None:
     assert fault("1", in_namespace=False) is None
 
 
-def test_a_server_takes_the_binary_packets_that_its_rules_allow() -> None:
-    """The gateway takes none; a server whose packets are whole messages has no attachments."""
+def test_a_server_whose_packets_are_whole_messages_has_no_attachments() -> None:
+    """As with msgpack."""
     packet = f'51-["blob",{PLACEHOLDER}]'
 
-    assert fault(packet, PacketRules(has_attachments=True, accept_binary=False)) == "binary packets are not accepted"
-    assert fault(packet, PacketRules(has_attachments=False, accept_binary=True)) == (
-        "packet with attachments, of which this server's packets have none"
+    assert (
+        fault(packet, PacketRules(has_attachments=False)) == "packet with attachments, of which this server's packets have none"
     )
 
 

@@ -1,4 +1,4 @@
-"""The rules for Socket.IO packets of clients, applied to each before python-socketio dispatches it. No I/O.
+"""The rules for Socket.IO packets of an application's clients, applied before python-socketio dispatches them. No I/O.
 
 In: a decoded packet, and whether its client has joined the namespace. Out: None, or the fault, which the client is told as it is
 disconnected. python-socketio itself takes malformed packets for granted, or fails in the middle of them.
@@ -33,12 +33,10 @@ class PacketRules:
 
     Attributes:
         has_attachments: whether bytes travel as attachments behind a text packet; else every message is a packet.
-        accept_binary: whether clients may send binary events.
         accept_numbers: whether the name of an event may be a number, as in the reference implementation.
     """
 
     has_attachments: bool
-    accept_binary: bool
     accept_numbers: bool = False
 
     def fault(self, packet: DecodedPacket, *, in_namespace: bool) -> str | None:
@@ -66,8 +64,6 @@ class PacketRules:
         if kind in (BINARY_EVENT, BINARY_ACK):
             if not self.has_attachments:
                 return "packet with attachments, of which this server's packets have none"
-            if not self.accept_binary:
-                return "binary packets are not accepted"
             if not 0 < packet.attachment_count <= MAX_ATTACHMENTS:
                 return f"number of attachments not between 1 and {MAX_ATTACHMENTS}"
             if not _placeholders_valid(data, packet.attachment_count):

@@ -1,0 +1,97 @@
+"""Socket.IO 5 packets of the gateway's own clients: read and checked, and written. No I/O.
+
+In: the text of a packet (https://socket.io/docs/v4/socket-io-protocol/). Out: a `Packet` that a namespace can take, or
+`Malformed`, with the words for the close frame. Clients send no attachments, as payloads are JSON; a binary packet is refused.
+
+JSON is read and written by msgspec, and by the standard library where only that can: half a surrogate pair, a key that is no
+text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import NamedTuple
+
+import msgspec
+
+CONNECT, DISCONNECT, EVENT, ACK, CONNECT_ERROR = range(5)
+_BINARY = (5, 6)
+# Type, number of attachments, namespace, id, data.
+_PACKET = re.compile(r"([0-9])(?:([0-9]{1,10})-)?(?:(/[^,]*)(?:,|\Z))?([0-9]{1,100}(?![0-9]))?(.*)", re.ASCII | re.DOTALL)
+_to_json = msgspec.json.encode
+_from_json = msgspec.json.decode
+
+
+class Malformed(ValueError):
+    """A text is no packet, or none that a client may send; the message says why."""
+
+
+class Packet(NamedTuple):
+    """A packet of a client. `data` of an EVENT is a list that begins with a name; that of an ACK is a list."""
+
+    kind: int
+    path: str
+    id: int | None = None
+    data: object = None
+
+
+def read_packet(text: str) -> Packet:
+    """Return the packet that a text is.
+
+    Raises:
+        Malformed: see the module.
+    """
+    if text[:2] == "0/":  # a CONNECT in its usual form, `0/<name>,{…}`
+        path, _, rest = text[1:].partition(",")
+        if rest[:1] == "{" and "?" not in path:
+            return Packet(CONNECT, path, None, _read_json(rest))
+    parts = _PACKET.fullmatch(text)
+    if parts is None:
+        raise Malformed("malformed packet")
+    kind, path = int(parts[1]), (parts[3] or "/").partition("?")[0]
+    packet_id = None if parts[4] is None else int(parts[4])
+    data = _read_json(parts[5]) if parts[5] else None
+    if fault := _fault(kind, packet_id, data, is_binary=bool(int(parts[2] or 0))):
+        raise Malformed(fault)
+    return Packet(kind, path, packet_id, data)
+
+
+def write_packet(kind: int, path: bytes, data: object, packet_id: int | None = None) -> bytes:
+    """Return a packet as text. `path` is a namespace with its slash."""
+    place = b"" if path == b"/" else b"%b," % path
+    number = b"" if packet_id is None else b"%d" % packet_id
+    try:
+        text = _to_json(data)
+    except (TypeError, ValueError, OverflowError):
+        text = json.dumps(data, separators=(",", ":")).encode()
+    return b"%d%b%b%b" % (kind, place, number, text)
+
+
+def _read_json(text: str) -> object:
+    try:
+        return _from_json(text)
+    except (ValueError, RecursionError):
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise Malformed("malformed packet: its data is no JSON") from error
+
+
+def _fault(kind: int, packet_id: int | None, data: object, *, is_binary: bool) -> str | None:
+    """Return what is wrong with the parts of a packet."""
+    if kind == CONNECT:
+        return None  # its data is the application's to judge
+    if kind == DISCONNECT:
+        return None if data is None else "DISCONNECT with data"
+    if kind in _BINARY:
+        return "binary packets are not accepted"
+    if kind not in (EVENT, ACK):
+        return "unknown packet type"
+    if not isinstance(data, list):
+        return "packet without an argument list"
+    if kind == EVENT and not (data and isinstance(data[0], str)):
+        return "event without a valid name"
+    if kind == ACK and not packet_id:
+        return "acknowledgement without the id of an event"
+    return "attachments on a text packet" if is_binary else None

@@ -44,6 +44,7 @@ _ESCAPED = re.compile(rb"__([0-9a-f]{2})")
 # A name without control characters, ends of lines, and halves of surrogate pairs, which UTF-8 does not have.
 NAME_PATTERN = "[^\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029\\ud800-\\udfff]+"
 _NAME = re.compile(NAME_PATTERN)
+_PLAIN = re.compile("[A-Za-z0-9-]{1,64}")
 _TOPIC = re.compile(rf"{_WORD}(?:\.{_WORD})*", re.ASCII)
 # Where `pattern` puts a word.
 _PLACE = re.compile(r"\{([A-Za-z_]\w*)\}", re.ASCII)
@@ -104,6 +105,8 @@ def user_word(name: object) -> str:
     """
     if not isinstance(name, str):
         raise InvalidRequest(f"user: expected text, got {type(name).__name__}")
+    if _PLAIN.fullmatch(name) and name != ME:  # as most are, in an eighth of the time: each join asks twice
+        return name
     if not _NAME.fullmatch(name):
         raise InvalidRequest("user: expected one or more characters of Unicode, none of them a control character")
     if name == ME:

@@ -22,7 +22,7 @@ _RUN, _SHORTEST_SECRET, _MAX_DEPTH = 8, 4, 4
 _TRANSPORT_FIELDS = ("EIO", "transport", "sid", "t")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Handshake:
     """The credentials of a connecting client: the CONNECT `auth` object, and the WSGI environment of its HTTP request.
 
@@ -36,7 +36,7 @@ class Handshake:
 
     def keep(self, keys: object, identity: Identity) -> None:
         """Keep the identity that the token has proved with these keys, for the next time that this handshake is shown."""
-        object.__setattr__(self, "_proven", (keys, identity))
+        self._proven = (keys, identity)
 
     def kept(self, keys: object = None) -> Identity | None:
         """Return the identity that was kept last, if it was with these keys (None: with any)."""

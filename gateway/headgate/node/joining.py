@@ -197,9 +197,10 @@ class Joining:
         self._shedding.check_client(returning=point is not None)
         if subscriptions > self._settings.max_subscriptions:
             raise LimitReached("subscriptions", self._settings.max_subscriptions)
-        identity = self._logins.identify(handshake, again=again)
-        counted = not (self._settings.dev and identity.user == ANONYMOUS)
-        address = address_of(handshake.environ, self._settings.proxies) if counted else None
+        address = address_of(handshake.environ, self._settings.proxies)
+        identity = self._logins.identify(handshake, again=again, address=address)
+        if self._settings.dev and identity.user == ANONYMOUS:
+            address = None  # not counted
         self._find_place(identity.user, address)
         self._drain.check()  # a client that joins after the notice would never get it
         self._shedding.check_client(returning=point is not None)  # others have joined meanwhile

@@ -78,7 +78,8 @@ class Logins:
         if self._tokens is not None and settings.token_jwks_url is not None:
             self._jwks = Jwks(settings.token_jwks_url, self._tokens.use_fetched)
             self._tokens.may_come = self._jwks.may_bring
-        # Reading a token takes up to 1 ms, and a hundred may come at once. An application's own authenticator may wait.
+        # To verify a token by a public key takes up to 1 ms, and a hundred may come at once. An application's own authenticator
+        # may wait.
         self._reading_tokens: AbstractContextManager[Any] = Share(TOKENS_SHARE_S) if authenticator is None else nullcontext()
         # Development is one machine: there an address says nothing about who it is.
         self._failed = FailedLogins(settings.failed_logins_per_s, 0 if settings.dev else settings.failed_logins_burst, now_s)
@@ -127,9 +128,10 @@ class Logins:
         if self._jwks is not None:
             self._jwks.close()
 
-    def identify(self, handshake: Handshake, *, again: bool = False) -> Identity:
+    def identify(self, handshake: Handshake, *, again: bool = False, address: str | None = None) -> Identity:
         """Return the identity behind a handshake: accepted, not revoked, not expired, and for this namespace.
 
+        `address`: as `address_of` has it, where the caller has asked already.
         `again`: of a caller of the HTTP API, which may come with this token many times: its signature and claims are then
         verified once. It may have an API key instead.
 
@@ -138,7 +140,8 @@ class Logins:
             UnknownNamespace: this gateway does not serve it.
             LoginsThrottled: too many from this address have failed; the authenticator is not asked.
         """
-        address = address_of(handshake.environ, self._settings.proxies)
+        if address is None:
+            address = address_of(handshake.environ, self._settings.proxies)
         try:
             self._failed.check(address, self._now_s())
         except LoginsThrottled:
@@ -226,8 +229,11 @@ class Logins:
                 raise Unauthorized(Reason.NOT_ACCEPTED)
             return identity
         try:
-            with self._reading_tokens:
+            if self._tokens is not None and self._tokens.are_quick:
                 identity = self.authenticator(handshake)
+            else:
+                with self._reading_tokens:
+                    identity = self.authenticator(handshake)
         except HeadgateError:
             raise
         except Exception as error:

@@ -22,7 +22,7 @@ from headgate.protocol.packets import Overflow
 from headgate.protocol.requests import Since, Subscription, read_subscription
 from headgate.runtime.loop import Share, Signal
 from headgate.settings import Settings
-from headgate.topic import is_wildcard
+from headgate.topic import check_pattern, is_wildcard
 
 from .line import Line
 from .log_search import LogSearch
@@ -228,9 +228,8 @@ class Subscriptions:
             InvalidRequest, InvalidPattern.
         """
         if type(request) is dict and len(request) == 1 and type(pattern := request.get("pattern")) is str:
-            shared = self._matcher.subscribed(pattern)
-            if shared is not None:  # so it is valid
-                return Subscription(shared, Overflow.CATCH_UP, None)
+            # One that a client here has is valid.
+            return Subscription(self._matcher.subscribed(pattern) or check_pattern(pattern), Overflow.CATCH_UP, None)
         return read_subscription(request)
 
     def _kept(self) -> Callable[[str], object]:

@@ -62,8 +62,8 @@ class Frame:
         return self.wire[self.skip :]
 
 
-class _EventFrame(Frame):
-    """The frame of an event: its constructor has no arguments that are the same for all events, and joins nothing."""
+class _WrittenFrame(Frame):
+    """A text frame whose wire is written already: its constructor has no arguments that are the same for all, and joins nothing."""
 
     __slots__ = ()
 
@@ -81,7 +81,9 @@ class _EventFrame(Frame):
 
 def message_frame(packet: bytes) -> Frame:
     """Return the frame of an Engine.IO message (`4`) that carries a Socket.IO text packet other than an event's."""
-    return Frame(b"4" + packet)
+    size = len(packet) + 1
+    head = _pack_medium(_FIN_TEXT, 126, size) if 126 <= size < 65536 else _header(_FIN_TEXT, size)
+    return _WrittenFrame(b"%b4%b" % (head, packet), len(head), None, None, 0, 0)
 
 
 def event_frame(namespace: bytes, event: Event, *, replayed: bool = False) -> Frame:
@@ -104,12 +106,12 @@ def event_frame(namespace: bytes, event: Event, *, replayed: bool = False) -> Fr
     size = _EVENT_BYTES + len(namespace) + len(topic) + len(data) + len(meta)
     head = _pack_medium(_FIN_TEXT, 126, size) if 126 <= size < 65536 else _header(_FIN_TEXT, size)
     wire = b'%b42/%b,["event","%b",%b,{%b}]' % (head, namespace, topic, data, meta)
-    return _EventFrame(wire, len(head), event.topic, offset, len(data), event.time_ms)
+    return _WrittenFrame(wire, len(head), event.topic, offset, len(data), event.time_ms)
 
 
 def written_frame(wire: bytes, skip: int, topic: str, offset: int, payload_bytes: int, time_ms: int) -> Frame:
     """Return the frame of a logged event whose wire was written elsewhere (delivery/_direct.c), as `event_frame` returns it."""
-    return _EventFrame(wire, skip, topic, offset, payload_bytes, time_ms)
+    return _WrittenFrame(wire, skip, topic, offset, payload_bytes, time_ms)
 
 
 def pong_frame(payload: bytes) -> bytes:

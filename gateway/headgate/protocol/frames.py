@@ -63,7 +63,7 @@ class Frame:
 
 
 class _WrittenFrame(Frame):
-    """A text frame whose wire is written already: its constructor has no arguments that are the same for all, and joins nothing."""
+    """A text frame whose wire is written already: its constructor takes nothing that is the same for all, and joins nothing."""
 
     __slots__ = ()
 

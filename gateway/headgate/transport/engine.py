@@ -243,9 +243,10 @@ class Engine:
             return self._handshake(environ, start_response, cors, websocket=websocket)
         session = self.session_of(sid)
         if session is None or not session.alive():
-            if method == "GET" and not websocket and (final_frames := self.final_frames.take(sid)) is not None:
-                return _ok(join_packets(final_frames), cors)
-            raise Refused(UNKNOWN_SESSION, detail=self.final_frames.take_reason(sid))
+            last_words = self.final_frames.take(sid, by_poll=method == "GET" and not websocket)
+            if isinstance(last_words, list):
+                return _ok(join_packets(last_words), cors)
+            raise Refused(UNKNOWN_SESSION, detail=last_words)
         if method == "POST" and not websocket:
             return self._post(session, environ, cors)
         if method != "GET":

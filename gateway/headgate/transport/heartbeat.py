@@ -17,13 +17,15 @@ often as that is so, provided that the browser accepts bytes.
 from __future__ import annotations
 
 from enum import Enum
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from headgate.protocol.frames import Frame
 
-from .limits import TransportLimits
 from .session_state import PING_TIMEOUT
-from .timers import Deadlines, monotonic
+from .timers import monotonic
+
+if TYPE_CHECKING:
+    from .session import Session, SessionServer
 
 _PING = Frame(b"2")
 
@@ -39,44 +41,19 @@ class Pulse(Enum):
     """A pong whose way was blocked: it has one more timeout."""
 
 
-class HeartbeatServer(Protocol):
-    """The session's server; its limits may change while sessions live."""
-
-    deadlines: Deadlines
-    limits: TransportLimits
-
-
-class BeatingSession(Protocol):
-    """The session whose browser is pinged."""
-
-    @property
-    def pong_blocked(self) -> bool:
-        """Whether silence proves nothing: the session does not read, or its own bytes are still on their way."""
-
-    @property
-    def stalled_s(self) -> float:
-        """For how long the browser has accepted nothing of what it is sent; 0 when nothing waits."""
-
-    def offer_control(self, frame: Frame) -> None:
-        """Send a frame ahead of all data."""
-
-    def end(self, reason: str) -> None:
-        """End the session."""
-
-
 class Heartbeat:
     """See the module. Holds its session between `start` and `stop`, so that a session that is over is freed at once."""
 
     __slots__ = ("_alive_until_s", "_pings", "_server", "_session", "pulse")
 
-    def __init__(self, server: HeartbeatServer) -> None:
+    def __init__(self, server: SessionServer) -> None:
         self._server = server
-        self._session: BeatingSession | None = None
+        self._session: Session | None = None
         self._alive_until_s = 0.0
         self._pings = 0
         self.pulse = Pulse.RESTING
 
-    def start(self, session: BeatingSession) -> None:
+    def start(self, session: Session) -> None:
         """Begin; the first ping goes out after one interval."""
         self._session = session
         self._expect_life()

@@ -10,18 +10,19 @@ An inbox exists only while the browser has sent something lately: an idle sessio
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from time import monotonic as turn_clock
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from headgate.protocol.frames import Frame
 from headgate.runtime.loop import sleep
 from headgate.runtime.token_bucket import TokenBucket
 
-from .frame_parser import NORMAL, POLICY, PROTOCOL_ERROR
-from .limits import TransportLimits
+from .frame_parser import POLICY, PROTOCOL_ERROR
 from .session_state import CLIENT_DISCONNECT, TRANSPORT_ERROR
 from .timers import monotonic
+
+if TYPE_CHECKING:
+    from .session import Session
 
 # So much may wait for the application before we stop reading; at the lower level we go on.
 FULL_MESSAGES, LOW_MESSAGES = 64, 16
@@ -30,46 +31,12 @@ FULL_BYTES, LOW_BYTES = 1024 * 1024, 256 * 1024
 SLICE_S = 0.005
 
 
-class ReceivingSession(Protocol):
-    """The session that the packets are for."""
-
-    closed: bool
-
-    @property
-    def limits(self) -> TransportLimits:
-        """The rate limit is in them."""
-
-    def end(self, reason: str, *, abort: bool = False, code: int = NORMAL, told: str = "") -> None:
-        """End the session."""
-
-    def offer_control(self, frame: Frame) -> None:
-        """Send a frame ahead of all data."""
-
-    def pong_received(self) -> None:
-        """The browser answered a ping."""
-
-    def start(self, work: Callable[[], None]) -> None:
-        """Run this in a greenlet, starting in the next turn of the loop."""
-
-    def deliver(self, message: str | bytes) -> None:
-        """Hand one message to the application. May wait."""
-
-    def pause_reading(self) -> None:
-        """Too much waits for the application: read nothing more from the browser."""
-
-    def resume_reading(self) -> None:
-        """Read on."""
-
-    def all_delivered(self) -> None:
-        """Nothing waits for the application any more. Called in the greenlet of the messages, its last act."""
-
-
 class Inbox:
     """See the module. `paused`: so much waits that nothing more is read."""
 
     __slots__ = ("_bucket", "_bytes", "_messages", "_session", "paused")
 
-    def __init__(self, session: ReceivingSession) -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
         limits = session.limits
         self._bucket = TokenBucket(limits.inbound_per_s, limits.inbound_burst, monotonic()) if limits.inbound_per_s else None

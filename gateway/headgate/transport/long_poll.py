@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from headgate.protocol.frames import Frame
 from headgate.runtime.loop import Signal
 
 from .session_state import PING_TIMEOUT, TRANSPORT_CLOSE, TRANSPORT_ERROR
 from .timers import monotonic
+
+if TYPE_CHECKING:
+    from .session import Session
 
 _NOOP = Frame(b"6")
 
@@ -36,34 +39,12 @@ class RequestWatch(Protocol):
         """Stop watching. Idempotent."""
 
 
-class PolledSession(Protocol):
-    """The session behind the requests."""
-
-    closed: bool
-
-    @property
-    def moved(self) -> bool:
-        """Whether the browser has reached us over a WebSocket."""
-
-    def has_frames(self) -> bool:
-        """Whether anything may go out."""
-
-    def take_frames(self) -> list[Frame]:
-        """Remove and return what goes out next."""
-
-    def packet_received(self, packet: str | bytes) -> bool:
-        """Take one packet; False when it was not taken, and the session is over."""
-
-    def end(self, reason: str, *, abort: bool = False) -> None:
-        """End the session."""
-
-
 class LongPoll:
     """The requests of one session."""
 
     __slots__ = ("_final_frames", "_posting", "_room", "_session", "_wake")
 
-    def __init__(self, session: PolledSession) -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
         self._wake: Signal | None = None
         self._room: Signal | None = None

@@ -190,10 +190,7 @@ class Session(Outbox):
             self._probe = None
 
     def _websocket(self, sock: NativeSocket, owner: Session | UpgradeProbe) -> WebSocket:
-        limits = self.limits
-        return WebSocket(
-            sock, owner, self._server.deadlines, limits.max_message_bytes, limits.send_buffer_bytes, limits.write_deadline_s
-        )
+        return WebSocket(sock, owner, self._server.deadlines, self.limits)
 
     # -- what the WebSocket and the polls bring -----------------------------------------------------------------------
 
@@ -345,7 +342,7 @@ class Session(Outbox):
         if not answered and self.reason in (CLIENT_DISCONNECT, SERVER_DISCONNECT):
             self._server.final_frames.store(self.sid, final_frames)
         elif not answered and self.told:
-            self._server.final_frames.store_reason(self.sid, self.told)
+            self._server.final_frames.store(self.sid, self.told)
 
     def _forget(self) -> None:
         self._advance(SessionStep.FORGET)

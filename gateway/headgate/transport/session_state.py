@@ -88,10 +88,6 @@ MOVED = frozenset({SessionState.UPGRADING, SessionState.OPEN})
 class IllegalStep(RuntimeError):
     """A session was asked for a step that its state does not allow."""
 
-    def __init__(self, state: SessionState, step: SessionStep) -> None:
-        super().__init__(f"a session that is {state.value} cannot {step.value}")
-        self.state, self.step = state, step
-
 
 def following(state: SessionState, step: SessionStep) -> SessionState:
     """Return the state behind a step.
@@ -102,4 +98,4 @@ def following(state: SessionState, step: SessionStep) -> SessionState:
     try:
         return TRANSITIONS[state][step]
     except KeyError:
-        raise IllegalStep(state, step) from None
+        raise IllegalStep(f"a session that is {state.value} cannot {step.value}") from None

@@ -1,17 +1,20 @@
 """The upgrade: a WebSocket that a polling session is trying out (Engine.IO: `2probe`, `3probe`, `5`).
 
-In: the messages of that WebSocket. Out: to the session (`Upgradable`), that the browser has reached us, has moved, or has not.
+In: the messages of that WebSocket. Out: to the session, that the browser has reached us, has moved, or has not.
 The session goes on polling until it has moved; anything unexpected closes that WebSocket and nothing else.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from headgate.protocol.frames import Frame
 
 from .frame_parser import POLICY, PROTOCOL_ERROR
 from .websocket import WebSocket
+
+if TYPE_CHECKING:
+    from .session import Session
 
 # The session's own rate limit counts packets of the transport that it is on; these come before it has moved.
 MAX_CONTROLS = 16
@@ -21,26 +24,13 @@ _PONG_PROBE = Frame(b"3probe")
 _EXPECTED = "upgrade: expected 2probe, then 5"
 
 
-class Upgradable(Protocol):
-    """A polling session."""
-
-    def probed(self) -> None:
-        """The browser reached us over the WebSocket; it will move when its last poll has been answered."""
-
-    def upgrade(self, socket: WebSocket) -> None:
-        """The browser has moved: the WebSocket is the session's."""
-
-    def probe_failed(self, socket: WebSocket) -> None:
-        """The WebSocket did not work out."""
-
-
 class UpgradeProbe:
     """Owner of the WebSocket while it is tried out."""
 
     __slots__ = ("_answer", "_controls", "_probed", "_session", "socket")
 
-    def __init__(self, session: Upgradable) -> None:
-        self._session: Upgradable | None = session
+    def __init__(self, session: Session) -> None:
+        self._session: Session | None = session
         self._answer: Frame | None = None
         self._probed = False
         self._controls = 0

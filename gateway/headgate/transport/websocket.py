@@ -18,6 +18,7 @@ from headgate.protocol.frames import close_frame, pong_frame
 from headgate.runtime.loop import READ, WRITE, Watcher, io_watcher
 
 from .frame_parser import NORMAL, Inbound, Opcode, ProtocolViolation
+from .limits import TransportLimits
 from .peer_socket import NativeSocket
 from .timers import Deadlines, monotonic
 
@@ -57,58 +58,26 @@ class WebSocket:
     """A detached WebSocket. `send` is the socket's own method: the hot path calls it without a frame of ours between."""
 
     __slots__ = (
-        "_deadlines",
-        "_flushing",
-        "_inbound",
-        "_lingered",
-        "_max_message_bytes",
-        "_owner",
-        "_pong",
-        "_reader",
-        "_sock",
-        "_timing",
-        "_unsent",
-        "_write_deadline_s",
-        "_writer",
-        "closed",
-        "closing",
-        "progress_s",
-        "send",
-        "writing",
+        *("_deadlines", "_flushing", "_inbound", "_limits", "_lingered", "_owner", "_pong", "_reader", "_sock", "_timing"),
+        *("_unsent", "_writer", "closed", "closing", "progress_s", "send", "writing"),
     )
 
-    def __init__(
-        self,
-        sock: NativeSocket,
-        owner: WebSocketOwner,
-        deadlines: Deadlines,
-        max_message_bytes: int,
-        send_buffer_bytes: int,
-        write_deadline_s: float,
-    ) -> None:
-        self._sock = sock
+    def __init__(self, sock: NativeSocket, owner: WebSocketOwner, deadlines: Deadlines, limits: TransportLimits) -> None:
+        self._sock, self._deadlines, self._limits = sock, deadlines, limits
         if sock.gettimeout() != 0:
             sock.setblocking(False)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.send_buffer_bytes)
         if sock.family in (socket.AF_INET, socket.AF_INET6):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.send: Callable[[bytes | memoryview], int] = sock.send
         self._owner: WebSocketOwner | None = owner
-        self._deadlines = deadlines
-        self._max_message_bytes = max_message_bytes
-        self._write_deadline_s = write_deadline_s
-        self._timing = False
         self._inbound: Inbound | None = None
         self._unsent: memoryview | None = None
         self._pong: bytes | None = None
-        self._flushing = False
         self._reader: Watcher = io_watcher(sock.fileno(), READ)
         self._writer: Watcher | None = None
-        self._lingered = 0
-        self.writing = False
-        self.closing = False
-        self.closed = False
-        self.progress_s = 0.0
+        self._timing = self._flushing = self.writing = self.closing = self.closed = False
+        self._lingered, self.progress_s = 0, 0.0
 
     def open(self, already_received: bytes = b"") -> None:
         """Start reading; `already_received` is what came in behind the handshake request."""
@@ -210,7 +179,7 @@ class WebSocket:
         owner, self._owner = self._owner, None
         self.flush()
         if not self.closed and self._unsent is not None:
-            self._deadlines.after(self._write_deadline_s, self._expire_goodbye)
+            self._deadlines.after(self._limits.write_deadline_s, self._expire_goodbye)
         if owner is not None:
             owner.websocket_lost(why)
 
@@ -254,7 +223,7 @@ class WebSocket:
             self._feed(data)
 
     def _feed(self, data: bytes) -> None:
-        inbound = self._inbound or Inbound(self._max_message_bytes)
+        inbound = self._inbound or Inbound(self._limits.max_message_bytes)
         try:
             for opcode, payload in inbound.feed(data):
                 self._received(opcode, payload)
@@ -294,13 +263,13 @@ class WebSocket:
         self._writer.start(self.flush)
         if not self._timing:
             self._timing = True
-            self._deadlines.after(self._write_deadline_s, self._check_progress)
+            self._deadlines.after(self._limits.write_deadline_s, self._check_progress)
 
     def _check_progress(self) -> None:
         self._timing = False
         if self.closed or not self.writing:
             return
-        left_s = self.progress_s + self._write_deadline_s - monotonic()
+        left_s = self.progress_s + self._limits.write_deadline_s - monotonic()
         if left_s <= 0:
             self.lose("write deadline", hard=True)
         else:

@@ -22,7 +22,7 @@ import socket
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import gevent
 import structlog
@@ -128,7 +128,7 @@ class Application:
         return {
             "fds": len(os.listdir("/proc/self/fd")),
             "greenlets": sum(isinstance(thing, gevent.Greenlet) and not thing.dead for thing in objects),
-            "polls": [cast(Session, poll._session).sid for poll in polls if poll._wake is not None],
+            "polls": [poll._session.sid for poll in polls if poll._wake is not None],
             "watchers": gevent.get_hub().loop.activecnt,
             "wires": sum(isinstance(thing, WebSocket) for thing in objects),
             "connections": sum(isinstance(thing, Session) for thing in objects),

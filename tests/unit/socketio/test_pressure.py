@@ -153,7 +153,7 @@ class TestOneClient:
         turn()
 
         assert application.ends == ["write deadline"]
-        told = application.sio.eio.final_frames.take_reason(browser.session.sid)
+        told = application.sio.eio.final_frames.take(browser.session.sid)
         assert told is not None
         assert told.startswith("write deadline")
 

@@ -133,7 +133,7 @@ class TestPackets:
 
         assert application.ends == ["inbound flood"]
         assert browser.session.told == "limit_reached: rate (at most 1/s, burst 5)"
-        assert application.sio.eio.final_frames.take_reason(browser.session.sid) == browser.session.told
+        assert application.sio.eio.final_frames.take(browser.session.sid) == browser.session.told
 
 
 WRONG_NUMBERS = [float("nan"), float("inf"), -float("inf"), {"price": [1, float("nan")]}, [b"x", float("inf")], (1, float("nan"))]

@@ -45,7 +45,7 @@ def test_the_first_frames_of_a_session_stay(final_frames: FinalFrames) -> None:
     final_frames.store("sid", [Frame(b"6")])
 
     frames = final_frames.take("sid")
-    assert frames is not None
+    assert isinstance(frames, list)
     assert [frame.packet for frame in frames] == [b"1"]
 
 
@@ -61,3 +61,13 @@ def test_they_are_bounded_in_bytes_however_many_sessions_end(final_frames: Final
 
     assert stored == MAX_BYTES // each
     assert final_frames.take("later") == [frame]
+
+
+def test_the_reason_of_an_end_without_a_goodbye_is_for_any_request(final_frames: FinalFrames) -> None:
+    """Frames are for a poll alone."""
+    final_frames.store("told", "handshake deadline")
+    final_frames.store("frames", [Frame(b"1")])
+
+    assert final_frames.take("told", by_poll=False) == "handshake deadline"
+    assert final_frames.take("frames", by_poll=False) is None
+    assert final_frames.take("frames") is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from headgate.protocol.frames import Frame
 from headgate.transport import heartbeat as heartbeat_module
 from headgate.transport.heartbeat import Heartbeat, Pulse
 from headgate.transport.limits import TransportLimits
+from headgate.transport.session import Session as RealSession
 from tests.support.session_clock import Clock, SessionServer, controlled_clock
 
 INTERVAL_S, TIMEOUT_S = 25.0, 20.0
@@ -46,7 +48,7 @@ Beating = tuple[Heartbeat, Session]
 def beating(clock: Clock) -> Iterator[Beating]:
     """A heartbeat that has just begun, and its session."""
     session, heartbeat = Session(), Heartbeat(SessionServer(clock, LIMITS))
-    heartbeat.start(session)
+    heartbeat.start(cast(RealSession, session))
     yield heartbeat, session
     heartbeat.stop()
 
@@ -196,7 +198,7 @@ def test_no_browser_that_could_not_answer_is_blamed_and_no_silent_one_is_kept(st
     step_s = TIMEOUT_S / 5
     try:
         session, heartbeat = Session(), Heartbeat(SessionServer(timer, LIMITS))
-        heartbeat.start(session)
+        heartbeat.start(cast(RealSession, session))
         pinged_s = free_since_s = timer.now_s
         for step in steps:
             pings = len(session.sent)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import cast
 
 import gevent
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from headgate.protocol.frames import Frame
 from headgate.transport.inbox import FULL_MESSAGES, SLICE_S, Inbox
 from headgate.transport.limits import TransportLimits
+from headgate.transport.session import Session as RealSession
 from tests.support.session_clock import Clock, controlled_clock, turn
 
 clock = pytest.fixture(controlled_clock)
@@ -29,7 +31,7 @@ class Session:
         self.ended: tuple[str, bool, int, str] | None = None
         self.reading: list[str] = []
         self.delivering: Callable[[], None] = lambda: None
-        self.inbox = Inbox(self)
+        self.inbox = Inbox(cast(RealSession, self))
 
     def end(self, reason: str, *, abort: bool = False, code: int = 1000, told: str = "") -> None:
         """Record the end."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import gevent
 import pytest
 
 from headgate.protocol.frames import Frame
 from headgate.transport.long_poll import LongPoll, SessionClosed
+from headgate.transport.session import Session as RealSession
 from tests.support.session_clock import Clock, controlled_clock, turn
 
 clock = pytest.fixture(controlled_clock)
@@ -24,7 +25,7 @@ class Session:
         self.frames: list[Frame] = []
         self.packets: list[str | bytes] = []
         self.reason: tuple[str, bool] | None = None
-        self.long_poll = LongPoll(self)
+        self.long_poll = LongPoll(cast(RealSession, self))
         self.on_packet: Callable[[], None] = lambda: None
 
     def has_frames(self) -> bool:

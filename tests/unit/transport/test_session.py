@@ -431,7 +431,7 @@ class TestEnd:
         browser.session.end("server disconnect")
 
         frames = browser.server.final_frames.take("sid")
-        assert frames is not None
+        assert isinstance(frames, list)
         assert [frame.packet for frame in frames] == [b"4final", b"1"]
         assert browser.server.final_frames.take("sid") is None
 
@@ -445,7 +445,7 @@ class TestEnd:
         other = Browser(browser.clock).begin_polling()
         assert other.session.packet_received("1")
         frames = other.server.final_frames.take("sid")
-        assert frames is not None
+        assert isinstance(frames, list)
         assert [frame.packet for frame in frames] == [b"6"]
 
     def test_messages_before_the_browsers_end_are_delivered_before_the_application_is_told(self, browser: Browser) -> None:

@@ -8,7 +8,9 @@ from typing import cast
 
 import pytest
 
+from headgate.transport.limits import TransportLimits
 from headgate.transport.peer_socket import NativeSocket
+from headgate.transport.session import Session as RealSession
 from headgate.transport.timers import Deadlines
 from headgate.transport.upgrade import MAX_CONTROLS, UpgradeProbe
 from headgate.transport.websocket import WebSocket
@@ -42,15 +44,13 @@ class Browser:
 
     def __init__(self, clock: Clock) -> None:
         self.session = Session()
-        self.probe = UpgradeProbe(self.session)
+        self.probe = UpgradeProbe(cast(RealSession, self.session))
         ours, self.sock = socket.socketpair()
         self.websocket = self.probe.socket = WebSocket(
             NativeSocket(fileno=ours.detach()),
             self.probe,
             cast(Deadlines, clock),
-            1000,
-            65536,
-            10.0,
+            TransportLimits(max_message_bytes=1000, send_buffer_bytes=65536, write_deadline_s=10.0),
         )
         self.websocket.open()
 

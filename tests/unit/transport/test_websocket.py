@@ -5,10 +5,12 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import cast
 
 import pytest
 
+from headgate.transport.limits import TransportLimits
 from headgate.transport.peer_socket import NativeSocket
 from headgate.transport.timers import Deadlines
 from headgate.transport.websocket import LINGER_S, WebSocket
@@ -16,6 +18,7 @@ from tests.support.session_clock import Clock, controlled_clock, read_all, turn
 from tests.support.websocket_codec import BINARY, CLOSE, PING, PONG, TEXT, frame_at, masked
 
 clock = pytest.fixture(controlled_clock)
+LIMITS = TransportLimits(max_message_bytes=1000, send_buffer_bytes=65536, write_deadline_s=10.0)
 
 
 def _nothing() -> None:
@@ -65,7 +68,7 @@ def pair() -> Iterator[tuple[WebSocket, Scripted, socket.socket]]:
     ours, theirs = socket.socketpair()
     owner = Scripted()
     timer = Deadlines(1.0)
-    wire = WebSocket(NativeSocket(fileno=ours.detach()), owner, timer, 1000, 65536, 10.0)
+    wire = WebSocket(NativeSocket(fileno=ours.detach()), owner, timer, LIMITS)
     theirs.settimeout(5)
     yield wire, owner, theirs
     wire.lose("the test is over")
@@ -230,7 +233,7 @@ def test_a_reader_lives_while_it_accepts_bytes_however_slowly(clock: Clock) -> N
     """The write deadline is for progress, not for all that waits; without progress the socket is dropped with its bytes."""
     ours, theirs = socket.socketpair()
     owner = Scripted()
-    wire = WebSocket(NativeSocket(fileno=ours.detach()), owner, cast(Deadlines, clock), 1000, 4096, 10.0)
+    wire = WebSocket(NativeSocket(fileno=ours.detach()), owner, cast(Deadlines, clock), replace(LIMITS, send_buffer_bytes=4096))
     with theirs:
         fill(wire)
         wire.finish_frame(b"x" * 1_000_000)

@@ -110,7 +110,7 @@ class Headgate:
             if not is_patched():
                 raise RuntimeError(NOT_PATCHED)
             with needing("server", "serving browsers"):
-                from .node.gateway import Gateway  # only here: it brings gevent and python-socketio
+                from .node.gateway import Gateway  # only here: it brings gevent
 
             with self._making:
                 self._gateway = self._gateway or Gateway(settings, self._authenticator)

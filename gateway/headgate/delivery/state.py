@@ -55,6 +55,8 @@ class Pressure(Enum):
 class Step(Enum):
     """Everything that changes the state of a client."""
 
+    __hash__ = object.__hash__  # Enum's own runs in Python
+
     PAST_ASKED = "past asked"
     PASTS_COMPLETE = "pasts complete"
     WELCOMED = "welcomed"

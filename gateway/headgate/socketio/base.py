@@ -9,6 +9,8 @@ of a session. tests/contract/test_engineio_corners.py names each corner, and fai
 from __future__ import annotations
 
 import logging
+from functools import cache
+from importlib.metadata import version
 
 import socketio
 import structlog
@@ -34,6 +36,10 @@ OPENING = (socket_packet.CONNECT, socket_packet.CONNECT_ERROR)
 # Names of handlers that are for no event of a client. As an event's, "*" would run the handler for all others with the client's
 # arguments in the places of its own id and of the name.
 RESERVED_NAMES = frozenset({"connect", "disconnect", "*"})
+
+
+# The minor versions whose private corners are tried (tests/contract/test_engineio_corners.py).
+TRIED = {"python-engineio": "4.15", "python-socketio": "5.18"}
 
 
 class _RunningHandlers:
@@ -74,6 +80,7 @@ class Server(socketio.Server):  # type: ignore[misc]
                 "headgate.socketio needs gevent's cooperative sockets: put `from gevent import monkey; monkey.patch_all()` "
                 "at the very top of the program, or start it with `headgate serve`"
             )
+        _warn_of_untried_versions()
         super().__init__(client_manager, logger, serializer, **options)
         self._has_attachments = _has_attachments(self.packet_class)
         self._rules = PacketRules(self._has_attachments, accept_numbers=self.accept_numbers)
@@ -260,6 +267,13 @@ class Server(socketio.Server):  # type: ignore[misc]
                 leaving.room.wait()  # the server has disconnected the client, and the handler still runs
         finally:
             self.environ.pop(eio_sid, None)
+
+
+@cache  # once a process
+def _warn_of_untried_versions() -> None:
+    for package, tried in TRIED.items():
+        if not (installed := version(package)).startswith(f"{tried}."):
+            log.warning("untried version", package=package, version=installed, tried=f"{tried}.*")
 
 
 def _check_serializer(serializer: object) -> None:

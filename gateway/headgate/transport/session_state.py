@@ -41,9 +41,13 @@ class SessionState(Enum):
     CLOSED = "closed"
     """The application is told of the end."""
 
+    __hash__ = object.__hash__  # Enum's own runs in Python, twice for each step
+
 
 class SessionStep(Enum):
     """Something that may happen to a session."""
+
+    __hash__ = object.__hash__
 
     START_POLLING = "start polling"
     START_WEBSOCKET = "start websocket"

@@ -12,8 +12,9 @@ import msgpack
 import pytest
 import socketio
 from socketio import packet as socket_packet
+from structlog.testing import capture_logs
 
-from headgate.socketio import Server, TransportLimits
+from headgate.socketio import Server, TransportLimits, base
 from headgate.socketio.traffic import Traffic
 from headgate.transport.limits import TransportLimits as GatewayLimits
 from tests.support.session_clock import turn
@@ -44,6 +45,17 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
 def application(make: Make, monkeypatch: pytest.MonkeyPatch) -> Application:
     """An application with default limits."""
     return Application(limits={"handshake_deadline_s": 0, "inbound_per_s": 0, "inbound_burst": 100})
+
+
+@pytest.mark.parametrize(("tried", "warned"), [("0.1", ["untried version"]), (None, [])])
+def test_a_version_that_nobody_has_tried_is_logged(tried: str | None, warned: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its private corners may have moved; it is not refused, as an application may need it."""
+    if tried is not None:
+        monkeypatch.setitem(base.TRIED, "python-socketio", tried)
+    with capture_logs() as lines:
+        base._warn_of_untried_versions.__wrapped__()
+
+    assert [line["event"] for line in lines] == warned
 
 
 class TestOptions:

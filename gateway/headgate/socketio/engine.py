@@ -7,9 +7,11 @@ each private corner, and fails when it moves.
 
 from __future__ import annotations
 
+import gzip
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import engineio
 from engineio.packet import MESSAGE, Packet
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
 
     from headgate.transport import limits
+
+
+_QUALITY = re.compile(r"[01](?:\.[0-9]{0,3})?", re.ASCII)
 
 
 class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
@@ -52,9 +57,6 @@ class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
             cors=Cors(self.cors_allowed_origins, credentials=self.cors_credentials),
             transports=self.transports,
             allow_upgrades=self.allow_upgrades,
-            http_compression=self.http_compression,
-            compression_threshold=self.compression_threshold,
-            cookie=self.cookie,
         )
         self.sockets = self.sessions
         self._user_sessions: dict[str, dict[str, object]] = {}
@@ -86,6 +88,16 @@ class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
             self._trigger_event("disconnect", sid, reason, run_async=False)
         finally:
             self._user_sessions.pop(sid, None)
+
+    def opening_headers(self, sid: str) -> list[tuple[str, str]]:
+        """Return the cookie with the session's id, if the application wants one."""
+        return [("Set-Cookie", _cookie(self.cookie, sid))] if self.cookie else []
+
+    def encoded(self, body: bytes, environ: WSGIEnvironment) -> tuple[bytes, list[tuple[str, str]]]:
+        """Return the body of a poll's answer, compressed if it is large enough and the client takes it."""
+        if self.http_compression and len(body) >= self.compression_threshold and _accepts_gzip(environ):
+            return gzip.compress(body), [("Content-Encoding", "gzip")]
+        return body, []
 
     # -- what python-socketio asks of the engine ----------------------------------------------------------------------
 
@@ -159,3 +171,24 @@ def frame_of(packet: Packet, *, attachment: bool = False) -> Frame:
 def message_packet(data: str | bytes) -> Packet:
     """Return the Engine.IO packet of a message."""
     return Packet(MESSAGE, data=data)
+
+
+def _cookie(cookie: str | Mapping[str, Any], sid: str) -> str:
+    """Return the value of Set-Cookie. An attribute that is True stands alone, and one that can be called is."""
+    attributes = {"name": cookie, "path": "/", "SameSite": "Lax"} if isinstance(cookie, str) else cookie
+    parts = [f"{attributes.get('name', 'io')}={sid}"]
+    for attribute, given in attributes.items():
+        value = given() if callable(given) else given
+        if attribute != "name":
+            parts.append(attribute if value is True else f"{attribute}={value}")
+    return "; ".join(parts)
+
+
+def _accepts_gzip(environ: WSGIEnvironment) -> bool:
+    """Return whether the client takes gzip, by Accept-Encoding (RFC 9110 section 12.5.3)."""
+    qualities: dict[str, float] = {}
+    for element in environ.get("HTTP_ACCEPT_ENCODING", "").lower().split(","):
+        coding, *parameters = (part.strip() for part in element.split(";"))
+        quality = next((part[2:].strip() for part in parameters if part.startswith("q=")), "1")
+        qualities[coding] = float(quality) if _QUALITY.fullmatch(quality) else 0.0
+    return qualities.get("gzip", qualities.get("x-gzip", qualities.get("*", 0.0))) > 0

@@ -6,11 +6,10 @@ In: requests of the Engine.IO path. Out: sessions (session.py); what opens, come
 from __future__ import annotations
 
 import binascii
-import gzip
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 import structlog
@@ -34,7 +33,6 @@ from .engineio_http import (
     UNKNOWN_TRANSPORT,
     UNSERVED_METHOD,
     Refused,
-    accepts_gzip,
     join_packets,
     read_length,
     read_query,
@@ -103,8 +101,6 @@ class Engine:
     Args:
         cors: the pages that may connect.
         transports: of `polling` and `websocket`.
-        http_compression, compression_threshold: whether answers of polls are compressed, and from how many bytes on.
-        cookie: the name of a cookie with the session's id, or its attributes with `name`; None: none is set.
 
     Attributes:
         sessions: by id, each until it is forgotten.
@@ -129,15 +125,11 @@ class Engine:
         cors: Cors,
         transports: Collection[str] = ("polling", "websocket"),
         allow_upgrades: bool = True,
-        http_compression: bool = False,
-        compression_threshold: int = 1024,
-        cookie: str | Mapping[str, Any] | None = None,
     ) -> None:
         self._application, self._cors = application, cors
         self.deliver: Callable[[Session, str | bytes], None] = application.message
         self.limits, self.sessions = limits, dict[str, Session]()
         self.transports, self.allow_upgrades = transports, allow_upgrades
-        self.http_compression, self.compression_threshold, self.cookie = http_compression, compression_threshold, cookie
         self._opening_limits: TransportLimits | None = None
         self._openings: dict[bool, bytes] = {}
         shortest_s = min(
@@ -178,6 +170,16 @@ class Engine:
         """End every session, each in a greenlet of its own. Idempotent."""
         for session in list(self.sessions.values()):
             session.close()
+
+    # -- what the drop-in adds (socketio/engine.py) --------------------------------------------------------------------
+
+    def opening_headers(self, sid: str) -> Headers:
+        """Return headers for the answer that opens a polling session."""
+        return []
+
+    def encoded(self, body: bytes, environ: WSGIEnvironment) -> tuple[bytes, Headers]:
+        """Return the body of a poll's answer as the request takes it, and the headers that say how."""
+        return body, []
 
     # -- HTTP ---------------------------------------------------------------------------------------------------------
 
@@ -275,8 +277,7 @@ class Engine:
         opening = Frame(b'0{"sid":"%b",%b' % (sid.encode(), self._opening(upgrades)))
         if not websocket:
             session.start_polling()
-            headers = [("Set-Cookie", _cookie(self.cookie, sid))] if self.cookie else []
-            return _ok(opening.packet, headers + cors)
+            return _ok(opening.packet, self.opening_headers(sid) + cors)
         try:
             detached = detach(environ, start_response, accept, opening.wire, of_others=self.takes_of_others, takes_unsent=True)
         except (CannotDetach, OSError) as error:
@@ -330,11 +331,8 @@ class Engine:
             body = join_packets(session.long_poll.poll(wait_s, PollWatch(environ, start_response)))
         except SessionClosed as error:
             raise Refused(BAD_REQUEST, detail=session.told or str(error)) from error
-        headers = list(cors)
-        if self.http_compression and len(body) >= self.compression_threshold and accepts_gzip(environ):
-            body = gzip.compress(body)
-            headers.append(("Content-Encoding", "gzip"))
-        return _PollAnswer(session, start_response, body, headers)
+        body, headers = self.encoded(body, environ)
+        return _PollAnswer(session, start_response, body, headers + cors)
 
     def _post(self, session: Session, environ: WSGIEnvironment, cors: Headers) -> Answer:
         if session.upgraded:
@@ -370,17 +368,6 @@ class _PollAnswer:
     def close(self) -> None:
         if not self._written:
             self._session.end(TRANSPORT_ERROR, abort=True)
-
-
-def _cookie(cookie: str | Mapping[str, Any], sid: str) -> str:
-    """Return the value of Set-Cookie. An attribute that is True stands alone, and one that can be called is."""
-    attributes = {"name": cookie, "path": "/", "SameSite": "Lax"} if isinstance(cookie, str) else cookie
-    parts = [f"{attributes.get('name', 'io')}={sid}"]
-    for attribute, given in attributes.items():
-        value = given() if callable(given) else given
-        if attribute != "name":
-            parts.append(attribute if value is True else f"{attribute}={value}")
-    return "; ".join(parts)
 
 
 def _ok(body: bytes, headers: Headers, content_type: str = "text/plain; charset=UTF-8") -> Answer:

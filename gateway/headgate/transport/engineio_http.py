@@ -30,7 +30,6 @@ _LENGTH = re.compile(r"[0-9]{1,18}", re.ASCII)
 # 16 bytes in base64, and what RFC 6455 section 1.3 hashes behind them.
 _KEY = re.compile(r"[A-Za-z0-9+/]{22}==", re.ASCII)
 _ACCEPT = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
-_QUALITY = re.compile(r"[01](?:\.[0-9]{0,3})?", re.ASCII)
 
 # Engine.IO's own error codes and messages, as the reference server answers them, and the product's code for each.
 UNKNOWN_TRANSPORT = (0, "Transport unknown", "bad_request")
@@ -95,16 +94,6 @@ def read_length(environ: WSGIEnvironment) -> int:
     if not _LENGTH.fullmatch(length):  # int() would read `+5` and `1_0`
         raise Refused(BAD_REQUEST, "411 Length Required", "Content-Length is required")
     return int(length)
-
-
-def accepts_gzip(environ: WSGIEnvironment) -> bool:
-    """Return whether the client takes gzip, by Accept-Encoding (RFC 9110 section 12.5.3)."""
-    qualities: dict[str, float] = {}
-    for element in environ.get("HTTP_ACCEPT_ENCODING", "").lower().split(","):
-        coding, *parameters = (part.strip() for part in element.split(";"))
-        quality = next((part[2:].strip() for part in parameters if part.startswith("q=")), "1")
-        qualities[coding] = float(quality) if _QUALITY.fullmatch(quality) else 0.0
-    return qualities.get("gzip", qualities.get("x-gzip", qualities.get("*", 0.0))) > 0
 
 
 @lru_cache(maxsize=64)

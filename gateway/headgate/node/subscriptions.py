@@ -233,17 +233,21 @@ class Subscriptions:
             return Subscription(self._matcher.subscribed(pattern) or check_pattern(pattern), Overflow.CATCH_UP, None)
         return read_subscription(request)
 
-    def _is_kept(self, pattern: str) -> bool:
-        """Return whether a client here keeps a pattern, and its events come."""
-        return self._matcher.subscribed(pattern) is not None and (self._bus.all_active or self._bus.active(pattern))
+    def _kept(self) -> Callable[[str], object]:
+        """Return a function that tells, until others have a turn, whether a client here keeps a pattern, and its events come."""
+        has_client, is_active = self._matcher.subscribed, self._bus.active
+        if self._bus.all_active:
+            return has_client
+        return lambda pattern: has_client(pattern) is not None and is_active(pattern)
 
     def _secure(self, pending: Iterable[tuple[int, Subscription]], needed: dict[str, None]) -> dict[int, HeadgateError]:
         """Have the bus bring the patterns that no client here keeps; return an error for each that it cannot. Waits for Redis.
 
         Each of them is in `needed` from then on.
         """
+        is_kept = self._kept()
         fresh = dict.fromkeys(
-            [wanted.pattern for _, wanted in pending if wanted.pattern not in needed and not self._is_kept(wanted.pattern)]
+            [wanted.pattern for _, wanted in pending if wanted.pattern not in needed and not is_kept(wanted.pattern)]
         )
         if not fresh:
             return {}
@@ -340,9 +344,10 @@ class Subscriptions:
 
         `is_over` is asked behind each: whether others have had a turn, or are to have one.
         """
+        is_kept = self._kept()
         while pending:
             index, wanted = pending[0]
-            if wanted.pattern not in needed and not self._is_kept(wanted.pattern):
+            if wanted.pattern not in needed and not is_kept(wanted.pattern):
                 return False
             pending.popleft()
             self._activate(client, wanted, starts.get(index), needed)

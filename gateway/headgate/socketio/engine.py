@@ -22,6 +22,7 @@ from headgate.transport.cors import Cors
 from headgate.transport.engine import Engine
 from headgate.transport.frame_parser import POLICY
 from headgate.transport.session import Session
+from headgate.transport.session_state import SERVER_DISCONNECT
 
 from .limits import TransportLimits
 
@@ -145,7 +146,7 @@ class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
         if sid is None:
             self.end_all()
         elif (session := self.session_of(sid)) is not None:
-            session.close()
+            session.end(SERVER_DISCONNECT)
 
     def _get_socket(self, sid: str) -> Session:
         """Return a session until it is forgotten; engineio's own forgets a closed one, before its handlers have run."""

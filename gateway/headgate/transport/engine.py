@@ -46,7 +46,7 @@ from .http_answers import NO_STORE, Answer, error_body, error_headers
 from .limits import TransportLimits
 from .long_poll import SessionClosed
 from .session import Session
-from .session_state import TRANSPORT_ERROR
+from .session_state import SERVER_DISCONNECT, TRANSPORT_ERROR
 from .timers import Deadlines
 from .upgrade import UPGRADE_S
 
@@ -169,7 +169,7 @@ class Engine:
     def end_all(self) -> None:
         """End every session, each in a greenlet of its own. Idempotent."""
         for session in list(self.sessions.values()):
-            session.close()
+            session.end(SERVER_DISCONNECT)
 
     # -- what the drop-in adds (socketio/engine.py) --------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ from .send_queue import ClientQueue
 from .session_state import (
     CLIENT_DISCONNECT,
     MOVED,
+    OVER,
     PING_TIMEOUT,
     SERVER_DISCONNECT,
     TRANSPORT_CLOSE,
@@ -104,7 +105,7 @@ class Session(Outbox):
             IllegalStep: the state does not allow it.
         """
         self.state = following(self.state, step)
-        self.closed = self.state is SessionState.CLOSING or self.state is SessionState.CLOSED  # OVER, without Python's hash
+        self.closed = self.state in OVER
         if self.state is SessionState.OPEN:
             self.upgraded = True
 
@@ -293,10 +294,6 @@ class Session(Outbox):
         return not self.closed and self.state is not SessionState.HANDSHAKE
 
     # -- the end ------------------------------------------------------------------------------------------------------
-
-    def close(self, wait: bool = True, abort: bool = False, reason: str | None = None) -> None:
-        """End the session, as python-engineio asks for it. Idempotent, never waits."""
-        self.end(reason or SERVER_DISCONNECT, abort=abort)
 
     def end(self, reason: str, *, abort: bool = False, code: int = NORMAL, told: str = "", hard: bool = False) -> None:
         """End the session: what is queued, CLOSE packet, close frame; then `ended`, once. Idempotent, never waits.

@@ -158,6 +158,14 @@ def test_a_hold_keeps_the_fan_out_out_and_lets_the_queue_go_on(line: Line) -> No
     assert ready(line)
 
 
+def test_what_was_not_put_in_cannot_be_taken_back(line: Line) -> None:
+    """It would let a later one's data out too early."""
+    with pytest.raises(RuntimeError, match="uncork without cork"):
+        line.session.uncork()
+    with pytest.raises(RuntimeError, match="release without hold"):
+        line.session.release_direct()
+
+
 @pytest.mark.parametrize("cut", [0, 1, 5, 12, 13, 14, 25, 26, 38])
 def test_a_direct_write_that_was_cut_is_finished_where_it_was_cut(line: Line, cut: int) -> None:
     """The frame that was hit goes out whole; those behind it are the caller's to offer."""

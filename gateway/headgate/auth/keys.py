@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from hashlib import sha256
-from hmac import compare_digest
+from hmac import compare_digest, digest
 from typing import Any
 
 import jwt
@@ -31,7 +30,6 @@ _EXPECTED = {
     "EdDSA": "an Ed25519 public key",
 }
 
-_BLOCK_BYTES = sha256().block_size
 _jws = jwt.PyJWS(algorithms=list(ALGORITHMS))
 
 
@@ -45,8 +43,6 @@ class Key:
     # PyJWT's, and the material as it wants it; None where that does not fit: such a key verifies nothing.
     _algorithm: Any = field(init=False, repr=False, compare=False)
     _prepared: Any = field(init=False, repr=False, compare=False)
-    # Of a secret: the two hashes of an HMAC (RFC 2104), each with its block of the key taken already.
-    _hashes: tuple[Any, Any] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         algorithm = _jws.get_algorithm_by_name(self.algorithm)
@@ -56,19 +52,13 @@ class Key:
             prepared = None
         object.__setattr__(self, "_algorithm", algorithm)
         object.__setattr__(self, "_prepared", prepared)
-        if self.algorithm == SECRET_ALGORITHM and prepared is not None:
-            object.__setattr__(self, "_hashes", _hmac_hashes(prepared))
 
     def proves(self, signed: bytes, signature: bytes) -> bool:
         """Return whether this key made a signature. HMACs are compared in constant time."""
         if self._prepared is None:
             return False
-        if self.algorithm == SECRET_ALGORITHM:  # in a third of the time of hmac.digest, a sixth of PyJWT's steps
-            inner, outer = self._hashes
-            inner, outer = inner.copy(), outer.copy()
-            inner.update(signed)
-            outer.update(inner.digest())
-            return compare_digest(outer.digest(), signature)
+        if self.algorithm == SECRET_ALGORITHM:  # at once; PyJWT's own steps take twice as long
+            return compare_digest(digest(self._prepared, signed, "sha256"), signature)
         try:
             return bool(self._algorithm.verify(signed, self._prepared, signature))
         except (jwt.PyJWTError, ValueError):
@@ -119,12 +109,6 @@ class Key:
         except (jwt.PyJWTError, ValueError, TypeError, KeyError):
             return None
         return cls(key_id, algorithm, material) if _fits(algorithm, material) else None
-
-
-def _hmac_hashes(secret: bytes) -> tuple[Any, Any]:
-    """Return the inner and the outer hash of HMAC-SHA256 with a secret, before the message."""
-    block = (secret if len(secret) <= _BLOCK_BYTES else sha256(secret).digest()).ljust(_BLOCK_BYTES, b"\0")
-    return sha256(bytes(byte ^ 0x36 for byte in block)), sha256(bytes(byte ^ 0x5C for byte in block))
 
 
 def _fits(algorithm: str, material: object) -> bool:

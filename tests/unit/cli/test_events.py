@@ -66,7 +66,7 @@ def test_tail_prints_the_events_that_match_and_sets_bad_ones_aside(monkeypatch: 
     replies = [[b"pmessage", b"hg:{n}:orders.*", *each] for each in zip(channels, messages, strict=True)]
     link, result = tail("redis://h", [[b"psubscribe", b"hg:{n}:orders.*", b"1"], *replies], monkeypatch)
 
-    assert link.sent == [("PSUBSCRIBE", "hg:{n}:orders.*")]
+    assert link.sent == [(b"PSUBSCRIBE", b"hg:{n}:orders.*")]
     assert '{"sum": 1}' in result.stdout
     assert '{"sum": 2}' not in result.stdout
     assert "listening to orders.* in n" in result.stderr
@@ -80,7 +80,7 @@ def test_tail_in_a_cluster_reads_the_feed_channel_and_says_when_the_slot_has_mov
     replies = [*acknowledged, [b"smessage", b"hg:{n}/feed", message], [b"sunsubscribe", b"hg:{n}/feed", b"0"]]
     link, result = tail("redis+cluster://h", replies, monkeypatch)
 
-    assert link.sent == [("PSUBSCRIBE", "hg:{n}:orders.*"), ("SSUBSCRIBE", "hg:{n}/feed")]
+    assert link.sent == [(b"PSUBSCRIBE", b"hg:{n}:orders.*"), ("SSUBSCRIBE", "hg:{n}/feed")]
     assert "orders.7" in result.stdout
     assert '{"sum": 3}' in result.stdout
     assert result.stderr.count("listening to") == 1

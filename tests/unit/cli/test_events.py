@@ -16,6 +16,7 @@ from headgate.cli.main import main
 from headgate.errors import BusUnavailable
 from headgate.event import Event
 from headgate.redis import subscriber_link
+from headgate.redis.connections import Command
 
 NOWHERE = ("--redis", "redis://127.0.0.1:1")
 
@@ -38,12 +39,12 @@ class Link:
 
     def __init__(self, replies: list[list[bytes]]) -> None:
         self._replies = [replies]
-        self.sent: list[tuple[str, ...]] = []
+        self.sent: list[Command] = []
 
     def connect(self) -> None:
         """There is nothing to connect to."""
 
-    def send(self, *commands: tuple[str, ...]) -> None:
+    def send(self, *commands: Command) -> None:
         self.sent += commands
 
     def read(self) -> list[list[bytes]]:

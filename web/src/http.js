@@ -55,7 +55,7 @@ export function createHttp(address, { path = "" }, owner) {
   let before;
   /** @type {Map<string, any>} by pattern */
   const wanted = new Map();
-  /** The pasts that are not over, by pattern: where each goes on, and whether some of it has come. @type {Map<string, { since: any, begun?: boolean }>} */
+  /** Where the pasts go on that are not over, by pattern. @type {Map<string, any>} */
   const pasts = new Map();
   /** Presence requests that hold, by topic; what the last stream answered to each, and when its room is read again. @type {Map<string, any>} */
   const held = new Map();
@@ -100,8 +100,8 @@ export function createHttp(address, { path = "" }, owner) {
     const { pattern } = each;
     wanted.set(pattern, each);
     if (!since) return;
-    const under = pasts.get(pattern)?.since;
-    pasts.set(pattern, { since: !under || covers(since, under) ? since : covers(under, since) ? under : { offset: 0 } });
+    const under = pasts.get(pattern);
+    pasts.set(pattern, !under || covers(since, under) ? since : covers(under, since) ? under : { offset: 0 });
   }
 
   /** @param {string} pattern */
@@ -110,14 +110,11 @@ export function createHttp(address, { path = "" }, owner) {
     pasts.delete(pattern);
   }
 
-  /** Note how far the pasts have come: each stream goes on with them. @param {string} topic @param {number} [offset] */
+  /** Note how far the pasts have come, as each stream goes on with them. They come before all that is new. @param {string} topic @param {number} [offset] */
   function pass(topic, offset) {
-    for (const [pattern, past] of pasts) {
-      const mine = matches(pattern, topic);
-      if (offset && place && offset <= place.offset) {
-        if (mine) pasts.set(pattern, { since: { ...place, offset }, begun: true });
-      } else if (offset && (mine || past.begun)) pasts.delete(pattern);
-    }
+    if (!offset || !place) return;
+    if (offset > place.offset) pasts.clear();
+    else for (const pattern of pasts.keys()) if (matches(pattern, topic)) pasts.set(pattern, { ...place, offset });
   }
 
   /** Open the next stream at the cursor. @param {any[]} [presence] requests */
@@ -133,7 +130,7 @@ export function createHttp(address, { path = "" }, owner) {
     try {
       for (let first = true; ; first = false) {
         sent = first ? presence : [...held.values()];
-        const subscriptions = [...wanted.values()].map((each) => ({ ...each, since: pasts.get(each.pattern)?.since }));
+        const subscriptions = [...wanted.values()].map((each) => ({ ...each, since: pasts.get(each.pattern) }));
         const body = { ...auth, subscriptions, resume: place, requests: sent.map((each) => [PRESENCE, each]) };
         listen(polls ? (first ? 0 : POLL_S * 1000) + SLACK_MS : HELD_BACK_MS, polls ? silent : heldBack);
         const kind = polls ? "application/json" : "text/event-stream";

@@ -76,7 +76,7 @@ COMMAND_TIMEOUT_S = 2.0
 CONNECT_TIMEOUT_S = 1.0
 LEAST_FENCE_TIMEOUT_S = 0.25
 # Expedited fences follow each other no closer than this; clients that come meanwhile share the next one. Each costs 80 µs.
-EXPEDITED_INTERVAL_S = 0.005
+EXPEDITED_INTERVAL_S = 0.002
 # A pattern becomes active within this time, or its subscription is refused. A dead connection is noticed sooner.
 ACTIVE_TIMEOUT_S = 10.0
 # An idle gateway sees this often whether it is time to ask where the primary is; so does each command. Longer than

@@ -40,18 +40,37 @@ def session_site(load: Load, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @contextmanager
-def descriptors_end(gateway: GatewayProcess, spare: int | None) -> Iterator[None]:
-    """Let the process open only so many descriptors more; None: none at all, not even in the place of one that it closes."""
+def descriptors_end(gateway: GatewayProcess, spare: int | None) -> Iterator[Callable[[], None]]:
+    """Let the process open only so many descriptors more; None: none at all, not even in the place of one that it closes.
+
+    The value does so again: connections of the tests before may have been closed late, and have left room.
+    """
     soft, hard = resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE)
-    limit = 3
-    if spare is not None:
-        # Of those, too, that were closed since the newest was opened: how many these are is up to the tests before.
-        limit = 1 + list(islice((number for number in count() if number not in descriptors(gateway.pid)), spare))[-1]
-    resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, (limit, hard))
+
+    def lower() -> None:
+        limit = 3
+        if spare is not None:
+            # Of those, too, that were closed since the newest was opened: how many these are is up to the tests before.
+            limit = 1 + list(islice((number for number in count() if number not in descriptors(gateway.pid)), spare))[-1]
+        resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, (limit, hard))
+
+    lower()
     try:
-        yield
+        yield lower
     finally:
         resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def wait_until_full(address: tuple[str, int], lower: Callable[[], None]) -> None:
+    """Wait until a new client finds no descriptor."""
+
+    def is_full() -> bool:
+        if ask(address, "/socket.io/")[0] == 503:
+            return True
+        lower()
+        return False
+
+    wait_for(is_full, "clients to have all their descriptors")
 
 
 def test_health_pages_answer_and_new_clients_are_told_when_no_descriptor_is_left_for_them(
@@ -61,9 +80,9 @@ def test_health_pages_answer_and_new_clients_are_told_when_no_descriptor_is_left
     swarm = start_swarm()
     gateway, address = site.gateways[0], swarm.clients[0].address
     known = len(lines(gateway, "no room for new clients"))
-    with ExitStack() as silent, site.publishing() as publishing, descriptors_end(gateway, SPARE):
+    with ExitStack() as silent, site.publishing() as publishing, descriptors_end(gateway, SPARE) as lower:
         limited_s = time.monotonic()
-        wait_for(lambda: ask(address, "/socket.io/")[0] == 503, "clients to have all their descriptors")
+        wait_until_full(address, lower)
         for _ in range(SILENT):
             silent.enter_context(socket.create_connection(address, timeout=DEADLINE_S)).sendall(b"GET /liv")
         asked_s = time.monotonic()
@@ -104,8 +123,8 @@ def test_health_pages_answer_while_refused_clients_come_back_at_once(
     known = len(lines(gateway, "cannot accept connections"))
     clients = min(COMING_BACK, 2 * site.load.clients)
     took_s, statuses = [], set()
-    with site.publishing() as publishing, descriptors_end(gateway, SPARE):
-        wait_for(lambda: ask(address, "/socket.io/")[0] == 503, "clients to have all their descriptors")
+    with site.publishing() as publishing, descriptors_end(gateway, SPARE) as lower:
+        wait_until_full(address, lower)
         with knocking(address, clients) as answers:
             site.proxies[0].reset()
             until_s = time.monotonic() + 2 * MEASURED_S  # the length of what is measured

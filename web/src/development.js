@@ -38,7 +38,7 @@ export const EXPLAINED = {
     more: "settings.md",
   },
   request_timeout: { cure: "The request took too long to arrive: try again.", more: "protocol.md#errors" },
-  bus_unavailable: { cure: "The client tries again by itself. If it lasts, the gateway's log says what is wrong with Redis.", more: TROUBLE },
+  bus_unavailable: { cure: "The client subscribes again by itself. A publish is yours to repeat, with the same id, or the outbox's. If it lasts, the gateway's log says what is wrong with Redis.", more: TROUBLE },
   bus_refused: { cure: "The gateway's log says what Redis refuses: memory, disk, rights.", more: "operations.md" },
   overloaded: { cure: "The client tries again by itself.", more: "operations.md" },
   paused: { cure: "An operator ends it with `headgate resume`. The client tries again by itself.", more: "operations.md" },

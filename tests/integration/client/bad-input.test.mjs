@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { createServer } from "node:net";
 import { after, afterEach, before, it } from "node:test";
 import { connect, HeadgateError } from "headgate";
-import { GatewayProcess, until } from "./gateway-process.mjs";
+import { GatewayProcess, patient, until } from "./gateway-process.mjs";
 import { SECRET, token } from "./tokens.mjs";
 
 /** @type {GatewayProcess} */
@@ -14,7 +14,7 @@ const GRANTS = { subscribe: ["orders.#"], publish: ["orders.#"] };
 
 /** @param {string} [url] @param {import("headgate").ConnectOptions} [options] */
 function open(url = gateway.url, options = {}) {
-  const gate = connect(url, { token: token("ann", GRANTS), reconnectDelayMinMs: 20, reconnectDelayMaxMs: 100, ...options });
+  const gate = patient(connect(url, { token: token("ann", GRANTS), reconnectDelayMinMs: 20, reconnectDelayMaxMs: 100, ...options }));
   gates.push(gate.on("connection:refused", () => {}));
   return gate;
 }

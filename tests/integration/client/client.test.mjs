@@ -7,7 +7,7 @@ import Backbone from "backbone";
 import { connect, events } from "headgate";
 import { LiveCollection } from "headgate/backbone";
 import { io } from "socket.io-client";
-import { GatewayProcess, until } from "./gateway-process.mjs";
+import { GatewayProcess, patient, until } from "./gateway-process.mjs";
 
 /** @type {GatewayProcess} */
 let gateway;
@@ -16,7 +16,7 @@ const gates = [];
 
 /** @param {import("../../../web/src/connect.js").ConnectOptions} [options] */
 function open(options) {
-  const gate = connect(gateway.url, { reconnectDelayMinMs: 20, reconnectDelayMaxMs: 100, ...options });
+  const gate = patient(connect(gateway.url, { reconnectDelayMinMs: 20, reconnectDelayMaxMs: 100, ...options }));
   gates.push(gate);
   return gate;
 }

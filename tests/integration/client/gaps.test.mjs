@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { after, afterEach, before, it } from "node:test";
 import { connect } from "headgate";
 import { io } from "socket.io-client";
-import { GatewayProcess, until } from "./gateway-process.mjs";
+import { GatewayProcess, patient, until } from "./gateway-process.mjs";
 
 const EVENTS = 80;
 const SIZE_BYTES = 60_000;
@@ -31,7 +31,7 @@ function open(options = {}) {
     socket = io(address, more);
     return socket;
   };
-  const gate = connect(gateway.url, { transports: ["websocket"], io: made, ...options });
+  const gate = patient(connect(gateway.url, { transports: ["websocket"], io: made, ...options }));
   gates.push(gate);
   return { gate, tcp: () => socket.io.engine.transport.ws._socket };
 }

@@ -1,9 +1,11 @@
 /** A real gateway for the tests of the client: `headgate serve` with a private Redis, in a folder of the test's own. */
 import { execFile, spawn } from "node:child_process";
+import { randomUUID } from "node:crypto";
 import { mkdtemp, rm } from "node:fs/promises";
 import { connect as connectSocket } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { WebSocket } from "ws";
@@ -16,6 +18,28 @@ const READY = /ready at (http:\/\/\S+?)\/?\s/;
 // A process that starts needs whole seconds of the processor, and others may want it too.
 const START_DEADLINE_MS = 120_000;
 const STOP_DEADLINE_MS = 30_000;
+
+// A disk that is slow makes Redis wait, and calls fail at once for a second after one that had no answer.
+const PATIENCE_MS = 60_000;
+
+/**
+ * Have a page publish as an application does that wants its event in the log: once more, with the same id, where Redis had no answer.
+ * @param {import("headgate").Gate} gate
+ */
+export function patient(gate) {
+  const publish = gate.publish.bind(gate);
+  gate.publish = async (topic, data, { id = randomUUID(), ...rest } = {}) => {
+    for (const end = performance.now() + PATIENCE_MS; ; ) {
+      try {
+        return await publish(topic, data, { id, ...rest });
+      } catch (/** @type {any} */ error) {
+        if (error.code !== "bus_unavailable" || performance.now() > end) throw error;
+        await sleep(200);
+      }
+    }
+  };
+  return gate;
+}
 
 export class GatewayProcess {
   url = "";

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { after, afterEach, before, it } from "node:test";
 import { connect } from "headgate";
 import { io } from "socket.io-client";
-import { GatewayProcess, until } from "./gateway-process.mjs";
+import { GatewayProcess, patient, until } from "./gateway-process.mjs";
 import { SECRET, token } from "./tokens.mjs";
 
 /** @type {GatewayProcess} */
@@ -13,7 +13,7 @@ const gates = [];
 
 /** @param {import("../../../web/src/connect.js").ConnectOptions} options */
 function open(options) {
-  const gate = connect(gateway.url, { reconnectDelayMinMs: 20, reconnectDelayMaxMs: 100, ...options });
+  const gate = patient(connect(gateway.url, { reconnectDelayMinMs: 20, reconnectDelayMaxMs: 100, ...options }));
   gates.push(gate);
   return gate;
 }

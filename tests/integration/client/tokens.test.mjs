@@ -6,7 +6,7 @@ import { after, afterEach, before, describe, it, mock } from "node:test";
 import { promisify } from "node:util";
 import { connect, userWord } from "headgate";
 import { io } from "socket.io-client";
-import { COMMAND, GatewayProcess, until } from "./gateway-process.mjs";
+import { COMMAND, GatewayProcess, patient, until } from "./gateway-process.mjs";
 
 const SECRET = "a secret of at least thirty-two bytes";
 /** Names that Backbone, or a plain object as a table, would trip over. */
@@ -30,7 +30,7 @@ const inSeconds = (seconds) => Date.now() / 1000 + seconds;
 
 /** @param {import("../../../web/src/connect.js").ConnectOptions} options */
 function open(options) {
-  const gate = connect(gateway.url, { reconnectDelayMinMs: 20, reconnectDelayMaxMs: 100, ...options });
+  const gate = patient(connect(gateway.url, { reconnectDelayMinMs: 20, reconnectDelayMaxMs: 100, ...options }));
   opened.push(gate);
   return gate;
 }

@@ -6,7 +6,7 @@ import { isDeepStrictEqual } from "node:util";
 import { connect } from "headgate";
 import { io } from "socket.io-client";
 import { WebSocket } from "ws";
-import { GatewayProcess, until } from "./gateway-process.mjs";
+import { GatewayProcess, patient, until } from "./gateway-process.mjs";
 
 /** @typedef {import("../../../web/src/connect.js").ConnectOptions} Options */
 
@@ -38,7 +38,7 @@ const gates = [];
 
 /** @param {Options} options */
 function open(options) {
-  const gate = connect(line.url, { reconnectDelayMinMs: 20, reconnectDelayMaxMs: 100, ...options });
+  const gate = patient(connect(line.url, { reconnectDelayMinMs: 20, reconnectDelayMaxMs: 100, ...options }));
   gates.push(gate);
   return gate;
 }
@@ -171,7 +171,7 @@ for (const [way, options] of Object.entries(WAYS)) {
     it("asks for a token at each connect, and gets what it missed when it comes back", async () => {
       let tokens = 0;
       const gate = open({ ...options, token: async () => void tokens++ });
-      const publisher = connect(gateway.url, { transport: "websocket", WebSocket });
+      const publisher = patient(connect(gateway.url, { transport: "websocket", WebSocket }));
       gates.push(publisher);
       /** @type {number[]} */
       const got = [];

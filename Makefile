@@ -270,9 +270,9 @@ deployments: $(DEV) ## headgate.socketio under the servers that people use, on a
 	@$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
 		> $$($(DEPLOYMENTS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/product.pth
 	@$(STEP) "installing the servers" deployments $(DEPLOYMENTS)/bin/python -m pip install --quiet --disable-pip-version-check --no-input \
-		--requirement tests/integration/transport/deployments.txt
+		--requirement tests/integration/socketio/deployments.txt
 	@PYTHONPATH=$(CURDIR)/gateway:$(CURDIR)/server DEPLOYMENTS_PYTHON=$(CURDIR)/$(DEPLOYMENTS)/bin/python $(BIN)/python -m pytest -m nightly $(ARGS) \
-		tests/integration/transport/test_deployments.py tests/integration/transport/test_redis_manager.py
+		tests/integration/socketio/test_deployments.py tests/integration/socketio/test_redis_manager.py
 
 soak: $(DEV) build ## A gateway under churn for an hour, and what it keeps of clients that are gone; then a million joins
 	@HEADGATE_SOAK_S=$${HEADGATE_SOAK_S:-3600} $(BIN)/python -m pytest -m nightly -s tests/fault/test_f24_soak.py $(ARGS)

@@ -559,11 +559,11 @@ class TestSocketIO:
 
 
 class TestPywsgi:
-    """`detach`, `PollWatch` and the deadlines: what we take from the HTTP server's handler."""
+    """`detach_other` and `PollWatch`: what we take from the HTTP server's handler."""
 
-    def served(self, application: Callable[..., Any], request: bytes, handler: type | None = None) -> bytes:
+    def served(self, application: Callable[..., Any], request: bytes) -> bytes:
         """Serve one connection on loopback and return what the client got until it was closed."""
-        server = pywsgi.WSGIServer(("127.0.0.1", 0), application, log=None, handler_class=handler)
+        server = pywsgi.WSGIServer(("127.0.0.1", 0), application, log=None)
         server.start()
 
         def ask() -> bytes:
@@ -615,63 +615,6 @@ class TestPywsgi:
         sock.setblocking(True)
         sock.sendall(b"ours")
         sock.close()
-
-    def test_the_deadlines_hooks_are_called(self) -> None:
-        """`handle` around the connection, `read_requestline` per request, `get_environ` when the headers are there."""
-        calls: list[str] = []
-
-        class Handler(pywsgi.WSGIHandler):  # type: ignore[misc]
-            def handle(self) -> None:
-                calls.append("handle")
-                super().handle()
-
-            def read_requestline(self) -> Any:
-                calls.append("line")
-                return super().read_requestline()
-
-            def get_environ(self) -> Any:
-                calls.append("environ")
-                return super().get_environ()
-
-        def application(environ: Any, start_response: Any) -> list[bytes]:
-            calls.append("application")
-            start_response("200 OK", [("Content-Length", "0")])
-            return []
-
-        self.served(application, b"GET / HTTP/1.1\r\nHost: t\r\n\r\n" * 2, Handler)
-
-        assert calls == ["handle", *["line", "environ", "application"] * 2, "line"]
-
-    def test_the_rest_of_a_body_is_discarded_through_wsgi_input(self) -> None:
-        """`_discard`, once, behind the answer; set `close_connection` in it and no further request is read."""
-        discarded: list[int] = []
-
-        class Rest:
-            def __init__(self, handler: Any, body: Any) -> None:
-                self.handler, self.body = handler, body
-
-            def _discard(self) -> None:
-                discarded.append((self.body.content_length or 0) - self.body.position)
-                assert self.body.chunked_input is False
-                self.handler.close_connection = True
-
-        class Handler(pywsgi.WSGIHandler):  # type: ignore[misc]
-            wsgi_input: Any
-
-            def get_environ(self) -> Any:
-                environ = super().get_environ()
-                self.wsgi_input = Rest(self, self.wsgi_input)
-                return environ
-
-        def application(environ: Any, start_response: Any) -> list[bytes]:
-            assert environ["wsgi.input"].read(2) == b"ab"
-            start_response("200 OK", [("Content-Length", "0")])
-            return []
-
-        answer = self.served(application, b"POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 5\r\n\r\nabcde" * 2, Handler)
-
-        assert discarded == [3]
-        assert answer.count(b"200 OK") == 1
 
     def test_the_next_part_of_an_answer_is_asked_for_when_the_last_was_written(self) -> None:
         """And `close` is called at the end, whatever happened: how an unwritten poll is noticed."""

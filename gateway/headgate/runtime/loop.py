@@ -1,4 +1,4 @@
-"""The event loop: the one file that imports gevent, but for TLS and foreign sockets in transport/.
+"""The event loop: the one file that imports gevent, but for TLS and the sockets of other servers.
 
 The rest of the gateway asks here for greenlets, watchers and timers, so that what we need of gevent is a short list.
 Nothing in this file waits except `sleep`, `Signal.wait` and what the caller's own greenlet does.

@@ -13,6 +13,7 @@ Nearly everything else is as in python-socketio; docs/socketio.md says what diff
     member     one session as its rooms and its emitters see it: its queue, and the wait for room in it
     limits     the limits of a session, and the policies of a full queue
     traffic    packets and bytes for the admin UI
+    engine     our sessions in the place of python-engineio's; other_servers: their sockets under other WSGI servers
     flask      `SocketIO` of Flask-SocketIO, with this server in it (imported by its users only)
 """
 

@@ -19,12 +19,14 @@ from engineio.packet import MESSAGE, Packet
 from headgate.protocol.frames import Frame
 from headgate.runtime.servers import instead_for_sockets
 from headgate.transport.cors import Cors
+from headgate.transport.detach import Detached, detach
 from headgate.transport.engine import Engine
 from headgate.transport.frame_parser import POLICY
 from headgate.transport.session import Session
 from headgate.transport.session_state import SERVER_DISCONNECT
 
 from .limits import TransportLimits
+from .other_servers import detach_other
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
@@ -42,7 +44,6 @@ class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
         settle: has the fan-out write what it still has; nothing may overtake it.
     """
 
-    takes_of_others = True
     instead = staticmethod(instead_for_sockets)
 
     def __init__(self, *, transport_limits: limits.TransportLimits | None = None, **options: object) -> None:
@@ -89,6 +90,20 @@ class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
             self._trigger_event("disconnect", sid, reason, run_async=False)
         finally:
             self._user_sessions.pop(sid, None)
+
+    def detach(
+        self,
+        environ: WSGIEnvironment,
+        start_response: StartResponse,
+        accept: bytes,
+        first_frames: bytes = b"",
+        *,
+        takes_unsent: bool = False,
+    ) -> Detached:
+        """Take a request's socket away from its server, which may be another one than ours."""
+        if "headgate.handler" in environ:
+            return detach(environ, accept + first_frames, takes_unsent=takes_unsent)
+        return detach_other(environ, start_response, accept, first_frames)
 
     def opening_headers(self, sid: str) -> list[tuple[str, str]]:
         """Return the cookie with the session's id, if the application wants one."""

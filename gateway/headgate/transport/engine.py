@@ -22,7 +22,7 @@ from headgate.runtime.seldom import Seldom
 from headgate.runtime.servers import instead
 
 from .cors import Cors
-from .detach import CannotDetach, PollWatch, detach
+from .detach import CannotDetach, Detached, PollWatch, detach
 from .engineio_http import (
     BAD_METHOD,
     BAD_REQUEST,
@@ -107,13 +107,11 @@ class Engine:
         owner: with what the ids of our sessions begin, where several processes share a port.
         start: starts the greenlet for messages that wait.
         writes: the answers to handshakes and CONNECTs.
-        takes_of_others: whether WebSockets are carried under gunicorn's gevent worker and behind gevent-websocket's handler.
         origin_setting: what lists the origins that may connect.
         allowing: returns the line that would allow an origin; None for one that cannot be allowed.
         instead: says why a WSGI server, by the environment of a request, cannot carry a client, and what can.
     """
 
-    takes_of_others = False
     origin_setting = "cors_allowed_origins"
     instead: Callable[[WSGIEnvironment], str] = staticmethod(instead)
 
@@ -172,6 +170,21 @@ class Engine:
             session.end(SERVER_DISCONNECT)
 
     # -- what the drop-in adds (socketio/engine.py) --------------------------------------------------------------------
+
+    def detach(
+        self,
+        environ: WSGIEnvironment,
+        start_response: StartResponse,
+        accept: bytes,
+        first_frames: bytes = b"",
+        *,
+        takes_unsent: bool = False,
+    ) -> Detached:
+        """Take a request's socket away from the HTTP server; write the answer to the request, and the first frames after it.
+
+        Raises as `detach.detach`. A gateway needs more of a server than its sockets, so it takes those of our own alone.
+        """
+        return detach(environ, accept + first_frames, takes_unsent=takes_unsent)
 
     def opening_headers(self, sid: str) -> Headers:
         """Return headers for the answer that opens a polling session."""
@@ -279,7 +292,7 @@ class Engine:
             session.start_polling()
             return _ok(opening.packet, self.opening_headers(sid) + cors)
         try:
-            detached = detach(environ, start_response, accept, opening.wire, of_others=self.takes_of_others, takes_unsent=True)
+            detached = self.detach(environ, start_response, accept, opening.wire, takes_unsent=True)
         except (CannotDetach, OSError) as error:
             session.end(f"handshake failed: {error}", abort=True)
             if isinstance(error, CannotDetach):
@@ -307,7 +320,7 @@ class Engine:
         if not self.allow_upgrades:
             raise Refused(BAD_REQUEST, detail="this server does not upgrade")
         try:
-            detached = detach(environ, start_response, switching_protocols(environ), of_others=self.takes_of_others)
+            detached = self.detach(environ, start_response, switching_protocols(environ))
         except CannotDetach as error:
             raise self._unsupported(environ, str(error)) from error
         except OSError:

@@ -1,7 +1,7 @@
 """Hostile clients on real connections: each is cut, costs little memory, and no other client notices (F15, F16, F17).
 
-The rules are proven where they are decided, in tests/unit/transport: frames (test_frame_parser.py), packets
-(test_packet_check.py, test_server.py), rates (test_inbox.py), bodies (test_engine.py).
+The rules are proven where they are decided, in tests/unit/transport: frames (test_frame_parser.py), rates (test_inbox.py),
+bodies (test_engine.py); and of packets in tests/unit/socketio (test_packet_check.py, test_sessions.py).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Clients that read slowly or not at all: bounded, cut at the deadline, freed; and healthy ones, never cut (F6, F7, F8).
 
 The rules are proven where they are decided, in tests/unit/transport: the queue's bounds (test_send_queue.py, test_engine.py), the
-lanes (test_outbox.py), the write deadline (test_websocket.py), acknowledgements without room (test_server.py).
+lanes (test_outbox.py), the write deadline (test_websocket.py), acknowledgements without room
+(tests/unit/socketio/test_sessions.py).
 """
 
 from __future__ import annotations

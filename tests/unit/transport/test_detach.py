@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import gevent
 import gevent.event
 import gevent.socket
 import pytest
-from gevent import pywsgi
 
 from headgate.transport.detach import CannotDetach, Detached, PollWatch, detach
 from headgate.transport.http_server import HTTPServer
@@ -25,12 +23,8 @@ REQUEST = b"GET /socket HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade
 class Served:
     """One connection and its peer; `application` is called in the request."""
 
-    def __init__(
-        self,
-        application: Callable[[dict[str, Any], Any], Any],
-        of_pywsgi: bool = False,
-    ) -> None:
-        self._application, self._of_pywsgi = application, of_pywsgi
+    def __init__(self, application: Callable[[dict[str, Any], Any], Any]) -> None:
+        self._application = application
         ours, self.peer = gevent.socket.socketpair()
         self.greenlet = gevent.spawn(self._serve, ours)
 
@@ -45,11 +39,6 @@ class Served:
         self.greenlet.kill()
 
     def _serve(self, sock: Any) -> None:
-        if self._of_pywsgi:
-            server = pywsgi.WSGIServer(("127.0.0.1", 0), self._application)
-            pywsgi.WSGIHandler(sock, "", server).handle()
-            server.do_close(sock)
-            return
         serve_on(HTTPServer(("127.0.0.1", 0), self._application), sock).join()
 
 
@@ -58,8 +47,8 @@ def serve() -> Iterator[Callable[..., Served]]:
     """Make connections to an application."""
     made: list[Served] = []
 
-    def make(application: Callable[[dict[str, Any], Any], Any], **options: Any) -> Served:
-        made.append(Served(application, **options))
+    def make(application: Callable[[dict[str, Any], Any], Any]) -> Served:
+        made.append(Served(application))
         return made[-1]
 
     yield make
@@ -67,21 +56,18 @@ def serve() -> Iterator[Callable[..., Served]]:
         served.close()
 
 
-@pytest.mark.parametrize("of_pywsgi", [False, True], ids=["ours", "pywsgi's own"])
 @pytest.mark.parametrize("behind", [b"", b"\x81\x85 the first frame"], ids=["nothing behind", "a frame behind"])
-def test_a_socket_is_taken_away_with_the_bytes_behind_the_request(
-    serve: Callable[..., Served], of_pywsgi: bool, behind: bytes
-) -> None:
+def test_a_socket_is_taken_away_with_the_bytes_behind_the_request(serve: Callable[..., Served], behind: bytes) -> None:
     """The answer goes out first; nothing is waited for, and the handler reads, writes and closes it no more."""
     taken: list[Detached] = []
 
     def application(environ: dict[str, Any], start_response: Any) -> list[bytes]:
-        taken.append(detach(environ, start_response, b"the answer"))
+        taken.append(detach(environ, b"the answer"))
         assert environ["wsgi.input"].read() == b""
         assert "headgate.handler" not in environ
         return []
 
-    served = serve(application, of_pywsgi=of_pywsgi)
+    served = serve(application)
     served.send(REQUEST + behind)
     ((sock, received, _, unsent),) = taken
     assert not unsent
@@ -98,83 +84,13 @@ def test_a_socket_is_taken_away_with_the_bytes_behind_the_request(
 def test_a_socket_of_another_server_cannot_be_taken_away() -> None:
     """The caller knows what to use instead."""
     with pytest.raises(CannotDetach):
-        detach({}, Said(), b"")
+        detach({}, b"")
 
 
 def test_a_gateway_leaves_the_sockets_of_other_servers_alone() -> None:
     """It needs more of a server: to drain, and to share a port."""
     with pytest.raises(CannotDetach, match="leave its handler_class out"):
-        detach({"wsgi.websocket": object()}, Said(), b"", of_others=False)
-    ours, peer = gevent.socket.socketpair()
-    asked = gevent.spawn(detach, {"gunicorn.socket": ours}, gunicorn_response(), b"answer", of_others=False)
-    with pytest.raises(CannotDetach):
-        asked.get()
-    ours.close()
-    assert peer.recv(1) == b""
-
-
-def test_a_socket_that_gevent_websocket_has_answered_is_taken_without_a_second_answer(serve: Callable[..., Served]) -> None:
-    """Only the frames go out, and its own WebSocket says nothing when the request ends."""
-    taken: list[Detached] = []
-    answered: list[SimpleNamespace] = []
-
-    def application(environ: dict[str, Any], start_response: Any) -> list[bytes]:
-        its = SimpleNamespace(handler=start_response.__self__, closed=False, stream=1, raw_read=1, raw_write=1)
-        answered.append(its)
-        environ["wsgi.websocket"] = its
-        taken.append(detach(environ, Said(), b"the answer", b"the frames"))
-        return []
-
-    served = serve(application, of_pywsgi=True)
-    served.send(REQUEST)
-    taken[0].sock.send(b" and more")
-
-    assert served.peer.recv(100) == b"the frames and more"
-    assert answered[0].closed
-    assert answered[0].stream is None
-    taken[0].sock.close()
-
-
-class Unreader:
-    """What gunicorn has read of a connection, behind the request."""
-
-    def take_buffered(self) -> bytes:
-        """Return it."""
-        return b"a frame"
-
-
-def gunicorn_response() -> Any:
-    """Return a `start_response` as gunicorn has it: a method of its response, which knows the request."""
-
-    class Response:
-        req = SimpleNamespace(unreader=Unreader())
-
-        def start_response(self, status: str, headers: list[tuple[str, str]]) -> None:
-            raise AssertionError(status)
-
-    return Response().start_response
-
-
-def test_a_socket_of_gunicorns_gevent_worker_is_taken_away() -> None:
-    """The end of the request is StopIteration, of which the worker makes the end of its connection."""
-    ours, peer = gevent.socket.socketpair()
-    detached = gevent.spawn(detach, {"gunicorn.socket": ours}, gunicorn_response(), b"answer", b" and frames").get()
-
-    assert peer.recv(100) == b"answer and frames"
-    assert detached.received == b"a frame"
-    with pytest.raises(StopIteration):
-        iter(detached.body)
-    ours.close()  # as gunicorn does
-    detached.sock.send(b"later")
-    assert peer.recv(100) == b"later"
-    detached.sock.close()
-
-
-def test_a_socket_of_a_worker_that_lets_nothing_else_run_stays() -> None:
-    """gunicorn's sync worker answers in the main greenlet: no WebSocket would ever have a turn."""
-    ours, _ = gevent.socket.socketpair()
-    with pytest.raises(CannotDetach):
-        detach({"gunicorn.socket": ours, "SERVER_SOFTWARE": "gunicorn/27"}, gunicorn_response(), b"")
+        detach({"wsgi.websocket": object()}, b"")
 
 
 def test_a_client_that_is_gone_is_an_error(serve: Callable[..., Served]) -> None:
@@ -184,7 +100,7 @@ def test_a_client_that_is_gone_is_an_error(serve: Callable[..., Served]) -> None
     def application(environ: dict[str, Any], start_response: Any) -> list[bytes]:
         served.peer.close()
         try:
-            detach(environ, start_response, b"x" * 100_000)
+            detach(environ, b"x" * 100_000)
         except OSError as error:
             failures.append(error)
         return []

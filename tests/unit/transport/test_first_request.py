@@ -19,7 +19,6 @@ from headgate.transport.http_server import HTTPServer
 from headgate.transport.peer_socket import NativeSocket
 from tests.support.http_peer import Peer
 from tests.support.session_clock import turn
-from tests.support.wsgi import Said
 
 ASK = b"GET /socket?a=b HTTP/1.1\r\nHost: test\r\n"
 
@@ -47,7 +46,7 @@ class Door:
         if isinstance(self.answer, Exception):
             raise self.answer
         if self.takes:
-            self.taken.append(detach(dict(request.environ), Said(), b"the answer")[:2])
+            self.taken.append(detach(dict(request.environ), b"the answer")[:2])
         return self.answer
 
     def _application(self, environ: dict[str, Any], start_response: Any) -> list[bytes]:
@@ -262,7 +261,7 @@ def test_a_route_that_fails_behind_its_answer_keeps_the_socket(door: Door) -> No
     """It is the route's, with the loop watching it: nothing is written to it, and nobody else closes it."""
 
     def take_and_fail(request: RoutedRequest) -> Answer | None:
-        door.taken.append(detach(dict(request.environ), Said(), b"the answer")[:2])
+        door.taken.append(detach(dict(request.environ), b"the answer")[:2])
         raise ValueError("no")
 
     door.server.routes = {("GET", "/socket"): NeverWaits(take_and_fail)}

@@ -17,7 +17,6 @@ from headgate.transport.http_server import HTTPServer
 from headgate.transport.peer_socket import NativeSocket
 from tests.support.epoll_sets import Watched, stale, watched
 from tests.support.session_clock import turn
-from tests.support.wsgi import Said
 
 FOREIGN, OWN = b"BB", b"AA"
 
@@ -45,7 +44,7 @@ class Process:
         self.peers: list[socket.socket] = []
 
     def _socket(self, request: RoutedRequest) -> Answer | None:
-        self.sockets.append(detach(dict(request.environ), Said(), b"socket of " + self.name)[0])
+        self.sockets.append(detach(dict(request.environ), b"socket of " + self.name)[0])
         return None
 
     def _application(self, environ: dict[str, Any], start_response: Any) -> list[bytes]:

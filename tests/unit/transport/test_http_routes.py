@@ -22,7 +22,6 @@ from headgate.transport.http_server import HTTPServer
 from headgate.transport.peer_socket import NativeSocket
 from tests.support.http_peer import FOREVER, Pause, Peer, serve_on
 from tests.support.session_clock import turn
-from tests.support.wsgi import Said
 
 LIMITS = HttpLimits(header_deadline_s=5, keep_alive_s=60, body_deadline_s=10, write_deadline_s=20, min_bytes_per_s=100)
 POST = b"POST /route HTTP/1.1\r\nHost: test\r\nContent-Length: 5\r\n"
@@ -288,7 +287,7 @@ def test_a_route_may_take_the_socket_away(monkeypatch: pytest.MonkeyPatch) -> No
     taken: list[tuple[NativeSocket, bytes]] = []
 
     def take(request: RoutedRequest) -> None:
-        taken.append(detach(dict(request.environ), Said(), b"the answer")[:2])
+        taken.append(detach(dict(request.environ), b"the answer")[:2])
 
     server = HTTPServer(("127.0.0.1", 0), lambda environ, start_response: [], routes={("GET", "/socket"): take})
     ours, theirs = gevent.socket.socketpair()

@@ -31,7 +31,6 @@ from headgate.transport.http_server import HTTPServer
 from headgate.transport.peer_socket import NativeSocket
 from headgate.workers.owners import letters_of, owner_of
 from tests.support.epoll_sets import stale
-from tests.support.wsgi import Said
 
 RANDOM = "abcdefghij0123456_-Z"
 _ID = re.compile(rb"\r\nX-Id: (\d+)\r\n")
@@ -105,7 +104,7 @@ class Process:
         return answer
 
     def _socket(self, request: RoutedRequest) -> None:
-        sock, received, *_ = detach(dict(request.environ), Said(), b"HTTP/1.1 101 Switching Protocols\r\n\r\n%d " % self.number)
+        sock, received, *_ = detach(dict(request.environ), b"HTTP/1.1 101 Switching Protocols\r\n\r\n%d " % self.number)
         self.sockets.append(sock)
         sock.send(received.upper())
 

@@ -1,6 +1,6 @@
 """Clients that leave over a real network, each way there is: their disconnect handlers find everything still there.
 
-tests/unit/transport/test_server.py has the handlers that raise, wait, or run behind the end.
+tests/unit/socketio/test_sessions.py has the handlers that raise, wait, or run behind the end.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import socketio
 
+from tests.integration.socketio.real_client import POLLING, SOON, WEBSOCKET, cut, in_the_room, join
 from tests.integration.transport.clients import DEADLINE_S, Polling, WebSocket, closing
-from tests.integration.transport.real_client import POLLING, SOON, WEBSOCKET, cut, in_the_room, join
 from tests.integration.transport.server_process import ServerProcess, StartServer
 
 SMALL_BUFFER_BYTES = 4096

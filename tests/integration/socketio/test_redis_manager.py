@@ -11,7 +11,7 @@ import pytest
 import socketio
 
 from tests.fault.redis_process import RedisProcess
-from tests.integration.transport.real_client import WEBSOCKET
+from tests.integration.socketio.real_client import WEBSOCKET
 from tests.support.redis_server import wait_until
 from tests.support.served_chat import Guest, Served, serving
 

@@ -1,6 +1,6 @@
 """Socket.IO 5 with the real socket.io-client, over each transport; and order across an upgrade, which only a socket can show.
 
-tests/unit/transport/test_server.py has the rules, packet by packet.
+tests/unit/socketio/test_sessions.py has the rules, packet by packet.
 """
 
 from __future__ import annotations

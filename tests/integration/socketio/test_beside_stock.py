@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.integration.socketio.real_client import POLLING, UPGRADED, WEBSOCKET
 from tests.integration.transport.clients import Polling, WebSocket, closing
-from tests.integration.transport.real_client import POLLING, UPGRADED, WEBSOCKET
 from tests.support.certificates import Authority
 from tests.support.served_chat import Served, commanded, evening, serving, talk_over_tls
 

@@ -1,6 +1,6 @@
 """Packets other than the standard ones (`serializer=`) with the real python-socketio client, over each transport.
 
-tests/unit/transport/test_server.py has the rest: messages that are no packets, and serializers that cannot work.
+tests/unit/socketio/test_sessions.py has the rest: messages that are no packets, and serializers that cannot work.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from socketio.exceptions import ConnectionError as NotConnected
 
+from tests.integration.socketio.real_client import POLLING, SOON, UPGRADED, WEBSOCKET, in_the_room
 from tests.integration.transport.clients import DEADLINE_S
-from tests.integration.transport.real_client import POLLING, SOON, UPGRADED, WEBSOCKET, in_the_room
 from tests.integration.transport.server_process import ServerProcess, StartServer
 from tests.support import packet_classes
 

@@ -1,0 +1,91 @@
+"""Sockets of other WSGI servers, taken for a WebSocket by public names:
+
+gevent's pywsgi     the handler is `start_response.__self__`; it lets go when its `socket` attribute is None; `rfile` may hold
+                    bytes that came in behind the request
+gevent-websocket    a handler of pywsgi that has answered the request already; `wsgi.websocket` leads to it
+gunicorn -k gevent  the socket is `gunicorn.socket`; StopIteration out of the application is the end of the connection; the
+                    request's `unreader` may hold bytes that came in behind it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import gevent.ssl
+
+from headgate.transport.detach import CannotDetach, Detached, forget_body, gunicorn_socket, handler_of
+from headgate.transport.peer_socket import NativeSocket
+from headgate.transport.tls_pipe import TlsPipe
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIEnvironment
+
+
+def detach_other(environ: WSGIEnvironment, start_response: StartResponse, accept: bytes, first_frames: bytes) -> Detached:
+    """Take a request's socket away from its server; write the answer to the request, and the first frames after it.
+
+    Raises:
+        CannotDetach: the server is none of these.
+        OSError: the client is gone.
+    """
+    if (answered := environ.get("wsgi.websocket")) is not None:
+        taken = _of_handler(answered.handler, first_frames)
+        answered.closed = True  # or it would write a close frame of its own when the application returns
+        answered.stream = answered.raw_read = answered.raw_write = None
+    elif (handler := handler_of(start_response)) is not None:
+        taken = _of_handler(handler, accept + first_frames)
+    elif (sock := gunicorn_socket(environ)) is not None:
+        sock.sendall(accept + first_frames)
+        response: Any = start_response.__self__  # type: ignore[attr-defined]
+        taken = _taken(sock, response.req.unreader.take_buffered(), _EndedByGunicorn)
+    else:
+        raise CannotDetach
+    forget_body(environ)
+    return taken
+
+
+class _Carrying:
+    """The body of an answer that comes when the WebSocket is over: over TLS, the greenlet carries its bytes until then."""
+
+    def __init__(self, pipe: TlsPipe | None) -> None:
+        self._pipe = pipe
+
+    def __iter__(self) -> Iterator[bytes]:
+        if self._pipe is not None:
+            self._pipe.carry()
+        return iter(())
+
+
+class _EndedByGunicorn(_Carrying):
+    """It is not to send the answer: it then closes its end of a connection, which may be ours by now."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        super().__iter__()
+        raise StopIteration
+
+
+def _of_handler(handler: Any, first_bytes: bytes) -> Detached:
+    sock, reader = handler.socket, handler.rfile
+    if sock is None:
+        raise CannotDetach("the connection is another's already")
+    sock.sendall(first_bytes)
+    # A client may send its first frame without waiting for our answer: it then sits in the reader's buffer. `peek` returns what
+    # is buffered, and asks for more only if nothing is; a detached connection waits for none.
+    sock.settimeout(0.0)
+    try:
+        received = bytes(reader.peek()) if hasattr(reader, "peek") else b""
+    except OSError:
+        received = b""
+    handler.socket = None
+    handler.close_connection = True
+    return _taken(sock, received, _Carrying)
+
+
+def _taken(sock: Any, received: bytes, body: type[_Carrying]) -> Detached:
+    if isinstance(sock, gevent.ssl.SSLSocket):
+        pipe = TlsPipe(sock)
+        return Detached(pipe.plain, received, body(pipe))
+    plain = NativeSocket(fileno=sock.detach())
+    plain.setblocking(False)
+    return Detached(plain, received, body(None))

@@ -295,7 +295,7 @@ clean: ## Remove everything that was made, but for the private Redis data in .he
 	rm -rf $(VENV) node_modules web/node_modules web/dist build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache \
 		.import_linter_cache .hypothesis test-results
 
-$(RUNTIME): requirements.txt pyproject.toml setup.py $(wildcard gateway/headgate/_surely_json.[ch] gateway/headgate/delivery/_direct*.[ch])
+$(RUNTIME): requirements.txt pyproject.toml setup.py $(wildcard gateway/headgate/_native*.[ch])
 	@tools/machine.sh check
 	@$(STEP) "making .venv" venv tools/machine.sh venv
 	@$(STEP) "installing the pinned Python packages" pip $(BIN)/python -m pip install $(PIP_LOCKED) -r requirements.txt

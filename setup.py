@@ -46,22 +46,18 @@ def fault() -> str | None:
 
 
 def extensions() -> list[Extension]:
-    """Return the modules in C if this build has them. tools/build_backend.py, which runs in this process, knows.
+    """Return the module in C if this build has it. tools/build_backend.py, which runs in this process, knows.
 
-    A wheel that asks for them fails without a compiler; an editable install does without them.
+    A wheel that asks for it fails without a compiler; an editable install does without it.
     """
     compiled = getattr(getattr(sys.modules.get("build_backend"), "compiled", None), "name", "NO")
     if compiled == "NO":
         return []
     if compiled == "YES" and (missing := fault()) is not None:
         sys.exit(f"headgate: {missing}; {HINT}.")
-    folder, optional = "gateway/headgate", compiled != "YES"
-    walker = f"{folder}/_surely_json.h"
-    parts = [walker, *(f"{folder}/delivery/_direct_{part}.h" for part in ("frame", "message", "page"))]
-    return [
-        Extension("headgate._surely_json", [f"{folder}/_surely_json.c"], depends=[walker], optional=optional),
-        Extension("headgate.delivery._direct", [f"{folder}/delivery/_direct.c"], depends=parts, optional=optional),
-    ]
+    source = "gateway/headgate/_native"
+    parts = [f"{source}_{part}.h" for part in ("frame", "json", "message", "page")]
+    return [Extension("headgate._native", [f"{source}.c"], depends=parts, optional=compiled != "YES")]
 
 
 def long_description(text: str, url: str) -> str:

@@ -77,9 +77,8 @@ def build_editable(wheel_directory: str, config_settings: Any = None, metadata_d
     """Install the sources in place, with the C extension beside them if there is a compiler."""
     global compiled
     compiled = Compiled.WHERE_POSSIBLE
-    for pattern in ("_surely_json.*.so", "delivery/_direct.*.so"):  # of sources that have changed
-        for old in PACKAGE.glob(pattern):
-            old.unlink()
+    for old in PACKAGE.glob("_native.*.so"):  # of sources that have changed
+        old.unlink()
     return str(build_meta.build_editable(wheel_directory, config_settings, metadata_directory))
 
 

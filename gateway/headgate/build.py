@@ -29,4 +29,4 @@ def is_pure() -> bool:
 
 def build_in_use() -> Build:
     """Return the build that this process runs."""
-    return Build.PYTHON if is_pure() or find_spec(f"{__package__}.delivery._direct") is None else Build.COMPILED
+    return Build.PYTHON if is_pure() or find_spec(f"{__package__}._native") is None else Build.COMPILED

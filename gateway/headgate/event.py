@@ -88,7 +88,7 @@ def _walker() -> Callable[[bytes], bool] | None:
     if is_pure():
         return None
     try:
-        from ._surely_json import is_surely_json
+        from ._native import is_surely_json
     except ImportError:
         return None
     return is_surely_json

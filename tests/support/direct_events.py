@@ -1,4 +1,4 @@
-"""Events as Redis brings them, and as a direct writer has written them: both ends of delivery/_direct.c. No I/O."""
+"""Events as Redis brings them, and as a direct writer has written them: both ends of _native.c. No I/O."""
 
 from __future__ import annotations
 

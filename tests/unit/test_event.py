@@ -26,7 +26,7 @@ from headgate.event import (
 )
 
 with suppress(ImportError):  # `built` leaves out what asks for it
-    from headgate._surely_json import is_surely_json
+    from headgate._native import is_surely_json
 
 built = pytest.mark.skipif(build_in_use() is Build.PYTHON, reason="the walker in C is not built here, or not wanted")
 # With the walker in C, if it was built, and without.

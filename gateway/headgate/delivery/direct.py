@@ -2,7 +2,7 @@
 
 In: replies of the bus that the feed has not seen, and where the feed stands. Out: frames on sockets, and a `Run` that says what
 was taken. Everything but the usual case is left where it is, for the feed and the fan-out; so nothing is lost where this module's
-C (`_direct.c`) was not built, and both ways come to the same (tests/unit/delivery/test_direct.py).
+C (`_native.c`) was not built, and both ways come to the same (tests/unit/delivery/test_direct.py).
 
 A run takes messages from the front as long as each
 - is a logged event without a trace, in the epoch of the feed, at the offset that follows, with a payload that is surely JSON;
@@ -26,7 +26,7 @@ from .client import Client
 from .matcher import Audience, SubscriptionMatcher
 
 try:
-    from ._direct import Writer
+    from headgate._native import Writer
 except ImportError:  # it was not built
     Writer = None  # type: ignore[assignment,misc]
 

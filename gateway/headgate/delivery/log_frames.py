@@ -1,7 +1,7 @@
 """The frames of entries of the log, for clients that catch up. No I/O.
 
 In: entries as Redis answers them. Out: for each, its offset, and its frame or the entry that cannot be delivered. The usual ones
-are framed in C (`_direct_page.h`) where that is built; it leaves the others to Python, and both ways come to the same
+are framed in C (`_native_page.h`) where that is built; it leaves the others to Python, and both ways come to the same
 (tests/unit/delivery/test_log_frames.py).
 """
 
@@ -17,7 +17,7 @@ from headgate.redis.log import Entry, RawEntry
 from headgate.topic import check_topic
 
 try:
-    from ._direct import page_frames
+    from headgate._native import page_frames
 except ImportError:  # it was not built
     page_frames = None  # type: ignore[assignment]
 

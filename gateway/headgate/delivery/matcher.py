@@ -53,7 +53,7 @@ _UNSHARED = -1
 class Audience(Generic[S]):
     """The clients that get the events of a topic.
 
-    Each kind has `listed` for _direct.c: the clients, if they are at hand and sure; None: ask for `clients`.
+    Each kind has `listed` for _native.c: the clients, if they are at hand and sure; None: ask for `clients`.
     """
 
     __slots__ = ()

@@ -110,7 +110,7 @@ def event_frame(namespace: bytes, event: Event, *, replayed: bool = False) -> Fr
 
 
 def written_frame(wire: bytes, skip: int, topic: str, offset: int, payload_bytes: int, time_ms: int) -> Frame:
-    """Return the frame of a logged event whose wire was written elsewhere (delivery/_direct.c), as `event_frame` returns it."""
+    """Return the frame of a logged event whose wire was written elsewhere (_native.c), as `event_frame` returns it."""
     return _WrittenFrame(wire, skip, topic, offset, payload_bytes, time_ms)
 
 

@@ -16,7 +16,7 @@ from headgate.redis.log import Entry, RawEntry
 from tests.support.raw_log import RawLog, raw_entry
 
 with suppress(ImportError):
-    from headgate.delivery._direct import page_frames
+    from headgate._native import page_frames
 
 built = pytest.mark.skipif(build_in_use() is Build.PYTHON, reason="the direct writes in C are not built here, or not wanted")
 PARENT = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import gevent
@@ -14,6 +15,7 @@ import gevent.socket
 import pytest
 from structlog.testing import capture_logs
 
+from headgate.build import Build, build_in_use
 from headgate.metrics import ACCEPT_FAILURES, HTTP_CONNECTIONS, HTTP_ENDED
 from headgate.runtime.seldom import Seldom
 from headgate.transport import descriptors, http_admission, http_server
@@ -22,10 +24,40 @@ from headgate.transport.http_answers import Answer
 from headgate.transport.http_connections import HttpConnections
 from headgate.transport.http_limits import BACKLOG, HttpLimits
 from headgate.transport.http_server import HTTPServer
+from headgate.transport.peer_socket import NativeSocket
 from tests.support.listening import granted, places_of
 
 ONE, OTHER = "192.0.2.1", "192.0.2.2"
 PEERS = 100
+
+
+@pytest.mark.parametrize("in_c", [False, True], ids=["in Python", "in C"])
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6, socket.AF_UNIX])
+def test_a_connection_is_accepted_with_the_address_that_python_has(
+    family: socket.AddressFamily, in_c: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next connection blocks nobody and no child inherits it; without one there is an error, as with a closed listener."""
+    if in_c and build_in_use() is Build.PYTHON:
+        pytest.skip("the C extension is not built here, or not wanted")
+    monkeypatch.setattr(http_server, "_ACCEPTS_IN_C", in_c)
+    with closing(http_server._Listener(family, socket.SOCK_STREAM)) as listener:
+        try:
+            listener.bind({socket.AF_INET: ("127.0.0.1", 0), socket.AF_INET6: ("::1", 0)}.get(family, str(tmp_path / "socket")))
+        except OSError:
+            pytest.skip("this machine has no such addresses")
+        listener.listen()
+        listener.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            http_server._accept(listener)
+        with closing(socket.socket(family)) as peer:
+            peer.connect(listener.getsockname())
+            descriptor, address = http_server._accept(listener)
+            with closing(NativeSocket(fileno=descriptor)) as accepted:
+                assert address == accepted.getpeername() == peer.getsockname()
+                assert not os.get_inheritable(descriptor)
+                assert not in_c or not os.get_blocking(descriptor)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        http_server._accept(listener)
 
 
 class Connection:
@@ -416,7 +448,7 @@ def test_a_server_accepts_again_when_there_is_room_again(serve: Callable[..., Se
     """After a pause; a peer waits in the kernel's queue meanwhile, and nothing of the reserve is lost."""
     served = serve()
     failed: list[OSError] = []
-    accept = http_server._Listener.accept
+    accept = http_server._accept
 
     def fail_once(listener: socket.socket) -> Any:
         if not failed:
@@ -425,7 +457,7 @@ def test_a_server_accepts_again_when_there_is_room_again(serve: Callable[..., Se
         return accept(listener)
 
     monkeypatch.setattr(http_admission, "ACCEPT_AGAIN_S", 0.001)
-    monkeypatch.setattr(http_server._Listener, "accept", fail_once)
+    monkeypatch.setattr(http_server, "_accept", fail_once)
     peer = served.connect()
     peer.sendall(ASK)
     assert peer.recv(1000).endswith(b"yes")

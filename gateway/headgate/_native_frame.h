@@ -1,11 +1,11 @@
 /* The frame of an event, as protocol/frames.py writes it, in a buffer that grows. */
-#ifndef HEADGATE_DIRECT_FRAME_H
-#define HEADGATE_DIRECT_FRAME_H
+#ifndef HEADGATE_NATIVE_FRAME_H
+#define HEADGATE_NATIVE_FRAME_H
 
 #include <Python.h>
 #include <string.h>
 
-#include "_direct_message.h"
+#include "_native_message.h"
 
 enum {
     MAX_RUN_BYTES = 65536,   /* of the frames of a run: fanout.MAX_SLICE_BYTES */

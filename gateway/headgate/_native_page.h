@@ -3,15 +3,15 @@
  * The usual entry is `<offset>-0` with topic, id, time, data and sum, and perhaps clock, in this order (log.lua writes them), of an
  * event that redis/log.py takes: with a payload that is surely JSON. Any other is left to Python, which says what is wrong with it.
  */
-#ifndef HEADGATE_DIRECT_PAGE_H
-#define HEADGATE_DIRECT_PAGE_H
+#ifndef HEADGATE_NATIVE_PAGE_H
+#define HEADGATE_NATIVE_PAGE_H
 
 #include <Python.h>
 #include <string.h>
 
-#include "_direct_frame.h"
-#include "../_surely_json.h"
-#include "_direct_message.h"
+#include "_native_frame.h"
+#include "_native_json.h"
+#include "_native_message.h"
 
 enum { ENTRY_FIELDS = 5, MOST_ENTRY_FIELDS = 6 };
 

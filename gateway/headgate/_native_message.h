@@ -2,8 +2,8 @@
  *
  * The usual form of it: in one epoch, without a trace, and with numbers that have no leading zero. The payload is not looked at.
  */
-#ifndef HEADGATE_DIRECT_MESSAGE_H
-#define HEADGATE_DIRECT_MESSAGE_H
+#ifndef HEADGATE_NATIVE_MESSAGE_H
+#define HEADGATE_NATIVE_MESSAGE_H
 
 #include <string.h>
 

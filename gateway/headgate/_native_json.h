@@ -2,8 +2,8 @@
  *
  * Strict JSON in UTF-8 (RFC 8259), nested at most MAX_DEPTH deep, in which every number is surely a double. No memory is needed.
  */
-#ifndef HEADGATE_SURELY_JSON_H
-#define HEADGATE_SURELY_JSON_H
+#ifndef HEADGATE_NATIVE_JSON_H
+#define HEADGATE_NATIVE_JSON_H
 
 #include <stdint.h>
 #include <string.h>

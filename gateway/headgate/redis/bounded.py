@@ -13,6 +13,7 @@ up for what does not.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any
 
@@ -22,6 +23,14 @@ from .budget import left_s, wait_s
 from .faults import LOCKED_OUT, NO_FUNCTION, NO_PERMISSION, reply_of
 from .newest import NewestReceipts
 from .primary_switch import ASK_EVERY_S, FORBIDDEN_S, NO_LIBRARY, UNKNOWN, PrimarySwitch
+
+try:
+    from hiredis import pack_command
+except ImportError:  # a process that only publishes need not have it
+    _pack: Callable[[Any], bytes] | None = None
+else:
+    # redis-py calls it too, after a look at each word that takes as long.
+    _pack = pack_command
 
 # Where an address leads now is a question beside the caller's own: it may take so long, and so much of what is left.
 ASK_WITHIN_S, ASK_SHARE = 0.5, 0.25
@@ -98,6 +107,13 @@ class Bounded:
         """Close the connection; a later `connect` opens a new one."""
         self._is_open = False
         super().disconnect(*args, **options)  # type: ignore[misc]
+
+    def pack_commands(self, commands: Sequence[Sequence[Any]]) -> Any:
+        """Return commands as Redis reads them."""
+        # redis-py makes two words of a name such as SENTINEL MASTERS.
+        if _pack is None or any(" " in command[0] for command in commands if isinstance(command[0], str)):
+            return super().pack_commands(commands)  # type: ignore[misc]
+        return [b"".join([_pack(tuple(command)) for command in commands])]
 
     def read_response(self, *args: Any, **options: Any) -> Any:
         """Return the next reply. Raises redis.TimeoutError when it has not begun within the budget."""

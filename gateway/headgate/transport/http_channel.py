@@ -68,8 +68,8 @@ class Channel:
             OSError: the connection broke.
         """
         try:
-            if self.part is Part.IDLE and self.peer.is_plain:  # most clients send the next request when they have the answer
-                data: bytes = self._in_time(READ, self.peer.recv, size)
+            if self.part is Part.IDLE and self._pace is None and self.peer.is_plain:
+                data: bytes = self._receive_next(size)
             else:
                 data = self.peer.recv(size)
         except BlockingIOError:
@@ -80,7 +80,9 @@ class Channel:
         if self._pace is not None:
             self._pace.moved(len(data))
         if self.part is Part.BODY:
-            self._let_others(len(data), turn_bytes)
+            self._turn_bytes += len(data)
+            if self._turn_bytes >= turn_bytes:
+                self._let_others()
         return data
 
     def send(self, data: bytes) -> None:
@@ -107,7 +109,9 @@ class Channel:
                 self._pace.moved(sent)
             left, at = left - sent, at + sent
             self.sent_bytes += sent
-            self._let_others(sent, TURN_BYTES)
+            self._turn_bytes += sent
+            if self._turn_bytes >= TURN_BYTES:
+                self._let_others()
 
     def linger(self, seconds: float | None = None) -> None:
         """Say that our answer was all, and read for a while what the peer is still sending. Switches greenlets.
@@ -140,6 +144,24 @@ class Channel:
             self._waiting()
             self.linger(LINGER_S)
 
+    def _receive_next(self, size: int) -> bytes:
+        """Wait for the next request, then read: most clients send it when they have the answer.
+
+        Raises:
+            TooSlow: nothing has come in time.
+            BlockingIOError: nothing has come after all.
+        """
+        self.waits += 1
+        waited_s = self.peer.wait(READ, self._limits.keep_alive_s)
+        try:
+            return self.peer.recv(size)
+        except BlockingIOError:
+            if waited_s is None:
+                raise self._too_slow() from None
+            self._pace = self.part.pace(self._limits)
+            self._pace.waited(waited_s)
+            raise
+
     def _in_time(self, events: int, move: Callable[[Any], Any], argument: object) -> Any:
         """Move bytes once the socket is ready for it.
 
@@ -167,11 +189,9 @@ class Channel:
         except BlockingIOError:
             raise self._too_slow() from None
 
-    def _let_others(self, size: int, turn_bytes: int) -> None:
-        self._turn_bytes += size
-        if self._turn_bytes >= turn_bytes:
-            self._turn_bytes = 0
-            sleep()
+    def _let_others(self) -> None:
+        self._turn_bytes = 0
+        sleep()
 
     def _too_slow(self) -> TooSlow:
         part = self.part

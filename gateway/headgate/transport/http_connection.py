@@ -255,9 +255,10 @@ class HttpConnection:
             if self.is_taken:
                 return False
             if answer is not None:
-                ends = request.ends or answer.closes or incoming.must_end
+                is_whole = self._parser.state is ParserState.WHOLE  # as nearly always
+                ends = request.ends or answer.closes or (not is_whole and incoming.must_end)
                 self.write(answer.to_bytes(time.time(), close=ends))
-                return incoming.finish() and not ends
+                return (is_whole or incoming.finish()) and not ends
         except OSError:
             return False
         except Exception:

@@ -47,13 +47,15 @@ class Incoming:
         """
         parser, channel = self.parser, self.channel
         is_first, waits = channel.part is Part.HEADERS, channel.waits
-        while (event := parser.next_event()) is None:
+        event = parser.next_event() if parser.held else None
+        while event is None:
             if channel.part is Part.IDLE and parser.held:
                 channel.begin(Part.HEADERS)
             data = channel.receive(READ_BYTES)
             if not data:
                 return parser.end()
             parser.feed(data)
+            event = parser.next_event()
         if waits == channel.waits and not is_first:
             sleep()  # it was here already, and the one behind it may be as well
         assert isinstance(event, Request | Bad)

@@ -19,6 +19,8 @@ MARKER = "~" + "0" * 10 + ":" + "0" * 20 + "~"
 TOPIC = "bench.load"
 # A word of a topic, the name of a room or a channel: the load generator fills in the digits (load/template.h).
 ADDRESS = "addr000000"
+# Stands for an id: the load generator writes another one for each event, of 32 hexadecimal digits as a publisher's.
+EVENT_ID = "id" * 16
 CAPTURE_DEADLINE_S = 20.0
 
 

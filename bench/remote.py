@@ -22,8 +22,8 @@ from types import TracebackType
 from .agent import Setup
 from .child import Failed
 from .generator import Answer
-from .publishing import command, payload
-from .variants import LOG_KEY, VARIANTS, headgate_connect
+from .publishing import payload
+from .variants import VARIANTS, fcall, headgate_connect
 
 LOCAL = f"{shlex.quote(sys.executable)} -m bench.agent"
 
@@ -82,7 +82,7 @@ def setup_of(number: int, host: str, port: int, redis: str, clients: int, size_b
     """Return how agent `number` joins Headgate and publishes to it: to a topic that only its own clients listen to."""
     topic = f"bench.load-{number}"
     auth = {"token": token} if token else {}
-    template = command("FCALL", "headgate_publish", "1", LOG_KEY, topic, payload(size_bytes))
+    template = fcall("headgate_publish", topic, payload(size_bytes))
     connect = headgate_connect(subscriptions=[{"pattern": topic}], **auth)
     return Setup(host, port, redis, connect, VARIANTS["headgate"].joined, template.decode(), clients)
 

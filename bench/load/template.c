@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 enum { SEQUENCE_DIGITS = 10, TIME_DIGITS = 20, MAX_TEMPLATE_BYTES = 8 << 20 };
 
@@ -27,6 +28,16 @@ const char *marker_find(const char *text, const char *end, uint32_t *sequence, u
         return p + MARKER_BYTES;
     }
     return NULL;
+}
+
+static void find_id(struct template *t)
+{
+    const char *id = memmem(t->bytes, t->length, EVENT_ID, EVENT_ID_BYTES);
+    if (!id)
+        return;
+    t->id = (size_t)(id - t->bytes);
+    if (getrandom(&t->seed, sizeof t->seed, 0) != sizeof t->seed)
+        perror("getrandom");
 }
 
 static void find_places(struct template *t)
@@ -61,7 +72,26 @@ bool template_read(struct template *t, const char *path)
     free(t->bytes);
     *t = (struct template){.bytes = bytes, .length = length, .marker = (size_t)(after - MARKER_BYTES - bytes)};
     find_places(t);
+    find_id(t);
     return true;
+}
+
+/* The end of splitmix64: every bit of the input moves every bit of the result. */
+static uint64_t mixed(uint64_t x)
+{
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ULL;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebULL;
+    return x ^ x >> 31;
+}
+
+static void fill_id(struct template *t, uint32_t sequence)
+{
+    static const char hexadecimal[] = "0123456789abcdef";
+    for (unsigned half = 0; half < 2; half++) {
+        uint64_t bits = mixed(t->seed + (2 * (uint64_t)sequence + half) * 0x9e3779b97f4a7c15ULL);
+        for (size_t i = 0; i < EVENT_ID_BYTES / 2; i++, bits >>= 4)
+            t->bytes[t->id + half * EVENT_ID_BYTES / 2 + i] = hexadecimal[bits & 15];
+    }
 }
 
 void template_fill(struct template *t, uint32_t sequence, uint64_t planned_ns)
@@ -69,6 +99,8 @@ void template_fill(struct template *t, uint32_t sequence, uint64_t planned_ns)
     char text[MARKER_BYTES + 1];
     snprintf(text, sizeof text, "~%010u:%020llu~", sequence, (unsigned long long)planned_ns);
     memcpy(t->bytes + t->marker, text, MARKER_BYTES);
+    if (t->id)
+        fill_id(t, sequence);
 }
 
 void template_address(struct template *t, uint32_t address)

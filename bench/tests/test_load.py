@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 from collections.abc import Iterator
@@ -140,6 +141,17 @@ def test_events_with_addresses_reach_a_server_that_routes_and_each_counts_once()
     assert answer["published"] == 100
     assert answer["deliveries"] == 300
     assert (answer["missing"], answer["late"], answer["undelivered"]) == (0, 0, 0)
+
+
+def test_each_event_carries_an_id_of_its_own(on: Stage) -> None:
+    """A publisher's ids never repeat; an event whose id the log knows would not be appended."""
+    with on.bus.client() as client:
+        on.generator.publishes(publishing.command("RPUSH", "seen", publishing.EVENT_ID + publishing.payload(100)))
+        on.generator.tell("open", 500, 200)
+        wait_until(lambda: client.llen("seen") == 100, "100 events")
+        ids = [each.decode()[:32] for each in client.lrange("seen", 0, -1)]
+    assert len(set(ids)) == 100
+    assert all(re.fullmatch("[0-9a-f]{32}", each) for each in ids)
 
 
 def test_a_stopped_client_is_not_waited_for_and_catches_up(on: Stage) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .centrifugo import CENTRIFUGO
-from .headgate import APPEND, HEADGATE, LOG_KEY, PLAIN, PYTHON, TWO, functions, has_append, headgate_connect, mint
+from .headgate import APPEND, HEADGATE, LOG_KEY, PLAIN, PYTHON, TWO, fcall, functions, has_append, headgate_connect, mint
 from .sink import SINK, SINK_ADDRESSED, SINK_EACH
 from .socketio_peers import FLASK, NODE, STOCK
 from .variant import Addressing, Kind, Variant, held_port
@@ -14,6 +14,7 @@ __all__ = [
     "Addressing",
     "Kind",
     "Variant",
+    "fcall",
     "functions",
     "has_append",
     "headgate_connect",

@@ -58,14 +58,17 @@ def _start_python(bus: Bus, port: int, core: int, folder: Path) -> Child:
     return _start(bus, port, core, folder, {"HEADGATE_PURE": "1"})
 
 
+def fcall(function: str, topic: str, payload: str) -> bytes:
+    """Return a publish as a publisher sends it, with an id for the load generator to fill in."""
+    return publishing.command("FCALL", function, "1", LOG_KEY, topic, payload, publishing.EVENT_ID)
+
+
 def _logged(_bus: Bus, _port: int, size_bytes: int, to: str | None) -> bytes:
-    payload = publishing.payload(size_bytes)
-    return publishing.command("FCALL", "headgate_publish", "1", LOG_KEY, to or publishing.TOPIC, payload)
+    return fcall("headgate_publish", to or publishing.TOPIC, publishing.payload(size_bytes))
 
 
 def _appended(_bus: Bus, _port: int, size_bytes: int, to: str | None) -> bytes:
-    payload = publishing.payload(size_bytes)
-    return publishing.command("FCALL", "headgate_append", "1", LOG_KEY, to or publishing.TOPIC, payload)
+    return fcall("headgate_append", to or publishing.TOPIC, publishing.payload(size_bytes))
 
 
 def plain(_bus: Bus, _port: int, size_bytes: int, to: str | None) -> bytes:

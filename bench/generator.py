@@ -50,6 +50,7 @@ class Generator(Child):
         connects: Sequence[str],
         ready: str,
         room: int,
+        bus_pid: int = 0,
         path: str | None = None,
         audience: Sequence[Sequence[int]] = (),
         offer_deflate: bool = False,
@@ -61,6 +62,7 @@ class Generator(Child):
         options = ["--host", host, "--port", ",".join(map(str, ports)), "--connects", str(connects_file), "--ready", ready]
         options += ["--redis", bus_socket, "--clients", str(room), "--server-core", str(server_core)]
         options += ["--server-pid", ",".join(map(str, server_pids)) or "0"]
+        options += ["--redis-pid", str(bus_pid)] if bus_pid else []
         options += ["--path", path, "--speaks-first"] if path else []
         if audience:
             audience_file = folder / "audience"

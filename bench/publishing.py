@@ -1,17 +1,17 @@
 """The message that the load generator publishes: one Redis command as raw bytes, with a marker to fill in (see load/template.h).
 
-A peer's message format is not copied from its source but captured: its own emitter emits once, and what it published is
-the template.
+A peer's message format is not copied from its source but captured: its own emitter emits once, and the command that then comes to
+Redis (seen by MONITOR) is the template.
 """
 
 from __future__ import annotations
 
+import ast
 import json
+import re
+import socket
 import subprocess
-import time
 from collections.abc import Sequence
-
-import redis
 
 from .child import Failed
 
@@ -47,21 +47,36 @@ def command(*words: str | bytes) -> bytes:
     return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%b\r\n" % (len(part), part) for part in parts)
 
 
-def captured(client: redis.Redis, emitter: Sequence[str], text: str) -> bytes:
-    """Run `emitter` with `text` on its standard input; return its PUBLISH as RESP.
+def captured(socket_path: str, emitter: Sequence[str], text: str) -> bytes:
+    """Run `emitter` with `text` on its standard input; return as RESP the command with the marker that came to Redis.
+
+    What a script does in Redis is not that command: the one that called it is.
 
     Raises:
         Failed: it failed, or published nothing with the marker in time.
     """
-    with client.pubsub(ignore_subscribe_messages=True) as listener:  # type: ignore[no-untyped-call]
-        listener.psubscribe("*")
-        listener.get_message(timeout=CAPTURE_DEADLINE_S)  # the confirmation: from here on nothing is missed
-        done = subprocess.run(emitter, input=text.encode(), capture_output=True, timeout=CAPTURE_DEADLINE_S, check=False)
-        if done.returncode:
-            raise Failed(f"the emitter ended with {done.returncode}: {done.stderr[-2000:].decode(errors='replace')}")
-        end = time.monotonic() + CAPTURE_DEADLINE_S
-        while (left_s := end - time.monotonic()) > 0:
-            message = listener.get_message(timeout=left_s)
-            if message and MARKER.encode() in message["data"]:
-                return command("PUBLISH", message["channel"], message["data"])
-    raise Failed("the emitter published nothing with the marker")
+    with socket.socket(socket.AF_UNIX) as monitor:
+        monitor.settimeout(CAPTURE_DEADLINE_S)
+        monitor.connect(socket_path)
+        with monitor.makefile("rb") as lines:
+            monitor.sendall(command("MONITOR"))
+            lines.readline()  # the confirmation: from here on nothing is missed
+            done = subprocess.run(emitter, input=text.encode(), capture_output=True, timeout=CAPTURE_DEADLINE_S, check=False)
+            if done.returncode:
+                raise Failed(f"the emitter ended with {done.returncode}: {done.stderr[-2000:].decode(errors='replace')}")
+            try:
+                while line := lines.readline():
+                    if MARKER.encode() in line and (words := monitored(line)):
+                        return command(*words)
+            except TimeoutError as error:
+                raise Failed("the emitter published nothing with the marker") from error
+    raise Failed("Redis ended")
+
+
+def monitored(line: bytes) -> list[bytes]:
+    """Return the words of a command from a line of MONITOR; of one that a script gave, none."""
+    source, _, quoted = line.partition(b"] ")
+    if source.endswith(b" lua"):
+        return []
+    # Redis writes a word as C does, and Python reads it the same way.
+    return [ast.literal_eval("b" + word.decode("ascii")) for word in re.findall(rb'"(?:[^"\\]|\\.)*"', quoted)]

@@ -100,13 +100,19 @@ def _named(name: str, lines: Sequence[str]) -> list[str]:
 
 
 def table(scenario: Scenario, rows: Mapping[str, Sequence[Row]]) -> list[str]:
-    """Return the lines of the scenario's table: medians, the ratio to Headgate, rounds, and what went wrong."""
-    headings = ["server", *scenario.columns.values(), "Headgate is better by", "rounds", "notes"]
+    """Return the lines of the scenario's table: medians, the ratio to Headgate, rounds, and what went wrong.
+
+    A column that no row has, as in results from before it, is left out.
+    """
+    columns = {
+        name: heading for name, heading in scenario.columns.items() if any(name in row for each in rows.values() for row in each)
+    }
+    headings = ["server", *columns.values(), "Headgate is better by", "rounds", "notes"]
     lines = [f"| {' | '.join(headings)} |", "|---" * len(headings) + "|"]
     own = median(rows.get("headgate", ()), scenario.ratio)
     for name, found in rows.items():
         compared = "" if name.startswith("headgate") else ratio(scenario, own, median(found, scenario.ratio))
-        cells = [VARIANTS[name].title, *(_cell(found, column) for column in scenario.columns)]
+        cells = [VARIANTS[name].title, *(_cell(found, column) for column in columns)]
         cells += [compared, str(len(found)), "; ".join(faults(found))]
         lines.append(f"| {' | '.join(cells)} |")
     return lines

@@ -47,6 +47,7 @@ def checked(answer: Answer) -> Row:
         "late": answer["late"],
         "closed": answer["closed"],
         "redis_errors": answer["redis_errors"],
+        "redis_us_per_event": round(max(answer.get("redis_cpu_s", 0), 0) / max(answer["published"], 1) * 1e6, 2),
         "lateness_of_generator_ms": round(answer["worst_lateness_us"] / 1000, 3),
         **shares(answer),
     }
@@ -59,6 +60,7 @@ def shares(answer: Answer) -> Row:
         "seconds": round(answer["seconds"], 3),
         "server_core_share": round(server_cpu_s / answer["seconds"], 3),
         "load_core_share": round(answer["load_cpu_s"] / answer["seconds"], 3),
+        "redis_core_share": round(max(answer.get("redis_cpu_s", -1), 0) / answer["seconds"], 3),
         "others_on_server_core_share": round(max(0.0, answer["server_core_busy_s"] - server_cpu_s) / answer["seconds"], 3),
     }
 

@@ -101,6 +101,7 @@ def stage(
             server_pids=[server.pid for server in servers],
             server_core=server_core,
             bus_socket=bus.socket,
+            bus_pid=bus.pid,
             connects=connects or [variant.connect],
             ready=joined,
             audience=audience.clients if audience else (),

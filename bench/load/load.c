@@ -41,6 +41,7 @@ static const char usage[] =
     "  --clients COUNT    room for so many (10000)\n"
     "  --receive-buffer B SO_RCVBUF of each client, in bytes (the kernel's)\n"
     "  --server-pid PID,… read the CPU time of these processes before and after each run\n"
+    "  --redis-pid PID    and the CPU time of this one, apart\n"
     "  --server-core N    and how busy this core was, with anybody's work\n";
 
 enum { RECORD_SEPARATOR = 0x1e };
@@ -86,7 +87,7 @@ static void read_options(int argc, char **argv)
         {"host", 1, 0, 'h'},    {"port", 1, 0, 'p'},    {"path", 1, 0, 'P'},    {"connects", 1, 0, 'c'}, {"ready", 1, 0, 'r'},
         {"redis", 1, 0, 'R'},   {"deflate", 0, 0, 'd'}, {"clients", 1, 0, 'n'},  {"receive-buffer", 1, 0, 'b'},
         {"server-pid", 1, 0, 's'}, {"server-core", 1, 0, 'C'}, {"speaks-first", 0, 0, 'f'},
-        {"audience", 1, 0, 'a'}, {0, 0, 0, 0},
+        {"audience", 1, 0, 'a'}, {"redis-pid", 1, 0, 'q'}, {0, 0, 0, 0},
     };
     struct options *o = &swarm.options;
     const char *connects = NULL, *audience = NULL;
@@ -105,6 +106,7 @@ static void read_options(int argc, char **argv)
         case 'n': swarm.room = (unsigned)atoi(optarg); break;
         case 'b': o->receive_buffer_bytes = atoi(optarg); break;
         case 'C': o->server_core = atoi(optarg); break;
+        case 'q': o->redis_pid = atoi(optarg); break;
         case 's': read_numbers(o->server_pids, optarg); break;
         default: fputs(usage, stderr); exit(2);
         }
@@ -151,8 +153,8 @@ static void print_tally(const struct tally *t)
 static void print_answer(const char *command, const struct run *run, const struct histogram *durations)
 {
     printf("{\"command\":\"%s\",\"outcome\":\"%s\"", command, run->outcome ? run->outcome : "ok");
-    printf(",\"seconds\":%.6f,\"server_cpu_s\":%.3f,\"load_cpu_s\":%.6f,\"server_core_busy_s\":%.2f", run->seconds,
-           run->server_cpu_s, run->load_cpu_s, run->core_busy_s);
+    printf(",\"seconds\":%.6f,\"server_cpu_s\":%.6f,\"redis_cpu_s\":%.6f,\"load_cpu_s\":%.6f,\"server_core_busy_s\":%.2f", run->seconds,
+           run->server_cpu_s, run->redis_cpu_s, run->load_cpu_s, run->core_busy_s);
     printf(",\"clients\":%u,\"stalled\":%u,\"failed\":%u,\"closed\":%u", swarm.ready, swarm.stalled, swarm.failed, swarm.closed);
     print_tally(&run->tally);
     printf(",\"undelivered\":%llu,\"worst_lateness_us\":%.1f", (unsigned long long)run->undelivered,

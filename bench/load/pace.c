@@ -6,7 +6,7 @@
 
 struct mark {
     uint64_t at_ns;
-    double server_cpu_s, load_cpu_s, core_busy_s;
+    double server_cpu_s, redis_cpu_s, load_cpu_s, core_busy_s;
     struct tally tally;
 };
 
@@ -25,7 +25,7 @@ static double servers_cpu_s(const int *pids)
 
 static struct mark mark_now(struct swarm *swarm)
 {
-    return (struct mark){now_ns(), servers_cpu_s(swarm->options.server_pids), own_cpu_s(),
+    return (struct mark){now_ns(), servers_cpu_s(swarm->options.server_pids), process_cpu_s(swarm->options.redis_pid), own_cpu_s(),
                          core_busy_s(swarm->options.server_core), swarm->tally};
 }
 
@@ -45,6 +45,7 @@ static void measure_since(struct swarm *swarm, struct run *run, struct mark star
     struct mark end = mark_now(swarm);
     run->seconds = (double)(end.at_ns - start.at_ns) / NS_PER_S;
     run->server_cpu_s = start.server_cpu_s < 0 || end.server_cpu_s < 0 ? -1 : end.server_cpu_s - start.server_cpu_s;
+    run->redis_cpu_s = start.redis_cpu_s < 0 || end.redis_cpu_s < 0 ? -1 : end.redis_cpu_s - start.redis_cpu_s;
     run->load_cpu_s = end.load_cpu_s - start.load_cpu_s;
     run->core_busy_s = end.core_busy_s - start.core_busy_s;
     run->tally = tally_since(&start.tally, &end.tally);

@@ -11,7 +11,7 @@
 #define NO_PROGRESS_S 15
 
 struct run {
-    double seconds, server_cpu_s, load_cpu_s;
+    double seconds, server_cpu_s, redis_cpu_s, load_cpu_s;
     double core_busy_s; /* what anybody used of the server's core */
     struct tally tally; /* differences over the measured part */
     uint64_t undelivered;

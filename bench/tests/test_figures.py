@@ -35,6 +35,17 @@ def test_command_is_resp() -> None:
     assert publishing.command("PUBLISH", "é", b"\0") == b"*3\r\n$7\r\nPUBLISH\r\n$2\r\n\xc3\xa9\r\n$1\r\n\0\r\n"
 
 
+def test_a_command_is_read_from_monitor_byte_for_byte() -> None:
+    """The template is what the peer sent, whatever bytes are in it."""
+    line = rb'''1700000000.5 [0 unix:/bus.sock] "PUBLISH" "a b" "\x00\xff\"\\\r\n'] \"x\""''' + b"\n"
+    assert publishing.monitored(line) == [b"PUBLISH", b"a b", b'\x00\xff"\\\r\n\'] "x"']
+
+
+def test_a_command_of_a_script_is_not_the_one_that_came() -> None:
+    """A peer that publishes with a script sends the script's name; what the script does follows from it."""
+    assert publishing.monitored(b'1700000000.5 [0 lua] "XADD" "stream" "*"\n') == []
+
+
 def test_median_ignores_rounds_that_failed() -> None:
     """A failed round has no figure; it shows up as a fault instead."""
     rows: list[Row] = [{"x": 1.0}, {"outcome": "failed", "error": "no"}, {"x": 3.0}]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from .centrifugo import CENTRIFUGO
+from .centrifugo import CENTRIFUGO, CENTRIFUGO_HISTORY
 from .headgate import APPEND, HEADGATE, LOG_KEY, PLAIN, PYTHON, TWO, fcall, functions, has_append, headgate_connect, mint
 from .sink import SINK, SINK_ADDRESSED, SINK_EACH
-from .socketio_peers import FLASK, NODE, STOCK
+from .socketio_peers import FLASK, NODE, NODE_STREAMS, STOCK
 from .variant import Addressing, Kind, Variant, held_port
 
 __all__ = [
@@ -22,5 +22,20 @@ __all__ = [
     "mint",
 ]
 
-_ALL = (HEADGATE, PYTHON, APPEND, TWO, PLAIN, STOCK, FLASK, NODE, CENTRIFUGO, SINK, SINK_EACH, SINK_ADDRESSED)
+_ALL = (
+    HEADGATE,
+    PYTHON,
+    APPEND,
+    TWO,
+    PLAIN,
+    STOCK,
+    FLASK,
+    NODE,
+    NODE_STREAMS,
+    CENTRIFUGO,
+    CENTRIFUGO_HISTORY,
+    SINK,
+    SINK_EACH,
+    SINK_ADDRESSED,
+)
 VARIANTS = {variant.name: variant for variant in _ALL}

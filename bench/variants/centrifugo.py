@@ -1,13 +1,19 @@
-"""Centrifugo with its Redis engine, joined in its own JSON protocol. Its binary is brought by whoever runs the bench."""
+"""Centrifugo with its Redis engine, joined in its own JSON protocol. Its binary is brought by whoever runs the bench.
+
+Without a history all is as its defaults are. With one, every channel keeps events as long as a log of Headgate does, and the limits
+of a recovery are raised, by default 300 events and 1 MiB for each client.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import jwt
@@ -22,6 +28,9 @@ from .variant import Addressing, HttpPublishing, Kind, Variant, listens, started
 _TOKEN_SECRET = "no secret: every bench has this one too"
 # A text of CONNECT is one line of a file; 0x1e stands for a newline in it.
 _LINE = "\x1e"
+# As old as a log of Headgate, and as many events as no scenario fills. So much of it may wait for a client.
+HISTORY_EVENTS, HISTORY_S = 100_000, 600
+QUEUE_BYTES = 64 << 20
 
 
 def binary() -> Path:
@@ -30,8 +39,13 @@ def binary() -> Path:
     return Path(named) if named else PEERS / "bin" / "centrifugo"
 
 
-def _start(bus: Bus, port: int, core: int, folder: Path) -> Child:
+def _start(bus: Bus, port: int, core: int, folder: Path, *, has_history: bool = False) -> Child:
     """Start it with the Redis engine, open to anonymous clients and to our tokens; all else as it comes."""
+    channel: dict[str, object] = {"allow_subscribe_for_client": True, "allow_subscribe_for_anonymous": True}
+    limits: dict[str, object] = {}
+    if has_history:
+        channel |= {"history_size": HISTORY_EVENTS, "history_ttl": f"{HISTORY_S}s", "force_recovery": True}
+        limits = {"recovery_max_publication_limit": HISTORY_EVENTS, "queue_max_size": QUEUE_BYTES}
     settings = {
         "http_server": {"address": "127.0.0.1", "port": str(port)},
         "engine": {"type": "redis", "redis": {"address": [f"unix://{bus.socket}"]}},
@@ -39,9 +53,10 @@ def _start(bus: Bus, port: int, core: int, folder: Path) -> Child:
             "allow_anonymous_connect_without_token": True,
             "allowed_origins": ["*"],
             "token": {"hmac_secret_key": _TOKEN_SECRET},
+            **limits,
         },
         "http_api": {"insecure": True},
-        "channel": {"without_namespace": {"allow_subscribe_for_client": True, "allow_subscribe_for_anonymous": True}},
+        "channel": {"without_namespace": channel},
         "log": {"level": "error"},
     }
     (folder / "centrifugo.json").write_text(json.dumps(settings))
@@ -50,8 +65,7 @@ def _start(bus: Bus, port: int, core: int, folder: Path) -> Child:
 
 def _template(bus: Bus, port: int, size_bytes: int, to: str | None) -> bytes:
     body = f'{{"channel":"{to or publishing.TOPIC}","data":{publishing.payload(size_bytes)}}}'
-    with bus.client() as client:
-        return publishing.captured(client, [sys.executable, str(PEERS / "centrifugo.py"), str(port)], body)
+    return publishing.captured(bus.socket, [sys.executable, str(PEERS / "centrifugo.py"), str(port)], body)
 
 
 def _missing() -> str:
@@ -99,3 +113,9 @@ CENTRIFUGO = Variant(
     "centrifugo", "Centrifugo (Go), Redis engine", _start, _template,
     _subscribing([publishing.TOPIC]), '"id":2,"subscribe"', _missing, "/connection/websocket", _ADDRESSING, _HTTP,
 )  # fmt: skip
+CENTRIFUGO_HISTORY = dataclasses.replace(
+    CENTRIFUGO,
+    name="centrifugo-history",
+    title="Centrifugo (Go), Redis engine, history and recovery",
+    start=partial(_start, has_history=True),
+)

@@ -36,9 +36,8 @@ def _python_peer(name: str, title: str, program: str) -> Variant:
         return started([*command, "serve", str(port), bus.url, NAMESPACE], core, folder, listens(port))
 
     def template(bus: Bus, _port: int, size_bytes: int, to: str | None) -> bytes:
-        with bus.client() as client:
-            emitter = [*command, "emit", bus.url, NAMESPACE, *([to] if to else [])]
-            return publishing.captured(client, emitter, publishing.payload(size_bytes))
+        emitter = [*command, "emit", bus.url, NAMESPACE, *([to] if to else [])]
+        return publishing.captured(bus.socket, emitter, publishing.payload(size_bytes))
 
     def missing() -> str:
         return "" if _PYTHON.exists() else "not installed: make -C bench peers"
@@ -46,25 +45,26 @@ def _python_peer(name: str, title: str, program: str) -> Variant:
     return Variant(name, title, start, template, _JOIN, _JOIN, missing, addressing=_ADDRESSING)
 
 
-def _start_node(bus: Bus, port: int, core: int, folder: Path) -> Child:
-    env = {"NODE_ENV": "production"}
-    return started([*_NODE, "serve", str(port), bus.socket, NAMESPACE], core, folder, listens(port), env)
+def _node_peer(name: str, title: str, adapter: str) -> Variant:
+    """Return socket.io with one of its adapters for Redis."""
 
+    def start(bus: Bus, port: int, core: int, folder: Path) -> Child:
+        env = {"NODE_ENV": "production"}
+        return started([*_NODE, adapter, "serve", str(port), bus.socket, NAMESPACE], core, folder, listens(port), env)
 
-def _node_template(bus: Bus, _port: int, size_bytes: int, to: str | None) -> bytes:
-    with bus.client() as client:
-        emitter = [*_NODE, "emit", bus.socket, NAMESPACE, *([to] if to else [])]
-        return publishing.captured(client, emitter, publishing.payload(size_bytes))
+    def template(bus: Bus, _port: int, size_bytes: int, to: str | None) -> bytes:
+        emitter = [*_NODE, adapter, "emit", bus.socket, NAMESPACE, *([to] if to else [])]
+        return publishing.captured(bus.socket, emitter, publishing.payload(size_bytes))
+
+    return Variant(name, title, start, template, _JOIN, _JOIN, _node_missing, addressing=_ADDRESSING)
 
 
 def _node_missing() -> str:
-    installed = shutil.which("node") and (PEERS / "node_modules" / "socket.io").exists()
+    installed = shutil.which("node") and (PEERS / "node_modules" / "@socket.io" / "redis-streams-adapter").exists()
     return "" if installed else "not installed: make -C bench peers"
 
 
 STOCK = _python_peer("stock", "python-socketio + RedisManager, gevent", "stock.py")
 FLASK = _python_peer("flask-socketio", "Flask-SocketIO + Redis message queue, gevent", "flask_peer.py")
-NODE = Variant(
-    "node", "Node socket.io + redis adapter", _start_node, _node_template, _JOIN, _JOIN, _node_missing,
-    addressing=_ADDRESSING,
-)  # fmt: skip
+NODE = _node_peer("node", "Node socket.io + redis adapter", "redis")
+NODE_STREAMS = _node_peer("node-streams", "Node socket.io + redis-streams adapter, recovery", "streams")

@@ -12,12 +12,27 @@ from .child import Child, Failed
 
 
 class Bus(Child):
-    """A running Redis or Valkey server; `socket` is its address."""
+    """A running Redis or Valkey server; `socket` is its address, and a TCP port of loopback if there is one."""
 
-    def __init__(self, folder: Path, core: int) -> None:
+    def __init__(self, folder: Path, core: int, tcp_port: int = 0) -> None:
         self.socket = str(folder / "bus.sock")
+        self.tcp_port = tcp_port
         super().__init__(
-            [_binary(), "--port", "0", "--unixsocket", self.socket, "--save", "", "--appendonly", "no", "--dir", str(folder)],
+            [
+                _binary(),
+                "--port",
+                str(tcp_port),
+                "--bind",
+                "127.0.0.1",
+                "--unixsocket",
+                self.socket,
+                "--save",
+                "",
+                "--appendonly",
+                "no",
+                "--dir",
+                str(folder),
+            ],
             core=core,
             log=folder / "bus.log",
         )
@@ -27,6 +42,11 @@ class Bus(Child):
     def url(self) -> str:
         """The URL that redis-py and python-socketio understand."""
         return f"unix://{self.socket}"
+
+    @property
+    def tcp_url(self) -> str:
+        """The URL of its TCP port."""
+        return f"redis://127.0.0.1:{self.tcp_port}"
 
     def client(self) -> redis.Redis:
         """Return a new client."""

@@ -1,8 +1,8 @@
-"""Latency over load: fixed workloads, shares of the maximum, and the highest rate that a server still bears."""
+"""Latency over load: the workloads of a study, rates that are the same for all, and the highest that a server still bears."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from .generator import Answer
 from .scenario import Row, Run, checked, latency
@@ -50,21 +50,23 @@ def paused(size_bytes: int, events_per_s: float, pause_s: float) -> Run:
     return run
 
 
-def shares_of_maximum(clients: int, size_bytes: int, window: int, audience: Audience | None = None) -> Run:
-    """Find the maximum in a closed loop, then publish on schedule at 50 % and at 80 % of it."""
+def rates(clients: int, size_bytes: int, events_per_s: Sequence[int], audience: Audience | None = None) -> Run:
+    """Publish on schedule at rates that are the same for every server, in turn; the row has the CPU and the latencies of each."""
 
     def run(variant: Variant, quick: bool) -> Row:
-        measure_s = 4 if quick else 15
+        measure_s = 3 if quick else 10
+        row: Row = {}
         with stage(variant, size_bytes=size_bytes, room=clients, audience=audience) as on:
             on.generator.connects(clients)
-            most = _maximum(on, window, quick)
-            row: Row = {}
-            for percent in (50, 80):
-                answer = on.generator.ask("open", most * percent / 100, measure_s * 1000, takes_s=measure_s)
-                row |= latency(answer, f"at_{percent}_")
-                row |= checked(answer) if row.get("outcome", "ok") == "ok" else {}
-            row["maximum_events_per_s"] = round(most)
-            return row
+            on.generator.ask("open", events_per_s[0], 1000, takes_s=1)
+            for rate in events_per_s:
+                answer = on.generator.ask("open", rate, measure_s * 1000, takes_s=measure_s)
+                if row.get("outcome", "ok") == "ok":
+                    row |= checked(answer)
+                row |= latency(answer, f"at_{rate}_")
+                row[f"at_{rate}_server_us"] = round(answer["server_cpu_s"] / answer["published"] * 1e6, 1)
+                row[f"at_{rate}_redis_us"] = round(answer["redis_cpu_s"] / answer["published"] * 1e6, 1)
+        return row
 
     return run
 

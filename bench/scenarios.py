@@ -10,8 +10,9 @@ from .disturbed import hostile, stalled
 from .hostile import ATTACKS
 from .http_publishing import posting
 from .joining import connecting, resuming, with_tokens
-from .loads import paused, saturation, shares_of_maximum, workload
+from .loads import paused, rates, saturation, workload
 from .memory import memory
+from .receipts import receipts_tcp
 from .scenario import KIB, Run, Scenario
 from .storm import storm
 
@@ -32,7 +33,6 @@ OWN = (
     "centrifugo-history",
     "sink-addressed",
 )
-_PERCENTILES = {"p50": "p50", "p99": "p99", "p99_9": "p99.9", "max": "max"}
 BOUNDS = ("sink", "sink-each", "sink-addressed")
 _THROUGHPUT_COLUMNS = {
     "deliveries_per_cpu_s": "deliveries per server CPU second",
@@ -60,10 +60,20 @@ _POSTING_COLUMNS = {
     "events_per_cpu_s": "events per server CPU second",
     "p50_ms": "p50 ms", "p99_ms": "p99 ms", "max_ms": "max ms",
 }  # fmt: skip
-_SHARES_COLUMNS = {
-    "maximum_events_per_s": "maximum, events per second",
-    **{f"at_{share}_{name}_ms": f"{title} ms at {share} %" for share in (50, 80) for name, title in _PERCENTILES.items()},
-}
+_DIRECTED_RATES = (2000, 10_000, 20_000)
+_BROADCAST_RATES = (20, 50, 200)
+
+
+def _rates_columns(rates: tuple[int, ...]) -> dict[str, str]:
+    kinds = {
+        "p50_ms": "p50 ms",
+        "p99_9_ms": "p99.9 ms",
+        "server_us": "server CPU µs per event",
+        "redis_us": "Redis CPU µs per event",
+    }
+    return {f"at_{rate}_{name}": f"{title} at {rate:,}/s" for rate in rates for name, title in kinds.items()}
+
+
 _SATURATION_COLUMNS = {
     "borne_events_per_s": "events per second",
     "maximum_events_per_s": "maximum in a closed loop",
@@ -227,9 +237,24 @@ def _paused(size_bytes: int, label: str, rate: int, quick: bool = False) -> Scen
 # The workloads of the classic study of message-queue latency.
 _WORKLOADS = (
     (256, "256 B", 3000), (KIB, "1 KiB", 3000), (5 * KIB, "5 KiB", 2000), (KIB, "1 KiB", 20_000), (64 * KIB, "64 KiB", 100),
+    (KIB**2, "1 MiB", 100),
 )  # fmt: skip
 _OWN_5000 = directed.own(5000)
 _TOPICS_20_OF_10000 = directed.topics(5000, 20, 10_000)
+
+
+def _topics(window: int) -> Scenario:
+    # 64 was the only one at first, and keeps the name.
+    return Scenario(
+        "topics-20-of-10000" + ("" if window == 64 else f"-w{window}"),
+        f"Each of 5,000 clients listens to 20 of 10,000 topics, 256 B, window {window}",
+        directed.capacity(_TOPICS_20_OF_10000, 256, window),
+        _EVENTS_COLUMNS,
+        OWN,
+        "events_per_cpu_s",
+        more_is_better=True,
+    )
+
 
 SCENARIOS = {
     scenario.name: scenario
@@ -244,10 +269,7 @@ SCENARIOS = {
             directed.schedule(_OWN_5000, 256, 5000), _LATENCY_COLUMNS, OWN, "p99_9_ms", more_is_better=False,
             targets={"p99_9_ms": ("at most", 10)},
         ),
-        Scenario(
-            "topics-20-of-10000", "Each of 5,000 clients listens to 20 of 10,000 topics, 256 B, window 64",
-            directed.capacity(_TOPICS_20_OF_10000, 256, 64), _EVENTS_COLUMNS, OWN, "events_per_cpu_s", more_is_better=True,
-        ),
+        *(_topics(window) for window in (32, 64)),
         Scenario(
             "topics-20-of-10000-schedule", "Each of 5,000 clients listens to 20 of 10,000 topics, 1,000 events per second",
             directed.schedule(_TOPICS_20_OF_10000, 256, 1000), _LATENCY_COLUMNS, OWN, "p99_9_ms", more_is_better=False,
@@ -314,12 +336,12 @@ SCENARIOS = {
         ),
         Scenario(
             "http-publish", "Publishing over HTTP: 64 kept connections, one event of 256 B to a request", posting(256, 1),
-            _POSTING_COLUMNS, ("headgate", "centrifugo"), "events_per_s", more_is_better=True,
+            _POSTING_COLUMNS, ("headgate", "centrifugo", "centrifugo-history"), "events_per_s", more_is_better=True,
             targets={"events_per_s": ("at least", 15_000)},
         ),
         Scenario(
             "http-publish-batch", "Publishing over HTTP: 64 kept connections, 100 events of 256 B each", posting(256, 100),
-            _POSTING_COLUMNS, ("headgate", "centrifugo"), "events_per_s", more_is_better=True,
+            _POSTING_COLUMNS, ("headgate", "centrifugo", "centrifugo-history"), "events_per_s", more_is_better=True,
             targets={"events_per_s": ("at least", 60_000)},
         ),
         Scenario(
@@ -328,6 +350,12 @@ SCENARIOS = {
             ("headgate",), "receipts_per_s", more_is_better=True,
             targets={"receipts_per_s": ("at least", 9000), "ratio": ("at least", 0.95)},
         ),
+        Scenario(
+            "receipts-tcp", "One thread publishes over TCP and waits for each receipt, 256 B, while a gateway delivers",
+            receipts_tcp(256),
+            {"receipts_per_s": "receipts per second", "redis_py_per_s": "calls of redis-py per second", "ratio": "ratio"},
+            ("headgate",), "receipts_per_s", more_is_better=True, targets={"ratio": ("at least", 0.95)},
+        ),
         _appending(256, "256 B", 5),
         _appending(16 * KIB, "16 KiB", 2.5),
         _beside_history(256, "256 B", 1.2),
@@ -335,12 +363,13 @@ SCENARIOS = {
         *(_workload(size_bytes, label, rate) for size_bytes, label, rate in _WORKLOADS),
         _paused(KIB, "1 KiB", 20_000),
         Scenario(
-            "shares-of-maximum", "At 50 % and 80 % of the maximum: 1,000 clients, 256 B", shares_of_maximum(1000, 256, 8),
-            _SHARES_COLUMNS, PEERS, "at_80_p99_ms", more_is_better=False,
+            "rates", "Fixed rates: every event to 1,000 clients, 256 B", rates(1000, 256, _BROADCAST_RATES),
+            _rates_columns(_BROADCAST_RATES), PEERS, "at_50_p99_9_ms", more_is_better=False,
         ),
         Scenario(
-            "directed-5000-shares", "At 50 % and 80 % of the maximum: each event for 1 of 5,000 users, 256 B",
-            shares_of_maximum(5000, 256, 64, _OWN_5000), _SHARES_COLUMNS, OWN, "at_80_p99_ms", more_is_better=False,
+            "directed-5000-rates", "Fixed rates: each event for 1 of 5,000 users, 256 B",
+            rates(5000, 256, _DIRECTED_RATES, _OWN_5000), _rates_columns(_DIRECTED_RATES), OWN, "at_10000_p99_9_ms",
+            more_is_better=False,
         ),
         Scenario(
             "saturation", "The highest rate with a p99.9 within 100 ms: 1,000 clients, 256 B", saturation(1000, 256, 8),

@@ -63,6 +63,7 @@ def stage(
     audience: Audience | None = None,
     offer_deflate: bool = False,
     receive_buffer_bytes: int | None = None,
+    has_tcp: bool = False,
 ) -> Iterator[Stage]:
     """Start bus, server and generator, all of them ended with the block.
 
@@ -74,6 +75,7 @@ def stage(
         audience: who listens at which addresses; without it every event is for every client.
         offer_deflate: whether the clients offer permessage-deflate.
         receive_buffer_bytes: SO_RCVBUF of the clients; the kernel's default if None.
+        has_tcp: whether the bus also listens on a TCP port.
 
     Raises:
         Failed: one of them does not start.
@@ -86,14 +88,14 @@ def stage(
         connects = [addressing.connect(addresses) for addresses in audience.clients]
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headgate-bench-")))
-        bus = Bus(folder, load_core)
+        bus = Bus(folder, load_core, stack.enter_context(held_port()) if has_tcp else 0)
         stack.enter_context(bus)
         ports, servers = [], []
         for number in range(variant.gateways):
             own = folder / f"server-{number}"
             own.mkdir()
             ports.append(stack.enter_context(held_port()))
-            servers.append(stack.enter_context(variant.start(bus, ports[-1], server_core, own)))
+            servers.append(stack.enter_context(variant.start(bus, ports[-1], server_core, own, size_bytes)))
         generator = Generator(
             folder,
             load_core,

@@ -17,7 +17,7 @@ from bench.variants import VARIANTS, held_port
 def test_two_agents_measure_one_gateway_each_by_its_own_clock(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each agent's clients get what it published itself, all of it, and the sum is in the report."""
     generator.build()
-    with Bus(tmp_path, cores()[1]) as bus, held_port() as port, VARIANTS["headgate"].start(bus, port, cores()[0], tmp_path):
+    with Bus(tmp_path, cores()[1]) as bus, held_port() as port, VARIANTS["headgate"].start(bus, port, cores()[0], tmp_path, 256):
         options = [
             "--host",
             "localhost",

@@ -1,7 +1,8 @@
 """Centrifugo with its Redis engine, joined in its own JSON protocol. Its binary is brought by whoever runs the bench.
 
-Without a history all is as its defaults are. With one, every channel keeps events as long as a log of Headgate does, and the limits
-of a recovery are raised, by default 300 events and 1 MiB for each client.
+Without a history all is as its defaults are. With one, every channel keeps events as long as a log of Headgate
+does, and the limits of a recovery are raised: by default 300 events, and 1 MiB for each client.
+A payload near that raises it too.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _TOKEN_SECRET = "no secret: every bench has this one too"
 _LINE = "\x1e"
 # As old as a log of Headgate, and as many events as no scenario fills. So much of it may wait for a client.
 HISTORY_EVENTS, HISTORY_S = 100_000, 600
-QUEUE_BYTES = 64 << 20
+QUEUE_BYTES, QUEUED_BY_DEFAULT_BYTES = 64 << 20, 1 << 20
 
 
 def binary() -> Path:
@@ -39,13 +40,13 @@ def binary() -> Path:
     return Path(named) if named else PEERS / "bin" / "centrifugo"
 
 
-def _start(bus: Bus, port: int, core: int, folder: Path, *, has_history: bool = False) -> Child:
+def _start(bus: Bus, port: int, core: int, folder: Path, size_bytes: int, *, has_history: bool = False) -> Child:
     """Start it with the Redis engine, open to anonymous clients and to our tokens; all else as it comes."""
     channel: dict[str, object] = {"allow_subscribe_for_client": True, "allow_subscribe_for_anonymous": True}
-    limits: dict[str, object] = {}
+    limits: dict[str, object] = {"queue_max_size": QUEUE_BYTES} if has_history or size_bytes > QUEUED_BY_DEFAULT_BYTES / 2 else {}
     if has_history:
         channel |= {"history_size": HISTORY_EVENTS, "history_ttl": f"{HISTORY_S}s", "force_recovery": True}
-        limits = {"recovery_max_publication_limit": HISTORY_EVENTS, "queue_max_size": QUEUE_BYTES}
+        limits["recovery_max_publication_limit"] = HISTORY_EVENTS
     settings = {
         "http_server": {"address": "127.0.0.1", "port": str(port)},
         "engine": {"type": "redis", "redis": {"address": [f"unix://{bus.socket}"]}},

@@ -40,7 +40,7 @@ def headgate_connect(**auth: object) -> str:
     return f"40{NAMESPACE},{json.dumps(body, separators=(',', ':'))}"
 
 
-def _start(bus: Bus, port: int, core: int, folder: Path, more: Mapping[str, str] | None = None) -> Child:
+def _start(bus: Bus, port: int, core: int, folder: Path, size_bytes: int, more: Mapping[str, str] | None = None) -> Child:
     env = {
         "HEADGATE_REDIS_URL": bus.url,
         "HEADGATE_DATA_DIR": str(folder / "data"),
@@ -49,13 +49,19 @@ def _start(bus: Bus, port: int, core: int, folder: Path, more: Mapping[str, str]
         "HEADGATE_MAX_CLIENTS_PER_ADDRESS": "0",
         "HEADGATE_PUBLISH_PER_S": "100000",
         "HEADGATE_PUBLISH_BURST": "100000",
+        **(_limits(size_bytes) if size_bytes > Settings().max_payload_bytes else {}),
         **(more or {}),
     }
     return started([str(_HEADGATE), "serve", "--dev", "--port", str(port)], core, folder, healthy(port), env)
 
 
-def _start_python(bus: Bus, port: int, core: int, folder: Path) -> Child:
-    return _start(bus, port, core, folder, {"HEADGATE_PURE": "1"})
+def _limits(size_bytes: int) -> dict[str, str]:
+    """Return the limits that admit payloads above the default one; a queue must have room for two."""
+    return {"HEADGATE_MAX_PAYLOAD_BYTES": str(size_bytes), "HEADGATE_QUEUE_BYTES": str(2 * size_bytes)}
+
+
+def _start_python(bus: Bus, port: int, core: int, folder: Path, size_bytes: int) -> Child:
+    return _start(bus, port, core, folder, size_bytes, {"HEADGATE_PURE": "1"})
 
 
 def fcall(function: str, topic: str, payload: str) -> bytes:

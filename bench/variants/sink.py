@@ -15,8 +15,8 @@ from .headgate import CHANNEL, plain
 from .variant import NAMESPACE, Addressing, Variant, listens, started
 
 
-def _start(*extra: str) -> Callable[[Bus, int, int, Path], Child]:
-    def start(bus: Bus, port: int, core: int, folder: Path) -> Child:
+def _start(*extra: str) -> Callable[[Bus, int, int, Path, int], Child]:
+    def start(bus: Bus, port: int, core: int, folder: Path, _size_bytes: int) -> Child:
         command = [str(BINARIES / "sink"), str(port), bus.socket, CHANNEL + publishing.TOPIC, NAMESPACE, *extra]
         return started(command, core, folder, listens(port))
 
@@ -31,7 +31,7 @@ def _connect(addresses: Sequence[int]) -> str:
     return f"40{NAMESPACE}," + json.dumps([publishing.address(number) for number in addresses])
 
 
-def _start_addressed(bus: Bus, port: int, core: int, folder: Path) -> Child:
+def _start_addressed(bus: Bus, port: int, core: int, folder: Path, _size_bytes: int) -> Child:
     command = [str(BINARIES / "sink"), str(port), bus.socket, CHANNEL + "*", NAMESPACE, "--addressed"]
     return started(command, core, folder, listens(port))
 

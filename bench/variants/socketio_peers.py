@@ -32,7 +32,7 @@ def _python_peer(name: str, title: str, program: str) -> Variant:
     """Return a peer that runs in peers/.venv; both take the same arguments."""
     command = [str(_PYTHON), str(PEERS / program)]
 
-    def start(bus: Bus, port: int, core: int, folder: Path) -> Child:
+    def start(bus: Bus, port: int, core: int, folder: Path, _size_bytes: int) -> Child:
         return started([*command, "serve", str(port), bus.url, NAMESPACE], core, folder, listens(port))
 
     def template(bus: Bus, _port: int, size_bytes: int, to: str | None) -> bytes:
@@ -48,7 +48,7 @@ def _python_peer(name: str, title: str, program: str) -> Variant:
 def _node_peer(name: str, title: str, adapter: str) -> Variant:
     """Return socket.io with one of its adapters for Redis."""
 
-    def start(bus: Bus, port: int, core: int, folder: Path) -> Child:
+    def start(bus: Bus, port: int, core: int, folder: Path, _size_bytes: int) -> Child:
         env = {"NODE_ENV": "production"}
         return started([*_NODE, adapter, "serve", str(port), bus.socket, NAMESPACE], core, folder, listens(port), env)
 

@@ -49,16 +49,16 @@ class HttpPublishing:
 class Variant:
     """One kind of server.
 
-    `start(bus, port, core, folder)` starts it and returns when it takes connections; `template(bus, port, size, to)` is the
-    command that publishes an event of that payload size, to an address or, without one, to every client; `connect` is the
-    CONNECT of a client that gets every event, and `joined` how the text begins that says that it does from now on; `missing()`
-    names what is not installed, or is empty; `path` is that of a WebSocket that does not speak Engine.IO; `gateways` is how many
-    of them share the clients, on one core.
+    `start(bus, port, core, folder, size)` starts it for payloads of that size and returns when it takes connections.
+    `template(bus, port, size, to)` is the command that publishes an event of that payload size, to an address or, without one,
+    to every client. `connect` is the CONNECT of a client that gets every event, and `joined` how the text begins that says
+    that it does from now on. `missing()` names what is not installed, or is empty. `path` is that of a WebSocket that does not
+    speak Engine.IO. `gateways` is how many of them share the clients, on one core.
     """
 
     name: str
     title: str
-    start: Callable[[Bus, int, int, Path], Child]
+    start: Callable[[Bus, int, int, Path, int], Child]
     template: Callable[[Bus, int, int, str | None], bytes]
     connect: str
     joined: str

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from . import generator, machine, remote, report
+from . import generator, machine, page, remote, report
 from .bus import Bus
 from .child import Failed
 from .scenario import Row, Scenario
@@ -36,7 +36,7 @@ def main(words: Sequence[str] | None = None) -> int:
     generator.build()
     if wanted.install:
         subprocess.run(["make", "-C", str(Path(__file__).parent), "peers", f"PYTHON={sys.executable}"], check=True)
-    scenarios = [SCENARIOS[name] for name in wanted.scenario or _default_scenarios(wanted.quick)]
+    scenarios = [SCENARIOS[name] for name in wanted.scenario or _default_scenarios(wanted)]
     described = machine.describe() | {"bus": _bus_version(), "date": time.strftime("%Y-%m-%d"), "quick": wanted.quick}
     rows: dict[str, dict[str, list[Row]]] = {}
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -49,8 +49,8 @@ def main(words: Sequence[str] | None = None) -> int:
             print(f"{scenario.name} · round {number} · {variant.name}: {shown}{' — ' + trouble if trouble else ''}", flush=True)
     if not rows:
         return 1
-    page = report.write(wanted.out, wanted.name, described, rows, add=wanted.add)
-    print(page.read_text())
+    written = report.write(wanted.out, wanted.name, described, rows, add=wanted.add)
+    print(written.read_text())
     return 0
 
 
@@ -75,8 +75,10 @@ def _rounds(scenarios: Sequence[Scenario], only: Sequence[str] | None, rounds: i
                     print(f"{name} is left out: {missing}", file=sys.stderr)
 
 
-def _default_scenarios(quick: bool) -> list[str]:
-    return [name for name, scenario in SCENARIOS.items() if scenario.quick or not quick]
+def _default_scenarios(wanted: argparse.Namespace) -> list[str]:
+    if wanted.page:
+        return page.scenarios(page.PAGE.read_text())
+    return [name for name, scenario in SCENARIOS.items() if scenario.quick or not wanted.quick]
 
 
 def _bus_version() -> str:
@@ -89,6 +91,7 @@ def _bus_version() -> str:
 def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser("python -m bench", description="Measure Headgate beside its peers.")
     parser.add_argument("--quick", action="store_true", help="a few scenarios, one short round: a sign of life, not a figure")
+    parser.add_argument("--page", action="store_true", help="every scenario of docs/benchmarks.md, with every server")
     parser.add_argument("--scenario", action="append", choices=SCENARIOS, help="only this one (repeat for more)")
     parser.add_argument("--variant", action="append", choices=VARIANTS, help="only this server (repeat for more)")
     parser.add_argument("--rounds", type=int, choices=range(1, 21), metavar="1..20", help="rounds per scenario (3; quick: 1)")

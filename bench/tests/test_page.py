@@ -19,25 +19,31 @@ def results(folder: Path, **servers: float) -> Path:
     return folder
 
 
-TEXT = "Before.\n<!-- bench run directed-5000 -->\n<!-- end -->\nThen:\n<!-- losses -->\nold\n<!-- end -->\n"
+TEXT = "Before.\n<!-- summary run directed-5000 -->\n<!-- end -->\nThen:\n<!-- losses -->\nold\n<!-- end -->\n"
 
 
-def test_a_table_comes_from_the_run_with_date_and_machine(tmp_path: Path) -> None:
+def test_a_summary_comes_from_the_run_with_date_and_machine(tmp_path: Path) -> None:
     """Text that is written by hand stays; a second time changes nothing."""
     found = page.filled(TEXT, results(tmp_path, headgate=20_000, node=10_000))
-    assert found.startswith("Before.\n<!-- bench run directed-5000 -->\n")
-    assert "| 20,000 |" in found
-    assert "2.00 ×" in found
+    assert found.startswith("Before.\n<!-- summary run directed-5000 -->\n")
+    assert "| 20,000 | 10,000 (2.00 ×) |" in found
     assert "*2026-01-02 · a CPU, 2 cores · Linux 6.1 · Python 3.11 · valkey 9 · 1 round*" in found
     assert page.filled(found, tmp_path) == found
 
 
+def test_headgate_is_the_one_that_a_publisher_uses(tmp_path: Path) -> None:
+    """Its publishers check the payload themselves, as those of the peers do."""
+    found = page.filled(TEXT, results(tmp_path, headgate=20_000, headgate_append=30_000, node=10_000))
+    assert "| 30,000 | 10,000 (3.00 ×) |" in found
+
+
 def test_a_peer_that_is_better_is_named_and_a_bound_is_not(tmp_path: Path) -> None:
     """The C server without sessions is no peer; a few per cent are noise."""
-    found = page.filled(TEXT, results(tmp_path, headgate=20_000, node=30_000, stock=20_500, sink=90_000))
+    found = page.filled(TEXT, results(tmp_path, headgate=20_000, node=30_000, centrifugo=20_500, sink=90_000))
     losses = found.partition("<!-- losses -->")[2]
-    assert "Node socket.io + redis adapter: events per server CPU second 30,000 against 20,000 (1.50 ×)" in losses
+    assert "Node 30,000 against 20,000 (1.50 ×)" in losses
     assert losses.count(" against ") == 1
+    assert "**30,000 (0.67 ×)**" in found
 
 
 def test_no_loss_is_said_too(tmp_path: Path) -> None:
@@ -45,11 +51,38 @@ def test_no_loss_is_said_too(tmp_path: Path) -> None:
     assert "In no table of this page" in page.filled(TEXT, results(tmp_path, headgate=20_000, node=10_000))
 
 
-@pytest.mark.parametrize("asked", ["no-such-run directed-5000", "run memory", "run no-such-scenario"])
-def test_a_run_or_a_scenario_that_is_not_there_is_told(tmp_path: Path, asked: str) -> None:
+def test_a_server_that_lost_events_has_no_figure(tmp_path: Path) -> None:
+    """The latency of what still came says nothing."""
+    rows = {
+        "headgate-append": [{"outcome": "undelivered", "closed": 1, "p99_9_ms": 1.0, "lost": 1234}],
+        "node": [{"outcome": "ok", "p99_9_ms": 5.0, "lost": 0}],
+    }
+    (tmp_path / "run.json").write_text(json.dumps({"machine": MACHINE, "rows": {"workload-1KiB-20000-paused": rows}}))
+    found = page.filled(TEXT.replace("directed-5000", "workload-1KiB-20000-paused"), tmp_path)
+    assert "| 1,234 lost | 5 |" in found
+    assert "Headgate: 1,234 lost" in found.partition("<!-- losses -->")[2]
+
+
+def test_a_whole_table_can_be_shown(tmp_path: Path) -> None:
+    """Where a scenario has no peers, its columns are the comparison."""
+    found = page.filled("<!-- bench run directed-5000 -->\n<!-- end -->\n", results(tmp_path, headgate=20_000, node=10_000))
+    assert "| 20,000 |" in found
+    assert "2.00 ×" in found
+
+
+@pytest.mark.parametrize(
+    "asked", ["no-such-run directed-5000", "run memory", "run no-such-scenario", "run directed-5000:no_such"]
+)
+@pytest.mark.parametrize("kind", ["bench", "summary"])
+def test_a_run_or_a_scenario_that_is_not_there_is_told(tmp_path: Path, asked: str, kind: str) -> None:
     """A table that nobody measured is not shown empty."""
     with pytest.raises(ValueError, match=asked.split()[0]):
-        page.filled(f"<!-- bench {asked} -->\n<!-- end -->\n", results(tmp_path, headgate=1))
+        page.filled(f"<!-- {kind} {asked} -->\n<!-- end -->\n", results(tmp_path, headgate=1))
+
+
+def test_the_page_names_its_scenarios() -> None:
+    """One run of everything for the page is a run of these."""
+    assert page.scenarios("<!-- summary a x:y x z -->\n<!-- end --><!-- bench b w -->\n<!-- end -->") == ["x", "z", "w"]
 
 
 def test_the_committed_page_is_what_the_committed_results_say() -> None:

@@ -51,22 +51,21 @@ def text_of(page: str) -> str:
     return (ROOT / page).read_text("utf-8")
 
 
-def table(scenario: str) -> dict[str, float]:
-    """The first column of a scenario's table in docs/benchmarks.md, which `make lint` holds to the results of its run."""
-    rows = BENCHMARKS.partition(f" {scenario} -->")[2].partition("<!--")[0]
-    found = re.finditer(r"^\| ([^|]+?) \| ([\d.,]+) \|", rows, re.MULTILINE)
-    return {each[1]: float(each[2].replace(",", "")) for each in found}
+def measured(scenario: str) -> Figure:
+    """What docs/benchmarks.md shows of a scenario, from the run that it names."""
+    (found,) = [each for each in page.SUMMARY.finditer(BENCHMARKS) if scenario in each[3].split()]
+    return page.figure(found[2], scenario)
 
 
-def over(scenarios: tuple[str, ...], ours: tuple[str, ...], peer: str) -> tuple[str, str]:
+def ratios(scenarios: tuple[str, ...], peer: str) -> tuple[str, str]:
     """The least and the greatest ratio to a peer, with one decimal, as pages write them."""
-    ratios = [table(scenario)[our] / table(scenario)[peer] for scenario in scenarios for our in ours]
-    return f"{min(ratios):.1f}", f"{max(ratios):.1f}"
+    found = [1 / (measured(scenario).times_worse(peer) or 1) for scenario in scenarios]
+    return f"{min(found):.1f}", f"{max(found):.1f}"
 
 
 BROADCAST = ("throughput-1000x256B-w8", "throughput-5000x256B-w8")
 DIRECTED = ("directed-5000",)
-MEMORY = f"{table('memory')[LOGGED]:.1f} KiB"
+MEMORY = f"{measured('memory').of['']:.1f} KiB"
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/index.md", "docs/comparison.md"])

@@ -97,10 +97,11 @@ def figure(run: str, name: str, results: Path = RESULTS) -> Figure:
 
 
 def _value(rows: Sequence[Row], column: str) -> float | str | None:
-    """Return the median, or where no round is good what went wrong; None if the server does not take part."""
+    """Return the median, `never` for a time below 0, or what went wrong where no round is good; None: it does not take part."""
     good = [row for row in rows if row.get("outcome") == "ok" and not any(row.get(name) for name in _LOST)]
     if good:
-        return median(good, column)
+        found = median(good, column)
+        return "never" if found is not None and found < 0 else found
     lost = median(rows, "lost")
     return None if lost is None and median(rows, column) is None else f"{number(lost)} lost" if lost else str(rows[0]["outcome"])
 

@@ -63,6 +63,18 @@ def test_a_server_that_lost_events_has_no_figure(tmp_path: Path) -> None:
     assert "Headgate: 1,234 lost" in found.partition("<!-- losses -->")[2]
 
 
+def test_what_never_came_is_a_loss_and_no_small_figure(tmp_path: Path) -> None:
+    """A client that was not live again to the end of the run has -1 ms."""
+    rows = {
+        "headgate-append": [{"outcome": "ok", "live_again_s": -0.001, "lost": 0}],
+        "node": [{"outcome": "ok", "live_again_s": 0.3, "lost": 0}],
+    }
+    (tmp_path / "run.json").write_text(json.dumps({"machine": MACHINE, "rows": {"workload-1KiB-20000-paused": rows}}))
+    found = page.filled(TEXT.replace("directed-5000", "workload-1KiB-20000-paused:live_again_s"), tmp_path)
+    assert "| never | 0.30 |" in found
+    assert "Headgate: never" in found.partition("<!-- losses -->")[2]
+
+
 def test_a_whole_table_can_be_shown(tmp_path: Path) -> None:
     """Where a scenario has no peers, its columns are the comparison."""
     found = page.filled("<!-- bench run directed-5000 -->\n<!-- end -->\n", results(tmp_path, headgate=20_000, node=10_000))

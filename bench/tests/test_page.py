@@ -63,6 +63,19 @@ def test_a_server_that_lost_events_has_no_figure(tmp_path: Path) -> None:
     assert "Headgate: 1,234 lost" in found.partition("<!-- losses -->")[2]
 
 
+def test_a_latency_beside_other_work_is_not_shown(tmp_path: Path) -> None:
+    """Other programs that use the server's core make it wait; deliveries per CPU second hardly change."""
+    rows = {
+        "headgate": [{"outcome": "ok", "p99_ms": 9.0, "others_on_server_core_share": 0.5}],
+        "node": [{"outcome": "ok", "p99_ms": 5.0, "others_on_server_core_share": 0.01}],
+    }
+    (tmp_path / "run.json").write_text(json.dumps({"machine": MACHINE, "rows": {"bursts": rows}}))
+    found = page.filled(TEXT.replace("directed-5000", "bursts"), tmp_path)
+    assert "| disturbed | 5 |" in found
+    assert "others used 26% of the server's core (median), at most 50%" in found
+    assert "In no table of this page" in found
+
+
 def test_what_never_came_is_a_loss_and_no_small_figure(tmp_path: Path) -> None:
     """A client that was not live again to the end of the run has -1 ms."""
     rows = {

@@ -91,6 +91,7 @@ def saturation(clients: int, size_bytes: int, window: int, audience: Audience | 
             if found:
                 row |= checked(tried[found]) | latency(tried[found])
             else:
+                row |= checked(tried[most / 8])
                 row["outcome"] = f"not even {most / 8:,.0f} events per second within {BORNE_P99_9_MS:g} ms"
             row["latency_over_load"] = sorted([rate, _p(tried[rate], "p50"), _p(tried[rate], "p99_9")] for rate in tried)  # type: ignore[assignment]
             return row

@@ -35,7 +35,7 @@ BLOCK = re.compile(r"(<!-- bench (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL
 LOSSES = re.compile(r"(<!-- losses -->\n).*?(<!-- end -->)", re.DOTALL)
 # Above this, a peer's figure counts as better: differences below are noise on a virtual machine.
 NOISE = 1.1
-# A latency is worth nothing where other programs used more than this share of the server's core.
+# A latency, or a rate that is borne, is worth nothing where other programs used more than this share of the server's core.
 DISTURBED = 0.1
 # Headgate as a publisher uses it where a run has that, else as it is published to from other languages.
 OWN = ("headgate-append", "headgate")
@@ -101,11 +101,11 @@ def figure(run: str, name: str, results: Path = RESULTS) -> Figure:
 
 def _value(rows: Sequence[Row], column: str) -> float | str | None:
     """Return the median, `never` for a time below 0, or what went wrong where no round is good; None: it has none."""
-    good = [row for row in rows if row.get("outcome") == "ok" and not any(row.get(name) for name in _LOST)]
-    if good and "_ms" in column:
-        good = [row for row in good if float(row.get("others_on_server_core_share", 0)) <= DISTURBED]
-        if not good:
+    if "_ms" in column or column.startswith("borne"):
+        rows = [row for row in rows if float(row.get("others_on_server_core_share", 0)) <= DISTURBED]
+        if not rows:
             return _DISTURBED
+    good = [row for row in rows if row.get("outcome") == "ok" and not any(row.get(name) for name in _LOST)]
     if good:
         found = median(good, column)
         return "never" if found is not None and found < 0 else found

@@ -41,7 +41,7 @@ def paused(size_bytes: int, events_per_s: float, pause_s: float) -> Run:
             on.generator.ask("open", events_per_s, 1000, takes_s=1)
             answer = on.generator.ask("pause", events_per_s, measure_s * 1000, pause_s * 1000, takes_s=measure_s)
             row = checked(answer) | latency(answer)
-            row["live_again_s"] = round(answer["live_again_ms"] / 1000, 3)
+            row["live_again_s"] = round(answer["live_again_ms"] / 1000, 3) if answer["live_again_ms"] >= 0 else "never"
             row["gap_notices"] = answer["gaps"]
             row["lost"] = answer["published"] - answer["deliveries"]
             row["server_us_per_event"] = round(answer["server_cpu_s"] / max(answer["published"], 1) * 1e6, 1)

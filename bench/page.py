@@ -100,15 +100,15 @@ def figure(run: str, name: str, results: Path = RESULTS) -> Figure:
 
 
 def _value(rows: Sequence[Row], column: str) -> float | str | None:
-    """Return the median, `never` for a time below 0, or what went wrong where no round is good; None: it has none."""
+    """Return the median, a text of the column (never), or what went wrong where no round is good; None: it has none."""
     if "_ms" in column or column.startswith("borne"):
         rows = [row for row in rows if float(row.get("others_on_server_core_share", 0)) <= DISTURBED]
         if not rows:
             return _DISTURBED
     good = [row for row in rows if row.get("outcome") == "ok" and not any(row.get(name) for name in _LOST)]
     if good:
-        found = median(good, column)
-        return "never" if found is not None and found < 0 else found
+        texts = {value for row in good if isinstance(value := row.get(column), str)}
+        return "; ".join(sorted(texts)) or median(good, column)
     lost = median(rows, "lost")
     return None if lost is None and median(rows, column) is None else f"{number(lost)} lost" if lost else str(rows[0]["outcome"])
 

@@ -57,9 +57,11 @@ def verdicts(scenario: Scenario, rows: Sequence[Row]) -> list[str]:
     lines = []
     for column, (bound, figure) in scenario.targets.items():
         found = median(rows, column)
-        if found is not None:
+        heading = scenario.columns.get(column, column)
+        if texts := {value for row in rows if isinstance(value := row.get(column), str)}:
+            lines.append(f"**missed**: {heading} {bound} {figure:,g}, found {'; '.join(sorted(texts))}")
+        elif found is not None:
             met = found >= figure if bound == "at least" else found <= figure
-            heading = scenario.columns.get(column, column)
             lines.append(f"{'met' if met else '**missed**'}: {heading} {bound} {figure:,g}, found {found:,g}")
     return lines
 

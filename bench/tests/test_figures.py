@@ -74,6 +74,12 @@ def test_verdict_says_met_or_missed() -> None:
     assert report.verdicts(SCENARIO, [{"deliveries_per_cpu_s": 699_999.0}])[0].startswith("**missed**")
 
 
+def test_a_time_that_never_came_misses_its_target() -> None:
+    """It has no figure that could be compared."""
+    found = report.verdicts(SCENARIOS["workload-1KiB-20000-paused"], [{"live_again_s": "never"}])
+    assert found == ["**missed**: live again after (s) at most 3, found never"]
+
+
 def test_a_run_that_is_added_makes_further_rounds_of_the_same_page(tmp_path: Path) -> None:
     """Long measurements can be made in pieces."""
     machine = {"cpu_model": "a CPU"}

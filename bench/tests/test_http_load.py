@@ -29,6 +29,7 @@ class _Site(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Answering)
         self.status, self.body = 201, b'{"offset":1}'
+        self.chunk_bytes = 0
         self.peers: set[object] = set()
         self.heard: set[tuple[str, str | None, bytes]] = set()
 
@@ -42,12 +43,22 @@ class _Answering(BaseHTTPRequestHandler):
         self.server.peers.add(self.client_address)
         self.server.heard.add((self.path, self.headers["Authorization"], body))
         self.send_response(self.server.status)
-        self.send_header("content-length", str(len(self.server.body)))
+        if not self.server.chunk_bytes:
+            self.send_header("content-length", str(len(self.server.body)))
+            self.end_headers()
+            self.wfile.write(self.server.body)
+            return
+        self.send_header("transfer-encoding", "chunked")
         self.end_headers()
-        self.wfile.write(self.server.body)
+        chunks = batched(self.server.body, self.server.chunk_bytes)
+        self.wfile.write(b"".join(b"%x\r\n%b\r\n" % (len(each), each) for each in chunks) + b"0\r\n\r\n")
 
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing."""
+
+
+def batched(body: bytes, size: int) -> list[bytes]:
+    return [body[at : at + size] for at in range(0, len(body), size)]
 
 
 @pytest.fixture
@@ -81,6 +92,15 @@ def test_connections_are_kept_and_every_good_answer_counts(site: _Site, tmp_path
     assert (answer["errors"], answer["first_error"]) == (0, "")
     assert len(site.peers) == CONNECTIONS
     assert site.heard == {("/publish", f"Bearer {token}", b'{"topic":"a"}') for token in ("one", "two")}
+
+
+def test_an_answer_in_chunks_is_one_answer(site: _Site, tmp_path: Path) -> None:
+    """A server sends a long answer so when it does not count it first."""
+    site.body, site.chunk_bytes = b'{"offset":10}' * 10, 7
+    answer = load(site, tmp_path)
+    assert answer["answers"] >= 5 * CONNECTIONS
+    assert (answer["errors"], answer["first_error"]) == (0, "")
+    assert len(site.peers) == CONNECTIONS
 
 
 @pytest.mark.parametrize(

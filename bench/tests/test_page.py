@@ -77,9 +77,9 @@ def test_a_latency_beside_other_work_is_not_shown(tmp_path: Path) -> None:
 
 
 def test_what_never_came_is_a_loss_and_no_small_figure(tmp_path: Path) -> None:
-    """A client that was not live again to the end of the run has -1 ms."""
+    """A client that was not live again to the end of the run has no time."""
     rows = {
-        "headgate-append": [{"outcome": "ok", "live_again_s": -0.001, "lost": 0}],
+        "headgate-append": [{"outcome": "ok", "live_again_s": "never", "lost": 0}],
         "node": [{"outcome": "ok", "live_again_s": 0.3, "lost": 0}],
     }
     (tmp_path / "run.json").write_text(json.dumps({"machine": MACHINE, "rows": {"workload-1KiB-20000-paused": rows}}))

@@ -43,7 +43,8 @@ def paused(size_bytes: int, events_per_s: float, pause_s: float) -> Run:
             row = checked(answer) | latency(answer)
             row["live_again_s"] = round(answer["live_again_ms"] / 1000, 3) if answer["live_again_ms"] >= 0 else "never"
             row["gap_notices"] = answer["gaps"]
-            row["lost"] = answer["published"] - answer["deliveries"]
+            if answer["outcome"] != "bus_lost":  # else Redis did not take all of them
+                row["lost"] = answer["published"] - answer["deliveries"]
             row["server_us_per_event"] = round(answer["server_cpu_s"] / max(answer["published"], 1) * 1e6, 1)
             return row
 

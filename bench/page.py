@@ -46,6 +46,7 @@ PEERS = {
     "node": "Node",
 }
 _DISTURBED = "disturbed"
+_OUTCOMES = {"bus_lost": "Redis was too slow", "overrun": "did not keep up", "failed": "–", "ok": "lost events"}
 _LOST = ("undelivered", "missing", "closed")
 
 Rows = Mapping[str, Sequence[Row]]
@@ -109,8 +110,10 @@ def _value(rows: Sequence[Row], column: str) -> float | str | None:
     if good:
         texts = {value for row in good if isinstance(value := row.get(column), str)}
         return "; ".join(sorted(texts)) or median(good, column)
-    lost = median(rows, "lost")
-    return None if lost is None and median(rows, column) is None else f"{number(lost)} lost" if lost else str(rows[0]["outcome"])
+    if lost := median(rows, "lost"):
+        return f"{number(lost)} lost"
+    outcome = str(rows[0]["outcome"])
+    return _OUTCOMES.get(outcome, outcome)
 
 
 def _read(run: str, scenario: str, results: Path) -> tuple[Mapping[str, Any], Rows]:

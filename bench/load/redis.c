@@ -36,6 +36,7 @@ static int connect_tcp(const char *text)
 void redis_connect(struct redis *r, const char *address)
 {
     memset(r, 0, sizeof *r);
+    r->out.limit = MAX_QUEUED_BYTES;
     r->fd = address[0] == '/' ? connect_unix(address) : connect_tcp(address);
     if (r->fd < 0) {
         fprintf(stderr, "cannot connect to Redis at %s: %s\n", address, strerror(errno));

@@ -8,6 +8,9 @@
 
 #include "buffer.h"
 
+/* What waits for a Redis that is late; at 1 MiB an event this is 5 s of 100 events per second. */
+#define MAX_QUEUED_BYTES ((size_t)512 << 20)
+
 struct redis {
     int fd;
     struct buffer out, in;
@@ -18,7 +21,7 @@ struct redis {
 /* Connect to a Unix socket (an address that starts with '/') or host:port; exits with a message when it cannot. */
 void redis_connect(struct redis *r, const char *address);
 
-/* Queue raw RESP bytes and send what the socket takes. False when the connection or its 64 MiB buffer is lost. */
+/* Queue raw RESP bytes and send what the socket takes. False when the connection or its buffer (MAX_QUEUED_BYTES) is lost. */
 bool redis_send(struct redis *r, const void *bytes, size_t length);
 
 /* Send what waits; false when the connection is lost. */

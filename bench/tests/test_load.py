@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -152,6 +154,34 @@ def test_each_event_carries_an_id_of_its_own(on: Stage) -> None:
         ids = [each.decode()[:32] for each in client.lrange("seen", 0, -1)]
     assert len(set(ids)) == 100
     assert all(re.fullmatch("[0-9a-f]{32}", each) for each in ids)
+
+
+EMITTER = """
+import sys, redis
+client = redis.Redis(unix_socket_path=sys.argv[1])
+put = client.register_script("return redis.call('SET', KEYS[1], ARGV[1])")
+put(["a key"], [sys.stdin.buffer.read() + bytes([0, 34, 92, 255])])
+"""
+
+
+def test_a_command_is_captured_as_it_was_sent_and_not_what_its_script_did(tmp_path: Path) -> None:
+    """Of a script it is the EVALSHA, which Redis knows by then; quotes and bytes that are no text stay."""
+    text = publishing.payload(60)
+    with Bus(tmp_path, 0) as bus, bus.client() as client:
+        found = publishing.captured(bus.socket, [sys.executable, "-c", EMITTER, bus.socket], text)
+        client.delete("a key")
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(bus.socket)
+            connection.sendall(found)
+            assert connection.recv(100) == b"+OK\r\n"
+        assert found.split(b"\r\n")[2] == b"EVALSHA"
+        assert client.get("a key") == text.encode() + bytes([0, 34, 92, 255])
+
+
+def test_an_emitter_that_fails_is_named_with_what_it_said(tmp_path: Path) -> None:
+    """A peer that cannot publish is no peer that is slow."""
+    with Bus(tmp_path, 0) as bus, pytest.raises(Failed, match="no such thing"):
+        publishing.captured(bus.socket, [sys.executable, "-c", "raise SystemExit('no such thing')"], publishing.payload(60))
 
 
 def test_a_stopped_client_is_not_waited_for_and_catches_up(on: Stage) -> None:

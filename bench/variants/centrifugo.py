@@ -24,7 +24,7 @@ from bench.bus import Bus
 from bench.child import Child
 
 from .socketio_peers import PEERS
-from .variant import Addressing, HttpPublishing, Kind, Variant, listens, started
+from .variant import LARGE_QUEUED, Addressing, HttpPublishing, Kind, Variant, listens, started
 
 _TOKEN_SECRET = "no secret: every bench has this one too"
 # A text of CONNECT is one line of a file; 0x1e stands for a newline in it.
@@ -43,10 +43,10 @@ def binary() -> Path:
 def _start(bus: Bus, port: int, core: int, folder: Path, size_bytes: int, *, has_history: bool = False) -> Child:
     """Start it with the Redis engine, open to anonymous clients and to our tokens; all else as it comes."""
     channel: dict[str, object] = {"allow_subscribe_for_client": True, "allow_subscribe_for_anonymous": True}
-    limits: dict[str, object] = {"queue_max_size": QUEUE_BYTES} if has_history or size_bytes > QUEUED_BY_DEFAULT_BYTES / 2 else {}
+    limits: dict[str, object] = {"queue_max_size": LARGE_QUEUED * size_bytes} if size_bytes > QUEUED_BY_DEFAULT_BYTES / 2 else {}
     if has_history:
         channel |= {"history_size": HISTORY_EVENTS, "history_ttl": f"{HISTORY_S}s", "force_recovery": True}
-        limits["recovery_max_publication_limit"] = HISTORY_EVENTS
+        limits = {"queue_max_size": QUEUE_BYTES, **limits, "recovery_max_publication_limit": HISTORY_EVENTS}
     settings = {
         "http_server": {"address": "127.0.0.1", "port": str(port)},
         "engine": {"type": "redis", "redis": {"address": [f"unix://{bus.socket}"]}},

@@ -16,7 +16,7 @@ from headgate.auth.tokens import Tokens
 from headgate.settings import Settings
 from headgate.topic import own_topics, user_topic
 
-from .variant import NAMESPACE, Addressing, HttpPublishing, Kind, Variant, healthy, started
+from .variant import LARGE_QUEUED, NAMESPACE, Addressing, HttpPublishing, Kind, Variant, healthy, started
 
 LOG_KEY = "hg:{notifications}:log"
 CHANNEL = "hg:{notifications}:"
@@ -56,8 +56,8 @@ def _start(bus: Bus, port: int, core: int, folder: Path, size_bytes: int, more: 
 
 
 def _limits(size_bytes: int) -> dict[str, str]:
-    """Return the limits that admit payloads above the default one; a queue must have room for two."""
-    return {"HEADGATE_MAX_PAYLOAD_BYTES": str(size_bytes), "HEADGATE_QUEUE_BYTES": str(2 * size_bytes)}
+    """Return the limits that admit payloads above the default one, and queue as many of them as the peers do."""
+    return {"HEADGATE_MAX_PAYLOAD_BYTES": str(size_bytes), "HEADGATE_QUEUE_BYTES": str(LARGE_QUEUED * size_bytes)}
 
 
 def _start_python(bus: Bus, port: int, core: int, folder: Path, size_bytes: int) -> Child:

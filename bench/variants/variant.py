@@ -15,6 +15,8 @@ from bench.bus import Bus
 from bench.child import Child
 
 NAMESPACE = "/notifications"
+# Of payloads above the default limit of a server, so many may wait for a client.
+LARGE_QUEUED = 16
 
 # Of which kind the addresses are: `own`, a user with what is the user's own; `topics`, exact topics, rooms or channels;
 # `wildcards`, patterns that hold one.

@@ -27,6 +27,8 @@ from .schemas.check import OnViolation, SchemaCheck, open_check
 
 # Of a call's time, how long Redis may wait for replicas or the disk: its answer must come before the call is given up.
 _SHARE_OF_WAITING = 0.8
+# Namespaces whose place a publisher remembers; then it forgets them all.
+MAX_PLACES = 1000
 
 # The standard library's: whoever publishes has set that up, or finds warnings on standard error.
 log = logging.getLogger("headgate.publisher")
@@ -46,13 +48,20 @@ class LogWriter:
         self._strict_namespace = strict_namespace
         self._remembered = remembered(self._client)
         self._online = OnlineReplicas()
+        # Of each namespace the server that has it, as `place_of` names it: always the same.
+        self._places: dict[str, str] = {}
         self._appending = Appending(self._client)
         # Appends one event, or several in one round trip; of appending.py.
         self.append, self.append_many = self._appending.append, self._appending.append_many
 
     def budget(self, namespace: str, *, is_patient: bool = False) -> Budget:
         """Return the time of one call, in all, for what it asks of a namespace's Redis."""
-        return Budget(place_of(self._client, log_key(namespace)), self._timeout_s, is_patient=is_patient)
+        place = self._places.get(namespace)
+        if place is None:
+            if len(self._places) >= MAX_PLACES:
+                self._places.clear()
+            place = self._places[namespace] = place_of(self._client, log_key(namespace))
+        return Budget(place, self._timeout_s, is_patient=is_patient)
 
     def open_check(
         self, schemas: str | None, mode: Literal["off", "warn", "refuse"] | None, on_violation: OnViolation | None

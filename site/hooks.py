@@ -35,7 +35,6 @@ STANDS_FOR = {
     "README.md": "index.md",
     "docs/decisions": "decisions/README.md",
     "docs": "index.md",
-    "bench/results": "project/bench.md",
 }
 RESULTS = ("bench/results/*.md", "project/results")
 PICTURES = ("bench/results/*.svg", "project/results")

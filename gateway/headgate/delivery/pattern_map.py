@@ -11,7 +11,7 @@ several ways. They are rare, and are walked together as automata (below).
 
 The rejected alternative is a trie of words. It takes about twice the memory, and each wildcard opens a branch at each word: 3,000
 patterns made for that cost a topic 2 ms, here 0.2. A trie is the faster one where wildcards stand at dozens of different places,
-as in the classic comparison of matchers (bench/results/topics.md).
+as in the classic comparison of matchers (bench/results/README.md, topics).
 """
 
 from __future__ import annotations

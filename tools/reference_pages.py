@@ -82,7 +82,7 @@ def metrics_page() -> str:
     return (
         "# Metrics\n\n"
         + NOTE
-        + "`/metrics` has them for all workers of a port ([operations](../operations.md#monitoring-and-alerts)).\n"
+        + "`/metrics` has them for all workers of a port ([operations](../operations/observe.md#monitoring-and-alerts)).\n"
         "A label is shown once something has been counted under it. Times are in seconds, sizes in bytes.\n"
         "[A dashboard and alert rules](../../examples/monitoring/README.md) are among the examples.\n\n"
         + row(("metric", "type", "labels", "meaning"))

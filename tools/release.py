@@ -22,7 +22,7 @@ WRITTEN = re.compile(r'^__version__ = "([^"]+)"$', re.MULTILINE)
 UNRELEASED = "## [Unreleased]\n"
 # Where a reader copies a name with its version: `"headgate": "^0.1.0"`, `headgate:0.1.0`, `headgate-0.1.0-py3-none-any.whl`.
 NAMING = (
-    "examples/*/package.json", "examples/deploy/README.md", "examples/deploy/kubernetes/*.yaml", "docs/operations.md",
+    "examples/*/package.json", "examples/deploy/README.md", "examples/deploy/kubernetes/*.yaml", "docs/operations/*.md",
     "docs/howto/*.md",
 )  # fmt: skip
 NAMED = r'(headgate(?:":\s*"\^|:|-)){}\b'

@@ -608,7 +608,7 @@ _TOLD_LIMITS = (
 # Settings of earlier releases, each with what to do now.
 REMOVED = dict.fromkeys(
     ("internal_address", "relay_key"),
-    'gateways no longer relay requests to each other; take it away, and see "Several gateways" in docs/operations.md',
+    'gateways no longer relay requests to each other; take it away, and see "Several gateways" in docs/operations/deploy.md',
 )
 _NAMES = frozenset(each.name for each in fields(Settings))
 # Those of a gateway for which nothing is set: parts of Headgate that run without one have the same limits.

@@ -157,7 +157,7 @@ class AnAddress(Pair):
         self._lose(moments, promoted, 0.0)
 
     def _fail_over(self) -> None:
-        """As operations.md has it: Redis pauses writes until the replica has everything."""
+        """As docs/operations/failover.md has it: Redis pauses writes until the replica has everything."""
         with self.faults.one("FAILOVER"):
             self.begin_to_follow()
             self.primary.call("FAILOVER", "TO", "127.0.0.1", self.replica.port, "TIMEOUT", 10000)

@@ -25,13 +25,13 @@ def users(page: str) -> dict[str, list[str]]:
 
 
 def additions() -> dict[str, list[str]]:
-    """Return the rights that a paragraph of any page adds to those of a user, by page and number of the paragraph."""
+    """Return the rights that a paragraph, or a row of a table, of any page adds to those of a user, by page and number."""
     found = {}
-    for page in sorted(DOCS.glob("*.md")) + sorted(DOCS.glob("howto/*.md")):
+    for page in sorted(path for folder in ("", "howto/", "operations/") for path in DOCS.glob(f"{folder}*.md")):
         text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL).replace(
             "<namespace>", "notifications"
         )
-        for number, paragraph in enumerate(text.split("\n\n")):
+        for number, paragraph in enumerate(re.split(r"\n\n|\n(?=\|)", text)):
             spans = [span.split() for span in re.findall(r"`([^`]+)`", paragraph)]
             rights = [word for span in spans if all(re.match(r"[~%&]\S|\+[a-z]", word) for word in span) for word in span]
             rights = [word for word in rights if word not in _NO_RIGHTS]

@@ -20,7 +20,7 @@ from headgate.redis.embedded import EmbeddedRedis, start_private_redis
 
 DEADLINE_S = 30.0
 POLL_S = 0.01
-# All that a publisher needed before library 12, and what saves steps since: as docs/operations.md has it.
+# All that a publisher needed before library 12, and what saves steps since: as docs/operations/redis-users.md has it.
 OLDER_RIGHTS = ("-@all", "+fcall", "+time", "+hmget", "+hset", "+hsetnx", "+unlink", "+xadd", "+xinfo", "+xrange", "+publish")
 PUBLISHER_RIGHTS = (*OLDER_RIGHTS, "+hget", "+hincrby")
 

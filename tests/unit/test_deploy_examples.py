@@ -21,7 +21,7 @@ from headgate_server.app import create_app
 from tests.support.recording_gate import RecordingGate
 
 ROOT = Path(__file__).parents[2]
-OPERATIONS = ROOT / "docs/operations.md"
+OPERATIONS = ROOT / "docs/operations/deploy.md"
 SYSTEMD = ROOT / "examples/deploy/systemd"
 # cli/workers.py: a worker may take so much longer than its drain.
 END_S = 15

@@ -140,7 +140,7 @@ LEAST_EVENTS = f"{int(LEAST_IDS[1]):,}"
         ("docs/tutorial.md", r"Python ([\d.]+) or newer", (LEAST_PYTHON,)),
         ("docs/support.md", r"\| Python \| ([\d.]+) \| ([\d.]+) \|", (LEAST_PYTHON, NEWEST_PYTHON)),
         ("docs/support.md", r"\| Node [^|]*\| (\d+) \|", (LEAST_NODE,)),
-        ("docs/operations.md", r"([\d.]+ KiB) for each idle one", (MEMORY,)),
+        ("docs/operations/scale.md", r"([\d.]+ KiB) for each idle one", (MEMORY,)),
         ("docs/howto/sizing.md", r"each second, ([\d.]+ KiB) in the gateway", (MEMORY,)),
         (
             "docs/http-api.md",
@@ -368,7 +368,7 @@ def test_the_constants_of_the_code_agree_with_each_other() -> None:
 UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "s": 1}
 SETTING = re.compile(r"`(?:HEADGATE_)?([A-Za-z_]+)`,? \(?(\d[\d,.]*\d|\d)(?: (KiB|MiB|GiB|s)\b)?")
 # What to set it to, and no default: `HEADGATE_TRACE_EVERY` 1 takes every event.
-NO_DEFAULT = {("docs/operations.md", "trace_every")}
+NO_DEFAULT = {("docs/operations/trace.md", "trace_every")}
 
 
 def test_a_default_that_a_page_names_is_that_of_the_setting() -> None:

@@ -159,7 +159,7 @@ def look_at_rights(client: Client, url: str) -> Iterator[Finding]:
         yield fault(
             "password",
             f"none at {redacted_address(url)}, so whoever reaches it publishes, reads and revokes",
-            "make users with passwords (docs/operations.md#redis), and put one into HEADGATE_REDIS_URL",
+            "make users with passwords (docs/operations/redis-users.md), and put one into HEADGATE_REDIS_URL",
         )
     refused = [
         str(command[1]) for command, reply in zip(_READS, call_many(client, _READS), strict=True)

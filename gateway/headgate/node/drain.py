@@ -22,7 +22,7 @@ log = structlog.get_logger("headgate.drain")
 
 # While clients move: how often the next ones are told.
 _LOOK_S = 0.05
-# A core takes in 2,600 clients per second that come back (docs/operations.md), and has other work beside.
+# A core takes in 2,600 clients per second that come back (docs/operations/scale.md), and has other work beside.
 JOINS_PER_S = 1000
 
 

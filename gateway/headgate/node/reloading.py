@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from headgate.settings import PREFIX, Settings
 
-# Settings that take effect at once. A test holds docs/operations.md to this list.
+# Settings that take effect at once. A test holds docs/operations/install.md to this list.
 RELOADED = (
     "log_level",
     "token_secret",

@@ -84,7 +84,7 @@ CURES = {
     "NOREPLICAS": "bring its replicas back, or lower min-replicas-to-write",
     "NOAUTH": "check user and password in the URL: redis://USER:PASSWORD@HOST:PORT/0",
     "WRONGPASS": "check user and password in the URL: redis://USER:PASSWORD@HOST:PORT/0",
-    NO_PERMISSION: "give this Redis user the rights of docs/operations.md#redis, or name another one in HEADGATE_REDIS_URL",
+    NO_PERMISSION: "give this Redis user the rights of docs/operations/redis-users.md, or name another one in HEADGATE_REDIS_URL",
     LOADING: "wait until it has read its data; it says how far it is in INFO persistence",
     "BUSY": "wait, or end the script: SCRIPT KILL, FUNCTION KILL",
     "CLUSTERDOWN": "look at CLUSTER INFO and CLUSTER SHARDS of a node",

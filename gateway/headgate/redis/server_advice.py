@@ -1,7 +1,8 @@
 """Advice about a Redis server: how it keeps events over a crash, a failover and a full memory, and how long it waits for readers.
 
 In: what the server says of itself (INFO) and how it is set (CONFIG GET, which many users may not call). Out: findings, each with
-the setting to change where there is one. docs/operations.md has the recipe with which nothing is lost that has a receipt. No I/O.
+the setting to change where there is one. docs/operations/failover.md has the recipe with which no event is lost that has a
+receipt. No I/O.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ def test_a_registry_that_may_not_be_read_keeps_nobody_from_publishing(
 def test_names_that_may_not_be_read_are_left_out(
     shop: Callable[..., str], redis_client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The rights that docs/operations.md gives a publisher name them; fewer are enough to be warned."""
+    """The rights that docs/operations/redis-users.md gives a publisher name them; fewer are enough to be warned."""
     register(redis_client, "a-gateway", ["notifications"])
     with Publisher(shop("+zcard", "+zrange"), namespace="nobody") as publisher:
         publisher.publish("a", 1)

@@ -24,7 +24,7 @@ from tests.support.sentinels import start_sentinels
 
 DEADLINE_S = 30.0
 TOPIC = "rooms.7"
-DOCUMENTED = re.compile(r"limited user needs `([^`]*)` and the channels\n?\s*`([^`]*)`")
+DOCUMENTED = re.compile(r"^\| \[presence\]\(\S+\), as a gateway \| `([^`]*)` \| `([^`]*)` \|$", re.MULTILINE)
 
 
 @pytest.fixture(autouse=True)
@@ -113,9 +113,9 @@ def test_a_failover_by_sentinels_is_seen_by_nobody(tmp_path: Path) -> None:
 def test_the_documented_rights_are_enough(redis_client: Client, redis_server: Any) -> None:
     """For a process that may do nothing else, where the library is loaded already. A death is told too."""
     PRESENCE_LIBRARY.ensure_loaded(redis_client)
-    found = DOCUMENTED.search((Path(__file__).parents[3] / "docs/operations.md").read_text("utf-8"))
+    found = DOCUMENTED.search((Path(__file__).parents[3] / "docs/operations/redis-users.md").read_text("utf-8"))
     assert found is not None
-    rights = f"{found[1]} +fcall {found[2]} ~hg:{{<namespace>}}:presence*".replace("<namespace>", "notifications").split()
+    rights = f"{found[2]} +fcall {found[1]} ~hg:{{<namespace>}}:presence*".replace("<namespace>", "notifications").split()
     call(redis_client, "ACL", "SETUSER", "gate", "reset", "on", ">pass", "-@all", *rights)
     url = f"unix://gate:pass@{redis_server.url.removeprefix('unix://')}"
     with two_processes(url) as (here, there):

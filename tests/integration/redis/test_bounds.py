@@ -19,7 +19,7 @@ from headgate.settings import MOST_LOG_EVENTS, Settings
 
 # The bytes of a waiting task beside its body; a test below measures them.
 TASK_OVERHEAD_BYTES = 800
-# As docs/operations.md promises.
+# As docs/operations/redis.md promises.
 CONSUMERS = 3
 
 

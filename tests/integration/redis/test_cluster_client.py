@@ -353,9 +353,9 @@ def test_tail_prints_sharded_and_plain_messages_until_the_slot_moves(cluster: Cl
 
 
 def test_a_publisher_of_few_rights_finds_its_node(cluster: Cluster, client: Client, namespace: str) -> None:
-    """Those of docs/operations.md are enough. Without the one to ask which node owns which slot it is told so."""
+    """Those of docs/operations/redis-users.md are enough. Without the one to ask which node owns which slot it is told so."""
     LOG_LIBRARY.ensure_loaded(client)
-    page = (ROOT / "docs/operations.md").read_text()
+    page = (ROOT / "docs/operations/redis-users.md").read_text()
     documented = re.findall(r"^user shop on >… (.*)$", page, re.MULTILINE)[0]
     further = "+cluster|slots +spublish +mget &hg:{notifications}/feed"
     assert all(right in page for right in further.split())

@@ -21,7 +21,7 @@ from tests.support.redis_recipes import additions, blocks, make_user, says_no_ri
 LOG = "hg:{notifications}:log"
 WORKING, PUBLISHING, PEOPLE = blocks("consumers.md")
 USERS = {
-    **users("operations.md"),
+    **users("operations/redis-users.md"),
     "consumer": WORKING,
     "consumer and people": WORKING + PEOPLE,
     "consumer that publishes": WORKING + PUBLISHING,

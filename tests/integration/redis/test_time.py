@@ -302,7 +302,7 @@ def test_upkeep_creates_nothing(redis_client: Client) -> None:
 
 
 def test_upkeep_needs_few_rights_and_says_which(full: Log, redis_server: EmbeddedRedis) -> None:
-    """Those that docs/operations.md names; without one of them nothing has been written."""
+    """Those that docs/operations/redis-users.md names; without one of them nothing has been written."""
     rights = ["+fcall", "+time", "+hmget", "+hset", "+xrange", "+xtrim", "+unlink"]
     for missing in ("+hset", "+xtrim", "+unlink", None):
         allowed = [right for right in rights if right != missing]

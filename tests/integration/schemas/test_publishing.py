@@ -158,9 +158,9 @@ def _values(held: Documents) -> dict[str, object]:
 
 
 def test_a_publisher_needs_no_more_rights_in_redis_to_read_schemas(redis_url: str, redis_client: Client) -> None:
-    """Those of docs/operations.md are enough."""
+    """Those of docs/operations/redis-users.md are enough."""
     push(redis_client, {"a.json": NUMBER})
-    make_user(redis_client, "shop", users("operations.md")["shop"])
+    make_user(redis_client, "shop", users("operations/redis-users.md")["shop"])
     try:
         ensure_loaded(redis_client, log_key("notifications"))
         with Publisher(

@@ -11,7 +11,7 @@ from headgate.node.reloading import OF_TOKENS, RELOADED, Changed, Reloading
 from headgate.settings import Settings
 from tests.support.gateway_here import StartGatewayOnModel
 
-DOCS = Path(__file__).resolve().parents[3] / "docs" / "operations.md"
+DOCS = Path(__file__).resolve().parents[3] / "docs" / "operations" / "install.md"
 
 
 def test_what_can_be_is_applied_and_the_rest_is_named() -> None:

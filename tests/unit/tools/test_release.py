@@ -25,7 +25,7 @@ def project(tmp_path: Path) -> Path:
         LOCK: json.dumps({"packages": {"": {}, "web": {"name": "headgate", "version": "0.1.0"}}}, indent=2) + "\n",
         CHANGELOG: LOG,
         "examples/react/package.json": '{ "headgate": "^0.1.0", "react": "^0.1.0" }\n',
-        "docs/operations.md": "`headgate-0.1.0-py3-none-any.whl`, and headgate-0.1.01\n",
+        "docs/operations/install.md": "`headgate-0.1.0-py3-none-any.whl`, and headgate-0.1.01\n",
     }
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -57,7 +57,7 @@ def test_a_release_writes_the_version_everywhere_commits_and_tags(project: Path)
     assert json.loads((project / LOCK).read_text())["packages"]["web"]["version"] == "0.2.0"
     assert "## [Unreleased]\n\n## [0.2.0] - 2026-11-23\n\n### Added\n\n- Something." in (project / CHANGELOG).read_text()
     assert (project / "examples/react/package.json").read_text() == '{ "headgate": "^0.2.0", "react": "^0.1.0" }\n'
-    assert (project / "docs/operations.md").read_text() == "`headgate-0.2.0-py3-none-any.whl`, and headgate-0.1.01\n"
+    assert (project / "docs/operations/install.md").read_text() == "`headgate-0.2.0-py3-none-any.whl`, and headgate-0.1.01\n"
     assert git(project, "log", "-1", "--format=%s %D").startswith("Release 0.2.0")
     assert git(project, "tag", "--points-at", "HEAD") == "v0.2.0"
     assert git(project, "status", "--porcelain") == ""

@@ -104,7 +104,6 @@ export function createConnection(address, options, owner) {
     generation++;
     asking = false;
     after(() => lost(asking ? "no token in time" : "timeout"), connectTimeoutMs);
-    owner.changed();
     transport.connect();
   }
 
@@ -175,7 +174,6 @@ export function createConnection(address, options, owner) {
     if (delayMs !== null) after(connect, delayMs);
     transport.disconnect();
     owner.down();
-    owner.changed();
     // Nothing is changed after this: a handler may have begun another attempt.
     if (wasUp) owner.tell("connection:down", { reason, delayMs });
     tell?.();
@@ -314,7 +312,6 @@ export function createConnection(address, options, owner) {
       beganMs = Infinity;
       stranded = undefined;
       scheduleRefresh();
-      owner.changed();
       return true;
     },
 

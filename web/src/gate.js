@@ -46,6 +46,8 @@ export class Gate extends Dispatcher {
   #session;
   /** Removes our listeners from the application's signals when the gate closes. */
   #closing = new AbortController();
+  /** Checks the options of a part of this package. */
+  _checkOptions = checkOptions;
 
   /** @param {string} address origin and namespace @param {import("./connect.js").ConnectOptions} options @throws {TypeError} an option that breaks its rule */
   constructor(address, options) {
@@ -122,11 +124,6 @@ export class Gate extends Dispatcher {
    */
   subscribed(pattern) {
     return this.#session.subscribed(pattern);
-  }
-
-  /** Check the options of a part of this package. @param {Parameters<typeof checkOptions>} options */
-  _checkOptions(...options) {
-    return checkOptions(...options);
   }
 
   /** Make a request of a part of this package. @param {string} name @param {object} body @returns {Promise<any>} rejected with HeadgateError */

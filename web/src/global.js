@@ -11,11 +11,7 @@ function live() {
   return require("./backbone.js");
 }
 
-/** @type {any} */ (globalThis).headgate = Object.defineProperties(
-  { ...headgate },
-  {
-    LiveModel: { get: () => live().LiveModel, enumerable: true },
-    LiveCollection: { get: () => live().LiveCollection, enumerable: true },
-    NotificationList: { get: () => live().NotificationList, enumerable: true },
-  },
-);
+const names = /** @type {const} */ (["LiveModel", "LiveCollection", "NotificationList"]);
+const page = { ...headgate };
+for (const name of names) Object.defineProperty(page, name, { get: () => live()[name], enumerable: true });
+/** @type {any} */ (globalThis).headgate = page;

@@ -22,7 +22,7 @@ import { CID_PREFIX } from "./any-id-collection.js";
 import { report } from "./dispatcher.js";
 import { extend } from "./extend.js";
 import { checkPattern, HeadgateError } from "./index.js";
-import { byConvention, isStale, sound } from "./live.js";
+import { byConvention, isStale, sound, whenEnded } from "./live.js";
 import { Follow } from "./live-follow.js";
 import { PendingEdits } from "./pending.js";
 
@@ -122,27 +122,18 @@ export class LiveModel extends Backbone.Model {
   save(key, value, options) {
     const isMap = key === null || key === undefined || typeof key === "object";
     const attributes = isMap ? key : { [key]: value };
-    const how = { ...(isMap ? value : options) };
+    const given = { ...(isMap ? value : options) };
     const before = { ...this.attributes };
     // Backbone would do it itself, but as if the server had said so (`parse`).
-    if (attributes && !how.wait && !super.set(attributes, { validate: true, ...how })) return false;
+    if (attributes && !given.wait && !super.set(attributes, { validate: true, ...given })) return false;
     move(this);
     const { [this.idAttribute]: _id, [versionKey(this)]: _version, ...sent } = attributes ?? this.attributes;
     if (!edits.has(this)) edits.set(this, new PendingEdits());
     const end = /** @type {PendingEdits} */ (edits.get(this)).begin(sent, before);
-    const ended = (/** @type {boolean} */ ok) => this.set(end(ok), /** @type {any} */ ({ live: true }));
-    const { success, error } = how;
-    how.success = (/** @type {any[]} */ ...args) => {
-      ended(true);
-      success?.apply(how.context, args);
-    };
-    how.error = (/** @type {any[]} */ ...args) => {
-      ended(false);
-      error?.apply(how.context, args);
-    };
-    if (attributes && !how.wait) sending.set(this, attributes);
+    const how = whenEnded(given, (ok) => this.set(end(Boolean(ok)), /** @type {any} */ ({ live: true })));
+    if (attributes && !given.wait) sending.set(this, attributes);
     const request = /** @type {any} */ (super.save(attributes, how));
-    if (request === false) ended(false);
+    if (request === false) how.finish();
     return request;
   }
 }

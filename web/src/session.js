@@ -70,7 +70,6 @@ export function createSession(gate, address, options) {
   /** @type {Facts} */
   const facts = { session: null, user: null, limits: {}, bus: "up" };
   const counts = { received: 0, gaps: 0, missed: 0 };
-  const notify = createNotices(gate, () => facts.session, changed);
   const pasts = createPasts();
   const cursor = createCursor(options.resume, pasts, () => {
     connection.stands(cursor.state() === "live");
@@ -86,6 +85,7 @@ export function createSession(gate, address, options) {
       if (!subscriptions.release(pattern, wishes)) pasts.forget(pattern);
     },
   );
+  const tell = createNotices(gate, own.named, () => facts.session, changed);
   const { deliver, handled } = createDelivery(gate, cursor, own);
   const connection = createConnection(address, /** @type {any} */ (options), {
     busy: () => arrivals.depth() > 0,
@@ -159,13 +159,6 @@ export function createSession(gate, address, options) {
     const subscription = subscriptions.find(own.wired(pattern));
     if (connection.status() === "closed" || !(subscription?.overflow || own.waits(pattern))) return disconnected({ pattern });
     return connection.refusal() ?? (subscription?.is("refused") ? subscription.error : undefined);
-  }
-
-  /** Tell a lifecycle event, with the patterns as the page calls them. @param {string} name @param {any} body */
-  function tell(name, body, /** @type {any[]} */ ...more) {
-    if (body?.patterns) body = { ...body, patterns: own.named(body.patterns) };
-    if (body?.pattern) body = { ...body, pattern: own.named([body.pattern]).at(-1) };
-    notify(name, body, ...more);
   }
 
   /** Wait until something is so, or a pattern will not be active by itself. Return why not. @param {string} pattern @param {() => unknown} isSo */

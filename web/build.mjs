@@ -48,24 +48,25 @@ const library = { ...base, external: ["socket.io-client", "backbone", "underscor
 /** The modules that `headgate/backbone` is made of. */
 const HELPERS = ["live-collection", "notification-list"];
 
-/** The module of `headgate` as the modules of its other entry points import it. */
-const INDEX = /^\.\.?\/index\.js$/;
-
 /** The transports that nothing imports but dynamically: one file of each is enough for both formats. */
 const SOCKET_IO = "./headgate.socketio.js";
 const HTTP = "./headgate.http.js";
 
 /**
- * Import a file as the one beside the file that is made.
- * @param {string} path @param {RegExp} filter
+ * Have imports of one module mean something else.
+ * @param {string} source the module, below src @param {import("esbuild").OnResolveResult} result
  * @returns {import("esbuild").Plugin}
  */
-const outside = (path, filter) => ({
-  name: `outside ${path}`,
+const importing = (source, result) => ({
+  name: `imports of ${source}`,
   setup({ onResolve }) {
-    onResolve({ filter }, () => ({ path, external: true }));
+    const module = resolve(WEB, "src", source);
+    onResolve({ filter: /^\./ }, ({ kind, path, resolveDir }) => (kind !== "entry-point" && resolve(resolveDir, path) === module ? result : undefined));
   },
 });
+
+/** Import a module as the file beside the one that is made. @param {string} file of dist @param {string} source the module, below src */
+const outside = (file, source) => importing(source, { path: file, external: true });
 
 /**
  * Make one file of the package. Parts import the client, the stores and the parts of the Backbone helpers as the files beside them, so that
@@ -74,25 +75,23 @@ const outside = (path, filter) => ({
  */
 function publish(entry, format, name, more = {}) {
   const ending = format === "esm" ? "js" : "cjs";
-  const parts = ["store", ...(format === "esm" ? HELPERS : [])].map((part) => outside(`./headgate.${part}.${ending}`, new RegExp(`^\\./${part}\\.js$`)));
-  const plugins = [outside(`./headgate.${ending}`, INDEX), outside(SOCKET_IO, /^\.\/socketio\.js$/), outside(HTTP, /^\.\/http\.js$/), ...parts];
+  const helpers = format === "esm" ? HELPERS.map((helper) => outside(`./headgate.${helper}.js`, `backbone/${helper}.js`)) : [];
+  const clients = [outside(`./headgate.${ending}`, "index.js"), outside(`./headgate.store.${ending}`, "stores/index.js")];
+  const plugins = [...clients, outside(SOCKET_IO, "transport/socketio.js"), outside(HTTP, "transport/http.js"), ...helpers];
   return build({ ...library, ...more, entryPoints: [entry], format, outfile: resolve(DIST, name), plugins });
 }
 
 /** Parts of the package in both formats: for frameworks, the stores that these share, the outbox, tabs. */
 const PARTS = {
-  store: {},
+  store: { entry: "stores/index.js" },
   // Tells a server that renders components that those with hooks belong to the page.
-  react: { banner: { js: '"use client";' } },
-  vue: {},
-  svelte: {},
-  offline: {},
-  presence: {},
-  tabs: {},
+  react: { entry: "stores/react.js", banner: { js: '"use client";' } },
+  vue: { entry: "stores/vue.js" },
+  svelte: { entry: "stores/svelte.js" },
+  offline: { entry: "offline/index.js" },
+  presence: { entry: "presence/index.js" },
+  tabs: { entry: "tabs/index.js" },
 };
-
-/** The module that a part is made from. @param {string} part */
-const entry = (part) => (part === "tabs" ? "src/tabs/index.js" : `src/${part}.js`);
 
 /** `import Backbone from "backbone"` in a page without modules: the page's own. @type {import("esbuild").Plugin} */
 const backboneOfThePage = {
@@ -105,16 +104,10 @@ const backboneOfThePage = {
 
 /**
  * Put one source in the place of another: in a page without modules, what is loaded when it is needed is in a file beside the script.
- * @param {string} name @param {string} other
- * @returns {import("esbuild").Plugin}
+ * @param {string} source @param {string} other
  */
-const instead = (name, other) => ({
-  name: `${other} instead of ${name}`,
-  setup({ onResolve }) {
-    onResolve({ filter: new RegExp(`^\\./${name}\\.js$`) }, () => ({ path: resolve(WEB, `src/${other}.js`) }));
-  },
-});
-const SCRIPT = [backboneOfThePage, instead("load-transport", "load-transport-script")];
+const instead = (source, other) => importing(source, { path: resolve(WEB, "src", other) });
+const SCRIPT = [backboneOfThePage, instead("transport/load-transport.js", "script-tag/load-transport.js")];
 
 const gzip = (/** @type {Uint8Array | string} */ contents) => gzipSync(contents, { level: 9 }).length;
 
@@ -133,27 +126,27 @@ async function pageSize(source) {
 
 await rm(DIST, { recursive: true, force: true });
 /** @type {import("esbuild").BuildOptions} */
-const global = { ...base, entryPoints: ["src/global.js"], format: "iife", plugins: SCRIPT, banner };
+const global = { ...base, entryPoints: ["src/script-tag/global.js"], format: "iife", plugins: SCRIPT, banner };
 await Promise.all([
   publish("src/index.js", "esm", "headgate.js"),
   publish("src/index.js", "cjs", "headgate.cjs"),
-  publish("src/socketio.js", "esm", SOCKET_IO),
-  build({ ...base, entryPoints: ["src/http.js"], format: "esm", outfile: resolve(DIST, HTTP), minify: true, banner }),
-  publish("src/backbone.js", "esm", "headgate.backbone.js"),
+  publish("src/transport/socketio.js", "esm", SOCKET_IO),
+  build({ ...base, entryPoints: ["src/transport/http.js"], format: "esm", outfile: resolve(DIST, HTTP), minify: true, banner }),
+  publish("src/backbone/index.js", "esm", "headgate.backbone.js"),
   // Files of their own, so that the bundler of a page leaves out those that the page does not import.
   build({
-    ...library, entryPoints: HELPERS.map((name) => ({ in: `src/${name}.js`, out: `headgate.${name}` })), format: "esm", outdir: DIST, splitting: true,
-    chunkNames: "headgate.any-id-collection", plugins: [outside("./headgate.js", INDEX)],
+    ...library, entryPoints: HELPERS.map((name) => ({ in: `src/backbone/${name}.js`, out: `headgate.${name}` })), format: "esm", outdir: DIST, splitting: true,
+    chunkNames: "headgate.any-id-collection", plugins: [outside("./headgate.js", "index.js")],
   }),
-  publish("src/backbone.js", "cjs", "headgate.backbone.cjs"),
-  ...Object.entries(PARTS).flatMap(([name, more]) => [
-    publish(entry(name), "esm", `headgate.${name}.js`, more),
-    publish(entry(name), "cjs", `headgate.${name}.cjs`, more),
+  publish("src/backbone/index.js", "cjs", "headgate.backbone.cjs"),
+  ...Object.entries(PARTS).flatMap(([name, { entry, ...more }]) => [
+    publish(`src/${entry}`, "esm", `headgate.${name}.js`, more),
+    publish(`src/${entry}`, "cjs", `headgate.${name}.cjs`, more),
   ]),
   build({ ...global, outfile: "dist/headgate.global.js" }),
-  build({ ...global, outfile: "dist/headgate.global.min.js", minify: true, plugins: [...SCRIPT, instead("explain", "explain-script")] }),
-  build({ ...base, entryPoints: ["src/development.js"], format: "esm", outfile: "dist/headgate.development.js", minify: true, banner }),
-  build({ ...base, entryPoints: ["src/socket.io.js"], format: "esm", outfile: "dist/headgate.socket.io.js", minify: true, banner }),
+  build({ ...global, outfile: "dist/headgate.global.min.js", minify: true, plugins: [...SCRIPT, instead("language/explain.js", "script-tag/explain.js")] }),
+  build({ ...base, entryPoints: ["src/language/development.js"], format: "esm", outfile: "dist/headgate.development.js", minify: true, banner }),
+  build({ ...base, entryPoints: ["src/script-tag/socket.io.js"], format: "esm", outfile: "dist/headgate.socket.io.js", minify: true, banner }),
 ]);
 await cp(resolve(WEB, "types"), resolve(DIST, "types"), { recursive: true });
 // The same declarations under a folder that says CommonJS, for `require` in TypeScript.

@@ -1,5 +1,5 @@
 """Topics, patterns, namespaces and users' names: the grammar, matching, containment. Pure functions, no I/O; mirrored by
-web/src/topic.js.
+web/src/language/topic.js.
 
 A topic is 1 to 8 words of `[A-Za-z0-9_-]` joined by dots, at most 255 bytes. A pattern may also use the AMQP wildcards
 `*` (exactly one word) and `#` (zero or more words) as whole words, anywhere. `tests/golden/topics.json` holds the
@@ -27,7 +27,7 @@ MAX_TOPIC_WORDS = 8
 MAX_KNOWN_TOPICS = 4096
 # The first word of topics that belong to one user (`users.<user>.…`).
 USERS = "users"
-# The second word that stands for the user's own in a page (web/src/own-topics.js); on the wire it is nobody's.
+# The second word that stands for the user's own in a page (web/src/subscriptions/own-topics.js); on the wire it is nobody's.
 ME = "me"
 # The word of a user's name at most, so that the pattern of the user's own topics is one.
 MAX_USER_BYTES = MAX_TOPIC_BYTES - len(f"{USERS}..#")

@@ -29,7 +29,7 @@ READ_BYTES = 65536
 # A throttled client reads this much at a time, so that the kernel holds the rest.
 SLOW_READ_BYTES = 2048
 RETRY_S = (0.02, 0.5)
-# As web/src/backoff.js: full jitter between the first and a ceiling that doubles up to the second.
+# As web/src/base/backoff.js: full jitter between the first and a ceiling that doubles up to the second.
 ROAMING_RETRY_S = (0.5, 20.0)
 _decode = msgspec.json.decode
 _encode = msgspec.json.encode

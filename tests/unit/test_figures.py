@@ -293,7 +293,7 @@ PROMISED = [
         thousands(Settings().max_clients_per_user, Settings().max_clients_per_address),
     ),
     (r"tried again after (\d+) s", thousands(places.PLACE_RETRY_S)),
-    (r"messages that wait in a page \| ([\d,]+) ", in_javascript("options.js", r"inboxLimit: \[COUNT, ([\d_]+)\]")),
+    (r"messages that wait in a page \| ([\d,]+) ", in_javascript("language/options.js", r"inboxLimit: \[COUNT, ([\d_]+)\]")),
     (
         r"another \| (\d+) messages .*? the leader remembers ([\d,]+) messages",
         (
@@ -301,7 +301,7 @@ PROMISED = [
             *in_javascript("tabs/recent.js", r"const MAX_ENTRIES = (\d+);"),
         ),
     ),
-    (r"`maxEvents` ([\d,]+), ", in_javascript("offline.js", r"maxEvents: \[COUNT, ([\d_]+)\]")),
+    (r"`maxEvents` ([\d,]+), ", in_javascript("offline/index.js", r"maxEvents: \[COUNT, ([\d_]+)\]")),
     (r"`max_waiting` 10,000, and (\d+) KiB for each", kib(int(re.findall(r"TASK_BYTES = (\d+)", GROUPS)[0]))),
     (r"`max_waiting` ([\d,]+),", thousands(RunnerOptions().max_waiting)),
     (
@@ -322,7 +322,8 @@ def test_a_promise_names_the_bound_that_the_code_has(pattern: str, values: tuple
 TEXTS_ABOUT_IDS = (
     *(f"docs/{page}.md" for page in ("guarantees", "protocol", "http-api", "guide", "howto/celery")),
     *("docs/reference/python.md", "docs/reference/commands.md", "examples/celery/tasks.py"),
-    *("gateway/headgate/publisher.py", "gateway/headgate/cli/events.py", "web/src/development.js", "web/src/outbox-entry.js"),
+    *("gateway/headgate/publisher.py", "gateway/headgate/cli/events.py"),
+    *("web/src/language/development.js", "web/src/offline/entry.js"),
 )
 TEXTS = (
     "README.md",
@@ -330,7 +331,7 @@ TEXTS = (
     "examples/**/*.py",
     *(f"gateway/**/*.{end}" for end in ("py", "lua")),
     "server/**/*.py",
-    "web/src/*.js",
+    "web/src/**/*.js",
 )
 OF_300_S = re.compile(r"\b(300 s|300 seconds|five minutes)\b")
 OF_AN_ID = re.compile(r"\bids?\b|idempoten|duplicate", re.IGNORECASE)

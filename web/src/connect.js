@@ -1,15 +1,15 @@
 /**
  * `connect`: the way in.
  *
- * @import { SessionOptions } from "./session.js"
+ * @import { SessionOptions } from "./session/session.js"
  *
  * @typedef {object} ConnectOnlyOptions
  * @property {string} [namespace] default `/notifications`
  * @property {boolean} [autoConnect] false: `gate.open()` connects
  * @typedef {ConnectOnlyOptions & SessionOptions} ConnectOptions
  */
-import { addressOf } from "./address.js";
 import { Gate } from "./gate.js";
+import { addressOf } from "./transport/address.js";
 
 /**
  * Connect to a gateway.

@@ -23,7 +23,7 @@
  *   callback that the application gave; `nth`: in order of registration
  * @typedef {{ on: Function, off: Function }} Listenable any Backbone.Events object or dispatcher
  */
-import { PatternIndex } from "./pattern-index.js";
+import { PatternIndex } from "./language/pattern-index.js";
 
 /**
  * @template Name

@@ -2,14 +2,14 @@
  * The gate: a dispatcher whose topics and patterns are subscribed at the gateway. `connect` returns one.
  *
  * In: handlers from the application. Out: handler calls, lifecycle events (their names have a colon, which no topic has).
- * session.js keeps up the exchange with the gateway.
+ * session/ keeps up the exchange with the gateway.
  *
  * Lifecycle events: `connection:up` {session, user, resumed, epoch, offset, limits, …} · `connection:down` {reason, delayMs} ·
  * `connection:refused` HeadgateError (refused, no token, or `unreachable`), {delayMs} · `connection:unauthorized` HeadgateError (the gateway disconnects this client: its token has expired
  * or was revoked) · `connection:moving` {reason, withinS} · `delivery:gap` {patterns, from, to, count, bytes, reason,
  * recoverable, repairing, lost} · `delivery:backpressure` {state, queued, queuedBytes, discarded, conflated, where} ·
  * `delivery:resumed` {epoch, offset, repaired?: {patterns, from, to, count}} · `delivery:error` {error, pattern?, topic?} ·
- * `status:change` {status, previous, reason}, each change · `state:change` state. An outbox (outbox.js) tells `publish:queued`,
+ * `status:change` {status, previous, reason}, each change · `state:change` state. An outbox (offline/outbox.js) tells `publish:queued`,
  * `publish:receipt` and `publish:refused`.
  *
  * A gap is `repairing` when its events are being fetched from the log: they come marked `replayed`, behind events that came
@@ -17,8 +17,8 @@
  * Neither: the subscription said `repair: false`, and `gate.replay` can fetch them.
  *
  * @import { Callback, EventCallback } from "./dispatcher.js"
- * @import { EventMeta, Overflow, Since } from "./protocol.js"
- * @import { SessionOptions, State } from "./session.js"
+ * @import { EventMeta, Overflow, Since } from "./language/protocol.js"
+ * @import { SessionOptions, State } from "./session/session.js"
  *
  * @typedef {object} HeadgateEvent the second argument of a handler
  * @property {string} topic
@@ -32,14 +32,14 @@
  *
  * @typedef {{ overflow?: Overflow, repair?: boolean, since?: Since, signal?: AbortSignal }} SubscribeOptions
  * @typedef {{ epoch: string, offset: number, duplicate?: boolean }} Receipt
- * @typedef {{ pattern: string, status: import("./subscription.js").SubscriptionState, ready: Promise<void>, close: () => void }} Subscription
+ * @typedef {{ pattern: string, status: import("./subscriptions/subscription.js").SubscriptionState, ready: Promise<void>, close: () => void }} Subscription
  */
 import { Dispatcher, isTopic, report } from "./dispatcher.js";
-import { checkPayload } from "./payload.js";
-import { checkOptions, CONNECT, PUBLISH as PUBLISH_OPTIONS, SINCE, SUBSCRIBE } from "./options.js";
-import { PUBLISH, SEEN } from "./protocol.js";
-import { createSession } from "./session.js";
-import { checkPattern, checkTopic } from "./topic.js";
+import { checkOptions, CONNECT, PUBLISH as PUBLISH_OPTIONS, SINCE, SUBSCRIBE } from "./language/options.js";
+import { checkPayload } from "./language/payload.js";
+import { PUBLISH, SEEN } from "./language/protocol.js";
+import { createSession } from "./session/session.js";
+import { checkPattern, checkTopic } from "./language/topic.js";
 
 export class Gate extends Dispatcher {
   #address;
@@ -167,7 +167,7 @@ export class Gate extends Dispatcher {
    * Dispatch a part of the log again, to the handlers of one pattern; its events are marked `replayed`. For a gap
    * that is not repaired by itself: `gate.replay("orders.#", gap)`.
    * @param {string} pattern
-   * @param {import("./gaps.js").Range} range
+   * @param {import("./session/gaps.js").Range} range
    * @returns {Promise<number>} how many events there were; rejected with HeadgateError
    */
   async replay(pattern, range) {

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, it, mock } from "node:test";
 // A private module, which is in no file of dist that Node loads by itself.
-import { createHttp } from "../src/http.js";
+import { createHttp } from "../src/transport/http.js";
 
 const ADDRESS = "https://gateway.test/notifications";
 const HELD_BACK_MS = 4000;

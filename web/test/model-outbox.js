@@ -3,7 +3,7 @@
  * remembers ids and loses its end as docs/protocol.md says, the storage and the locks do what a browser's do, and each step of any of them is a step of its own.
  */
 import { HeadgateError } from "../src/index.js";
-import { checkRoom, heldAfter } from "../src/outbox-memory.js";
+import { checkRoom, heldAfter } from "../src/offline/memory-store.js";
 
 /** As gateway/headgate/redis/log.lua has them. */
 const IDEMPOTENCY_MS = 300_000;

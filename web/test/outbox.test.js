@@ -10,9 +10,9 @@ import { describe, it } from "node:test";
 import * as offline from "#headgate/offline";
 import * as headgate from "#headgate";
 import { HeadgateError } from "../src/index.js";
-import { createMemoryStore } from "../src/outbox-memory.js";
-import { due, ENTRY, isSettled, KEPT_MS, REMEMBERED_EVENTS, REMEMBERED_MS, take } from "../src/outbox-entry.js";
-import { runOutbox } from "../src/outbox.js";
+import { due, ENTRY, isSettled, KEPT_MS, REMEMBERED_EVENTS, REMEMBERED_MS, take } from "../src/offline/entry.js";
+import { createMemoryStore } from "../src/offline/memory-store.js";
+import { runOutbox } from "../src/offline/outbox.js";
 import { FakeGateway } from "./fake-gateway.js";
 import { ModelTab, OutboxWorld, settle } from "./model-outbox.js";
 

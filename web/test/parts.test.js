@@ -4,22 +4,22 @@ import { readFile } from "node:fs/promises";
 import { afterEach, beforeEach, describe, it, mock } from "node:test";
 import vm from "node:vm";
 // Private modules, which dist has inside its files and does not export: these tests run on the sources.
-import { reconnectDelayMs } from "../src/backoff.js";
-import { createBudget } from "../src/budget.js";
-import { CONNECTION, coarseOf, statusOf } from "../src/connection-state.js";
-import { CURSOR, createCursor } from "../src/cursor.js";
-import { createInbox, LINE, SLICES } from "../src/inbox.js";
-import { byConvention, isStale } from "../src/live.js";
-import { FOLLOW } from "../src/live-follow.js";
-import { Machine } from "../src/machine.js";
-import { createPasts } from "../src/pasts.js";
-import { checkPayload } from "../src/payload.js";
-import { PendingEdits } from "../src/pending.js";
-import { SEEN } from "../src/seen.js";
-import { STREAM } from "../src/stream.js";
-import { SUBSCRIPTION } from "../src/subscription.js";
-import { createSubscriptions } from "../src/subscriptions.js";
-import { refreshDelayMs } from "../src/token.js";
+import { PendingEdits } from "../src/backbone/pending-edits.js";
+import { SEEN } from "../src/backbone/seen.js";
+import { reconnectDelayMs } from "../src/base/backoff.js";
+import { createBudget } from "../src/base/budget.js";
+import { Machine } from "../src/base/machine.js";
+import { CONNECTION, coarseOf, statusOf } from "../src/connection/connection-state.js";
+import { refreshDelayMs } from "../src/connection/token.js";
+import { STREAM } from "../src/events.js";
+import { checkPayload } from "../src/language/payload.js";
+import { FOLLOW } from "../src/live/follow.js";
+import { byConvention, isStale } from "../src/live/rules.js";
+import { CURSOR, createCursor } from "../src/session/cursor.js";
+import { createInbox, LINE, SLICES } from "../src/session/inbox.js";
+import { createPasts } from "../src/session/pasts.js";
+import { SUBSCRIPTION } from "../src/subscriptions/subscription.js";
+import { createSubscriptions } from "../src/subscriptions/subscriptions.js";
 import { settle } from "./fake-gateway.js";
 
 /** The client's monotonic clock. */

@@ -1,9 +1,9 @@
 /** Tabs that share a connection: which ones do, what their messages hold, and claims. The browser and the gateway are those of tabs-world.js. */
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, it, mock } from "node:test";
+import { presence } from "../src/presence/index.js";
 import { connectOn } from "../src/tabs/connect.js";
 import { Hub } from "../src/tabs/hub.js";
-import { presence } from "../src/presence.js";
 import { FakeGateway } from "./fake-gateway.js";
 import { World } from "./model-gateway.js";
 import { Browser, Gateway } from "./tabs-world.js";

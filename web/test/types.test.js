@@ -17,7 +17,7 @@ import * as tabs from "#headgate/tabs";
 import * as vue from "#headgate/vue";
 import * as headgate from "#headgate";
 // No part of what an application imports.
-import { EXPLAINED, sentenceOf } from "../src/development.js";
+import { EXPLAINED, sentenceOf } from "../src/language/development.js";
 
 const require = createRequire(import.meta.url);
 const WEB = fileURLToPath(new URL("..", import.meta.url));

@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, it, mock } from "node:test";
 import { Decoder } from "socket.io-parser";
 import { connect } from "#headgate";
 // A private module, which is in no file of dist by itself.
-import { createPackets } from "../src/packets.js";
+import { createPackets } from "../src/transport/packets.js";
 import { settle } from "./fake-gateway.js";
 
 const golden = JSON.parse(await readFile(new URL("../../tests/golden/wire.json", import.meta.url), "utf8"));
@@ -671,11 +671,11 @@ describe("times that are longer than a timer can wait", () => {
   it("are cut in one place: no other file starts a timer whose time comes from outside", async () => {
     const fixed = /setTimeout\([^,]*, ([A-Z_]+|pingMs\(\)|waitMs|delayMs)(, nowMs)?\)|setTimeout\(act\)/;
     const folder = new URL("../src/", import.meta.url);
-    const names = (await readdir(folder, { recursive: true })).filter((name) => name.endsWith(".js") && name !== "timer.js");
+    const names = (await readdir(folder, { recursive: true })).filter((name) => name.endsWith(".js") && name !== "base/timer.js");
     const texts = await Promise.all(names.map(async (name) => [name, await readFile(new URL(name, folder), "utf8")]));
     const starts = texts.flatMap(([name, text]) => text.split("\n").filter((line) => line.includes("setTimeout(") && !fixed.test(line)).map((line) => `${name}: ${line.trim()}`));
     assert.deepEqual(starts, []);
     // These two are bounded where they are made.
-    assert.deepEqual(texts.filter(([, text]) => /setTimeout\([^,]*, (waitMs|delayMs)\)/.test(text)).map(([name]) => name).sort(), ["outbox.js", "seen.js"]);
+    assert.deepEqual(texts.filter(([, text]) => /setTimeout\([^,]*, (waitMs|delayMs)\)/.test(text)).map(([name]) => name).sort(), ["backbone/seen.js", "offline/outbox.js"]);
   });
 });

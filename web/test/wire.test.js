@@ -6,7 +6,7 @@ import { isDeepStrictEqual } from "node:util";
 import { Decoder } from "socket.io-parser";
 import { connect } from "#headgate";
 // A private module, which is in no file of dist by itself.
-import * as protocol from "../src/protocol.js";
+import * as protocol from "../src/language/protocol.js";
 import { FakeGateway } from "./fake-gateway.js";
 
 const golden = JSON.parse(await readFile(new URL("../../tests/golden/wire.json", import.meta.url), "utf8"));
@@ -178,7 +178,7 @@ describe("docs/protocol.md", () => {
   it("has every message, request, policy and error code that the code has", async () => {
     const read = (/** @type {string} */ path) => readFile(new URL(`../../${path}`, import.meta.url), "utf8");
     const page = await read("docs/protocol.md");
-    const errors = `${await read("gateway/headgate/errors.py")}${await read("web/src/errors.js")}`;
+    const errors = `${await read("gateway/headgate/errors.py")}${await read("web/src/language/errors.js")}`;
     const codes = [...errors.matchAll(/^ {4}code = "(\w+)"|new HeadgateError\("(\w+)"/gm)].map(([, python, script]) => python ?? script);
     const browser = ["disconnected", "timeout", "closed", "token_unavailable", "unreachable", "refused"];
     assert.ok(codes.length >= 14);

@@ -1,7 +1,7 @@
 """The wire: names of messages, and their encoding as Socket.IO text packets. No I/O.
 
 In: events from the bus, notices from clients' accounting. Out: packet text as bytes, encoded once, ready to be framed by
-the transport. docs/protocol.md describes every message; web/src/protocol.js holds the same names, and
+the transport. docs/protocol.md describes every message; web/src/language/protocol.js holds the same names, and
 tests/golden/wire.json is read by both sides' tests.
 """
 

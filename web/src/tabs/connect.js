@@ -5,9 +5,9 @@
  * Tabs share if they are of one version of this package's protocol between tabs, one address, path and `auth`, one `user`, and if their tokens
  * say the same of the user and the grants. No part of a token but these claims is in the group's name, which other pages of the origin can read.
  *
+ * @import { TransportOwner, Transport } from "../transport/transport.js"
  * @import { ConnectOptions } from "../connect.js"
  * @import { Gate, HeadgateEvent } from "../gate.js"
- * @import { TransportOwner, Transport } from "../transport.js"
  * @import { Platform } from "./group.js"
  *
  * @typedef {"leading" | "following" | "alone"} Role `alone`: no tab leads, or this one cannot share

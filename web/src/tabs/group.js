@@ -12,7 +12,7 @@
  * cost two connections for a moment. A leader has a term, above any that it has heard of, so that all tabs agree on the newest, and an
  * older one that wakes up steps down.
  *
- * @import { Transport, TransportOwner } from "../transport.js"
+ * @import { Transport, TransportOwner } from "../transport/transport.js"
  * @import { Link } from "./lane.js"
  * @typedef {"out" | "seeking" | "following" | "leading" | "left"} GroupState
  * @typedef {"enter" | "follow" | "orphan" | "lead" | "depose" | "rest" | "leave"} Step
@@ -31,8 +31,8 @@
  * @property {(owner: TransportOwner) => Transport} createPlain
  * @property {(role: "leading" | "following" | "alone") => void} changed
  */
-import { Machine } from "../machine.js";
-import { MAX_DELAY_MS, startTimer } from "../timer.js";
+import { Machine } from "../base/machine.js";
+import { MAX_DELAY_MS, startTimer } from "../base/timer.js";
 import { Hub } from "./hub.js";
 import { BYE, JOIN, LEAD, LEAVE, PING, PONG, REQUEST, TOOK, WHO } from "./messages.js";
 

@@ -15,7 +15,7 @@
  * Every subscription has the policy `catch_up`: a full queue at the gateway must not lose one tab's events for another's policy. A tab that wants another
  * one does not come here.
  *
- * @import { Position, SubscribeResult, Welcome } from "../protocol.js"
+ * @import { Position, SubscribeResult, Welcome } from "../language/protocol.js"
  * @import { Entry } from "./recent.js"
  * @typedef {"away" | "joining" | "live" | "stalled"} SessionState
  * @typedef {"join" | "welcome" | "stall" | "resume" | "part"} Step
@@ -26,17 +26,17 @@
  * @property {() => void} connect a tab needs the connection: `greeting` will be asked, then `arrived`, `lost` or `refused` is called
  * @property {(reason: string, inS: number) => void} move the gateway is about to stop: call `moved` within that time
  */
-import { createChanges } from "../changes.js";
-import { fromWire } from "../errors.js";
-import { camelCase } from "../field-names.js";
-import { Machine } from "../machine.js";
-import { PatternIndex } from "../pattern-index.js";
-import { CURSOR, EVENT, GAP, LOG_LOST, ROLLED_BACK, STATUS, SUBSCRIBE, UNSUBSCRIBE, WELCOME } from "../protocol.js";
-import { createRequests } from "../requests.js";
-import { createSubscriptions } from "../subscriptions.js";
+import { createChanges } from "../base/changes.js";
+import { Machine } from "../base/machine.js";
+import { fromWire } from "../language/errors.js";
+import { camelCase } from "../language/field-names.js";
+import { PatternIndex } from "../language/pattern-index.js";
+import { CURSOR, EVENT, GAP, LOG_LOST, ROLLED_BACK, STATUS, SUBSCRIBE, UNSUBSCRIBE, WELCOME } from "../language/protocol.js";
+import { createRequests } from "../subscriptions/requests.js";
+import { createSubscriptions } from "../subscriptions/subscriptions.js";
+import { BEHIND, LANE, LOST, REFUSED, REPLY, WELCOMED } from "./messages.js";
 import { Place } from "./place.js";
 import { Recent } from "./recent.js";
-import { BEHIND, LANE, LOST, REFUSED, REPLY, WELCOMED } from "./messages.js";
 
 /** Messages and characters that a tab may have and not have acknowledged. */
 export const WINDOW = 256;

@@ -12,8 +12,8 @@
  * everything, waits for nothing, is present nowhere and has no such policy goes to the hub, at its position (`place`): the
  * session does not notice. The same brings it to the next leader when one is gone.
  *
- * @import { Transport, TransportOwner } from "../transport.js"
- * @import { Overflow, Welcome } from "../protocol.js"
+ * @import { Overflow, Welcome } from "../language/protocol.js"
+ * @import { Transport, TransportOwner } from "../transport/transport.js"
  * @typedef {"closed" | "greeting" | "joining" | "opening" | "own" | "crossing" | "shared" | "orphaned" | "parting"} LaneState
  * @typedef {"greet" | "join" | "open" | "arrive" | "cross" | "return" | "share" | "orphan" | "part" | "end"} Step
  *
@@ -27,9 +27,9 @@
  *
  * @typedef {{ name: string, body: any, timeoutMs: number, settle: (error: unknown, reply?: any) => void, sent: boolean }} Asked
  */
-import { Machine } from "../machine.js";
-import { CURSOR, EVENT, GAP, LOG_LOST, PUBLISH, REFRESH, ROLLED_BACK, STATUS, SUBSCRIBE, UNSUBSCRIBE, WELCOME } from "../protocol.js";
-import { startTimer } from "../timer.js";
+import { Machine } from "../base/machine.js";
+import { startTimer } from "../base/timer.js";
+import { CURSOR, EVENT, GAP, LOG_LOST, PUBLISH, REFRESH, ROLLED_BACK, STATUS, SUBSCRIBE, UNSUBSCRIBE, WELCOME } from "../language/protocol.js";
 import { WINDOW } from "./hub.js";
 import { BEHIND, LANE, LEAVE, LOST, REFUSED, REPLY, REQUEST, TOOK, WELCOMED } from "./messages.js";
 import { Place } from "./place.js";

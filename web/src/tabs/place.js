@@ -5,10 +5,10 @@
  * It follows the rules for a client in docs/protocol.md. It is `unsettled` from word that the log is another one, or has lost its end,
  * until the message that says where the client stands: nobody can take the lane over in between.
  *
- * @import { Position, Welcome } from "../protocol.js"
+ * @import { Position, Welcome } from "../language/protocol.js"
  */
-import { Machine } from "../machine.js";
-import { CURSOR, EVENT, GAP, LOG_LOST, ROLLED_BACK, TRIMMED, WELCOME } from "../protocol.js";
+import { Machine } from "../base/machine.js";
+import { CURSOR, EVENT, GAP, LOG_LOST, ROLLED_BACK, TRIMMED, WELCOME } from "../language/protocol.js";
 
 /** @type {Record<"unsettled" | "settled", Partial<Record<"settle" | "unsettle", "unsettled" | "settled">>>} */
 export const PLACE = {

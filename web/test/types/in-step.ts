@@ -1,16 +1,16 @@
 /** The public types (web/types) beside those that the sources are checked with: a field that one has and the other lacks does not compile. */
-import type { CollectionOptions, CollectionSnapshot } from "../../src/collection-store.js";
+import type { CollectionOptions, CollectionSnapshot } from "../../src/stores/collection-store.js";
 import type { ConnectOptions } from "../../src/connect.js";
-import type { Status } from "../../src/connection-state.js";
-import type { Standing } from "../../src/cursor.js";
-import type { EventsSnapshot, EventsStoreOptions } from "../../src/events-store.js";
-import type { Fate, Range } from "../../src/gaps.js";
+import type { Status } from "../../src/connection/connection-state.js";
+import type { Standing } from "../../src/session/cursor.js";
+import type { EventsSnapshot, EventsStoreOptions } from "../../src/stores/events-store.js";
+import type { Fate, Range } from "../../src/session/gaps.js";
 import type { HeadgateEvent, Receipt, SubscribeOptions, Subscription } from "../../src/gate.js";
-import type { Change, LiveOptions } from "../../src/live.js";
-import type { Backpressure, Gap, Limits, Overflow, Position, Since, Welcome } from "../../src/protocol.js";
-import type { State } from "../../src/session.js";
-import type { StreamOptions } from "../../src/stream.js";
-import type { SubscriptionState } from "../../src/subscription.js";
+import type { Change, LiveOptions } from "../../src/live/rules.js";
+import type { Backpressure, Gap, Limits, Overflow, Position, Since, Welcome } from "../../src/language/protocol.js";
+import type { State } from "../../src/session/session.js";
+import type { StreamOptions } from "../../src/events.js";
+import type { SubscriptionState } from "../../src/subscriptions/subscription.js";
 import type { Role, Tabs, TabsOptions } from "../../src/tabs/connect.js";
 import type * as live from "../../types/backbone.js";
 import type * as types from "../../types/index.js";

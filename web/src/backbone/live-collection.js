@@ -1,0 +1,125 @@
+/**
+ * LiveCollection: a Backbone collection that follows the events of its models.
+ *
+ * In: events of `<topic>.*.*` (or of `pattern`, read by `mapping`), answers of the server. Out: the usual Backbone events.
+ * Rules, beside those of LiveModel:
+ * - while a `create` is under way, an event of an unknown model waits for the answer: it may be of the same model;
+ * - models that were fetched, or given, before the subscription was acknowledged are fetched again then, with the same options,
+ *   and after that only when events were lost for good (live/follow.js).
+ *
+ * @import { Change, LiveOptions } from "../live/rules.js"
+ * @import { Gate, HeadgateEvent } from "../gate.js"
+ * @typedef {{ change: Change & { attributes: { [name: string]: any } }, event: HeadgateEvent }} Arrival
+ * @typedef {{ follow: Follow, creates: number }} Record
+ */
+import { Follow } from "../live/follow.js";
+import { byConvention, isStale, sound } from "../live/rules.js";
+import { checkPattern } from "../index.js";
+import { AnyIdCollection } from "./any-id-collection.js";
+import { LiveModel } from "./live-model.js";
+
+export { LiveModel };
+
+// Beside the collections, not in fields: Backbone's constructor calls `initialize`, which may fetch, before there are fields.
+/** @type {WeakMap<object, Record>} */
+const records = new WeakMap();
+
+export class LiveCollection extends AnyIdCollection {
+  /** @param {any} [models] @param {any} [options] Backbone's, and LiveOptions with `gate` to follow at once */
+  constructor(models, options) {
+    super(models, options);
+    if (options?.gate) this.follow(options.gate, options);
+  }
+
+  /**
+   * Follow the events of a topic.
+   * @param {Gate} gate
+   * @param {LiveOptions & { pattern?: string }} [options] `topic` default: the `topic` property
+   * @returns {this}
+   * @throws {HeadgateError} `invalid_pattern`: no topic was given, or it is none
+   */
+  follow(gate, options = {}) {
+    const { topic = /** @type {any} */ (this).topic } = options;
+    const mapping = options.mapping ?? byConvention(checkPattern(topic));
+    const pattern = checkPattern(options.pattern ?? `${checkPattern(topic)}.*.*`);
+    if (options.versionAttribute) Object.assign(this, { versionAttribute: options.versionAttribute });
+    const take = (/** @type {HeadgateEvent} */ event) => {
+      const change = mapping(event);
+      if (change && change.op !== "ignore") this.applyLive(change, event);
+    };
+    recordOf(this).follow.start(gate, pattern, take, options);
+    return this;
+  }
+
+  /** Stop following. */
+  unfollow() {
+    recordOf(this).follow.stop();
+  }
+
+  /**
+   * Take a change that an event brought.
+   * @param {Change} change
+   * @param {HeadgateEvent} event
+   */
+  applyLive(change, event) {
+    const { follow, creates } = recordOf(this);
+    const arrival = { change: { ...change, attributes: sound(change.attributes ?? {}, idKey(this)) }, event };
+    const awaited = creates > 0 && change.op === "upsert" && !find(this, arrival.change);
+    if (!awaited) apply(this, arrival);
+    if (follow.busy || awaited) follow.keep(() => apply(this, arrival));
+  }
+
+  /** As Backbone's. @param {any} [options] @returns {any} */
+  fetch(options) {
+    return recordOf(this).follow.fetch(options, (how) => super.fetch(how), options?.remove === false && !options.reset);
+  }
+
+  /** As Backbone's. @param {any} attributes @param {any} [options] @returns {any} */
+  create(attributes, options) {
+    const record = recordOf(this);
+    record.creates++;
+    const make = (/** @type {any} */ how) => {
+      const model = super.create(attributes, how);
+      // Invalid: nothing was sent, and no answer will come.
+      if (!model || model.validationError) how.finish();
+      return model;
+    };
+    return record.follow.request(options, make, true, () => record.creates--);
+  }
+}
+
+// On the prototype, as Backbone's own settings are: `extend` overrides them, and they are there during `super()`.
+Object.assign(LiveCollection.prototype, { model: LiveModel, versionAttribute: "version" });
+
+/** @param {any} collection @returns {Record} */
+function recordOf(collection) {
+  const found = records.get(collection);
+  if (found) return found;
+  const record = { follow: new Follow(collection, () => collection.length > 0), creates: 0 };
+  records.set(collection, record);
+  return record;
+}
+
+/** @param {any} collection @param {Arrival["change"]} change @returns {any} */
+function find(collection, { id, attributes }) {
+  return collection.get(id) ?? collection.get(attributes[idKey(collection)]);
+}
+
+/** @param {any} collection @returns {string} */
+function idKey(collection) {
+  return collection.model.prototype?.idAttribute ?? "id";
+}
+
+/** @param {any} collection @param {Arrival} arrival */
+function apply(collection, { change, event }) {
+  const { op, id, attributes } = change;
+  const options = { live: true, event };
+  const model = find(collection, change);
+  if (!model) {
+    if (op === "upsert") collection.add({ [idKey(collection)]: id, ...attributes }, options);
+  } else if (op === "remove") {
+    if (model.removeLive) model.removeLive(attributes, event);
+    else if (!isStale(attributes, model.attributes, collection.versionAttribute, false)) collection.remove(model, options);
+  } else if (model.setLive) model.setLive(attributes, event);
+  else if (!isStale(attributes, model.attributes, collection.versionAttribute)) model.set(attributes, options);
+}

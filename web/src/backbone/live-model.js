@@ -1,0 +1,214 @@
+/**
+ * LiveModel: a Backbone model that follows the events of its topic.
+ *
+ * In: events of `<topic>.<id>.*` (or changes that `mapping` makes of them), answers of the server, edits of the user. Out: the usual
+ * Backbone events, with `{live: true, event}` as options where an event is the cause. Rules:
+ * - attributes whose version is not above the model's are stale and change nothing, whether an event or an answer brings
+ *   them; but the fetch that follows when the log has lost its end is taken whatever its version is (live/follow.js);
+ * - while a save is under way, only the user changes the attributes that are being saved, so an optimistic edit does
+ *   not flicker (pending-edits.js says which value holds afterwards); a save that fails puts it back;
+ * - a model that was fetched, or given, before the subscription was acknowledged is fetched again then, and after that only when
+ *   events were lost for good (live/follow.js);
+ * - without an id it waits; when the id comes or changes, its subscription moves along.
+ *
+ * A LiveModel in a LiveCollection is fed by the collection and subscribes to nothing.
+ *
+ * @import { Change, LiveOptions, Mapping } from "../live/rules.js"
+ * @import { Gate, HeadgateEvent } from "../gate.js"
+ * @typedef {{ gate: Gate, topic: string, mapping: Mapping, options: LiveOptions, id?: string }} Wish `id`: the one that is followed
+ */
+import Backbone from "backbone";
+import { Follow } from "../live/follow.js";
+import { byConvention, isStale, sound, whenEnded } from "../live/rules.js";
+import { report } from "../dispatcher.js";
+import { checkPattern, HeadgateError } from "../index.js";
+import { CID_PREFIX } from "./any-id-collection.js";
+import { extend } from "./extend.js";
+import { PendingEdits } from "./pending-edits.js";
+
+// Beside the models, not in fields: Backbone calls `set` in its constructor, before a subclass has fields.
+/** @type {WeakMap<object, PendingEdits>} */
+const edits = new WeakMap();
+/** @type {WeakMap<object, Follow>} */
+const follows = new WeakMap();
+/** @type {WeakMap<object, Wish>} */
+const wishes = new WeakMap();
+/** @type {WeakMap<object, object>} the attributes that a save has set already, and Backbone is about to set again as if from the server */
+const sending = new WeakMap();
+
+export class LiveModel extends Backbone.Model {
+  static extend = extend;
+
+  /** @param {any} [attributes] @param {any} [options] Backbone's, and LiveOptions with `gate` to follow at once */
+  constructor(attributes, options) {
+    super(attributes, options);
+    // A collection hands its own options down; it also hands down its events.
+    if (options?.gate && !options.collection) this.follow(options.gate, options);
+  }
+
+  /**
+   * Follow the events of a topic, as soon as the model has an id.
+   * @param {Gate} gate
+   * @param {LiveOptions} [options] `topic` default: the `topic` property
+   * @returns {this}
+   * @throws {HeadgateError} `invalid_pattern`: no topic was given, or the id is no word of a topic
+   */
+  follow(gate, options = {}) {
+    const topic = checkPattern(options.topic ?? /** @type {any} */ (this).topic);
+    if (!this.isNew()) patternOf(topic, this.id);
+    this.unfollow();
+    if (options.versionAttribute) Object.assign(this, { versionAttribute: options.versionAttribute });
+    wishes.set(this, { gate, topic, mapping: options.mapping ?? byConvention(topic), options });
+    this.once("destroy", this.unfollow, this);
+    move(this);
+    return this;
+  }
+
+  /** Stop following. */
+  unfollow() {
+    wishes.delete(this);
+    follows.get(this)?.stop();
+    this.off("destroy", this.unfollow, this);
+  }
+
+  /** As Backbone's. @param {any} [options] @returns {any} */
+  fetch(options) {
+    return followOf(this).fetch(options, (how) => super.fetch(how));
+  }
+
+  /**
+   * Take attributes that an event brought.
+   * @param {Record<string, any>} attributes
+   * @param {HeadgateEvent} event
+   * @returns {boolean} false: they were stale
+   */
+  setLive(attributes, event) {
+    attributes = sound(attributes, this.idAttribute);
+    if (isStale(attributes, this.attributes, versionKey(this))) return false;
+    this.set(edits.get(this)?.sift(attributes, "event") ?? attributes, /** @type {any} */ ({ live: true, event }));
+    return true;
+  }
+
+  /**
+   * The server no longer has it: views see `destroy`, collections let go of it.
+   * @param {Record<string, any> | undefined} attributes
+   * @param {HeadgateEvent} event
+   * @returns {boolean} false: it was stale
+   */
+  removeLive(attributes, event) {
+    if (isStale(attributes, this.attributes, versionKey(this), false)) return false;
+    this.trigger("destroy", this, this.collection, { live: true, event });
+    return true;
+  }
+
+  /**
+   * As Backbone's, except that an answer of the server (`parse`) changes neither a newer model nor attributes that are being saved.
+   * @param {any} key @param {any} [value] @param {any} [options]
+   * @returns {any}
+   */
+  set(key, value, options) {
+    const set = arriving(this, key, value, options);
+    const done = set ? super.set(...set) : this;
+    move(this);
+    return done;
+  }
+
+  /**
+   * As Backbone's; attributes that are being saved belong to the user until the server has answered. Without attributes these
+   * are all but id and version.
+   * @param {any} [key] @param {any} [value] @param {any} [options]
+   * @returns {any}
+   */
+  save(key, value, options) {
+    const isMap = key === null || key === undefined || typeof key === "object";
+    const attributes = isMap ? key : { [key]: value };
+    const given = { ...(isMap ? value : options) };
+    const before = { ...this.attributes };
+    // Backbone would do it itself, but as if the server had said so (`parse`).
+    if (attributes && !given.wait && !super.set(attributes, { validate: true, ...given })) return false;
+    move(this);
+    const { [this.idAttribute]: _id, [versionKey(this)]: _version, ...sent } = attributes ?? this.attributes;
+    if (!edits.has(this)) edits.set(this, new PendingEdits());
+    const end = /** @type {PendingEdits} */ (edits.get(this)).begin(sent, before);
+    const how = whenEnded(given, (ok) => this.set(end(Boolean(ok)), /** @type {any} */ ({ live: true })));
+    if (attributes && !given.wait) sending.set(this, attributes);
+    const request = /** @type {any} */ (super.save(attributes, how));
+    if (request === false) how.finish();
+    return request;
+  }
+}
+
+// On the prototype, as Backbone's own settings are: it is there during `super()`.
+Object.assign(LiveModel.prototype, { cidPrefix: CID_PREFIX });
+
+/**
+ * Return the arguments for Backbone's `set`; undefined: an answer brings nothing new.
+ * @param {any} model @param {any} key @param {any} value @param {any} options
+ * @returns {[any, any, any?] | undefined}
+ */
+function arriving(model, key, value, options) {
+  if (!value?.parse || key === null || typeof key !== "object") return [key, value, options];
+  if (key === sending.get(model)) return undefined;
+  const attributes = key instanceof Backbone.Model ? key.attributes : key;
+  if (!value.rolledBack && isStale(attributes, model.attributes, versionKey(model), false)) return undefined;
+  return [edits.get(model)?.sift(attributes, "answer") ?? attributes, value];
+}
+
+/** @param {any} model @returns {Follow} */
+function followOf(model) {
+  const found = follows.get(model);
+  if (found) return found;
+  const follow = new Follow(model, () => Object.keys(model.attributes).some((name) => name !== model.idAttribute));
+  follows.set(model, follow);
+  return follow;
+}
+
+/** Follow the id that the model has now. @param {any} model */
+function move(model) {
+  const wish = wishes.get(model);
+  if (!wish || wish.id === textOf(model.id)) return;
+  const follow = followOf(model);
+  follow.stop();
+  if (wish.id !== undefined) follow.forget();
+  wish.id = textOf(model.id);
+  if (wish.id === undefined) return;
+  const { gate, topic, mapping, options } = wish;
+  try {
+    const pattern = patternOf(topic, model.id);
+    const arrived = (/** @type {HeadgateEvent} */ event) => {
+      const change = /** @type {Partial<Change>} */ (mapping(event) ?? {});
+      take(model, change, event);
+      if (follow.busy && change.op !== "remove") follow.keep(() => take(model, change, event));
+    };
+    follow.start(gate, pattern, arrived, options);
+  } catch (error) {
+    // The caller only sets attributes; it may be Backbone with an answer.
+    report(error);
+    gate.trigger("delivery:error", { error });
+  }
+}
+
+/** @param {LiveModel} model @param {Partial<Change>} change @param {HeadgateEvent} event */
+function take(model, { op = "ignore", id, attributes }, event) {
+  if (textOf(id) !== textOf(model.id)) return;
+  if (op === "remove") model.removeLive(attributes, event);
+  else if (op !== "ignore") model.setLive(attributes ?? {}, event);
+}
+
+/** @param {string} topic @param {any} id @returns {string} */
+function patternOf(topic, id) {
+  const pattern = `${topic}.${textOf(id)}.*`;
+  if (/^[\w-]+$/.test(/** @type {string} */ (textOf(id)))) return checkPattern(pattern);
+  throw new HeadgateError("invalid_pattern", { pattern: pattern.slice(0, 80), reason: "the id is not one word of A-Za-z0-9_-" });
+}
+
+/** Return an id as it stands in a topic; undefined: there is none. @param {any} id */
+function textOf(id) {
+  if (id === null || id === undefined) return undefined;
+  return typeof id === "string" || typeof id === "number" ? String(id) : `(${typeof id})`;
+}
+
+/** The model's own `versionAttribute`, else its collection's. @param {any} model @returns {string} */
+function versionKey(model) {
+  return model.versionAttribute ?? model.collection?.versionAttribute ?? "version";
+}

@@ -1,0 +1,365 @@
+/**
+ * The connection: one transport of our own, kept up.
+ *
+ * In: `open`, `request`, `close` from the gate; `dispatched` from the inbox. Out: calls of the `owner` below. It makes each
+ * CONNECT's auth from the owner's present state, is up once the gateway's `welcome` has been dispatched, reconnects with full
+ * jitter, and refreshes the token. `close` leaves no timer and no listener behind.
+ *
+ * connection-state.js says which step is possible in which state. Each end of a connection goes through `leave`, which tells the
+ * application last: a handler of `connection:down` may open, refresh or close at once.
+ *
+ * @import { TransportOptions } from "../transport/transport.js"
+ * @import { Status, Step } from "./connection-state.js"
+ * @import { TokenSource } from "./token.js"
+ *
+ * @typedef {object} ConnectionOnlyOptions
+ * @property {TokenSource} [token] a value, or a function (may be async) that is asked at each connect and before expiry
+ * @property {number} [reconnectDelayMinMs] default 500
+ * @property {number} [reconnectDelayMaxMs] default 20000
+ * @property {number} [requestTimeoutMs] default 10000
+ * @typedef {ConnectionOnlyOptions & TransportOptions} ConnectionOptions
+ *
+ * @typedef {object} ConnectionOwner
+ * @property {() => boolean} busy whether messages that have arrived wait to be dispatched
+ * @property {() => { resume?: object }} greeting the CONNECT's auth object, but for the token
+ * @property {(name: string, args: any[]) => void} received each message from the welcome on, in order
+ * @property {(name: string, ...args: any[]) => void} tell a lifecycle event
+ * @property {() => void} down the connection or the attempt ended
+ * @property {() => void} changed
+ * @property {(change: { status: Status, previous: Status, reason: string }) => void} moved the status is another
+ * @property {() => Promise<void>} refresh it is time for another token
+ */
+import { delayAfterMs, reconnectDelayMs } from "../base/backoff.js";
+import { CONNECTION, statusOf } from "./connection-state.js";
+import { disconnected, fromWire, HeadgateError } from "../language/errors.js";
+import { Machine } from "../base/machine.js";
+import { REFRESH, WELCOME } from "../language/protocol.js";
+import { startTimer } from "../base/timer.js";
+import { createTokens, refreshDelayMs } from "./token.js";
+import { createTransport } from "../transport/transport.js";
+
+/** The whole refusal of a namespace that is not served, as Socket.IO's specification has it. */
+const NOT_SERVED = "Invalid namespace";
+/** Refusals in a row of tokens that were all new and all expired, after which a client gives up. */
+const MAX_REFUSALS = 5;
+
+/** @param {string} address origin and namespace @param {Required<Pick<ConnectionOptions, "reconnectDelayMinMs" | "reconnectDelayMaxMs" | "connectTimeoutMs" | "requestTimeoutMs">> & ConnectionOptions} options with their defaults @param {ConnectionOwner} owner */
+export function createConnection(address, options, owner) {
+  const { token: source, reconnectDelayMinMs, reconnectDelayMaxMs, connectTimeoutMs, requestTimeoutMs } = options;
+  const life = new Machine(CONNECTION, "idle");
+  const tokens = createTokens(source);
+  let attempt = 0;
+  let refusals = 0;
+  /** Rises with every attempt and whenever one is left: an answer to an older one is stale. */
+  let generation = 0;
+  /** The token of the present connection. @type {string | null | undefined} */
+  let shown;
+  /** Why it was refused. @type {HeadgateError} */
+  let refusal;
+  /** The token that was shown was refused, and the next is to be another one. */
+  let wantsAnother = false;
+  /** When the first attempt of a client began that was never connected. */
+  let beganMs = 0;
+  /** Why such a client has not come through in the time that a connection may take. @type {HeadgateError | undefined} */
+  let stranded;
+  /** The application has been asked for the token of this attempt. */
+  let asking = false;
+  /** The gateway has asked us to move, one client after the other: we may come back at once. */
+  let inTurn = false;
+  /** @type {ReturnType<typeof setTimeout> | undefined} next attempt, the deadline of the present one, or the time to move */
+  let timer;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let refreshTimer;
+
+  const transport = createTransport(address, options, {
+    greet,
+    arrived,
+    lost,
+    refused: (error) => life.is("connecting", "resuming") && refused(error.message === NOT_SERVED ? notServed() : fromWire(error)),
+  });
+
+  const status = () => statusOf(life.state);
+
+  /** Take a step, and say so if the status is another then. @param {Step} step @param {string} [reason] */
+  function take(step, reason = step) {
+    const previous = status();
+    life.take(step);
+    if (status() !== previous) owner.moved({ status: status(), previous, reason });
+    return true;
+  }
+
+  /** Take a step if there is one. Return whether there was. @param {Step} step @param {string} [reason] */
+  const offer = (step, reason) => life.can(step) && take(step, reason);
+
+  // The steps up: connect, greet, arrived, welcomed.
+
+  /** Begin an attempt, or wait until the page has dispatched all messages. */
+  function connect() {
+    if (owner.busy()) {
+      offer("defer");
+      return owner.changed();
+    }
+    take("attempt");
+    beganMs ||= performance.now();
+    generation++;
+    asking = false;
+    after(() => lost(asking ? "no token in time" : "timeout"), connectTimeoutMs);
+    transport.connect();
+  }
+
+  /** @param {(auth: object) => void} send */
+  async function greet(send) {
+    const mine = generation;
+    asking = true;
+    try {
+      const token = await tokens.current();
+      if (mine !== generation) return;
+      asking = false;
+      if (wantsAnother && token === shown) return refused(refusal, undefined, true);
+      shown = token;
+      const greeting = owner.greeting();
+      if (greeting.resume) offer("resume");
+      send({ ...greeting, token });
+    } catch (error) {
+      if (mine !== generation) return;
+      // The option `auth` holds what JSON has no place for.
+      refused(error instanceof HeadgateError ? error : new HeadgateError("not_serializable", { path: "auth", reason: String(error) }, false, undefined, error));
+    }
+  }
+
+  /** @param {string} name @param {any[]} args */
+  function arrived(name, args) {
+    // The gateway is there. How long the page takes to come to the welcome is not its fault.
+    if (name === WELCOME && offer("greet")) clearTimeout(timer);
+    // Messages before the welcome mean nothing, and messages after the end come again.
+    if (life.is("welcoming", "returning") || isUp()) owner.received(name, args);
+  }
+
+  // The steps down: lost, refused; both leave.
+
+  /** The connection broke, or an attempt failed. @param {string} reason @param {number} [retryAfterS] */
+  function lost(reason, retryAfterS) {
+    if (life.is("connecting", "resuming")) refused(new HeadgateError("unreachable", { url: address, reason }, true), retryAfterS);
+    else leave("lose", reason, life.is("moving") && inTurn ? 0 : undefined);
+  }
+
+  const notServed = () => new HeadgateError("unknown_namespace", { namespace: new URL(address).pathname.slice(1) });
+
+  /** @param {HeadgateError} error @param {number} [retryAfterS] @param {boolean} [isSame] the source has brought the refused token again */
+  function refused(error, retryAfterS = error.parts.retryAfterS, isSame = false) {
+    const { code, retry, parts } = error;
+    // Any other fault of a token comes with the next one too: only time has made this one wrong.
+    wantsAnother = !retry && !isSame && code === "unauthorized" && tokens.refused(parts.reason === "expired") && ++refusals < MAX_REFUSALS;
+    const another = retry || wantsAnother;
+    if (retry && performance.now() - beganMs >= connectTimeoutMs) stranded = error;
+    const delayMs = another ? delayAfterMs(retryAfterS, nextDelayMs()) : null;
+    refusal = error;
+    leave(another ? "lose" : "refuse", error.message, delayMs, () => owner.tell("connection:refused", error, { delayMs }));
+  }
+
+  /**
+   * Leave the present connection or attempt, if there is one.
+   * @param {Step} step
+   * @param {string} reason
+   * @param {number | null} [delayMs] until the next attempt, else the back-off's; null: none follows by itself
+   * @param {() => void} [tell] tells the application more
+   */
+  function leave(step, reason, delayMs, tell) {
+    const wasUp = isUp();
+    if (!offer(step, reason)) return;
+    if (delayMs === undefined) delayMs = nextDelayMs();
+    generation++;
+    clearTimeout(timer);
+    clearTimeout(refreshTimer);
+    if (delayMs !== null) after(connect, delayMs);
+    transport.disconnect();
+    owner.down();
+    // Nothing is changed after this: a handler may have begun another attempt.
+    if (wasUp) owner.tell("connection:down", { reason, delayMs });
+    tell?.();
+  }
+
+  function nextDelayMs() {
+    return reconnectDelayMs(attempt++, reconnectDelayMinMs, reconnectDelayMaxMs);
+  }
+
+  /** @param {() => void} act @param {number} delayMs */
+  function after(act, delayMs) {
+    clearTimeout(timer);
+    timer = startTimer(act, delayMs);
+  }
+
+  /** Connect now, unless that is under way or done. After a refusal, a pause or a wait it starts afresh. */
+  function open() {
+    if (!life.can("attempt") || life.is("dispatching")) return;
+    attempt = refusals = 0;
+    wantsAnother = false;
+    clearTimeout(timer);
+    connect();
+  }
+
+  const isUp = () => life.is("live", "catching_up", "moving");
+
+  /**
+   * Send a request and return its acknowledgement.
+   * @param {string} name
+   * @param {object} body
+   * @returns {Promise<any>} rejected with HeadgateError: the gateway's refusal, `timeout`, `disconnected`
+   */
+  async function request(name, body) {
+    if (life.is("closed")) throw new HeadgateError("closed");
+    if (!isUp()) throw disconnected();
+    const mine = generation;
+    let answer;
+    try {
+      answer = await transport.request(name, body, requestTimeoutMs);
+    } catch (error) {
+      if (error instanceof HeadgateError) throw error;
+      throw mine === generation ? new HeadgateError("timeout", { request: name }, true, undefined, error) : disconnected();
+    }
+    const { error, ok, ...reply } = answer;
+    if (error) throw fromWire(error);
+    return reply;
+  }
+
+  function scheduleRefresh() {
+    if (tokens.asks()) refreshIn(refreshDelayMs(shown, Date.now()));
+  }
+
+  /**
+   * Each failure is told. When none succeeds, or the gateway refuses the token, the present one expires, the gateway
+   * disconnects, and CONNECT brings a new one.
+   * @param {number | null} delayMs @param {number} [failures]
+   */
+  function refreshIn(delayMs, failures = 0) {
+    clearTimeout(refreshTimer);
+    if (delayMs) refreshTimer = startTimer(renew, delayMs, failures);
+  }
+
+  /** Bring a fresh token now, also while another is on its way: that one may be older than the wish. */
+  function renew(failures = 0) {
+    const mine = generation;
+    owner.refresh().catch((/** @type {HeadgateError} */ error) => {
+      if (mine !== generation) return;
+      if (error.retry) refreshIn(reconnectDelayMs(failures, 1000, 60_000), failures + 1);
+      owner.tell("delivery:error", { error });
+    });
+  }
+
+  return {
+    /** Return the status that an application sees. */
+    status,
+
+    /** Return whether requests can be sent. */
+    isUp,
+
+    /** Return why a client that was never connected has not come through in `connectTimeoutMs`. It goes on trying. */
+    stranded: () => stranded,
+
+    /** Return the refusal that stands. */
+    refusal: () => (life.is("refused") ? refusal : undefined),
+
+    open,
+
+    /** Everything that had arrived was dispatched. */
+    dispatched() {
+      if (life.is("dispatching")) connect();
+    },
+
+    /**
+     * The page or its network is back: try the connection, or make the attempt that is waited for. A refusal stands, and nothing
+     * begins that `open` has not begun.
+     * @param {number} [spreadMs] the attempt comes within this time: many pages may be told at once
+     */
+    wake(spreadMs) {
+      transport.probe();
+      if (!life.is("waiting", "paused")) return;
+      if (spreadMs) after(open, Math.random() * spreadMs);
+      else open();
+    },
+
+    /** Disconnect until `wake` or `open`. */
+    pause: () => leave("pause", "paused", null),
+
+    /** The browser says that its network is gone: an attempt comes to nothing, and a connection is tried. */
+    offline() {
+      if (life.is("connecting", "resuming")) lost("offline");
+      else transport.probe();
+    },
+
+    /** The page cannot keep up: leave, and resume once it has dispatched all messages. @param {string} reason */
+    overflowed: (reason) => leave("lose", reason),
+
+    /**
+     * The gateway is about to stop: leave it later, and connect again at once.
+     * @param {string} reason
+     * @param {number} inMs how long to stay
+     */
+    move(reason, inMs) {
+      if (!offer("move", reason)) return;
+      inTurn = inMs > 0;
+      after(() => leave("lose", reason, 0), inMs);
+    },
+
+    /**
+     * The welcome has been dispatched. Return whether the connection that it belongs to is still there: then it is up.
+     * @param {boolean} isLive there is nothing to catch up on
+     */
+    welcomed(isLive) {
+      if (!offer(isLive ? "join" : "return")) return false;
+      attempt = refusals = 0;
+      wantsAnother = false;
+      beganMs = Infinity;
+      stranded = undefined;
+      scheduleRefresh();
+      return true;
+    },
+
+    /** The client stands where the log does, or has fallen behind. @param {boolean} isLive */
+    stands: (isLive) => offer(isLive ? "follow" : "replay"),
+
+    request,
+
+    /** The gateway asks for a fresh token. */
+    renew,
+
+    /** Return the token that a refresh is to show. @returns {Promise<string | null | undefined>} rejected with `token_unavailable` */
+    nextToken: tokens.next,
+
+    /**
+     * Use another token: on the live connection, and for every CONNECT from now on. Without a connection the next one shows
+     * it; after a refusal that is now.
+     * @param {string | null | undefined} token
+     * @param {boolean} given by the application, so it goes before the source
+     */
+    async refresh(token, given) {
+      clearTimeout(refreshTimer);
+      if (isUp()) await show(token, given);
+      else if (given) tokens.replace(token);
+      if (life.is("refused")) open();
+    },
+
+    /** Disconnect for good. */
+    close() {
+      leave("close", "closed", null);
+      transport.close();
+    },
+  };
+
+  /** @param {string | null | undefined} token @param {boolean} given */
+  async function show(token, given) {
+    const keep = () => (given ? tokens.replace(token) : tokens.restore());
+    try {
+      await request(REFRESH, { token });
+    } catch (error) {
+      // Without an answer the gateway may have taken it, and has not refused it.
+      if (given && ["disconnected", "timeout"].includes(/** @type {HeadgateError} */ (error).code)) keep();
+      if (isUp()) scheduleRefresh();
+      throw error;
+    }
+    keep();
+    if (!isUp()) return;
+    shown = token;
+    scheduleRefresh();
+  }
+}

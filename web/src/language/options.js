@@ -1,0 +1,99 @@
+/**
+ * Options: one table for each call that takes some, which gives every option its rule and its default.
+ *
+ * In: what the application gave. Out: the options with their defaults, or a TypeError that names the option, its rule and the value. A name that
+ * the table does not have is reported by a development build (explain.js) and means nothing.
+ *
+ * A rule is a pair of the least and the most for a number (with `true`: a whole one), a list of words, a pattern for a text, or the types that
+ * `typeof` may say ("": any).
+ *
+ * @typedef {[least: number, most: number, isWhole?: boolean] | string[] | RegExp | string} Rule
+ * @typedef {Record<string, [rule: Rule, fallback?: any]>} Table
+ */
+import { MAX_DELAY_MS } from "../base/timer.js";
+import { reportUnknown, wordsOf } from "./explain.js";
+import { OVERFLOW } from "./protocol.js";
+
+/** @type {Rule} */
+const TIME_MS = [1, MAX_DELAY_MS];
+/** Messages, events or items that may be held. @type {Rule} */
+export const COUNT = [1, 1_000_000, true];
+
+/** @type {Table} */
+export const CONNECT = {
+  namespace: [/^\/?[\w-]{0,64}$/],
+  autoConnect: ["boolean"],
+  token: ["string function null"],
+  reconnectDelayMinMs: [[0, MAX_DELAY_MS], 500],
+  reconnectDelayMaxMs: [TIME_MS, 20_000],
+  connectTimeoutMs: [TIME_MS, 20_000],
+  requestTimeoutMs: [TIME_MS, 10_000],
+  inboxLimit: [COUNT, 10_000],
+  auth: ["object"],
+  resume: ["object"],
+  resync: ["function"],
+  transport: [["websocket", "stream", "socket.io"]],
+  path: [/^\/[^?#]*$/, "/socket.io"],
+  io: ["function object"],
+  transports: ["object"],
+  socketOptions: ["object"],
+  WebSocket: ["function"],
+  // Of `headgate/tabs`.
+  share: ["function"],
+};
+
+/** Options of a subscription. @type {Table} */
+export const SUBSCRIBE = {
+  overflow: [OVERFLOW],
+  repair: ["boolean"],
+  since: ["object"],
+  signal: ["object"],
+};
+
+/** Where in the log a subscription starts. @type {Table} */
+export const SINCE = {
+  offset: [[0, Number.MAX_SAFE_INTEGER, true]],
+  epoch: ["string"],
+  time: [[0, Number.MAX_SAFE_INTEGER]],
+  last: [COUNT],
+};
+
+/** @type {Table} */
+export const PUBLISH = { id: ["string"] };
+
+/**
+ * Return options with their defaults.
+ * @param {string} of the call that they were given to
+ * @param {Table} table
+ * @param {any} given
+ * @returns {any}
+ * @throws {TypeError} an option breaks its rule
+ */
+export function checkOptions(of, table, given) {
+  checkRule(`${of}: options`, "object", given);
+  /** @type {Record<string, any>} */
+  const options = {};
+  for (const [name, [rule, fallback]] of Object.entries(table)) {
+    const { [name]: value = fallback } = given;
+    options[name] = value;
+    checkRule(`${of}: ${name}`, rule, value);
+  }
+  reportUnknown(of, table, given);
+  return options;
+}
+
+/**
+ * Check one value; undefined is none.
+ * @param {string} name @param {Rule} rule @param {any} value
+ * @throws {TypeError} it breaks the rule
+ */
+export function checkRule(name, rule, value) {
+  const type = value === null ? "null" : typeof value;
+  const [least, most, isWhole] = Array.isArray(rule) ? rule : [];
+  const meets =
+    typeof rule === "string" ? !rule || rule.split(" ").includes(type)
+    : typeof least === "string" ? /** @type {any[]} */ (rule).includes(value)
+    : Array.isArray(rule) ? type === "number" && value >= least && value <= most && !(isWhole && value % 1)
+    : type === "string" && rule.test(value);
+  if (!meets && value !== undefined) throw TypeError(`headgate: ${name} must be ${wordsOf(rule)}, not ${type === "object" ? type : String(value)}`);
+}

@@ -1,0 +1,98 @@
+/**
+ * Live: how a LiveModel and a LiveCollection read events: the convention of topics, versions, and attributes that no event may
+ * bring. Pure functions. follow.js says when they fetch again.
+ *
+ * Convention: `<prefix>.<id>.<verb>`. `created` and `updated` bring attributes of a model that may be new; `deleted`,
+ * `removed` and `destroyed` end it; any other verb (`shipped`) brings attributes for a model that is known. Data that is
+ * not an object changes nothing.
+ *
+ * @import { Gate, HeadgateEvent } from "../gate.js"
+ * @typedef {{ op: "upsert" | "merge" | "remove" | "ignore", id?: any, attributes?: Record<string, any> }} Change
+ *   upsert: add or update; merge: update a model that is known
+ * @typedef {(event: HeadgateEvent) => Change | null | undefined} Mapping
+ *
+ * @typedef {object} LiveOptions
+ * @property {Gate} [gate]
+ * @property {string} [topic] prefix of the topics, such as `orders`
+ * @property {Mapping} [mapping] instead of the convention
+ * @property {string} [versionAttribute] default `version`
+ * @property {number} [resyncSpreadMs] default 1000: a fetch after a gap waits a random time up to this, so that not every
+ *   page asks the server at once, and so that several gaps cost one fetch
+ * @property {boolean} [refetch] default true; false: the library never fetches by itself, neither when the subscription is
+ *   acknowledged nor after a gap
+ */
+
+const REMOVED = new Set(["deleted", "removed", "destroyed"]);
+const COMPLETE = new Set(["created", "updated"]);
+
+/**
+ * Return the convention's mapping for a prefix.
+ * @param {string} prefix
+ * @returns {Mapping}
+ */
+export function byConvention(prefix) {
+  const depth = prefix.split(".").length;
+  return ({ topic, data }) => {
+    const words = topic.split(".");
+    const verb = words[words.length - 1];
+    if (words.length !== depth + 2) return null;
+    const attributes = data !== null && typeof data === "object" && !Array.isArray(data) ? data : undefined;
+    const id = words[depth];
+    if (REMOVED.has(verb)) return { op: "remove", id, attributes };
+    if (!attributes) return null;
+    return { op: COMPLETE.has(verb) ? "upsert" : "merge", id, attributes };
+  };
+}
+
+/**
+ * Return whether attributes that bring a version are not newer than those that are there. An object is no version.
+ * @param {Record<string, any> | undefined} attributes
+ * @param {Record<string, any>} present
+ * @param {string} key
+ * @param {boolean} [equalIsStale]
+ */
+export function isStale(attributes, present, key, equalIsStale = true) {
+  const [comes, is] = [attributes?.[key], present[key]];
+  if (!isVersion(comes) || !isVersion(is)) return false;
+  return equalIsStale ? comes <= is : comes < is;
+}
+
+/**
+ * Return the attributes of an event without those that would break a model: `__proto__`, which Backbone would make the prototype of
+ * its attributes, and an id that is neither text nor a number.
+ * @param {Record<string, any>} attributes
+ * @param {string} idAttribute
+ * @returns {Record<string, any>}
+ */
+export function sound(attributes, idAttribute) {
+  const id = attributes[idAttribute];
+  const hasId = typeof id === "string" || typeof id === "number";
+  return Object.fromEntries(Object.entries(attributes).filter(([name]) => name !== "__proto__" && (hasId || name !== idAttribute)));
+}
+
+/**
+ * Return Backbone options that call `ended` once, when the request is over and Backbone has taken the answer, before the
+ * caller's own callback.
+ * @param {any} options @param {(ok?: boolean) => void} ended
+ * @returns {any} with `finish`, for a request that will have no answer
+ */
+export function whenEnded(options, ended) {
+  const { success, error } = options ?? {};
+  let over = false;
+  const finish = (ok = false) => {
+    if (over) return;
+    over = true;
+    ended(ok);
+  };
+  /** @param {boolean} ok @param {((...args: any[]) => void) | undefined} callback @returns {(...args: any[]) => void} */
+  const around = (ok, callback) => (...args) => {
+    finish(ok);
+    callback?.apply(options?.context, args);
+  };
+  return { ...options, finish, success: around(true, success), error: around(false, error) };
+}
+
+/** @param {any} value */
+function isVersion(value) {
+  return value !== undefined && value !== null && (typeof value !== "object" || value instanceof Date);
+}

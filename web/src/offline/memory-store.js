@@ -1,0 +1,86 @@
+/**
+ * The store of an outbox, and the one in memory: entries are gone with the page.
+ *
+ * Promises of each store: entries come in the order of `add`, but those that are kept for their receipts alone may come first. These leave their room to
+ * others: the outbox removes them beyond the same bounds. A change is kept, whatever becomes of the page, when its promise is
+ * resolved. No two pages run `alone` at the same time. A page that has ended is not among the `living`.
+ *
+ * @import { Entry } from "./entry.js"
+ *
+ * @typedef {object} Store
+ * @property {string} tab the name of this page
+ * @property {Bounds} bounds
+ * @property {boolean} outlives whether entries outlive the page
+ * @property {(entry: Omit<Entry, "key">) => Promise<void>} add rejected with `limit_reached`, and whatever the storage says
+ * @property {() => Promise<Entry[]>} entries in order
+ * @property {(entry: Entry) => Promise<void>} put change one, if it is there
+ * @property {(entry: Entry) => Promise<void>} remove
+ * @property {(act: () => Promise<number>) => Promise<number>} alone
+ * @property {() => Promise<Set<string>>} living
+ * @property {(notice: "added" | "settled") => void} notify tell the other pages
+ * @property {(hear: () => void) => void} listen to the others' notices
+ * @property {() => void} close
+ *
+ * @typedef {{ maxEvents: number, maxBytes: number }} Bounds
+ */
+import { HeadgateError } from "../index.js";
+import { isKept } from "./entry.js";
+
+/** @param {Bounds} bounds @returns {Store} */
+export function createMemoryStore(bounds) {
+  const tab = "this";
+  /** @type {Map<number, Entry>} */
+  const rows = new Map();
+  let held = { events: 0, bytes: 0 };
+  let key = 0;
+
+  /** @param {number} at @param {Entry} [next] */
+  function replace(at, next) {
+    const row = rows.get(at);
+    if (!row) return;
+    held = heldAfter(held, row, next);
+    if (next) rows.set(at, next);
+    else rows.delete(at);
+  }
+
+  return {
+    tab,
+    bounds,
+    outlives: false,
+    async add(entry) {
+      checkRoom(bounds, held, entry.bytes);
+      held = { events: held.events + 1, bytes: held.bytes + entry.bytes };
+      rows.set(++key, { ...entry, key });
+    },
+    entries: async () => [...rows.values()],
+    put: async (entry) => replace(entry.key, entry),
+    remove: async (entry) => replace(entry.key),
+    alone: (act) => act(),
+    living: async () => new Set([tab]),
+    notify() {},
+    listen() {},
+    close() {},
+  };
+}
+
+/**
+ * Refuse an entry for which there is no room.
+ * @param {Bounds} bounds @param {{ events: number, bytes: number }} held @param {number} bytes
+ * @throws {HeadgateError} `limit_reached`
+ */
+export function checkRoom({ maxEvents, maxBytes }, held, bytes) {
+  const refuse = (/** @type {string} */ name, /** @type {number} */ limit) => {
+    throw new HeadgateError("limit_reached", { name, limit, where: "browser" }, true);
+  };
+  if (held.events >= maxEvents) refuse("outbox_events", maxEvents);
+  if (held.bytes + bytes > maxBytes) refuse("outbox_bytes", maxBytes);
+}
+
+/**
+ * Return what waits when an entry has given its place to another; none: it is removed.
+ * @param {{ events: number, bytes: number }} held @param {Entry} row @param {Entry} [next]
+ */
+export function heldAfter({ events, bytes }, row, next) {
+  const more = Number(Boolean(next && !isKept(next))) - Number(!isKept(row));
+  return { events: events + more, bytes: bytes + more * row.bytes };
+}

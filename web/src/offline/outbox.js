@@ -1,0 +1,406 @@
+/**
+ * The outbox: publishes of a page, kept while there is no connection, and sent one after the other.
+ *
+ * In: `publish` from the application, the gate's status, notices of other tabs. Out: `gate.publish`, each entry's fate told to the page that
+ * has published it, or, when that has ended, to the page that sends.
+ *
+ * Promises: entries of one queue are sent in order, one at a time, and by one page at a time. One that is refused does not hold up
+ * the others; one that must wait does. An entry that is told as published is in the log once. Any other fate is told too, and such
+ * an entry is not in the log; `outcome_unknown` alone may be, once. Each step is kept before it counts: an entry is kept as sent before it is sent.
+ * An event that the log has lost with its end is sent again, behind those that were sent meanwhile, if its receipt was younger than a minute.
+ *
+ * @import { Entry, EntryStep } from "./entry.js"
+ * @import { Store } from "./memory-store.js"
+ *
+ * @typedef {object} OutboxGate a gate, as far as an outbox uses one
+ * @property {string} status
+ * @property {{ user: string | null, position: string, epoch: string | null, offset: number | null, limits: { maxPayloadBytes?: number } }} state
+ * @property {(topic: string, data: unknown, options: { id: string }) => Promise<import("../gate.js").Receipt>} publish
+ * @property {(name: string, callback: (...args: any[]) => void) => unknown} on
+ * @property {(name: string, callback: (...args: any[]) => void) => unknown} off
+ * @property {(name: string, ...args: any[]) => unknown} trigger
+ * @property {(name: string) => boolean} _heard
+ *
+ * @typedef {object} Clock
+ * @property {() => number} nowMs wall clock
+ * @property {(act: () => void, delayMs: number) => () => void} after returns the way to give it up
+ *
+ * @typedef {{ id: string, topic: string, data: any, restored: boolean }} Notice `restored`: a page that has ended has published it
+ */
+import { delayAfterMs } from "../base/backoff.js";
+import { createBudget } from "../base/budget.js";
+import { Machine } from "../base/machine.js";
+import { checkPayload, checkTopic, HeadgateError } from "../index.js";
+import { confirm, due, dueMs, isDoubted, isKept, isRemembered, isSettled, isUnderWay, surplusOf, take } from "./entry.js";
+
+/** The longest time between two looks: whatever should have woken the outbox may not have come. */
+const LOOK_MS = 5000;
+/** Time before a publish that was put off is tried again, unless the gateway says. */
+const RETRY_MS = 2000;
+/** States of a gate in which it takes requests. */
+const UP = ["live", "catching_up", "moving"];
+/** Refusals that say nothing about the event: it was not published, and may be later. */
+const PASSING = ["limit_reached", "unauthorized", "closed"];
+
+/**
+ * A pass looks at each entry once. `wake` during a pass asks for another one behind it.
+ * @type {Record<"resting" | "passing" | "behind" | "closed", Partial<Record<"wake" | "end" | "close", "resting" | "passing" | "behind" | "closed">>>}
+ */
+export const PASSES = {
+  resting: { wake: "passing", close: "closed" },
+  passing: { wake: "behind", end: "resting", close: "closed" },
+  behind: { wake: "behind", end: "passing", close: "closed" },
+  closed: { wake: "closed", end: "closed", close: "closed" },
+};
+
+/** @type {Clock} */
+export const CLOCK = {
+  nowMs: () => Date.now(),
+  after(act, delayMs) {
+    const timer = setTimeout(act, delayMs);
+    return () => clearTimeout(timer);
+  },
+};
+
+/**
+ * @param {OutboxGate} gate
+ * @param {Store} store
+ * @param {{ user?: string | undefined, maxAgeMs: number }} options `user`: nothing is sent as another one
+ * @param {Clock} [clock]
+ */
+export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
+  const life = new Machine(PASSES, "resting");
+  /** Promises of this page, by ticket. `isKept`: the store has said so.
+   * @type {Map<string, { resolve: (receipt: any) => void, reject: (error: unknown) => void, isKept: boolean, id: string, topic: string, data: any }>} */
+  const waiting = new Map();
+  /** Tickets of entries that were told, and are still kept. @type {Set<string>} */
+  const told = new Set();
+  /** Entries that are to be given up, by key. @type {Map<number, { ended: Promise<void>, resolve: () => void, reject: (error: unknown) => void }>} */
+  const unwanted = new Map();
+  let tickets = 0;
+  /** Counts the users of a page without the option. */
+  let owner = 0;
+  /** @type {string | null | undefined} */
+  let present = user;
+  /** What the gateway of this connection has said. */
+  let head = { epoch: "", offset: 0 };
+  let waitMs = createBudget({});
+  let heldUntilMs = -Infinity;
+  let cancelLook = () => {};
+  /** The storage has failed, and this was reported. */
+  let isReported = false;
+
+  const isUp = () => UP.includes(gate.status) && gate.state.user === present;
+  const isAnother = () => user !== undefined && UP.includes(gate.status) && gate.state.user !== user;
+  function view(/** @type {boolean} */ isFree) {
+    const nowMs = clock.nowMs();
+    const { position, epoch, offset } = gate.state;
+    // The welcome knows more than a position in a log that has lost its end, and nothing of an epoch that has begun since.
+    const at = position === "announced" ? head : { epoch, offset: Math.max(offset ?? 0, epoch === head.epoch ? head.offset : 0) };
+    return { nowMs, owner, offset: at.offset, epoch: (isUp() && at.epoch) || undefined, isReady: isFree && isUp() && nowMs >= heldUntilMs };
+  }
+
+  /** @param {{ user?: string | null, epoch: string, offset: number, limits: any }} welcome */
+  function connected(welcome) {
+    head = welcome;
+    waitMs = createBudget(welcome.limits);
+    heldUntilMs = -Infinity;
+    if (user === undefined) {
+      if (present !== undefined && present !== gate.state.user) owner++;
+      present = gate.state.user;
+    }
+    wake();
+  }
+
+  const watched = ({ status = "" }) => status === "closed" && close();
+
+  /** Look at the entries, now or behind the present look. */
+  async function wake() {
+    const rests = life.is("resting");
+    life.take("wake");
+    if (!rests || life.is("closed")) return;
+    let nextMs = LOOK_MS;
+    do {
+      try {
+        nextMs = await store.alone(pass);
+        isReported = false;
+      } catch (error) {
+        // The storage: what it has kept is tried again, every few seconds.
+        if (!life.is("closed") && !isReported) report(error);
+        isReported = true;
+      }
+      life.take("end");
+    } while (life.is("passing"));
+    cancelLook();
+    cancelLook = () => {};
+    if (life.is("resting") && nextMs < Infinity) cancelLook = clock.after(wake, Math.max(0, Math.min(nextMs, LOOK_MS)));
+  }
+
+  /** Take every step that is due. Return the time to the next one; Infinity when nothing is left. */
+  async function pass() {
+    let isFree = true;
+    let nextMs = Infinity;
+    const gone = new Set(unwanted.keys());
+    const lost = new Set([...waiting].flatMap(([ticket, { isKept }]) => (isKept ? [ticket] : [])));
+    const entries = await store.entries();
+    // In this order: a page that has added an entry lives, or has ended.
+    const living = await store.living();
+    for (const { key, tab, ticket } of entries) {
+      gone.delete(key);
+      if (tab === store.tab) lost.delete(ticket);
+    }
+    // They ended before this page was alone.
+    for (const key of gone) givenUp(key);
+    for (const ticket of lost) tellLost(ticket);
+    const surplus = surplusOf(entries, store.bounds);
+    for (let entry of entries) {
+      const isOurs = entry.tab === store.tab || !living.has(entry.tab);
+      // Only a page that is alone sends, so the one that has begun this has ended.
+      if (isUnderWay(entry)) entry = await keep(take(entry, "doubt"));
+      for (;;) {
+        if (life.is("closed")) return Infinity;
+        const next = due(own(entry), { ...view(isFree), isUnwanted: unwanted.has(entry.key) || surplus.has(entry.key) });
+        if (!next) break;
+        entry = await advance(entry, next);
+        // Its answer was not waited for: what is kept stays as it is.
+        if (life.is("closed")) return Infinity;
+        // Kept before it is told, or a page that comes after this one could tell another fate. A receipt can be had again.
+        const isToTell = entry.error || entry.state === "published";
+        if (entry.error || (isToTell && !isOurs)) await store.put(entry);
+        if (isToTell && !isOurs) store.notify("settled");
+      }
+      // In order: those behind it wait too.
+      if (!isSettled(entry) || isDoubted(entry, view(isFree))) isFree = false;
+      if (!isSettled(entry)) nextMs = Math.min(nextMs, dueMs(entry) - clock.nowMs());
+      // Its receipt is watched; or its page is to tell it, and may end before.
+      else if (entry.state !== "dropped" && !(isKept(entry) && !isUp())) nextMs = Math.min(nextMs, LOOK_MS);
+      let isGone = entry.error || entry.state === "dropped";
+      if (isOurs && (entry.error || entry.state === "published")) isGone = await tell(entry);
+      if (isGone) givenUp(entry.key);
+    }
+    const heldMs = heldUntilMs - clock.nowMs();
+    return nextMs < Infinity && isUp() && heldMs > 0 ? Math.min(nextMs, heldMs) : nextMs;
+  }
+
+  /** Give up an entry in the next pass. @param {number} key */
+  function giveUp(key) {
+    if (!unwanted.has(key)) {
+      let [resolve, reject] = [() => {}, (/** @type {unknown} */ _error) => {}];
+      /** @type {Promise<void>} */
+      const ended = new Promise((...ways) => ([resolve, reject] = ways));
+      unwanted.set(key, { ended, resolve, reject });
+    }
+    return unwanted.get(key)?.ended;
+  }
+
+  /** An entry that is to be given up has ended. @param {number} key */
+  function givenUp(key) {
+    unwanted.get(key)?.resolve();
+    unwanted.delete(key);
+  }
+
+  /** The users of another page are not counted here. @param {Entry} entry @returns {Entry} */
+  const own = (entry) => (store.outlives ? { ...entry, owner } : entry);
+
+  /** @param {Entry} entry @param {{ step: EntryStep, why?: string }} next */
+  async function advance(entry, { step, why }) {
+    if (step === "send" || step === "resend" || step === "check") return send(entry, step);
+    if (step === "drop") {
+      await store.remove(entry);
+      return take(entry, step);
+    }
+    const { id, topic } = entry;
+    const code = { refuse: "unauthorized", expire: "expired", discard: "discarded" }[/** @type {string} */ (step)] ?? "outcome_unknown";
+    return take(entry, step, { error: plain(new HeadgateError(code, { id, topic, reason: why })) });
+  }
+
+  /** @param {Entry} entry @param {"send" | "resend" | "check"} step */
+  async function send(entry, step) {
+    const pauseMs = waitMs();
+    if (pauseMs) return pause(entry, pauseMs);
+    const { nowMs, offset, epoch } = view(true);
+    // In a log that has lost its end, this may be the first one to arrive.
+    const first = step === "send" ? { sentMs: nowMs, sentOffset: offset } : { sentOffset: Math.min(entry.sentOffset ?? offset, offset) };
+    const sent = await keep(take(entry, step, first));
+    // Much can happen while it is written.
+    if (life.is("closed") || !isUp() || !isRemembered(sent, view(true))) return keep(take(sent, "hold"));
+    try {
+      const { id, topic, data } = sent;
+      const confirmed = confirm(sent, await gate.publish(topic, data, { id }), { sentMs: nowMs, epoch, nowMs: clock.nowMs() });
+      return isKept(confirmed) ? keep(confirmed) : confirmed;
+    } catch (fault) {
+      const error = fault instanceof HeadgateError ? fault : new HeadgateError("refused", { reason: String(fault) }, false, undefined, fault);
+      const isPassing = PASSING.includes(error.code) && (error.retry || error.code !== "limit_reached");
+      if (!isPassing && !error.retry) return take(sent, "refuse", { error: plain(step === "send" ? error : unknownFor(sent, error.code)) });
+      return pause(await keep(take(sent, isPassing ? "hold" : "doubt")), delayAfterMs(error.parts.retryAfterS, RETRY_MS));
+    }
+  }
+
+  /** Send nothing for a time. @param {Entry} entry @param {number} ms */
+  function pause(entry, ms) {
+    heldUntilMs = clock.nowMs() + ms;
+    return entry;
+  }
+
+  /** @param {Entry} entry */
+  async function keep(entry) {
+    await store.put(entry);
+    return entry;
+  }
+
+  /** Tell the fate of an entry, once, and forget it, or keep its receipt. Return whether it is forgotten. @param {Entry} entry */
+  async function tell(entry) {
+    const { id, topic, data, receipt, replaces, error, ticket, tab } = entry;
+    const name = `${tab} ${ticket}`;
+    if (!told.has(name)) {
+      told.add(name);
+      const isOurs = tab === store.tab;
+      const promise = isOurs ? waiting.get(ticket) : undefined;
+      if (isOurs) waiting.delete(ticket);
+      const notice = { id, topic, data, restored: !isOurs };
+      if (error) {
+        const fault = new HeadgateError(error.code, error.parts, error.retry, error.message);
+        promise?.reject(fault);
+        if (!promise && !gate._heard("publish:refused")) report(fault);
+        gate.trigger("publish:refused", { ...notice, error: fault });
+      } else {
+        promise?.resolve(receipt);
+        gate.trigger("publish:receipt", { ...notice, receipt, replaces });
+      }
+    }
+    const isGone = Boolean(error) || unwanted.has(entry.key);
+    await (isGone ? store.remove(entry) : store.put(take(entry, "keep")));
+    told.delete(name);
+    return isGone;
+  }
+
+  /** The storage no longer has a publish of this page: the user has cleared it. Another page may have sent it. @param {string} ticket */
+  function tellLost(ticket) {
+    const publish = waiting.get(ticket);
+    if (!publish) return;
+    waiting.delete(ticket);
+    const { id, topic, data } = publish;
+    const error = unknownFor(publish, "storage_cleared");
+    publish.reject(error);
+    gate.trigger("publish:refused", { id, topic, data, restored: false, error });
+  }
+
+  /** Tell what another tab has sent for this one. It may be alone for long. */
+  async function tellOurs() {
+    for (const entry of await store.entries()) if (isSettled(entry) && !isKept(entry) && entry.tab === store.tab) await tell(entry);
+  }
+
+  function close() {
+    if (life.is("closed")) return;
+    life.take("close");
+    cancelLook();
+    gate.off("connection:up", connected);
+    gate.off("delivery:gap", wake);
+    gate.off("status:change", watched);
+    void abandon();
+  }
+
+  /** Tell the publishers of this page that nobody will tell them more. */
+  async function abandon() {
+    const sent = store.outlives ? [] : (await store.entries()).filter(({ state }) => state !== "queued");
+    for (const { ticket, ...entry } of sent) {
+      waiting.get(ticket)?.reject(unknownFor(entry, "closed"));
+      waiting.delete(ticket);
+    }
+    for (const { reject } of waiting.values()) reject(new HeadgateError("closed", { kept: store.outlives }));
+    waiting.clear();
+    for (const { reject } of unwanted.values()) reject(new HeadgateError("closed", { kept: store.outlives }));
+    unwanted.clear();
+    store.close();
+  }
+
+  gate.on("connection:up", connected);
+  gate.on("delivery:gap", wake);
+  gate.on("status:change", watched);
+  store.listen(() => {
+    tellOurs().catch(report);
+    wake();
+  });
+  if (UP.includes(gate.status)) connected({ ...gate.state, epoch: gate.state.epoch ?? "", offset: gate.state.offset ?? 0 });
+  else wake();
+
+  return {
+    /**
+     * Publish an event now, or when there is a connection.
+     * @param {string} topic
+     * @param {unknown} data JSON
+     * @param {{ id?: string, maxAgeMs?: number }} [options]
+     * @returns {Promise<import("../gate.js").Receipt>} resolved when it is in the log; rejected with HeadgateError: at once for a name, a payload
+     *   or a full outbox, and else with what became of it
+     */
+    async publish(topic, data, { id = newId(), maxAgeMs: lifeMs = maxAgeMs } = {}) {
+      if (life.is("closed")) throw new HeadgateError("closed", { kept: false });
+      checkTopic(topic);
+      const plainData = checkPayload(data, gate.state.limits.maxPayloadBytes);
+      if (isAnother()) throw new HeadgateError("unauthorized", { topic, reason: "another_user" });
+      const ticket = String(tickets++);
+      const { size: bytes } = new Blob([JSON.stringify(plainData)]);
+      /** @type {Promise<import("../gate.js").Receipt>} */
+      const fate = new Promise((resolve, reject) => waiting.set(ticket, { resolve, reject, isKept: false, id, topic, data: plainData }));
+      // It may be rejected while it is being kept.
+      fate.catch(() => {});
+      try {
+        await store.add({ state: "queued", tab: store.tab, ticket, owner, id, topic, data: plainData, bytes, expiresMs: clock.nowMs() + lifeMs });
+      } catch (fault) {
+        waiting.delete(ticket);
+        throw fault instanceof HeadgateError ? fault : new HeadgateError("storage_failed", { topic, reason: String(fault) }, true, undefined, fault);
+      }
+      const publish = waiting.get(ticket);
+      if (publish) publish.isKept = true;
+      if (!life.is("closed")) {
+        gate.trigger("publish:queued", { id, topic, data: plainData, restored: false });
+        store.notify("added");
+        wake();
+      }
+      return fate;
+    },
+
+    /** Return what is kept and not settled, oldest first. @returns {Promise<Notice[]>} */
+    async pending() {
+      const entries = (await store.entries()).filter((entry) => !isSettled(entry));
+      return entries.map(({ id, topic, data, tab }) => ({ id, topic, data, restored: tab !== store.tab }));
+    },
+
+    /**
+     * Give up what waits now, of all pages that share the outbox: everything, or the publishes with these ids. Each publisher is told: `discarded`,
+     * or `outcome_unknown` of one that was sent and has no answer. Receipts are watched no longer. Resolved when nothing of it is kept any more.
+     * @param {string[]} [ids]
+     * @returns {Promise<void>} rejected with HeadgateError `closed`: the outbox was closed before
+     */
+    async discard(ids) {
+      if (life.is("closed")) throw new HeadgateError("closed", { kept: store.outlives });
+      const entries = (await store.entries()).filter(({ id }) => !ids || ids.includes(id));
+      const ends = entries.map(({ key }) => giveUp(key));
+      wake();
+      await Promise.all(ends);
+    },
+
+    /** Send nothing more. What is kept in IndexedDB is sent by the next page. */
+    close,
+  };
+}
+
+/** @param {{ id: string, topic: string }} entry @param {string} reason */
+function unknownFor({ id, topic }, reason) {
+  return new HeadgateError("outcome_unknown", { id, topic, reason });
+}
+
+/** As it is kept. @param {HeadgateError} error */
+function plain({ code, parts, retry, message }) {
+  return { code, parts, retry, message };
+}
+
+/** To the console, where nobody else is told. @param {unknown} error */
+function report(error) {
+  (globalThis.reportError ?? console.error)(error);
+}
+
+/** `crypto.randomUUID` is there in secure contexts only. */
+function newId() {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}

@@ -1,0 +1,31 @@
+/**
+ * Explanations in a page without modules: the file beside the script has the sentences (development.js). It is loaded when there is something
+ * to explain that waiting does not cure, and what it says goes to the console, once for each code.
+ *
+ * @import * as Development from "../language/development.js"
+ */
+import { beside } from "./beside.js";
+
+/** Codes that were explained. @type {Set<string>} */
+const explained = new Set();
+
+/** As in language/explain.js; the text stays short. @param {string} code @param {Record<string, any>} parts @param {boolean} retry @param {string} [message] @returns {undefined} */
+export function textOf(code, parts, retry, message) {
+  if (!retry && explained.size < explained.add(code).size) say(({ sentenceOf }) => [`headgate: ${sentenceOf(code, parts, message)}`]);
+}
+
+/** As in language/explain.js. @param {string} of the call @param {object} table its options @param {Record<string, any>} given */
+export function reportUnknown(of, table, given) {
+  if (given.auth || Object.keys(given).some((name) => !(name in table))) say(({ sentencesOfOptions }) => sentencesOfOptions(of, Object.keys(table), given));
+}
+
+/** @param {(development: typeof Development) => string[]} sentences */
+function say(sentences) {
+  const warn = (/** @type {typeof Development} */ development) => {
+    for (const sentence of sentences(development)) console.warn(sentence);
+  };
+  beside("headgate.development.js").then(warn, () => {});
+}
+
+/** As in language/explain.js, in production. @param {import("../language/options.js").Rule} rule */
+export const wordsOf = (rule) => String(rule);

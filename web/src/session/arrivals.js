@@ -1,0 +1,50 @@
+/**
+ * Arrivals: messages from the gateway, each taken in its turn.
+ *
+ * In: messages from the welcome on, in the order of arrival. Out: a call of the taker of its name, in that order, so that
+ * a gap is told before anything later. When the page is too slow, the client disconnects, dispatches the messages that have
+ * arrived, and resumes behind them.
+ *
+ * The line is empty whenever a connection is attempted (connection-state.js), so its messages belong to one connection
+ * and begins with its welcome. That is why the cursor can never pass an event that was not dispatched: events follow the
+ * welcome that says where they begin, and a CONNECT resumes from the last one dispatched.
+ *
+ * @import { Dispatcher } from "../dispatcher.js"
+ */
+import { camelCase } from "../language/field-names.js";
+import { createInbox } from "./inbox.js";
+import { EVENT } from "../language/protocol.js";
+
+/**
+ * @param {Dispatcher} gate
+ * @param {number} limit messages that may wait
+ * @param {Record<string, (...args: any[]) => void>} takes by name; a message of any other name is one of a later protocol
+ * @param {{ overflowed: (reason: string) => void, dispatched: () => void }} connection
+ * @param {(name: string, body: any) => void} tell a lifecycle event
+ */
+export function createArrivals(gate, limit, takes, connection, tell) {
+  const inbox = createInbox(limit, take, {
+    full() {
+      connection.overflowed("the page is too slow");
+      tellPressure("on");
+    },
+    drained: () => tellPressure("off"),
+    empty: connection.dispatched,
+  });
+
+  /** @param {[name: string, args: any[]]} message */
+  function take([name, args]) {
+    try {
+      if (Object.hasOwn(takes, name)) takes[name](...(name === EVENT ? args : camelCase(args)));
+    } catch (error) {
+      gate._handlerFailed(error, name);
+    }
+  }
+
+  /** @param {"on" | "off"} state */
+  function tellPressure(state) {
+    tell("delivery:backpressure", { state, queued: inbox.depth(), queuedBytes: 0, discarded: 0, where: "browser" });
+  }
+
+  return inbox;
+}

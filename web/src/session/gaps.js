@@ -1,0 +1,145 @@
+/**
+ * Gaps: events that this client did not get, as the gateway says; their repair from the log; the count of those still missing.
+ *
+ * In: gap notices in their turn, pages of the log. Out: `delivery:gap` (repairing or lost), `delivery:resumed`, the option
+ * `resync`, replayed events. A gap is told when its notice has its turn, before anything later.
+ *
+ * An overflow gap does not move the position. If the connection breaks before anything later comes, the next one brings the events of
+ * the gap as well: each of them reaches the handlers once, by the repair or in its turn, whichever is first.
+ *
+ * @import { EventMeta, Gap } from "../language/protocol.js"
+ * @import { Job } from "./repair.js"
+ *
+ * @typedef {{ repairing: boolean, lost: boolean }} Fate
+ * @typedef {{ from: number, to: number, epoch?: string }} Range offsets, inclusive, and the epoch in which they are meant: now's unless given
+ *
+ * @typedef {object} GapsOwner
+ * @property {ReturnType<typeof import("./delivery.js").createDelivery>["deliver"]} deliver
+ * @property {{ gaps: number, missed: number }} counts how many there were, and how many of their events are missing, as far as they are numbered
+ * @property {ReturnType<typeof import("./cursor.js").createCursor>} cursor
+ * @property {ReturnType<typeof import("../subscriptions/subscriptions.js").createSubscriptions>} subscriptions
+ * @property {{ request: (name: string, body: object) => Promise<any> }} connection
+ * @property {{ waitMs: () => number }} requests `waitMs` takes a request out of the budget and returns 0; else how long to wait for one
+ * @property {(name: string, body: any) => void} tell a lifecycle event
+ * @property {((gap: Gap & Fate) => void)} [resync] called when events will not come
+ */
+import * as wire from "../language/protocol.js";
+import { createRepair } from "./repair.js";
+import { matches } from "../language/topic.js";
+
+/** @param {GapsOwner} owner */
+export function createGaps({ deliver, counts, cursor, subscriptions, connection, requests, tell, resync }) {
+  const repair = createRepair(fetch, requests.waitMs, repaired);
+  /** Repairs, over or not, of gaps that no later event has passed. @type {Job[]} */
+  let open = [];
+
+  /** Whether an event was left out by a full queue: none that a stronger policy matched then. @param {Job} job @param {string} topic */
+  const dropped = ({ patterns, policy }, topic) => policy(topic) === "drop" && patterns.some((each) => matches(each, topic));
+
+  function clear() {
+    repair.clear();
+    open = [];
+  }
+
+  /** @param {Gap} gap */
+  function take(gap) {
+    const { from, to, reason, recoverable } = gap;
+    counts.gaps++;
+    if (reason === wire.ROLLED_BACK) {
+      // These were seen, and are no longer in the log.
+      const end = /** @type {number} */ (from) - 1;
+      cursor.rollBack(end, /** @type {string} */ (gap.epoch));
+      repair.giveUp(end);
+      for (const { had } of open) for (const offset of had) if (offset > end) had.delete(offset);
+    } else counts.missed += gap.count ?? (from && to ? to - from + 1 : 0);
+    // In the ranges of other reasons there may be events of another policy that are still to come.
+    if (reason === wire.LOG_LOST) {
+      cursor.restart();
+      clear();
+    } else if (reason === wire.TRIMMED && to) cursor.skip(to);
+    const wanted = recoverable ? subscriptions.repaired(gap.patterns) : [];
+    const job = wanted.length > 0 && repair.add(gap, wanted, subscriptions.policies());
+    if (job) open.push(job);
+    const repairing = Boolean(job);
+    tellGap(gap, repairing, !repairing && (!recoverable || wanted.length > 0));
+  }
+
+  /** @param {Gap} gap @param {boolean} repairing @param {boolean} lost */
+  function tellGap(gap, repairing, lost) {
+    const fate = { ...gap, repairing, lost };
+    tell("delivery:gap", fate);
+    if (lost) resync?.(fate);
+  }
+
+  /**
+   * @param {string} pattern @param {number | null} from @param {number | null} to @param {string | undefined} epoch in which these offsets are meant
+   * @param {(topic: string, data: any, meta: EventMeta) => void} each
+   * @returns {Promise<number | null>} where the next page begins
+   */
+  async function page(pattern, from, to, epoch, each) {
+    const losses = cursor.losses();
+    const { events, next } = await connection.request(wire.REPLAY, { pattern, from, to, epoch });
+    // It may hold what the log has lost since: this page again.
+    if (losses !== cursor.losses()) return from;
+    for (const event of events) each(.../** @type {[string, any, EventMeta]} */ (event));
+    return next;
+  }
+
+  /** @param {Job} job */
+  function fetch(job) {
+    const { gap, patterns, nth, had } = job;
+    return page(patterns[nth], job.from, gap.to, cursor.position()?.epoch, (topic, data, meta) => {
+      // One that an earlier pattern matches was fetched with it.
+      const { offset } = /** @type {{ offset: number }} */ (meta);
+      if (!dropped(job, topic) || had.has(offset) || patterns.slice(0, nth).some((each) => matches(each, topic))) return;
+      had.add(offset);
+      deliver(topic, data, meta, (each) => patterns.includes(each));
+    });
+  }
+
+  /** @param {Job} job */
+  function repaired({ gap, patterns, had }) {
+    const { from, to } = gap;
+    const count = had.size;
+    counts.missed -= count;
+    if (count) tell("delivery:resumed", { ...cursor.position(), repaired: { patterns, from, to, count } });
+    // The gateway counts exactly. The others have no offset, or were trimmed, conflated or refused: they will not come.
+    const rest = /** @type {number} */ (gap.count) - count;
+    if (rest > 0 && patterns.length === gap.patterns.length) tellGap({ ...gap, count: rest, recoverable: false }, false, true);
+  }
+
+  return {
+    take,
+
+    /**
+     * Take an event in its turn. Return which patterns' handlers may see it: not those to which a repair has brought it; null: nobody's.
+     * @param {string} topic @param {EventMeta} meta
+     */
+    admit(topic, meta) {
+      const before = cursor.position()?.offset ?? 0;
+      const admits = cursor.admit(meta);
+      const { offset = 0 } = meta;
+      // Others are of a past, which is its own pattern's.
+      if (!admits || !open.length || offset <= before) return admits;
+      open = open.filter(({ gap }) => /** @type {number} */ (gap.to) >= offset);
+      const brought = open.filter(({ had }) => had.has(offset));
+      for (const job of open) if (/** @type {number} */ (job.gap.from) <= offset && dropped(job, topic)) job.had.add(offset);
+      return (/** @type {string} */ pattern) => admits(pattern) && !brought.some(({ patterns }) => patterns.includes(pattern));
+    },
+
+    /** Dispatch a part of the log again, to one pattern's handlers. @param {string} pattern @param {Range} range */
+    async replay(pattern, { from, to, epoch = cursor.position()?.epoch }) {
+      let count = 0;
+      for (let next = /** @type {number | null} */ (from); next; ) {
+        next = await page(pattern, next, to, epoch, (topic, data, meta) => {
+          count++;
+          deliver(topic, data, meta, (each) => each === pattern);
+        });
+      }
+      return count;
+    },
+
+    /** End every repair. */
+    clear,
+  };
+}

@@ -1,0 +1,30 @@
+/**
+ * Notices: lifecycle events, as the application gets them.
+ *
+ * In: a name and a body; without a body nothing is told. Out: calls of the gate's handlers of that name, with the patterns as the page
+ * calls them. An error without a handler goes to the console, except for failed attempts of a client that was connected before: it comes
+ * back by itself.
+ *
+ * @import { Dispatcher } from "../dispatcher.js"
+ */
+import { report } from "../dispatcher.js";
+
+/**
+ * @param {Dispatcher} gate
+ * @param {(patterns: string[]) => string[]} named what the page calls patterns of the wire
+ * @param {() => unknown} wasUp whether the client was connected before
+ * @param {() => void} changed
+ */
+export function createNotices(gate, named, wasUp, changed) {
+  /** @param {string} name @param {any} body @param {any} [more] */
+  return function tell(name, body, ...more) {
+    if (!body) return;
+    if (body.patterns) body = { ...body, patterns: named(body.patterns) };
+    if (body.pattern) body = { ...body, pattern: named([body.pattern]).at(-1) };
+    const { error = body } = body;
+    const expected = name === "connection:refused" && error.retry && wasUp();
+    if (error.code && !expected && !gate._heard(name)) report(error);
+    gate.trigger(name, body, ...more);
+    changed();
+  };
+}

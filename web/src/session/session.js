@@ -1,0 +1,249 @@
+/**
+ * The session: the exchange between one gate and its gateway, over any number of connections. It puts the parts together.
+ *
+ * In: calls of the gate; which patterns have handlers. Out: calls of the gate's handlers, lifecycle events, requests. A
+ * message goes connection → arrivals → welcome, status, gaps or cursor → delivery → the gate. A handler goes gate →
+ * subscriptions → requests → connection.
+ *
+ * @import { ConnectionState, Status } from "../connection/connection-state.js"
+ * @import { ConnectionOptions } from "../connection/connection.js"
+ * @import { HeadgateError } from "../language/errors.js"
+ * @import { Backpressure, EventMeta, Gap, Limits, Position, Welcome } from "../language/protocol.js"
+ * @import { SubscriptionState, Wishes } from "../subscriptions/subscription.js"
+ * @import { Dispatcher } from "../dispatcher.js"
+ * @import { Standing } from "./cursor.js"
+ * @import { Fate } from "./gaps.js"
+ *
+ * @typedef {object} SessionOnlyOptions
+ * @property {number} [inboxLimit] messages that may wait for a busy page, default 10000; beyond that it disconnects until it has caught up
+ * @property {Record<string, any>} [auth] more for the CONNECT auth object
+ * @property {Position} [resume] where an earlier page of this user stopped, from its `state`
+ * @property {(gap: Gap & Fate) => void} [resync] called when events will not come
+ * @typedef {ConnectionOptions & SessionOnlyOptions} SessionOptions
+ *
+ * @typedef {{ session: string | null, user: string | null, limits: Limits, bus: "up" | "down" }} Facts what the gateway has said of this client and of
+ *   itself; the session is null until there was a welcome
+ *
+ * @typedef {object} State
+ * @property {Status} status one word for all of it (connection-state.js)
+ * @property {ConnectionState} connection
+ * @property {Standing} position where the client stands against the log: live, catching_up, … (cursor.js)
+ * @property {"up" | "down"} bus the gateway's link to Redis
+ * @property {string | null} session
+ * @property {string | null} user
+ * @property {string | null} epoch
+ * @property {number | null} offset
+ * @property {Record<string, SubscriptionState>} subscriptions pattern → requested, active, refused, … (subscription.js)
+ * @property {Limits} limits
+ * @property {number} received events dispatched
+ * @property {number} waiting messages not yet dispatched
+ * @property {number} gaps
+ * @property {number} missed events in those gaps, as far as they are numbered, that have not been repaired
+ */
+import { createArrivals } from "./arrivals.js";
+import { createChanges } from "../base/changes.js";
+import { coarseOf } from "../connection/connection-state.js";
+import { createConnection } from "../connection/connection.js";
+import { createCursor } from "./cursor.js";
+import { createDelivery } from "./delivery.js";
+import { disconnected } from "../language/errors.js";
+import { createGaps } from "./gaps.js";
+import { createNotices } from "./notices.js";
+import { createOwnTopics } from "../subscriptions/own-topics.js";
+import { watchPage } from "../connection/page.js";
+import { createPasts } from "./pasts.js";
+import { HANDLED } from "../language/protocol.js";
+import { createRequests } from "../subscriptions/requests.js";
+import { createStatus } from "./status.js";
+import { createSubscriptions } from "../subscriptions/subscriptions.js";
+import { createWelcome } from "./welcome.js";
+
+/** The lifecycle events that tell each change of the status, and that the state is worth reading again. */
+const STATUS_CHANGE = "status:change";
+const STATE_CHANGE = "state:change";
+
+/** @param {Dispatcher} gate @param {string} address origin and namespace @param {SessionOptions} options */
+export function createSession(gate, address, options) {
+  const { changed, next } = createChanges(() => requests.send(), tellState);
+  /** Those that have not been told. @type {{ status: Status, previous: Status, reason: string }[]} */
+  const moves = [];
+  /** @type {Facts} */
+  const facts = { session: null, user: null, limits: {}, bus: "up" };
+  const counts = { received: 0, gaps: 0, missed: 0 };
+  const pasts = createPasts();
+  const cursor = createCursor(options.resume, pasts, () => {
+    connection.stands(cursor.state() === "live");
+    changed();
+  });
+  const subscriptions = createSubscriptions();
+  const own = createOwnTopics(
+    (pattern, wishes) => {
+      subscriptions.acquire(pattern, wishes);
+      if (wishes.since) pasts.expect(pattern, wishes.since);
+    },
+    (pattern, wishes) => {
+      if (!subscriptions.release(pattern, wishes)) pasts.forget(pattern);
+    },
+  );
+  const tell = createNotices(gate, own.named, () => facts.session, changed);
+  const { deliver, handled } = createDelivery(gate, cursor, own);
+  const connection = createConnection(address, /** @type {any} */ (options), {
+    busy: () => arrivals.depth() > 0,
+    greeting,
+    received: (...message) => arrivals.put(message),
+    down() {
+      requests.clear();
+      subscriptions.disconnect();
+    },
+    tell,
+    changed,
+    moved(change) {
+      moves.push(change);
+      changed();
+    },
+    refresh: () => refresh(),
+  });
+  const requests = createRequests({ subscriptions, connection, acknowledged: pasts.acknowledge, tell, changed });
+  const welcome = createWelcome({ facts, cursor, subscriptions, requests, connection, tell });
+  const status = createStatus({ facts, subscriptions, connection, tell, changed });
+  const { admit, clear, replay, take } = createGaps({ deliver, counts, cursor, subscriptions, connection, requests, tell, resync: options.resync });
+  const takes = {
+    /** The cursor moves on before the handlers are called: one that throws or disconnects cannot have the event come again. */
+    event(/** @type {string} */ topic, /** @type {any} */ data, meta = /** @type {EventMeta} */ ({})) {
+      const admits = admit(topic, meta);
+      if (admits && deliver(topic, data, meta, admits)) counts.received++;
+    },
+    welcome(/** @type {Welcome} */ message) {
+      // A gateway that welcomes has its link to Redis, or says otherwise next.
+      status({ bus: "up" });
+      own.welcome(message.own);
+      welcome(message);
+      for (const { pattern } of message.subscriptions) pasts.acknowledge(pattern, message.offset);
+    },
+    cursor: cursor.follow,
+    gap: take,
+    backpressure: (/** @type {Backpressure} */ notice) => tell("delivery:backpressure", { ...notice, where: "gateway" }),
+    status,
+    // Nobody is told if it does not arrive: the gateway asks for people, who see that there is no answer.
+    handled: (/** @type {{ ask: number, offset: number }} */ { ask, offset }) => connection.request(HANDLED, { ask, ...handled(offset) }).catch(() => {}),
+    presence: (/** @type {any} */ notice) => gate.trigger("presence:notice", notice),
+  };
+  const arrivals = createArrivals(gate, /** @type {number} */ (options.inboxLimit), takes, connection, tell);
+  /** @type {(() => void) | undefined} */
+  let unwatchPage;
+
+  function greeting() {
+    const resume = cursor.resume();
+    // Asked for again once the connection is up: a position and a past do not go together in one CONNECT.
+    pasts.rewind(subscriptions.rewind, resume);
+    // A new page that goes on where another stopped wants the past for all that it has.
+    return { ...options.auth, resume, subscriptions: subscriptions.connect(resume && facts.session) };
+  }
+
+  /**
+   * Use another token, and ask again for subscriptions that were refused.
+   * @param {string} [given] else that of the source
+   */
+  async function refresh(given) {
+    // Without a connection the next CONNECT asks the source by itself.
+    const token = given ?? (connection.isUp() ? await connection.nextToken() : undefined);
+    // The gateway says meanwhile which ones the new token no longer grants; those must not be asked for.
+    const before = subscriptions.refused();
+    await connection.refresh(token, given !== undefined);
+    for (const subscription of before) subscription.offer("retry");
+    changed();
+  }
+
+  /** Return why a pattern will not be active by itself, if so. @param {string} pattern @returns {HeadgateError | undefined} */
+  function hopeless(pattern) {
+    const subscription = subscriptions.find(own.wired(pattern));
+    if (connection.status() === "closed" || !(subscription?.overflow || own.waits(pattern))) return disconnected({ pattern });
+    return connection.refusal() ?? (subscription?.is("refused") ? subscription.error : undefined);
+  }
+
+  /** Wait until something is so, or a pattern will not be active by itself. Return why not. @param {string} pattern @param {() => unknown} isSo */
+  async function until(pattern, isSo) {
+    for (;;) {
+      const error = hopeless(pattern);
+      if (error || isSo()) return error;
+      await next();
+    }
+  }
+
+  function tellState() {
+    for (const change of moves.splice(0)) gate.trigger(STATUS_CHANGE, change);
+    if (gate._heard(STATE_CHANGE)) gate.trigger(STATE_CHANGE, state());
+  }
+
+  /** Return the state of a pattern's subscription. @param {string} pattern @returns {SubscriptionState} */
+  function subscriptionState(pattern) {
+    return (connection.status() !== "closed" && subscriptions.find(own.wired(pattern))?.state) || "idle";
+  }
+
+  /** @returns {State} */
+  function state() {
+    return {
+      ...facts,
+      ...counts,
+      epoch: null,
+      offset: null,
+      ...cursor.position(),
+      position: cursor.state(),
+      status: connection.status(),
+      connection: coarseOf(connection.status()),
+      waiting: arrivals.depth(),
+      subscriptions: Object.fromEntries(subscriptions.wanted().flatMap(({ pattern, state: each }) => own.named([pattern]).map((name) => [name, each]))),
+    };
+  }
+
+  return {
+    connection,
+    state,
+    tellState,
+    subscriptionState,
+    wired: own.wired,
+    replay: (/** @type {string} */ pattern, /** @type {import("./gaps.js").Range} */ range) => replay(own.wired(pattern), range),
+    refresh,
+
+    /** Connect. Until then there is no timer and no listener: a gate that is only made costs nothing. */
+    open() {
+      if (connection.status() !== "closed") unwatchPage ??= watchPage(connection.wake, connection.pause, connection.offline);
+      connection.open();
+    },
+
+    /** Wait until a pattern is active. @param {string} pattern @returns {Promise<void>} rejected when it will not be by itself, or nobody is there */
+    async subscribed(pattern) {
+      const error = (await until(pattern, () => connection.stranded() || subscriptions.find(own.wired(pattern))?.is("active"))) ?? connection.stranded();
+      if (error) throw error;
+    },
+
+    /** Make a request of the gateway about a topic. @param {string} name @param {any} body @returns {Promise<any>} rejected with HeadgateError */
+    request: (name, body) => connection.request(name, body.topic ? { ...body, topic: own.wired(body.topic) } : body),
+
+    /** Wait until a pattern will not be active any more by itself, and return why. @param {string} pattern */
+    ended: (pattern) => until(pattern, () => false),
+
+    /** A pattern gets a handler. @param {string} pattern @param {Wishes} wishes */
+    handlerComes(pattern, wishes) {
+      if (connection.status() === "closed") return;
+      own.comes(pattern, wishes);
+      changed();
+    },
+
+    /** A pattern has lost a handler. @param {string} pattern @param {Wishes} wishes that it had */
+    handlerLeft(pattern, wishes) {
+      if (connection.status() === "closed") return;
+      own.left(pattern, wishes);
+      changed();
+    },
+
+    /** No timer and no listener is left. */
+    close() {
+      connection.close();
+      unwatchPage?.();
+      requests.clear();
+      clear();
+      arrivals.close();
+    },
+  };
+}

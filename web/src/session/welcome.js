@@ -1,0 +1,33 @@
+/**
+ * The welcome: the first message of each connection.
+ *
+ * In: `welcome`, in its turn. Out: the cursor, the subscriptions, the request budget and the connection learn of it, in this
+ * order, and then the application. The connection may be gone since the welcome arrived: then its events still count, and
+ * its subscriptions do not.
+ *
+ * @import { Limits, Welcome } from "../language/protocol.js"
+ * @import { Facts } from "./session.js"
+ *
+ * @typedef {object} WelcomeOwner
+ * @property {Facts} facts that it brings
+ * @property {ReturnType<typeof import("./cursor.js").createCursor>} cursor
+ * @property {ReturnType<typeof import("../subscriptions/subscriptions.js").createSubscriptions>} subscriptions
+ * @property {{ limit: (limits: Limits) => void }} requests
+ * @property {{ welcomed: (isLive: boolean) => boolean }} connection
+ * @property {(name: string, body: any) => void} tell a lifecycle event
+ */
+
+/** Return what takes a welcome. @param {WelcomeOwner} owner */
+export function createWelcome({ facts, cursor, subscriptions, requests, connection, tell }) {
+  return (/** @type {Welcome} */ welcome) => {
+    if (!cursor.welcome(welcome)) return;
+    const { session, user = null, limits, resumed, epoch, offset } = welcome;
+    Object.assign(facts, { session, user, limits });
+    requests.limit(limits);
+    if (!connection.welcomed(cursor.state() === "live")) return;
+    const refusals = subscriptions.welcome(welcome.subscriptions);
+    tell("connection:up", welcome);
+    for (const refusal of refusals) tell("delivery:error", refusal);
+    if (resumed) tell("delivery:resumed", { epoch, offset });
+  };
+}

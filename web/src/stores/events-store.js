@@ -1,0 +1,102 @@
+/**
+ * The store of a pattern's events: the last of them, in log order.
+ *
+ * In: events and gaps of the gate. Out: snapshots {events, missed, gap, status, error}. Events that a repair brings late are
+ * put where they belong. Events that the log has lost (`rolled_back`) are left out: others come in their place. `missed` counts those
+ * that will not come, as far as they are numbered, and `gap` is the latest notice of such.
+ *
+ * @import { HeadgateError } from "../language/errors.js"
+ * @import { Gap } from "../language/protocol.js"
+ * @import { Fate } from "../session/gaps.js"
+ * @import { SubscriptionState } from "../subscriptions/subscription.js"
+ * @import { Gate, HeadgateEvent, SubscribeOptions } from "../gate.js"
+ * @import { Source, Store } from "./snapshot-store.js"
+ * @typedef {object} EventsSnapshot
+ * @property {readonly HeadgateEvent[]} events oldest first
+ * @property {number} missed
+ * @property {(Gap & Fate) | null} gap
+ * @property {SubscriptionState} status
+ * @property {HeadgateError | null} error
+ * @typedef {SubscribeOptions & { limit?: number }} EventsStoreOptions `limit`: events that are held, default 100
+ */
+import { COUNT, SUBSCRIBE } from "../language/options.js";
+import { LOG_LOST, ROLLED_BACK } from "../language/protocol.js";
+import { checkPattern, Dispatcher } from "../index.js";
+import { EventList } from "./event-list.js";
+import { createStore } from "./snapshot-store.js";
+import { SubscriptionWatch } from "./subscription-watch.js";
+
+/** @type {import("../language/options.js").Table} */
+const OPTIONS = { ...SUBSCRIBE, limit: [COUNT, 100] };
+/** @type {EventsSnapshot} */
+const NOTHING = Object.freeze({ events: Object.freeze([]), missed: 0, gap: null, status: "idle", error: null });
+
+/**
+ * @param {Gate} gate
+ * @param {string} pattern
+ * @param {EventsStoreOptions} [given]
+ * @returns {Store<EventsSnapshot>}
+ * @throws {HeadgateError} `invalid_pattern`
+ * @throws {TypeError} an option that breaks its rule
+ */
+export function eventsStore(gate, pattern, given = {}) {
+  checkPattern(pattern);
+  const { limit, ...options } = gate._checkOptions("eventsStore", OPTIONS, given);
+  return createStore(NOTHING, (changed) => new EventsSource(gate, pattern, limit, options, changed));
+}
+
+/** @implements {Source<EventsSnapshot>} */
+class EventsSource {
+  #list;
+  #subscription;
+  #watch;
+  #listener = new Dispatcher();
+  #changed;
+  #snapshot = NOTHING;
+  #hasNews = false;
+
+  /** @param {Gate} gate @param {string} pattern @param {number} limit @param {SubscribeOptions} options @param {() => void} changed */
+  constructor(gate, pattern, limit, options, changed) {
+    this.#changed = changed;
+    this.#list = new EventList(limit);
+    this.#listener.listenTo(gate, "delivery:gap", (gap) => this.#takeGap(gap, pattern));
+    this.#subscription = gate.subscribe(pattern, options, (_data, event) => {
+      this.#list.put(event);
+      this.#news();
+    });
+    this.#watch = new SubscriptionWatch(gate, pattern, changed);
+  }
+
+  read() {
+    const { status, error } = this.#watch;
+    const { events, ...before } = this.#snapshot;
+    if (this.#hasNews) this.#snapshot = { ...before, events: this.#list.list(), status, error };
+    else if (status !== before.status || error !== before.error) this.#snapshot = { ...before, events, status, error };
+    this.#hasNews = false;
+    return this.#snapshot;
+  }
+
+  end() {
+    this.#subscription.close();
+    this.#watch.stop();
+    this.#listener.stopListening();
+  }
+
+  #news() {
+    this.#hasNews = true;
+    this.#changed();
+  }
+
+  /** @param {Gap & Partial<Fate> & { where?: string }} gap @param {string} pattern */
+  #takeGap(gap, pattern) {
+    const { patterns, reason, count, from, to, lost = false, repairing = false, where } = gap;
+    // Events that a loop has left out, or of other patterns, are not missing here.
+    if (where || (patterns.length && !patterns.includes(pattern))) return;
+    if (reason === ROLLED_BACK) this.#list.rollBack(/** @type {number} */ (from));
+    else if (reason === LOG_LOST) this.#list.restart();
+    if (repairing) return;
+    const missed = lost && reason !== ROLLED_BACK ? (count ?? (from && to ? to - from + 1 : 0)) : 0;
+    this.#snapshot = { ...this.#snapshot, gap: { ...gap, lost, repairing }, missed: this.#snapshot.missed + missed };
+    this.#news();
+  }
+}

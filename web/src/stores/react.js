@@ -1,0 +1,156 @@
+/**
+ * `headgate/react`: the gate in a context, and hooks over the stores of headgate/store.
+ *
+ * A server renders the stores' server snapshots and connects to nothing. A component that strict mode mounts twice subscribes
+ * once. Hooks keep their subscription while pattern and options have the same values; functions may be others at each render.
+ *
+ * @import { ConnectOptions } from "../connect.js"
+ * @import { EventCallback } from "../dispatcher.js"
+ * @import { Gate, SubscribeOptions } from "../gate.js"
+ * @import { CollectionOptions } from "./collection-store.js"
+ * @import { EventsStoreOptions } from "./events-store.js"
+ * @import { Store } from "./snapshot-store.js"
+ */
+import { createContext, createElement, useContext, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
+import { collectionStore, eventsStore, statusStore } from "./index.js";
+import { makeGate } from "./own-gate.js";
+
+const GateContext = createContext(/** @type {Gate | null} */ (null));
+
+/**
+ * Give a gate to the components below: one of the application's, or one that is connected while this is mounted.
+ * @param {{ gate?: Gate, url?: string, options?: ConnectOptions, children?: any }} props `options` are read when `url` comes; a
+ *   `token` function is always the latest
+ */
+export function GateProvider({ gate: given, url, options, children }) {
+  const latest = useLatest(options);
+  const [closed, setClosed] = useState(0);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: options are read when the address comes, or when the gate before was closed
+  const own = useMemo(() => (given ? undefined : makeGate(url, latestToken(options, latest))), [given, url, closed]);
+  /** Those that end with this turn, unless they are mounted again. */
+  const leaving = useRef(/** @type {Set<Gate>} */ (new Set())).current;
+
+  useEffect(() => {
+    if (!own) return;
+    leaving.delete(own);
+    if (own.status === "closed") return setClosed((count) => count + 1);
+    own.open();
+    return () => {
+      leaving.add(own);
+      queueMicrotask(() => leaving.delete(own) && own.close());
+    };
+  }, [own, leaving]);
+
+  return createElement(GateContext.Provider, { value: given ?? own ?? null }, children);
+}
+
+/**
+ * Return the gate.
+ * @returns {Gate}
+ * @throws {Error} there is no GateProvider above
+ */
+export function useGate() {
+  const gate = useContext(GateContext);
+  if (!gate) throw Error("headgate: there is no <GateProvider> above this component");
+  return gate;
+}
+
+/** Return the gate's status, in one word. */
+export function useGateStatus() {
+  const gate = useGate();
+  return useStore(useMemo(() => statusStore(gate), [gate]));
+}
+
+/**
+ * Return the last events of a pattern: {events, missed, gap, status, error}.
+ * @param {string} pattern
+ * @param {EventsStoreOptions} [options]
+ */
+export function useEvents(pattern, options = {}) {
+  const gate = useGate();
+  const { limit } = options;
+  const wanted = useWanted(options);
+  return useStore(useMemo(() => eventsStore(gate, pattern, { ...wanted, ...given({ limit }) }), [gate, pattern, limit, wanted]));
+}
+
+/**
+ * Call a handler for each event of a pattern, without rendering.
+ * @param {string} pattern
+ * @param {EventCallback} handler that of the latest render is called
+ * @param {SubscribeOptions} [options]
+ */
+export function useSubscription(pattern, handler, options = {}) {
+  const gate = useGate();
+  const latest = useLatest(handler);
+  const wanted = useWanted(options);
+  useEffect(() => {
+    const { close } = gate.subscribe(pattern, wanted, (data, event) => latest.current.call(gate, data, event));
+    return close;
+  }, [gate, pattern, wanted, latest]);
+}
+
+/**
+ * Return a live collection: {items, status, error, dropped, reload}.
+ * @param {string} topic prefix of the topics, such as `orders`
+ * @param {CollectionOptions & { key?: string }} [options] another `key` is another collection: `load` would bring other items
+ */
+export function useLiveCollection(topic, options = {}) {
+  const gate = useGate();
+  const latest = useLatest(options);
+  const { key, initial, pattern, idAttribute, versionAttribute, limit, resyncSpreadMs } = options;
+  const [hasLoad, hasMapping] = [Boolean(options.load), Boolean(options.mapping)];
+  // biome-ignore lint/correctness/useExhaustiveDependencies: initial is read when the collection is another
+  const store = useMemo(() => {
+    const load = hasLoad ? (/** @type {any} */ how) => latest.current.load?.(how) ?? [] : undefined;
+    const mapping = hasMapping ? (/** @type {any} */ event) => latest.current.mapping?.(event) : undefined;
+    return collectionStore(gate, topic, given({ initial, load, mapping, pattern, idAttribute, versionAttribute, limit, resyncSpreadMs }));
+  }, [gate, topic, key, pattern, idAttribute, versionAttribute, limit, resyncSpreadMs, hasLoad, hasMapping]);
+  const snapshot = useStore(store);
+  return useMemo(() => ({ ...snapshot, reload: store.reload }), [snapshot, store]);
+}
+
+/** Return the hooks, with the types of an application's topics. */
+export function hooksFor() {
+  return { useGate, useGateStatus, useEvents, useSubscription, useLiveCollection };
+}
+
+/**
+ * Return options whose token is always that of the latest render, if it is a function.
+ * @param {ConnectOptions | undefined} options @param {{ current: ConnectOptions | undefined }} latest
+ */
+function latestToken(options, latest) {
+  const { token } = options ?? {};
+  if (typeof token !== "function") return options;
+  return {
+    ...options,
+    token() {
+      const now = latest.current?.token;
+      return typeof now === "function" ? now() : token();
+    },
+  };
+}
+
+/** @template T @param {Store<T>} store @returns {T} */
+function useStore({ subscribe, getSnapshot, getServerSnapshot }) {
+  return useSyncExternalStore(subscribe, getSnapshot, getServerSnapshot);
+}
+
+/** Return options of a subscription, the same object while their values are the same. @param {SubscribeOptions} options @returns {SubscribeOptions} */
+function useWanted({ overflow, repair, since, signal }) {
+  const sinceText = since && JSON.stringify(since);
+  return useMemo(() => given({ overflow, repair, since: sinceText && JSON.parse(sinceText), signal }), [overflow, repair, sinceText, signal]);
+}
+
+/** Keep the value of the latest render, for what is called later. @template T @param {T} value */
+function useLatest(value) {
+  const latest = useRef(value);
+  useEffect(() => {
+    latest.current = value;
+  });
+  return latest;
+}
+
+/** Return options without those that are undefined. @param {Record<string, any>} options @returns {any} */
+function given(options) {
+  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
+}

@@ -1,0 +1,104 @@
+/**
+ * `headgate/svelte`: the gate by context, and the stores of headgate/store with the contract of Svelte's, for `$events`.
+ *
+ * `use…` are called while a component is made, as all that reads a context. `readable` makes a store of any other moment one of
+ * Svelte's. A server renders the first value: it leaves in the turn in which it subscribes, and so connects to and loads nothing.
+ *
+ * @import { ConnectOptions } from "../connect.js"
+ * @import { EventCallback } from "../dispatcher.js"
+ * @import { Gate, SubscribeOptions } from "../gate.js"
+ * @import { CollectionOptions } from "./collection-store.js"
+ * @import { EventsStoreOptions } from "./events-store.js"
+ * @import { Store } from "./snapshot-store.js"
+ */
+/** @template T @typedef {{ subscribe: (run: (value: T) => void) => () => void }} Readable */
+import { getContext, onMount, setContext } from "svelte";
+import { collectionStore, eventsStore, statusStore } from "./index.js";
+import { makeGate } from "./own-gate.js";
+
+const KEY = Symbol("headgate");
+
+/**
+ * Give a gate to this component and those below: one of the application's, or one that is connected while this component is mounted.
+ * @param {Gate | string | undefined} source the gate, or the address
+ * @param {ConnectOptions} [options]
+ * @returns {Gate}
+ */
+export function provideGate(source, options) {
+  if (source && typeof source === "object") return setContext(KEY, source);
+  const gate = makeGate(source, options);
+  onMount(() => {
+    gate.open();
+    return () => gate.close();
+  });
+  return setContext(KEY, gate);
+}
+
+/**
+ * Return the gate.
+ * @returns {Gate}
+ * @throws {Error} none was provided
+ */
+export function useGate() {
+  const gate = getContext(KEY);
+  if (!gate) throw Error("headgate: no gate was provided: call provideGate in a component above");
+  return /** @type {Gate} */ (gate);
+}
+
+/** Return a store of the gate's status, in one word. */
+export function useGateStatus() {
+  return readable(statusStore(useGate()));
+}
+
+/**
+ * Return a store of the last events of a pattern: {events, missed, gap, status, error}.
+ * @param {string} pattern
+ * @param {EventsStoreOptions} [options]
+ */
+export function useEvents(pattern, options) {
+  return readable(eventsStore(useGate(), pattern, options));
+}
+
+/**
+ * Call a handler for each event of a pattern while the component is mounted.
+ * @param {string} pattern
+ * @param {EventCallback} handler
+ * @param {SubscribeOptions} [options]
+ */
+export function useSubscription(pattern, handler, options = {}) {
+  const gate = useGate();
+  onMount(() => gate.subscribe(pattern, options, handler).close);
+}
+
+/**
+ * Return a store of a live collection, {items, status, error, dropped}, with `reload`.
+ * @param {string} topic prefix of the topics, such as `orders`
+ * @param {CollectionOptions} [options]
+ */
+export function useLiveCollection(topic, options) {
+  const store = collectionStore(useGate(), topic, options);
+  return { ...readable(store), reload: store.reload };
+}
+
+/**
+ * Make a store of headgate/store one of Svelte's.
+ * @template T
+ * @param {Store<T>} store
+ * @returns {Readable<T>}
+ */
+export function readable({ subscribe, getSnapshot, getServerSnapshot }) {
+  return {
+    subscribe(run) {
+      run(getServerSnapshot());
+      const tell = () => run(getSnapshot());
+      const unsubscribe = subscribe(tell);
+      if (getSnapshot() !== getServerSnapshot()) tell();
+      return unsubscribe;
+    },
+  };
+}
+
+/** Return the functions, with the types of an application's topics. */
+export function hooksFor() {
+  return { useGate, useGateStatus, useEvents, useSubscription, useLiveCollection };
+}

@@ -1,0 +1,150 @@
+/**
+ * `headgate/vue`: the gate by provide and inject, and composables over the stores of headgate/store.
+ *
+ * They subscribe when their component is mounted, so a server renders the stores' server snapshots and connects to nothing; outside a
+ * component, at once. They end with their scope. A pattern, topic or options may be a ref or a getter: when it changes, so does the
+ * subscription.
+ *
+ * @import { ConnectOptions } from "../connect.js"
+ * @import { EventCallback } from "../dispatcher.js"
+ * @import { Gate, SubscribeOptions } from "../gate.js"
+ * @import { CollectionOptions } from "./collection-store.js"
+ * @import { EventsStoreOptions } from "./events-store.js"
+ * @import { Store } from "./snapshot-store.js"
+ */
+/** @template T @typedef {import("vue").MaybeRefOrGetter<T>} Given */
+import { computed, getCurrentInstance, inject, onMounted, onScopeDispose, provide, shallowRef, toValue, watch } from "vue";
+import { collectionStore, eventsStore, statusStore } from "./index.js";
+import { makeGate } from "./own-gate.js";
+
+/** @type {import("vue").InjectionKey<Gate>} */
+const KEY = Symbol("headgate");
+
+/** A plugin that gives a gate of the application's to all its components: `app.use(gatePlugin, gate)`. */
+export const gatePlugin = {
+  /** @param {{ provide: (key: any, value: any) => unknown }} app @param {Gate} gate */
+  install(app, gate) {
+    app.provide(KEY, gate);
+  },
+};
+
+/**
+ * Give a gate to this component and those below: one of the application's, or one that is connected while this component is mounted.
+ * @param {Gate | string | undefined} source the gate, or the address
+ * @param {ConnectOptions} [options]
+ * @returns {Gate}
+ */
+export function provideGate(source, options) {
+  if (source && typeof source === "object") {
+    provide(KEY, source);
+    return source;
+  }
+  const gate = makeGate(source, options);
+  provide(KEY, gate);
+  begin(() => void gate.open());
+  onScopeDispose(() => gate.close());
+  return gate;
+}
+
+/**
+ * Return the gate.
+ * @returns {Gate}
+ * @throws {Error} none was provided
+ */
+export function useGate() {
+  const gate = inject(KEY, null);
+  if (!gate) throw Error("headgate: no gate was provided: call provideGate in a component above");
+  return gate;
+}
+
+/** Return a ref of the gate's status, in one word. */
+export function useGateStatus() {
+  const gate = useGate();
+  return useStore(() => statusStore(gate)).snapshot;
+}
+
+/**
+ * Return refs of the last events of a pattern: {events, missed, gap, status, error}.
+ * @param {Given<string>} pattern
+ * @param {Given<EventsStoreOptions>} [options]
+ */
+export function useEvents(pattern, options) {
+  const gate = useGate();
+  const { snapshot } = useStore(() => eventsStore(gate, toValue(pattern), toValue(options)));
+  return {
+    events: computed(() => snapshot.value.events),
+    missed: computed(() => snapshot.value.missed),
+    gap: computed(() => snapshot.value.gap),
+    status: computed(() => snapshot.value.status),
+    error: computed(() => snapshot.value.error),
+  };
+}
+
+/**
+ * Call a handler for each event of a pattern.
+ * @param {Given<string>} pattern
+ * @param {EventCallback} handler
+ * @param {Given<SubscribeOptions>} [options]
+ */
+export function useSubscription(pattern, handler, options) {
+  const gate = useGate();
+  begin(() => {
+    watch(
+      () => [toValue(pattern), toValue(options)],
+      (_is, _was, onCleanup) => onCleanup(gate.subscribe(toValue(pattern), toValue(options) ?? {}, handler).close),
+      { immediate: true },
+    );
+  });
+}
+
+/**
+ * Return a live collection: refs {items, status, error, dropped}, and `reload`.
+ * @param {Given<string>} topic prefix of the topics, such as `orders`
+ * @param {Given<CollectionOptions>} [options]
+ */
+export function useLiveCollection(topic, options) {
+  const gate = useGate();
+  const { store, snapshot } = useStore(() => collectionStore(gate, toValue(topic), toValue(options)));
+  return {
+    items: computed(() => snapshot.value.items),
+    status: computed(() => snapshot.value.status),
+    error: computed(() => snapshot.value.error),
+    dropped: computed(() => snapshot.value.dropped),
+    reload: () => store.value.reload(),
+  };
+}
+
+/** Return the composables, with the types of an application's topics. */
+export function hooksFor() {
+  return { useGate, useGateStatus, useEvents, useSubscription, useLiveCollection };
+}
+
+/**
+ * @template T
+ * @template {Store<T>} Kind
+ * @param {() => Kind & Store<T>} make called again when what it reads changes
+ */
+function useStore(make) {
+  const store = computed(make);
+  const snapshot = shallowRef(store.value.getServerSnapshot());
+  begin(() => {
+    watch(
+      store,
+      ({ subscribe, getSnapshot }, _was, onCleanup) => {
+        const read = () => {
+          snapshot.value = getSnapshot();
+        };
+        onCleanup(subscribe(read));
+        read();
+      },
+      { immediate: true },
+    );
+  });
+  return { store, snapshot };
+}
+
+/** Act once the component is mounted, which none is on a server; outside a component, at once. @param {() => void} act */
+function begin(act) {
+  if (getCurrentInstance()) onMounted(act);
+  else act();
+}

@@ -1,0 +1,135 @@
+/**
+ * A subscription: one pattern, from its first handler to the gateway's last acknowledgement. Pure state, no I/O.
+ *
+ * In: the handlers' wishes, the gateway's answers, the end of a connection. Out: the request that brings the gateway into
+ * step, one in flight, so that a quick off-and-on costs at most one. Nothing is sent for a pattern that is in step.
+ *
+ * @import { HeadgateError } from "../language/errors.js"
+ * @import { Overflow, Since, SubscribeRequest } from "../language/protocol.js"
+ * @typedef {"wanted" | "requested" | "active" | "changed" | "releasing" | "suspended" | "refused" | "idle"} SubscriptionState
+ * @typedef {"acquire" | "request" | "acknowledge" | "fail" | "refuse" | "change" | "restore" | "unsubscribe" | "end" | "disconnect" | "retry" | "release"} Step
+ * @typedef {{ pattern: string, error: HeadgateError }} Refusal
+ * @typedef {{ overflow?: Overflow, repair?: boolean, since?: Since }} Wishes of a handler
+ * @typedef {{ overflow?: Overflow, since?: Since }} Sent overflow: the policy; undefined: it was to be unsubscribed
+ */
+import { Machine } from "../base/machine.js";
+import { OVERFLOW, SUBSCRIBE, UNSUBSCRIBE } from "../language/protocol.js";
+import { withPast } from "../session/pasts.js";
+
+/**
+ * `wanted`: the gateway has nothing of it. `changed`: it is active, but not as the handlers want it now. `suspended`: the
+ * connection is gone, and the CONNECT that resumes carries it. `releasing`: to be unsubscribed. `idle`: there is nothing of it.
+ *
+ * `fail`: the answer was no, and may be another later · `restore`: the handlers want the active policy again · `end`: the token
+ * no longer grants it · `retry`: a refusal need not stand · `release`: no handler is left, nor anything to unsubscribe.
+ * @type {Record<SubscriptionState, Partial<Record<Step, SubscriptionState>>>}
+ */
+export const SUBSCRIPTION = {
+  idle: { acquire: "wanted", disconnect: "idle" },
+  wanted: { request: "requested", disconnect: "wanted", release: "idle" },
+  // An end that comes first may be older than the answer or newer: the gateway is asked once more.
+  requested: { acknowledge: "active", fail: "wanted", refuse: "refused", end: "wanted", disconnect: "suspended" },
+  active: { change: "changed", end: "refused", disconnect: "suspended" },
+  changed: { restore: "active", request: "requested", unsubscribe: "releasing", end: "refused", disconnect: "suspended" },
+  // A refusal to unsubscribe means that there is nothing to unsubscribe; without an answer it may be active still.
+  releasing: { acknowledge: "wanted", refuse: "wanted", fail: "changed", disconnect: "wanted" },
+  suspended: { request: "requested", disconnect: "suspended", release: "idle" },
+  refused: { retry: "wanted", disconnect: "wanted", release: "idle" },
+};
+
+/** @extends {Machine<SubscriptionState, Step>} */
+export class Subscription extends Machine {
+  /** The policy that is wanted; undefined: no handler is left. @type {Overflow | undefined} */
+  overflow;
+  /** Whether a handler wants gaps repaired. */
+  repair = false;
+  /** The parts of the past that the gateway has not been asked for. @type {Since[]} */
+  pasts = [];
+  /** The latest request. @type {Sent} */
+  sent = {};
+  /** Why it was refused. @type {HeadgateError | undefined} */
+  error;
+  /** How many handlers want each policy. */
+  #handlers = { catch_up: 0, latest: 0, drop: 0 };
+  #repairing = 0;
+
+  /** @param {string} pattern */
+  constructor(pattern) {
+    super(SUBSCRIPTION, "idle");
+    this.pattern = pattern;
+  }
+
+  /** A handler comes: a refusal need not stand. @param {Wishes} wishes */
+  join(wishes) {
+    this.#count(wishes, 1);
+    if (wishes.since) this.pasts = withPast(this.pasts, wishes.since);
+    this.offer("retry");
+    this.#compare();
+  }
+
+  /** A handler has left. Return whether others are left. @param {Wishes} wishes that it had */
+  leave(wishes) {
+    this.#count(wishes, -1);
+    if (!this.overflow) this.pasts = [];
+    this.#compare();
+    return Boolean(this.overflow);
+  }
+
+  /**
+   * Return the request that brings the gateway into step, and count it as in flight.
+   * @returns {[name: string, body: SubscribeRequest]}
+   */
+  request() {
+    const { pattern, overflow } = this;
+    const [since] = this.pasts;
+    this.take(overflow ? "request" : "unsubscribe");
+    this.sent = { overflow, since };
+    return [overflow ? SUBSCRIBE : UNSUBSCRIBE, { pattern, overflow: overflow === OVERFLOW[0] ? undefined : overflow, since }];
+  }
+
+  /**
+   * Take the answer to a request; one to an older request counts for nothing.
+   * @param {HeadgateError} [error]
+   * @param {Sent} [sent]
+   * @returns {Refusal | undefined} one that the application must hear of
+   */
+  answered(error, sent = this.sent) {
+    if (sent !== this.sent || !this.can("acknowledge")) return;
+    this.take(!error ? "acknowledge" : error.retry ? "fail" : "refuse");
+    if (!error && this.pasts[0] === sent.since) this.pasts.shift();
+    return this.#refusal(error);
+  }
+
+  /** The token no longer grants it. @param {HeadgateError} error @returns {Refusal | undefined} as above */
+  end(error) {
+    if (this.offer("end")) return this.#refusal(error);
+  }
+
+  /** The connection is gone, and with it every subscription and request. */
+  disconnect() {
+    this.take("disconnect");
+    this.#compare();
+  }
+
+  /** The strongest policy counts: a handler that may lose events does not make another lose them. @param {Wishes} wishes @param {1 | -1} by */
+  #count({ overflow = OVERFLOW[0], repair = true }, by) {
+    this.#handlers[overflow] += by;
+    if (repair) this.#repairing += by;
+    this.overflow = OVERFLOW.find((each) => this.#handlers[each]);
+    this.repair = this.#repairing > 0;
+  }
+
+  /** @param {HeadgateError} [error] */
+  #refusal(error) {
+    this.error = error;
+    this.#compare();
+    if (error && this.is("refused")) return { pattern: this.pattern, error };
+  }
+
+  /** Compare the wish with the latest request. */
+  #compare() {
+    const { overflow } = this;
+    this.offer(overflow ? "acquire" : "release");
+    this.offer(overflow && overflow === this.sent.overflow && !this.pasts.length ? "restore" : "change");
+  }
+}

@@ -1,0 +1,104 @@
+/**
+ * The transport by socket.io-client: long-polling, upgrade, and whatever else its options can do. The only file that meets its objects.
+ *
+ * Its own reconnection is off: it has no full jitter and knows nothing of refusals, drains and frozen pages. connection.js keeps
+ * the connection up.
+ *
+ * @import { Socket } from "socket.io-client"
+ * @import { Transport, TransportOptions, TransportOwner } from "./transport.js"
+ */
+import { PROBE_MS, UNSUBSCRIBE } from "../language/protocol.js";
+import { reasonOf, unanswered } from "./reason.js";
+
+/** A pattern that nobody has: to unsubscribe it changes nothing, and is answered. */
+const NOBODYS = "-.-.-.-.-.-.-.-";
+
+/** @param {string} address origin and namespace @param {TransportOptions} options with `io` @param {TransportOwner} owner @returns {Transport} */
+export function createSocketIo(address, { io, path, transports, socketOptions }, owner) {
+  /** @type {Socket} */
+  const socket = io(address, {
+    path,
+    transports,
+    tryAllTransports: true,
+    ...socketOptions,
+    auth: owner.greet,
+    autoConnect: false,
+    forceNew: true,
+    reconnection: false,
+  });
+  let wanted = false;
+  /** Rises with each connection: an answer that an older one did not give says nothing about this one. */
+  let nth = 0;
+
+  /** @param {string} reason @param {number} [retryAfterS] */
+  function lost(reason, retryAfterS) {
+    if (!wanted) return;
+    wanted = false;
+    owner.lost(reason, retryAfterS);
+  }
+
+  socket.onAny((name, ...args) => wanted && owner.arrived(name, args));
+  socket.on("disconnect", (reason, details) => lost(reasonOfDisconnect(reason, details)));
+  socket.on("connect_error", (/** @type {any} */ error) => {
+    // Only a refusal by the namespace carries `data`; anything else is the network, or what a gateway says over HTTP.
+    const { reason = "", retryAfterS, error: refusal } = "data" in error ? { error: { message: error.message, ...error.data } } : reasonOfError(error, address);
+    if (!refusal) lost(reason, retryAfterS);
+    else if (wanted) {
+      wanted = false;
+      owner.refused(refusal);
+    }
+  });
+
+  function disconnect() {
+    wanted = false;
+    socket.disconnect();
+    // A request must not be sent twice, or on another connection than its own.
+    socket.sendBuffer = [];
+  }
+
+  return {
+    connect() {
+      wanted = true;
+      nth++;
+      socket.connect();
+    },
+    disconnect,
+    close() {
+      disconnect();
+      socket.off().offAny();
+    },
+    probe() {
+      const mine = nth;
+      if (!socket.connected) return;
+      socket.timeout(PROBE_MS).emitWithAck(UNSUBSCRIBE, { pattern: NOBODYS }).catch(() => mine === nth && lost("ping timeout"));
+    },
+    request: (name, body, timeoutMs) => socket.timeout(timeoutMs).emitWithAck(name, body),
+  };
+}
+
+/**
+ * @param {any} error socket.io-client's: {message, description?, context?: XMLHttpRequest}
+ * @param {string} address
+ * @returns {ReturnType<typeof reasonOf>}
+ */
+function reasonOfError(error, address) {
+  const { message, description, context } = Object(error);
+  // A WebSocket in Node tells more than a page may know.
+  if (!context?.status) return { reason: unanswered(address, String(description?.message || message || error)) };
+  return reasonOf(context.status, textOf(context), context.getResponseHeader?.("Retry-After"));
+}
+
+/** Add the server's own words, where they can be read. @param {string} reason @param {any} [details] socket.io-client's */
+function reasonOfDisconnect(reason, details) {
+  return details?.context?.status ? `${reason}: ${reasonOfError(details, "").reason}` : reason;
+}
+
+/** @param {any} context */
+function textOf(context) {
+  try {
+    return context.responseText;
+  } catch {
+    // It throws when it is not text.
+    return "";
+  }
+}

@@ -23,6 +23,7 @@
  *   callback that the application gave; `nth`: in order of registration
  * @typedef {{ on: Function, off: Function }} Listenable any Backbone.Events object or dispatcher
  */
+import { report } from "./base/report.js";
 import { PatternIndex } from "./language/pattern-index.js";
 
 /**
@@ -348,14 +349,6 @@ export class Dispatcher {
       }
     }
   }
-}
-
-/**
- * Report an error of the application's the way the browser reports an uncaught one, without stopping anything.
- * @param {unknown} error
- */
-export function report(error) {
-  (globalThis.reportError ?? console.error)(error);
 }
 
 /**

@@ -34,10 +34,11 @@
  * @typedef {{ epoch: string, offset: number, duplicate?: boolean }} Receipt
  * @typedef {{ pattern: string, status: import("./subscriptions/subscription.js").SubscriptionState, ready: Promise<void>, close: () => void }} Subscription
  */
-import { Dispatcher, isTopic, report } from "./dispatcher.js";
+import { Dispatcher, isTopic } from "./dispatcher.js";
 import { checkOptions, CONNECT, PUBLISH as PUBLISH_OPTIONS, SINCE, SUBSCRIBE } from "./language/options.js";
 import { checkPayload } from "./language/payload.js";
 import { PUBLISH, SEEN } from "./language/protocol.js";
+import { report } from "./base/report.js";
 import { createSession } from "./session/session.js";
 import { checkPattern, checkTopic } from "./language/topic.js";
 

@@ -18,9 +18,9 @@
  * @typedef {{ gate: Gate, topic: string, mapping: Mapping, options: LiveOptions, id?: string }} Wish `id`: the one that is followed
  */
 import Backbone from "backbone";
+import { report } from "../base/report.js";
 import { Follow } from "../live/follow.js";
 import { byConvention, isStale, sound, whenEnded } from "../live/rules.js";
-import { report } from "../dispatcher.js";
 import { checkPattern, HeadgateError } from "../index.js";
 import { CID_PREFIX } from "./any-id-collection.js";
 import { extend } from "./extend.js";

@@ -24,10 +24,10 @@
  * @typedef {"follow" | "acknowledge" | "refuse" | "retry" | "restart" | "leave"} Step
  */
 import { Machine } from "../base/machine.js";
+import { report } from "../base/report.js";
 import { MAX_DELAY_MS, startTimer } from "../base/timer.js";
 import { checkRule } from "../language/options.js";
 import { ROLLED_BACK } from "../language/protocol.js";
-import { report } from "../dispatcher.js";
 import { whenEnded } from "./rules.js";
 
 /** Fetches with `remove: false` (pages of a long list) that are remembered. */

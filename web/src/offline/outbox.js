@@ -30,6 +30,7 @@
 import { delayAfterMs } from "../base/backoff.js";
 import { createBudget } from "../base/budget.js";
 import { Machine } from "../base/machine.js";
+import { report } from "../base/report.js";
 import { checkPayload, checkTopic, HeadgateError } from "../index.js";
 import { confirm, due, dueMs, isDoubted, isKept, isRemembered, isSettled, isUnderWay, surplusOf, take } from "./entry.js";
 
@@ -393,11 +394,6 @@ function unknownFor({ id, topic }, reason) {
 /** As it is kept. @param {HeadgateError} error */
 function plain({ code, parts, retry, message }) {
   return { code, parts, retry, message };
-}
-
-/** To the console, where nobody else is told. @param {unknown} error */
-function report(error) {
-  (globalThis.reportError ?? console.error)(error);
 }
 
 /** `crypto.randomUUID` is there in secure contexts only. */

@@ -9,14 +9,14 @@
  * and begins with its welcome. That is why the cursor can never pass an event that was not dispatched: events follow the
  * welcome that says where they begin, and a CONNECT resumes from the last one dispatched.
  *
- * @import { Dispatcher } from "../dispatcher.js"
+ * @import { Handlers } from "./session.js"
  */
 import { camelCase } from "../language/field-names.js";
 import { createInbox } from "./inbox.js";
 import { EVENT } from "../language/protocol.js";
 
 /**
- * @param {Dispatcher} gate
+ * @param {Pick<Handlers, "_handlerFailed">} gate
  * @param {number} limit messages that may wait
  * @param {Record<string, (...args: any[]) => void>} takes by name; a message of any other name is one of a later protocol
  * @param {{ overflowed: (reason: string) => void, dispatched: () => void }} connection

@@ -5,7 +5,7 @@
  * What it remembers is of one epoch, as the cursor names it: in another one an offset may be another event's.
  *
  * @import { EventMeta } from "../language/protocol.js"
- * @import { Dispatcher } from "../dispatcher.js"
+ * @import { Handlers } from "./session.js"
  */
 
 import { isMine } from "../subscriptions/own-topics.js";
@@ -14,7 +14,7 @@ import { isMine } from "../subscriptions/own-topics.js";
 const MOST = 1000;
 
 /**
- * @param {Dispatcher} gate @param {ReturnType<typeof import("./cursor.js").createCursor>} cursor
+ * @param {Pick<Handlers, "dispatch">} gate @param {ReturnType<typeof import("./cursor.js").createCursor>} cursor
  * @param {ReturnType<typeof import("../subscriptions/own-topics.js").createOwnTopics>} own
  */
 export function createDelivery(gate, cursor, own) {

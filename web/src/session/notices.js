@@ -5,12 +5,12 @@
  * calls them. An error without a handler goes to the console, except for failed attempts of a client that was connected before: it comes
  * back by itself.
  *
- * @import { Dispatcher } from "../dispatcher.js"
+ * @import { Handlers } from "./session.js"
  */
-import { report } from "../dispatcher.js";
+import { report } from "../base/report.js";
 
 /**
- * @param {Dispatcher} gate
+ * @param {Pick<Handlers, "trigger" | "_heard">} gate
  * @param {(patterns: string[]) => string[]} named what the page calls patterns of the wire
  * @param {() => unknown} wasUp whether the client was connected before
  * @param {() => void} changed

@@ -14,21 +14,12 @@
  *   `last`: the latest offset of it that came; `begun`: some of it has come since it was asked for the last time; `later`: those of `asked`
  *   that may go back behind `last`
  */
+import { withSince } from "../language/since.js";
 
 /** Events that may be noted before a past begins; if that many come first, it will not begin any more. */
 const MAX_NOTED = 1000;
 /** Below every offset: nothing of it has come. */
 const NOTHING = -1;
-
-/** Return whether one past brings all that another brings; false where only the gateway could tell. @param {any} one @param {any} other */
-export function covers(one, other) {
-  return one.epoch === other.epoch && (one.last >= other.last || one.offset <= other.offset || one.time <= other.time);
-}
-
-/** Return pasts with one more, without those that others bring as well. @param {Since[]} pasts @param {Since} since @returns {Since[]} */
-export function withPast(pasts, since) {
-  return pasts.some((each) => covers(each, since)) ? pasts : [...pasts.filter((each) => !covers(since, each)), since];
-}
 
 export function createPasts() {
   /** @type {Map<string, Past>} by pattern */
@@ -38,7 +29,7 @@ export function createPasts() {
     /** Expect a past for a pattern. @param {string} pattern @param {Since} since */
     expect(pattern, since) {
       const past = pasts.get(pattern) ?? { asked: [], last: NOTHING, begun: false, later: [] };
-      pasts.set(pattern, { ...past, asked: withPast(past.asked, since), later: past.begun ? [...past.later, since] : [], noted: new Set() });
+      pasts.set(pattern, { ...past, asked: withSince(past.asked, since), later: past.begun ? [...past.later, since] : [], noted: new Set() });
     },
 
     /**

@@ -10,7 +10,6 @@
  * @import { HeadgateError } from "../language/errors.js"
  * @import { Backpressure, EventMeta, Gap, Limits, Position, Welcome } from "../language/protocol.js"
  * @import { SubscriptionState, Wishes } from "../subscriptions/subscription.js"
- * @import { Dispatcher } from "../dispatcher.js"
  * @import { Standing } from "./cursor.js"
  * @import { Fate } from "./gaps.js"
  *
@@ -20,6 +19,13 @@
  * @property {Position} [resume] where an earlier page of this user stopped, from its `state`
  * @property {(gap: Gap & Fate) => void} [resync] called when events will not come
  * @typedef {ConnectionOptions & SessionOnlyOptions} SessionOptions
+ *
+ * @typedef {object} Handlers the gate, as far as a session uses it (dispatcher.js)
+ * @property {(name: string, ...args: any[]) => unknown} trigger a lifecycle event
+ * @property {(name: string) => boolean} _heard whether the name of a lifecycle event has handlers
+ * @property {(topic: string, data: any, describe: (pattern: string) => any, admits: (pattern: string) => boolean, alias: string) => number} dispatch
+ *   an event; returns how many handlers ran
+ * @property {(error: unknown, name: string) => void} _handlerFailed
  *
  * @typedef {{ session: string | null, user: string | null, limits: Limits, bus: "up" | "down" }} Facts what the gateway has said of this client and of
  *   itself; the session is null until there was a welcome
@@ -62,7 +68,7 @@ import { createWelcome } from "./welcome.js";
 const STATUS_CHANGE = "status:change";
 const STATE_CHANGE = "state:change";
 
-/** @param {Dispatcher} gate @param {string} address origin and namespace @param {SessionOptions} options */
+/** @param {Handlers} gate @param {string} address origin and namespace @param {SessionOptions} options */
 export function createSession(gate, address, options) {
   const { changed, next } = createChanges(() => requests.send(), tellState);
   /** Those that have not been told. @type {{ status: Status, previous: Status, reason: string }[]} */

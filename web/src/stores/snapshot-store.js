@@ -21,7 +21,7 @@
  * @property {() => void} end leave nothing behind
  */
 import { Machine } from "../base/machine.js";
-import { report } from "../dispatcher.js";
+import { report } from "../base/report.js";
 
 /**
  * `joining`: the source begins at the end of this turn · `leaving`: it ends then.

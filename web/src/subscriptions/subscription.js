@@ -14,7 +14,7 @@
  */
 import { Machine } from "../base/machine.js";
 import { OVERFLOW, SUBSCRIBE, UNSUBSCRIBE } from "../language/protocol.js";
-import { withPast } from "../session/pasts.js";
+import { withSince } from "../language/since.js";
 
 /**
  * `wanted`: the gateway has nothing of it. `changed`: it is active, but not as the handlers want it now. `suspended`: the
@@ -62,7 +62,7 @@ export class Subscription extends Machine {
   /** A handler comes: a refusal need not stand. @param {Wishes} wishes */
   join(wishes) {
     this.#count(wishes, 1);
-    if (wishes.since) this.pasts = withPast(this.pasts, wishes.since);
+    if (wishes.since) this.pasts = withSince(this.pasts, wishes.since);
     this.offer("retry");
     this.#compare();
   }

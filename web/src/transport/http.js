@@ -11,8 +11,8 @@
 import { Machine } from "../base/machine.js";
 import { startTimer } from "../base/timer.js";
 import { EVENT, PRESENCE, REFRESH, SUBSCRIBE, UNSUBSCRIBE, WELCOME } from "../language/protocol.js";
+import { covers } from "../language/since.js";
 import { matches } from "../language/topic.js";
-import { covers } from "../session/pasts.js";
 import { reasonOf, unanswered } from "./reason.js";
 
 /**

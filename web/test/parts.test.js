@@ -9,6 +9,7 @@ import { SEEN } from "../src/backbone/seen.js";
 import { reconnectDelayMs } from "../src/base/backoff.js";
 import { createBudget } from "../src/base/budget.js";
 import { Machine } from "../src/base/machine.js";
+import { createSlicedQueue, LINE, SLICES } from "../src/base/sliced-queue.js";
 import { CONNECTION, coarseOf, statusOf } from "../src/connection/connection-state.js";
 import { refreshDelayMs } from "../src/connection/token.js";
 import { STREAM } from "../src/events.js";
@@ -16,8 +17,7 @@ import { checkPayload } from "../src/language/payload.js";
 import { FOLLOW } from "../src/live/follow.js";
 import { byConvention, isStale } from "../src/live/rules.js";
 import { CURSOR, createCursor } from "../src/session/cursor.js";
-import { createInbox, LINE, SLICES } from "../src/session/inbox.js";
-import { createPasts } from "../src/session/pasts.js";
+import { createReplays } from "../src/session/replays.js";
 import { SUBSCRIPTION } from "../src/subscriptions/subscription.js";
 import { createSubscriptions } from "../src/subscriptions/subscriptions.js";
 import { settle } from "./fake-gateway.js";
@@ -164,21 +164,21 @@ describe("Budget", () => {
 
 describe("Cursor", () => {
   const none = () => {};
-  let pasts;
+  let replays;
   let cursor;
 
   beforeEach(() => {
-    pasts = createPasts();
-    cursor = createCursor(undefined, pasts, none);
+    replays = createReplays();
+    cursor = createCursor(undefined, replays, none);
   });
 
   const welcome = (epoch, offset, resumed = null) => cursor.welcome({ epoch, offset, resumed });
   const seen = (offset, more) => cursor.admit({ id: null, time: 0, offset, ...more })?.("p") ?? false;
 
-  /** The pasts that are not over, as the next connection asks for them. */
+  /** The replays that are not over, as the next connection asks for them. */
   const expected = () => {
     const asked = [];
-    pasts.rewind((pattern, sinces) => asked.push(...sinces.map((since) => [pattern, since])), cursor.position());
+    replays.rewind((pattern, sinces) => asked.push(...sinces.map((since) => [pattern, since])), cursor.position());
     return asked;
   };
 
@@ -189,7 +189,7 @@ describe("Cursor", () => {
   });
 
   it("goes on from the position of an earlier page", () => {
-    cursor = createCursor({ epoch: "e", offset: 7 }, pasts, none);
+    cursor = createCursor({ epoch: "e", offset: 7 }, replays, none);
     assert.deepEqual(cursor.resume(), { epoch: "e", offset: 7 });
     welcome("e", 9, true);
     assert.deepEqual([7, 8].map((offset) => seen(offset, replayed)), [false, true]);
@@ -197,7 +197,7 @@ describe("Cursor", () => {
 
   it("is catching up from the welcome that resumes until it is told or sees that it is live", () => {
     const states = [];
-    cursor = createCursor(undefined, pasts, () => states.push(cursor.state()));
+    cursor = createCursor(undefined, replays, () => states.push(cursor.state()));
     const resume = (head) => {
       cursor.resume();
       welcome("e", head, true);
@@ -264,7 +264,7 @@ describe("Cursor", () => {
 
   it("admits the past to the pattern that asked for it, once, until a new event ends it", () => {
     welcome("e", 50);
-    pasts.expect("p", { last: 5 });
+    replays.expect("p", { last: 5 });
     assert.deepEqual([10, 10, 12, 11, 50].map((offset) => who(offset, replayed)), ["p", "", "p", "", "p"]);
     assert.equal(who(51, replayed), "pq");
     assert.deepEqual(expected(), []);
@@ -274,7 +274,7 @@ describe("Cursor", () => {
 
   it("does not take a past for over that a broken connection has interrupted, though new events come before it goes on", () => {
     welcome("e", 50);
-    pasts.expect("p", { last: 5 });
+    replays.expect("p", { last: 5 });
     assert.equal(who(40, replayed), "p");
     cursor.resume();
     welcome("e", 60, true);
@@ -284,14 +284,14 @@ describe("Cursor", () => {
   });
 
   it("admits the past that was asked for before the first welcome", () => {
-    pasts.expect("p", { last: 1 });
+    replays.expect("p", { last: 1 });
     welcome("e", 50);
     assert.deepEqual([50, 51].map((offset) => who(offset, replayed)), ["p", "pq"]);
   });
 
   it("is not misled by events that were under way before the past began", () => {
     welcome("e", 50);
-    pasts.expect("p", { offset: 40 });
+    replays.expect("p", { offset: 40 });
     assert.equal(who(51), "pq");
     assert.deepEqual([41, 51, 50].map((offset) => who(offset, replayed)), ["p", "", "p"]);
     assert.deepEqual(expected(), [["p", { epoch: "e", offset: 50 }]]);
@@ -299,11 +299,11 @@ describe("Cursor", () => {
 
   it("stops waiting for a past that does not come", () => {
     welcome("e", 0);
-    pasts.expect("p", { offset: 0 });
+    replays.expect("p", { offset: 0 });
     for (let offset = 1; offset <= 1001; offset++) who(offset);
     assert.deepEqual(expected(), []);
-    pasts.expect("p", { offset: 0 });
-    pasts.forget("p");
+    replays.expect("p", { offset: 0 });
+    replays.forget("p");
     assert.equal(who(5, replayed), "");
   });
 
@@ -335,16 +335,16 @@ describe("Cursor", () => {
   });
 });
 
-describe("Inbox", () => {
+describe("SlicedQueue", () => {
   const IDLE = { full: () => {}, drained: () => {}, empty: () => {} };
-  let inbox;
+  let queue;
 
-  afterEach(() => inbox.close());
+  afterEach(() => queue.close());
 
   it("dispatches at once while there is time, and in slices when there is not", async () => {
     clockMs = 0;
     const dispatched = [];
-    inbox = createInbox(
+    queue = createSlicedQueue(
       100,
       (message) => {
         dispatched.push(message);
@@ -352,31 +352,31 @@ describe("Inbox", () => {
       },
       { ...IDLE, full: () => assert.fail("not full") },
     );
-    for (let n = 0; n < 7; n++) inbox.put(n);
+    for (let n = 0; n < 7; n++) queue.put(n);
     assert.deepEqual(dispatched, [0, 1, 2]);
-    assert.equal(inbox.depth(), 4);
-    while (inbox.depth()) await settle();
+    assert.equal(queue.depth(), 4);
+    while (queue.depth()) await settle();
     assert.deepEqual(dispatched, [0, 1, 2, 3, 4, 5, 6]);
   });
 
   it("keeps order when a dispatch brings another message", () => {
     const dispatched = [];
-    inbox = createInbox(
+    queue = createSlicedQueue(
       100,
       (message) => {
         dispatched.push(message);
-        if (message === "a") inbox.put("c");
+        if (message === "a") queue.put("c");
       },
       IDLE,
     );
-    inbox.put("a");
-    inbox.put("b");
+    queue.put("a");
+    queue.put("b");
     assert.deepEqual(dispatched, ["a", "c", "b"]);
   });
 
   it("says once that it is full, discards nothing, and says when it is empty", async () => {
     const told = [];
-    inbox = createInbox(
+    queue = createSlicedQueue(
       2,
       (message) => {
         told.push(message);
@@ -384,34 +384,34 @@ describe("Inbox", () => {
       },
       { full: () => told.push("full"), drained: () => told.push("drained"), empty: () => told.push("empty") },
     );
-    for (const message of ["a", "b", "c", "d"]) inbox.put(message);
-    assert.deepEqual([told, inbox.depth()], [["a", "empty", "full"], 3]);
-    while (inbox.depth()) await settle();
+    for (const message of ["a", "b", "c", "d"]) queue.put(message);
+    assert.deepEqual([told, queue.depth()], [["a", "empty", "full"], 3]);
+    while (queue.depth()) await settle();
     assert.deepEqual(told.slice(3), ["b", "c", "d", "drained", "empty"]);
   });
 
   it("lets timers have their turn while a long line is dispatched", async () => {
     let late = 0;
-    inbox = createInbox(100_000, () => (clockMs += 5), IDLE);
-    setTimeout(() => (late = inbox.depth()), 1);
-    for (let n = 0; n < 10_000; n++) inbox.put(n);
-    while (inbox.depth()) await settle();
+    queue = createSlicedQueue(100_000, () => (clockMs += 5), IDLE);
+    setTimeout(() => (late = queue.depth()), 1);
+    for (let n = 0; n < 10_000; n++) queue.put(n);
+    while (queue.depth()) await settle();
     assert.ok(late > 0, "the timer came when nothing waited any more");
   });
 
   it("dispatches nothing more once it is closed", () => {
     const dispatched = [];
-    inbox = createInbox(
+    queue = createSlicedQueue(
       100,
       (message) => {
         dispatched.push(message);
-        inbox.put("b");
-        inbox.close();
+        queue.put("b");
+        queue.close();
       },
       IDLE,
     );
-    inbox.put("a");
-    assert.deepEqual([dispatched, inbox.depth()], [["a"], 0]);
+    queue.put("a");
+    assert.deepEqual([dispatched, queue.depth()], [["a"], 0]);
   });
 });
 

@@ -3,7 +3,7 @@
  *
  * In: positions from `welcome`, `cursor` and every event that is dispatched. Out: the position that the next CONNECT resumes
  * from, and `admit`, the patterns whose handlers may see an event. Rule: an event is new if and only if its offset is above the cursor. One at or
- * below it is a duplicate, unless it is marked `replayed` and belongs to a past that a pattern has asked for (pasts.js).
+ * below it is a duplicate, unless it is marked `replayed` and belongs to a replay that a pattern has asked for (replays.js).
  *
  * A position is an epoch and an offset. Offsets go on when the log begins another epoch, so another epoch alone renames the
  * position. If the log has lost its end, a gap moves the position back to where the lines part, and what comes above it is new.
@@ -40,10 +40,10 @@ const NOTHING = -1;
 
 /**
  * @param {Position | undefined} from where an earlier page stopped
- * @param {ReturnType<typeof import("./pasts.js").createPasts>} pasts
+ * @param {ReturnType<typeof import("./replays.js").createReplays>} replays
  * @param {() => void} changed the state is another
  */
-export function createCursor(from, pasts, changed) {
+export function createCursor(from, replays, changed) {
   const standing = new Machine(CURSOR, from ? "resuming" : "none");
   /** The position to resume from. */
   let { epoch, offset } = from ?? { epoch: "", offset: NOTHING };
@@ -67,7 +67,7 @@ export function createCursor(from, pasts, changed) {
   function lose(to) {
     seen = Math.min(seen, to);
     losses++;
-    pasts.rollBack(to);
+    replays.rollBack(to);
     take("lose");
   }
 
@@ -157,10 +157,10 @@ export function createCursor(from, pasts, changed) {
       const isNew = at > seen;
       if (isNew) {
         move(at);
-        pasts.pass();
+        replays.pass();
         take(replayed ? "replay" : "follow");
       } else if (!replayed) return null;
-      return (pattern) => pasts.admit(pattern, at, isNew);
+      return (pattern) => replays.admit(pattern, at, isNew);
     },
   };
 }

@@ -119,7 +119,7 @@ export function createGaps({ deliver, counts, cursor, subscriptions, connection,
       const before = cursor.position()?.offset ?? 0;
       const admits = cursor.admit(meta);
       const { offset = 0 } = meta;
-      // Others are of a past, which is its own pattern's.
+      // Others are of a replay, which is its own pattern's.
       if (!admits || !open.length || offset <= before) return admits;
       open = open.filter(({ gap }) => /** @type {number} */ (gap.to) >= offset);
       const brought = open.filter(({ had }) => had.has(offset));

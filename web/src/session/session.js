@@ -2,7 +2,7 @@
  * The session: the exchange between one gate and its gateway, over any number of connections. It puts the parts together.
  *
  * In: calls of the gate; which patterns have handlers. Out: calls of the gate's handlers, lifecycle events, requests. A
- * message goes connection → arrivals → welcome, status, gaps or cursor → delivery → the gate. A handler goes gate →
+ * message goes connection → inbox → welcome, status, gaps or cursor → delivery → the gate. A handler goes gate →
  * subscriptions → requests → connection.
  *
  * @import { ConnectionState, Status } from "../connection/connection-state.js"
@@ -46,7 +46,6 @@
  * @property {number} gaps
  * @property {number} missed events in those gaps, as far as they are numbered, that have not been repaired
  */
-import { createArrivals } from "./arrivals.js";
 import { createChanges } from "../base/changes.js";
 import { coarseOf } from "../connection/connection-state.js";
 import { createConnection } from "../connection/connection.js";
@@ -54,11 +53,12 @@ import { createCursor } from "./cursor.js";
 import { createDelivery } from "./delivery.js";
 import { disconnected } from "../language/errors.js";
 import { createGaps } from "./gaps.js";
+import { createInbox } from "./inbox.js";
 import { createNotices } from "./notices.js";
 import { createOwnTopics } from "../subscriptions/own-topics.js";
 import { watchPage } from "../connection/page.js";
-import { createPasts } from "./pasts.js";
 import { HANDLED } from "../language/protocol.js";
+import { createReplays } from "./replays.js";
 import { createRequests } from "../subscriptions/requests.js";
 import { createStatus } from "./status.js";
 import { createSubscriptions } from "../subscriptions/subscriptions.js";
@@ -76,8 +76,8 @@ export function createSession(gate, address, options) {
   /** @type {Facts} */
   const facts = { session: null, user: null, limits: {}, bus: "up" };
   const counts = { received: 0, gaps: 0, missed: 0 };
-  const pasts = createPasts();
-  const cursor = createCursor(options.resume, pasts, () => {
+  const replays = createReplays();
+  const cursor = createCursor(options.resume, replays, () => {
     connection.stands(cursor.state() === "live");
     changed();
   });
@@ -85,18 +85,18 @@ export function createSession(gate, address, options) {
   const own = createOwnTopics(
     (pattern, wishes) => {
       subscriptions.acquire(pattern, wishes);
-      if (wishes.since) pasts.expect(pattern, wishes.since);
+      if (wishes.since) replays.expect(pattern, wishes.since);
     },
     (pattern, wishes) => {
-      if (!subscriptions.release(pattern, wishes)) pasts.forget(pattern);
+      if (!subscriptions.release(pattern, wishes)) replays.forget(pattern);
     },
   );
   const tell = createNotices(gate, own.named, () => facts.session, changed);
   const { deliver, handled } = createDelivery(gate, cursor, own);
   const connection = createConnection(address, /** @type {any} */ (options), {
-    busy: () => arrivals.depth() > 0,
+    busy: () => inbox.depth() > 0,
     greeting,
-    received: (...message) => arrivals.put(message),
+    received: (...message) => inbox.put(message),
     down() {
       requests.clear();
       subscriptions.disconnect();
@@ -109,7 +109,7 @@ export function createSession(gate, address, options) {
     },
     refresh: () => refresh(),
   });
-  const requests = createRequests({ subscriptions, connection, acknowledged: pasts.acknowledge, tell, changed });
+  const requests = createRequests({ subscriptions, connection, acknowledged: replays.acknowledge, tell, changed });
   const welcome = createWelcome({ facts, cursor, subscriptions, requests, connection, tell });
   const status = createStatus({ facts, subscriptions, connection, tell, changed });
   const { admit, clear, replay, take } = createGaps({ deliver, counts, cursor, subscriptions, connection, requests, tell, resync: options.resync });
@@ -124,7 +124,7 @@ export function createSession(gate, address, options) {
       status({ bus: "up" });
       own.welcome(message.own);
       welcome(message);
-      for (const { pattern } of message.subscriptions) pasts.acknowledge(pattern, message.offset);
+      for (const { pattern } of message.subscriptions) replays.acknowledge(pattern, message.offset);
     },
     cursor: cursor.follow,
     gap: take,
@@ -134,14 +134,14 @@ export function createSession(gate, address, options) {
     handled: (/** @type {{ ask: number, offset: number }} */ { ask, offset }) => connection.request(HANDLED, { ask, ...handled(offset) }).catch(() => {}),
     presence: (/** @type {any} */ notice) => gate.trigger("presence:notice", notice),
   };
-  const arrivals = createArrivals(gate, /** @type {number} */ (options.inboxLimit), takes, connection, tell);
+  const inbox = createInbox(gate, /** @type {number} */ (options.inboxLimit), takes, connection, tell);
   /** @type {(() => void) | undefined} */
   let unwatchPage;
 
   function greeting() {
     const resume = cursor.resume();
-    // Asked for again once the connection is up: a position and a past do not go together in one CONNECT.
-    pasts.rewind(subscriptions.rewind, resume);
+    // Asked for again once the connection is up: a position and a replay do not go together in one CONNECT.
+    replays.rewind(subscriptions.rewind, resume);
     // A new page that goes on where another stopped wants the past for all that it has.
     return { ...options.auth, resume, subscriptions: subscriptions.connect(resume && facts.session) };
   }
@@ -197,7 +197,7 @@ export function createSession(gate, address, options) {
       position: cursor.state(),
       status: connection.status(),
       connection: coarseOf(connection.status()),
-      waiting: arrivals.depth(),
+      waiting: inbox.depth(),
       subscriptions: Object.fromEntries(subscriptions.wanted().flatMap(({ pattern, state: each }) => own.named([pattern]).map((name) => [name, each]))),
     };
   }
@@ -249,7 +249,7 @@ export function createSession(gate, address, options) {
       unwatchPage?.();
       requests.clear();
       clear();
-      arrivals.close();
+      inbox.close();
     },
   };
 }

@@ -12,8 +12,8 @@
  * @import { Store } from "./snapshot-store.js"
  */
 import { createContext, createElement, useContext, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
+import { createComponentGate } from "./component-gate.js";
 import { collectionStore, eventsStore, statusStore } from "./index.js";
-import { makeGate } from "./own-gate.js";
 
 const GateContext = createContext(/** @type {Gate | null} */ (null));
 
@@ -26,7 +26,7 @@ export function GateProvider({ gate: given, url, options, children }) {
   const latest = useLatest(options);
   const [closed, setClosed] = useState(0);
   // biome-ignore lint/correctness/useExhaustiveDependencies: options are read when the address comes, or when the gate before was closed
-  const own = useMemo(() => (given ? undefined : makeGate(url, latestToken(options, latest))), [given, url, closed]);
+  const own = useMemo(() => (given ? undefined : createComponentGate(url, latestToken(options, latest))), [given, url, closed]);
   /** Those that end with this turn, unless they are mounted again. */
   const leaving = useRef(/** @type {Set<Gate>} */ (new Set())).current;
 

@@ -13,8 +13,8 @@
  */
 /** @template T @typedef {{ subscribe: (run: (value: T) => void) => () => void }} Readable */
 import { getContext, onMount, setContext } from "svelte";
+import { createComponentGate } from "./component-gate.js";
 import { collectionStore, eventsStore, statusStore } from "./index.js";
-import { makeGate } from "./own-gate.js";
 
 const KEY = Symbol("headgate");
 
@@ -26,7 +26,7 @@ const KEY = Symbol("headgate");
  */
 export function provideGate(source, options) {
   if (source && typeof source === "object") return setContext(KEY, source);
-  const gate = makeGate(source, options);
+  const gate = createComponentGate(source, options);
   onMount(() => {
     gate.open();
     return () => gate.close();

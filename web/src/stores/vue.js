@@ -14,8 +14,8 @@
  */
 /** @template T @typedef {import("vue").MaybeRefOrGetter<T>} Given */
 import { computed, getCurrentInstance, inject, onMounted, onScopeDispose, provide, shallowRef, toValue, watch } from "vue";
+import { createComponentGate } from "./component-gate.js";
 import { collectionStore, eventsStore, statusStore } from "./index.js";
-import { makeGate } from "./own-gate.js";
 
 /** @type {import("vue").InjectionKey<Gate>} */
 const KEY = Symbol("headgate");
@@ -39,7 +39,7 @@ export function provideGate(source, options) {
     provide(KEY, source);
     return source;
   }
-  const gate = makeGate(source, options);
+  const gate = createComponentGate(source, options);
   provide(KEY, gate);
   begin(() => void gate.open());
   onScopeDispose(() => gate.close());

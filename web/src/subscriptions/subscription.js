@@ -44,7 +44,7 @@ export class Subscription extends Machine {
   /** Whether a handler wants gaps repaired. */
   repair = false;
   /** The parts of the past that the gateway has not been asked for. @type {Since[]} */
-  pasts = [];
+  replays = [];
   /** The latest request. @type {Sent} */
   sent = {};
   /** Why it was refused. @type {HeadgateError | undefined} */
@@ -62,7 +62,7 @@ export class Subscription extends Machine {
   /** A handler comes: a refusal need not stand. @param {Wishes} wishes */
   join(wishes) {
     this.#count(wishes, 1);
-    if (wishes.since) this.pasts = withSince(this.pasts, wishes.since);
+    if (wishes.since) this.replays = withSince(this.replays, wishes.since);
     this.offer("retry");
     this.#compare();
   }
@@ -70,7 +70,7 @@ export class Subscription extends Machine {
   /** A handler has left. Return whether others are left. @param {Wishes} wishes that it had */
   leave(wishes) {
     this.#count(wishes, -1);
-    if (!this.overflow) this.pasts = [];
+    if (!this.overflow) this.replays = [];
     this.#compare();
     return Boolean(this.overflow);
   }
@@ -81,7 +81,7 @@ export class Subscription extends Machine {
    */
   request() {
     const { pattern, overflow } = this;
-    const [since] = this.pasts;
+    const [since] = this.replays;
     this.take(overflow ? "request" : "unsubscribe");
     this.sent = { overflow, since };
     return [overflow ? SUBSCRIBE : UNSUBSCRIBE, { pattern, overflow: overflow === OVERFLOW[0] ? undefined : overflow, since }];
@@ -96,7 +96,7 @@ export class Subscription extends Machine {
   answered(error, sent = this.sent) {
     if (sent !== this.sent || !this.can("acknowledge")) return;
     this.take(!error ? "acknowledge" : error.retry ? "fail" : "refuse");
-    if (!error && this.pasts[0] === sent.since) this.pasts.shift();
+    if (!error && this.replays[0] === sent.since) this.replays.shift();
     return this.#refusal(error);
   }
 
@@ -130,6 +130,6 @@ export class Subscription extends Machine {
   #compare() {
     const { overflow } = this;
     this.offer(overflow ? "acquire" : "release");
-    this.offer(overflow && overflow === this.sent.overflow && !this.pasts.length ? "restore" : "change");
+    this.offer(overflow && overflow === this.sent.overflow && !this.replays.length ? "restore" : "change");
   }
 }

@@ -37,19 +37,19 @@ export function createSubscriptions() {
     /** Return the subscription of a pattern, if there is one. @param {string} pattern */
     find: (pattern) => all.get(pattern),
 
-    /** Ask for parts of the past (again). @param {string} pattern @param {Since[]} pasts */
-    rewind(pattern, pasts) {
+    /** Ask for replays (again). @param {string} pattern @param {Since[]} replays */
+    rewind(pattern, replays) {
       const subscription = all.get(pattern);
-      if (subscription) subscription.pasts = [...pasts];
+      if (subscription) subscription.replays = [...replays];
     },
 
     /**
      * Return the requests to send in CONNECT. One that resumes carries only what was active before: a pattern that is new
-     * must not be given the past that came before its handler, and a position and a past do not go together.
+     * must not be given the past that came before its handler, and a position and a replay do not go together.
      * @param {any} resuming true if it does
      * @returns {SubscribeRequest[]}
      */
-    connect: (resuming) => wanted().filter((each) => !resuming || (each.is("suspended") && !each.pasts.length)).map((each) => each.request()[1]),
+    connect: (resuming) => wanted().filter((each) => !resuming || (each.is("suspended") && !each.replays.length)).map((each) => each.request()[1]),
 
     /**
      * Take the gateway's answers to the requests in CONNECT.

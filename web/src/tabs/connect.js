@@ -15,7 +15,7 @@
  * @typedef {ConnectOptions & { user?: string }} TabsOptions
  */
 import { connect as connectAlone } from "../index.js";
-import { createClaims } from "./claims.js";
+import { createEventClaims } from "./event-claims.js";
 import { createGroup } from "./group.js";
 import { createLane } from "./lane.js";
 import { VERSION } from "./messages.js";
@@ -44,7 +44,7 @@ export function connectOn(platform, url, { user, ...options } = {}) {
   let role = "alone";
   /** @type {string | undefined} */
   let name;
-  /** @type {ReturnType<typeof createClaims> | undefined} */
+  /** @type {ReturnType<typeof createEventClaims> | undefined} */
   let claims;
 
   /** @param {string} address @param {TransportOwner} owner @param {(owner: TransportOwner) => Transport} createPlain */
@@ -95,7 +95,7 @@ export function connectOn(platform, url, { user, ...options } = {}) {
     },
     async claim({ id, topic, time }) {
       if (!platform) return true;
-      claims ??= createClaims(`${name ?? "headgate"}/claims`, platform);
+      claims ??= createEventClaims(`${name ?? "headgate"}/claims`, platform);
       return claims.claim(id ?? `${topic} ${time}`);
     },
   };

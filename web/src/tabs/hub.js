@@ -7,7 +7,7 @@
  * Each tab has a session of its own, with its own patterns and its own position, and one rule: an event goes to a tab if it matches one of
  * the tab's patterns and its offset is above the position that the tab has named. A tab that names a position joins if nothing behind that position is missing
  * here, for any of its patterns; else it is told that it is `behind`, and catches up on a connection of its own. So the hub has nothing to
- * know of pasts, repairs and lost logs that the gateway knows better.
+ * know of replays, repairs and lost logs that the gateway knows better.
  *
  * A tab may have WINDOW messages that it has not acknowledged. Beyond that it is `stalled`: nothing is sent and nothing is kept for it but
  * the latest messages, which are kept for all. When it goes on, it gets the rest of them, or is `behind`.
@@ -34,8 +34,8 @@ import { PatternIndex } from "../language/pattern-index.js";
 import { CURSOR, EVENT, GAP, LOG_LOST, ROLLED_BACK, STATUS, SUBSCRIBE, UNSUBSCRIBE, WELCOME } from "../language/protocol.js";
 import { createRequests } from "../subscriptions/requests.js";
 import { createSubscriptions } from "../subscriptions/subscriptions.js";
+import { LogPosition } from "./log-position.js";
 import { BEHIND, LANE, LOST, REFUSED, REPLY, WELCOMED } from "./messages.js";
-import { Place } from "./place.js";
 import { Recent } from "./recent.js";
 
 /** Messages and characters that a tab may have and not have acknowledged. */
@@ -88,7 +88,7 @@ class Session extends Machine {
 export class Hub {
   #owner;
   #window;
-  #place = new Place();
+  #position = new LogPosition();
   #recent = new Recent();
   /** @type {Map<string, Session>} by tab */
   #sessions = new Map();
@@ -183,8 +183,8 @@ export class Hub {
 
   /** Return what CONNECT says, but for the token. */
   greeting() {
-    const resume = this.#place.position() ?? this.#least();
-    return { resume, subscriptions: this.#subscriptions.connect(this.#place.settled) };
+    const resume = this.#position.toResume() ?? this.#least();
+    return { resume, subscriptions: this.#subscriptions.connect(this.#position.settled) };
   }
 
   /** @param {string} name @param {any[]} args */
@@ -234,20 +234,20 @@ export class Hub {
 
   /** @param {Welcome} welcome */
   #welcomed(welcome) {
-    const { epoch, offset: had, settled } = this.#place;
-    this.#place.take(WELCOME, [welcome]);
+    const { epoch, offset: had, settled } = this.#position;
+    this.#position.take(WELCOME, [welcome]);
     this.#welcome = welcome;
     // A gateway that welcomes has its link to Redis, or says otherwise next.
     this.#bus = "up";
     this.#requests.limit(camelCase(welcome.limits));
     for (const { pattern, error } of welcome.subscriptions) this.#refusals.set(pattern, error);
     this.#subscriptions.welcome(welcome.subscriptions);
-    const base = this.#place.offset;
-    if (epoch !== this.#place.epoch) this.#turned(epoch);
-    if (!(settled && this.#place.settled && base === had)) {
+    const base = this.#position.offset;
+    if (epoch !== this.#position.epoch) this.#turned(epoch);
+    if (!(settled && this.#position.settled && base === had)) {
       this.#since.clear();
       this.#ahead.clear();
-      this.#recent.begin(this.#place.settled ? base : Infinity);
+      this.#recent.begin(this.#position.settled ? base : Infinity);
     }
     for (const { pattern, ok } of welcome.subscriptions) if (ok && !this.#since.has(pattern)) this.#since.set(pattern, base);
     this.#changed();
@@ -256,13 +256,13 @@ export class Hub {
   /** @param {any[]} args */
   #event([topic, data, meta = {}]) {
     const { offset } = meta;
-    const wasSettled = this.#place.settled;
-    const isNew = offset === undefined || !wasSettled || offset > this.#place.offset;
-    this.#place.take(EVENT, [topic, data, meta]);
+    const wasSettled = this.#position.settled;
+    const isNew = offset === undefined || !wasSettled || offset > this.#position.offset;
+    this.#position.take(EVENT, [topic, data, meta]);
     if (!isNew) return;
     const text = JSON.stringify(data);
     const patterns = this.#index.match(topic);
-    const numbered = this.#place.settled && offset !== undefined;
+    const numbered = this.#position.settled && offset !== undefined;
     if (numbered && !wasSettled) this.#recent.begin(offset - 1);
     if (numbered) this.#recent.put({ offset, name: EVENT, topic, text, args: [meta] });
     for (const session of this.#in("live")) {
@@ -273,8 +273,8 @@ export class Hub {
   /** @param {any} gap */
   #gap(gap) {
     const { reason, from, to } = gap;
-    const { epoch, offset } = this.#place;
-    this.#place.take(GAP, [gap]);
+    const { epoch, offset } = this.#position;
+    this.#position.take(GAP, [gap]);
     const turns = reason === ROLLED_BACK || reason === LOG_LOST;
     for (const session of this.#in("live", "stalled")) {
       const patterns = gap.patterns.filter((/** @type {string} */ pattern) => session.patterns.has(pattern));
@@ -291,17 +291,17 @@ export class Hub {
         session.from = -1;
         for (const pattern of session.patterns.keys()) session.patterns.set(pattern, -1);
       }
-      this.#recent.begin(this.#place.settled ? this.#place.offset : Infinity);
+      this.#recent.begin(this.#position.settled ? this.#position.offset : Infinity);
     } else if (to) this.#recent.put({ offset: to, name: GAP, args: [gap] });
-    else this.#recent.begin(from ?? this.#place.offset);
+    else this.#recent.begin(from ?? this.#position.offset);
   }
 
   /** @param {Position} cursor */
   #cursor(cursor) {
-    const { epoch, offset, settled } = this.#place;
-    this.#place.take(CURSOR, [cursor]);
-    if (!settled) this.#recent.begin(this.#place.offset);
-    if (epoch !== this.#place.epoch) this.#turned(epoch);
+    const { epoch, offset, settled } = this.#position;
+    this.#position.take(CURSOR, [cursor]);
+    if (!settled) this.#recent.begin(this.#position.offset);
+    if (epoch !== this.#position.epoch) this.#turned(epoch);
     for (const session of this.#in("live", "stalled")) {
       // The line to where the tab stands may have ended below that.
       if (settled && epoch !== cursor.epoch && (session.is("stalled") || session.from > offset)) this.#behind(session);
@@ -378,8 +378,8 @@ export class Hub {
     if (error) throw fromWire(error);
     this.#ahead.delete(body.pattern);
     if (name === UNSUBSCRIBE) this.#since.delete(body.pattern);
-    else if (epoch === this.#place.epoch) this.#since.set(body.pattern, offset);
-    else if (this.#left.has(epoch)) this.#since.set(body.pattern, this.#place.offset);
+    else if (epoch === this.#position.epoch) this.#since.set(body.pattern, offset);
+    else if (this.#left.has(epoch)) this.#since.set(body.pattern, this.#position.offset);
     else {
       this.#since.set(body.pattern, Infinity);
       this.#ahead.set(body.pattern, offset);
@@ -389,7 +389,7 @@ export class Hub {
   /** The lane's epoch is another. @param {string} was */
   #turned(was) {
     this.#left.add(was);
-    this.#left.delete(this.#place.epoch);
+    this.#left.delete(this.#position.epoch);
     if (this.#left.size > MOST_LEFT) this.#left.delete(/** @type {string} */ (this.#left.values().next().value));
     for (const [pattern, offset] of this.#ahead) this.#since.set(pattern, offset);
     this.#ahead.clear();
@@ -398,7 +398,7 @@ export class Hub {
   /** Requests that are due, and tabs that wait for their answers. */
   #bringIntoStep() {
     this.#requests.send();
-    if (!this.#welcome || !this.#place.settled) return;
+    if (!this.#welcome || !this.#position.settled) return;
     for (const session of this.#in("joining")) this.#admit(session);
     for (const session of this.#in("live", "stalled")) session.asks = session.asks.filter((ask) => !this.#answer(session, ask));
   }
@@ -416,7 +416,7 @@ export class Hub {
     if (!results.every(Boolean)) return;
     const subscriptions = /** @type {SubscribeResult[]} */ (results);
     const active = subscriptions.filter(({ ok }) => ok).map(({ pattern }) => this.#since.get(pattern) ?? Infinity);
-    const { epoch, offset } = this.#place;
+    const { epoch, offset } = this.#position;
     const welcome = /** @type {Welcome} */ (this.#welcome);
     const { resume } = session;
     if (resume && (resume.epoch !== epoch || resume.offset < Math.max(this.#recent.floor, ...active))) return this.#behind(session);
@@ -444,7 +444,7 @@ export class Hub {
       this.#reply(session, id, result);
       return true;
     }
-    const { epoch, offset } = this.#place;
+    const { epoch, offset } = this.#position;
     const start = /** @type {number} */ (session.patterns.get(pattern));
     if (start === Infinity) session.patterns.set(pattern, offset);
     this.#reply(session, id, { ok: true, pattern, epoch, offset });
@@ -485,7 +485,7 @@ export class Hub {
         if (patterns.length) this.#send(session, name, [cut({ ...args[0], patterns }, session.from)], "", offset);
       } else if (session.wants(this.#index.match(topic), offset)) this.#send(session, name, [topic, { ...args[0], replayed: true }], text, offset);
     }
-    const cursor = this.#place.position();
+    const cursor = this.#position.toResume();
     if (cursor && session.is("live") && cursor.offset >= session.from) this.#send(session, CURSOR, [cursor]);
   }
 
@@ -496,7 +496,7 @@ export class Hub {
   }
 
   /** Send a message of the lane. @param {Session} session @param {string} name @param {any[]} args @param {string} [text] data of an event @param {number} [offset] */
-  #send(session, name, args, text = "", offset = this.#place.offset) {
+  #send(session, name, args, text = "", offset = this.#position.offset) {
     session.unacknowledged.push(text.length);
     session.characters += text.length;
     this.#post(session, { type: LANE, name, args, ...(name === EVENT && { text }) });

@@ -5,11 +5,11 @@
  * In: the calls of a transport (transport.js has the promises); from the group, word of leaders; messages of the carrier. Out: the calls of
  * the transport's owner.
  *
- * `shared` is carried by the hub of the leading tab. `own` is a plain connection. A lane begins there when CONNECT asks for a past, when the
- * hub does not have everything behind its position, or when no tab leads; a live one goes there to ask for a past, to be present in a topic (the
+ * `shared` is carried by the hub of the leading tab. `own` is a plain connection. A lane begins there when CONNECT asks for a replay, when the
+ * hub does not have everything behind its position, or when no tab leads; a live one goes there to ask for a replay, to be present in a topic (the
  * gateway counts connections, and notices itself when one breaks), or for the policy `drop` or `latest` (it is about a queue at the gateway, and that
  * of the shared connection is of all tabs). While it is there it gets everything from the gateway itself. A lane that has
- * everything, waits for nothing, is present nowhere and has no such policy goes to the hub, at its position (`place`): the
+ * everything, waits for nothing, is present nowhere and has no such policy goes to the hub, at its position: the
  * session does not notice. The same brings it to the next leader when one is gone.
  *
  * @import { Overflow, Welcome } from "../language/protocol.js"
@@ -31,8 +31,8 @@ import { Machine } from "../base/machine.js";
 import { startTimer } from "../base/timer.js";
 import { CURSOR, EVENT, GAP, LOG_LOST, PUBLISH, REFRESH, ROLLED_BACK, STATUS, SUBSCRIBE, UNSUBSCRIBE, WELCOME } from "../language/protocol.js";
 import { WINDOW } from "./hub.js";
+import { LogPosition } from "./log-position.js";
 import { BEHIND, LANE, LEAVE, LOST, REFUSED, REPLY, REQUEST, TOOK, WELCOMED } from "./messages.js";
-import { Place } from "./place.js";
 
 /** How long a tab waits for one to lead before it connects by itself. */
 const LEADERLESS_MS = 3000;
@@ -66,7 +66,7 @@ export const LANE_STATES = {
  */
 export function createLane(owner, createPlain, group) {
   const life = new Machine(LANE_STATES, "closed");
-  let place = new Place();
+  let position = new LogPosition();
   /** CONNECT's auth of the session's present connection; its token is the latest that the gateway has taken. @type {any} */
   let auth = null;
   /** What the gateway has acknowledged; `catch_up` is undefined. @type {Map<string, Overflow | undefined>} */
@@ -80,9 +80,9 @@ export function createLane(owner, createPlain, group) {
   /** Requests without an answer. @type {Map<number, Asked>} */
   let asked = new Map();
   let nth = 0;
-  /** Own only: everything has come, the pasts that were asked for too. */
+  /** Own only: everything has come, the replays that were asked for too. */
   let isLevel = false;
-  /** Own only: a live event or a cursor above this offset says so. One at it may have been under way when a past was asked for. */
+  /** Own only: a live event or a cursor above this offset says so. One at it may have been under way when a replay was asked for. */
   let levelAbove = Infinity;
   /** Own only: the epoch in which that offset is meant. */
   let levelEpoch = "";
@@ -98,7 +98,7 @@ export function createLane(owner, createPlain, group) {
   function connect() {
     life.take("greet");
     const mine = ++generation;
-    place = new Place();
+    position = new LogPosition();
     patterns = new Map();
     owner.greet((/** @type {any} */ made) => {
       if (mine !== generation || !life.is("greeting")) return;
@@ -113,7 +113,7 @@ export function createLane(owner, createPlain, group) {
   }
 
   function greeting() {
-    return life.is("opening") ? auth : { ...auth, resume: place.position(), subscriptions: subscriptions() };
+    return life.is("opening") ? auth : { ...auth, resume: position.toResume(), subscriptions: subscriptions() };
   }
 
   const subscriptions = () => [...patterns].map(([pattern, overflow]) => ({ pattern, overflow }));
@@ -121,7 +121,7 @@ export function createLane(owner, createPlain, group) {
   /** Ask the hub, or wait until there is one. */
   function seek() {
     clearTimeout(timer);
-    const { resume } = life.is("joining") ? auth : { resume: place.position() };
+    const { resume } = life.is("joining") ? auth : { resume: position.toResume() };
     taken = 0;
     /** @type {Link | undefined} */
     const mine = group.join({ resume, subscriptions: subscriptions() }, (message) => mine === link && heard(message));
@@ -146,7 +146,7 @@ export function createLane(owner, createPlain, group) {
   function part() {
     unlink();
     // Nobody can say where it stands: the session resumes.
-    if (!place.settled) return end("the connection that the tabs share is gone");
+    if (!position.settled) return end("the connection that the tabs share is gone");
     life.take("part");
     resend();
     plain.connect();
@@ -193,7 +193,7 @@ export function createLane(owner, createPlain, group) {
     const [first, , meta] = args;
     // What came on its own connection while the hub took it over comes again.
     const end = name === EVENT ? meta.offset : name === GAP && !TURNS.includes(first.reason) ? first.to : undefined;
-    if (place.settled && end !== null && end <= place.offset) return;
+    if (position.settled && end !== null && end <= position.offset) return;
     pass(name, args);
   }
 
@@ -218,14 +218,14 @@ export function createLane(owner, createPlain, group) {
       // The hub brings it too, and nothing tells the two apart: it comes at most once.
       if (name === EVENT && meta?.offset === undefined) return;
       // The hub may not have heard of it yet, and would tell it again.
-      if ((name === GAP && TURNS.includes(first.reason)) || (name === CURSOR && first.epoch !== place.epoch)) goBack();
+      if ((name === GAP && TURNS.includes(first.reason)) || (name === CURSOR && first.epoch !== position.epoch)) goBack();
     }
-    const { epoch } = place;
+    const { epoch } = position;
     pass(name, args);
-    if (place.epoch !== epoch && epoch === levelEpoch) {
+    if (position.epoch !== epoch && epoch === levelEpoch) {
       // The log has lost its end, perhaps below that offset.
-      levelEpoch = place.epoch;
-      levelAbove = Math.min(levelAbove, place.offset);
+      levelEpoch = position.epoch;
+      levelAbove = Math.min(levelAbove, position.offset);
     }
     if ((name === CURSOR ? first.offset : name === EVENT && !meta?.replayed ? meta?.offset : -1) > levelAbove) isLevel = true;
     else if (name === GAP && first.reason === LOG_LOST) isLevel = false;
@@ -242,10 +242,10 @@ export function createLane(owner, createPlain, group) {
     life.take("arrive");
     if (begins) pass(WELCOME, [welcome]);
     else {
-      const { epoch } = place;
-      place.take(WELCOME, [welcome]);
+      const { epoch } = position;
+      position.take(WELCOME, [welcome]);
       // The session has its welcome. It hears what is new in this one; a gap that tells of a loss follows.
-      if (place.settled && place.epoch !== epoch) owner.arrived(CURSOR, [place.position()]);
+      if (position.settled && position.epoch !== epoch) owner.arrived(CURSOR, [position.toResume()]);
       tellEnded(welcome);
     }
     sendAll();
@@ -260,7 +260,7 @@ export function createLane(owner, createPlain, group) {
 
   /** Go to the hub, if everything has come. */
   function cross() {
-    if (!life.is("own") || !isLevel || !place.settled || asked.size || topics.size || [...patterns.values()].some(Boolean) || performance.now() - crossedMs < CROSS_MS) return;
+    if (!life.is("own") || !isLevel || !position.settled || asked.size || topics.size || [...patterns.values()].some(Boolean) || performance.now() - crossedMs < CROSS_MS) return;
     crossedMs = performance.now();
     life.take("cross");
     seek();
@@ -286,7 +286,7 @@ export function createLane(owner, createPlain, group) {
 
   /** @param {string} name @param {any[]} args */
   function pass(name, args) {
-    place.take(name, args);
+    position.take(name, args);
     for (const { pattern } of (name === STATUS && args[0].ended) || []) patterns.delete(pattern);
     if (name === WELCOME) for (const { pattern, ok } of args[0].subscriptions) if (!ok) patterns.delete(pattern);
     owner.arrived(name, args);
@@ -337,10 +337,10 @@ export function createLane(owner, createPlain, group) {
     const each = asked.get(id);
     if (!each || each.sent) return;
     const { name, body, timeoutMs, settle } = each;
-    const asksForPast = name === SUBSCRIBE && body.since;
+    const asksForReplay = name === SUBSCRIBE && body.since;
     if (life.is("own")) {
       each.sent = true;
-      if (asksForPast) {
+      if (asksForReplay) {
         isLevel = false;
         levelAbove = Infinity;
         levelEpoch = "";
@@ -348,7 +348,7 @@ export function createLane(owner, createPlain, group) {
       // The lane may have another carrier when the answer comes, and the request may be on its way again.
       plain.request(name, body, timeoutMs).then((reply) => asked.get(id) === each && settle(undefined, reply), (error) => asked.get(id) === each && life.is("own") && settle(error));
     } else if (life.is("shared")) {
-      if (asksForPast || body.act || body.overflow) return part();
+      if (asksForReplay || body.act || body.overflow) return part();
       each.sent = true;
       link?.post({ type: REQUEST, id, name, body });
     }
@@ -409,7 +409,7 @@ export function createLane(owner, createPlain, group) {
       else if (life.is("shared")) {
         link?.close();
         link = undefined;
-        if (!place.settled) return end("the tab that had the connection is gone");
+        if (!position.settled) return end("the tab that had the connection is gone");
         life.take("orphan");
         resend();
         seek();

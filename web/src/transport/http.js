@@ -55,8 +55,8 @@ export function createHttp(address, { path = "" }, owner) {
   let before;
   /** @type {Map<string, any>} by pattern */
   const wanted = new Map();
-  /** Where the pasts go on that are not over, by pattern. @type {Map<string, any>} */
-  const pasts = new Map();
+  /** Where the replays go on that are not over, by pattern. @type {Map<string, any>} */
+  const replays = new Map();
   /** Presence requests that hold, by topic; what the last stream answered to each, and when its room is read again. @type {Map<string, any>} */
   const held = new Map();
   /** @type {Map<string, { known: string, timer?: ReturnType<typeof setTimeout>, againMs: number }>} */
@@ -89,7 +89,7 @@ export function createHttp(address, { path = "" }, owner) {
   function begin({ subscriptions, resume, ...rest }) {
     auth = rest;
     wanted.clear();
-    pasts.clear();
+    replays.clear();
     subscriptions.forEach(want);
     place = resume;
     void open();
@@ -100,21 +100,21 @@ export function createHttp(address, { path = "" }, owner) {
     const { pattern } = each;
     wanted.set(pattern, each);
     if (!since) return;
-    const under = pasts.get(pattern);
-    pasts.set(pattern, !under || covers(since, under) ? since : covers(under, since) ? under : { offset: 0 });
+    const under = replays.get(pattern);
+    replays.set(pattern, !under || covers(since, under) ? since : covers(under, since) ? under : { offset: 0 });
   }
 
   /** @param {string} pattern */
   function drop(pattern) {
     wanted.delete(pattern);
-    pasts.delete(pattern);
+    replays.delete(pattern);
   }
 
-  /** Note how far the pasts have come, as each stream goes on with them. They come before all that is new. @param {string} topic @param {number} [offset] */
+  /** Note how far the replays have come, as each stream goes on with them. They come before all that is new. @param {string} topic @param {number} [offset] */
   function pass(topic, offset) {
     if (!offset || !place) return;
-    if (offset > place.offset) pasts.clear();
-    else for (const pattern of pasts.keys()) if (matches(pattern, topic)) pasts.set(pattern, { ...place, offset });
+    if (offset > place.offset) replays.clear();
+    else for (const pattern of replays.keys()) if (matches(pattern, topic)) replays.set(pattern, { ...place, offset });
   }
 
   /** Open the next stream at the cursor. @param {any[]} [presence] requests */
@@ -130,7 +130,7 @@ export function createHttp(address, { path = "" }, owner) {
     try {
       for (let first = true; ; first = false) {
         sent = first ? presence : [...held.values()];
-        const subscriptions = [...wanted.values()].map((each) => ({ ...each, since: pasts.get(each.pattern) }));
+        const subscriptions = [...wanted.values()].map((each) => ({ ...each, since: replays.get(each.pattern) }));
         const body = { ...auth, subscriptions, resume: place, requests: sent.map((each) => [PRESENCE, each]) };
         listen(polls ? (first ? 0 : POLL_S * 1000) + SLACK_MS : HELD_BACK_MS, polls ? silent : heldBack);
         const kind = polls ? "application/json" : "text/event-stream";

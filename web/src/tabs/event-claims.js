@@ -1,5 +1,5 @@
 /**
- * Claims: lets one tab of an origin act on an event that all of them get, such as to show a toast.
+ * Event claims: lets one tab of an origin act on an event that all of them get, such as to show a toast.
  *
  * In: a key. Out: whether this tab is the one. A tab that is seen goes first; hidden ones wait a moment, so that they only get what no tab
  * that is seen has claimed. The first gets the key's lock, which it holds until it has claimed HELD others, and tells the rest, which
@@ -18,7 +18,7 @@ const REMEMBERED = 1024;
 const HIDDEN_MS = 500;
 
 /** @param {string} name @param {Pick<Platform, "locks" | "BroadcastChannel">} platform */
-export function createClaims(name, { locks, BroadcastChannel: Channel }) {
+export function createEventClaims(name, { locks, BroadcastChannel: Channel }) {
   /** @type {Set<string>} */
   const known = new Set();
   /** @type {(() => void)[]} */

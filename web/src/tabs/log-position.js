@@ -1,5 +1,5 @@
 /**
- * The place: where a lane of the gateway's messages stands against the log, from the messages alone. No I/O.
+ * The log position: where a lane of the gateway's messages stands against the log, from the messages alone. No I/O.
  *
  * In: each message, in the order of arrival. Out: the position from which another carrier of the lane goes on without a hole or a double.
  * It follows the rules for a client in docs/protocol.md. It is `unsettled` from word that the log is another one, or has lost its end,
@@ -11,22 +11,22 @@ import { Machine } from "../base/machine.js";
 import { CURSOR, EVENT, GAP, LOG_LOST, ROLLED_BACK, TRIMMED, WELCOME } from "../language/protocol.js";
 
 /** @type {Record<"unsettled" | "settled", Partial<Record<"settle" | "unsettle", "unsettled" | "settled">>>} */
-export const PLACE = {
+export const LOG_POSITION = {
   unsettled: { settle: "settled", unsettle: "unsettled" },
   settled: { settle: "settled", unsettle: "unsettled" },
 };
 
-export class Place {
+export class LogPosition {
   epoch = "";
   offset = -1;
-  #life = new Machine(PLACE, "unsettled");
+  #life = new Machine(LOG_POSITION, "unsettled");
 
   get settled() {
     return this.#life.is("settled");
   }
 
   /** Return the position to resume from, if there is one. @returns {Position | undefined} */
-  position() {
+  toResume() {
     return this.settled ? { epoch: this.epoch, offset: this.offset } : undefined;
   }
 

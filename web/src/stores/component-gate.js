@@ -9,6 +9,6 @@ import { connect } from "../index.js";
 const NOWHERE = "http://localhost";
 
 /** @param {string | undefined} url default the page's own origin @param {ConnectOptions} [options] */
-export function makeGate(url, options) {
+export function createComponentGate(url, options) {
   return connect(url ?? (globalThis.location ? undefined : NOWHERE), { ...options, autoConnect: false });
 }

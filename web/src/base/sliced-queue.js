@@ -1,0 +1,122 @@
+/**
+ * The sliced queue: messages in order, bounded, dispatched in slices of time. No I/O.
+ *
+ * A page whose main thread was busy finds hundreds of messages at once. They are dispatched for at most SLICE_MS at a
+ * time, then the page gets a turn.
+ *
+ * No message is ever discarded, except by `close`. When the line is full, `full` is called: the owner stops the source until the
+ * line is empty again. So memory stays bounded, and an overflow loses nothing.
+ */
+import { Machine } from "./machine.js";
+
+/** Time that dispatching may take before the page gets a turn: well below the 50 ms of a "long task". */
+const SLICE_MS = 12;
+/** Dispatched messages that may stay in front of the line before it is cut: a shift for each would move all that wait. */
+const MAX_SPENT = 1000;
+
+/**
+ * The line: `full` from `limit` messages on until it is empty.
+ * @type {Record<"open" | "full", Partial<Record<"fill" | "drain", "open" | "full">>>}
+ */
+export const LINE = {
+  open: { fill: "full" },
+  full: { drain: "open" },
+};
+
+/**
+ * The slices: `posted` has a turn of the page under way; until it comes, everything shares one slice.
+ * @type {Record<"resting" | "running" | "posted", Partial<Record<"run" | "stop" | "turn", "resting" | "running" | "posted">>>}
+ */
+export const SLICES = {
+  resting: { run: "running" },
+  running: { stop: "posted" },
+  posted: { run: "running", turn: "resting" },
+};
+
+/**
+ * @template T
+ * @param {number} limit messages
+ * @param {(message: T) => void} dispatch must not throw
+ * @param {{ full: () => void, drained: () => void, empty: () => void }} owner `full`: it holds `limit` messages; `drained`: it
+ *   was full and is empty; `empty`: everything was dispatched
+ */
+export function createSlicedQueue(limit, dispatch, { full, drained, empty }) {
+  /** @type {T[]} */
+  let line = [];
+  /** Index of the first that waits. */
+  let first = 0;
+  let sliceEnds = 0;
+  const state = new Machine(LINE, "open");
+  const slices = new Machine(SLICES, "resting");
+  const turn = createTurn(() => {
+    slices.take("turn");
+    if (first < line.length) run();
+  });
+
+  function run() {
+    if (slices.is("resting")) {
+      sliceEnds = performance.now() + SLICE_MS;
+      turn.post();
+    }
+    // Else it is running, and the loop below comes to it.
+    if (!slices.offer("run")) return;
+    while (first < line.length && performance.now() < sliceEnds) {
+      dispatch(line[first++]);
+      if (first > MAX_SPENT) trim();
+    }
+    slices.take("stop");
+    if (first < line.length) return;
+    trim();
+    if (state.offer("drain")) drained();
+    empty();
+  }
+
+  /** Drop messages that were dispatched. */
+  function trim() {
+    if (first < line.length) line = line.slice(first);
+    else line.length = 0;
+    first = 0;
+  }
+
+  return {
+    /** Return how many messages wait. */
+    depth: () => line.length - first,
+
+    /** Dispatch a message now if nothing waits and the slice has time left, else in its turn. @param {T} message */
+    put(message) {
+      line.push(message);
+      if (line.length - first >= limit && state.offer("fill")) full();
+      run();
+    },
+
+    /** Discard the messages that wait, for good. */
+    close() {
+      line = [];
+      first = 0;
+      turn.close();
+    },
+  };
+}
+
+/**
+ * Return a turn: `post` has `act` called once the page has handled input, painting and timers.
+ * @param {() => void} act
+ */
+function createTurn(act) {
+  // In Node a message port is served before timers and sockets get their turn, so a long line would block them.
+  if (typeof setImmediate === "function") {
+    return { post: () => setImmediate(act), close() {} };
+  }
+  // Not a timer: browsers delay those of hidden pages by up to a minute.
+  try {
+    const { port1, port2 } = new MessageChannel();
+    port1.onmessage = act;
+    return {
+      post: () => port2.postMessage(0),
+      close: () => port1.close(),
+    };
+  } catch {
+    // A page that is only acted out, such as jsdom's.
+    return { post: () => setTimeout(act), close() {} };
+  }
+}

@@ -286,7 +286,7 @@ fuzz: $(DEV) $(NODE) ## A million fuzzed frames and packets each (an hour), and 
 	@HEADGATE_HISTORIES=20000 $(BIN)/python -m pytest --timeout=7200 tests/unit/presence/test_rooms_world.py
 	@HEADGATE_HISTORIES=5000 $(BIN)/python -m pytest --timeout=7200 tests/unit/socketio/test_histories.py
 	@HEADGATE_HISTORIES=100000 node --test web/test/no-silent-loss.test.js
-	@HEADGATE_TABS_HISTORIES=3000 node --conditions=source --test web/test/tabs-no-silent-loss.test.js
+	@HEADGATE_TABS_HISTORIES=3000 node --conditions=source --test web/test/tabs/no-silent-loss.test.js
 
 floors: dist ## The Python tests with the lowest and the newest versions that pyproject.toml allows, on every Python here (an hour or more)
 	@$(BIN)/python -m tools.floors $(ARGS)

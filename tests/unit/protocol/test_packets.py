@@ -30,7 +30,7 @@ from headgate.protocol.frames import event_frame
 from headgate.protocol.packets import GapReason, Overflow, gap_body, notice_packet, ok, refused
 from headgate.settings import Settings
 
-# The vectors that web/test/wire.test.js reads too.
+# The vectors that web/test/language/wire.test.js reads too.
 ROOT = Path(__file__).resolve().parents[3]
 GOLDEN = json.loads((ROOT / "tests/golden/wire.json").read_text(encoding="utf-8"))
 NAMESPACE: str = GOLDEN["namespace"]

@@ -1,0 +1,27 @@
+/** Tokens: when the next is due. */
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { refreshDelayMs } from "../../src/connection/token.js";
+
+describe("tokens", () => {
+  const jwt = (claims) => `h.${btoa(JSON.stringify(claims)).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "")}.s`;
+
+  it("are refreshed after most of the rest of their life", () => {
+    assert.equal(refreshDelayMs(jwt({ exp: 1100, iat: 1000 }), 1_000_000), 80_000);
+    assert.equal(refreshDelayMs(jwt({ exp: 1100, iat: 1000 }), 1_050_000), 40_000);
+    assert.equal(refreshDelayMs(jwt({ exp: 1100, sub: "ü?>" }), 1_000_000), 80_000);
+  });
+
+  it("are refreshed in time by a clock that is wrong", () => {
+    assert.equal(refreshDelayMs(jwt({ exp: 1100, iat: 1000 }), 0), 80_000);
+    assert.equal(refreshDelayMs(jwt({ exp: 1100, iat: 1000 }), 9_000_000), 80_000);
+    assert.equal(refreshDelayMs(jwt({ exp: 1100 }), 9_000_000), 1000);
+    assert.equal(refreshDelayMs(jwt({ exp: 1e12, iat: 0 }), 0), 2 ** 31 - 1);
+  });
+
+  it("are left alone when they do not say when they expire", () => {
+    for (const token of [undefined, "", "opaque", "a.b.c", jwt({}), jwt({ exp: "soon" }), `h.${btoa("null")}.s`]) {
+      assert.ok(!refreshDelayMs(token, 0));
+    }
+  });
+});

@@ -1,0 +1,178 @@
+/** The cursor, and the replays that it admits. */
+import assert from "node:assert/strict";
+import { beforeEach, describe, it } from "node:test";
+import { createCursor } from "../../src/session/cursor.js";
+import { createReplays } from "../../src/session/replays.js";
+
+describe("Cursor", () => {
+  const none = () => {};
+  let replays;
+  let cursor;
+
+  beforeEach(() => {
+    replays = createReplays();
+    cursor = createCursor(undefined, replays, none);
+  });
+
+  const welcome = (epoch, offset, resumed = null) => cursor.welcome({ epoch, offset, resumed });
+  const seen = (offset, more) => cursor.admit({ id: null, time: 0, offset, ...more })?.("p") ?? false;
+
+  /** The replays that are not over, as the next connection asks for them. */
+  const expected = () => {
+    const asked = [];
+    replays.rewind((pattern, sinces) => asked.push(...sinces.map((since) => [pattern, since])), cursor.position());
+    return asked;
+  };
+
+  it("resumes from nothing until it has a position", () => {
+    assert.equal(cursor.resume(), undefined);
+    welcome("e", 0);
+    assert.deepEqual([cursor.resume(), cursor.state()], [{ epoch: "e", offset: 0 }, "resuming"]);
+  });
+
+  it("goes on from the position of an earlier page", () => {
+    cursor = createCursor({ epoch: "e", offset: 7 }, replays, none);
+    assert.deepEqual(cursor.resume(), { epoch: "e", offset: 7 });
+    welcome("e", 9, true);
+    assert.deepEqual([7, 8].map((offset) => seen(offset, replayed)), [false, true]);
+  });
+
+  it("is catching up from the welcome that resumes until it is told or sees that it is live", () => {
+    const states = [];
+    cursor = createCursor(undefined, replays, () => states.push(cursor.state()));
+    const resume = (head) => {
+      cursor.resume();
+      welcome("e", head, true);
+    };
+    welcome("e", 5);
+    resume(90);
+    seen(6, replayed);
+    seen(91);
+    resume(120);
+    cursor.follow({ epoch: "e", offset: 120 });
+    // The queue was full: the gateway reads on from the log, on the same connection.
+    seen(121, replayed);
+    seen(122);
+    // Nothing was missed.
+    resume(122);
+    const resumed = ["resuming", "catching_up", "live"];
+    assert.deepEqual(states, ["live", ...resumed, ...resumed, "catching_up", "live", ...resumed]);
+  });
+
+  it("takes one welcome for each attempt, and no other", () => {
+    assert.deepEqual([welcome("e", 5), welcome("e", 9)], [true, false]);
+    assert.deepEqual(cursor.position(), { epoch: "e", offset: 5 });
+    cursor.resume();
+    assert.deepEqual([welcome("e", 9, true), welcome("f", 1, false)], [true, false]);
+    assert.equal(cursor.position().epoch, "e");
+  });
+
+  it("never moves back by itself, in another epoch neither", () => {
+    welcome("e", 5);
+    cursor.follow({ epoch: "e", offset: 3 });
+    cursor.skip(4);
+    assert.deepEqual(cursor.position(), { epoch: "e", offset: 5 });
+    cursor.follow({ epoch: "f", offset: 1 });
+    assert.deepEqual(cursor.position(), { epoch: "f", offset: 5 });
+  });
+
+  it("moves back to where the log has lost its end, from which everything is new", () => {
+    welcome("e", 5);
+    for (const offset of [6, 8]) seen(offset);
+    cursor.rollBack(6, "f");
+    assert.deepEqual([cursor.position(), cursor.state()], [{ epoch: "f", offset: 6 }, "live"]);
+    assert.deepEqual([6, 7, 8].map((offset) => seen(offset)), [false, true, true]);
+  });
+
+  it("does not move forward to where the log has lost its end: what lies between may still come", () => {
+    welcome("e", 5);
+    cursor.rollBack(9, "f");
+    assert.deepEqual(cursor.position(), { epoch: "f", offset: 5 });
+    assert.deepEqual([5, 7].map((offset) => seen(offset)), [false, true]);
+  });
+
+  it("admits an event above it, once", () => {
+    welcome("e", 5);
+    assert.deepEqual([5, 6, 6, 8, 7].map((offset) => seen(offset)), [false, true, false, true, false]);
+    assert.equal(seen(4, replayed), false);
+  });
+
+  /** Whether the handlers of these patterns see an event that matches all of them. */
+  const who = (offset, more) => {
+    const admits = cursor.admit({ id: null, time: 0, offset, ...more });
+    return ["p", "q"].filter((pattern) => admits?.(pattern)).join("");
+  };
+  const replayed = { replayed: true };
+
+  it("admits the past to the pattern that asked for it, once, until a new event ends it", () => {
+    welcome("e", 50);
+    replays.expect("p", { last: 5 });
+    assert.deepEqual([10, 10, 12, 11, 50].map((offset) => who(offset, replayed)), ["p", "", "p", "", "p"]);
+    assert.equal(who(51, replayed), "pq");
+    assert.deepEqual(expected(), []);
+    assert.equal(who(49, replayed), "");
+    assert.equal(cursor.position().offset, 51);
+  });
+
+  it("does not take a past for over that a broken connection has interrupted, though new events come before it goes on", () => {
+    welcome("e", 50);
+    replays.expect("p", { last: 5 });
+    assert.equal(who(40, replayed), "p");
+    cursor.resume();
+    welcome("e", 60, true);
+    assert.deepEqual(expected(), [["p", { epoch: "e", offset: 40 }]]);
+    assert.deepEqual([51, 40, 41, 51, 60].map((offset) => who(offset, replayed)), ["pq", "", "p", "", "pq"]);
+    assert.deepEqual(expected(), []);
+  });
+
+  it("admits the past that was asked for before the first welcome", () => {
+    replays.expect("p", { last: 1 });
+    welcome("e", 50);
+    assert.deepEqual([50, 51].map((offset) => who(offset, replayed)), ["p", "pq"]);
+  });
+
+  it("is not misled by events that were under way before the past began", () => {
+    welcome("e", 50);
+    replays.expect("p", { offset: 40 });
+    assert.equal(who(51), "pq");
+    assert.deepEqual([41, 51, 50].map((offset) => who(offset, replayed)), ["p", "", "p"]);
+    assert.deepEqual(expected(), [["p", { epoch: "e", offset: 50 }]]);
+  });
+
+  it("stops waiting for a past that does not come", () => {
+    welcome("e", 0);
+    replays.expect("p", { offset: 0 });
+    for (let offset = 1; offset <= 1001; offset++) who(offset);
+    assert.deepEqual(expected(), []);
+    replays.expect("p", { offset: 0 });
+    replays.forget("p");
+    assert.equal(who(5, replayed), "");
+  });
+
+  it("keeps the old position until the gap of another log is told, and then takes anything first", () => {
+    welcome("e", 50);
+    cursor.resume();
+    welcome("f", 9, false);
+    assert.deepEqual([cursor.state(), cursor.position()], ["announced", { epoch: "e", offset: 50 }]);
+    cursor.restart();
+    assert.deepEqual(cursor.position(), { epoch: "f", offset: 9 });
+    assert.deepEqual([4, 4, 5].map((offset) => seen(offset)), [true, false, true]);
+    assert.deepEqual(cursor.position(), { epoch: "f", offset: 5 });
+  });
+
+  it("forgets an announced log whose gap was not told when the next attempt begins", () => {
+    welcome("e", 50);
+    cursor.resume();
+    welcome("f", 9, false);
+    assert.deepEqual(cursor.resume(), { epoch: "e", offset: 50 });
+  });
+
+  it("keeps where to resume when the log is lost, and believes the next position, even a lower one", () => {
+    welcome("e", 50);
+    cursor.restart();
+    assert.deepEqual(cursor.position(), { epoch: "e", offset: 50 });
+    cursor.follow({ epoch: "e", offset: 3 });
+    assert.deepEqual(cursor.position(), { epoch: "e", offset: 3 });
+    assert.deepEqual([3, 4].map((offset) => seen(offset)), [false, true]);
+  });
+});

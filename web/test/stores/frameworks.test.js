@@ -1,0 +1,175 @@
+/** headgate/react, /vue and /svelte, as far as they need no page: rendering on a server, scopes, contracts. tests/e2e has the page. */
+import assert from "node:assert/strict";
+import { afterEach, describe, it, mock } from "node:test";
+import { createElement, StrictMode, Suspense } from "react";
+import { renderToString as renderReact } from "react-dom/server";
+import { createSSRApp, effectScope, h, nextTick, ref } from "vue";
+import { renderToString as renderVue } from "vue/server-renderer";
+import { get } from "svelte/store";
+import { eventsStore, statusStore } from "#headgate/store";
+import * as react from "#headgate/react";
+import * as svelte from "#headgate/svelte";
+import * as vue from "#headgate/vue";
+import { connect } from "#headgate";
+import { FakeGateway, settle } from "../fake-gateway.js";
+
+/** @type {import("#headgate").Gate[]} */
+const gates = [];
+afterEach(() => {
+  for (const gate of gates.splice(0)) gate.close();
+  mock.restoreAll();
+});
+
+function begin(options = {}) {
+  const gateway = new FakeGateway();
+  const gate = connect("http://gateway.test", { io: gateway.io, ...options });
+  gates.push(gate);
+  return { gateway, gate };
+}
+
+/** A transport that nobody may use. */
+const FORBIDDEN = { io: () => assert.fail("a server connects to nothing"), token: () => assert.fail("nor asks for a token") };
+
+describe("headgate/react", () => {
+  const { GateProvider, useEvents, useGateStatus, useLiveCollection } = react;
+  const load = () => assert.fail("a server loads nothing");
+
+  function Orders() {
+    const { events, status } = useEvents("orders.#");
+    const { items } = useLiveCollection("orders", { load, initial: [{ id: 7 }] });
+    return createElement("p", null, `${useGateStatus()} ${status} ${events.length} ${items[0].id}`);
+  }
+
+  for (const url of ["https://example.com", undefined]) {
+    it(`renders on a server without a connection or a timer, ${url ? "at an address" : "at the page's own"}`, async () => {
+      const timers = mock.method(globalThis, "setTimeout");
+      const page = createElement(StrictMode, null, createElement(GateProvider, { url, options: FORBIDDEN }, createElement(Suspense, null, createElement(Orders))));
+      assert.match(renderReact(page), /<p>idle idle 0 7<\/p>/);
+      await settle();
+      assert.equal(timers.mock.callCount(), 0);
+    });
+  }
+
+  it("says that a hook has no provider above it", () => {
+    assert.throws(() => renderReact(createElement(Orders)), /no <GateProvider>/);
+  });
+
+  it("has the hooks with other types, not others", () => {
+    assert.deepEqual(react.hooksFor(), { useEvents, useGate: react.useGate, useGateStatus, useLiveCollection, useSubscription: react.useSubscription });
+  });
+});
+
+describe("headgate/vue", () => {
+  it("renders on a server without a connection or a timer", async () => {
+    const timers = mock.method(globalThis, "setTimeout");
+    const Orders = {
+      setup() {
+        const { events, status } = vue.useEvents("orders.#");
+        const { items } = vue.useLiveCollection("orders", { load: () => assert.fail("a server loads nothing"), initial: [{ id: 7 }] });
+        vue.useSubscription("orders.#", () => {});
+        const gateStatus = vue.useGateStatus();
+        return () => h("p", `${gateStatus.value} ${status.value} ${events.value.length} ${items.value[0].id}`);
+      },
+    };
+    const app = createSSRApp({
+      setup() {
+        vue.provideGate(undefined, FORBIDDEN);
+        return () => h(Orders);
+      },
+    });
+    assert.equal(await renderVue(app), "<p>idle idle 0 7</p>");
+    await settle();
+    assert.equal(timers.mock.callCount(), 0);
+  });
+
+  /** Run what a composable does in a scope of an application that has a gate. */
+  function scoped(gate, act) {
+    const app = createSSRApp({}).use(vue.gatePlugin, gate);
+    const scope = effectScope();
+    return { scope, made: scope.run(() => app.runWithContext(act)) };
+  }
+
+  it("brings events into refs, follows a pattern that changes, and unsubscribes with its scope", async () => {
+    const { gateway, gate } = begin();
+    const pattern = ref("a.*");
+    const handled = [];
+    const { scope, made } = scoped(gate, () => {
+      vue.useSubscription(pattern, (data) => handled.push(data));
+      return { ...vue.useEvents(pattern, { limit: 2 }), connection: vue.useGateStatus() };
+    });
+    await gateway.welcome();
+    for (const n of [1, 2, 3]) gateway.event(`a.${n}`, n, 100 + n);
+    await settle();
+    assert.deepEqual(made.events.value.map(({ data }) => data), [2, 3]);
+    assert.deepEqual([made.status.value, made.missed.value, made.gap.value, made.error.value, made.connection.value], ["active", 0, null, null, "live"]);
+    pattern.value = "b.*";
+    await nextTick();
+    await gateway.until(() => gateway.requests.length === 2, "both requests");
+    for (const { name } of [...gateway.requests]) await gateway.answer(name);
+    await settle();
+    assert.deepEqual(gate.state.subscriptions, { "b.*": "active" });
+    gateway.event("a.4", 4, 104);
+    gateway.event("b.5", 5, 105);
+    await settle();
+    assert.deepEqual(made.events.value.map(({ data }) => data), [5]);
+    assert.deepEqual(handled, [1, 2, 3, 5]);
+    scope.stop();
+    await gateway.answer("unsubscribe");
+    assert.deepEqual(gate.state.subscriptions, {});
+  });
+
+  it("keeps a collection live, and loads it again when it is told to", async () => {
+    const { gateway, gate } = begin();
+    const answers = [[{ id: 1 }], [{ id: 1 }], []];
+    const { scope, made } = scoped(gate, () => vue.useLiveCollection("orders", { load: () => answers.shift() }));
+    await gateway.welcome();
+    await settle();
+    gateway.event("orders.2.created", {}, 101);
+    await settle();
+    assert.deepEqual(made.items.value.map(({ id }) => id), [1, "2"]);
+    assert.equal(made.status.value, "current");
+    made.reload();
+    await settle();
+    assert.deepEqual([made.items.value, made.error.value, made.dropped.value], [[], null, 0]);
+    scope.stop();
+  });
+
+  it("says that no gate was provided", () => {
+    assert.throws(() => createSSRApp({}).runWithContext(() => vue.useGate()), /no gate was provided/);
+  });
+});
+
+describe("headgate/svelte", () => {
+  it("keeps the contract of Svelte's stores: the value at once, then each new one", async () => {
+    const { gateway, gate } = begin();
+    const values = [];
+    const leave = svelte.readable(eventsStore(gate, "a.*")).subscribe(({ events, status }) => values.push([status, events.length]));
+    assert.deepEqual(values, [["idle", 0]]);
+    await gateway.welcome();
+    gateway.event("a.1", 1, 101);
+    await settle();
+    assert.deepEqual(values.at(-1), ["active", 1]);
+    leave();
+    await gateway.answer("unsubscribe");
+  });
+
+  it("gives what a store has already to one that comes later, and to one that only looks", async () => {
+    const { gateway, gate } = begin();
+    const status = svelte.readable(statusStore(gate));
+    await gateway.welcome();
+    await settle();
+    assert.equal(get(status), "live");
+  });
+
+  it("subscribes nothing for a server, which looks and leaves", async () => {
+    const { gateway, gate } = begin();
+    await gateway.welcome();
+    assert.deepEqual(get(svelte.readable(eventsStore(gate, "a.*"))).events, []);
+    await settle();
+    assert.deepEqual(gateway.requests, []);
+  });
+
+  it("says that it is called outside a component", () => {
+    assert.throws(() => svelte.useGate(), /outside.component/);
+  });
+});

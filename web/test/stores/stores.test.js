@@ -1,0 +1,440 @@
+/** The stores: snapshots of events, collections and the status. */
+import assert from "node:assert/strict";
+import { afterEach, describe, it, mock } from "node:test";
+import { collectionStore, eventsStore, statusStore } from "#headgate/store";
+import { connect } from "#headgate";
+import { FakeGateway, settle } from "../fake-gateway.js";
+
+/** @type {import("#headgate").Gate[]} */
+const gates = [];
+afterEach(() => {
+  for (const gate of gates.splice(0)) gate.close();
+  mock.restoreAll();
+});
+
+function begin(options = {}) {
+  const gateway = new FakeGateway();
+  const gate = connect("http://gateway.test", { io: gateway.io, ...options });
+  gates.push(gate);
+  return { gateway, gate };
+}
+
+/** Listen to a store, and count how often it tells. */
+function listen(store) {
+  const told = { count: 0, leave: () => {} };
+  told.leave = store.subscribe(() => told.count++);
+  return told;
+}
+
+const topics = (store) => store.getSnapshot().events.map(({ topic }) => topic);
+
+describe("a store of events", () => {
+  it("holds the events of its pattern, oldest first, and tells once for all of one turn", async () => {
+    const { gateway, gate } = begin();
+    const store = eventsStore(gate, "a.*");
+    const told = listen(store);
+    await gateway.welcome();
+    await settle();
+    const [before, count] = [store.getSnapshot(), told.count];
+    assert.equal(before.status, "active");
+    for (const n of [1, 2, 3]) gateway.event(`a.${n}`, n, 100 + n);
+    gateway.event("b.1", 1, 104);
+    await settle();
+    assert.deepEqual(topics(store), ["a.1", "a.2", "a.3"]);
+    assert.equal(told.count, count + 1);
+    assert.deepEqual(before.events, [], "a snapshot is never changed");
+    assert.equal(store.getSnapshot(), store.getSnapshot());
+    gateway.event("b.2", 1, 105);
+    await settle();
+    assert.equal(told.count, count + 1, "nothing of another pattern is told");
+  });
+
+  it("keeps at most its limit of events, the latest", async () => {
+    const { gateway, gate } = begin();
+    const store = eventsStore(gate, "a.*", { limit: 2 });
+    listen(store);
+    await gateway.welcome();
+    for (const n of [1, 2, 3]) gateway.event(`a.${n}`, n, 100 + n);
+    await settle();
+    assert.deepEqual(topics(store), ["a.2", "a.3"]);
+    for (const limit of [0, -1, 1.5, Infinity, Number.NaN, "2"]) assert.throws(() => eventsStore(gate, "a", { limit }), /limit must be/);
+  });
+
+  it("refuses what is no pattern when it is made", () => {
+    const { gate } = begin();
+    assert.throws(() => eventsStore(gate, "a b"), { code: "invalid_pattern" });
+  });
+
+  it("subscribes with its first listener, and unsubscribes when the last has left", async () => {
+    const { gateway, gate } = begin();
+    const [one, other] = [eventsStore(gate, "a.*"), eventsStore(gate, "a.*")];
+    const [first, second] = [listen(one), listen(one)];
+    const third = listen(other);
+    await gateway.welcome();
+    assert.deepEqual(gateway.connects[0].subscriptions, [{ pattern: "a.*" }]);
+    gateway.event("a.1", 1, 101);
+    await settle();
+    assert.deepEqual([topics(one), topics(other)], [["a.1"], ["a.1"]]);
+    first.leave();
+    first.leave();
+    third.leave();
+    await settle();
+    assert.equal(gate.state.subscriptions["a.*"], "active");
+    assert.deepEqual(topics(other), [], "without listeners it holds nothing");
+    second.leave();
+    await gateway.answer("unsubscribe");
+    assert.equal(gate.state.subscriptions["a.*"], undefined);
+  });
+
+  it("keeps what it holds when a listener leaves and another comes in the same turn", async () => {
+    const { gateway, gate } = begin();
+    const store = eventsStore(gate, "a.*");
+    const first = listen(store);
+    await gateway.welcome();
+    gateway.event("a.1", 1, 101);
+    await settle();
+    first.leave();
+    const second = listen(store);
+    await settle();
+    assert.deepEqual(topics(store), ["a.1"]);
+    assert.deepEqual(gateway.requests, []);
+    second.leave();
+  });
+
+  it("asks for nothing when its listener leaves in the turn in which it came", async () => {
+    const { gateway, gate } = begin();
+    await gateway.welcome();
+    await settle();
+    listen(eventsStore(gate, "a.*", { since: { last: 1 } })).leave();
+    await settle();
+    assert.deepEqual(gateway.requests, []);
+  });
+
+  it("puts events that a repair brings in their place, and counts those that are lost", async () => {
+    const { gateway, gate } = begin();
+    const store = eventsStore(gate, "a.*", { overflow: "drop" });
+    listen(store);
+    await gateway.welcome();
+    gateway.event("a.1", 1, 101);
+    gateway.emit("gap", { patterns: ["a.*"], from: 102, to: 104, count: 3, bytes: 9, reason: "overflow", recoverable: true });
+    gateway.event("a.5", 5, 105);
+    await settle();
+    assert.deepEqual(topics(store), ["a.1", "a.5"]);
+    assert.equal(store.getSnapshot().gap, null, "it is being repaired");
+    const meta = (offset) => ({ id: `i${offset}`, time: 1, offset, replayed: true });
+    await gateway.answer("replay", { ok: true, events: [["a.2", 2, meta(102)], ["a.4", 4, meta(104)]], next: null });
+    await settle();
+    assert.deepEqual(topics(store), ["a.1", "a.2", "a.4", "a.5"]);
+    assert.equal(store.getSnapshot().missed, 1);
+    assert.equal(store.getSnapshot().gap.lost, true);
+    gateway.emit("gap", { patterns: ["b.*"], from: 106, to: 107, count: 2, bytes: 9, reason: "trimmed", recoverable: false });
+    await settle();
+    assert.equal(store.getSnapshot().missed, 1, "the gap of another pattern is not its own");
+  });
+
+  it("leaves out the events that the log has lost, and goes on with those in their place", async () => {
+    const { gateway, gate } = begin();
+    const store = eventsStore(gate, "a.*");
+    listen(store);
+    await gateway.welcome();
+    for (const n of [1, 2, 3]) gateway.event(`a.${n}`, n, 100 + n);
+    gateway.emit("gap", { patterns: [], from: 102, to: 103, count: 2, bytes: null, reason: "rolled_back", recoverable: false, epoch: "e2" });
+    gateway.event("a.other", 2, 102);
+    await settle();
+    assert.deepEqual(topics(store), ["a.1", "a.other"]);
+    assert.equal(store.getSnapshot().missed, 0, "they were seen");
+    assert.equal(store.getSnapshot().gap.reason, "rolled_back");
+  });
+
+  it("puts the events of another log behind those of the one that was lost", async () => {
+    const { gateway, gate } = begin();
+    const store = eventsStore(gate, "a.*");
+    listen(store);
+    await gateway.welcome();
+    gateway.event("a.old", 1, 101);
+    gateway.emit("gap", { patterns: [], from: null, to: null, count: null, bytes: null, reason: "log_lost", recoverable: false });
+    gateway.event("a.2", 1, 2);
+    gateway.event("a.3", 1, 3);
+    gateway.emit("event", "a.live", 1, { id: null, time: 1 });
+    await settle();
+    assert.deepEqual(topics(store), ["a.old", "a.2", "a.3", "a.live"]);
+  });
+
+  it("says why the gateway refuses its pattern, also to one that comes later", async () => {
+    const { gateway, gate } = begin();
+    mock.method(console, "error", () => {});
+    const store = eventsStore(gate, "a.*");
+    listen(store);
+    await gateway.welcome({ subscriptions: [{ pattern: "a.*", ok: false, error: { code: "forbidden", message: "no" } }] });
+    await settle();
+    assert.equal(store.getSnapshot().status, "refused");
+    assert.equal(store.getSnapshot().error.code, "forbidden");
+  });
+
+  it("says that the connection was refused for good", async () => {
+    const { gateway, gate } = begin();
+    mock.method(console, "error", () => {});
+    const store = eventsStore(gate, "a.*");
+    listen(store);
+    await gateway.until(() => gateway.connects.length);
+    gateway.refuse({ code: "unauthorized", message: "no", retry: false });
+    await settle();
+    assert.equal(store.getSnapshot().error.code, "unauthorized");
+    const later = eventsStore(gate, "b.*");
+    listen(later);
+    await settle();
+    assert.equal(later.getSnapshot().error.code, "unauthorized");
+  });
+
+  it("tells a listener nothing more once it was ended, by another listener too", async () => {
+    const { gateway, gate } = begin();
+    const store = eventsStore(gate, "a.*");
+    const ended = mock.fn();
+    let end = () => {};
+    store.subscribe(() => end());
+    end = store.subscribe(ended);
+    await gateway.welcome();
+    await settle();
+    assert.equal(ended.mock.callCount(), 0);
+  });
+
+  it("tells its other listeners though one throws", async () => {
+    const { gateway, gate } = begin();
+    const reported = mock.method(console, "error", () => {});
+    const store = eventsStore(gate, "a.*");
+    store.subscribe(() => {
+      throw new Error("mine");
+    });
+    const told = listen(store);
+    await gateway.welcome();
+    await settle();
+    assert.ok(told.count > 0);
+    assert.equal(reported.mock.calls[0].arguments[0].message, "mine");
+  });
+});
+
+describe("a store of a live collection", () => {
+  const items = (store) => store.getSnapshot().items;
+
+  /** A server whose answers wait until the test gives them. */
+  function server() {
+    const requests = [];
+    const load = ({ signal }) => new Promise((resolve, reject) => requests.push({ resolve, reject, signal }));
+    return { requests, load };
+  }
+
+  it("loads, follows the events of its items, and loads again once the subscription is active", async () => {
+    const { gateway, gate } = begin();
+    const answers = [[{ id: 1, version: 1 }], [{ id: 1, version: 1 }, { id: 2, version: 1 }]];
+    const store = collectionStore(gate, "orders", { load: () => answers.shift() });
+    listen(store);
+    assert.equal(store.getSnapshot().status, "loading");
+    await settle();
+    assert.deepEqual([store.getSnapshot().status, items(store)], ["behind", [{ id: 1, version: 1 }]]);
+    await gateway.welcome();
+    await settle();
+    assert.deepEqual([store.getSnapshot().status, items(store).length], ["current", 2]);
+    const before = items(store);
+    gateway.event("orders.1.shipped", { version: 2, status: "shipped" }, 101);
+    gateway.event("orders.3.created", { version: 1 }, 102);
+    gateway.event("orders.4.shipped", { version: 1 }, 103);
+    gateway.event("orders.2.deleted", null, 104);
+    await settle();
+    assert.deepEqual(items(store), [{ id: 1, version: 2, status: "shipped" }, { id: "3", version: 1 }]);
+    assert.deepEqual(before, [{ id: 1, version: 1 }, { id: 2, version: 1 }], "items are never changed");
+    gateway.event("orders.1.shipped", { version: 2, status: "old" }, 105);
+    await settle();
+    assert.equal(items(store)[0].status, "shipped");
+    assert.deepEqual(answers, []);
+  });
+
+  it("loads once where the connection is live already", async () => {
+    const { gateway, gate } = begin();
+    gate.on("other", () => {});
+    await gateway.welcome();
+    await settle();
+    const { requests, load } = server();
+    const store = collectionStore(gate, "orders", { load });
+    listen(store);
+    await gateway.answer("subscribe");
+    await settle();
+    assert.equal(requests.length, 1);
+    requests[0].resolve([{ id: 1 }]);
+    await settle();
+    assert.equal(store.getSnapshot().status, "current");
+    assert.equal(requests.length, 1);
+  });
+
+  it("does not wait for an acknowledgement that is long in coming: the connection has gone", async () => {
+    const { gateway, gate } = begin({ reconnectDelayMinMs: 0, reconnectDelayMaxMs: 1 });
+    gate.on("other", () => {});
+    await gateway.welcome();
+    await settle();
+    const { requests, load } = server();
+    listen(collectionStore(gate, "orders", { load }));
+    await settle();
+    assert.equal(requests.length, 0);
+    gateway.cut();
+    assert.equal(requests.length, 1);
+    await gateway.until(() => gateway.connects.length === 2, "another CONNECT");
+    await gateway.welcome();
+    requests[0].resolve([]);
+    await settle();
+    assert.equal(requests.length, 2, "it was begun before the acknowledgement");
+  });
+
+  it("applies events that come while a load is under way, and again after its older answer", async () => {
+    const { gateway, gate } = begin();
+    const { requests, load } = server();
+    const store = collectionStore(gate, "orders", { load, initial: [{ id: 1, version: 1 }] });
+    assert.deepEqual(store.getServerSnapshot().items, [{ id: 1, version: 1 }]);
+    listen(store);
+    await gateway.welcome();
+    await settle();
+    gateway.event("orders.2.created", { version: 1 }, 101);
+    gateway.event("orders.1.deleted", { version: 1 }, 102);
+    await settle();
+    assert.deepEqual(items(store).map(({ id }) => id), ["2"]);
+    requests[0].resolve([{ id: 1, version: 1 }]);
+    await settle();
+    // The first was begun before the acknowledgement.
+    assert.equal(requests.length, 2);
+    requests[1].resolve([{ id: 1, version: 1 }]);
+    gateway.event("orders.3.created", { version: 1 }, 103);
+    await settle();
+    assert.ok(items(store).some(({ id }) => id === "3"));
+    assert.equal(store.getSnapshot().status, "current");
+  });
+
+  it("loads again when events are lost for good, and takes lower versions when the log has lost its end", async () => {
+    const { gateway, gate } = begin();
+    const { requests, load } = server();
+    const store = collectionStore(gate, "orders", { load, resyncSpreadMs: 0 });
+    listen(store);
+    await gateway.welcome();
+    await settle();
+    requests[0].resolve([]);
+    await settle();
+    requests[1].resolve([{ id: 1, version: 7 }]);
+    await settle();
+    gateway.emit("gap", { patterns: ["orders.*.*"], from: 101, to: 104, count: 4, bytes: 9, reason: "trimmed", recoverable: false });
+    await settle();
+    assert.equal(store.getSnapshot().status, "behind");
+    await gateway.until(() => requests.length === 3);
+    requests[2].resolve([{ id: 1, version: 6 }]);
+    await settle();
+    assert.deepEqual(items(store), [{ id: 1, version: 7 }]);
+    gateway.emit("gap", { patterns: [], from: 105, to: 106, count: 2, bytes: null, reason: "rolled_back", recoverable: false, epoch: "e2" });
+    await gateway.until(() => requests.length === 4);
+    requests[3].resolve([{ id: 1, version: 6 }]);
+    await settle();
+    assert.deepEqual(items(store), [{ id: 1, version: 6 }]);
+    assert.equal(store.getSnapshot().status, "current");
+  });
+
+  it("says that a load failed, keeps what it has, and loads again when it is told to", async () => {
+    const { gateway, gate } = begin();
+    const { requests, load } = server();
+    const store = collectionStore(gate, "orders", { load, initial: [{ id: 1 }] });
+    listen(store);
+    await gateway.welcome();
+    await settle();
+    requests[0].resolve("no array");
+    await settle();
+    requests[1].reject(new Error("500"));
+    await settle();
+    assert.deepEqual([store.getSnapshot().status, store.getSnapshot().error.message, items(store)], ["failed", "500", [{ id: 1 }]]);
+    store.reload();
+    requests[2].resolve([{ id: 2 }]);
+    await settle();
+    assert.deepEqual([store.getSnapshot().status, store.getSnapshot().error, items(store)], ["current", null, [{ id: 2 }]]);
+    store.reload();
+    requests[3].resolve([]);
+    await settle();
+    assert.deepEqual(items(store), []);
+  });
+
+  it("shows what the server has, and why it is not live, where the pattern is refused", async () => {
+    const { gateway, gate } = begin();
+    mock.method(console, "error", () => {});
+    gate.on("other", () => {});
+    await gateway.welcome();
+    await settle();
+    const store = collectionStore(gate, "orders", { load: () => [{ id: 1 }] });
+    listen(store);
+    await gateway.answer("subscribe", { ok: false, error: { code: "forbidden", message: "no" } });
+    await settle();
+    assert.deepEqual([store.getSnapshot().status, store.getSnapshot().error.code, items(store)], ["failed", "forbidden", [{ id: 1 }]]);
+  });
+
+  it("aborts its load when the last listener leaves, and takes no answer then", async () => {
+    const { gateway, gate } = begin();
+    const { requests, load } = server();
+    const store = collectionStore(gate, "orders", { load });
+    const told = listen(store);
+    await gateway.welcome();
+    await settle();
+    told.leave();
+    await settle();
+    assert.equal(requests[0].signal.aborted, true);
+    requests[0].resolve([{ id: 1 }]);
+    await settle();
+    assert.deepEqual(items(store), []);
+    store.reload();
+    assert.equal(requests.length, 1);
+  });
+
+  it("holds at most its limit of items, and counts those that it drops", async () => {
+    const { gateway, gate } = begin();
+    const store = collectionStore(gate, "orders", { limit: 2 });
+    listen(store);
+    await gateway.welcome();
+    for (const n of [1, 2, 3]) gateway.event(`orders.${n}.created`, { n }, 100 + n);
+    await settle();
+    assert.deepEqual(items(store).map(({ n }) => n), [2, 3]);
+    assert.equal(store.getSnapshot().dropped, 1);
+  });
+
+  it("takes any id, and reads events as its mapping says", async () => {
+    const { gateway, gate } = begin();
+    const ids = ["constructor", "__proto__", "toString", "undefined"];
+    const mapping = ({ data: { key, ...attributes } }) => ({ op: "upsert", id: key, attributes });
+    const store = collectionStore(gate, "shop", { pattern: "shop.#", mapping, idAttribute: "key" });
+    listen(store);
+    await gateway.welcome();
+    for (const [n, key] of ids.entries()) gateway.event("shop.a.b.c", JSON.parse(`{"key":"${key}","__proto__":{"bad":1}}`), 101 + n);
+    await settle();
+    assert.deepEqual(items(store).map((item) => item.key), ids);
+    assert.equal(items(store)[0].bad, undefined);
+  });
+
+  it("is behind for good where items came with the page and nothing loads them", async () => {
+    const { gateway, gate } = begin();
+    const store = collectionStore(gate, "orders", { initial: [{ id: 1 }] });
+    listen(store);
+    await gateway.welcome();
+    await settle();
+    assert.equal(store.getSnapshot().status, "behind");
+  });
+});
+
+describe("a store of the status", () => {
+  it("is the gate's status, and tells each that it comes to rest in", async () => {
+    const { gateway, gate } = begin();
+    const store = statusStore(gate);
+    assert.equal(store.getServerSnapshot(), "idle");
+    const told = listen(store);
+    await gateway.welcome();
+    await settle();
+    assert.equal(store.getSnapshot(), "live");
+    const { count } = told;
+    gateway.cut();
+    await settle();
+    assert.equal(store.getSnapshot(), "waiting");
+    assert.equal(told.count, count + 1);
+    told.leave();
+    await settle();
+    gate.close();
+    assert.equal(store.getSnapshot(), "closed", "without listeners too");
+  });
+});

@@ -1,0 +1,511 @@
+/**
+ * The hub alone: what a tab is sent, and what the gateway is asked, message by message. The lane and the session forgive much (they leave out what they
+ * have had, and what nobody listens to), so these tests stand where random histories of whole tabs do not look.
+ */
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { Hub } from "../../src/tabs/hub.js";
+
+const turn = () => new Promise((resolve) => setImmediate(resolve));
+const refusal = { code: "forbidden", message: "forbidden: no grant covers it", retry: false };
+
+/** A hub, and what it says to tabs and to the gateway. */
+class Office {
+  /** Messages to each tab. @type {Record<string, any[]>} */
+  posts = {};
+  /** Requests that wait for an answer. @type {{ name: string, body: any, answer: (reply: any) => void, fail: (error: any) => void }[]} */
+  requests = [];
+  connects = 0;
+  moves = [];
+
+  constructor(window) {
+    this.hub = new Hub(
+      {
+        post: (tab, message) => {
+          this.posts[tab] ??= [];
+          this.posts[tab].push(message);
+        },
+        request: (name, body) => new Promise((answer, fail) => this.requests.push({ name, body, answer, fail })),
+        connect: () => void this.connects++,
+        move: (...move) => void this.moves.push(move),
+      },
+      window,
+    );
+  }
+
+  join(tab, patterns, resume) {
+    this.hub.join(tab, { resume, subscriptions: patterns.map((pattern) => ({ pattern })) });
+  }
+
+  /** The gateway welcomes; `refused` names patterns that it does not grant. */
+  async welcome(offset = 0, { epoch = "e1", refused = [], limits = {}, ...more } = {}) {
+    // The hub has nothing left to do of its own.
+    await turn();
+    const { resume, subscriptions } = this.hub.greeting();
+    const results = subscriptions.map(({ pattern }) => (refused.includes(pattern) ? { pattern, ok: false, error: refusal } : { pattern, ok: true }));
+    const resumed = resume ? { resumed: true, from: resume } : { resumed: null };
+    this.hub.arrived("welcome", [{ session: "s1", epoch, offset, ...resumed, limits, subscriptions: results, ...more }]);
+    await turn();
+    return { resume, subscriptions: subscriptions.map(({ pattern }) => pattern) };
+  }
+
+  event(topic, offset, data = offset) {
+    this.hub.arrived("event", [topic, data, offset === undefined ? { time: 1 } : { id: `i${offset}`, time: 1, offset }]);
+  }
+
+  /** The gateway answers the oldest request. */
+  async answer(reply = {}) {
+    const { name, body, answer } = this.requests.shift();
+    answer({ ok: true, epoch: "e1", offset: 0, ...reply });
+    await turn();
+    return [name, body.pattern];
+  }
+
+  /** Return the messages to a tab since the last call, shortened. */
+  said(tab) {
+    return (this.posts[tab] ?? []).splice(0).map(({ type, name, args, text, ...rest }) => {
+      if (name === "event") return `${args[0]} ${text}`;
+      return name ? [name, args[0]] : [type, rest];
+    });
+  }
+}
+
+/** An office with a connection, and tabs that are welcomed: name → patterns. */
+async function open(tabs, window) {
+  const office = new Office(window);
+  for (const [tab, patterns] of Object.entries(tabs)) office.join(tab, patterns);
+  await office.welcome();
+  for (const tab of Object.keys(tabs)) office.said(tab);
+  return office;
+}
+
+describe("a hub and its tabs", () => {
+  it("asks for a connection when the first tab joins, and for no second one", async () => {
+    const office = new Office();
+    office.join("one", ["a.#"]);
+    assert.equal(office.connects, 1);
+    await office.welcome();
+    office.join("two", ["a.#"]);
+    assert.equal(office.connects, 1);
+  });
+
+  it("sends each tab the events of its patterns, once, and nothing else", async () => {
+    const office = await open({ one: ["a.#", "a.x"], two: ["b.#"] });
+    office.event("a.x", 1);
+    office.event("b.x", 2);
+    office.event("c.x", 3);
+    office.event("b.x", 2);
+    office.event("a.x", 4);
+    office.event("a.x", 4);
+    office.event("a.x", undefined, "plain");
+    assert.deepEqual(office.said("one"), ["a.x 1", "a.x 4", 'a.x "plain"']);
+    assert.deepEqual(office.said("two"), ["b.x 2"]);
+  });
+
+  it("passes on to every tab that a trace asks what was handled, and to the gateway what each of them says", async () => {
+    const office = new Office();
+    for (const tab of ["one", "two"]) office.join(tab, ["a"]);
+    await office.welcome(5);
+    office.hub.arrived("handled", [{ ask: 3, offset: 5 }]);
+    for (const tab of ["one", "two"]) {
+      const { type, name, args } = office.posts[tab].at(-1);
+      assert.deepEqual([type, name, args], ["lane", "handled", [{ ask: 3, offset: 5 }]]);
+      office.hub.ask(tab, 7, "handled", { ask: 3, handled: tab === "two" });
+    }
+    assert.deepEqual(
+      office.requests.map(({ name, body }) => [name, body]),
+      [["handled", { ask: 3, handled: false }], ["handled", { ask: 3, handled: true }]],
+    );
+  });
+
+  it("begins behind the position of a tab, in its own patterns", async () => {
+    const office = new Office();
+    office.join("one", ["a.#"], { epoch: "e1", offset: 5 });
+    await office.welcome(8);
+    office.said("one");
+    for (const offset of [6, 7, 8]) office.event("a.x", offset);
+    assert.deepEqual(office.said("one"), ["a.x 6", "a.x 7", "a.x 8"]);
+    office.join("two", ["a.#"], { epoch: "e1", offset: 7 });
+    await turn();
+    const [[type, { welcome }], ...rest] = office.said("two");
+    assert.deepEqual([type, welcome.resumed, welcome.from, welcome.offset], ["welcomed", true, { epoch: "e1", offset: 7 }, 8]);
+    assert.deepEqual(rest, ["a.x 8", ["cursor", { epoch: "e1", offset: 8 }]]);
+    office.join("three", ["a.#"], { epoch: "e1", offset: 4 });
+    await turn();
+    assert.deepEqual(office.said("three"), [["behind", {}]]);
+    office.join("four", ["a.#"], { epoch: "other", offset: 8 });
+    await turn();
+    assert.deepEqual(office.said("four"), [["behind", {}]]);
+  });
+
+  it("sends a tab that joins without a position nothing older", async () => {
+    const office = await open({ one: ["a.#"] });
+    office.event("a.x", 1);
+    office.join("two", ["a.#"]);
+    await turn();
+    const [[, { welcome }], ...rest] = office.said("two");
+    assert.deepEqual([welcome.resumed, welcome.from, welcome.offset, rest], [null, null, 1, []]);
+  });
+
+  it("sends nothing to a tab that has parted, keeps its patterns, and takes it again", async () => {
+    const office = await open({ one: ["a.#"], two: ["b.#"] });
+    office.hub.part("two");
+    office.event("b.x", 1);
+    assert.deepEqual([office.said("two"), office.requests], [[], []]);
+    office.join("two", ["b.#"], { epoch: "e1", offset: 0 });
+    await turn();
+    assert.deepEqual(office.said("two").slice(1), ["b.x 1", ["cursor", { epoch: "e1", offset: 1 }]]);
+  });
+
+  it("asks the gateway to unsubscribe when the last tab with a pattern has left, or has joined without it", async () => {
+    const office = await open({ one: ["a.#"], two: ["a.#", "b.#"], three: ["b.#"] });
+    office.hub.leave("two");
+    await turn();
+    assert.deepEqual(office.requests, []);
+    office.hub.leave("one");
+    await turn();
+    assert.deepEqual(await office.answer(), ["unsubscribe", "a.#"]);
+    office.join("three", []);
+    await turn();
+    assert.deepEqual(await office.answer(), ["unsubscribe", "b.#"]);
+    office.hub.leave("unknown");
+    office.event("b.x", 1);
+    office.hub.lost("cut");
+    assert.deepEqual([office.said("one"), office.said("two")], [[], []]);
+  });
+
+  it("gives a tab that joins anew a whole window", async () => {
+    const office = await open({ one: ["a.#"] }, 4);
+    for (const offset of [1, 2, 3]) office.event("a.x", offset, "x".repeat(400_000));
+    office.join("one", ["a.#"], { epoch: "e1", offset: 3 });
+    await turn();
+    office.said("one");
+    for (const offset of [4, 5, 6, 7, 8]) office.event("a.x", offset);
+    assert.deepEqual(office.said("one"), ["a.x 4", "a.x 5", "a.x 6"], "the cursor of the welcome is the first of four");
+  });
+
+  it("stops at a megabyte that a tab has not taken, and goes on at half of its window", async () => {
+    const office = await open({ one: ["a.#"] }, 8);
+    const large = "x".repeat(600_000);
+    for (const offset of [1, 2, 3]) office.event("a.x", offset, large);
+    assert.equal(office.said("one").length, 2);
+    office.hub.acknowledge("one", 2);
+    assert.deepEqual(office.said("one").map((said) => said[0]), ["status", "a", "cursor"]);
+    for (let offset = 4; offset < 20; offset++) office.event("a.x", offset);
+    assert.equal(office.said("one").length, 5, "status, event and cursor are not acknowledged yet");
+    office.hub.acknowledge("one", 3);
+    assert.deepEqual(office.said("one"), [], "five of eight are more than half");
+    office.hub.acknowledge("one", 1);
+    assert.deepEqual(office.said("one").slice(0, 2), [["status", { bus: "up" }], "a.x 9"]);
+    office.hub.acknowledge("unknown", 1);
+  });
+});
+
+describe("a hub and requests", () => {
+  it("subscribes at the gateway once, and answers each tab with where it begins", async () => {
+    const office = await open({ one: [], two: [] });
+    office.hub.ask("one", 1, "subscribe", { pattern: "a.#", overflow: "drop" });
+    office.hub.ask("two", 7, "subscribe", { pattern: "a.#" });
+    await turn();
+    assert.deepEqual(office.requests.map(({ name, body }) => [name, body.pattern, body.overflow]), [["subscribe", "a.#", undefined]]);
+    office.event("a.x", 1);
+    await office.answer({ offset: 1 });
+    const reply = { ok: true, pattern: "a.#", epoch: "e1", offset: 1 };
+    assert.deepEqual(office.said("one"), [["reply", { id: 1, reply }]]);
+    assert.deepEqual(office.said("two"), [["reply", { id: 7, reply }]]);
+    office.event("a.x", 2);
+    assert.deepEqual([office.said("one"), office.said("two")], [["a.x 2"], ["a.x 2"]]);
+  });
+
+  it("answers an unsubscribe at once, and no subscribe that it overtakes", async () => {
+    const office = await open({ one: ["a.#"], two: ["a.#"] });
+    office.hub.ask("one", 1, "subscribe", { pattern: "b.#" });
+    office.hub.ask("one", 2, "unsubscribe", { pattern: "b.#" });
+    office.hub.ask("one", 3, "unsubscribe", { pattern: "a.#" });
+    await turn();
+    assert.deepEqual(office.said("one"), [["reply", { id: 2, reply: { ok: true, pattern: "b.#" } }], ["reply", { id: 3, reply: { ok: true, pattern: "a.#" } }]]);
+    assert.deepEqual(office.requests, []);
+    office.event("a.x", 1);
+    assert.deepEqual([office.said("one"), office.said("two")], [[], ["a.x 1"]]);
+  });
+
+  it("tells the tab that asked what the gateway refuses, and asks again for the next tab", async () => {
+    const office = await open({ one: [], two: [] });
+    office.hub.ask("one", 1, "subscribe", { pattern: "a.#" });
+    await turn();
+    await office.answer({ ok: false, error: refusal });
+    assert.deepEqual(office.said("one"), [["reply", { id: 1, reply: { pattern: "a.#", ok: false, error: refusal } }]]);
+    assert.deepEqual(office.said("two"), []);
+    office.hub.ask("two", 2, "subscribe", { pattern: "a.#" });
+    await turn();
+    assert.deepEqual(await office.answer(), ["subscribe", "a.#"]);
+    office.event("a.x", 1);
+    assert.deepEqual([office.said("one"), office.said("two").length], [[], 2]);
+  });
+
+  it("passes other requests on, with their answer or without one", async () => {
+    const office = await open({ one: [] });
+    for (const id of [1, 2, 3]) office.hub.ask("one", id, "publish", { topic: "a.x", data: id });
+    office.requests[0].answer({ ok: true, offset: 9 });
+    office.requests[1].fail(Error("no answer in time"));
+    office.requests[2].fail(Object.assign(Error("too large"), { code: "payload_too_large", retry: false, parts: { limit: 5 } }));
+    await turn();
+    assert.deepEqual(office.said("one"), [
+      ["reply", { id: 1, reply: { ok: true, offset: 9 } }],
+      ["reply", { id: 2, reply: undefined }],
+      ["reply", { id: 3, reply: { ok: false, error: { code: "payload_too_large", message: "too large", retry: false, limit: 5 } } }],
+    ]);
+  });
+
+  it("hears nothing of a tab that has no lane", async () => {
+    const office = await open({ one: ["a.#"] });
+    office.hub.part("one");
+    for (const tab of ["one", "unknown"]) office.hub.ask(tab, 1, "publish", { topic: "a.x", data: 1 });
+    assert.deepEqual([office.requests, office.said("one")], [[], []]);
+  });
+
+  it("forgets what a tab has asked before it joins anew", async () => {
+    const office = await open({ one: [] });
+    office.hub.ask("one", 1, "subscribe", { pattern: "a.#" });
+    office.join("one", ["a.#"]);
+    await turn();
+    await office.answer();
+    assert.deepEqual(office.said("one").map(([type]) => type), ["welcomed"]);
+  });
+
+  it("keeps to the gateway's pace", async () => {
+    const office = new Office();
+    office.join("one", []);
+    await office.welcome(0, { limits: { inbound_per_s: 0.002, inbound_burst: 2 } });
+    for (let id = 0; id < 5; id++) office.hub.ask("one", id, "subscribe", { pattern: `p${id}.#` });
+    await turn();
+    assert.ok(office.requests.length < 5, `${office.requests.length} at once`);
+    office.hub.lost("over");
+  });
+});
+
+describe("a hub and its connection", () => {
+  it("tells a tab in its welcome what the gateway has refused", async () => {
+    const office = new Office();
+    office.join("one", ["a.#", "b.#"]);
+    await office.welcome(3, { refused: ["b.#"] });
+    const [[, { welcome }]] = office.said("one");
+    assert.deepEqual(welcome.subscriptions, [{ pattern: "a.#", ok: true }, { pattern: "b.#", ok: false, error: refusal }]);
+    office.event("b.x", 4);
+    office.event("a.x", 5);
+    assert.deepEqual(office.said("one"), ["a.x 5"]);
+  });
+
+  it("resumes from its own position, or from the lowest of its tabs that is not far behind in the newest log", async () => {
+    const office = new Office();
+    office.join("old", ["a.#"], { epoch: "e0", offset: 9000 });
+    office.join("far", ["a.#"], { epoch: "e1", offset: 4 });
+    office.join("near", ["a.#"], { epoch: "e1", offset: 4000 });
+    office.join("first", ["a.#"], { epoch: "e1", offset: 5000 });
+    const { resume } = await office.welcome(5000);
+    assert.deepEqual(resume, { epoch: "e1", offset: 4000 });
+    assert.deepEqual([office.said("old"), office.said("far")], [[["behind", {}]], [["behind", {}]]]);
+    assert.deepEqual([office.said("near")[0][0], office.said("first")[0][0]], ["welcomed", "welcomed"]);
+    office.event("a.x", 5001);
+    office.hub.lost("cut");
+    assert.deepEqual(office.hub.greeting().resume, { epoch: "e1", offset: 5001 });
+  });
+
+  it("still has the latest messages when it has resumed at its own position, and none when it goes on elsewhere", async () => {
+    const office = await open({ one: ["a.#"] });
+    for (const offset of [1, 2, 3, 4, 5]) office.event("a.x", offset);
+    office.hub.lost("cut");
+    office.join("one", ["a.#"], { epoch: "e1", offset: 5 });
+    await office.welcome(5);
+    office.join("two", ["a.#"], { epoch: "e1", offset: 3 });
+    await turn();
+    assert.deepEqual(office.said("two").slice(1, 3), ["a.x 4", "a.x 5"]);
+    office.hub.lost("cut");
+    for (const tab of ["one", "two"]) office.said(tab);
+    office.join("two", ["a.#"], { epoch: "e1", offset: 5 });
+    await office.welcome(8, { from: { epoch: "e1", offset: 8 } });
+    assert.deepEqual(office.said("two"), [["behind", {}]]);
+  });
+
+  it("asks for no past where no tab has a position", () => {
+    const office = new Office();
+    office.join("one", ["a.#"]);
+    assert.deepEqual(office.hub.greeting(), { resume: undefined, subscriptions: [{ pattern: "a.#", overflow: undefined, since: undefined }] });
+  });
+
+  it("tells every tab of its end once, and sends nothing until they join again", async () => {
+    const office = await open({ one: ["a.#"], two: ["a.#"], away: [] });
+    office.hub.part("away");
+    office.hub.lost("cut", 3);
+    for (const tab of ["one", "two"]) assert.deepEqual(office.said(tab), [["lost", { reason: "cut", retryAfterS: 3 }]]);
+    assert.deepEqual(office.said("away"), []);
+    office.hub.lost("again");
+    office.join("one", ["a.#"], { epoch: "e1", offset: 0 });
+    assert.equal(office.connects, 4);
+    await office.welcome();
+    assert.equal(office.said("one")[0][0], "welcomed");
+    assert.deepEqual(office.said("two"), []);
+    office.hub.refused(refusal);
+    assert.deepEqual(office.said("one"), [["refused", { error: refusal }]]);
+  });
+
+  it("passes on that the gateway is about to stop, and lets the tabs join again", async () => {
+    const office = await open({ one: ["a.#"] });
+    office.hub.arrived("status", [{ moving: { reason: "deploy", within_s: 30 } }]);
+    assert.deepEqual([office.moves, office.said("one")], [[["deploy", 30]], []]);
+    office.hub.moved("deploy");
+    assert.deepEqual(office.said("one"), [["status", { moving: { reason: "deploy", within_s: 0 } }]]);
+    office.event("a.x", 1);
+    office.hub.ask("one", 1, "publish", {});
+    assert.deepEqual([office.said("one"), office.requests], [[], []]);
+  });
+
+  it("tells a tab of the bus, also one that joins or goes on later", async () => {
+    const office = await open({ one: ["a.#"], slow: ["a.#"] }, 4);
+    for (const offset of [1, 2, 3, 4]) {
+      office.event("a.x", offset);
+      office.hub.acknowledge("one", 1);
+    }
+    office.said("one");
+    office.said("slow");
+    office.hub.arrived("status", [{ bus: "down" }]);
+    assert.deepEqual([office.said("one"), office.said("slow")], [[["status", { bus: "down" }]], []]);
+    office.hub.acknowledge("slow", 4);
+    assert.deepEqual(office.said("slow")[0], ["status", { bus: "down" }]);
+    office.join("two", ["a.#"]);
+    await turn();
+    assert.deepEqual(office.said("two")[1], ["status", { bus: "down" }]);
+    office.hub.lost("cut");
+    office.join("two", ["a.#"]);
+    await office.welcome(4);
+    assert.equal(office.said("two").filter(([name]) => name === "status").length, 0, "a gateway that welcomes has its link");
+  });
+
+  it("tells tabs of new grants before it tells what these end, so that no tab asks again for that", async () => {
+    const office = await open({ one: ["a.#"], two: ["a.#", "b.#"] }, 4);
+    const ended = [{ pattern: "b.#", error: refusal }];
+    office.hub.arrived("status", [{ ended, granted: true }]);
+    assert.deepEqual(office.said("one"), [["status", { granted: true }]]);
+    assert.deepEqual(office.said("two"), [["status", { granted: true }], ["status", { ended }]]);
+  });
+
+  it("ends a subscription that a new token no longer grants, in the tabs that have it", async () => {
+    const office = await open({ one: ["a.#"], two: ["a.#", "b.#"], slow: ["b.#"] }, 4);
+    for (const offset of [1, 2, 3, 4]) office.event("b.x", offset);
+    office.hub.acknowledge("two", 4);
+    for (const tab of ["two", "slow"]) office.said(tab);
+    const ended = [{ pattern: "b.#", error: refusal }];
+    office.hub.arrived("status", [{ ended }]);
+    assert.deepEqual(office.said("one"), []);
+    assert.deepEqual(office.said("two"), [["status", { ended }]]);
+    assert.deepEqual(office.said("slow"), [["behind", {}]]);
+    office.event("b.x", 5);
+    assert.deepEqual(office.said("two"), []);
+  });
+
+  it("passes on notices that it does not know", async () => {
+    const office = await open({ one: ["a.#"] });
+    office.hub.arrived("backpressure", [{ state: "on" }]);
+    assert.deepEqual(office.said("one"), [["backpressure", { state: "on" }]]);
+  });
+});
+
+describe("a hub and the log", () => {
+  it("passes a cursor to tabs that are not ahead of it, and resumes from there", async () => {
+    const office = new Office();
+    office.join("low", ["a.#"], { epoch: "e1", offset: 5 });
+    office.join("high", ["a.#"], { epoch: "e1", offset: 9 });
+    await office.welcome(9);
+    office.said("low");
+    office.said("high");
+    office.hub.arrived("cursor", [{ epoch: "e1", offset: 7 }]);
+    assert.deepEqual([office.said("low"), office.said("high")], [[["cursor", { epoch: "e1", offset: 7 }]], []]);
+    office.hub.arrived("cursor", [{ epoch: "e1", offset: 9 }]);
+    assert.deepEqual(office.said("high"), [["cursor", { epoch: "e1", offset: 9 }]]);
+    office.hub.lost("cut");
+    assert.deepEqual(office.hub.greeting().resume, { epoch: "e1", offset: 9 });
+  });
+
+  it("tells a tab the part of a gap that lies above it, for its own patterns", async () => {
+    const office = new Office();
+    office.join("low", ["a.#", "b.#"], { epoch: "e1", offset: 0 });
+    office.join("high", ["a.#"], { epoch: "e1", offset: 6 });
+    office.join("beyond", ["a.#"], { epoch: "e1", offset: 8 });
+    office.join("other", ["b.#"], { epoch: "e1", offset: 0 });
+    await office.welcome(10);
+    for (const tab of ["low", "high", "beyond", "other"]) office.said(tab);
+    const gap = { patterns: ["a.#"], from: 5, to: 8, count: 4, bytes: 9, reason: "overflow", recoverable: true };
+    office.hub.arrived("gap", [gap]);
+    assert.deepEqual(office.said("low"), [["gap", gap]]);
+    assert.deepEqual(office.said("high"), [["gap", { ...gap, from: 7, count: 2 }]]);
+    assert.deepEqual([office.said("beyond"), office.said("other")], [[], []]);
+    // One that joins now hears of it too.
+    office.join("late", ["a.#"], { epoch: "e1", offset: 5 });
+    await turn();
+    assert.deepEqual(office.said("late").slice(1), [["gap", { ...gap, from: 6, count: 3 }]]);
+  });
+
+  it("passes on that the log was lost, to each with its own patterns, and begins anew", async () => {
+    const office = await open({ one: ["a.#"], two: ["a.#", "b.#"] });
+    office.event("a.x", 1);
+    for (const tab of ["one", "two"]) office.said(tab);
+    const gap = { patterns: ["a.#", "b.#"], from: null, to: null, count: null, bytes: null, reason: "log_lost", recoverable: false };
+    office.hub.arrived("gap", [gap]);
+    assert.deepEqual(office.said("one"), [["gap", { ...gap, patterns: ["a.#"] }]]);
+    assert.deepEqual(office.said("two"), [["gap", gap]]);
+    office.join("three", ["a.#"], { epoch: "e2", offset: 0 });
+    await turn();
+    assert.deepEqual(office.said("three"), [], "nobody knows yet where the lane stands");
+    office.hub.arrived("cursor", [{ epoch: "e2", offset: 0 }]);
+    await turn();
+    assert.equal(office.said("three")[0][0], "welcomed");
+    office.event("a.x", 1, "new");
+    assert.deepEqual(office.said("one"), [["cursor", { epoch: "e2", offset: 0 }], 'a.x "new"']);
+    // Nobody goes on from a position in the old one.
+    office.join("two", ["a.#", "b.#"], { epoch: "e1", offset: 1 });
+    await turn();
+    assert.deepEqual(office.said("two").at(-1), ["behind", {}]);
+  });
+
+  it("lets nobody go on here for whom something of the old log's end may be missing", async () => {
+    const office = await open({ one: ["a.#"], slow: ["a.#"], quiet: ["b.#"] }, 2);
+    for (const offset of [1, 2]) {
+      office.event("a.x", offset);
+      office.hub.acknowledge("one", 1);
+    }
+    for (const tab of ["one", "slow"]) office.said(tab);
+    const gap = { patterns: ["a.#"], from: 2, to: 2, count: 1, bytes: 9, reason: "rolled_back", recoverable: false, epoch: "e2" };
+    office.hub.arrived("gap", [gap]);
+    assert.deepEqual(office.said("one"), [["gap", gap]]);
+    assert.deepEqual(office.said("slow"), [["behind", {}]]);
+    office.event("a.x", 2, "again");
+    assert.deepEqual(office.said("one"), ['a.x "again"']);
+  });
+
+  it("passes on another epoch in which nothing was lost, and sends a tab that is not level to the gateway", async () => {
+    const office = await open({ one: ["a.#"], slow: ["a.#"] }, 2);
+    for (const offset of [1, 2]) {
+      office.event("a.x", offset);
+      office.hub.acknowledge("one", 1);
+    }
+    for (const tab of ["one", "slow"]) office.said(tab);
+    office.hub.arrived("cursor", [{ epoch: "e2", offset: 2 }]);
+    assert.deepEqual(office.said("one"), [["cursor", { epoch: "e2", offset: 2 }]]);
+    assert.deepEqual(office.said("slow"), [["behind", {}]]);
+  });
+
+  it("begins a pattern that was acknowledged in the next epoch when word of that epoch comes", async () => {
+    const office = await open({ one: ["a.#"], two: [] });
+    office.hub.ask("two", 1, "subscribe", { pattern: "b.#" });
+    await turn();
+    await office.answer({ epoch: "e2", offset: 3 });
+    office.said("two");
+    office.hub.arrived("cursor", [{ epoch: "e2", offset: 3 }]);
+    office.join("three", ["b.#"], { epoch: "e2", offset: 3 });
+    await turn();
+    assert.equal(office.said("three")[0][0], "welcomed");
+    office.join("four", ["b.#"], { epoch: "e2", offset: 2 });
+    await turn();
+    assert.deepEqual(office.said("four"), [["behind", {}]]);
+  });
+});

@@ -1,0 +1,295 @@
+/** Tabs that share a connection: which ones do, what their messages hold, and claims. The browser and the gateway are those of world.js. */
+import assert from "node:assert/strict";
+import { afterEach, beforeEach, describe, it, mock } from "node:test";
+import { presence } from "../../src/presence/index.js";
+import { connectOn } from "../../src/tabs/connect.js";
+import { Hub } from "../../src/tabs/hub.js";
+import { FakeGateway } from "../fake-gateway.js";
+import { World } from "../model-gateway.js";
+import { Browser, Gateway } from "./world.js";
+
+const jwt = (claims) => `e30.${btoa(JSON.stringify(claims))}.c2ln`;
+
+describe("tabs", () => {
+  let world, gateway, browser, gates, pages;
+
+  beforeEach(() => {
+    world = new World(1);
+    gateway = new Gateway(world);
+    browser = new Browser(world);
+    gates = [];
+    pages = new Map();
+  });
+
+  afterEach(async () => {
+    for (const gate of gates) gate.close();
+    while (browser.step() || world.turn()) await world.settle();
+    world.end();
+  });
+
+  /** Open a tab. */
+  function open(options) {
+    const tab = browser.open();
+    const gate = connectOn(tab.platform, "http://gateway.test", { io: gateway.io(tab), ...options });
+    pages.set(gate, tab);
+    gate.on("a.#", () => {});
+    gates.push(gate);
+    return gate;
+  }
+
+  /** Let everything happen until all gates are connected. */
+  async function until(condition) {
+    for (let step = 0; !condition(); step++) {
+      assert.ok(step < 5000, "not reached");
+      if (!(gateway.deliver() || browser.step() || world.turn())) world.timer();
+      await world.settle();
+    }
+  }
+
+  const live = () => gates.every(({ status }) => status === "live");
+
+  it("of one user with tokens of the same rights have one connection", async () => {
+    for (const jti of ["1", "2", "3"]) open({ token: jwt({ sub: "ann", subscribe: ["#"], jti, exp: 4e9 + Number(jti) }) });
+    await until(live);
+    assert.equal(gateway.clients.size, 1);
+    assert.deepEqual(gates.map(({ tabs }) => tabs.role).sort(), ["following", "following", "leading"]);
+  });
+
+  it("have another leader and every event within a second after theirs hangs", async () => {
+    for (const jti of ["1", "2", "3"]) open({ token: jwt({ sub: "ann", subscribe: ["#"], jti }) });
+    const seen = new Map(gates.map((gate) => [gate, []]));
+    for (const [gate, offsets] of seen) gate.on("a.#", (_data, { offset }) => offsets.push(offset));
+    await until(live);
+    const leader = gates.find(({ tabs }) => tabs.role === "leading");
+    // Its page does nothing more, and says nothing.
+    pages.get(leader).frozen = true;
+    const beganMs = world.nowMs;
+    for (let n = 0; n < 3; n++) gateway.publish("a");
+    await until(() => gates.every((gate) => gate === leader || seen.get(gate).length === 3));
+    assert.ok(world.nowMs - beganMs <= 1000, `after ${world.nowMs - beganMs} ms`);
+  });
+
+  it("keep a leader whose page is busy for half a second", async () => {
+    for (const jti of ["1", "2"]) open({ token: jwt({ sub: "ann", subscribe: ["#"], jti }) });
+    await until(live);
+    const [leader] = gates.filter(({ tabs }) => tabs.role === "leading");
+    for (let times = 0; times < 5; times++) {
+      const endMs = world.nowMs + 500;
+      pages.get(leader).frozen = true;
+      await until(() => world.nowMs >= endMs);
+      pages.get(leader).frozen = false;
+      await until(() => world.nowMs >= endMs + 500);
+    }
+    assert.equal(leader.tabs.role, "leading");
+    assert.equal(gateway.nth, 1);
+  });
+
+  it("are present with a connection each, and share one again when they have left", async () => {
+    for (const jti of ["1", "2", "3"]) open({ token: jwt({ sub: "ann", subscribe: ["#"], jti }) });
+    await until(live);
+    const rooms = gates.slice(1).map((gate) => presence(gate, "rooms.7"));
+    const shown = () => rooms.map(({ members }) => members.map(({ connections }) => connections).join());
+    await until(() => rooms.every(({ status }) => status === "live") && shown().every((each) => each === "2"));
+    assert.equal(gateway.clients.size, 3);
+    rooms[0].close();
+    await until(() => shown()[1] === "1");
+    rooms[1].close();
+    await until(() => !gateway.present.size);
+    gateway.publish("a.1");
+    await until(() => gateway.clients.size === 1);
+    assert.ok(live());
+  });
+
+  for (const overflow of ["latest", "drop"]) {
+    it(`have a connection each for as long as they want the policy ${overflow}`, async () => {
+      for (const jti of ["1", "2", "3"]) open({ token: jwt({ sub: "ann", subscribe: ["#"], jti }) });
+      await until(live);
+      const policies = () => [...gateway.clients].map(({ policies }) => [...policies.values()].join()).sort();
+      const ended = new AbortController();
+      const seen = [];
+      gates[2].subscribe("b.#", { overflow, signal: ended.signal }, (_data, { offset }) => seen.push(offset));
+      await until(() => gates[2].state.subscriptions["b.#"] === "active");
+      assert.deepEqual(policies(), ["", `,${overflow}`]);
+      // It connects again with its policy, and not to the leader.
+      [...gateway.clients].find(({ policies: { size } }) => size > 1).cut();
+      await until(() => gates[2].status !== "live");
+      await until(live);
+      assert.deepEqual(policies(), ["", `,${overflow}`]);
+      gateway.publish("b");
+      await until(() => seen.length === 1);
+      ended.abort();
+      await until(() => [...gateway.clients].every(({ patterns: { size } }) => size === 1));
+      gateway.publish("a");
+      await until(() => gateway.clients.size === 1);
+      gateway.publish("a");
+      await until(live);
+    });
+  }
+
+  it("share one again when a handler that is left wants every event", async () => {
+    for (const jti of ["1", "2"]) open({ token: jwt({ sub: "ann", subscribe: ["#"], jti }) });
+    await until(live);
+    gates[1].subscribe("b.#", { overflow: "latest" }, () => {});
+    await until(() => gateway.clients.size === 2);
+    gates[1].subscribe("b.#", () => {});
+    await until(() => [...gateway.clients].every(({ policies }) => ![...policies.values()].some(Boolean)));
+    const beat = () => {
+      gateway.publish("a");
+      if (gateway.clients.size > 1) setTimeout(beat, 1500);
+    };
+    beat();
+    await until(() => gateway.clients.size === 1);
+  });
+
+  it("share one again when presence is refused", async () => {
+    for (const jti of ["1", "2"]) open({ token: jwt({ sub: "ann", subscribe: ["#"], jti }) });
+    await until(live);
+    gateway.presence = () => ({ ok: false, error: { code: "forbidden", message: "no", retry: false } });
+    const room = presence(gates[1], "rooms.7");
+    await until(() => room.status === "refused");
+    assert.equal(gateway.clients.size, 2);
+    gateway.publish("a.1");
+    await until(() => gateway.clients.size === 1);
+  });
+
+  it("are present again behind a broken connection, and tell nobody leaving", async () => {
+    for (const jti of ["1", "2"]) open({ token: jwt({ sub: "ann", subscribe: ["#"], jti }) });
+    await until(live);
+    const room = presence(gates[1], "rooms.7");
+    const told = [];
+    room.on("member:leave", ({ user }) => told.push(user));
+    await until(() => room.status === "live");
+    [...gateway.present][0].cut();
+    await until(() => room.status !== "live");
+    await until(() => room.status === "live");
+    assert.deepEqual([told, room.members.length], [[], 1]);
+  });
+
+  for (const [what, options] of Object.entries({
+    "of another user": { token: jwt({ sub: "ben", subscribe: ["#"] }) },
+    "with other rights": { token: jwt({ sub: "ann", subscribe: ["a.#"] }) },
+    "of another namespace": { token: jwt({ sub: "ann", subscribe: ["#"] }), namespace: "other" },
+    "with a token that names nobody": { token: "opaque" },
+  })) {
+    it(`${what} have a connection of their own`, async () => {
+      open({ token: jwt({ sub: "ann", subscribe: ["#"] }) });
+      open(options);
+      await until(live);
+      assert.equal(gateway.clients.size, 2);
+    });
+  }
+
+  it("with tokens that name nobody share where the application names the user", async () => {
+    open({ token: "one", user: "ann" });
+    open({ token: "other", user: "ann" });
+    await until(live);
+    assert.equal(gateway.clients.size, 1);
+  });
+
+  it("show no token to each other", async () => {
+    const said = [];
+    browser.overheard = (message) => said.push(JSON.stringify(message));
+    const token = jwt({ sub: "ann" });
+    open({ token });
+    open({ token });
+    await until(live);
+    assert.ok(said.length > 2);
+    assert.deepEqual(said.filter((text) => text.includes(token)), []);
+  });
+
+  it("keep a subscription at the gateway as long as one of them needs it", async () => {
+    open({ user: "ann" });
+    const other = open({ user: "ann" });
+    await until(live);
+    other.on("b.#", () => {});
+    await until(() => other.state.subscriptions["b.#"] === "active");
+    const [client] = gateway.clients;
+    assert.deepEqual([...client.patterns].sort(), ["a.#", "b.#"]);
+    other.off("a.#").off("b.#");
+    await until(() => client.patterns.size === 1);
+    assert.deepEqual([...client.patterns], ["a.#"]);
+  });
+
+  it("give an event to one that claims it", async () => {
+    for (let n = 0; n < 3; n++) open({ user: "ann" });
+    await until(live);
+    const answers = [];
+    for (const { tabs } of gates) void tabs.claim({ id: "i1" }).then((mine) => answers.push(mine));
+    await until(() => answers.length === 3);
+    assert.deepEqual(answers.sort(), [false, false, true]);
+  });
+});
+
+describe("a tab that takes nothing", () => {
+  const WINDOW = 4;
+
+  /** A hub with two tabs, of which `quick` takes everything at once. */
+  async function hubOfTwo() {
+    const posts = { quick: [], slow: [] };
+    const hub = new Hub({
+      post(tab, message) {
+        posts[tab].push(message);
+        if (tab === "quick" && message.type === "lane") hub.acknowledge(tab, 1);
+      },
+      request: async () => ({ ok: true }),
+      connect() {},
+      move() {},
+    }, WINDOW);
+    for (const tab of ["quick", "slow"]) hub.join(tab, { subscriptions: [{ pattern: "a.#" }] });
+    const { subscriptions } = hub.greeting();
+    hub.arrived("welcome", [{ session: "s1", epoch: "e1", offset: 0, resumed: null, limits: {}, subscriptions: subscriptions.map(({ pattern }) => ({ pattern, ok: true })) }]);
+    await new Promise((resolve) => setImmediate(resolve));
+    let head = 0;
+    const publish = (count) => {
+      for (; count > 0; count--) hub.arrived("event", ["a.b", ++head, { id: `i${head}`, time: 1, offset: head }]);
+    };
+    const seen = (tab) => posts[tab].filter(({ name }) => name === "event").map(({ text }) => JSON.parse(text));
+    return { hub, posts, publish, seen };
+  }
+
+  const to = (last) => Array.from({ length: last }, (_, at) => at + 1);
+
+  it("gets no more than its window, then the rest in order, and delays nobody", async () => {
+    const { hub, publish, seen } = await hubOfTwo();
+    publish(10);
+    assert.deepEqual(seen("slow"), to(WINDOW));
+    assert.deepEqual(seen("quick"), to(10));
+    for (let rounds = 0; rounds < 10; rounds++) hub.acknowledge("slow", WINDOW);
+    assert.deepEqual(seen("slow"), to(10));
+  });
+
+  it("is told that it is behind once the hub no longer has what it missed", async () => {
+    const { hub, posts, publish, seen } = await hubOfTwo();
+    publish(5000);
+    assert.equal(posts.slow.filter(({ type }) => type === "lane").length, WINDOW);
+    hub.acknowledge("slow", WINDOW);
+    assert.equal(posts.slow.at(-1).type, "behind");
+    assert.equal(seen("quick").length, 5000);
+    // It comes back from a connection of its own.
+    hub.join("slow", { resume: { epoch: "e1", offset: 4999 }, subscriptions: [{ pattern: "a.#" }] });
+    await new Promise((resolve) => setImmediate(resolve));
+    assert.deepEqual(seen("slow"), [...to(WINDOW), 5000]);
+  });
+
+  it("is told the same when it resumes from below what the hub has", async () => {
+    const { hub, posts, publish } = await hubOfTwo();
+    publish(5000);
+    hub.join("slow", { resume: { epoch: "e1", offset: 4 }, subscriptions: [{ pattern: "a.#" }] });
+    await new Promise((resolve) => setImmediate(resolve));
+    assert.equal(posts.slow.at(-1).type, "behind");
+  });
+});
+
+describe("a browser without locks or channels", () => {
+  it("gives each tab its own connection, and says so once", async (test) => {
+    const told = test.mock.method(console, "info", () => {});
+    const gateway = new FakeGateway();
+    const gate = connectOn(undefined, "http://gateway.test", { io: gateway.io });
+    await gateway.welcome();
+    assert.equal(gate.tabs.role, "alone");
+    assert.equal(await gate.tabs.claim({ id: "i1" }), true);
+    assert.equal(told.mock.callCount(), 1);
+    gate.close();
+    mock.restoreAll();
+  });
+});

@@ -1,0 +1,681 @@
+/** The client over a WebSocket of its own: a scripted socket in the place of the browser's, and a clock that the tests move. */
+import assert from "node:assert/strict";
+import { readdir, readFile } from "node:fs/promises";
+import { afterEach, beforeEach, describe, it, mock } from "node:test";
+import { Decoder } from "socket.io-parser";
+import { connect } from "#headgate";
+// A private module, which is in no file of dist by itself.
+import { createPackets } from "../../src/transport/packets.js";
+import { settle } from "../fake-gateway.js";
+
+const golden = JSON.parse(await readFile(new URL("../../../tests/golden/wire.json", import.meta.url), "utf8"));
+const SESSION = { sid: "x", upgrades: [], pingInterval: 25_000, pingTimeout: 20_000, maxPayload: 2000 };
+const GRACE_MS = 1000;
+
+const answer = (status, text, headers = {}) => async () => new Response(text, { status, headers });
+const SESSION_BEGUN = answer(200, `0${JSON.stringify(SESSION)}`);
+
+/** @type {ScriptedSocket[]} those that the client made, in order */
+let sockets;
+/** @type {import("../../src/gate.js").Gate} */
+let gate;
+let nowMs;
+/** What HTTP answers: a function of the address. */
+let http;
+
+class ScriptedSocket {
+  sent = [];
+  closed = false;
+
+  constructor(url) {
+    this.url = url;
+    sockets.push(this);
+  }
+
+  send(text) {
+    this.sent.push(text);
+  }
+
+  close() {
+    this.closed = true;
+  }
+
+  /** A message from the gateway. */
+  says(data) {
+    this.onmessage({ data });
+  }
+
+  /** The connection ends. */
+  ends(code = 1006, reason = "") {
+    this.onclose({ code, reason });
+  }
+}
+
+/** The clock goes on, and what is due is done. */
+async function pass(ms) {
+  nowMs += ms;
+  mock.timers.tick(ms);
+  await settle();
+}
+
+async function open(options = {}) {
+  gate = connect("https://gateway.test", { WebSocket: ScriptedSocket, reconnectDelayMinMs: 10, reconnectDelayMaxMs: 20, ...options });
+  await settle();
+  return sockets[0];
+}
+
+/** The gateway begins a session and lets the client in. */
+async function welcome(socket = sockets.at(-1), limits = { max_payload_bytes: 1500 }) {
+  socket.says(`0${JSON.stringify(SESSION)}`);
+  await settle();
+  socket.says('40/notifications,{"sid":"y"}');
+  const body = { session: "s", epoch: "e", offset: 100, resumed: null, limits, subscriptions: [] };
+  socket.says(`42/notifications,${JSON.stringify(["welcome", body])}`);
+  await settle();
+}
+
+/** Return the body of the CONNECT that was sent. */
+const connectOf = (socket) => JSON.parse(socket.sent.find((text) => text.startsWith("40")).slice("40/notifications,".length));
+
+/** Have the reasons of connection:down and the errors of connection:refused noted. */
+function note() {
+  const told = [];
+  gate.on("connection:down", ({ reason }) => told.push(reason));
+  gate.on("connection:refused", (error, { delayMs }) => told.push([error.code, error.parts.reason, delayMs]));
+  return told;
+}
+
+beforeEach(() => {
+  sockets = [];
+  nowMs = 1000;
+  http = () => Promise.reject(new TypeError("fetch failed"));
+  mock.timers.enable({ apis: ["setTimeout"] });
+  mock.method(performance, "now", () => nowMs);
+  mock.method(Math, "random", () => 0);
+  mock.method(globalThis, "fetch", async (url, options) => http(url, options));
+  mock.method(console, "error", () => {});
+});
+
+afterEach(() => {
+  gate?.close();
+  mock.timers.reset();
+  mock.restoreAll();
+});
+
+describe("packets", () => {
+  for (const { name, packet } of [...golden.events, ...golden.notices]) {
+    it(`are read as socket.io's parser reads them: ${name}`, () => {
+      let expected;
+      new Decoder().on("decoded", ({ data }) => (expected = data)).add(packet);
+      assert.deepEqual(createPackets(`/${golden.namespace}`).read(`4${packet}`).data, expected);
+    });
+  }
+
+  for (const text of ['42/a,"x"', "42/a,", "42/a,[1]", "42/a,{", '45/a,1-["x"]', new ArrayBuffer(2)]) {
+    it(`that are none of an event are not taken for one: ${text}`, () => {
+      assert.throws(() => createPackets("/a").read(text));
+    });
+  }
+
+  it("of another namespace are no events", () => {
+    assert.deepEqual(createPackets("/a").read('42/b,["x"]'), {});
+    assert.deepEqual(createPackets("/a").read('42["x"]'), {});
+    assert.deepEqual(createPackets("/").read('42/b,["x"]'), {});
+    assert.deepEqual(createPackets("/a").read('43/b,1["x"]'), {});
+    assert.deepEqual(createPackets("/").read('42["x",1]').data, ["x", 1]);
+  });
+});
+
+describe("over a WebSocket", () => {
+  it("joins, gets events, and has its requests acknowledged", async () => {
+    const socket = await open({ token: "t", path: "/here/" });
+    const got = [];
+    gate.on("a.*", (data) => got.push(data));
+    assert.equal(socket.url, "wss://gateway.test/here/?EIO=4&transport=websocket");
+    assert.deepEqual(socket.sent, []);
+    await welcome(socket);
+    assert.equal(connectOf(socket).token, "t");
+    assert.equal(gate.state.connection, "up");
+    socket.says('42/notifications,["event","a.b",7,{"id":"i","time":1,"offset":101}]');
+    assert.deepEqual(got, [7]);
+    const receipt = gate.publish("a.b", 1);
+    await settle();
+    const request = socket.sent.at(-1);
+    assert.match(request, /^42\/notifications,\d+\["publish",\{"topic":"a.b","data":1\}\]$/);
+    socket.says(`43/notifications,${/,(\d+)/.exec(request)[1]}[{"ok":true,"epoch":"e","offset":102}]`);
+    assert.deepEqual(await receipt, { epoch: "e", offset: 102 });
+  });
+
+  it("passes over messages of a later protocol, and of other namespaces", async () => {
+    await open();
+    const told = note();
+    await welcome();
+    for (const text of ["6", '42/other,["event","a",1,{}]', '43/notifications,99[{"ok":true}]', '42/notifications,["news",1]']) sockets[0].says(text);
+    assert.deepEqual([told, gate.state.connection], [[], "up"]);
+  });
+
+  it("answers pings, and takes a gateway for lost that is silent for longer than it said", async () => {
+    await open();
+    const told = note();
+    await welcome();
+    await pass(40_000);
+    sockets[0].says("2");
+    assert.equal(sockets[0].sent.at(-1), "3");
+    await pass(SESSION.pingInterval + SESSION.pingTimeout - 1);
+    assert.deepEqual(told, []);
+    await pass(1);
+    assert.deepEqual(told, [], "messages that wait have their turn");
+    await pass(GRACE_MS);
+    assert.deepEqual(told, ["ping timeout"]);
+    assert.equal(sockets[0].closed, true);
+  });
+
+  it("stays when a page that slept finds messages waiting", async () => {
+    await open();
+    const told = note();
+    await welcome();
+    await pass(600_000);
+    sockets[0].says("2");
+    await pass(GRACE_MS);
+    await pass(GRACE_MS);
+    assert.deepEqual([told, gate.state.connection], [[], "up"]);
+  });
+
+  for (const [what, message] of Object.entries({
+    "is binary": new ArrayBuffer(2),
+    "announces binary": '451-/notifications,["event",{"_placeholder":true,"num":0}]',
+    "is no JSON": '42/notifications,["event",',
+    "is no event": "42/notifications,[7]",
+    "is an acknowledgement without an answer": '43/notifications,0{"a":',
+    "begins a second session": `0${JSON.stringify(SESSION)}`,
+    "joins twice": '40/notifications,{"sid":"z"}',
+  })) {
+    it(`ends the connection and comes back when a message ${what}`, async () => {
+      await open();
+      const told = note();
+      await welcome();
+      sockets[0].says(message);
+      assert.deepEqual(told, ["parse error"]);
+      await pass(20);
+      assert.equal(sockets.length, 2);
+    });
+  }
+
+  it("does not come up with a gateway that sends no pings", async () => {
+    await open();
+    const told = note();
+    sockets[0].says('0{"sid":"x"}');
+    assert.deepEqual(told, [["unreachable", "parse error", 10]]);
+  });
+
+  it("hears the namespace's refusal", async () => {
+    await open();
+    const told = note();
+    sockets[0].says(`0${JSON.stringify(SESSION)}`);
+    await settle();
+    sockets[0].says('44/notifications,{"message":"no","data":{"code":"forbidden","message":"no","retry":false}}');
+    assert.equal(told[0][0], "forbidden");
+    assert.deepEqual([gate.state.connection, sockets[0].closed], ["refused", true]);
+  });
+
+  it("hears that a namespace is not served", async () => {
+    await open();
+    const told = note();
+    sockets[0].says(`0${JSON.stringify(SESSION)}`);
+    await settle();
+    sockets[0].says('44/notifications,{"message":"Invalid namespace"}');
+    assert.deepEqual([told[0][0], gate.state.connection], ["unknown_namespace", "refused"]);
+  });
+
+  it("says why the gateway closed, and comes back", async () => {
+    await open();
+    const told = note();
+    await welcome();
+    sockets[0].ends(1008, "unauthorized: expired");
+    await pass(20);
+    await welcome();
+    sockets[1].says("41/notifications,");
+    await pass(20);
+    await welcome();
+    sockets[2].says("1");
+    await pass(20);
+    await welcome();
+    sockets[3].ends();
+    assert.deepEqual(told, ["transport close: 1008 unauthorized: expired", "io server disconnect", "io server disconnect", "transport close"]);
+  });
+
+  it("refuses what is longer than the gateway takes, and stays connected", async () => {
+    await open();
+    await welcome(undefined, {});
+    const sent = sockets[0].sent.length;
+    await assert.rejects(gate.publish("a", "€".repeat(700)), { code: "payload_too_large", parts: { size: 2153, limit: 2000, where: "browser" } });
+    assert.deepEqual([sockets[0].sent.length, gate.state.connection], [sent, "up"]);
+  });
+
+  it("rejects requests without an answer in time, and those whose connection ends", async () => {
+    await open({ requestTimeoutMs: 500 });
+    await welcome();
+    const late = assert.rejects(gate.publish("a", 1), { code: "timeout" });
+    await pass(500);
+    await late;
+    const cut = assert.rejects(gate.publish("a", 1), { code: "disconnected" });
+    await settle();
+    sockets[0].ends();
+    await cut;
+  });
+
+  it("hears nothing from a socket that it has left", async () => {
+    const socket = await open();
+    const got = [];
+    gate.on("a", (data) => got.push(data));
+    await welcome();
+    gate.close();
+    assert.equal(socket.sent.at(-1), "41/notifications,");
+    assert.equal(socket.closed, true);
+    socket.says('42/notifications,["event","a",1,{}]');
+    socket.ends();
+    await pass(60_000);
+    assert.deepEqual([got, sockets.length], [[], 1]);
+  });
+});
+
+describe("when a WebSocket cannot be opened", () => {
+
+  it("says what HTTP answers, and comes again when the gateway wants it", async () => {
+    http = answer(503, '{"code":"bus_unavailable","message":"about to stop"}', { "Retry-After": "7" });
+    await open();
+    const told = note();
+    sockets[0].ends();
+    await settle();
+    assert.deepEqual(told, [["unreachable", "about to stop (HTTP 503)", 7000]]);
+    await pass(6999);
+    assert.equal(sockets.length, 1);
+    await pass(1);
+    assert.equal(sockets.length, 2);
+  });
+
+  it("waits, and loads nothing, where HTTP does not get through either", async () => {
+    await open();
+    const told = note();
+    sockets[0].onerror({});
+    sockets[0].ends();
+    await settle();
+    await pass(10);
+    sockets[1].onerror({ message: "connect ECONNREFUSED" });
+    sockets[1].ends();
+    await settle();
+    assert.deepEqual(told.map(([, reason]) => reason), ["websocket error", "connect ECONNREFUSED"]);
+  });
+
+  it("asks when nothing comes of it for half the time of an attempt", async () => {
+    http = answer(502, "<html>");
+    await open({ connectTimeoutMs: 3000 });
+    const told = note();
+    await pass(1499);
+    assert.deepEqual(told, []);
+    nowMs += 1;
+    mock.timers.tick(1);
+    // The browser says that the socket it was told to close has closed.
+    sockets[0].ends();
+    await settle();
+    assert.deepEqual([told[0][1], sockets[0].closed], ["HTTP 502", true]);
+  });
+
+  it("never takes another way where only a WebSocket is wanted, and leaves no session behind", async () => {
+    const asked = [];
+    http = (url, options) => {
+      asked.push([url, options.method, options.body]);
+      return SESSION_BEGUN();
+    };
+    await open({ transport: "websocket" });
+    const told = note();
+    sockets[0].ends();
+    await settle();
+    assert.deepEqual(told, [["unreachable", "websocket error", 10]]);
+    const polling = "https://gateway.test/socket.io/?EIO=4&transport=polling";
+    assert.deepEqual(asked, [[polling, undefined, undefined], [`${polling}&sid=x`, "POST", "1"]]);
+  });
+
+  it("asks no cache: it could answer with the session of another", async () => {
+    const caches = [];
+    http = (_url, { cache }) => {
+      caches.push(cache);
+      return SESSION_BEGUN();
+    };
+    await open({ transport: "websocket" });
+    sockets[0].ends();
+    await settle();
+    assert.deepEqual(caches, ["no-store", "no-store"]);
+  });
+
+  it("is refused with the gateway's own error, and comes again when that says", async () => {
+    http = answer(503, '{"code":3,"message":"Bad request: limit reached","error":{"code":"limit_reached","message":"limit reached: clients (at most 10)","retry":true,"retry_after_s":7,"name":"clients","limit":10}}');
+    await open();
+    const told = [];
+    gate.on("connection:refused", ({ code, message, retry, parts }, { delayMs }) => told.push({ code, retry, parts, delayMs, isSaid: message.startsWith("limit reached: clients (at most 10)") }));
+    sockets[0].ends();
+    await settle();
+    assert.deepEqual(told, [{ code: "limit_reached", retry: true, parts: { retryAfterS: 7, name: "clients", limit: 10 }, delayMs: 7000, isSaid: true }]);
+    await pass(6999);
+    assert.equal(sockets.length, 1);
+    await pass(1);
+    assert.equal(sockets.length, 2);
+  });
+
+  it("takes the time from the header where the error has none, and does not come again after one that stays", async () => {
+    http = answer(429, '{"error":{"code":"limit_reached","message":"m","retry":true}}', { "Retry-After": "5" });
+    await open();
+    const told = note();
+    sockets[0].ends();
+    await settle();
+    http = answer(421, '{"error":{"code":"unknown_host","message":"m","retry":false,"host":"x"}}');
+    await pass(5000);
+    sockets[1].ends();
+    await settle();
+    assert.deepEqual([told.map(([code, , delayMs]) => [code, delayMs]), gate.status], [[["limit_reached", 5000], ["unknown_host", null]], "refused"]);
+  });
+
+  it("names the origin that may not be allowed where a page of another origin gets no answer", async () => {
+    for (const [origin, reason] of [
+      ["http://localhost:5173", "websocket error: no answer, or the gateway may not allow the origin http://localhost:5173 (HEADGATE_ALLOWED_ORIGINS)"],
+      ["https://gateway.test", "websocket error"],
+    ]) {
+      globalThis.location = { origin };
+      try {
+        sockets = [];
+        await open();
+        const told = note();
+        sockets[0].ends();
+        await settle();
+        assert.deepEqual(told, [["unreachable", reason, 10]]);
+        gate.close();
+      } finally {
+        Reflect.deleteProperty(globalThis, "location");
+      }
+    }
+  });
+
+  it("gives up asking when the gate closes", async () => {
+    let signal;
+    http = (_url, options) => new Promise(() => ({ signal } = options));
+    await open();
+    const told = note();
+    sockets[0].ends();
+    await settle();
+    assert.equal(signal.aborted, false);
+    gate.close();
+    await settle();
+    assert.deepEqual([signal.aborted, told], [true, []]);
+  });
+
+  it("tries a WebSocket once more, if one has worked, before it takes another way", async () => {
+    await open({ transport: undefined });
+    await welcome();
+    http = SESSION_BEGUN;
+    sockets[0].ends();
+    await pass(20);
+    sockets[1].ends();
+    await settle();
+    await pass(20);
+    assert.equal(sockets.length, 3);
+  });
+});
+
+describe("when the network or the page was away", () => {
+  const PROBE_MS = 2000;
+  /** The page's listeners. @type {Record<string, () => void>} */
+  let page;
+  let wallMs;
+
+  beforeEach(() => {
+    page = {};
+    wallMs = 1e12;
+    Object.assign(globalThis, { addEventListener: (name, listener) => (page[name] = listener), document: { hidden: false } });
+    mock.method(Date, "now", () => wallMs);
+  });
+
+  afterEach(() => {
+    for (const name of ["addEventListener", "document"]) Reflect.deleteProperty(globalThis, name);
+  });
+
+  /** Time goes on for the page and on the wall. */
+  async function live(ms) {
+    for (; ms > 0; ms -= 1000) {
+      wallMs += Math.min(ms, 1000);
+      await pass(Math.min(ms, 1000));
+    }
+  }
+
+  /** The machine sleeps, then the page's timers go on where they were. */
+  async function sleep(ms) {
+    wallMs += ms;
+    await live(5000);
+  }
+
+  const asked = (socket) => socket.sent.filter((text) => text === "2").length;
+
+  for (const name of ["offline", "online", "visibilitychange", "pageshow"]) {
+    it(`asks at once for a sign of life, and stays connected with one: ${name}`, async () => {
+      const socket = await open();
+      await welcome(socket);
+      page[name]();
+      assert.equal(asked(socket), 1);
+      await live(PROBE_MS - 1);
+      socket.says("3");
+      await live(GRACE_MS + PROBE_MS);
+      assert.deepEqual([gate.status, sockets.length, socket.closed], ["live", 1, false]);
+    });
+
+    it(`replaces a socket that gives no sign of life in a short time: ${name}`, async () => {
+      const socket = await open();
+      await welcome(socket);
+      const told = note();
+      page[name]();
+      await live(PROBE_MS + GRACE_MS);
+      assert.deepEqual([gate.status, told, socket.closed], ["waiting", ["ping timeout"], true]);
+      await live(10);
+      assert.equal(sockets.length, 2);
+    });
+  }
+
+  it("takes any message for a sign of life", async () => {
+    const socket = await open();
+    await welcome(socket);
+    page.offline();
+    await live(PROBE_MS);
+    socket.says('42/notifications,["cursor",{"epoch":"e","offset":101}]');
+    await live(GRACE_MS + PROBE_MS);
+    assert.equal(gate.status, "live");
+  });
+
+  it("does not let questions that repeat put the end off", async () => {
+    const socket = await open();
+    await welcome(socket);
+    for (let nth = 0; nth < 3; nth++) {
+      page.visibilitychange();
+      await live(1000);
+    }
+    assert.equal(gate.status, "waiting");
+  });
+
+  it("leaves an attempt that is under way when the network goes", async () => {
+    await open();
+    const told = note();
+    page.offline();
+    assert.deepEqual(told, [["unreachable", "offline", 10]]);
+  });
+
+  it("asks when the clock has jumped, for the machine slept", async () => {
+    const socket = await open();
+    await welcome(socket);
+    await live(20_000);
+    assert.equal(asked(socket), 0);
+    await sleep(60_000);
+    assert.equal(asked(socket), 1);
+    await live(PROBE_MS + GRACE_MS);
+    assert.equal(gate.status, "waiting");
+  });
+
+  it("does not take the late timers of a hidden page for sleep", async () => {
+    const socket = await open();
+    await welcome(socket);
+    globalThis.document.hidden = true;
+    await sleep(60_000);
+    assert.equal(asked(socket), 0);
+  });
+
+  it("does not wait for the next attempt when it wakes, but all pages that wake do not come at once", async () => {
+    mock.method(Math, "random", () => 0.5);
+    await open({ reconnectDelayMinMs: 600_000, reconnectDelayMaxMs: 600_000 });
+    await welcome();
+    sockets[0].ends();
+    page.online();
+    assert.equal(sockets.length, 1);
+    await live(499);
+    assert.equal(sockets.length, 1);
+    await live(1);
+    assert.deepEqual([sockets.length, gate.status], [2, "connecting"]);
+    await welcome();
+    sockets[1].ends();
+    page.visibilitychange();
+    assert.equal(sockets.length, 3);
+  });
+
+  it("does not begin what open() has not begun, nor take back a refusal", async () => {
+    await open({ autoConnect: false });
+    const all = () => {
+      for (const tell of Object.values(page)) tell();
+    };
+    all();
+    assert.deepEqual([sockets.length, gate.status], [0, "idle"]);
+    gate.open();
+    const [socket] = sockets;
+    socket.says(`0${JSON.stringify(SESSION)}`);
+    await settle();
+    socket.says('44/notifications,{"message":"no","data":{"code":"unauthorized","message":"no","retry":false}}');
+    all();
+    await live(2000);
+    assert.deepEqual([sockets.length, gate.status], [1, "refused"]);
+  });
+
+  it("leaves no timer behind when it is closed", async () => {
+    await open();
+    await welcome();
+    gate.close();
+    const started = mock.method(globalThis, "setTimeout");
+    await live(60_000);
+    assert.equal(started.mock.callCount(), 0);
+  });
+});
+
+describe("a class of WebSocket that throws", () => {
+  for (const [what, error] of [["a page over https, a gateway over http", new DOMException("insecure", "SecurityError")], ["an address that it does not take", new SyntaxError("bad")]]) {
+    it(`is a failed attempt, and nothing is left to throw later: ${what}`, async () => {
+      http = answer(502, "");
+      gate = connect("http://gateway.test", { WebSocket: class { constructor() { throw error; } }, reconnectDelayMinMs: 10, reconnectDelayMaxMs: 20 });
+      const told = note();
+      await settle();
+      await settle();
+      assert.deepEqual(told, [["unreachable", "HTTP 502", 10]]);
+      http = () => Promise.reject(new TypeError("fetch failed"));
+      await pass(10);
+      await settle();
+      assert.deepEqual(told[1], ["unreachable", String(error), 10]);
+      gate.close();
+      await pass(40_000);
+      assert.deepEqual([gate.status, told.length], ["closed", 2]);
+    });
+  }
+
+  it("is one that HTTP goes round, where that gets through", async () => {
+    http = SESSION_BEGUN;
+    gate = connect("http://gateway.test", { WebSocket: class { constructor() { throw new SyntaxError("bad"); } }, transport: "websocket", reconnectDelayMinMs: 10, reconnectDelayMaxMs: 20 });
+    const told = note();
+    await settle();
+    await settle();
+    assert.deepEqual(told, [["unreachable", "SyntaxError: bad", 10]]);
+  });
+
+  it("in close or send ends the connection all the same", async () => {
+    const socket = await open();
+    await welcome(socket);
+    socket.send = socket.close = () => {
+      throw Error("InvalidStateError");
+    };
+    await assert.rejects(gate.publish("a", 1), { retry: true });
+    gate.close();
+    assert.equal(gate.status, "closed");
+  });
+
+  it("leaves room for an error of the application's auth, which no packet can hold", async () => {
+    const socket = await open({ auth: { tenant: 7n } });
+    const told = note();
+    socket.says(`0${JSON.stringify(SESSION)}`);
+    await settle();
+    assert.deepEqual([told.map(([code]) => code), gate.status], [["not_serializable"], "refused"]);
+  });
+});
+
+describe("the address that is dialled", () => {
+  for (const [url, path, dialled] of [
+    ["wss://http.example.com", "/socket.io", "wss://http.example.com/socket.io/"],
+    ["ws://myhttpd.local", "/socket.io/", "ws://myhttpd.local/socket.io/"],
+    ["https://example.com:8443", "/http-push/", "wss://example.com:8443/http-push/"],
+    ["wss://example.com", "/http-push/", "wss://example.com/http-push/"],
+    ["http://ws.example.com", "//elsewhere.test/x", "ws://ws.example.com//elsewhere.test/x/"],
+    ["http://[::1]:8000", "/a b/ü", "ws://[::1]:8000/a%20b/%C3%BC/"],
+  ]) {
+    it(`is on the host that was given, and so is that of the question: ${url} ${path}`, async () => {
+      let asked;
+      http = (to) => {
+        asked = to;
+        return answer(502, "")();
+      };
+      gate = connect(url, { WebSocket: ScriptedSocket, path });
+      note();
+      await settle();
+      assert.equal(sockets[0].url, `${dialled}?EIO=4&transport=websocket`);
+      sockets[0].ends();
+      await settle();
+      assert.equal(asked, `${dialled.replace(/^ws/, "http")}?EIO=4&transport=polling`);
+    });
+  }
+});
+
+describe("times that are longer than a timer can wait", () => {
+  const LONGEST_MS = 2 ** 31 - 1;
+
+  it("do not make an answer late, nor an attempt early", async () => {
+    const started = mock.method(globalThis, "setTimeout");
+    const socket = await open({ requestTimeoutMs: LONGEST_MS, connectTimeoutMs: LONGEST_MS, reconnectDelayMinMs: LONGEST_MS, reconnectDelayMaxMs: LONGEST_MS });
+    socket.says(`0${JSON.stringify({ ...SESSION, pingInterval: 1e300, pingTimeout: 1e300 })}`);
+    await settle();
+    socket.says('40/notifications,{"sid":"y"}');
+    const body = { session: "s", epoch: "e", offset: 100, resumed: null, limits: { inbound_per_s: 1e-9, inbound_burst: 1 }, subscriptions: [] };
+    socket.says(`42/notifications,${JSON.stringify(["welcome", body])}`);
+    await settle();
+    gate.subscribe("a", () => {});
+    gate.subscribe("b", () => {});
+    void gate.publish("c", 1).catch(() => {});
+    await settle();
+    assert.equal(gate.status, "live");
+    socket.says('42/notifications,["status",{"moving":{"reason":"restart","within_s":1e300}}]');
+    await settle();
+    socket.ends();
+    await settle();
+    const delays = started.mock.calls.map(({ arguments: [, delayMs] }) => delayMs);
+    assert.deepEqual(delays.filter((delayMs) => !(delayMs >= 0 && delayMs <= LONGEST_MS)), []);
+    assert.ok(delays.filter((delayMs) => delayMs === LONGEST_MS).length >= 3, String(delays));
+  });
+
+  it("are cut in one place: no other file starts a timer whose time comes from outside", async () => {
+    const fixed = /setTimeout\([^,]*, ([A-Z_]+|pingMs\(\)|waitMs|delayMs)(, nowMs)?\)|setTimeout\(act\)/;
+    const folder = new URL("../../src/", import.meta.url);
+    const names = (await readdir(folder, { recursive: true })).filter((name) => name.endsWith(".js") && name !== "base/timer.js");
+    const texts = await Promise.all(names.map(async (name) => [name, await readFile(new URL(name, folder), "utf8")]));
+    const starts = texts.flatMap(([name, text]) => text.split("\n").filter((line) => line.includes("setTimeout(") && !fixed.test(line)).map((line) => `${name}: ${line.trim()}`));
+    assert.deepEqual(starts, []);
+    // These two are bounded where they are made.
+    assert.deepEqual(texts.filter(([, text]) => /setTimeout\([^,]*, (waitMs|delayMs)\)/.test(text)).map(([name]) => name).sort(), ["backbone/seen.js", "offline/outbox.js"]);
+  });
+});

@@ -8,7 +8,7 @@
  * @typedef {"dispatching" | "welcoming" | "returning" | Status} Phase
  * @typedef {"idle" | "connecting" | "resuming" | "live" | "catching_up" | "moving" | "waiting" | "paused" | "refused" | "closed"} Status
  * @typedef {"attempt" | "defer" | "resume" | "greet" | "join" | "return" | "replay" | "follow" | "move" | "lose" | "refuse" | "pause" | "close"} Step
- * @typedef {"connecting" | "up" | "waiting" | "refused" | "paused" | "closed"} ConnectionState the coarser words of `gate.state`
+ * @typedef {"connecting" | "up" | "waiting" | "refused" | "paused" | "closed"} ConnectionState the coarser words of `gate.state`; `up`: requests can be sent
  */
 
 /** From each phase but `closed`. */

@@ -30,7 +30,7 @@
  * @property {() => Promise<void>} refresh it is time for another token
  */
 import { delayAfterMs, reconnectDelayMs } from "../base/backoff.js";
-import { CONNECTION, statusOf } from "./connection-state.js";
+import { CONNECTION, coarseOf, statusOf } from "./connection-state.js";
 import { disconnected, fromWire, HeadgateError } from "../language/errors.js";
 import { Machine } from "../base/machine.js";
 import { REFRESH, WELCOME } from "../language/protocol.js";
@@ -198,7 +198,7 @@ export function createConnection(address, options, owner) {
     connect();
   }
 
-  const isUp = () => life.is("live", "catching_up", "moving");
+  const isUp = () => coarseOf(status()) === "up";
 
   /**
    * Send a request and return its acknowledgement.

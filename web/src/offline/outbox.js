@@ -13,8 +13,7 @@
  * @import { Store } from "./memory-store.js"
  *
  * @typedef {object} OutboxGate a gate, as far as an outbox uses one
- * @property {string} status
- * @property {{ user: string | null, position: string, epoch: string | null, offset: number | null, limits: { maxPayloadBytes?: number } }} state
+ * @property {{ user: string | null, connection: string, position: string, epoch: string | null, offset: number | null, limits: { maxPayloadBytes?: number } }} state
  * @property {(topic: string, data: unknown, options: { id: string }) => Promise<import("../gate.js").Receipt>} publish
  * @property {(name: string, callback: (...args: any[]) => void) => unknown} on
  * @property {(name: string, callback: (...args: any[]) => void) => unknown} off
@@ -38,8 +37,6 @@ import { confirm, due, dueMs, isDoubted, isKept, isRemembered, isSettled, isUnde
 const LOOK_MS = 5000;
 /** Time before a publish that was put off is tried again, unless the gateway says. */
 const RETRY_MS = 2000;
-/** States of a gate in which it takes requests. */
-const UP = ["live", "catching_up", "moving"];
 /** Refusals that say nothing about the event: it was not published, and may be later. */
 const PASSING = ["limit_reached", "unauthorized", "closed"];
 
@@ -91,8 +88,9 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
   /** The storage has failed, and this was reported. */
   let isReported = false;
 
-  const isUp = () => UP.includes(gate.status) && gate.state.user === present;
-  const isAnother = () => user !== undefined && UP.includes(gate.status) && gate.state.user !== user;
+  const isConnected = () => gate.state.connection === "up";
+  const isUp = () => isConnected() && gate.state.user === present;
+  const isAnother = () => user !== undefined && isConnected() && gate.state.user !== user;
   function view(/** @type {boolean} */ isFree) {
     const nowMs = clock.nowMs();
     const { position, epoch, offset } = gate.state;
@@ -322,7 +320,7 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
     tellOurs().catch(report);
     wake();
   });
-  if (UP.includes(gate.status)) connected({ ...gate.state, epoch: gate.state.epoch ?? "", offset: gate.state.offset ?? 0 });
+  if (isConnected()) connected({ ...gate.state, epoch: gate.state.epoch ?? "", offset: gate.state.offset ?? 0 });
   else wake();
 
   return {

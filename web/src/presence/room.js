@@ -175,7 +175,7 @@ export class Room extends Dispatcher {
   }
 
   #isUp() {
-    return ["live", "catching_up", "moving"].includes(this.#gate.status);
+    return this.#gate.state.connection === "up";
   }
 
   /** Read the set anew, from the first part on. */

@@ -163,7 +163,7 @@ export class ModelTab {
   isAlive = true;
   rules = true;
   status = "waiting";
-  state = { user: null, position: "none", epoch: null, offset: null, limits: {} };
+  state = { user: null, connection: "waiting", position: "none", epoch: null, offset: null, limits: {} };
   #listeners = new Map();
   #heard = () => {};
   /** Requests without an answer. */
@@ -223,6 +223,7 @@ export class ModelTab {
   cut() {
     if (this.status !== "live") return;
     this.status = "waiting";
+    this.state = { ...this.state, connection: "waiting" };
     this.#connections++;
     this.end("disconnected");
   }
@@ -233,7 +234,7 @@ export class ModelTab {
     const { epoch, head } = this.world;
     this.status = "live";
     const position = this.state.epoch === epoch ? "catching_up" : "announced";
-    this.state = isBehind ? { ...this.state, user, position } : { user, position: "live", epoch, offset: head, limits: {} };
+    this.state = isBehind ? { ...this.state, user, connection: "up", position } : { user, connection: "up", position: "live", epoch, offset: head, limits: {} };
     this.#listeners.get("connection:up")?.({ epoch, offset: head, limits: {} });
     if (isBehind) this.turned();
   }

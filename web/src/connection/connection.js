@@ -1,7 +1,7 @@
 /**
  * The connection: one transport of our own, kept up.
  *
- * In: `open`, `request`, `close` from the gate; `dispatched` from the inbox. Out: calls of the `owner` below. It makes each
+ * In: `open`, `request`, `close` from the gate; `dispatched` from the inbox. Out: calls of its owner, which `serve` names. It makes each
  * CONNECT's auth from the owner's present state, is up once the gateway's `welcome` has been dispatched, reconnects with full
  * jitter, and refreshes the token. `close` leaves no timer and no listener behind.
  *
@@ -43,11 +43,13 @@ const NOT_SERVED = "Invalid namespace";
 /** Refusals in a row of tokens that were all new and all expired, after which a client gives up. */
 const MAX_REFUSALS = 5;
 
-/** @param {string} address origin and namespace @param {Required<Pick<ConnectionOptions, "reconnectDelayMinMs" | "reconnectDelayMaxMs" | "connectTimeoutMs" | "requestTimeoutMs">> & ConnectionOptions} options with their defaults @param {ConnectionOwner} owner */
-export function createConnection(address, options, owner) {
+/** @param {string} address origin and namespace @param {Required<Pick<ConnectionOptions, "reconnectDelayMinMs" | "reconnectDelayMaxMs" | "connectTimeoutMs" | "requestTimeoutMs">> & ConnectionOptions} options with their defaults */
+export function createConnection(address, options) {
   const { token: source, reconnectDelayMinMs, reconnectDelayMaxMs, connectTimeoutMs, requestTimeoutMs } = options;
   const life = new Machine(CONNECTION, "idle");
   const tokens = createTokens(source);
+  /** @type {ConnectionOwner} */
+  let owner;
   let attempt = 0;
   let refusals = 0;
   /** Rises with every attempt and whenever one is left: an answer to an older one is stale. */
@@ -247,6 +249,11 @@ export function createConnection(address, options, owner) {
   }
 
   return {
+    /** Name the owner, before the first `open`. @param {ConnectionOwner} by */
+    serve(by) {
+      owner = by;
+    },
+
     /** Return the status that an application sees. */
     status,
 

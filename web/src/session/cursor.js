@@ -41,7 +41,7 @@ const NOTHING = -1;
 /**
  * @param {Position | undefined} from where an earlier page stopped
  * @param {ReturnType<typeof import("./replays.js").createReplays>} replays
- * @param {() => void} changed the state is another
+ * @param {(isLive: boolean) => void} changed the state is another
  */
 export function createCursor(from, replays, changed) {
   const standing = new Machine(CURSOR, from ? "resuming" : "none");
@@ -55,7 +55,7 @@ export function createCursor(from, replays, changed) {
 
   /** @param {Step} step */
   function take(step) {
-    if (standing.take(step)) changed();
+    if (standing.take(step)) changed(standing.is("live"));
   }
 
   /** @param {number} to */

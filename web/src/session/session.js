@@ -70,17 +70,18 @@ const STATE_CHANGE = "state:change";
 
 /** @param {Handlers} gate @param {string} address origin and namespace @param {SessionOptions} options */
 export function createSession(gate, address, options) {
-  const { changed, next } = createChanges(() => requests.send(), tellState);
-  /** Those that have not been told. @type {{ status: Status, previous: Status, reason: string }[]} */
-  const moves = [];
+  // What is known: of the client, of its subscriptions.
   /** @type {Facts} */
   const facts = { session: null, user: null, limits: {}, bus: "up" };
   const counts = { received: 0, gaps: 0, missed: 0 };
+  /** Those that have not been told. @type {{ status: Status, previous: Status, reason: string }[]} */
+  const moves = [];
+  /** @type {(() => void) | undefined} */
+  let unwatchPage;
+  /** Those who wait for a change. @type {((nothing?: any) => void)[]} */
+  const waiters = [];
+  const { changed, watch } = createChanges();
   const replays = createReplays();
-  const cursor = createCursor(options.resume, replays, () => {
-    connection.stands(cursor.state() === "live");
-    changed();
-  });
   const subscriptions = createSubscriptions();
   const own = createOwnTopics(
     (pattern, wishes) => {
@@ -92,8 +93,45 @@ export function createSession(gate, address, options) {
     },
   );
   const tell = createNotices(gate, own.named, () => facts.session, changed);
+
+  // To the gateway.
+  const connection = createConnection(address, /** @type {any} */ (options));
+  const requests = createRequests({ subscriptions, connection, acknowledged: replays.acknowledge, tell, changed });
+
+  // From the gateway.
+  const cursor = createCursor(options.resume, replays, (isLive) => {
+    connection.stands(isLive);
+    changed();
+  });
   const { deliver, handled } = createDelivery(gate, cursor, own);
-  const connection = createConnection(address, /** @type {any} */ (options), {
+  const gaps = createGaps({ deliver, counts, cursor, subscriptions, connection, requests, tell, resync: options.resync });
+  const welcome = createWelcome({ facts, cursor, subscriptions, requests, connection, tell });
+  const status = createStatus({ facts, subscriptions, connection, tell, changed });
+  const takes = {
+    /** The cursor moves on before the handlers are called: one that throws or disconnects cannot have the event come again. */
+    event(/** @type {string} */ topic, /** @type {any} */ data, meta = /** @type {EventMeta} */ ({})) {
+      const admits = gaps.admit(topic, meta);
+      if (admits && deliver(topic, data, meta, admits)) counts.received++;
+    },
+    welcome(/** @type {Welcome} */ message) {
+      // A gateway that welcomes has its link to Redis, or says otherwise next.
+      status({ bus: "up" });
+      own.welcome(message.own);
+      welcome(message);
+      for (const { pattern } of message.subscriptions) replays.acknowledge(pattern, message.offset);
+    },
+    cursor: cursor.follow,
+    gap: gaps.take,
+    backpressure: (/** @type {Backpressure} */ notice) => tell("delivery:backpressure", { ...notice, where: "gateway" }),
+    status,
+    // Nobody is told if it does not arrive: the gateway asks for people, who see that there is no answer.
+    handled: (/** @type {{ ask: number, offset: number }} */ { ask, offset }) => connection.request(HANDLED, { ask, ...handled(offset) }).catch(() => {}),
+    presence: (/** @type {any} */ notice) => gate.trigger("presence:notice", notice),
+  };
+  const inbox = createInbox(gate, /** @type {number} */ (options.inboxLimit), takes, connection, tell);
+
+  // These two call back, so they learn last whom to call.
+  connection.serve({
     busy: () => inbox.depth() > 0,
     greeting,
     received: (...message) => inbox.put(message),
@@ -107,36 +145,13 @@ export function createSession(gate, address, options) {
       moves.push(change);
       changed();
     },
-    refresh: () => refresh(),
+    refresh,
   });
-  const requests = createRequests({ subscriptions, connection, acknowledged: replays.acknowledge, tell, changed });
-  const welcome = createWelcome({ facts, cursor, subscriptions, requests, connection, tell });
-  const status = createStatus({ facts, subscriptions, connection, tell, changed });
-  const { admit, clear, replay, take } = createGaps({ deliver, counts, cursor, subscriptions, connection, requests, tell, resync: options.resync });
-  const takes = {
-    /** The cursor moves on before the handlers are called: one that throws or disconnects cannot have the event come again. */
-    event(/** @type {string} */ topic, /** @type {any} */ data, meta = /** @type {EventMeta} */ ({})) {
-      const admits = admit(topic, meta);
-      if (admits && deliver(topic, data, meta, admits)) counts.received++;
-    },
-    welcome(/** @type {Welcome} */ message) {
-      // A gateway that welcomes has its link to Redis, or says otherwise next.
-      status({ bus: "up" });
-      own.welcome(message.own);
-      welcome(message);
-      for (const { pattern } of message.subscriptions) replays.acknowledge(pattern, message.offset);
-    },
-    cursor: cursor.follow,
-    gap: take,
-    backpressure: (/** @type {Backpressure} */ notice) => tell("delivery:backpressure", { ...notice, where: "gateway" }),
-    status,
-    // Nobody is told if it does not arrive: the gateway asks for people, who see that there is no answer.
-    handled: (/** @type {{ ask: number, offset: number }} */ { ask, offset }) => connection.request(HANDLED, { ask, ...handled(offset) }).catch(() => {}),
-    presence: (/** @type {any} */ notice) => gate.trigger("presence:notice", notice),
-  };
-  const inbox = createInbox(gate, /** @type {number} */ (options.inboxLimit), takes, connection, tell);
-  /** @type {(() => void) | undefined} */
-  let unwatchPage;
+  watch(() => {
+    requests.send();
+    for (const resolve of waiters.splice(0)) resolve();
+    tellState();
+  });
 
   function greeting() {
     const resume = cursor.resume();
@@ -172,7 +187,7 @@ export function createSession(gate, address, options) {
     for (;;) {
       const error = hopeless(pattern);
       if (error || isSo()) return error;
-      await next();
+      await new Promise((resolve) => waiters.push(resolve));
     }
   }
 
@@ -208,7 +223,7 @@ export function createSession(gate, address, options) {
     tellState,
     subscriptionState,
     wired: own.wired,
-    replay: (/** @type {string} */ pattern, /** @type {import("./gaps.js").Range} */ range) => replay(own.wired(pattern), range),
+    replay: (/** @type {string} */ pattern, /** @type {import("./gaps.js").Range} */ range) => gaps.replay(own.wired(pattern), range),
     refresh,
 
     /** Connect. Until then there is no timer and no listener: a gate that is only made costs nothing. */
@@ -248,7 +263,7 @@ export function createSession(gate, address, options) {
       connection.close();
       unwatchPage?.();
       requests.clear();
-      clear();
+      gaps.clear();
       inbox.close();
     },
   };

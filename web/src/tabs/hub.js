@@ -116,7 +116,8 @@ export class Hub {
   constructor(owner, window = WINDOW) {
     this.#owner = owner;
     this.#window = window;
-    const { changed } = createChanges(() => this.#bringIntoStep(), () => {});
+    const { changed, watch } = createChanges();
+    watch(() => this.#bringIntoStep());
     this.#changed = changed;
     const connection = { isUp: () => Boolean(this.#welcome), request: this.#subscribeAtGateway };
     this.#requests = createRequests({ subscriptions: this.#subscriptions, connection, acknowledged() {}, tell() {}, changed });

@@ -58,8 +58,6 @@ export const GROUP = {
   left: {},
 };
 
-const ROLES = /** @type {const} */ ({ leading: "leading", following: "following" });
-
 /** @param {string} name of the group @param {GroupOwner} owner @param {Platform} platform */
 export function createGroup(name, owner, { locks, BroadcastChannel: Channel, newId, watch, window }) {
   const me = newId();
@@ -75,7 +73,7 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
   let releaseSelf = () => {};
   /** @type {ReturnType<typeof createOffice> | undefined} */
   let office;
-  /** The link of this tab's lane. @type {{ send: (message: any) => void, take: (message: any) => void } | undefined} */
+  /** The link of this tab's lane. @type {{ send: (message: any) => void } | undefined} */
   let ours;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let timer;
@@ -88,11 +86,11 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
   /** @param {Step} step */
   function take(step) {
     life.take(step);
-    owner.changed(ROLES[/** @type {"leading"} */ (life.state)] ?? "alone");
+    owner.changed(life.is("leading") ? "leading" : life.is("following") ? "following" : "alone");
   }
 
   /** @param {any} message */
-  const toAll = (message) => all?.postMessage(message);
+  const toAll = (message) => all.postMessage(message);
 
   // The page's life.
 
@@ -117,7 +115,6 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
 
   /** The page will be frozen, or is going: another tab leads, and nothing of this one is in the way of the back/forward cache. @param {"rest" | "leave"} step */
   function exit(step) {
-    const was = life.state;
     if (!life.can(step)) return;
     take(step);
     clearTimeout(timer);
@@ -127,7 +124,7 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
     leader = undefined;
     all?.close();
     ours = undefined;
-    if (step === "rest" && was !== "out") owner.orphaned();
+    if (step === "rest") owner.orphaned();
   }
 
   function watchPage() {
@@ -300,7 +297,6 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
     };
     toAll({ type: JOIN, leader: to, tab: me, nth: joins, wish });
     const link = {
-      take: took,
       send: (/** @type {any} */ message) => open && channel.postMessage(message),
       close() {
         open = false;
@@ -359,8 +355,7 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
 
     function dial() {
       wanted = true;
-      // Without auth the lane of this tab has yet to make it.
-      if (!begun || connected || !owner.auth()) return;
+      if (!begun || connected) return;
       wanted = false;
       connected = true;
       plain.connect();
@@ -425,7 +420,6 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
         let open = true;
         const later = (/** @type {() => void} */ act) => queueMicrotask(() => open && act());
         const link = {
-          take: give,
           send: (/** @type {any} */ message) => later(() => took(me, message)),
           post: (/** @type {any} */ message) => later(() => give(message)),
           close() {
@@ -437,9 +431,6 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
         add(me, link, wish);
         return link;
       },
-
-      /** The lane of this tab has auth now. */
-      dial: () => wanted && dial(),
 
       close() {
         clearTimeout(moving);
@@ -459,9 +450,6 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
   return {
     enter,
     join,
-
-    /** This tab may lead: it has auth. */
-    ready: () => office?.dial(),
 
     /** The gateway refuses this tab: another should lead. */
     resign() {

@@ -79,6 +79,11 @@ class Session extends Machine {
     this.tab = tab;
   }
 
+  /** Return those of some patterns that the tab has. @param {string[]} patterns */
+  of(patterns) {
+    return patterns.filter((pattern) => this.patterns.has(pattern));
+  }
+
   /** Whether the tab is to get an event of these patterns. @param {string[]} patterns @param {number} offset */
   wants(patterns, offset) {
     return patterns.some((pattern) => offset > (this.patterns.get(pattern) ?? Infinity));
@@ -265,7 +270,7 @@ export class Hub {
     const patterns = this.#index.match(topic);
     const numbered = this.#position.settled && offset !== undefined;
     if (numbered && !wasSettled) this.#recent.begin(offset - 1);
-    if (numbered) this.#recent.put({ offset, name: EVENT, topic, text, args: [meta] });
+    if (numbered) this.#recent.put({ offset, topic, text, meta });
     for (const session of this.#in("live")) {
       if (offset === undefined ? session.wants(patterns, Infinity) : offset > session.from && session.wants(patterns, offset)) this.#send(session, EVENT, [topic, meta], text, offset);
     }
@@ -278,12 +283,11 @@ export class Hub {
     this.#position.take(GAP, [gap]);
     const turns = reason === ROLLED_BACK || reason === LOG_LOST;
     for (const session of this.#in("live", "stalled")) {
-      const patterns = gap.patterns.filter((/** @type {string} */ pattern) => session.patterns.has(pattern));
       // Of what a tab has had ahead of this lane, or has not had yet, the gateway must tell it.
       if (turns || !to) {
         if (session.is("stalled") || session.from > offset) this.#behind(session);
-        else this.#send(session, GAP, [{ ...gap, patterns: turns ? [...session.patterns.keys()] : patterns }]);
-      } else if (patterns.length && to > session.from && session.is("live")) this.#send(session, GAP, [cut({ ...gap, patterns }, session.from)], "", to);
+        else this.#send(session, GAP, [{ ...gap, patterns: turns ? [...session.patterns.keys()] : session.of(gap.patterns) }]);
+      } else if (to > session.from && session.is("live")) this.#sendGap(session, gap);
     }
     if (turns) {
       for (const pattern of this.#since.keys()) this.#since.set(pattern, -1);
@@ -293,7 +297,7 @@ export class Hub {
         for (const pattern of session.patterns.keys()) session.patterns.set(pattern, -1);
       }
       this.#recent.begin(this.#position.settled ? this.#position.offset : Infinity);
-    } else if (to) this.#recent.put({ offset: to, name: GAP, args: [gap] });
+    } else if (to) this.#recent.put({ offset: to, gap, topic: "", text: "" });
     else this.#recent.begin(from ?? this.#position.offset);
   }
 
@@ -357,7 +361,7 @@ export class Hub {
     if (!count) {
       this.#index.add(pattern.split("."), pattern);
       this.#subscriptions.acquire(pattern, WISHES);
-    } else if (this.#subscriptions.find(pattern)?.is("refused")) this.#subscriptions.find(pattern)?.offer("retry");
+    } else this.#subscriptions.find(pattern)?.offer("retry");
   }
 
   /** @param {Session} session @param {string} pattern */
@@ -479,15 +483,20 @@ export class Hub {
 
   /** Send a tab what it has not had of the latest messages. @param {Session} session */
   #catchUp(session) {
-    for (const { offset, name, topic, text, args } of this.#recent.behind(session.from)) {
+    for (const { offset, gap, topic, text, meta } of this.#recent.behind(session.from)) {
       if (!session.is("live")) return;
-      if (topic === undefined) {
-        const patterns = args[0].patterns.filter((/** @type {string} */ pattern) => session.patterns.has(pattern));
-        if (patterns.length) this.#send(session, name, [cut({ ...args[0], patterns }, session.from)], "", offset);
-      } else if (session.wants(this.#index.match(topic), offset)) this.#send(session, name, [topic, { ...args[0], replayed: true }], text, offset);
+      if (gap) this.#sendGap(session, gap);
+      else if (session.wants(this.#index.match(topic), offset)) this.#send(session, EVENT, [topic, { ...meta, replayed: true }], text, offset);
     }
     const cursor = this.#position.toResume();
     if (cursor && session.is("live") && cursor.offset >= session.from) this.#send(session, CURSOR, [cursor]);
+  }
+
+  /** Send the part of a numbered gap that the tab has not had, if it is of one of the tab's patterns. @param {Session} session @param {any} gap */
+  #sendGap(session, gap) {
+    const from = Math.max(gap.from ?? 0, session.from + 1);
+    const patterns = session.of(gap.patterns);
+    if (patterns.length) this.#send(session, GAP, [{ ...gap, patterns, from, count: gap.to - from + 1 }], "", gap.to);
   }
 
   /** @param {Session} session */
@@ -510,10 +519,4 @@ export class Hub {
   #post(session, message) {
     this.#owner.post(session.tab, message);
   }
-}
-
-/** Return the part of a gap above an offset. @param {any} gap @param {number} offset */
-function cut(gap, offset) {
-  const from = Math.max(gap.from ?? 0, offset + 1);
-  return { ...gap, from, count: gap.to - from + 1 };
 }

@@ -3,8 +3,7 @@
  *
  * In: events and gaps in the order of the log, each with its offset. Out: those behind an offset. Nothing above `floor` is missing.
  *
- * @typedef {{ offset: number, name: string, topic?: string, text?: string, args: any[] }} Entry `text`: the data of an event as JSON;
- *   `args`: the arguments of the message, without that data
+ * @typedef {{ offset: number, gap?: any, topic: string, text: string, meta?: any }} Entry a gap, else an event; `text`: its data as JSON
  */
 
 const MAX_ENTRIES = 2000;
@@ -29,11 +28,11 @@ export class Recent {
   /** @param {Entry} entry */
   put(entry) {
     this.#entries.push(entry);
-    this.#characters += entry.text?.length ?? 0;
+    this.#characters += entry.text.length;
     while (this.#entries.length - this.#first > MAX_ENTRIES || this.#characters > MAX_CHARACTERS) {
       const { offset, text } = this.#entries[this.#first];
       this.#first++;
-      this.#characters -= text?.length ?? 0;
+      this.#characters -= text.length;
       this.floor = Math.max(this.floor, offset);
     }
     if (this.#first > MAX_ENTRIES) {

@@ -97,6 +97,9 @@ export function confirm(entry, receipt, { sentMs, epoch, nowMs }) {
 /** Return whether its fate is known. @param {Entry} entry */
 export const isSettled = ({ state }) => !["queued", "sending", "doubtful", "resending"].includes(state);
 
+/** Return whether its publisher is to be told its fate. @param {Entry} entry */
+export const isToTell = ({ state, error }) => state === "published" || error !== undefined;
+
 /** Return whether a request may be under way. @param {Entry} entry */
 export const isUnderWay = ({ state }) => ["sending", "resending", "checking"].includes(state);
 

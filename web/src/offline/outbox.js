@@ -31,7 +31,7 @@ import { createBudget } from "../base/budget.js";
 import { Machine } from "../base/machine.js";
 import { report } from "../base/report.js";
 import { checkPayload, checkTopic, HeadgateError } from "../index.js";
-import { confirm, due, dueMs, isDoubted, isKept, isRemembered, isSettled, isUnderWay, surplusOf, take } from "./entry.js";
+import { confirm, due, dueMs, isDoubted, isKept, isRemembered, isSettled, isToTell, isUnderWay, surplusOf, take } from "./entry.js";
 
 /** The longest time between two looks: whatever should have woken the outbox may not have come. */
 const LOOK_MS = 5000;
@@ -164,17 +164,16 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
         // Its answer was not waited for: what is kept stays as it is.
         if (life.is("closed")) return Infinity;
         // Kept before it is told, or a page that comes after this one could tell another fate. A receipt can be had again.
-        const isToTell = entry.error || entry.state === "published";
-        if (entry.error || (isToTell && !isOurs)) await store.put(entry);
-        if (isToTell && !isOurs) store.notify("settled");
+        const isOthers = isToTell(entry) && !isOurs;
+        if (entry.error || isOthers) await store.put(entry);
+        if (isOthers) store.notify("settled");
       }
       // In order: those behind it wait too.
       if (!isSettled(entry) || isDoubted(entry, view(isFree))) isFree = false;
       if (!isSettled(entry)) nextMs = Math.min(nextMs, dueMs(entry) - clock.nowMs());
       // Its receipt is watched; or its page is to tell it, and may end before.
       else if (entry.state !== "dropped" && !(isKept(entry) && !isUp())) nextMs = Math.min(nextMs, LOOK_MS);
-      let isGone = entry.error || entry.state === "dropped";
-      if (isOurs && (entry.error || entry.state === "published")) isGone = await tell(entry);
+      const isGone = isOurs && isToTell(entry) ? await tell(entry) : entry.error || entry.state === "dropped";
       if (isGone) givenUp(entry.key);
     }
     const heldMs = heldUntilMs - clock.nowMs();
@@ -184,10 +183,9 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
   /** Give up an entry in the next pass. @param {number} key */
   function giveUp(key) {
     if (!unwanted.has(key)) {
-      let [resolve, reject] = [() => {}, (/** @type {unknown} */ _error) => {}];
-      /** @type {Promise<void>} */
-      const ended = new Promise((...ways) => ([resolve, reject] = ways));
-      unwanted.set(key, { ended, resolve, reject });
+      const ending = /** @type {any} */ ({});
+      ending.ended = new Promise((resolve, reject) => Object.assign(ending, { resolve, reject }));
+      unwanted.set(key, ending);
     }
     return unwanted.get(key)?.ended;
   }
@@ -286,7 +284,7 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
 
   /** Tell what another tab has sent for this one. It may be alone for long. */
   async function tellOurs() {
-    for (const entry of await store.entries()) if (isSettled(entry) && !isKept(entry) && entry.tab === store.tab) await tell(entry);
+    for (const entry of await store.entries()) if (isToTell(entry) && entry.tab === store.tab) await tell(entry);
   }
 
   function close() {
@@ -306,9 +304,8 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
       waiting.get(ticket)?.reject(unknownFor(entry, "closed"));
       waiting.delete(ticket);
     }
-    for (const { reject } of waiting.values()) reject(new HeadgateError("closed", { kept: store.outlives }));
+    for (const { reject } of [...waiting.values(), ...unwanted.values()]) reject(new HeadgateError("closed", { kept: store.outlives }));
     waiting.clear();
-    for (const { reject } of unwanted.values()) reject(new HeadgateError("closed", { kept: store.outlives }));
     unwanted.clear();
     store.close();
   }

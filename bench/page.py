@@ -41,6 +41,7 @@ DISTURBED = 0.1
 OWN = ("headgate-append", "headgate")
 PEERS = {
     "centrifugo-history": "Centrifugo, history",
+    "centrifugo-ids": "Centrifugo, history and ids",
     "node-streams": "Node, streams",
     "centrifugo": "Centrifugo",
     "node": "Node",

@@ -19,7 +19,7 @@ from .storm import storm
 SOCKETIO = ("headgate", "stock", "flask-socketio", "node")
 PEERS = (*SOCKETIO, "node-streams", "centrifugo", "centrifugo-history")
 # Where the way of publishing counts, Headgate takes part with both of its functions.
-WAYS = ("headgate", "headgate-append", *PEERS[1:], "sink")
+WAYS = ("headgate", "headgate-append", *PEERS[1:], "centrifugo-ids", "sink")
 OWN = (
     "headgate",
     "headgate-append",
@@ -31,6 +31,7 @@ OWN = (
     "node-streams",
     "centrifugo",
     "centrifugo-history",
+    "centrifugo-ids",
     "sink-addressed",
 )
 BOUNDS = ("sink", "sink-each", "sink-addressed")

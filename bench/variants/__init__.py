@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .centrifugo import CENTRIFUGO, CENTRIFUGO_HISTORY
+from .centrifugo import CENTRIFUGO, CENTRIFUGO_HISTORY, CENTRIFUGO_IDS
 from .headgate import APPEND, HEADGATE, LOG_KEY, PLAIN, PYTHON, TWO, fcall, functions, has_append, headgate_connect, mint
 from .sink import SINK, SINK_ADDRESSED, SINK_EACH
 from .socketio_peers import FLASK, NODE, NODE_STREAMS, STOCK
@@ -34,6 +34,7 @@ _ALL = (
     NODE_STREAMS,
     CENTRIFUGO,
     CENTRIFUGO_HISTORY,
+    CENTRIFUGO_IDS,
     SINK,
     SINK_EACH,
     SINK_ADDRESSED,

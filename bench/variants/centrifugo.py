@@ -64,8 +64,9 @@ def _start(bus: Bus, port: int, core: int, folder: Path, size_bytes: int, *, has
     return started([str(binary()), "-c", str(folder / "centrifugo.json")], core, folder, listens(port))
 
 
-def _template(bus: Bus, port: int, size_bytes: int, to: str | None) -> bytes:
-    body = f'{{"channel":"{to or publishing.TOPIC}","data":{publishing.payload(size_bytes)}}}'
+def _template(bus: Bus, port: int, size_bytes: int, to: str | None, *, has_id: bool = False) -> bytes:
+    more = f',"idempotency_key":"{publishing.EVENT_ID}"' if has_id else ""
+    body = f'{{"channel":"{to or publishing.TOPIC}","data":{publishing.payload(size_bytes)}{more}}}'
     return publishing.captured(bus.socket, [sys.executable, str(PEERS / "centrifugo.py"), str(port)], body)
 
 
@@ -119,4 +120,10 @@ CENTRIFUGO_HISTORY = dataclasses.replace(
     name="centrifugo-history",
     title="Centrifugo (Go), Redis engine, history and recovery",
     start=partial(_start, has_history=True),
+)
+CENTRIFUGO_IDS = dataclasses.replace(
+    CENTRIFUGO_HISTORY,
+    name="centrifugo-ids",
+    title="Centrifugo (Go), Redis engine, history and recovery, an idempotency key for each event",
+    template=partial(_template, has_id=True),
 )

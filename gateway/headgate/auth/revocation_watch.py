@@ -17,7 +17,7 @@ from typing import NamedTuple
 import structlog
 
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
-from headgate.redis.client import Client, database_number, is_forbidden, open_client
+from headgate.redis.client import Client, database_number, is_forbidden
 from headgate.redis.keys import REVOKED, revoked_channel
 from headgate.redis.subscriber_link import SubscriberLink
 from headgate.runtime.loop import Greenlet, sleep, spawn
@@ -56,6 +56,7 @@ class RevocationWatch:
 
     Args:
         on_revoked: is told of members that are refused from now on.
+        client: reads the set.
         read: returns the whole set from Redis.
         open_link: returns a link that is not connected yet.
         wait: lets others run for so many seconds.
@@ -65,6 +66,7 @@ class RevocationWatch:
     def __init__(
         self,
         redis_url: str,
+        client: Client,
         on_revoked: Callable[[list[str]], None],
         read: Callable[[Client], list[tuple[str, int]]] = read_revoked,
         *,
@@ -79,7 +81,7 @@ class RevocationWatch:
         self._url = redis_url
         self._also = also
         self._on_revoked = on_revoked
-        self._client = open_client(redis_url, timeout_s=CONNECT_TIMEOUT_S, max_connections=1)
+        self._client = client
         self._channel = revoked_channel(database_number(self._client))
         self._link: SubscriberLink | None = None
         self._greenlet: Greenlet | None = None
@@ -138,7 +140,6 @@ class RevocationWatch:
             if not self._closed:
                 self._wait(wait_s * random.uniform(0.5, 1.0))
                 wait_s = min(wait_s * 2, LAST_RECONNECT_S)
-        self._client.close()
 
     def _run_pings(self) -> None:
         while not self._closed:

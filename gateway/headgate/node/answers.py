@@ -22,7 +22,7 @@ import structlog
 
 from headgate.errors import HeadgateError
 from headgate.metrics import QUESTIONS as ASKED
-from headgate.redis.client import open_client
+from headgate.redis.client import Client
 from headgate.redis.questions import Question, answer, read_question
 from headgate.runtime.loop import spawn
 from headgate.runtime.seldom import Seldom
@@ -31,7 +31,6 @@ log = structlog.get_logger("headgate.answers")
 
 MAX_WAITING = 1000
 MAX_WORKERS = 4
-TIMEOUT_S = 2.0
 
 
 class Answering(NamedTuple):
@@ -70,12 +69,12 @@ class Answers:
 
     def __init__(
         self,
-        redis_url: str,
+        client: Client,
         gateway_id: Callable[[], str],
         kinds: Mapping[str, Answering],
         now_s: Callable[[], float] = monotonic,
     ) -> None:
-        self._client = open_client(redis_url, timeout_s=TIMEOUT_S, max_connections=2 * MAX_WORKERS)
+        self._client = client
         self._gateway_id, self._kinds, self._now_s = gateway_id, kinds, now_s
         self._lane, self._lane_of_applications = _Lane(), _Lane()
         self._closed = False
@@ -97,11 +96,10 @@ class Answers:
             spawn(self._work, lane)
 
     def close(self) -> None:
-        """Answer no more, and close the connections. Idempotent."""
+        """Answer no more. Idempotent."""
         self._closed = True
         for lane in (self._lane, self._lane_of_applications):
             lane.waiting.clear()
-        self._client.close()
 
     def _note(self, question: Question) -> None:
         kind = self._kinds[question.kind]

@@ -84,8 +84,9 @@ log = structlog.get_logger("headgate.gateway")
 # Between a payload and the message around it: names, ids, escapes. A message above this ends the connection (1009); a payload
 # above its limit but below this is refused in the acknowledgement, and the connection lives.
 ENVELOPE_BYTES = 4096
-# What a gateway asks of Redis for a request.
-COMMAND_TIMEOUT_S = 2.0
+# What a gateway asks of Redis for a request; and what its parts say and ask now and then, over one connection, so that one that
+# gets no answer holds up the others no longer.
+COMMAND_TIMEOUT_S, ROUND_TIMEOUT_S = 2.0, 1.0
 
 
 class Gateway:
@@ -106,7 +107,8 @@ class Gateway:
             on_schema_violation=lambda namespace, _: SCHEMA_VIOLATIONS.labels(namespace).inc(),
         )
         self._commands = open_client(settings.redis_url, timeout_s=COMMAND_TIMEOUT_S)
-        self.registration = Registration(settings.redis_url, settings.namespaces, process_name)
+        self._rounds = rounds = open_client(settings.redis_url, timeout_s=ROUND_TIMEOUT_S, max_connections=1)
+        self.registration = Registration(rounds, settings.namespaces, process_name)
         self.authorizing = Authorizing()
         self.namespaces = {
             name: Namespace(name, settings.redis_url, settings, self.registration.renew, self.authorizing)
@@ -116,8 +118,8 @@ class Gateway:
             name: PublishQueue(self.publisher, namespace.receipts.published) for name, namespace in self.namespaces.items()
         }
         self.presences = {name: Presence(name, settings.redis_url, settings, self.publisher.publish) for name in self.namespaces}
-        self._upkeep = Upkeep(settings, self._hear_retention)
-        self._tracer = Tracer(settings.redis_url, self.namespaces)
+        self._upkeep = Upkeep(rounds, settings, self._hear_retention)
+        self._tracer = Tracer(rounds, self.namespaces)
         self._reloading = Reloading(
             settings,
             lambda new: self.publisher.prepare_schemas(new.schemas, new.schema_check_in_force()),
@@ -132,16 +134,16 @@ class Gateway:
                 *(namespace.use for namespace in self.namespaces.values()),
             ),
         )
-        self._vitals_watch = VitalsWatch(settings.redis_url, Measure(self.namespaces, self._state))
+        self._vitals_watch = VitalsWatch(rounds, Measure(self.namespaces, self._state))
         self._statsd_push = None if settings.statsd is None else StatsdPush(settings.statsd, settings.statsd_prefix)
         for name in self.namespaces:
             remembered(self._commands).resolve(name)  # this gateway serves it: no publisher in this process has to ask
         self._shedding = Shedding(settings.max_clients, settings.shed_lag_s, self._count_clients)
         self._watchdog = Watchdog(self._shedding.beat)
         self.pauses = Pauses()
-        self._pause_watch = PauseWatch(settings.redis_url, self.pauses)
+        self._pause_watch = PauseWatch(rounds, self.pauses)
         self._rebalancing = Rebalancing(
-            settings.redis_url, self.namespaces, lambda: self.sessions, settings.rebalance_per_s, name=process_name
+            rounds, self.namespaces, lambda: self.sessions, settings.rebalance_per_s, name=process_name
         )
         self._hosts = Hosts(settings)
         self._drain = Drain(self.namespaces)
@@ -157,10 +159,10 @@ class Gateway:
         places = Places(settings.max_clients_per_user)
         addresses = Places(settings.max_clients_per_address, name="clients_per_address", quiet=QUIET_CLIENTS)
         admission: Admission[Client] = Admission(places, addresses)
-        self.rates_watch = RatesWatch(settings.redis_url)
+        self.rates_watch = RatesWatch(rounds)
         for namespace in self.namespaces.values():
             self.rates_watch.share(namespace.reads)
-        self._places_watch = PlacesWatch(settings.redis_url, places, admission.counts, addresses, admission.counts_at)
+        self._places_watch = PlacesWatch(rounds, places, admission.counts, addresses, admission.counts_at)
         # Development is one machine: there an address says nothing about who it is.
         pending = PendingSessions(0 if settings.dev else settings.max_clients_per_address)
         evictions = Evictions(self._sockets, self.namespaces, settings, admission, pending)
@@ -170,6 +172,7 @@ class Gateway:
         questions = questions_channel(database_number(self._commands))
         self._revocation_watch = RevocationWatch(
             settings.redis_url,
+            self._commands,  # nobody is let in before it has read, so it waits for no other part
             evictions.revoked,
             also=Listening(questions, self._begin_questions, lambda message: self._answers.hear(message)),
         )
@@ -192,7 +195,7 @@ class Gateway:
         self._people = People(clients, admission, evictions, self._regranting, settings.max_payload_bytes)
         handling = Handling(self.namespaces)
         kinds = {**self._people.kinds(), handled.KIND: Answering(handled.HandledQuestion, handling.find)}
-        self._answers = Answers(settings.redis_url, lambda: self.registration.id, kinds)
+        self._answers = Answers(self._commands, lambda: self.registration.id, kinds)
         refusals = Refusals(settings.max_refusals)
         self._joining = Joining(
             self._sockets,
@@ -345,11 +348,11 @@ class Gateway:
         if self._statsd_push is not None:
             self._statsd_push.close()
         self._watchdog.close()
-        self.registration.close()
+        self.registration.leave()
         self._pause_watch.close()
         self._places_watch.close()
         self.rates_watch.close()
-        self._rebalancing.close()
+        self._rebalancing.leave()
         self._upkeep.close()
         self._tracer.close()
         self._vitals_watch.close()
@@ -364,6 +367,7 @@ class Gateway:
             namespace.close()
         self.publisher.close()
         self._commands.close()
+        self._rounds.close()
 
     def wsgi_app(self, application: WSGIApplication, own: frozenset[str] = frozenset()) -> WSGIApplication:
         """Return a WSGI application: Socket.IO's path and the streams' are ours, the rest and `own` is `application`'s."""

@@ -1,6 +1,6 @@
 """Pauses as one gateway obeys them: connects, publishes, or all of a namespace are refused until an operator resumes them.
 
-In: the set in Redis (redis/pauses.py), read every LOOK_EVERY_S by one greenlet over one connection, so that a gateway obeys
+In: the set in Redis (redis/pauses.py), read every LOOK_EVERY_S by one greenlet, so that a gateway obeys
 within about that time, and after a restart at its first look. Out: `Paused`, with a time to come back after; lines in the log.
 
 Rules. 1. While Redis cannot be reached, the pauses that are known stay in force, until the end that they have. 2. A pause
@@ -18,14 +18,13 @@ import structlog
 
 from headgate.errors import HeadgateError, Paused
 from headgate.metrics import SHED
-from headgate.redis.client import Client, open_client
+from headgate.redis.client import Client
 from headgate.redis.pauses import CONNECTS, PUBLISHES, namespace_member, namespace_of, read_paused
 from headgate.runtime.loop import Signal, spawn
 
 log = structlog.get_logger("headgate.pauses")
 
 LOOK_EVERY_S = 1.0
-TIMEOUT_S = 2.0
 # From and to: when the refused may come back; if the end is known, that much behind it.
 RETRY_S = (5, 15)
 AFTER_END_S = (0, 5)
@@ -98,8 +97,8 @@ class PauseWatch:
         read: returns the pauses with the seconds left.
     """
 
-    def __init__(self, redis_url: str, pauses: Pauses, read: Callable[[Client], Mapping[str, float]] = read_paused) -> None:
-        self._client = open_client(redis_url, timeout_s=TIMEOUT_S, max_connections=1)
+    def __init__(self, client: Client, pauses: Pauses, read: Callable[[Client], Mapping[str, float]] = read_paused) -> None:
+        self._client = client
         self._pauses, self._read = pauses, read
         self._started = self._closed = False
         self._wakeup = Signal()
@@ -112,10 +111,9 @@ class PauseWatch:
             spawn(self._run)
 
     def close(self) -> None:
-        """Stop, and close the connection. Idempotent."""
+        """Stop. Idempotent."""
         self._closed = True
         self._wakeup.set()
-        self._client.close()
 
     def look(self) -> None:
         """Look once; what cannot be read is logged once. Waits for Redis."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from headgate.auth.places import Places
+from headgate.redis.client import Client
 from headgate.redis.places import leave, look
 from headgate.runtime.loop import Signal
 
@@ -51,7 +52,7 @@ class PlacesWatch:
 
     def __init__(
         self,
-        redis_url: str,
+        client: Client,
         places: Places,
         counts: Callable[[], Mapping[str, int]],
         addresses: Places | None = None,
@@ -60,7 +61,7 @@ class PlacesWatch:
         self._kinds = [_Kind(places, counts, is_address=False)]
         if addresses is not None:
             self._kinds.append(_Kind(addresses, counts_at, is_address=True))
-        self._telling = Telling(redis_url, "places", self.look, leave)
+        self._telling = Telling(client, "places", self.look, leave)
         self._looked = Signal()
         for kind in self._kinds:
             kind.places.wanted = self._telling.hurry
@@ -71,7 +72,7 @@ class PlacesWatch:
             self._telling.start()
 
     def close(self) -> None:
-        """Give the places back, and close the connection. Idempotent. Waits for Redis, for about TIMEOUT_S at most."""
+        """Give the places back. Idempotent. Waits for Redis."""
         self._telling.close()
 
     def next_look(self) -> bool:

@@ -6,6 +6,7 @@ something, in the rounds of a telling (node/telling.py, which has the rules).
 
 from __future__ import annotations
 
+from headgate.redis.client import Client
 from headgate.redis.spendings import leave, look
 from headgate.runtime.shared_rates import SharedRates, Spending
 from headgate.settings import Settings
@@ -16,9 +17,9 @@ from .telling import Telling
 class RatesWatch:
     """See the module."""
 
-    def __init__(self, redis_url: str) -> None:
+    def __init__(self, client: Client) -> None:
         self._rates: dict[str, SharedRates] = {}
-        self._telling = Telling(redis_url, "rates", self.look, leave)
+        self._telling = Telling(client, "rates", self.look, leave)
 
     def use(self, settings: Settings) -> None:
         """Let all rates go on as the settings say."""
@@ -38,7 +39,7 @@ class RatesWatch:
         self._telling.start()
 
     def close(self) -> None:
-        """Take this process out, and close the connection. Idempotent. Waits for Redis, for about TIMEOUT_S at most."""
+        """Take this process out. Idempotent. Waits for Redis."""
         self._telling.close()
 
     def look(self) -> None:

@@ -1,7 +1,7 @@
 """The rebalancing: clients move from this gateway process to those that have fewer, after a deploy or when an operator asks.
 
-In: the loads of all processes (redis/loads.py), looked at every LOOK_EVERY_S by one greenlet over one connection, off the hot
-path. Out: word to some clients that they are to move (moves.py), at the pace that balance.py says.
+In: the loads of all processes (redis/loads.py), looked at every LOOK_EVERY_S by one greenlet, off the hot path. Out: word to some
+clients that they are to move (moves.py), at the pace that balance.py says.
 
 Rules. 1. Only processes that serve the same namespaces count. 2. A deploy is an occasion SETTLED_S after the last process has
 begun, until DEPLOY_S after that: so that nobody moves to a process that is about to be replaced. An operator's wish counts at
@@ -19,7 +19,7 @@ import structlog
 
 from headgate import __version__
 from headgate.errors import HeadgateError
-from headgate.redis.client import open_client
+from headgate.redis.client import Client
 from headgate.redis.loads import LEASE_S, Load, Look, leave, look
 from headgate.runtime.rounds import Rounds
 from headgate.transport.descriptors import descriptor_limit
@@ -31,7 +31,6 @@ from .namespace import Namespace
 log = structlog.get_logger("headgate.rebalancing")
 
 LOOK_EVERY_S = LEASE_S / 3
-TIMEOUT_S = 1.0
 TELL_EVERY_S = 0.25
 SETTLED_S = 30
 DEPLOY_S = 900
@@ -50,14 +49,14 @@ class Rebalancing:
 
     def __init__(
         self,
-        redis_url: str,
+        client: Client,
         namespaces: Mapping[str, Namespace],
         sessions: Callable[[], int],
         per_s: float,
         now_s: Callable[[], float] = monotonic,
         name: Callable[[], str] = str,
     ) -> None:
-        self._client = open_client(redis_url, timeout_s=TIMEOUT_S, max_connections=1)
+        self._client = client
         self._id = secrets.token_hex(8)
         self._namespaces, self._serves = namespaces, ",".join(sorted(namespaces))
         self._sessions, self._per_s, self._now_s, self._name = sessions, per_s, now_s, name
@@ -82,11 +81,6 @@ class Rebalancing:
                 leave(self._client, self._id)
             except HeadgateError:
                 log.debug("load not taken back")  # it ends with the lease
-
-    def close(self) -> None:
-        """Leave, if that has not been done, and close the connection. Idempotent."""
-        self.leave()
-        self._client.close()
 
     def tick(self) -> float:
         """Look, if it is time for that, and tell those who are due; return the seconds until the next tick. Waits for Redis."""

@@ -1,7 +1,7 @@
 """The registration of a gateway: renewed every few seconds, and taken back when the gateway stops. Off the hot path.
 
-In: the gateway's namespaces. Out: the registry in Redis (registry.py), kept up to date by one greenlet over one connection;
-when the gateway stops, whether another one lives.
+In: the gateway's namespaces. Out: the registry in Redis (registry.py), kept up to date by one greenlet; when the gateway
+stops, whether another one lives.
 
 Rules. 1. A registry that cannot be written or read costs a line in the log, and nothing else. 2. "No other gateway lives" is
 said only of a registry that was whole for a lease: after a flush the others have not spoken again yet.
@@ -17,7 +17,7 @@ from time import monotonic
 import structlog
 
 from headgate.errors import HeadgateError
-from headgate.redis.client import open_client
+from headgate.redis.client import Client
 from headgate.redis.registry import LEASE_S, leave, register
 from headgate.runtime.loop import Signal
 from headgate.runtime.rounds import Rounds
@@ -25,8 +25,6 @@ from headgate.runtime.rounds import Rounds
 log = structlog.get_logger("headgate.registration")
 
 RENEW_EVERY_S = LEASE_S / 3
-# Redis is asked, at the end, before the clients are told anything.
-TIMEOUT_S = 1.0
 
 
 class Registration:
@@ -35,10 +33,10 @@ class Registration:
     `id` is `<name>:<random>`, with a name that `name` returns when the gateway starts: in its own process.
     """
 
-    def __init__(self, redis_url: str, namespaces: Sequence[str], name: Callable[[], str] = lambda: "gateway") -> None:
+    def __init__(self, client: Client, namespaces: Sequence[str], name: Callable[[], str] = lambda: "gateway") -> None:
         self._name, self.id = name, _new_id(name())
         self._namespaces = tuple(namespaces)
-        self._client = open_client(redis_url, timeout_s=TIMEOUT_S, max_connections=1)
+        self._client = client
         self._rounds = Rounds(self._round, lambda: log.exception("registration failed"), RENEW_EVERY_S)
         self._was_known = False
         self._lost_at_s = -math.inf
@@ -58,7 +56,7 @@ class Registration:
     def leave(self) -> bool:
         """Take this gateway out, for good; return whether it is known that no other one serves any of its namespaces.
 
-        Waits for Redis, for about TIMEOUT_S at most each time that it is asked. Only the first call does something.
+        Waits for Redis, twice the limit of the client at most. Only the first call does something.
         """
         if not self._rounds.end():
             return False
@@ -68,11 +66,6 @@ class Registration:
             self._log_once(error)
             return False
         return alone and monotonic() - self._lost_at_s > LEASE_S
-
-    def close(self) -> None:
-        """Leave, if that has not been done, and close the connection. Idempotent."""
-        self.leave()
-        self._client.close()
 
     # -- private --------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """A telling: what this process tells the other processes through Redis, under a lease, and what it finds that they have told.
 
 In: a look, which tells and asks (redis/places.py, redis/spendings.py). Out: one soon after somebody is in a hurry, at most one
-each GAP_S, and every RENEW_EVERY_S without; one greenlet over one connection, off the hot path.
+each GAP_S, and every RENEW_EVERY_S without; one greenlet, off the hot path.
 
 Rules. 1. Redis that cannot be reached costs a line in the log; each process keeps its share then. 2. A process whose words Redis
 has lost (a flush, a lease that has ended), or may not have heard, tells all of them anew.
@@ -16,7 +16,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 import structlog
 
 from headgate.errors import HeadgateError
-from headgate.redis.client import Client, open_client
+from headgate.redis.client import Client
 from headgate.redis.leased import LEASE_S
 from headgate.runtime.rounds import Rounds
 
@@ -24,7 +24,6 @@ log = structlog.get_logger("headgate.limits")
 
 RENEW_EVERY_S = LEASE_S / 3
 GAP_S = 0.25
-TIMEOUT_S = 2.0
 
 
 class Found(Protocol):
@@ -54,10 +53,10 @@ class Telling:
         leave: takes this process out of Redis.
     """
 
-    def __init__(self, redis_url: str, what: str, look: Callable[[], None], leave: Callable[[Client, str], None]) -> None:
+    def __init__(self, client: Client, what: str, look: Callable[[], None], leave: Callable[[Client, str], None]) -> None:
         self.process_id = secrets.token_hex(8)
         self._what, self._look, self._leave = what, look, leave
-        self._client = open_client(redis_url, timeout_s=TIMEOUT_S, max_connections=1)
+        self._client = client
         self._rounds = Rounds(self._round, self._failed, RENEW_EVERY_S, GAP_S)
         self._anew, self._was_known = True, False
         self._logged = ""
@@ -80,13 +79,12 @@ class Telling:
             self._rounds.start()
 
     def close(self) -> None:
-        """Take this process out, and close the connection. Idempotent. Waits for Redis, for about TIMEOUT_S at most."""
+        """Take this process out. Idempotent. Waits for Redis."""
         if self._rounds.end():
             try:
                 self._leave(self._client, self.process_id)
             except HeadgateError:
                 log.debug("shared limits not taken out", what=self._what)  # they end with the lease
-        self._client.close()
 
     def ask(self, look: Callable[[Client, str, bool], F]) -> Heard[F] | None:
         """Look once: `look(client, process id, whether it tells all anew)`. None: out of reach, which is logged once.

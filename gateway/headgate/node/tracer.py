@@ -15,7 +15,7 @@ from headgate import spans
 from headgate.delivery.tally import values
 from headgate.errors import HeadgateError
 from headgate.metrics import SPANS
-from headgate.redis.client import Client, open_client
+from headgate.redis.client import Client
 from headgate.redis.loads import process_name
 from headgate.redis.traces import write
 from headgate.runtime.loop import Signal, one_round, spawn
@@ -27,16 +27,15 @@ log = structlog.get_logger("headgate.tracer")
 EVERY_S = 1.0
 # Spans take 50 µs or so each: let the loop run.
 _STRIDE = 10
-TIMEOUT_S = 2.0
 
 
 class Tracer:
     """See the module. Nothing is done where no event is traced."""
 
-    def __init__(self, redis_url: str, namespaces: Mapping[str, Namespace]) -> None:
+    def __init__(self, client: Client, namespaces: Mapping[str, Namespace]) -> None:
         self._namespaces = {name: each for name, each in namespaces.items() if each.tallies.every}
         self._traced = {name: each.traced for name, each in namespaces.items() if each.traced is not None}
-        self._client: Client = open_client(redis_url, timeout_s=TIMEOUT_S, max_connections=1)
+        self._client = client
         self._wakeup = Signal()
         self._started = self._closed = False
 
@@ -53,7 +52,7 @@ class Tracer:
             spawn(self._run)
 
     def close(self) -> None:
-        """Tell the rest, and stop. Idempotent. Waits for Redis, for TIMEOUT_S or so at most."""
+        """Tell the rest, and stop. Idempotent. Waits for Redis."""
         if not self._closed:
             self._closed = True
             self._wakeup.set()
@@ -62,7 +61,6 @@ class Tracer:
                 self.make_spans()
                 if self._traced:
                     spans.stop()
-            self._client.close()
 
     def tell(self) -> None:
         """Tell what has changed. What Redis does not take is told the next time."""

@@ -1,4 +1,4 @@
-"""The upkeep of the logs of a gateway's namespaces: every few seconds, off the hot path, in one greenlet over one connection.
+"""The upkeep of the logs of a gateway's namespaces: every few seconds, off the hot path, in one greenlet.
 
 In: the clock. Out: word to Redis of the time that it told before, so that ages in the log do not depend on its wall clock
 (redis/clock.lua); and, when it is full, room: events that are too old or too many go at once, though every publish is refused.
@@ -16,7 +16,7 @@ import structlog
 
 from headgate.errors import BusRefused, BusUnavailable
 from headgate.metrics import CONSUMERS_ELSEWHERE, ID_HOLD_SECONDS, LOG_BYTES, LOG_OLDEST_SECONDS, LOG_RETENTION_SECONDS
-from headgate.redis.client import is_full, open_client
+from headgate.redis.client import Client, is_full
 from headgate.redis.log import RECONNECT_S, EventLog
 from headgate.redis.time_watch import WATCH_EVERY_S, TimeWatch
 from headgate.runtime.loop import Signal, sleep, spawn
@@ -24,7 +24,6 @@ from headgate.settings import Settings
 
 log = structlog.get_logger("headgate.upkeep")
 
-TIMEOUT_S = 2.0
 # Of the ticks, this one counts consumers: it takes some round trips for each.
 COUNT_CONSUMERS_EVERY = 6
 
@@ -106,11 +105,12 @@ class LogUpkeep:
 class Upkeep:
     """See the module. `tell` is called with a namespace and for how long its log keeps an event."""
 
-    def __init__(self, settings: Settings, tell: Callable[[str, float], object] = lambda namespace, retention_s: None) -> None:
+    def __init__(
+        self, client: Client, settings: Settings, tell: Callable[[str, float], object] = lambda namespace, retention_s: None
+    ) -> None:
         self._tell_retention = tell
-        self._client = open_client(settings.redis_url or "", timeout_s=TIMEOUT_S, max_connections=1)
         self._logs = [
-            LogUpkeep(name, EventLog(name, self._client, settings.max_payload_bytes), TimeWatch()) for name in settings.namespaces
+            LogUpkeep(name, EventLog(name, client, settings.max_payload_bytes), TimeWatch()) for name in settings.namespaces
         ]
         self._started = self._closed = False
         self._wakeup = Signal()
@@ -123,10 +123,9 @@ class Upkeep:
             spawn(self._run)
 
     def close(self) -> None:
-        """Stop, and close the connection. Idempotent."""
+        """Stop. Idempotent."""
         self._closed = True
         self._wakeup.set()
-        self._client.close()
 
     def _run(self) -> None:
         while not self._closed:

@@ -39,7 +39,7 @@ from headgate.metrics import (
 )
 from headgate.metrics import LOOP_LAG as LAG
 from headgate.metrics import REDIS_ROUND_TRIPS as ROUND_TRIPS
-from headgate.redis.client import open_client
+from headgate.redis.client import Client
 from headgate.redis.loads import process_name
 from headgate.redis.vitals import WATCHED_S, forget, is_watched, tell, watch
 from headgate.runtime.loop import Signal, spawn
@@ -52,7 +52,6 @@ log = structlog.get_logger("headgate.vitals")
 EVERY_S = 1.0
 # Without a console: a question wakes an idle process and Redis. A page sees the other processes so much later.
 UNWATCHED_EVERY_S = 3.0
-TIMEOUT_S = 2.0
 # Of the processor, for going round the clients.
 WALK_SHARE = 0.02
 # A page waits for the first frame for so long.
@@ -143,8 +142,8 @@ _COUNTERS: dict[str, Totalled] = {"received": EVENTS, "repaired": REPAIRED, "joi
 class VitalsWatch:
     """See the module. `now_s` is monotonic."""
 
-    def __init__(self, redis_url: str, measure: Measure, now_s: Callable[[], float] = time.monotonic) -> None:
-        self._client = open_client(redis_url, timeout_s=TIMEOUT_S, max_connections=1)
+    def __init__(self, client: Client, measure: Measure, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._client = client
         self._measure, self._now_s = measure, now_s
         self._id = ""
         self._asked_s = -inf  # when a page was here last
@@ -163,7 +162,7 @@ class VitalsWatch:
             spawn(self._run)
 
     def close(self) -> None:
-        """Stop, take this process out, and close the connection. Idempotent. Waits for Redis, for about TIMEOUT_S at most."""
+        """Stop, and take this process out. Idempotent. Waits for Redis."""
         if not self._closed:
             self._closed = True
             self._wakeup.set()
@@ -172,7 +171,6 @@ class VitalsWatch:
                     forget(self._client, [self._id])
                 except HeadgateError:
                     log.debug("vitals not taken out")  # they end with the lease
-        self._client.close()
 
     def answer(self, identity: Identity, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the newest frame to a page of the console; wait for the first one.

@@ -273,6 +273,7 @@ class Presence:
             if any_process:
                 self._beat("")
             elif not self._events:
+                drop_idle(self._commands)  # until a room is opened
                 return None
         return IDLE_LOOK_S
 

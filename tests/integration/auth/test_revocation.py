@@ -18,7 +18,7 @@ from headgate.auth.revocation_watch import RevocationWatch
 from headgate.cli.main import main
 from headgate.errors import BusUnavailable, InvalidRequest, LimitReached, Unauthorized
 from headgate.publisher import Publisher
-from headgate.redis.client import Client, call
+from headgate.redis.client import Client, call, open_client
 from headgate.redis.keys import REVOKED
 from headgate.runtime import logging
 from tests.support.redis_server import DEADLINE_S, wait_until
@@ -36,7 +36,7 @@ class Watching:
     def __init__(self, redis_url: str) -> None:
         self._named: queue.Queue[list[str]] = queue.Queue()
         self._closing = threading.Event()
-        self.watch = RevocationWatch(redis_url, self._named.put, wait=self._wait)
+        self.watch = RevocationWatch(redis_url, open_client(redis_url), self._named.put, wait=self._wait)
         self._threads = [threading.Thread(target=run) for run in (self.watch._run, self.watch._run_pings)]
         for thread in self._threads:
             thread.start()
@@ -99,7 +99,7 @@ def test_a_publisher_refuses_to_revoke_nobody(publisher: Publisher) -> None:
 def test_a_gateway_that_starts_later_knows_a_revocation_before_it_lets_anyone_in(publisher: Publisher, redis_url: str) -> None:
     """It is in the set that the watch reads first; before that, everybody is refused for the moment."""
     publisher.revoke(user="mallory")
-    unread = RevocationWatch(redis_url, lambda members: None)
+    unread = RevocationWatch(redis_url, open_client(redis_url), lambda members: None)
     with pytest.raises(BusUnavailable):
         unread.check(Identity("ana"))
     unread.close()

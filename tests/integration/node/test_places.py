@@ -69,11 +69,11 @@ def test_a_process_that_is_silent_for_a_lease_counts_no_more(redis_client: Clien
     assert look(redis_client, "a", {}, []).known is False
 
 
-def test_a_process_whose_counts_redis_has_lost_tells_them_anew(redis_url: str, redis_client: Client) -> None:
+def test_a_process_whose_counts_redis_has_lost_tells_them_anew(redis_client: Client) -> None:
     """All of them, at its next two looks; of what it has told before it tells the changes."""
     counts = {"ana": 2, "ben": 1}
     places = Places(5)
-    with closing(PlacesWatch(redis_url, places, lambda: counts)) as watch:
+    with closing(PlacesWatch(redis_client, places, lambda: counts)) as watch:
         key = places_key(watch._telling.process_id)
         watch.look()
         assert call(redis_client, "HGETALL", key) == {b"ana": b"2", b"ben": b"1"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -150,18 +151,18 @@ def test_a_gateway_that_is_not_registered_knows_nothing_of_others(redis_client: 
 
 
 @pytest.fixture
-def registration(redis_url: str) -> Iterator[Registration]:
+def registration(redis_client: Client) -> Iterator[Registration]:
     """One that has registered."""
-    registration = Registration(redis_url, ["chat"])
+    registration = Registration(redis_client, ["chat"])
     registration.start()
     assert registration.tried.wait(30)
     yield registration
-    registration.close()
+    registration.leave()
 
 
-def test_a_gateway_that_was_never_started_or_has_left_is_not_alone(redis_url: str, registration: Registration) -> None:
+def test_a_gateway_that_was_never_started_or_has_left_is_not_alone(redis_client: Client, registration: Registration) -> None:
     """Only the first to ask is told; and one that never registered never knows."""
-    assert not Registration(redis_url, ["chat"]).leave()
+    assert not Registration(redis_client, ["chat"]).leave()
     assert registration.leave()
     assert not registration.leave()
 
@@ -194,15 +195,16 @@ def test_it_does_not_register_again_after_it_has_left(registration: Registration
 def test_a_gateway_that_may_not_write_the_registry_says_so_once(redis_url: str, redis_client: Client) -> None:
     """A right that is missing costs a line, however often it is tried, and holds nothing up: it counts as tried."""
     call(redis_client, "ACL", "SETUSER", "gateway", "on", ">secret", "~*", "&*", "+@all", "-zadd")
-    registration = Registration(f"unix://gateway:secret@{redis_url.removeprefix('unix://')}", ["chat"])
-    with capture_logs() as lines:
+    limited = open_client(f"unix://gateway:secret@{redis_url.removeprefix('unix://')}")
+    registration = Registration(limited, ["chat"])
+    with closing(limited), capture_logs() as lines:
         registration.start()
         assert registration.tried.wait(30)
         for _ in range(3):
             registration.tried.clear()
             registration.renew()
             assert registration.tried.wait(30)
-        registration.close()
+        registration.leave()
     assert [(line["event"], "no permission" in line["error"]) for line in lines] == [("registry out of reach", True)]
 
 

@@ -13,7 +13,10 @@ from headgate.auth.identity import Identity
 from headgate.auth.revocation_watch import PING_INTERVAL_S, SILENT_S, Listening, RevocationWatch
 from headgate.errors import BusRefused, BusUnavailable, Unauthorized
 from headgate.redis.keys import REVOKED
+from tests.support.small_redis import SmallRedis
 
+URL = "redis://127.0.0.1:1"
+CLIENT = SmallRedis().client()
 DEADLINE_S = 30.0
 CONFIRMED: Any = [b"subscribe", REVOKED.encode(), 1]
 
@@ -28,7 +31,7 @@ class Watched:
     def __init__(self) -> None:
         self.stored: list[tuple[str, int]] = []
         self.hit: list[list[str]] = []
-        self.watch = RevocationWatch("redis://127.0.0.1:1", self.hit.append, lambda _: self.stored)
+        self.watch = RevocationWatch(URL, CLIENT, self.hit.append, lambda _: self.stored)
 
     def take(self, *replies: list[bytes]) -> None:
         self.watch._take(list(replies))
@@ -91,9 +94,7 @@ def test_messages_of_another_channel_go_to_those_who_want_them() -> None:
         read.append(client)
         return []
 
-    watch = RevocationWatch(
-        "redis://127.0.0.1:1", lambda members: None, read_all, also=Listening("others", begun.append, heard.append)
-    )
+    watch = RevocationWatch(URL, CLIENT, lambda members: None, read_all, also=Listening("others", begun.append, heard.append))
     watch._take([[b"subscribe", b"others", 1]])  # type: ignore[list-item]
     assert (watch.known, read, len(begun)) == (False, [], 1)
     watch._take([CONFIRMED, [b"message", b"others", b"60 user:ana"]])
@@ -149,7 +150,7 @@ class Linked:
         self.waits: list[float] = []
         self.stored = stored or []
         self.watch = RevocationWatch(
-            "redis://127.0.0.1:1", self.hit.append, self._read, open_link=cast(Any, self._open), wait=self.waits.append
+            URL, CLIENT, self.hit.append, self._read, open_link=cast(Any, self._open), wait=self.waits.append
         )
 
     def run(self) -> list[Any]:
@@ -241,7 +242,7 @@ def test_a_watch_pings_each_second_once_it_knows_the_set() -> None:
     """Redis answers each; a link that is closed is left to the watch's own read."""
     link = Link()
     pinged: list[int] = []
-    watch = RevocationWatch("redis://127.0.0.1:1", lambda members: None, wait=lambda seconds: step(seconds))
+    watch = RevocationWatch(URL, CLIENT, lambda members: None, wait=lambda seconds: step(seconds))
 
     def step(seconds: float) -> None:
         assert seconds == PING_INTERVAL_S

@@ -42,7 +42,7 @@ class Process:
         self.gate.set()
         self.fault: Exception | None = None
         self.answers = Answers(
-            "redis://127.0.0.1:1",
+            self.redis.client(),
             lambda: "a:1",
             {
                 "k": Answering(Wish, self._double, self.noted.append),
@@ -50,7 +50,6 @@ class Process:
             },
             lambda: self.now_s,
         )
-        self.answers._client = self.redis.client()
 
     def ask(self, number: object, kind: str = "k", within_ms: int = 1000) -> None:
         question = Question(f"q{number}", kind, within_ms, msgspec.Raw(msgspec.json.encode({"number": number})))

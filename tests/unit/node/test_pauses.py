@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError, Paused
 from headgate.node.pauses import RETRY_S, Pauses, PauseWatch
+from tests.support.small_redis import SmallRedis
 
 
 class Clock:
@@ -120,7 +121,7 @@ def test_what_is_known_stays_in_force_while_redis_does_not_answer(pauses: Pauses
             raise answer
         return answer
 
-    watch = PauseWatch("redis://127.0.0.1:1/0", pauses, read)
+    watch = PauseWatch(SmallRedis().client(), pauses, read)
     with capture_logs() as entries:
         seen = []
         for _ in range(5):
@@ -145,7 +146,7 @@ def test_what_fails_because_the_watch_was_closed_is_not_logged(clock: Clock, is_
             raise ValueError("no socket any more")
         return {}
 
-    watch = PauseWatch("redis://127.0.0.1:1/0", Pauses(clock), read)
+    watch = PauseWatch(SmallRedis().client(), Pauses(clock), read)
     watch._wakeup.set()
     with capture_logs() as entries:
         watch._run()

@@ -35,7 +35,7 @@ class Process:
         self.own: dict[str, int] = {}
         self.places = Places(most, lambda: float(server.now_s))
         self.places.own_of = lambda user: self.own.get(user, 0)
-        self.watch = PlacesWatch("redis://127.0.0.1:1/0", self.places, lambda: self.own)
+        self.watch = PlacesWatch(server.client(), self.places, lambda: self.own)
 
     def join(self, user: str = "ana") -> bool:
         """Let a client in, if there is room."""
@@ -49,11 +49,9 @@ class Process:
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> SmallRedis:
+def server() -> SmallRedis:
     """The Redis of all watches."""
-    server = SmallRedis()
-    monkeypatch.setattr(telling, "open_client", lambda *_, **__: server.client())
-    return server
+    return SmallRedis()
 
 
 @pytest.fixture
@@ -87,7 +85,7 @@ def test_addresses_have_places_of_their_own(server: SmallRedis) -> None:
         users = Places(4, lambda: float(server.now_s))
         addresses = Places(8, lambda: float(server.now_s), name="clients_per_address", quiet=2)
         admission: Admission[Client] = Admission(users, addresses)
-        made.append((PlacesWatch("redis://127.0.0.1:1/0", users, admission.counts, addresses, admission.counts_at), admission))
+        made.append((PlacesWatch(server.client(), users, admission.counts, addresses, admission.counts_at), admission))
 
     def look() -> None:
         for watch, _ in made * 2:

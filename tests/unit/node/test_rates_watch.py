@@ -21,7 +21,7 @@ class Process:
 
     def __init__(self, server: SmallRedis, number: int) -> None:
         self.publishes, self.reads = (SharedRates(label, 1, 10, lambda: float(server.now_s)) for label in ("publish", "read"))
-        self.watch = RatesWatch("redis://127.0.0.1:1/0")
+        self.watch = RatesWatch(server.client())
         self.watch._telling.process_id = f"process {number}"
         self.watch.share(self.publishes)
         self.watch.share(self.reads)
@@ -29,11 +29,9 @@ class Process:
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> SmallRedis:
+def server() -> SmallRedis:
     """The Redis of all watches."""
-    server = SmallRedis()
-    monkeypatch.setattr(telling, "open_client", lambda *_, **__: server.client())
-    return server
+    return SmallRedis()
 
 
 @pytest.fixture
@@ -158,6 +156,6 @@ def test_it_looks_by_itself_when_something_was_spent(server: SmallRedis, monkeyp
     process.watch.close()
     assert process.watch._telling.process_id not in server._sets[SPENDERS]
     server.up = False
-    other = RatesWatch("redis://127.0.0.1:1/0")
+    other = RatesWatch(server.client())
     other.start()
     other.close()

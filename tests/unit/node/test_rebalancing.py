@@ -10,7 +10,6 @@ import gevent
 import pytest
 from structlog.testing import capture_logs
 
-from headgate.node import rebalancing
 from headgate.node.rebalancing import DEPLOY_S, LOOK_EVERY_S, SETTLED_S, Rebalancing
 from headgate.redis import loads
 from tests.support.small_redis import SmallRedis
@@ -27,7 +26,7 @@ class Process:
         for number in range(count):
             self.join(f"{name}-{number}")
         self.rebalancing = Rebalancing(
-            "redis://127.0.0.1:1/0",
+            server.client(),
             {namespace: self.namespace.real()},
             lambda: len(self.namespace.clients),
             per_s,
@@ -48,11 +47,9 @@ class Process:
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> SmallRedis:
+def server() -> SmallRedis:
     """The Redis of all processes."""
-    server = SmallRedis()
-    monkeypatch.setattr(rebalancing, "open_client", lambda *_, **__: server.client())
-    return server
+    return SmallRedis()
 
 
 def run(server: SmallRedis, seconds: int, *processes: Process, moves_to: Callable[[], Process] | None = None) -> None:
@@ -131,8 +128,8 @@ def test_a_process_that_leaves_counts_no_more_and_moves_nobody(server: SmallRedi
     run(server, SETTLED_S + 20, full, empty)
     assert full.told()
     full.rebalancing._rounds.begun = True
-    full.rebalancing.close()
-    full.rebalancing.close()
+    full.rebalancing.leave()
+    full.rebalancing.leave()
     assert len(loads.read(server.client()).loads) == 1
 
 
@@ -177,7 +174,7 @@ def test_it_looks_by_itself_once_it_is_started(server: SmallRedis) -> None:
     assert [line["event"] for line in lines] == ["rebalancing failed"]
     [load] = loads.read(server.client()).loads.values()
     assert (load.sessions, load.serves) == (5, "shop")
-    process.rebalancing.close()
+    process.rebalancing.leave()
     assert not loads.read(server.client()).loads
 
 
@@ -189,7 +186,7 @@ def test_a_load_that_cannot_be_taken_back_ends_with_its_lease(server: SmallRedis
         while not loads.read(server.client()).loads:
             gevent.sleep(0.001)
     server.up = False
-    process.rebalancing.close()
+    process.rebalancing.leave()
     server.up = True
     server.now_s += loads.LEASE_S
     assert not loads.read(server.client()).loads

@@ -15,6 +15,7 @@ from headgate.node.registration import RENEW_EVERY_S, Registration
 from headgate.redis.registry import LEASE_S
 from headgate.runtime import rounds
 from tests.support.loop_clock import LoopClock
+from tests.support.small_redis import SmallRedis
 
 GONE = BusUnavailable("connection refused")
 
@@ -64,10 +65,10 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> Registry:
 @pytest.fixture
 def registration(clock: LoopClock, registry: Registry) -> Iterator[Registration]:
     """One that has been made, and not started."""
-    registration = Registration("redis://127.0.0.1:1/0", ["chat"])
+    registration = Registration(SmallRedis().client(), ["chat"])
     yield registration
     registry.fault = None
-    registration.close()
+    registration.leave()
     clock.advance(2 * RENEW_EVERY_S)
 
 

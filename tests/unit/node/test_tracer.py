@@ -21,10 +21,8 @@ from tests.support.small_redis import SmallRedis
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> SmallRedis:
-    server = SmallRedis()
-    monkeypatch.setattr(module, "open_client", lambda *_, **__: server.client())
-    return server
+def server() -> SmallRedis:
+    return SmallRedis()
 
 
 @pytest.fixture
@@ -41,7 +39,7 @@ def namespace(every: int = 1) -> Any:
 @pytest.fixture
 def traced(server: SmallRedis, clock: LoopClock) -> Iterator[tuple[Tracer, Any]]:
     here = namespace()
-    tracer = Tracer("redis://127.0.0.1:1/0", {"n": cast(Namespace, here)})
+    tracer = Tracer(server.client(), {"n": cast(Namespace, here)})
     tracer.start()
     tracer.start()
     gevent.idle(-2)
@@ -90,7 +88,7 @@ def test_faults_cost_a_hint_and_nothing_else(traced: tuple[Tracer, Any], clock: 
 
 def test_where_nothing_is_traced_nothing_runs(server: SmallRedis, clock: LoopClock) -> None:
     """Nor is Redis asked."""
-    tracer = Tracer("redis://127.0.0.1:1/0", {"n": cast(Namespace, namespace(0))})
+    tracer = Tracer(server.client(), {"n": cast(Namespace, namespace(0))})
     tracer.start()
     clock.advance(3 * EVERY_S)
     tracer.close()

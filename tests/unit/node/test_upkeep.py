@@ -17,6 +17,7 @@ from headgate.redis.log import Extent
 from headgate.redis.time_watch import WATCH_EVERY_S, TimeWatch
 from headgate.settings import Settings
 from tests.support.loop_clock import LoopClock
+from tests.support.small_redis import SmallRedis
 
 FULL = BusRefused("it is out of memory (maxmemory)", redis_code="OOM")
 
@@ -77,7 +78,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
 @pytest.fixture
 def upkeep(clock: LoopClock, log: Log) -> Iterator[Upkeep]:
     """The upkeep of one namespace, which has ticked once."""
-    upkeep = Upkeep(Settings(redis_url="redis://127.0.0.1:1/0"))
+    upkeep = Upkeep(SmallRedis().client(), Settings())
     upkeep.start()
     upkeep.start()
     gevent.idle(-2)
@@ -178,7 +179,7 @@ def test_the_metrics_have_for_how_long_an_id_counts(upkeep: Upkeep, clock: LoopC
 def test_how_long_the_log_keeps_an_event_follows_the_rate_and_a_short_one_is_warned_of_once(clock: LoopClock, log: Log) -> None:
     """100 MB of events of 1,000 bytes: 2 s at 50,000 per second. It may be well again before it is warned of anew."""
     told: list[float] = []
-    upkeep = Upkeep(Settings(redis_url="redis://127.0.0.1:1/0"), lambda namespace, retention_s: told.append(retention_s))
+    upkeep = Upkeep(SmallRedis().client(), Settings(), lambda namespace, retention_s: told.append(retention_s))
     upkeep.start()
     gevent.idle(-2)
     with capture_logs() as lines:
@@ -195,7 +196,7 @@ def test_how_long_the_log_keeps_an_event_follows_the_rate_and_a_short_one_is_war
 def test_another_epoch_says_nothing_of_the_rate(clock: LoopClock, log: Log) -> None:
     """Its offsets and its clock may be others; the first measurement says nothing either."""
     told: list[float] = []
-    upkeep = Upkeep(Settings(redis_url="redis://127.0.0.1:1/0"), lambda namespace, retention_s: told.append(retention_s))
+    upkeep = Upkeep(SmallRedis().client(), Settings(), lambda namespace, retention_s: told.append(retention_s))
     upkeep.start()
     gevent.idle(-2)
     for epoch in ("e2", "", "e3"):

@@ -11,7 +11,6 @@ from structlog.testing import capture_logs
 
 from headgate.auth.identity import Identity
 from headgate.errors import BusUnavailable, Forbidden
-from headgate.node import vitals_watch
 from headgate.node.vitals import FORGOTTEN_S, Vitals
 from headgate.node.vitals_watch import EVERY_S, UNWATCHED_EVERY_S, WALK_SHARE, Measure, VitalsWatch
 from headgate.redis.keys import VITALS, VITALS_WATCHED
@@ -46,9 +45,9 @@ class Measured:
 class Process:
     """A gateway process as far as vitals go."""
 
-    def __init__(self, name: str, clock: Clock) -> None:
+    def __init__(self, name: str, clock: Clock, server: SmallRedis) -> None:
         self.measured = Measured(name, clock)
-        self.watch = VitalsWatch("redis://127.0.0.1:1/0", cast(Measure, self.measured), clock)
+        self.watch = VitalsWatch(server.client(), cast(Measure, self.measured), clock)
         self.watch._id = name
 
     def ask(self) -> dict[str, Any]:
@@ -65,15 +64,13 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> SmallRedis:
-    server = SmallRedis()
-    monkeypatch.setattr(vitals_watch, "open_client", lambda *_, **__: server.client())
-    return server
+def server() -> SmallRedis:
+    return SmallRedis()
 
 
 @pytest.fixture
 def pair(server: SmallRedis, clock: Clock) -> Iterator[tuple[Process, Process]]:
-    one, two = Process("one", clock), Process("two", clock)
+    one, two = Process("one", clock, server), Process("two", clock, server)
     yield one, two
     one.watch.close()
     two.watch.close()

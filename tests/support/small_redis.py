@@ -22,7 +22,7 @@ class SmallRedis:
     `hearers` get the messages of their channel at once; `idle` runs when somebody waits for a list that is empty.
     """
 
-    connection_pool = SimpleNamespace(connection_kwargs={"db": 0})
+    connection_pool = SimpleNamespace(connection_class=redis.Connection, connection_kwargs={"db": 0, "path": "small"})
 
     def __init__(self, now_s: int = 1000) -> None:
         self.now_s, self.refuses, self.up = now_s, "", True

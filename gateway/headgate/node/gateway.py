@@ -29,7 +29,7 @@ from headgate.errors import BusUnavailable, UnknownHost
 from headgate.metrics import PUBLISH_BREAKER, REDIS_ROUND_TRIPS, SCHEMA_VIOLATIONS
 from headgate.presence.presence import Presence
 from headgate.publisher import Publisher
-from headgate.redis import api_keys
+from headgate.redis import api_keys, pauses
 from headgate.redis.budget import count_with
 from headgate.redis.client import ROUND_TRIPS, database_number, open_client
 from headgate.redis.client import Client as RedisClient
@@ -194,7 +194,11 @@ class Gateway:
         )
         self._people = People(clients, admission, evictions, self._regranting, settings.max_payload_bytes)
         handling = Handling(self.namespaces)
-        kinds = {**self._people.kinds(), handled.KIND: Answering(handled.HandledQuestion, handling.find)}
+        kinds = {
+            **self._people.kinds(),
+            handled.KIND: Answering(handled.HandledQuestion, handling.find),
+            pauses.KIND: Answering(type(None), lambda _: (), lambda _: self._pause_watch.hurry()),
+        }
         self._answers = Answers(self._commands, lambda: self.registration.id, kinds)
         refusals = Refusals(settings.max_refusals)
         self._joining = Joining(
@@ -414,6 +418,7 @@ class Gateway:
 
     def _begin_questions(self, client: RedisClient) -> None:
         """Questions are heard from now on: read what may have been missed. Waits for Redis."""
+        self._pause_watch.hurry()
         changed = self._regranting.regrants.replace(read_regrants(client))
         if changed:
             spawn(self._regranting.regrant_all, changed)

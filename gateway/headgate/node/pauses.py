@@ -1,7 +1,7 @@
 """Pauses as one gateway obeys them: connects, publishes, or all of a namespace are refused until an operator resumes them.
 
-In: the set in Redis (redis/pauses.py), read every LOOK_EVERY_S by one greenlet, so that a gateway obeys
-within about that time, and after a restart at its first look. Out: `Paused`, with a time to come back after; lines in the log.
+In: the set in Redis (redis/pauses.py), read by one greenlet at each notice that it has changed, and every LOOK_EVERY_S: a flush
+gives no notice. Out: `Paused`, with a time to come back after; lines in the log.
 
 Rules. 1. While Redis cannot be reached, the pauses that are known stay in force, until the end that they have. 2. A pause
 disconnects nobody and stops no publisher that writes to Redis itself: it stops what comes in through gateways.
@@ -20,11 +20,13 @@ from headgate.errors import HeadgateError, Paused
 from headgate.metrics import SHED
 from headgate.redis.client import Client
 from headgate.redis.pauses import CONNECTS, PUBLISHES, namespace_member, namespace_of, read_paused
-from headgate.runtime.loop import Signal, spawn
+from headgate.runtime.rounds import Rounds
 
 log = structlog.get_logger("headgate.pauses")
 
-LOOK_EVERY_S = 1.0
+LOOK_EVERY_S, RETRY_EVERY_S = 5.0, 1.0
+# From one look to the next at least, however many notices come.
+GAP_S = 0.1
 # From and to: when the refused may come back; if the end is known, that much behind it.
 RETRY_S = (5, 15)
 AFTER_END_S = (0, 5)
@@ -100,37 +102,22 @@ class PauseWatch:
     def __init__(self, client: Client, pauses: Pauses, read: Callable[[Client], Mapping[str, float]] = read_paused) -> None:
         self._client = client
         self._pauses, self._read = pauses, read
-        self._started = self._closed = False
-        self._wakeup = Signal()
+        self._rounds = Rounds(self.look, lambda: log.exception("pause watch failed"), RETRY_EVERY_S, GAP_S)
         self._logged = ""
-
-    def start(self) -> None:
-        """Look, and go on doing so. Idempotent."""
-        if not self._started:
-            self._started = True
-            spawn(self._run)
+        self.start, self.hurry = self._rounds.start, self._rounds.hurry
 
     def close(self) -> None:
-        """Stop. Idempotent."""
-        self._closed = True
-        self._wakeup.set()
+        """Stop. Idempotent. Waits for a look that is under way."""
+        self._rounds.end()
 
-    def look(self) -> None:
-        """Look once; what cannot be read is logged once. Waits for Redis."""
+    def look(self) -> float:
+        """Look once; what cannot be read is logged once. Return the seconds until the next look. Waits for Redis."""
         try:
             self._pauses.replace(self._read(self._client))
-            self._logged = ""
         except HeadgateError as error:
-            if error.message != self._logged and not self._closed:
+            if error.message != self._logged and not self._rounds.ended:
                 self._logged = error.message
                 log.warning("pauses out of reach", error=error.message)
-
-    def _run(self) -> None:
-        while not self._closed:
-            try:
-                self.look()
-            except Exception:
-                # A fault of ours must not end the watch for good. One of redis-py, below which we have closed it, is none.
-                if not self._closed:
-                    log.exception("pause watch failed")
-            self._wakeup.wait(LOOK_EVERY_S)
+            return RETRY_EVERY_S
+        self._logged = ""
+        return LOOK_EVERY_S

@@ -1,20 +1,26 @@
 """Pauses in Redis: operators stop connects, publishes or a namespace on every gateway, for a time or until they resume.
 
 In: `headgate pause` and `headgate resume`. Out: the sorted set PAUSED of members `connects`, `publishes` and `namespace:<name>`,
-whose score is the end by Redis' clock (`+inf`: none). Each gateway looks once a second (node/pauses.py). A flush ends all.
+whose score is the end by Redis' clock (`+inf`: none), and a notice to all gateways (questions.py). They read the set then, and
+every few seconds (node/pauses.py). A flush ends all.
 """
 
 from __future__ import annotations
 
-from headgate.errors import InvalidRequest, LimitReached
+from contextlib import suppress
+
+from headgate.errors import BusRefused, InvalidRequest, LimitReached
 from headgate.topic import check_namespace
 
 from .client import Client, call, call_all, call_at
 from .keys import PAUSED
+from .questions import announce
 
 CONNECTS, PUBLISHES = "connects", "publishes"
 _NAMESPACE = "namespace:"
-# Those of namespaces; every gateway reads them all each second.
+# The notice that the set has changed.
+KIND = "pauses"
+# Those of namespaces; every gateway reads them all every few seconds.
 MAX_PAUSES = 1000
 MAX_PAUSED_S = 400 * 86400
 
@@ -34,7 +40,7 @@ def namespace_of(member: str) -> str | None:
 
 
 def pause(client: Client, member: str, for_s: int | None = None) -> None:
-    """Pause it, for `for_s` seconds from now or until `resume`. A later call wins. Waits for Redis, three round trips at most.
+    """Pause it, for `for_s` seconds from now or until `resume`. A later call wins. Waits for Redis, four round trips at most.
 
     Raises:
         InvalidRequest: a time that cannot be.
@@ -49,6 +55,7 @@ def pause(client: Client, member: str, for_s: int | None = None) -> None:
         raise LimitReached("pauses", MAX_PAUSES)
     until = "+inf" if for_s is None else now_s + for_s
     call_all(client, [("ZREMRANGEBYSCORE", PAUSED, "-inf", now_s), ("ZADD", PAUSED, until, member)])
+    _announce(client)
 
 
 def resume(client: Client, member: str) -> bool:
@@ -57,7 +64,10 @@ def resume(client: Client, member: str) -> bool:
     Raises:
         BusUnavailable, BusRefused: as `redis.client.call`. Call again: it is idempotent.
     """
-    return bool(call(client, "ZREM", PAUSED, member))
+    was_paused = bool(call(client, "ZREM", PAUSED, member))
+    if was_paused:
+        _announce(client)
+    return was_paused
 
 
 def read_paused(client: Client) -> dict[str, float]:
@@ -73,3 +83,9 @@ def read_paused(client: Client) -> dict[str, float]:
     now_s = int(call_at(client, PAUSED, "TIME")[0])
     left_s = {member.decode("utf-8", "replace"): float(until) - now_s for member, until in pairs}
     return {member: left for member, left in left_s.items() if left > 0}
+
+
+def _announce(client: Client) -> None:
+    """Have all gateways read the set now. Where this user may not say so, they read it when their next look is due."""
+    with suppress(BusRefused):
+        announce(client, KIND)

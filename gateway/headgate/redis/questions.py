@@ -1,7 +1,7 @@
 """Questions to all gateway processes, and their answers: how both are written to Redis, and read again.
 
 In: a question from anyone who reaches Redis: an application, the command line, a gateway. Out: the answers, and the names of the
-processes that gave none in time.
+processes that gave none in time. A notice is a question without an answer: something in Redis is to be read now.
 
 In Redis: a question is a message on `questions_channel`, which every gateway process hears. An answer is one or more parts on the
 list `answers_key(id)`, which ends KEPT_S after the last. Redis says how many hear the question; the registry (registry.py)
@@ -33,6 +33,8 @@ MAX_ANSWER_S = 30.0
 UNREGISTERED = "a gateway that is not registered"
 # What nobody has read is gone after this.
 KEPT_S = 60
+# A notice counts for so long.
+_NOTICE_MS = 5000
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -93,8 +95,7 @@ def ask(
     give_up_s = now_s() + within_s
     question = Question(secrets.token_hex(8), kind, round(within_s * 1000), msgspec.Raw(_encode(body)))
     key = answers_key(question.id)
-    # To the server that has the links of all: so it counts every process that hears it, and nobody waits for the others.
-    heard = int(call_at(client, REVOKED, "PUBLISH", questions_channel(database_number(client)), _encode(question)))
+    heard = _publish(client, question)
     answered, parts = set[str](), list[Any]()
     while len(answered) < heard and (left_s := give_up_s - now_s()) > 0:
         found = call(client, "BLPOP", key, f"{max(left_s, 0.01):.3f}")
@@ -115,6 +116,15 @@ def ask(
     return Answers(parts, tuple(silent), heard - len(answered))
 
 
+def announce(client: Client, kind: str) -> None:
+    """Send a notice of a kind to all gateway processes, at most once. One round trip.
+
+    Raises:
+        BusUnavailable, BusRefused: as `redis.client.call`; whether anybody has heard it is not known.
+    """
+    _publish(client, Question("", kind, _NOTICE_MS, msgspec.Raw(b"null")))
+
+
 def read_question(message: bytes) -> Question | None:
     """Return the question in a message, or None: it is none of ours."""
     try:
@@ -132,3 +142,9 @@ def answer(client: Client, question: Question, gateway_id: str, body: object, *,
     key = answers_key(question.id)
     part = _encode(Part(gateway_id, last, msgspec.Raw(_encode(body))))
     call_all(client, [("RPUSH", key, part), ("EXPIRE", key, KEPT_S)])
+
+
+def _publish(client: Client, question: Question) -> int:
+    """Send a question; return how many processes hear it."""
+    # To the server that has the links of all: so it counts every process that hears it, and nobody waits for the others.
+    return int(call_at(client, REVOKED, "PUBLISH", questions_channel(database_number(client)), _encode(question)))

@@ -105,7 +105,7 @@ def test_a_pause_is_stored_until_its_end_and_a_later_one_wins(redis_client: Clie
 
 
 def test_no_more_than_so_many_pauses_are_active(redis_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each gateway reads them all every second. One that is active can be changed."""
+    """Each gateway reads them all every few seconds. One that is active can be changed."""
     monkeypatch.setattr(pauses, "MAX_PAUSES", 1)
     pause(redis_client, "namespace:a")
     pause(redis_client, "namespace:a", 60)

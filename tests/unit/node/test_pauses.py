@@ -10,7 +10,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError, Paused
-from headgate.node.pauses import RETRY_S, Pauses, PauseWatch
+from headgate.node.pauses import GAP_S, LOOK_EVERY_S, RETRY_EVERY_S, RETRY_S, Pauses, PauseWatch
+from headgate.runtime import rounds
+from tests.support.loop_clock import LoopClock
 from tests.support.small_redis import SmallRedis
 
 
@@ -132,22 +134,34 @@ def test_what_is_known_stays_in_force_while_redis_does_not_answer(pauses: Pauses
     assert [entry["event"] for entry in entries] == ["paused", "pauses out of reach", "pauses out of reach", "resumed"]
 
 
-@pytest.mark.parametrize("is_closed", [True, False])
-def test_what_fails_because_the_watch_was_closed_is_not_logged(clock: Clock, is_closed: bool) -> None:
-    """redis-py raises a ValueError where its socket goes away in the middle of a look. A stop shows no traceback."""
-    looks = 0
+@pytest.fixture
+def loop_clock(monkeypatch: pytest.MonkeyPatch) -> LoopClock:
+    """The clock of the rounds."""
+    clock = LoopClock()
+    monkeypatch.setattr(rounds, "Signal", clock.signal)
+    monkeypatch.setattr(rounds, "sleep", clock.sleep)
+    return clock
 
-    def read(client: Any) -> dict[str, float]:
-        nonlocal looks
-        looks += 1
-        if is_closed or looks == 2:
-            watch.close()
-        if is_closed or looks == 1:
-            raise ValueError("no socket any more")
-        return {}
 
-    watch = PauseWatch(SmallRedis().client(), Pauses(clock), read)
-    watch._wakeup.set()
-    with capture_logs() as entries:
-        watch._run()
-    assert [entry["event"] for entry in entries] == ([] if is_closed else ["pause watch failed"])
+def test_it_looks_at_a_notice_and_seldom_without_and_sooner_after_a_fault(pauses: Pauses, loop_clock: LoopClock) -> None:
+    """Many notices at once cost one look."""
+    server = SmallRedis()
+    watch = PauseWatch(server.client(), pauses)
+
+    def looks_in(seconds: float) -> int:
+        server.asked.clear()
+        loop_clock.advance(seconds)
+        return len(server.asked)
+
+    watch.start()
+    watch.start()
+    assert looks_in(0.0) == 1
+    assert looks_in(2.1 * LOOK_EVERY_S) == 2
+    for _ in range(100):
+        watch.hurry()
+    assert looks_in(GAP_S) == 1
+    server.refuses = "ZRANGE"
+    assert looks_in(LOOK_EVERY_S + 3.5 * RETRY_EVERY_S) == 4
+    watch.close()
+    loop_clock.advance(LOOK_EVERY_S)
+    assert looks_in(LOOK_EVERY_S) == 0

@@ -7,8 +7,10 @@ import math
 import pytest
 
 from headgate.errors import BusRefused, InvalidRequest, LimitReached, UnknownNamespace
+from headgate.redis.keys import questions_channel
 from headgate.redis.pauses import (
     CONNECTS,
+    KIND,
     MAX_PAUSED_S,
     MAX_PAUSES,
     PUBLISHES,
@@ -18,6 +20,7 @@ from headgate.redis.pauses import (
     read_paused,
     resume,
 )
+from headgate.redis.questions import Question, read_question
 from tests.support.small_redis import SmallRedis
 
 
@@ -84,3 +87,17 @@ def test_a_refusal_is_told(server: SmallRedis) -> None:
     server.refuses = "ZADD"
     with pytest.raises(BusRefused):
         pause(server.client(), CONNECTS)
+
+
+def test_all_gateways_are_notified_of_a_change(server: SmallRedis) -> None:
+    """They read the set then. A user who may not notify them pauses all the same."""
+    heard: list[Question | None] = []
+    server.hearers[questions_channel(0)] = [lambda message: heard.append(read_question(message))]
+    client = server.client()
+    pause(client, CONNECTS)
+    resume(client, CONNECTS)
+    resume(client, CONNECTS)
+    assert [each and each.kind for each in heard] == [KIND, KIND]
+    server.refuses = "PUBLISH"
+    pause(client, CONNECTS)
+    assert read_paused(client) == {"connects": math.inf}

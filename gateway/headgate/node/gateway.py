@@ -29,7 +29,7 @@ from headgate.errors import BusUnavailable, UnknownHost
 from headgate.metrics import PUBLISH_BREAKER, REDIS_ROUND_TRIPS, SCHEMA_VIOLATIONS
 from headgate.presence.presence import Presence
 from headgate.publisher import Publisher
-from headgate.redis import api_keys, pauses
+from headgate.redis import api_keys, pauses, vitals
 from headgate.redis.budget import count_with
 from headgate.redis.client import ROUND_TRIPS, database_number, open_client
 from headgate.redis.client import Client as RedisClient
@@ -197,6 +197,7 @@ class Gateway:
         kinds = {
             **self._people.kinds(),
             handled.KIND: Answering(handled.HandledQuestion, handling.find),
+            vitals.KIND: Answering(type(None), lambda _: (), lambda _: self._vitals_watch.hear()),
             pauses.KIND: Answering(type(None), lambda _: (), lambda _: self._pause_watch.hurry()),
         }
         self._answers = Answers(self._commands, lambda: self.registration.id, kinds)

@@ -1,13 +1,12 @@
 """The watch on vitals: this process says each second how it is while a console watches, and puts the words of all processes
 together for the pages of a console that are connected here.
 
-In: requests of those pages (`answer`), each of which keeps the watch going for WATCHED_S; the wish of a console elsewhere, from
-Redis (redis/vitals.py). Out: this process's vitals to Redis; a frame (vitals.py) as the answer.
+In: requests of those pages (`answer`), each of which keeps the watch going for WATCHED_S, and the notices of processes with such
+pages (`hear`), which do so too. Out: these notices; this process's vitals to Redis; a frame (vitals.py) as the answer.
 
 Rules. 1. Nothing on the way of an event does more than without a console: counters are read, and clients are walked as for
 /metrics. 2. That walk takes WALK_SHARE of the time at most: with very many clients its numbers are some seconds old. 3. Without a
-console a process asks Redis every three seconds whether there is one, and does nothing else. 4. Only an identity with the mark
-`admin` is answered; everyone else is refused, whatever its grants.
+console nothing is done. 4. Only an identity with the mark `admin` is answered; everyone else is refused, whatever its grants.
 """
 
 from __future__ import annotations
@@ -41,7 +40,8 @@ from headgate.metrics import LOOP_LAG as LAG
 from headgate.metrics import REDIS_ROUND_TRIPS as ROUND_TRIPS
 from headgate.redis.client import Client
 from headgate.redis.loads import process_name
-from headgate.redis.vitals import WATCHED_S, forget, is_watched, tell, watch
+from headgate.redis.questions import announce
+from headgate.redis.vitals import KIND, forget, tell
 from headgate.runtime.loop import Signal, spawn
 
 from .namespace import Namespace
@@ -50,8 +50,7 @@ from .vitals import FORGOTTEN_S, NamespaceVitals, Together, Vitals
 log = structlog.get_logger("headgate.vitals")
 
 EVERY_S = 1.0
-# Without a console: a question wakes an idle process and Redis. A page sees the other processes so much later.
-UNWATCHED_EVERY_S = 3.0
+WATCHED_S = 5
 # Of the processor, for going round the clients.
 WALK_SHARE = 0.02
 # A page waits for the first frame for so long.
@@ -146,7 +145,7 @@ class VitalsWatch:
         self._client = client
         self._measure, self._now_s = measure, now_s
         self._id = ""
-        self._asked_s = -inf  # when a page was here last
+        self._asked_s = self._heard_s = -inf  # when a page was here last, and a notice of any
         self._seen: dict[str, tuple[bytes, float]] = {}
         self._together = Together()
         self._frame: dict[str, Any] | None = None
@@ -189,6 +188,12 @@ class VitalsWatch:
             self._framed.wait(FIRST_FRAME_S)
         return {"frame": self._frame}
 
+    def hear(self) -> None:
+        """Take a notice. Never waits."""
+        if not self._is_watched:  # else the next look is on its way
+            self._wakeup.set()
+        self._heard_s = self._now_s()
+
     def look(self) -> None:
         """Say how this process is, if a console watches; put all together, if its page is here. Waits for Redis.
 
@@ -196,11 +201,11 @@ class VitalsWatch:
             HeadgateError: as `redis.client.call`.
         """
         watching = self._watching
-        if watching:
-            watch(self._client)
-        elif not is_watched(self._client):
+        if not self._is_watched:
             self._told = False
             return
+        if watching:
+            announce(self._client, KIND)
         own = self._measure.read()
         self._told = True
         found = tell(self._client, self._id, msgspec.msgpack.encode(own), read=watching)
@@ -208,13 +213,17 @@ class VitalsWatch:
             self._put_together(found, own)
 
     @property
-    def pause_s(self) -> float:
-        """The seconds from a look to the next."""
-        return EVERY_S if self._told or self._watching else UNWATCHED_EVERY_S
+    def pause_s(self) -> float | None:
+        """The seconds from a look to the next; None: not before a page or a notice comes."""
+        return EVERY_S if self._told or self._is_watched else None
 
     @property
     def _watching(self) -> bool:
         return self._now_s() - self._asked_s < WATCHED_S
+
+    @property
+    def _is_watched(self) -> bool:
+        return self._now_s() - max(self._asked_s, self._heard_s) < WATCHED_S
 
     def _put_together(self, found: Mapping[str, bytes], own: Vitals) -> None:
         now_s = self._now_s()

@@ -22,8 +22,7 @@ PROCESSES = "hg:processes"
 LOADS = "hg:loads"
 # The sorted set of gateway processes that tell what callers have spent of their rates (score: when each last said so).
 SPENDERS = "hg:spenders"
-# While a console watches: a string that says so, and the hash of what each gateway process says of itself (vitals.py).
-VITALS_WATCHED = "hg:vitals:watched"
+# While a console watches: the hash of what each gateway process says of itself (vitals.py).
 VITALS = "hg:vitals"
 # The hash of the users who have explicit grants in place of their own (auth/regrants.py).
 REGRANTED = "hg:regranted"

@@ -1,11 +1,10 @@
-"""Vitals in Redis: whether a console watches, and meanwhile the last word of each gateway process.
+"""Vitals in Redis: while a console watches, the last word of each gateway process.
 
-In: each second, or every three without a console, a look of every process (node/vitals_watch.py). Out: the wish of a console;
-while there is one, what all processes say. A hint for people: nothing else is decided by it.
+In: what each process says each second, as long as the process of a console's page sends a notice (questions.py) that it is
+watched. Out: what all processes say. A hint for people: nothing else is decided by it.
 
-In Redis: the string VITALS_WATCHED, which a console's process renews and which ends WATCHED_S after the last time; the hash
-VITALS with a field for each process, which ends LEASE_S after the last word of all. A process that stops takes its field out;
-that of one that was killed goes when a reader has seen no news of it for a while (`forget`), or with the hash.
+In Redis: the hash VITALS with a field for each process, which ends LEASE_S after the last word of all. A process that stops takes
+its field out; that of one that was killed goes when a reader has seen no news of it for a while (`forget`), or with the hash.
 """
 
 from __future__ import annotations
@@ -14,28 +13,19 @@ from collections.abc import Iterable
 
 from .client import Client, call, call_all
 from .connections import Command
-from .keys import VITALS, VITALS_WATCHED
+from .keys import VITALS
 
-WATCHED_S = 5
+# The notice that a console watches.
+KIND = "vitals"
 LEASE_S = 10
 
 
-def is_watched(client: Client) -> bool:
-    """Return whether a console watches. One round trip.
+def tell(client: Client, process: str, said: bytes, *, read: bool) -> dict[str, bytes]:
+    """Say how this process is; with `read`, return the words of all, by process. One round trip.
 
     Raises:
         BusUnavailable, BusRefused: as `redis.client.call`.
     """
-    return bool(call(client, "EXISTS", VITALS_WATCHED))
-
-
-def watch(client: Client) -> None:
-    """Ask all processes for their vitals. One round trip. Raises as `is_watched`."""
-    call(client, "SET", VITALS_WATCHED, "1", "EX", WATCHED_S)
-
-
-def tell(client: Client, process: str, said: bytes, *, read: bool) -> dict[str, bytes]:
-    """Say how this process is; with `read`, return the words of all, by process. One round trip. Raises as `is_watched`."""
     commands: list[Command] = [("HSET", VITALS, process, said), ("EXPIRE", VITALS, LEASE_S)]
     if read:
         commands.append(("HGETALL", VITALS))
@@ -46,6 +36,6 @@ def tell(client: Client, process: str, said: bytes, *, read: bool) -> dict[str, 
 
 
 def forget(client: Client, processes: Iterable[str]) -> None:
-    """Take processes out. One round trip, none where there are none. Raises as `is_watched`."""
+    """Take processes out. One round trip, none where there are none. Raises as `tell`."""
     if gone := list(processes):
         call(client, "HDEL", VITALS, *gone)

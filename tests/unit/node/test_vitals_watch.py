@@ -12,9 +12,8 @@ from structlog.testing import capture_logs
 from headgate.auth.identity import Identity
 from headgate.errors import BusUnavailable, Forbidden
 from headgate.node.vitals import FORGOTTEN_S, Vitals
-from headgate.node.vitals_watch import EVERY_S, UNWATCHED_EVERY_S, WALK_SHARE, Measure, VitalsWatch
-from headgate.redis.keys import VITALS, VITALS_WATCHED
-from headgate.redis.vitals import WATCHED_S
+from headgate.node.vitals_watch import EVERY_S, WALK_SHARE, WATCHED_S, Measure, VitalsWatch
+from headgate.redis.keys import VITALS, questions_channel
 from tests.support.gateway_here import StartGatewayOnModel
 from tests.support.model_redis import NAMESPACE
 from tests.support.small_redis import SmallRedis
@@ -71,6 +70,7 @@ def server() -> SmallRedis:
 @pytest.fixture
 def pair(server: SmallRedis, clock: Clock) -> Iterator[tuple[Process, Process]]:
     one, two = Process("one", clock, server), Process("two", clock, server)
+    server.hearers[questions_channel(0)] = [lambda _: one.watch.hear(), lambda _: two.watch.hear()]
     yield one, two
     one.watch.close()
     two.watch.close()
@@ -95,10 +95,10 @@ def test_nobody_without_the_mark_sees_anything(pair: tuple[Process, Process], id
 
 
 def test_without_a_console_nothing_is_measured(server: SmallRedis, pair: tuple[Process, Process], clock: Clock) -> None:
-    """A look asks Redis one thing."""
+    """Nor is Redis asked."""
     one, two = pair
     tick(clock, server, one, two)
-    assert server.asked == ["EXISTS", "EXISTS"]
+    assert server.asked == []
     assert (one.measured.reads, two.measured.reads) == (0, 0)
 
 
@@ -114,19 +114,21 @@ def test_a_page_sees_all_processes(server: SmallRedis, pair: tuple[Process, Proc
     assert (frame["rates"]["sent"], frame["own"]) == (30, "one")
 
 
-def test_processes_ask_less_often_while_no_console_watches(
+def test_a_notice_wakes_a_process_which_looks_each_second_until_the_last_page_is_gone(
     server: SmallRedis, pair: tuple[Process, Process], clock: Clock
 ) -> None:
-    """A question wakes an idle process; while a page is open, each has news every second."""
+    """One of many notices: the others come while the next look is on its way."""
     one, two = pair
     tick(clock, server, one, two)
-    assert (one.watch.pause_s, two.watch.pause_s) == (UNWATCHED_EVERY_S, UNWATCHED_EVERY_S)
+    assert (one.watch.pause_s, two.watch.pause_s) == (None, None)
     one.ask()
-    tick(clock, server, two)
+    assert two.watch._wakeup.is_set()
+    two.watch._wakeup.clear()
+    tick(clock, server, two, one)
     assert (one.watch.pause_s, two.watch.pause_s) == (EVERY_S, EVERY_S)
+    assert not two.watch._wakeup.is_set()
     tick(clock, server, one, two, seconds=2 * WATCHED_S)
-    assert (one.watch.pause_s, two.watch.pause_s) == (UNWATCHED_EVERY_S, UNWATCHED_EVERY_S)
-    assert UNWATCHED_EVERY_S < WATCHED_S
+    assert (one.watch.pause_s, two.watch.pause_s) == (None, None)
 
 
 def test_it_ends_when_the_page_has_gone(server: SmallRedis, pair: tuple[Process, Process], clock: Clock) -> None:
@@ -205,15 +207,6 @@ def test_a_fault_of_ours_does_not_end_the_watch(server: SmallRedis, pair: tuple[
         one.watch.start()
         gevent.idle(-2)
     assert [line["event"] for line in lines] == ["vitals failed"]
-
-
-def test_the_wish_is_known_to_redis_by_one_key(server: SmallRedis, pair: tuple[Process, Process]) -> None:
-    """Which ends by itself."""
-    one, _ = pair
-    one.ask()
-    assert VITALS_WATCHED in server.present()
-    server.now_s += WATCHED_S
-    assert VITALS_WATCHED not in server.present()
 
 
 class Namespaces(dict[str, Any]):

@@ -28,6 +28,8 @@ ASK_EVERY_S = 0.9
 ASK_EVERY_SENTINEL_S = 0.2
 # A TLS handshake takes up to a millisecond of Redis, and hundreds of processes may share a server.
 ASK_EVERY_TLS_S, ASK_EVERY_SENTINEL_TLS_S = 4.0, 0.5
+# A Unix socket leads to another server only where a proxy listens on it: the system ends the connections of a server that stops.
+ASK_EVERY_SOCKET_S = 5.0
 # From one question to the next at least so many times as long as the first one took, with an answer and without. A process that
 # got no processor for 1.5 s in the middle of a failover has an answer, and must not wait for 6 s.
 ANSWERED_RATIO, PAUSE_RATIO, MAX_PAUSE_S = 2.0, 4.0, 60.0
@@ -160,7 +162,7 @@ def switch_of(url: RedisUrl) -> PrimarySwitch:
         if url.kind is Kind.SENTINELS:
             every_s = ASK_EVERY_SENTINEL_TLS_S if dict(url.sentinel).get("tls", url.tls) else ASK_EVERY_SENTINEL_S
         else:
-            every_s = ASK_EVERY_TLS_S if url.tls else ASK_EVERY_S
+            every_s = ASK_EVERY_SOCKET_S if url.kind is Kind.SOCKET else ASK_EVERY_TLS_S if url.tls else ASK_EVERY_S
         known = _switches.setdefault(url, PrimarySwitch(every_s))
     return known
 

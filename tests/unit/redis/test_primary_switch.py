@@ -11,6 +11,7 @@ from headgate.redis.primary_switch import (
     ASK_EVERY_S,
     ASK_EVERY_SENTINEL_S,
     ASK_EVERY_SENTINEL_TLS_S,
+    ASK_EVERY_SOCKET_S,
     ASK_EVERY_TLS_S,
     MAX_PAUSE_S,
     NO_LIBRARY,
@@ -187,11 +188,11 @@ def test_an_empty_server_is_another_one_and_gets_its_library_without_a_switch() 
 
 
 def test_all_of_a_process_share_the_switch_of_an_address() -> None:
-    """Over TLS the question costs Redis more, so it comes less often; Sentinels are asked, not Redis."""
+    """Over TLS the question costs Redis more, so it comes less often; Sentinels are asked, not Redis. A socket seldom moves."""
     assert switch_of(read_url("redis://one")) is switch_of(read_url("redis://one"))
     assert switch_of(read_url("redis://one")) is not switch_of(read_url("redis://other"))
     for url, every_s in (
-        *(("redis://one", ASK_EVERY_S), ("rediss://one", ASK_EVERY_TLS_S)),
+        *(("redis://one", ASK_EVERY_S), ("rediss://one", ASK_EVERY_TLS_S), ("unix:///one", ASK_EVERY_SOCKET_S)),
         ("redis+sentinel://one/mymaster", ASK_EVERY_SENTINEL_S),
         ("rediss+sentinel://one/mymaster?sentinel_tls=no", ASK_EVERY_SENTINEL_S),
         ("rediss+sentinel://one/mymaster", ASK_EVERY_SENTINEL_TLS_S),

@@ -25,6 +25,8 @@ from headgate.runtime.rounds import Rounds
 log = structlog.get_logger("headgate.registration")
 
 RENEW_EVERY_S = LEASE_S / 3
+# Of the rounds, this one tidies up, too: about once a minute.
+TIDY_EVERY = 12
 
 
 class Registration:
@@ -39,6 +41,7 @@ class Registration:
         self._client = client
         self._rounds = Rounds(self._round, lambda: log.exception("registration failed"), RENEW_EVERY_S)
         self._was_known = False
+        self._count = 0
         self._lost_at_s = -math.inf
         self._logged = ""
         self.tried = Signal()
@@ -86,9 +89,10 @@ class Registration:
             log.warning("registry out of reach", error=error.message)
 
     def _register(self) -> None:
-        was_known = register(self._client, self.id, self._namespaces)
+        was_known = register(self._client, self.id, self._namespaces, tidy=self._count % TIDY_EVERY == 0)
+        self._count += 1
         if self._was_known and not was_known:
-            self._lost_at_s = monotonic()
+            self._lost_at_s, self._count = monotonic(), 0
             log.info("registered again", namespaces=",".join(self._namespaces))
         self._was_known = True
 

@@ -52,29 +52,28 @@ class Served:
     silent: int = 0
 
 
-def register(client: Client, gateway_id: str, namespaces: Sequence[str]) -> bool:
+def register(client: Client, gateway_id: str, namespaces: Sequence[str], *, tidy: bool = True) -> bool:
     """Say that a gateway serves these namespaces now; return whether each of them still knew it. Two round trips.
+
+    `tidy`: take out what is too old, and put off the end of the rest, which lasts for days.
 
     Raises:
         BusUnavailable, BusRefused: as `redis.client.call`; it may be registered in part.
     """
     now_s = _now_s(client)
-    commands: list[tuple[str | int, ...]] = []
-    for key in map(gateways_key, namespaces):
-        commands += [
-            ("ZADD", key, now_s, gateway_id),
-            ("ZREMRANGEBYSCORE", key, "-inf", now_s - FORGOTTEN_S),
-            ("EXPIRE", key, KEPT_S),
-        ]
     scored = [part for namespace in namespaces for part in (now_s, namespace)]
-    commands += [
-        ("ZADD", NAMESPACES, *scored),
-        ("ZREMRANGEBYSCORE", NAMESPACES, "-inf", now_s - KEPT_S),
-        ("ZREMRANGEBYRANK", NAMESPACES, 0, -MAX_NAMESPACES - 1),
-        ("EXPIRE", NAMESPACES, KEPT_S),
-    ]
-    added = call_all(client, commands)[: 3 * len(namespaces) : 3]
-    return not any(added)
+    keys = [gateways_key(namespace) for namespace in namespaces]
+    commands: list[tuple[str | int, ...]] = [("ZADD", key, now_s, gateway_id) for key in keys]
+    commands.append(("ZADD", NAMESPACES, *scored))
+    if tidy:
+        for key in keys:
+            commands += [("ZREMRANGEBYSCORE", key, "-inf", now_s - FORGOTTEN_S), ("EXPIRE", key, KEPT_S)]
+        commands += [
+            ("ZREMRANGEBYSCORE", NAMESPACES, "-inf", now_s - KEPT_S),
+            ("ZREMRANGEBYRANK", NAMESPACES, 0, -MAX_NAMESPACES - 1),
+            ("EXPIRE", NAMESPACES, KEPT_S),
+        ]
+    return not any(call_all(client, commands)[: len(keys)])
 
 
 def leave(client: Client, gateway_id: str, namespaces: Sequence[str]) -> bool:

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from headgate.errors import BusUnavailable
 from headgate.node import registration as module
-from headgate.node.registration import RENEW_EVERY_S, Registration
+from headgate.node.registration import RENEW_EVERY_S, TIDY_EVERY, Registration
 from headgate.redis.registry import LEASE_S
 from headgate.runtime import rounds
 from tests.support.loop_clock import LoopClock
@@ -25,12 +25,13 @@ class Registry:
 
     def __init__(self) -> None:
         self.members: set[str] = set()
-        self.registered = 0
+        self.registered = self.tidied = 0
         self.fault: Exception | None = None
 
-    def register(self, client: Any, gateway_id: str, namespaces: Any) -> bool:
+    def register(self, client: Any, gateway_id: str, namespaces: Any, *, tidy: bool) -> bool:
         self._check()
         self.registered += 1
+        self.tidied += tidy
         known = gateway_id in self.members
         self.members.add(gateway_id)
         return known
@@ -87,6 +88,18 @@ def test_it_registers_at_once_and_renews_within_the_lease(
     assert registration.tried.is_set()
     clock.advance(LEASE_S - 0.5)
     assert registry.registered == 3
+
+
+def test_it_tidies_up_at_first_and_about_once_a_minute(registration: Registration, registry: Registry, clock: LoopClock) -> None:
+    """And with the next round after Redis has lost everything, as nothing there has an end then."""
+    start(registration)
+    clock.advance(TIDY_EVERY * RENEW_EVERY_S - 1)
+    assert (registry.registered, registry.tidied) == (TIDY_EVERY, 1)
+    clock.advance(RENEW_EVERY_S)
+    assert registry.tidied == 2
+    registry.members.clear()
+    clock.advance(2 * RENEW_EVERY_S)
+    assert registry.tidied == 3
 
 
 def test_the_only_gateway_knows_that_it_is_alone(registration: Registration, registry: Registry, clock: LoopClock) -> None:

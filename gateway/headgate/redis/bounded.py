@@ -139,7 +139,7 @@ class Bounded:
         if switch is None or self._has_asked or switch.forbidden_until_s > monotonic():
             return
         untyped: Any = self
-        untyped.send_command("FCALL_RO", "headgate_version", 0, "server")
+        untyped.send_command("FCALL_RO", "headgate_version", 0, "server", switch.server)
         self.server, is_replica = UNKNOWN, False
         try:
             reply = self.read_response()

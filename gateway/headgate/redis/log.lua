@@ -14,7 +14,7 @@
 --                                                → the same; without lineage (nil), unless <epoch> is another one
 --   FCALL    headgate_tick      1 hg:{N}:log [<epoch> <told> <elapsed_ms>]   → [epoch, clock, 0]
 --   FCALL    headgate_trim      1 hg:{N}:log [<epoch> <told> <elapsed_ms>]   → [epoch, clock, events trimmed]
---   FCALL_RO headgate_version   0 [server [<epoch> <offset>]…]
+--   FCALL_RO headgate_version   0 [server [<epoch> <offset>]… [<server that is known>]]
 --                                                → version of this library; with `server`: [version, server, replica 0/1]
 --
 -- Promises: offsets are contiguous from 1 in a log; an epoch and an offset name one event for ever, but for a revert that nobody has
@@ -1409,5 +1409,8 @@ register('headgate_head', head_position, 'no-writes')
 register('headgate_version', function(_, args)
   if args[1] ~= 'server' then return VERSION end
   end_reverted(args, 2)
-  return { VERSION, this_server(), is_replica() }
+  local here = this_server()
+  -- It matters of a new server only: whether a known one has become a replica, its heads say.
+  local is_known = #args % 2 == 0 and args[#args] == here
+  return { VERSION, here, is_known and 0 or is_replica() }
 end, 'no-writes')

@@ -3,7 +3,7 @@
 In: the set REVOKED of revocation.py and the channel of its news. Out: `on_revoked(members)`, from the watch's greenlet.
 
 Rules. 1. After every (re)connect: subscribe, wait until Redis confirms, then read the whole set; nothing can fall between.
-2. A link that leaves two PINGs unanswered is replaced. 3. While Redis cannot be reached, the
+2. A link that leaves a PING unanswered for a second is replaced. 3. While Redis cannot be reached, the
 known revocations stay active. Before the first read nothing is known, and nobody is let in. 4. Where this Redis user may not have
 the other channel, or what `begin` reads, the watch goes on without it, and the log says so: the rights of an older version do.
 """
@@ -29,8 +29,8 @@ from .revocation import MAX_NEWS_BYTES, Revocations, kind_of, read_revoked
 log = structlog.get_logger("headgate.revocation")
 
 CONNECT_TIMEOUT_S = 2.0
-# A PING every second; a link that has been silent for longer than two of them is dead.
-PING_INTERVAL_S, SILENT_S = 1.0, 2.5
+# A link whose PING was not answered within a second is dead.
+PING_INTERVAL_S, SILENT_S = 2.0, 3.0
 FIRST_RECONNECT_S, LAST_RECONNECT_S = 0.05, 0.5
 
 

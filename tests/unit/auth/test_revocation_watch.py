@@ -238,7 +238,7 @@ def test_a_set_that_cannot_be_read_leaves_the_watch_unknowing() -> None:
         linked.watch.check(Identity("ana"))
 
 
-def test_a_watch_pings_each_second_once_it_knows_the_set() -> None:
+def test_a_watch_pings_now_and_then_once_it_knows_the_set() -> None:
     """Redis answers each; a link that is closed is left to the watch's own read."""
     link = Link()
     pinged: list[int] = []

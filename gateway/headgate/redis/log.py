@@ -61,6 +61,8 @@ class EventLog:
         self.database = database_number(client)
         self.max_payload_bytes = max_payload_bytes
         self._reached = reached
+        self._measured: tuple[bytes | None, ...] = ()  # what `extent` found last
+        self._event_bytes = 0.0
 
     def drop_idle(self) -> None:
         """Read over a new connection next time: there has been a fault, and the old one may be dead without a sign of it."""
@@ -138,21 +140,24 @@ class EventLog:
         return epoch.decode(), clock, trimmed
 
     def extent(self) -> Extent:
-        """Return how much the log holds and may hold. Two round trips.
+        """Return how much the log holds and may hold. Two round trips; one if nothing has changed.
 
         Raises:
             BusUnavailable, BusRefused: as `redis.client.call`.
         """
-        found = call(self._client, "HMGET", self._head_key, *_EXTENT_FIELDS)
+        found = tuple(call(self._client, "HMGET", self._head_key, *_EXTENT_FIELDS))
         numbers = (int(each) if each and each.isdigit() else 0 for each in found)
         sum_, below, first_ms, offset, max_events, max_bytes, max_age_ms, most_ids, hold_ms = numbers
-        ends: list[Command] = [("XRANGE", self._key, begin, "+", "COUNT", 1) for begin in ("-", f"{offset}-0")]
-        event_bytes = _mean_bytes([entry for reply in call_all(self._client, ends) for entry in reply])
+        if found != self._measured:
+            ends: list[Command] = [("XRANGE", self._key, begin, "+", "COUNT", 1) for begin in ("-", f"{offset}-0")]
+            self._event_bytes = _mean_bytes([entry for reply in call_all(self._client, ends) for entry in reply])
+            self._measured = found
         hold_s = hold_ms / 1000 if most_ids else ID_COUNTS_S
         # There are two hashes of ids.
         return Extent(
-            max(0, sum_ - below), first_ms, offset, event_bytes, max_events, max_age_ms // 1000, max_bytes, hold_s, 2 * most_ids
-        )
+            max(0, sum_ - below), first_ms, offset, self._event_bytes,
+            max_events, max_age_ms // 1000, max_bytes, hold_s, 2 * most_ids,
+        )  # fmt: skip
 
     def head(self, *known: str | int) -> Head:
         """Return where the log stands; with its lineage, if that is another epoch than a known one.

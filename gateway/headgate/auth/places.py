@@ -122,7 +122,7 @@ class Places:
 
     def all_told(self, counts: Mapping[str, int]) -> dict[str, int]:
         """Return what there is to tell of so many clients of each user, to a Redis that has lost what was told."""
-        found = {user: own for user, own in counts.items() if own >= self._quiet()}
+        found = {user: own for user, own in counts.items() if own >= self._quiet()} if self.max_clients else {}
         if self._most_quiet:
             self._told = set(found)
         return found

@@ -69,6 +69,7 @@ from .reloading import OF_TOKENS, Changed, Reloading
 from .shedding import Shedding
 from .statsd_push import StatsdPush
 from .streams import PATHS, Streams
+from .telling import Telling
 from .tracer import Tracer
 from .upkeep import Upkeep
 from .vitals_watch import Measure, VitalsWatch
@@ -159,10 +160,11 @@ class Gateway:
         places = Places(settings.max_clients_per_user)
         addresses = Places(settings.max_clients_per_address, name="clients_per_address", quiet=QUIET_CLIENTS)
         admission: Admission[Client] = Admission(places, addresses)
-        self.rates_watch = RatesWatch(rounds)
+        self._telling = Telling(rounds)
+        self.rates_watch = RatesWatch(self._telling)
         for namespace in self.namespaces.values():
             self.rates_watch.share(namespace.reads)
-        self._places_watch = PlacesWatch(rounds, places, admission.counts, addresses, admission.counts_at)
+        places_watch = PlacesWatch(self._telling, places, admission.counts, addresses, admission.counts_at)
         # Development is one machine: there an address says nothing about who it is.
         pending = PendingSessions(0 if settings.dev else settings.max_clients_per_address)
         evictions = Evictions(self._sockets, self.namespaces, settings, admission, pending)
@@ -216,7 +218,7 @@ class Gateway:
             shedding=self._shedding,
             pauses=self.pauses,
             gone=presence.gone,
-            next_look=self._places_watch.next_look,
+            next_look=places_watch.next_look,
         )
         self._sockets.hooks = self._joining
         handlers = Handlers(
@@ -280,8 +282,7 @@ class Gateway:
         self._watchdog.start()
         self.registration.start()
         self._pause_watch.start()
-        self._places_watch.start()
-        self.rates_watch.start()
+        self._telling.start()
         self._rebalancing.start()
         self._upkeep.start()
         self._tracer.start()
@@ -355,8 +356,7 @@ class Gateway:
         self._watchdog.close()
         self.registration.leave()
         self._pause_watch.close()
-        self._places_watch.close()
-        self.rates_watch.close()
+        self._telling.close()
         self._rebalancing.leave()
         self._upkeep.close()
         self._tracer.close()

@@ -1,7 +1,7 @@
 """The watch on places: it tells the other processes how many clients each user and each address has here, and asks for theirs.
 
-In: `Places` (auth/places.py), which say what to tell and to ask. Out: a look at Redis (redis/places.py) soon after a
-join, in the rounds of a telling (node/telling.py, which has the rules).
+In: `Places` (auth/places.py), which say what to tell and to ask. Out: what is told and asked (redis/places.py)
+soon after a join, as a part of the telling (node/telling.py, which has the rules).
 
 In Redis, an address is a user whose name begins with ADDRESS; a user whose name begins like that is told with another one in
 front.
@@ -9,12 +9,13 @@ front.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from headgate.auth.places import Places
+from headgate.auth.places import Places, Question
 from headgate.redis.client import Client
-from headgate.redis.places import leave, look
+from headgate.redis.keys import places_key
+from headgate.redis.places import read_others
 from headgate.runtime.loop import Signal
 
 from .telling import Telling
@@ -52,7 +53,7 @@ class PlacesWatch:
 
     def __init__(
         self,
-        client: Client,
+        telling: Telling,
         places: Places,
         counts: Callable[[], Mapping[str, int]],
         addresses: Places | None = None,
@@ -61,36 +62,36 @@ class PlacesWatch:
         self._kinds = [_Kind(places, counts, is_address=False)]
         if addresses is not None:
             self._kinds.append(_Kind(addresses, counts_at, is_address=True))
-        self._telling = Telling(client, "places", self.look, leave)
+        self._questions: list[Question] = []
+        self._telling = telling
         self._looked = Signal()
+        hurry = telling.add(self)
         for kind in self._kinds:
-            kind.places.wanted = self._telling.hurry
-
-    def start(self) -> None:
-        """Begin, if there is a limit. Idempotent."""
-        if any(kind.places.max_clients for kind in self._kinds):
-            self._telling.start()
-
-    def close(self) -> None:
-        """Give the places back. Idempotent. Waits for Redis."""
-        self._telling.close()
+            kind.places.wanted = hurry
 
     def next_look(self) -> bool:
         """Wait for the end of a look, for LOOK_WAIT_S at most; return whether there was one."""
         return self._telling.begun and self._looked.wait(LOOK_WAIT_S)
 
-    def look(self) -> None:
-        """Look once; a fault is logged once. Waits for Redis."""
-        questions = [kind.places.next_question() for kind in self._kinds]
+    def key(self, process_id: str) -> str:
+        """Return the key of a process's hash."""
+        return places_key(process_id)
+
+    def tell(self, *, anew: bool) -> dict[str, int | None]:
+        """Return the counts that have changed, or all, and keep what `hear` is to ask."""
+        self._questions = [kind.places.next_question() for kind in self._kinds]
         told: dict[str, int] = {}
-        for kind, question in zip(self._kinds, questions, strict=True):
-            told |= kind.fields(kind.places.all_told(kind.counts()) if self._telling.anew else question.told)
+        for kind, question in zip(self._kinds, self._questions, strict=True):
+            told |= kind.fields(kind.places.all_told(kind.counts()) if anew else question.told)
+        return {field: count or None for field, count in told.items()}
+
+    def hear(self, client: Client, others: Sequence[str], *, lost: bool) -> None:
+        """Ask the others for their counts. Waits for Redis."""
+        questions, self._questions = self._questions or [Question({}, [])] * len(self._kinds), []
         asked = [kind.field(name) for kind, question in zip(self._kinds, questions, strict=True) for name in question.asked]
-        heard = self._telling.ask(lambda client, process_id, anew: look(client, process_id, told, asked, anew=anew))
-        if heard is None:
-            return
+        found = read_others(client, others, asked)
         for kind, question in zip(self._kinds, questions, strict=True):
-            others = {name: heard.found.others[kind.field(name)] for name in question.asked}
-            kind.places.heard(question, heard.found.processes, others, lost=heard.lost)
+            counts = {name: found[kind.field(name)] for name in question.asked}
+            kind.places.heard(question, len(others) + 1, counts, lost=lost)
         looked, self._looked = self._looked, Signal()
         looked.set()

@@ -1,7 +1,7 @@
-"""A telling: what this process tells the other processes through Redis, under a lease, and what it finds that they have told.
+"""The telling: what this process tells the other processes through Redis, under a lease, and hears of what they have told.
 
-In: a look, which tells and asks (redis/places.py, redis/spendings.py). Out: one soon after somebody is in a hurry, at most one
-each GAP_S, and every RENEW_EVERY_S without; one greenlet, off the hot path.
+In: parts (places_watch.py, rates_watch.py), each with a hash of its own (redis/leased.py). Out: a look for all parts every
+RENEW_EVERY_S, and one for a part soon after it is in a hurry, at most one each GAP_S; one greenlet, off the hot path.
 
 Rules. 1. Redis that cannot be reached costs a line in the log; each process keeps its share then. 2. A process whose words Redis
 has lost (a flush, a lease that has ended), or may not have heard, tells all of them anew.
@@ -10,14 +10,15 @@ has lost (a flush, a lease that has ended), or may not have heard, tells all of 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
+from typing import Protocol
 
 import structlog
 
 from headgate.errors import HeadgateError
 from headgate.redis.client import Client
-from headgate.redis.leased import LEASE_S
+from headgate.redis.leased import LEASE_S, leave, tell
 from headgate.runtime.rounds import Rounds
 
 log = structlog.get_logger("headgate.limits")
@@ -26,46 +27,46 @@ RENEW_EVERY_S = LEASE_S / 3
 GAP_S = 0.25
 
 
-class Found(Protocol):
-    """What a look found."""
+class Part(Protocol):
+    """One kind of what processes tell each other."""
 
-    @property
-    def known(self) -> bool:
-        """Whether Redis still had this process's lease. If not, what it told before is lost."""
+    def key(self, process_id: str) -> str:
+        """Return the key of a process's hash."""
 
+    def tell(self, *, anew: bool) -> Mapping[str, str | int | None]:
+        """Return the fields that have changed (None: it is gone), or all that there are."""
 
-F = TypeVar("F", bound=Found)
+    def hear(self, client: Client, others: Sequence[str], *, lost: bool) -> None:
+        """Read what the other processes have told; `lost`: Redis had lost what this one told. Waits for Redis.
 
-
-class Heard(NamedTuple, Generic[F]):
-    """What a look found, and whether what this process had told before was lost."""
-
-    found: F
-    lost: bool
+        Raises:
+            HeadgateError: as `redis.client.call`.
+        """
 
 
 class Telling:
-    """See the module.
+    """See the module."""
 
-    Args:
-        what: what it tells of, in log lines.
-        look: what a round does: it calls `ask`.
-        leave: takes this process out of Redis.
-    """
-
-    def __init__(self, client: Client, what: str, look: Callable[[], None], leave: Callable[[Client, str], None]) -> None:
+    def __init__(self, client: Client) -> None:
         self.process_id = secrets.token_hex(8)
-        self._what, self._look, self._leave = what, look, leave
         self._client = client
-        self._rounds = Rounds(self._round, self._failed, RENEW_EVERY_S, GAP_S)
+        self._parts: list[Part] = []
+        self._hurried: list[Part] = []
+        self._rounds = Rounds(self._round, lambda: log.exception("shared limits failed"), RENEW_EVERY_S, GAP_S)
+        self._renew_at_s = 0.0
         self._anew, self._was_known = True, False
         self._logged = ""
-        self.hurry = self._rounds.hurry
 
-    @property
-    def anew(self) -> bool:
-        """Whether the next look tells all anew."""
-        return self._anew
+    def add(self, part: Part) -> Callable[[], None]:
+        """Tell of a part, too; return what is to be called when it is in a hurry, which never waits."""
+        self._parts.append(part)
+
+        def hurry() -> None:
+            if part not in self._hurried:
+                self._hurried.append(part)
+            self._rounds.hurry()
+
+        return hurry
 
     @property
     def begun(self) -> bool:
@@ -82,36 +83,35 @@ class Telling:
         """Take this process out. Idempotent. Waits for Redis."""
         if self._rounds.end():
             try:
-                self._leave(self._client, self.process_id)
+                leave(self._client, self.process_id, [part.key(self.process_id) for part in self._parts])
             except HeadgateError:
-                log.debug("shared limits not taken out", what=self._what)  # they end with the lease
+                log.debug("shared limits not taken out")  # they end with the lease
 
-    def ask(self, look: Callable[[Client, str, bool], F]) -> Heard[F] | None:
-        """Look once: `look(client, process id, whether it tells all anew)`. None: out of reach, which is logged once.
-
-        Waits for Redis.
-        """
+    def look(self, parts: Sequence[Part] | None = None) -> None:
+        """Tell and hear of some parts, or of all; a fault is logged once. Waits for Redis."""
         anew, self._anew = self._anew, True
+        looked = self._parts if parts is None or anew else parts
         try:
-            found = look(self._client, self.process_id, anew)
+            told = {part.key(self.process_id): part.tell(anew=anew) for part in looked}
+            others, known = tell(self._client, self.process_id, told, anew=anew)
+            lost = self._was_known and not known
+            for part in self._parts if lost else looked:
+                part.hear(self._client, others, lost=lost)
         except HeadgateError as error:
             if error.message != self._logged and not self._rounds.ended:
                 self._logged = error.message
-                log.warning(
-                    "shared limits out of reach", what=self._what, error=error.message, effect="each process keeps its share"
-                )
-            return None
+                log.warning("shared limits out of reach", error=error.message, effect="each process keeps its share")
+            return
         self._logged = ""
-        lost = self._was_known and not found.known
         self._was_known = True
         self._anew = lost and not anew
         if self._anew:
-            self.hurry()
-        return Heard(found, lost)
+            self._rounds.hurry()
 
     def _round(self) -> float:
-        self._look()
-        return RENEW_EVERY_S
-
-    def _failed(self) -> None:
-        log.exception("shared limits failed", what=self._what)
+        now_s = monotonic()
+        parts, self._hurried = self._hurried, []
+        if now_s >= self._renew_at_s:
+            parts, self._renew_at_s = self._parts, now_s + RENEW_EVERY_S
+        self.look(parts)
+        return self._renew_at_s - now_s

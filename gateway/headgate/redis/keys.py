@@ -16,12 +16,10 @@ DEFAULT_REVOKED_S = 3600
 PAUSED = "hg:paused"
 # The hash of API keys by id (api_keys.py has its values).
 API_KEYS = "hg:api-keys"
-# The sorted set of gateway processes (score: when one last said how many clients each user has there).
+# The sorted set of gateway processes that tell the others something (score: when one last did so; leased.py).
 PROCESSES = "hg:processes"
 # The hash of gateway processes with how many sessions each has, and of an operator's wish that they be balanced (loads.py).
 LOADS = "hg:loads"
-# The sorted set of gateway processes that tell what callers have spent of their rates (score: when each last said so).
-SPENDERS = "hg:spenders"
 # While a console watches: the hash of what each gateway process says of itself (vitals.py).
 VITALS = "hg:vitals"
 # The hash of the users who have explicit grants in place of their own (auth/regrants.py).

@@ -209,9 +209,9 @@ def test_failed_logins_of_an_address_count_at_every_gateway(unstarted_gateway: U
 
     def look(numbers: Iterable[int]) -> None:
         for number in numbers:
-            watch = gates[number].gateway.rates_watch
-            watch._telling.process_id = f"gateway {number}"
-            watch.look()
+            telling = gates[number].gateway._telling
+            telling.process_id = f"gateway {number}"
+            telling.look()
 
     look([0, 1, 0])
     assert [login(gates[0], "2001:db8::1") for _ in range(4)] == ["unauthorized"] * 3 + ["limit_reached"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 
 import pytest
@@ -9,15 +10,26 @@ import pytest
 from headgate.auth.places import Places
 from headgate.auth.tokens import Tokens
 from headgate.node.places_watch import PlacesWatch
+from headgate.node.telling import Telling
 from headgate.redis.client import Client, call
 from headgate.redis.keys import PROCESSES, places_key
-from headgate.redis.places import LEASE_S, leave, look
+from headgate.redis.leased import LEASE_S, leave, tell
+from headgate.redis.places import read_others
 from headgate.settings import Settings
 from tests.support.gateway_process import GatewayProcess, StartGateway
 from tests.support.raw_client import RawClient
 from tests.support.redis_server import wait_until
 
 SECRET = "a secret of the tests, 0123456789abcdef"
+
+
+def look(
+    client: Client, process: str, told: Mapping[str, int], asked: Sequence[str], *, anew: bool = False
+) -> tuple[int, dict[str, int], bool]:
+    """Tell counts and ask for others; return how many processes there are, these counts, and whether the lease was known."""
+    counts = {user: count or None for user, count in told.items()}
+    others, known = tell(client, process, {places_key(process): counts}, anew=anew)
+    return len(others) + 1, read_others(client, others, asked), known
 
 
 @pytest.mark.timeout(600)
@@ -57,7 +69,7 @@ def test_a_process_is_told_what_the_others_have(redis_client: Client) -> None:
     assert 0 < call(redis_client, "TTL", places_key("a")) <= LEASE_S
     look(redis_client, "a", {"dora": 1}, [], anew=True)
     assert call(redis_client, "HKEYS", places_key("a")) == [b"dora"]
-    leave(redis_client, "a")
+    leave(redis_client, "a", [places_key("a")])
     assert look(redis_client, "b", {}, ["ana", "dora"]) == (1, {"ana": 0, "dora": 0}, True)
 
 
@@ -66,21 +78,22 @@ def test_a_process_that_is_silent_for_a_lease_counts_no_more(redis_client: Clien
     look(redis_client, "a", {"ana": 3}, [])
     call(redis_client, "ZINCRBY", PROCESSES, -LEASE_S - 1, "a")
     assert look(redis_client, "b", {}, ["ana"]) == (1, {"ana": 0}, False)
-    assert look(redis_client, "a", {}, []).known is False
+    assert look(redis_client, "a", {}, [])[2] is False
 
 
 def test_a_process_whose_counts_redis_has_lost_tells_them_anew(redis_client: Client) -> None:
     """All of them, at its next two looks; of what it has told before it tells the changes."""
     counts = {"ana": 2, "ben": 1}
     places = Places(5)
-    with closing(PlacesWatch(redis_client, places, lambda: counts)) as watch:
-        key = places_key(watch._telling.process_id)
-        watch.look()
+    with closing(Telling(redis_client)) as telling:
+        PlacesWatch(telling, places, lambda: counts)
+        key = places_key(telling.process_id)
+        telling.look()
         assert call(redis_client, "HGETALL", key) == {b"ana": b"2", b"ben": b"1"}
         places.changed("ben", 0)
-        watch.look()
+        telling.look()
         assert call(redis_client, "HGETALL", key) == {b"ana": b"2"}
         call(redis_client, "FLUSHALL")
-        watch.look()
-        watch.look()
+        telling.look()
+        telling.look()
         assert call(redis_client, "HGETALL", key) == {b"ana": b"2", b"ben": b"1"}

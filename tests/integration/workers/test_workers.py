@@ -27,7 +27,7 @@ from headgate.cli.main import main
 from headgate.publisher import Publisher
 from headgate.redis.client import Client, call, open_client
 from headgate.redis.embedded import EmbeddedRedis
-from headgate.redis.keys import SPENDERS, spendings_key
+from headgate.redis.keys import PROCESSES, spendings_key
 from headgate.transport.http_limits import BACKLOG
 from tests.support.gateway_process import GatewayProcess, StartGateway
 from tests.support.listening import granted, places_of
@@ -174,7 +174,7 @@ def test_two_workers_are_one_gateway_from_start_to_stop(start_gateway: StartGate
     accepted = sum('"offset"' in publish(url) for _ in range(6))
     assert accepted == 6
     wait_until(lambda: told_of_publishes(with_rates) == accepted, "both have told what they let the caller spend")
-    call(with_rates, "ZADD", SPENDERS, "+inf", "test")
+    call(with_rates, "ZADD", PROCESSES, "+inf", "test")
     call(with_rates, "HSET", spendings_key("test"), "publish:anonymous", "1000000 400")
     wait_until(lambda: all("publish_per_s" in publish(url) for _ in range(8)), "both refuse")
     with_rates.close()

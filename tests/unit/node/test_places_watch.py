@@ -16,8 +16,10 @@ from headgate.auth.places import Places
 from headgate.errors import LimitReached
 from headgate.node import places_watch, telling
 from headgate.node.places_watch import PlacesWatch
+from headgate.node.rates_watch import RatesWatch
+from headgate.node.telling import Telling
 from headgate.redis.keys import PROCESSES
-from headgate.redis.places import LEASE_S
+from headgate.redis.leased import LEASE_S
 from tests.support.small_redis import SmallRedis
 
 
@@ -35,7 +37,8 @@ class Process:
         self.own: dict[str, int] = {}
         self.places = Places(most, lambda: float(server.now_s))
         self.places.own_of = lambda user: self.own.get(user, 0)
-        self.watch = PlacesWatch(server.client(), self.places, lambda: self.own)
+        self.telling = Telling(server.client())
+        self.watch = PlacesWatch(self.telling, self.places, lambda: self.own)
 
     def join(self, user: str = "ana") -> bool:
         """Let a client in, if there is room."""
@@ -59,11 +62,11 @@ def pair(server: SmallRedis) -> Iterator[tuple[Process, Process]]:
     """Two processes that know of each other."""
     one, two = Process(server), Process(server)
     for _ in range(2):
-        one.watch.look()
-        two.watch.look()
+        one.telling.look()
+        two.telling.look()
     yield one, two
-    one.watch.close()
-    two.watch.close()
+    one.telling.close()
+    two.telling.close()
 
 
 def test_both_together_let_in_as_many_as_may_be(pair: tuple[Process, Process]) -> None:
@@ -73,23 +76,25 @@ def test_both_together_let_in_as_many_as_may_be(pair: tuple[Process, Process]) -
         for process in pair:
             joined.append(process.join())
             for each in pair:
-                each.watch.look()
+                each.telling.look()
     assert 4 <= joined.count(True) <= 5
     assert not any(joined[5:])
 
 
 def test_addresses_have_places_of_their_own(server: SmallRedis) -> None:
     """Over the same look. A user is no address, whatever its name."""
-    made: list[tuple[PlacesWatch, Admission[Client]]] = []
+    made: list[tuple[Telling, Admission[Client]]] = []
     for _ in range(2):
         users = Places(4, lambda: float(server.now_s))
         addresses = Places(8, lambda: float(server.now_s), name="clients_per_address", quiet=2)
         admission: Admission[Client] = Admission(users, addresses)
-        made.append((PlacesWatch(server.client(), users, admission.counts, addresses, admission.counts_at), admission))
+        telling = Telling(server.client())
+        PlacesWatch(telling, users, admission.counts, addresses, admission.counts_at)
+        made.append((telling, admission))
 
     def look() -> None:
-        for watch, _ in made * 2:
-            watch.look()
+        for telling, _ in made * 2:
+            telling.look()
 
     def join(number: int, user: str) -> str:
         admission = made[number][1]
@@ -117,21 +122,21 @@ def test_addresses_have_places_of_their_own(server: SmallRedis) -> None:
         f"{places_watch.ADDRESS}{strange}",
         *(f"user {number}" for number, each in enumerate(joined) if number >= 3 and each == "in"),
     }
-    for watch, _ in made:
-        watch.close()
+    for telling, _ in made:
+        telling.close()
 
 
 def test_all_is_told_anew_when_redis_has_forgotten(server: SmallRedis, pair: tuple[Process, Process]) -> None:
     """The next look finds it out, and the one behind it tells."""
     one, two = pair
     assert one.join()
-    one.watch.look()
+    one.telling.look()
     server.flush()
-    one.watch.look()
-    one.watch.look()
+    one.telling.look()
+    one.telling.look()
     two.places.check("ana", 0)
-    two.watch.look()
-    two.watch.look()
+    two.telling.look()
+    two.telling.look()
     assert [two.join() for _ in range(4)].count(True) <= 3
 
 
@@ -140,15 +145,15 @@ def test_redis_that_does_not_answer_is_one_line_in_the_log(server: SmallRedis, p
     one, _ = pair
     with capture_logs() as entries:
         server.up = False
-        one.watch.look()
-        one.watch.look()
+        one.telling.look()
+        one.telling.look()
         server.up, server.refuses = True, "HSET"
         one.join()
-        one.watch.look()
+        one.telling.look()
         server.refuses = ""
-        one.watch.look()
+        one.telling.look()
         server.up = False
-        one.watch.look()
+        one.telling.look()
     assert [(entry["event"], entry["log_level"]) for entry in entries] == [("shared limits out of reach", "warning")] * 3
     server.now_s += LEASE_S
     assert [one.join() for _ in range(4)].count(True) <= 2
@@ -159,33 +164,53 @@ def test_it_looks_by_itself_and_gives_its_places_back(server: SmallRedis) -> Non
     """At its start, and after a join; nothing is left of it in Redis at its end."""
     process = Process(server)
     assert not process.watch.next_look()
-    process.watch.start()
-    process.watch.start()
+    process.telling.start()
+    process.telling.start()
     assert process.watch.next_look()
     assert PROCESSES in server.present()
-    process.watch.close()
-    process.watch.close()
+    process.telling.close()
+    process.telling.close()
     assert server.present() == set()
 
 
 def test_places_that_cannot_be_given_back_end_with_their_lease(server: SmallRedis) -> None:
     """That is nobody's fault, and no warning."""
     process = Process(server)
-    process.watch.start()
+    process.telling.start()
     assert process.watch.next_look()
     server.up = False
     with capture_logs() as entries:
-        process.watch.close()
+        process.telling.close()
     assert [(entry["event"], entry["log_level"]) for entry in entries] == [("shared limits not taken out", "debug")]
 
 
-def test_without_a_limit_nobody_looks(server: SmallRedis) -> None:
-    """Redis is not asked at all."""
+def test_without_a_limit_nothing_is_told_or_asked(server: SmallRedis) -> None:
+    """Not even at the first look, which tells everything."""
     process = Process(server, most=0)
-    process.watch.start()
-    assert not process.watch.next_look()
-    process.watch.close()
-    assert server.asked == []
+    process.join()
+    process.telling.look()
+    process.telling.look()
+    assert server.present() == {PROCESSES}
+
+
+def test_a_part_in_a_hurry_is_looked_at_alone(server: SmallRedis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other one has its turn when all have, and at once where Redis has lost what was told."""
+    monkeypatch.setattr(telling, "monotonic", lambda: float(server.now_s))
+    process = Process(server)
+    rates = RatesWatch(process.telling)
+    seen: list[bool] = []
+    monkeypatch.setattr(rates, "hear", lambda client, others, *, lost: seen.append(lost))
+    process.telling._round()
+    assert process.join()
+    process.telling._round()
+    assert seen == [False]
+    server.now_s += 5
+    process.telling._round()
+    assert seen == [False, False]
+    server.flush()
+    process.join("ben")
+    process.telling._round()
+    assert seen == [False, False, True]
 
 
 def test_a_fault_of_ours_does_not_end_it(server: SmallRedis, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,13 +221,13 @@ def test_a_fault_of_ours_does_not_end_it(server: SmallRedis, monkeypatch: pytest
         looks.append(1)
         raise RuntimeError("a fault")
 
-    monkeypatch.setattr(places_watch, "look", look)
+    monkeypatch.setattr(places_watch, "read_others", look)
     monkeypatch.setattr(telling, "GAP_S", 0.0)
     process = Process(server)
     with capture_logs() as entries, gevent.Timeout(30):
-        process.watch.start()
+        process.telling.start()
         while len(looks) < 2:
             process.places.wanted()
             gevent.sleep(0.001)
-    process.watch.close()
+    process.telling.close()
     assert {entry["event"] for entry in entries} == {"shared limits failed"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import gevent
 import pytest
@@ -11,7 +12,8 @@ from structlog.testing import capture_logs
 from headgate.auth.admission import FailedLogins, LoginsThrottled
 from headgate.node import telling
 from headgate.node.rates_watch import RatesWatch
-from headgate.redis.keys import SPENDERS
+from headgate.node.telling import Telling
+from headgate.redis.keys import PROCESSES
 from headgate.runtime.shared_rates import SharedRates
 from tests.support.small_redis import SmallRedis
 
@@ -21,11 +23,12 @@ class Process:
 
     def __init__(self, server: SmallRedis, number: int) -> None:
         self.publishes, self.reads = (SharedRates(label, 1, 10, lambda: float(server.now_s)) for label in ("publish", "read"))
-        self.watch = RatesWatch(server.client())
-        self.watch._telling.process_id = f"process {number}"
+        self.telling = Telling(server.client())
+        self.watch = RatesWatch(self.telling)
+        self.telling.process_id = f"process {number}"
         self.watch.share(self.publishes)
         self.watch.share(self.reads)
-        self.watch.look()
+        self.telling.look()
 
 
 @pytest.fixture
@@ -38,10 +41,10 @@ def server() -> SmallRedis:
 def pair(server: SmallRedis) -> Iterator[tuple[Process, Process]]:
     """Two processes that know of each other."""
     one, two = Process(server, 1), Process(server, 2)
-    one.watch.look()
+    one.telling.look()
     yield one, two
-    one.watch.close()
-    two.watch.close()
+    one.telling.close()
+    two.telling.close()
 
 
 def left(rates: SharedRates, server: SmallRedis) -> int:
@@ -53,9 +56,9 @@ def test_what_one_process_lets_a_caller_spend_the_others_take_off(server: SmallR
     """Each rate for itself."""
     one, two = pair
     one.publishes.spend("ana", server.now_s, 7)
-    assert one.watch._telling._rounds.is_hurried
-    one.watch.look()
-    two.watch.look()
+    assert one.telling._rounds.is_hurried
+    one.telling.look()
+    two.telling.look()
     assert (left(two.publishes, server), left(two.reads, server)) == (3, 10)
 
 
@@ -64,12 +67,12 @@ def test_failed_logins_of_an_address_are_told_like_a_rate(server: SmallRedis, pa
     logins = [FailedLogins(0.5, 3, lambda: float(server.now_s)) for _ in pair]
     for process, failed in zip(pair, logins, strict=True):
         process.watch.share(failed.rates)
-        process.watch.look()
-    pair[0].watch.look()
+        process.telling.look()
+    pair[0].telling.look()
     for _ in range(3):
         logins[0].failed("2001:db8::/64", server.now_s)
     for process in pair:
-        process.watch.look()
+        process.telling.look()
     with pytest.raises(LoginsThrottled):
         logins[1].check("2001:db8::/64", server.now_s)
     logins[1].check("192.0.2.7", server.now_s)
@@ -84,31 +87,31 @@ def test_a_jump_of_the_servers_clock_and_a_process_that_is_killed_count_nothing_
     for process in pair:
         process.publishes._now_s = lambda: here_s  # the processes' own clocks do not jump
     one.publishes.spend("ana", here_s, 7)
-    one.watch.look()
-    two.watch.look()
+    one.telling.look()
+    two.telling.look()
     for jump_s in (3600, -7200, 3600):
         server.now_s += jump_s
         for _ in range(3):
-            one.watch.look()
-            two.watch.look()
+            one.telling.look()
+            two.telling.look()
     three = Process(server, 3)
-    one.watch.close()  # killed: nobody hears of it again
-    two.watch.look()
+    one.telling.close()  # killed: nobody hears of it again
+    two.telling.look()
     for process in (two, three):
         assert next(count for count in range(100) if process.publishes.spend("ana", here_s)) == 3
-    three.watch.close()
+    three.telling.close()
 
 
 def test_what_redis_has_lost_is_told_anew(server: SmallRedis, pair: tuple[Process, Process]) -> None:
     """Found out with the next look; nothing is taken off twice."""
     one, two = pair
     one.publishes.spend("ana", server.now_s, 7)
-    one.watch.look()
-    two.watch.look()
+    one.telling.look()
+    two.telling.look()
     server.flush()
     for _ in range(3):
-        one.watch.look()
-        two.watch.look()
+        one.telling.look()
+        two.telling.look()
     assert "publish:ana" in server._hashes["hg:spendings:process 1"]
     assert left(two.publishes, server) == 3
 
@@ -119,12 +122,12 @@ def test_redis_that_is_away_costs_one_line(server: SmallRedis, pair: tuple[Proce
     server.up = False
     one.publishes.spend("ana", server.now_s, 7)
     with capture_logs() as logs:
-        one.watch.look()
-        one.watch.look()
+        one.telling.look()
+        one.telling.look()
     assert [each["event"] for each in logs] == ["shared limits out of reach"]
     server.up = True
-    one.watch.look()
-    two.watch.look()
+    one.telling.look()
+    two.telling.look()
     assert left(two.publishes, server) == 3
 
 
@@ -132,30 +135,30 @@ def test_it_looks_by_itself_when_something_was_spent(server: SmallRedis, monkeyp
     """A fault of ours does not end it. A process that closes is taken out, if Redis answers."""
     monkeypatch.setattr(telling, "GAP_S", 0.0)
     process = Process(server, 1)
-    process.watch.start()
-    process.watch.start()
+    process.telling.start()
+    process.telling.start()
     faults = [ValueError("a fault")]
-    whole = process.watch.look
+    whole = process.watch.tell
 
-    def faulty() -> None:
+    def faulty(*, anew: bool) -> Any:
         if faults:
             raise faults.pop()
-        whole()
+        return whole(anew=anew)
 
-    monkeypatch.setattr(process.watch._telling, "_look", faulty)
-    key = f"hg:spendings:{process.watch._telling.process_id}"
+    monkeypatch.setattr(process.watch, "tell", faulty)
+    key = f"hg:spendings:{process.telling.process_id}"
     with capture_logs() as logs, gevent.Timeout(30):
-        process.watch._telling._rounds.hurry()
+        process.telling._rounds.hurry()
         while faults:
             gevent.sleep(0.001)
         process.publishes.spend("ana", server.now_s)
         while key not in server._hashes:
             gevent.sleep(0.001)
     assert "shared limits failed" in [each["event"] for each in logs]
-    process.watch.close()
-    process.watch.close()
-    assert process.watch._telling.process_id not in server._sets[SPENDERS]
+    process.telling.close()
+    process.telling.close()
+    assert process.telling.process_id not in server._sets[PROCESSES]
     server.up = False
-    other = RatesWatch(server.client())
+    other = Telling(server.client())
     other.start()
     other.close()

@@ -10,16 +10,19 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import gevent
-import pytest
 
 from headgate.runtime.loop import Together
 from headgate.transport import heartbeat, inbox, long_poll, session, websocket
 from headgate.transport.final_frames import FinalFrames
 from headgate.transport.limits import TransportLimits
+from headgate.transport.peer_socket import NativeSocket
 from headgate.transport.timers import Deadlines
+
+if TYPE_CHECKING:
+    import pytest
 
 
 class Clock:
@@ -87,7 +90,20 @@ def turn() -> None:
     gevent.idle(-2)  # EV_MINPRI of libev
 
 
-def read_all(sock: socket.socket) -> bytes:
+def until(condition: Callable[[], object]) -> None:
+    """Let the loop run until a condition holds. Raises gevent.Timeout: it does not within 30 s."""
+    with gevent.Timeout(30):
+        while not condition():
+            turn()
+
+
+def native_pair() -> tuple[NativeSocket, socket.socket]:
+    """Return two sockets that are connected: the server's, and the browser's."""
+    ours, theirs = socket.socketpair()
+    return NativeSocket(fileno=ours.detach()), theirs
+
+
+def read_all(sock: socket.socket | NativeSocket) -> bytes:
     """Return the bytes that have come, without waiting."""
     sock.setblocking(False)
     received = b""

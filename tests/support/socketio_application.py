@@ -11,21 +11,22 @@ from __future__ import annotations
 
 import json
 import socket
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gevent
-import pytest
 from gevent.event import Event
 
 from headgate.protocol.frames import Frame
 from headgate.socketio import Server, TransportLimits
 from headgate.socketio import base as server_module
 from headgate.transport import outbox
-from headgate.transport.peer_socket import NativeSocket
 from headgate.transport.session import Session
-from tests.support.session_clock import read_all, turn
+from tests.support.session_clock import native_pair, read_all, turn
 from tests.support.socketio_room import ROOM, Room
-from tests.support.websocket_codec import BINARY, CLOSE, TEXT, close_told, frame_at, masked
+from tests.support.websocket_codec import BINARY, CLOSE, TEXT, close_told, frames_in, masked
+
+if TYPE_CHECKING:
+    import pytest
 
 LIMITS: dict[str, Any] = {"handshake_deadline_s": 3600, "ping_interval_s": 3600, "inbound_burst": 100_000}
 
@@ -34,7 +35,7 @@ class Application:
     """A server with the official suite's handlers in `/`, `/custom` and `/other`, and the namespace `/room`."""
 
     def __init__(self, *, limits: dict[str, Any] | None = None, **options: Any) -> None:
-        self.sio = Server(transport_limits=TransportLimits(**LIMITS | (limits or {})), **options)
+        self.sio = Server(**{"transport_limits": TransportLimits(**LIMITS | (limits or {})), **options})
         self.ends: list[str] = []
         self.seen: list[Any] = []
         self.gate, self.join_gate = Event(), Event()
@@ -55,7 +56,7 @@ class Application:
                 self.join_gate.wait()
             sio.emit("auth", auth or {}, to=sid, namespace=namespace)
 
-        def slow(sid: str, number: int) -> None:
+        def slow(sid: str, number: int, *_: Any) -> None:
             self.running += 1
             self.most_running = max(self.most_running, self.running)
             self.gate.wait()
@@ -73,7 +74,11 @@ class Application:
         sio.on("fail", lambda sid: 1 / 0, namespace=namespace)
         sio.on("leave", leave, namespace=namespace)
         sio.on("slow", slow, namespace=namespace)
-        sio.on("disconnect", lambda sid, reason: self.ends.append(reason), namespace=namespace)
+        sio.on("disconnect", self.end, namespace=namespace)
+
+    def end(self, sid: str, reason: str) -> None:
+        """Remember how a client ended."""
+        self.ends.append(reason)
 
     def leftovers(self) -> dict[str, Any]:
         """Return what is there only while somebody is."""
@@ -106,8 +111,8 @@ class Browser:
         self._unparsed = b""
         self._sock: socket.socket | None = None
         if websocket:
-            ours, self._sock = socket.socketpair()
-            self.session.start_websocket(NativeSocket(fileno=ours.detach()))
+            ours, self._sock = native_pair()
+            self.session.start_websocket(ours)
         else:
             self.session.start_polling()
 
@@ -128,16 +133,13 @@ class Browser:
             while taken := self.session.take_frames():
                 frames += taken
             return [frame.packet if frame.binary else frame.packet.decode() for frame in frames]
-        self._unparsed += read_all(self._sock)
         messages: list[str | bytes] = []
-        at = 0
-        while (found := frame_at(self._unparsed, at)) is not None:
-            payload, at = self._unparsed[found.start : found.end], found.end
-            if found.opcode == CLOSE:
+        found, self._unparsed = frames_in(self._unparsed + read_all(self._sock))
+        for opcode, payload in found:
+            if opcode == CLOSE:
                 self.closed = close_told(payload)
             else:
-                messages.append(payload if found.opcode == BINARY else payload.decode())
-        self._unparsed = self._unparsed[at:]
+                messages.append(payload if opcode == BINARY else payload.decode())
         return messages
 
     def begin_upgrade(self) -> bool:
@@ -145,8 +147,8 @@ class Browser:
 
         Returns False when the session has ended meanwhile.
         """
-        ours, self._sock = socket.socketpair()
-        self.session.probe(NativeSocket(fileno=ours.detach()))
+        ours, self._sock = native_pair()
+        self.session.probe(ours)
         self._sock.sendall(masked(TEXT, "2probe"))
         turn()
         return read_all(self._sock) == b"\x81\x063probe"

@@ -55,6 +55,15 @@ def frame_at(buffer: bytes | bytearray, at: int = 0) -> ServerFrame | None:
     return ServerFrame(first & 0x0F, start, end) if end <= len(buffer) else None
 
 
+def frames_in(buffer: bytes) -> tuple[list[tuple[int, bytes]], bytes]:
+    """Return opcode and payload of each whole frame of a server, and what is left behind them. Raises as `frame_at`."""
+    at, frames = 0, []
+    while (frame := frame_at(buffer, at)) is not None:
+        frames.append((frame.opcode, buffer[frame.start : frame.end]))
+        at = frame.end
+    return frames, buffer[at:]
+
+
 def close_told(payload: bytes) -> tuple[int, str]:
     """Return code and reason of a close frame; 1005 when it has none (RFC 6455 section 7.1.5)."""
     return (struct.unpack("!H", payload[:2])[0] if payload else 1005), payload[2:].decode()

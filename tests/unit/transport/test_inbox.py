@@ -3,160 +3,120 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import cast
+from collections.abc import Iterator
 
 import gevent
 import pytest
+from gevent.event import Event
 
-from headgate.protocol.frames import Frame
-from headgate.transport.inbox import FULL_MESSAGES, SLICE_S, Inbox
+from headgate.transport.inbox import FULL_MESSAGES, LOW_MESSAGES, SLICE_S, Inbox
 from headgate.transport.limits import TransportLimits
-from headgate.transport.session import Session as RealSession
-from tests.support.session_clock import Clock, controlled_clock, turn
+from tests.support.session_browser import Browser
+from tests.support.session_clock import Clock, controlled_clock, turn, until
+from tests.support.websocket_codec import CLOSE, TEXT, close_told
 
 clock = pytest.fixture(controlled_clock)
 BURST = 100
 
 
-class Session:
-    """Records what becomes of each packet."""
-
-    def __init__(self) -> None:
-        self.closed = False
-        self.limits = TransportLimits(inbound_per_s=10, inbound_burst=BURST)
-        self.sent: list[bytes] = []
-        self.delivered: list[str | bytes] = []
-        self.pongs = 0
-        self.ended: tuple[str, bool, int, str] | None = None
-        self.reading: list[str] = []
-        self.delivering: Callable[[], None] = lambda: None
-        self.inbox = Inbox(cast(RealSession, self))
-
-    def end(self, reason: str, *, abort: bool = False, code: int = 1000, told: str = "") -> None:
-        """Record the end."""
-        self.closed, self.ended = True, (reason, abort, code, told)
-
-    def offer_control(self, frame: Frame) -> None:
-        """Record an answer."""
-        self.sent.append(frame.packet)
-
-    def pong_received(self) -> None:
-        """Count."""
-        self.pongs += 1
-
-    def start(self, work: Callable[[], None]) -> None:
-        """In a greenlet."""
-        gevent.spawn(work)
-
-    def deliver(self, message: str | bytes) -> None:
-        """Record a message."""
-        self.delivering()
-        self.delivered.append(message)
-
-    def pause_reading(self) -> None:
-        """Record it."""
-        self.reading.append("pause")
-
-    def resume_reading(self) -> None:
-        """Record it, and the number of messages that were delivered by then."""
-        self.reading.append(f"resume at {len(self.delivered)}")
-
-    def all_delivered(self) -> None:
-        """Record it."""
-        self.reading.append("all delivered")
-
-
 @pytest.fixture
-def session(clock: Clock) -> Session:
-    """A session that has received nothing yet."""
-    return Session()
+def browser(clock: Clock) -> Iterator[Browser]:
+    """A session on WebSocket that has received nothing yet."""
+    limits = TransportLimits(inbound_per_s=10, inbound_burst=BURST, ping_interval_s=3600, handshake_deadline_s=3600)
+    made = Browser(clock, limits).connect()
+    yield made
+    made.over()
 
 
-def test_messages_are_delivered_in_order_in_a_greenlet_of_their_own(session: Session) -> None:
+def receive(browser: Browser, *packets: str | bytes) -> Inbox:
+    """Have the session receive packets now, in the hub's place; return its inbox."""
+    for packet in packets:
+        if isinstance(packet, str):
+            browser.session.text_received(packet)
+        else:
+            browser.session.binary_received(packet)
+    return browser.session._receiving()
+
+
+def test_messages_are_delivered_in_order_in_a_greenlet_of_their_own(browser: Browser) -> None:
     """The hub, which brought them, does not wait for the application."""
-    session.inbox.text("4one")
-    session.inbox.binary(b"two")
-    session.inbox.text("4")
-    assert session.delivered == []
-    assert not session.inbox.at_rest
+    inbox = receive(browser, "4one", b"two", "4")
+    assert (browser.server.delivered, inbox.at_rest, inbox.paused) == ([], False, False)
     turn()
 
-    assert session.delivered == ["one", b"two", ""]
-    assert session.inbox.at_rest
-    assert session.reading == ["all delivered"]
+    assert browser.server.delivered == ["one", b"two", ""]
+    assert inbox.at_rest
 
 
-def test_other_packets_go_straight_to_the_session(session: Session) -> None:
+def test_other_packets_go_straight_to_the_session(browser: Browser) -> None:
     """A pong, a ping with its payload, a noop."""
-    for packet in ("3", "2probe", "6"):
-        session.inbox.text(packet)
-
-    assert (session.pongs, session.sent, session.ended) == (1, [b"3probe"], None)
-    assert session.inbox.at_rest
+    assert receive(browser, "3", "2probe", "6").at_rest
+    assert (browser.received(), browser.session.reason) == ([(TEXT, b"3probe")], None)
 
 
-def test_a_close_packet_ends_the_session_without_one_in_return(session: Session) -> None:
-    """The browser said it."""
-    session.inbox.text("1")
+@pytest.mark.parametrize(
+    ("packet", "reason", "told"),
+    [
+        ("1", "client disconnect", (1000, "")),
+        *((packet, "transport error", (1002, "invalid packet")) for packet in ("", "7", "abc", "0{}", "5")),
+    ],
+)
+def test_a_close_packet_or_an_invalid_one_ends_the_session(
+    browser: Browser, packet: str, reason: str, told: tuple[int, str]
+) -> None:
+    """Without a CLOSE packet in return; what came before it is delivered nevertheless."""
+    receive(browser, "4before", packet, "4behind")
+    ((opcode, payload),) = browser.received()
 
-    assert session.ended == ("client disconnect", True, 1000, "")
+    assert (browser.session.reason, opcode, close_told(payload)) == (reason, CLOSE, told)
+    assert browser.server.delivered == ["before"]
 
 
-@pytest.mark.parametrize("packet", ["", "7", "abc", "0{}", "5"])
-def test_an_invalid_packet_ends_the_session(session: Session, packet: str) -> None:
-    """With a code and a reason that say so; what came before it is delivered nevertheless."""
-    session.inbox.text("4before")
-    session.inbox.text(packet)
-    session.inbox.text("4behind")
-    turn()
-
-    assert session.ended == ("transport error", True, 1002, "invalid packet")
-    assert session.delivered == ["before"]
-
-
-def test_more_packets_than_the_burst_end_the_session(session: Session, clock: Clock) -> None:
+def test_more_packets_than_the_burst_end_the_session(browser: Browser) -> None:
     """Of whatever type; the bucket fills again with time."""
-    for _ in range(BURST):
-        session.inbox.text("6")
-    clock.now_s += 1
-    for _ in range(10):
-        assert session.inbox.admit()
-    assert session.ended is None
-    session.inbox.text("4one too many")
-    turn()
+    receive(browser, *["6"] * BURST)
+    browser.clock.now_s += 1
+    assert all(browser.session.control_received() for _ in range(10))
+    assert browser.session.reason is None
+    receive(browser, "4one too many")
+    ((_, payload),) = browser.received()
 
-    assert session.ended == ("inbound flood", True, 1008, f"limit_reached: rate (at most 10/s, burst {BURST})")
-    assert session.delivered == []
+    assert browser.session.reason == "inbound flood"
+    assert browser.server.delivered == []
+    assert close_told(payload) == (1008, f"limit_reached: rate (at most 10/s, burst {BURST})")
 
 
-def test_a_full_inbox_pauses_the_reading_until_most_of_it_is_delivered(session: Session) -> None:
+def test_a_full_inbox_pauses_the_reading_until_most_of_it_is_delivered(browser: Browser) -> None:
     """The browser's sends then back up into its own socket."""
-    for number in range(FULL_MESSAGES):
-        session.inbox.text(f"4{number}")
-    assert session.inbox.paused
-    while not session.inbox.at_rest:
-        turn()
+    go_on, paused = Event(), list[bool]()
 
-    assert session.delivered == [str(number) for number in range(FULL_MESSAGES)]
-    paused, resumed, done = session.reading
-    assert (paused, done) == ("pause", "all delivered")
-    assert 0 < int(resumed.removeprefix("resume at ")) < FULL_MESSAGES
-    assert not session.inbox.paused
+    def deliver() -> None:
+        go_on.wait()
+        paused.append(inbox.paused)
+
+    browser.server.delivering = deliver
+    inbox = receive(browser, *(f"4{number}" for number in range(FULL_MESSAGES)))
+    browser.send("4behind")
+    assert len(inbox._messages or ()) == FULL_MESSAGES - 1  # and one in hand
+    go_on.set()
+    until(lambda: len(paused) == FULL_MESSAGES + 1)
+
+    assert browser.server.delivered == [*(str(number) for number in range(FULL_MESSAGES)), "behind"]
+    assert paused.index(False) == FULL_MESSAGES - LOW_MESSAGES - 1
+    assert not any(paused[paused.index(False) :])
 
 
-def test_messages_that_the_server_does_not_want_any_more_are_discarded(session: Session) -> None:
+def test_messages_that_the_server_does_not_want_any_more_are_discarded(browser: Browser) -> None:
     """It has ended the session; the one that is being handled is finished."""
-    session.delivering = session.inbox.discard
-    session.inbox.text("4first")
-    session.inbox.text("4second")
+    browser.server.delivering = lambda: browser.session.end("server disconnect")
+    inbox = receive(browser, "4first", "4second")
     turn()
 
-    assert session.delivered == ["first"]
-    assert session.inbox.at_rest
+    assert (browser.server.delivered, inbox.at_rest) == (["first"], True)
+    assert browser.server.ends == ["server disconnect"]
 
 
-def test_costly_messages_let_everybody_else_have_turns(session: Session) -> None:
+def test_costly_messages_let_everybody_else_have_turns(browser: Browser) -> None:
     """In order all the same."""
 
     def work() -> None:
@@ -164,14 +124,12 @@ def test_costly_messages_let_everybody_else_have_turns(session: Session) -> None
         while time.monotonic() < ends_s:
             pass
 
-    session.delivering = work
+    browser.server.delivering = work
     sent = [str(number) for number in range(FULL_MESSAGES // 4)]
-    for message in sent:
-        session.inbox.text(f"4{message}")
-    turns = 0
-    while not session.inbox.at_rest:
+    inbox, turns = receive(browser, *(f"4{message}" for message in sent)), 0
+    while not inbox.at_rest:
         gevent.sleep(0)
         turns += 1
 
-    assert session.delivered == sent
+    assert browser.server.delivered == sent
     assert turns >= len(sent)

@@ -3,51 +3,36 @@
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Iterator
 
 import pytest
 
 from headgate.protocol.frames import Frame
 from headgate.transport.limits import TransportLimits
-from headgate.transport.peer_socket import NativeSocket
 from headgate.transport.send_queue import MAX_CONTROL_FRAMES
-from headgate.transport.session import Session
-from headgate.transport.websocket import WebSocket
-from tests.support.session_clock import Clock, SessionServer, controlled_clock, fill, read_all, turn
-from tests.support.websocket_codec import CLOSE, frame_at
+from tests.support.session_browser import Browser
+from tests.support.session_clock import Clock, controlled_clock, fill, read_all, turn, until
 
 clock = pytest.fixture(controlled_clock)
 QUEUE_FRAMES = 8
 
 
 class Client:
-    """The owner of frames."""
-
     def __init__(self) -> None:
         self.direct = self.offered = self.sent = self.times_drained = 0
 
     def drained(self) -> None:
-        """The queue has drained."""
         self.times_drained += 1
 
 
-class Line:
-    """A session on WebSocket, and the browser's end, which reads only when it is told to."""
+class Line(Browser):
+    """A session on WebSocket with one client, and the browser's end, which reads only when it is told to."""
 
     def __init__(self, clock: Clock) -> None:
-        limits = TransportLimits(queue_frames=QUEUE_FRAMES, send_buffer_bytes=4096)
-        self.session = Session(SessionServer(clock, limits), "sid")
+        super().__init__(clock, TransportLimits(queue_frames=QUEUE_FRAMES, send_buffer_bytes=4096))
         self.client = Client()
         self.session.owners = (self.client,)
-        ours, self.browser = socket.socketpair()
-        self.session.start_websocket(NativeSocket(fileno=ours.detach()))
-
-    @property
-    def wire(self) -> WebSocket:
-        """The session's WebSocket."""
-        assert self.session.wire is not None
-        return self.session.wire
+        self.connect()
 
     def back_up(self) -> int:
         """Let the browser read nothing until the kernel takes no more; return how many bytes of padding it holds."""
@@ -55,44 +40,31 @@ class Line:
 
     def read(self, skip: int = 0) -> list[bytes]:
         """Let the browser read all there is, behind `skip` bytes of padding; return the packets."""
-        data = b""
-        while more := read_all(self.browser):
-            data += more
-            turn()
-        packets, at = [], skip
-        while (frame := frame_at(data, at)) is not None:
-            packets.append(data[frame.start : frame.end] if frame.opcode != CLOSE else b"close frame")
-            at = frame.end
-        assert at == len(data), "a frame was cut"
+        packets = [payload for _, payload in self.received(skip)]
+        assert self.unparsed == b"", "a frame was cut"
         return packets
+
+    def ready(self) -> bool:
+        """Whether the fan-out may write directly now."""
+        return self.session.ready
 
 
 @pytest.fixture
 def line(clock: Clock) -> Iterator[Line]:
-    """An idle session."""
     made = Line(clock)
     yield made
-    made.session.end("the test is over", hard=True)
-    turn()
-    made.browser.close()
+    made.over()
 
 
 def events(count: int, size: int = 0) -> list[Frame]:
-    """Return numbered events of one size."""
     return [Frame(b"4" + json.dumps([number, "x" * size]).encode()) for number in range(count)]
-
-
-def ready(line: Line) -> bool:
-    """Whether the fan-out may write directly now (mypy takes an attribute that it has seen for unchanged)."""
-    return line.session.ready
 
 
 def test_an_idle_session_takes_direct_writes(line: Line) -> None:
     """And one that has sent what was queued does again."""
-    assert ready(line)
+    assert line.ready()
     line.session.offer(events(1)[0])
-    assert ready(line)
-    assert len(line.read()) == 1
+    assert (line.ready(), len(line.read())) == (True, 1)
 
 
 def test_a_session_whose_socket_is_full_takes_none_until_it_has_caught_up(line: Line) -> None:
@@ -101,10 +73,10 @@ def test_a_session_whose_socket_is_full_takes_none_until_it_has_caught_up(line: 
     sent = events(4)
     for frame in sent:
         assert line.session.offer(frame, line.client)
-    assert (ready(line), line.session.idle, line.client.sent) == (False, False, 1)  # the first is half written
+    assert (line.ready(), line.session.idle, line.client.sent) == (False, False, 1)  # the first is half written
 
     assert line.read(padding) == [frame.packet for frame in sent]
-    assert (ready(line), line.session.idle) == (True, True)
+    assert (line.ready(), line.session.idle) == (True, True)
 
 
 def test_control_goes_ahead_of_data_that_waits(line: Line) -> None:
@@ -124,24 +96,23 @@ def test_a_cork_keeps_data_back_and_lets_control_through(line: Line, clock: Cloc
     line.session.cork()
     line.session.offer(Frame(b"4data"))
     line.session.offer_control(Frame(b"40"))
-    assert (ready(line), line.read()) == (False, [b"40"])
+    assert (line.ready(), line.read()) == (False, [b"40"])
     line.session._uncork()
-    assert (ready(line), line.read()) == (False, [])
+    assert (line.ready(), line.read()) == (False, [])
     line.session._uncork()
-    assert (ready(line), line.read()) == (True, [b"4data"])
+    assert (line.ready(), line.read()) == (True, [b"4data"])
 
 
 def test_corked_frames_follow_connect_by_a_moment(line: Line) -> None:
     """In a segment of its own; with nothing to send, the cork is out at once."""
     line.session.cork()
     line.session.uncork()
-    assert ready(line)
+    assert line.ready()
     line.session.cork()
     line.session.offer(Frame(b"4data"))
     line.session.uncork()
-    assert (ready(line), line.read()) == (False, [])
-    while not ready(line):
-        turn()
+    assert (line.ready(), read_all(line.socks[-1])) == (False, b"")
+    until(line.ready)
     assert line.read() == [b"4data"]
 
 
@@ -149,13 +120,13 @@ def test_a_hold_keeps_the_fan_out_out_and_lets_the_queue_go_on(line: Line) -> No
     """A client that reads the log sends its pages; live events pass it by. Counted, too."""
     line.session.hold_direct()
     line.session.hold_direct()
-    assert not ready(line)
+    assert not line.ready()
     assert line.session.stream(events(2), line.client) == 2
     assert len(line.read()) == 2
     line.session.release_direct()
-    assert not ready(line)
+    assert not line.ready()
     line.session.release_direct()
-    assert ready(line)
+    assert line.ready()
 
 
 def test_what_was_not_put_in_cannot_be_taken_back(line: Line) -> None:
@@ -179,7 +150,7 @@ def test_a_direct_write_that_was_cut_is_finished_where_it_was_cut(line: Line, cu
 
     assert accounted == -(-cut // len(frames[0].wire))
     assert line.read() == [frame.packet for frame in frames]
-    assert ready(line)
+    assert line.ready()
 
 
 def test_a_page_of_the_log_goes_out_in_one_write_or_is_queued(line: Line) -> None:
@@ -195,14 +166,6 @@ def test_a_page_of_the_log_goes_out_in_one_write_or_is_queued(line: Line) -> Non
     assert line.read(padding) == [frame.packet for frame in page[:accepted]]
 
 
-def test_a_queue_that_is_full_refuses_and_takes_nothing(line: Line) -> None:
-    """The caller decides what becomes of the event."""
-    line.session.cork()
-    assert all(line.session.offer(frame) for frame in events(QUEUE_FRAMES))
-    assert not line.session.offer(Frame(b"4one too many"))
-    assert line.session.queue.frames == QUEUE_FRAMES
-
-
 def test_a_full_control_lane_ends_the_session(line: Line) -> None:
     """A browser that lets even that fill up is not reading."""
     line.back_up()
@@ -216,23 +179,20 @@ def test_a_full_control_lane_ends_the_session(line: Line) -> None:
 
 
 def test_clients_are_told_once_when_a_queue_over_high_water_has_drained(line: Line) -> None:
-    """And only if one has asked for it."""
-    line.session.cork()
-    for frame in events(QUEUE_FRAMES):
-        line.session.offer(frame)
-    line.session._uncork()
-    assert line.client.times_drained == 0
-    line.session.cork()
-    for frame in events(QUEUE_FRAMES):
-        line.session.offer(frame)
-    line.session.awaits_drain = True
-    assert not line.session.idle
-    line.session._uncork()
+    """And only if one has asked for it. A full queue refuses, and the caller decides what becomes of the event."""
+    for asks in (False, True):
+        line.session.cork()
+        assert all(line.session.offer(frame) for frame in events(QUEUE_FRAMES))
+        assert not line.session.offer(Frame(b"4one too many"))
+        line.session.awaits_drain = asks
+        assert not line.session.idle
+        line.session._uncork()
+        assert line.client.times_drained == asks
 
-    assert (line.client.times_drained, line.session.awaits_drain, line.session.idle) == (1, False, True)
+    assert (line.session.awaits_drain, line.session.idle) == (False, True)
 
 
 def test_a_socket_that_breaks_under_a_direct_write_ends_the_session(line: Line) -> None:
     """With what the system says of it."""
     line.session.lost(OSError(32, "Broken pipe"))
-    assert (line.session.reason, line.session.wire, ready(line)) == ("transport error: Broken pipe", None, False)
+    assert (line.session.reason, line.session.wire, line.ready()) == ("transport error: Broken pipe", None, False)

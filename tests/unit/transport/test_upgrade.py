@@ -1,151 +1,119 @@
-"""The probe of an upgrade, over a socket pair: `2probe`, `3probe`, `5`, and everything that is not that."""
+"""The move of a session from polling to a WebSocket: `2probe`, `3probe`, `5`, and everything that is not that."""
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
-from typing import cast
 
 import pytest
 
-from headgate.transport.limits import TransportLimits
-from headgate.transport.peer_socket import NativeSocket
-from headgate.transport.session import Session as RealSession
-from headgate.transport.timers import Deadlines
-from headgate.transport.upgrade import MAX_CONTROLS, UpgradeProbe
-from headgate.transport.websocket import WebSocket
-from tests.support.session_clock import Clock, controlled_clock, read_all, turn
-from tests.support.websocket_codec import CLOSE, PING, PONG, TEXT, close_told, frame_at, masked
+from headgate.protocol.frames import Frame
+from headgate.transport.session_state import SessionState
+from headgate.transport.upgrade import MAX_CONTROLS
+from tests.support.session_browser import Browser
+from tests.support.session_clock import Clock, controlled_clock
+from tests.support.websocket_codec import CLOSE, PING, PONG, TEXT, close_told, masked
 
 clock = pytest.fixture(controlled_clock)
 
 
-class Session:
-    """A polling session: records what it is told of the upgrade."""
-
-    def __init__(self) -> None:
-        self.told: list[str] = []
-
-    def probed(self) -> None:
-        """The browser has reached us."""
-        self.told.append("probed")
-
-    def upgrade(self, socket: WebSocket) -> None:
-        """The browser has moved."""
-        self.told.append("upgrade")
-
-    def probe_failed(self, socket: WebSocket) -> None:
-        """It did not work out."""
-        self.told.append("failed")
-
-
-class Browser:
-    """The other end of the WebSocket that is tried out."""
-
-    def __init__(self, clock: Clock) -> None:
-        self.session = Session()
-        self.probe = UpgradeProbe(cast(RealSession, self.session))
-        ours, self.sock = socket.socketpair()
-        self.websocket = self.probe.socket = WebSocket(
-            NativeSocket(fileno=ours.detach()),
-            self.probe,
-            cast(Deadlines, clock),
-            TransportLimits(max_message_bytes=1000, send_buffer_bytes=65536, write_deadline_s=10.0),
-        )
-        self.websocket.open()
-
-    def send(self, *frames: bytes) -> list[tuple[int, bytes]]:
-        """Send frames in one segment; return the frames that come back."""
-        self.sock.sendall(b"".join(frames))
-        turn()
-        return self.received()
-
-    def received(self) -> list[tuple[int, bytes]]:
-        """Return the frames that have come."""
-        received, at, frames = read_all(self.sock), 0, []
-        while (frame := frame_at(received, at)) is not None:
-            frames.append((frame.opcode, received[frame.start : frame.end]))
-            at = frame.end
-        assert at == len(received)
-        return frames
-
-
 @pytest.fixture
 def browser(clock: Clock) -> Iterator[Browser]:
-    """A browser that has opened its WebSocket for an upgrade."""
-    made = Browser(clock)
+    """A browser that polls, and has joined."""
+    made = Browser(clock).begin_polling()
+    made.session.joined = True
     yield made
-    made.websocket.lose("the test is over")
-    made.sock.close()
+    made.over()
 
 
-def test_a_probe_is_answered_and_the_move_follows(browser: Browser) -> None:
-    """The session is told of both, in order."""
-    assert browser.send(masked(TEXT, "2probe")) == [(TEXT, b"3probe")]
-    assert browser.session.told == ["probed"]
-    assert browser.send(masked(TEXT, "5")) == []
-    assert browser.session.told == ["probed", "upgrade"]
+def closed(browser: Browser) -> list[tuple[int, str]]:
+    """Return code and reason of the close frames that have come."""
+    return [close_told(payload) for opcode, payload in browser.received() if opcode == CLOSE]
 
 
-@pytest.mark.parametrize(
-    "frame",
-    [masked(TEXT, packet) for packet in ("4hello", "5", "2", "1", "", "2probe!")] + [masked(2, b"\x01")],
-    ids=["message", "move without probe", "ping", "close", "empty", "other probe", "binary"],
-)
-def test_a_browser_that_says_something_else_is_disconnected(browser: Browser, frame: bytes) -> None:
-    """With 1002; the session goes on polling."""
-    ((opcode, payload),) = browser.send(frame)
+def test_a_session_moves_with_what_is_queued(browser: Browser) -> None:
+    """Each state in turn; the frames that no poll has taken go first, and the deadline means nothing behind the move."""
+    browser.probe()
+    assert browser.state() is SessionState.PROBING
+    browser.send("2probe")
+    assert browser.state() is SessionState.UPGRADING
+    assert browser.session.offer(Frame(b"4queued"))
+    assert browser.session._probe is not None
+    probe = browser.session._probe._owner
+    browser.send("5", "4hello")
+    browser.clock.advance(10)
+    assert probe is not None
+    probe.websocket_lost("too late to matter")
 
-    assert (opcode, close_told(payload)) == (CLOSE, (1002, "upgrade: expected 2probe, then 5"))
-    assert browser.session.told == ["failed"]
-
-
-def test_a_second_probe_is_not_expected(browser: Browser) -> None:
-    """It has been answered."""
-    browser.send(masked(TEXT, "2probe"))
-    ((opcode, payload),) = browser.send(masked(TEXT, "2probe"))
-
-    assert (opcode, close_told(payload)[0]) == (CLOSE, 1002)
-    assert browser.session.told == ["probed", "failed"]
+    assert browser.received() == [(TEXT, b"3probe"), (TEXT, b"4queued")]
+    assert (browser.state(), browser.session.upgraded) == (SessionState.OPEN, True)
+    assert browser.server.delivered == ["hello"]
 
 
-def test_a_websocket_that_breaks_off_fails_the_probe(browser: Browser) -> None:
-    """Between probe and move, too."""
-    browser.send(masked(TEXT, "2probe"))
-    browser.sock.close()
-    turn()
+@pytest.mark.parametrize("probed", [True, False])
+def test_a_probe_that_breaks_off_leaves_the_session_polling(browser: Browser, probed: bool) -> None:
+    """A later one is welcome."""
+    browser.probe()
+    if probed:
+        browser.send("2probe")
+    browser.close()
+    assert browser.state() is SessionState.POLLING
+    browser.probe()
+    browser.send("2probe", "5")
 
-    assert browser.session.told == ["probed", "failed"]
-
-
-def test_an_upgrade_that_is_not_finished_in_time_is_closed(browser: Browser) -> None:
-    """With 1008 and the reason."""
-    browser.send(masked(TEXT, "2probe"))
-    browser.probe.expire()
-
-    ((opcode, payload),) = browser.received()
-    assert (opcode, close_told(payload)) == (CLOSE, (1008, "upgrade not finished in time"))
-    assert browser.session.told == ["probed", "failed"]
+    assert browser.state() is SessionState.OPEN
 
 
-def test_the_deadline_of_an_upgrade_means_nothing_behind_the_move(browser: Browser) -> None:
-    """The WebSocket is the session's."""
-    browser.send(masked(TEXT, "2probe"), masked(TEXT, "5"))
-    browser.probe.expire()
+@pytest.mark.parametrize("state", [SessionState.PROBING, SessionState.UPGRADING, SessionState.OPEN])
+def test_a_second_websocket_is_closed_and_the_first_goes_on(browser: Browser, state: SessionState) -> None:
+    """A session has one WebSocket, or one that is tried out."""
+    browser.probe()
+    browser.send(*{SessionState.UPGRADING: ["2probe"], SessionState.OPEN: ["2probe", "5"]}.get(state, []))
+    browser.received()
+    browser.probe()
 
-    assert browser.received() == []
-    assert not browser.websocket.closing
-    assert browser.session.told == ["probed", "upgrade"]
+    assert closed(browser) == [(1008, "this session has its WebSocket already")]
+    assert browser.state() is state
+
+
+@pytest.mark.parametrize("packets", [["4hello"], ["5"], ["2"], ["1"], [""], ["2probe!"], [b"\x01"], ["2probe", "2probe"]])
+def test_a_browser_that_says_something_else_is_disconnected_and_polls_on(browser: Browser, packets: list[str | bytes]) -> None:
+    """Its WebSocket has done nothing but to be tried out."""
+    browser.probe()
+    browser.send(*packets)
+
+    assert closed(browser) == [(1002, "upgrade: expected 2probe, then 5")]
+    assert (browser.state(), browser.server.delivered) == (SessionState.POLLING, [])
+
+
+def test_an_upgrade_that_is_not_finished_in_time_is_closed_and_the_session_polls_on(browser: Browser) -> None:
+    """The probe has the handshake's deadline."""
+    browser.probe()
+    browser.send("2probe")
+    browser.clock.advance(10)
+
+    assert closed(browser) == [(1008, "upgrade not finished in time")]
+    assert browser.state() is SessionState.POLLING
+
+
+def test_an_end_closes_the_probe_too(browser: Browser) -> None:
+    """Its WebSocket belongs to nobody any more."""
+    browser.probe()
+    browser.send("2probe")
+    browser.session.end("server disconnect")
+
+    assert browser.received() == [(TEXT, b"3probe"), (CLOSE, b"\x03\xe8")]
+    assert browser.state() is SessionState.CLOSED
 
 
 @pytest.mark.parametrize("opcode", [PING, PONG])
 def test_control_frames_during_an_upgrade_are_bounded(browser: Browser, opcode: int) -> None:
     """A few are taken, and a ping is answered; more are a flood."""
-    answers = browser.send(*[masked(opcode, b"x")] * MAX_CONTROLS)
-    assert browser.session.told == []
-    assert all(answer == (PONG, b"x") for answer in answers)
-    assert bool(answers) is (opcode == PING)
-    ((_, payload),) = [frame for frame in browser.send(masked(opcode, b"x")) if frame[0] == CLOSE]
+    browser.probe()
+    browser.socks[-1].sendall(masked(opcode, b"x") * MAX_CONTROLS)
+    answers = browser.received()
+    assert set(answers) == ({(PONG, b"x")} if opcode == PING else set())
+    assert browser.state() is SessionState.PROBING
+    browser.socks[-1].sendall(masked(opcode, b"x"))
 
-    assert close_told(payload)[0] == 1008
-    assert browser.session.told == ["failed"]
+    assert [code for code, _ in closed(browser)] == [1008]
+    assert browser.state() is SessionState.POLLING

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import replace
-from typing import cast
+from typing import NamedTuple, cast
 
 import pytest
 
 from headgate.transport.limits import TransportLimits
-from headgate.transport.peer_socket import NativeSocket
 from headgate.transport.timers import Deadlines
 from headgate.transport.websocket import LINGER_S, WebSocket
-from tests.support.session_clock import Clock, controlled_clock, read_all, turn
-from tests.support.websocket_codec import BINARY, CLOSE, PING, PONG, TEXT, frame_at, masked
+from tests.support.session_clock import Clock, controlled_clock, fill, native_pair, read_all, turn
+from tests.support.websocket_codec import BINARY, CLOSE, PING, PONG, TEXT, frames_in, masked
 
 clock = pytest.fixture(controlled_clock)
 LIMITS = TransportLimits(max_message_bytes=1000, send_buffer_bytes=65536, write_deadline_s=10.0)
-
-
-def _nothing() -> None:
-    """Leave the wire alone."""
 
 
 class Scripted:
@@ -30,57 +24,75 @@ class Scripted:
 
     def __init__(self) -> None:
         self.chunks: list[bytes] = []
-        self.meanwhile: Callable[[], None] = _nothing
+        self.meanwhile: Callable[[], object] | None = None
         self.idle = 0
         self.lost: list[str] = []
         self.texts: list[str] = []
 
     def text_received(self, text: str) -> None:
-        """Record."""
         self.texts.append(text)
 
     def binary_received(self, data: bytes) -> None:
-        """Not used."""
+        raise AssertionError("no test sends any")
 
     def control_received(self) -> bool:
-        """Not used."""
         return True
 
     def next_chunk(self) -> bytes | None:
         """Take the next chunk; then, before it is written, the owner is busy."""
         chunk = self.chunks.pop(0) if self.chunks else None
-        meanwhile, self.meanwhile = self.meanwhile, _nothing
-        meanwhile()
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
         return chunk
 
     def all_written(self) -> None:
-        """Count."""
         self.idle += 1
 
     def websocket_lost(self, reason: str) -> None:
-        """Record."""
         self.lost.append(reason)
 
 
-@pytest.fixture
-def pair() -> Iterator[tuple[WebSocket, Scripted, socket.socket]]:
+class Line(NamedTuple):
     """A wire, its owner, and the other end."""
-    ours, theirs = socket.socketpair()
-    owner = Scripted()
-    timer = Deadlines(1.0)
-    wire = WebSocket(NativeSocket(fileno=ours.detach()), owner, timer, LIMITS)
+
+    wire: WebSocket
+    owner: Scripted
+    peer: socket.socket
+
+    def take(self, size: int) -> None:
+        """Have the other end read so many bytes."""
+        while size:
+            size -= len(self.peer.recv(size))
+
+    def frames(self) -> list[tuple[int, bytes]]:
+        """Return the frames that have come; they are whole."""
+        frames, left = frames_in(read_all(self.peer))
+        assert left == b""
+        return frames
+
+
+def line_of(deadlines: Deadlines, limits: TransportLimits = LIMITS) -> Line:
+    ours, theirs = native_pair()
     theirs.settimeout(5)
-    yield wire, owner, theirs
-    wire.lose("the test is over")
+    owner = Scripted()
+    return Line(WebSocket(ours, owner, deadlines, limits), owner, theirs)
+
+
+@pytest.fixture
+def line() -> Iterator[Line]:
+    """A wire with a timer of its own."""
+    timer = Deadlines(1.0)
+    made = line_of(timer)
+    yield made
+    made.wire.lose("the test is over")
     timer.close()
-    theirs.close()
+    made.peer.close()
 
 
-def test_frames_that_are_flushed_while_a_chunk_is_handed_over_come_behind_it(
-    pair: tuple[WebSocket, Scripted, socket.socket],
-) -> None:
+def test_frames_that_are_flushed_while_a_chunk_is_handed_over_come_behind_it(line: Line) -> None:
     """A relieved client puts its notices into the queue, and flushes, while older frames are on their way to the wire."""
-    wire, owner, theirs = pair
+    wire, owner, theirs = line
 
     def notice() -> None:
         owner.chunks.append(b"newer")
@@ -93,9 +105,9 @@ def test_frames_that_are_flushed_while_a_chunk_is_handed_over_come_behind_it(
     assert owner.idle == 1
 
 
-def test_nothing_is_written_behind_a_close_frame(pair: tuple[WebSocket, Scripted, socket.socket]) -> None:
+def test_nothing_is_written_behind_a_close_frame(line: Line) -> None:
     """The owner knows of the end before `close` returns, and is asked for nothing more."""
-    wire, owner, theirs = pair
+    wire, owner, theirs = line
     owner.chunks = [b"too late"]
     wire.close(1008, "enough", why="inbound flood")
     wire.flush()
@@ -105,54 +117,38 @@ def test_nothing_is_written_behind_a_close_frame(pair: tuple[WebSocket, Scripted
     assert theirs.recv(100) == b""
 
 
-def fill(wire: WebSocket) -> int:
-    """Write until the kernel takes no more; return how many bytes it took."""
-    sent = 0
-    try:
-        while True:
-            sent += wire.send(b"x" * 65536)
-    except BlockingIOError:
-        return sent
-
-
-def test_the_rest_of_a_frame_comes_before_the_goodbye(pair: tuple[WebSocket, Scripted, socket.socket]) -> None:
+def test_the_rest_of_a_frame_comes_before_the_goodbye(line: Line) -> None:
     """A frame that the kernel took in part is finished, or the stream would be corrupt."""
-    wire, owner, theirs = pair
-    sent = fill(wire)
+    wire, owner, theirs = line
+    sent = fill(wire.send)
     wire.finish_frame(b"the rest")
     wire.close(1000, last=b" goodbye")
-    received = bytearray()
-    while len(received) < sent:
-        received += theirs.recv(sent - len(received))
+    line.take(sent)
     wire.flush()
 
     assert theirs.recv(100) == b"the rest goodbye\x88\x02\x03\xe8"
     assert owner.lost == ["transport error"]
 
 
-def test_a_slow_reader_gets_a_goodbye_whole(
-    pair: tuple[WebSocket, Scripted, socket.socket], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slow_reader_gets_a_goodbye_whole(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     """The linger begins behind the close frame: until that is written, the write deadline counts."""
-    wire, _, theirs = pair
+    wire, _, theirs = line
     asked: list[tuple[float, str]] = []
     monkeypatch.setattr(wire._deadlines, "after", lambda delay_s, callback, *args: asked.append((delay_s, callback.__name__)))
-    sent = fill(wire)
+    sent = fill(wire.send)
     wire.close(1000, last=b"goodbye")
     assert asked == [(10.0, "_check_progress"), (10.0, "_expire_goodbye")]
-    received = bytearray()
-    while len(received) < sent:
-        received += theirs.recv(sent - len(received))
+    line.take(sent)
     wire.flush()
 
     assert asked[2:] == [(LINGER_S, "lose")]
     assert theirs.recv(100) == b"goodbye\x88\x02\x03\xe8"
 
 
-def test_nobody_holds_a_goodbye_longer_than_the_write_deadline(pair: tuple[WebSocket, Scripted, socket.socket]) -> None:
+def test_nobody_holds_a_goodbye_longer_than_the_write_deadline(line: Line) -> None:
     """However it trickles: the session is over and counted no more, so its bytes must go."""
-    wire, _, theirs = pair
-    fill(wire)
+    wire, _, theirs = line
+    fill(wire.send)
     wire.close(1000, last=b"goodbye")
     theirs.recv(100)
     wire._expire_goodbye()
@@ -160,11 +156,9 @@ def test_nobody_holds_a_goodbye_longer_than_the_write_deadline(pair: tuple[WebSo
     assert wire.closed
 
 
-def test_an_owner_that_ends_the_connection_while_it_hands_over_a_chunk_gets_its_goodbye_out(
-    pair: tuple[WebSocket, Scripted, socket.socket],
-) -> None:
+def test_an_owner_that_ends_the_connection_while_it_hands_over_a_chunk_gets_its_goodbye_out(line: Line) -> None:
     """The close frame is the last thing on the wire."""
-    wire, owner, theirs = pair
+    wire, owner, theirs = line
     owner.chunks, owner.meanwhile = [b"never mind"], lambda: wire.close(1000, last=b"bye")
     wire.flush()
 
@@ -172,70 +166,45 @@ def test_an_owner_that_ends_the_connection_while_it_hands_over_a_chunk_gets_its_
     assert theirs.recv(100) == b""
 
 
-def frames(data: bytes) -> list[tuple[int, bytes]]:
-    """Return whole frames."""
-    found, at = [], 0
-    while (frame := frame_at(data, at)) is not None:
-        found.append((frame.opcode, data[frame.start : frame.end]))
-        at = frame.end
-    assert at == len(data)
-    return found
-
-
-def test_a_ping_is_answered_with_its_payload(pair: tuple[WebSocket, Scripted, socket.socket]) -> None:
+def test_a_ping_is_answered_with_its_payload(line: Line) -> None:
     """RFC 6455 section 5.5.3."""
-    wire, _, theirs = pair
-    wire.open(masked(PING, b"x" * 125))
+    line.wire.open(masked(PING, b"x" * 125))
 
-    assert frames(read_all(theirs)) == [(PONG, b"x" * 125)]
+    assert line.frames() == [(PONG, b"x" * 125)]
 
 
-def test_a_slow_reader_is_answered_the_latest_of_its_pings(pair: tuple[WebSocket, Scripted, socket.socket]) -> None:
+def test_a_slow_reader_is_answered_the_latest_of_its_pings(line: Line) -> None:
     """Between two frames; answers to a flood of pings do not queue."""
-    wire, owner, theirs = pair
-    sent = fill(wire)
+    wire, owner, _ = line
+    sent = fill(wire.send)
     owner.chunks = [b"\x82\x03abc", b"\x82\x03def"]
     wire.flush()
     wire.open(masked(PING, b"first") + masked(PING, b"last"))
-    received = b""
-    while len(received) < sent:
-        received += read_all(theirs)
+    line.take(sent)
     turn()
 
-    assert frames(read_all(theirs)) == [(BINARY, b"abc"), (PONG, b"last"), (BINARY, b"def")]
+    assert line.frames() == [(BINARY, b"abc"), (PONG, b"last"), (BINARY, b"def")]
 
 
-def test_a_close_frame_is_answered_and_told_at_once(pair: tuple[WebSocket, Scripted, socket.socket]) -> None:
-    """The owner does not wait until the socket has lingered out."""
-    wire, owner, theirs = pair
-    wire.open(masked(CLOSE, b"\x03\xe8bye"))
+def test_a_close_frame_is_answered_and_told_at_once(line: Line) -> None:
+    """The owner does not wait until the socket has lingered out. Frames behind it are not read: the client has said that it
+    was all."""
+    line.wire.open(masked(TEXT, "before") + masked(CLOSE, b"\x03\xe8bye") + masked(TEXT, "behind"))
 
-    assert frames(read_all(theirs)) == [(CLOSE, b"\x03\xe8")]
-    assert owner.lost == ["transport close"]
-
-
-def test_frames_behind_a_close_frame_are_not_read(pair: tuple[WebSocket, Scripted, socket.socket]) -> None:
-    """The client has said that it was all."""
-    wire, owner, _ = pair
-    wire.open(masked(TEXT, "before") + masked(CLOSE, b"") + masked(TEXT, "behind"))
-
-    assert owner.texts == ["before"]
+    assert line.frames() == [(CLOSE, b"\x03\xe8")]
+    assert (line.owner.texts, line.owner.lost) == (["before"], ["transport close"])
 
 
-def test_the_kernel_holds_as_much_as_the_limit_says(pair: tuple[WebSocket, Scripted, socket.socket]) -> None:
+def test_the_kernel_holds_as_much_as_the_limit_says(line: Line) -> None:
     """Linux doubles the number (socket(7))."""
-    wire, _, _ = pair
-
-    assert wire._sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == 2 * 65536
+    assert line.wire._sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == 2 * 65536
 
 
 def test_a_reader_lives_while_it_accepts_bytes_however_slowly(clock: Clock) -> None:
     """The write deadline is for progress, not for all that waits; without progress the socket is dropped with its bytes."""
-    ours, theirs = socket.socketpair()
-    owner = Scripted()
-    wire = WebSocket(NativeSocket(fileno=ours.detach()), owner, cast(Deadlines, clock), replace(LIMITS, send_buffer_bytes=4096))
+    wire, owner, theirs = line_of(cast(Deadlines, clock), replace(LIMITS, send_buffer_bytes=4096))
     with theirs:
-        fill(wire)
+        fill(wire.send)
         wire.finish_frame(b"x" * 1_000_000)
         for _ in range(20):
             clock.advance(9)
@@ -249,42 +218,23 @@ def test_a_reader_lives_while_it_accepts_bytes_however_slowly(clock: Clock) -> N
     assert owner.lost == ["write deadline"]
 
 
-def test_nothing_overtakes_the_answer_to_the_handshake(pair: tuple[WebSocket, Scripted, socket.socket]) -> None:
-    """Until it is written the wire counts as one that waits for room, so that nobody writes to it directly."""
-    wire, owner, theirs = pair
-    wire.put_first(b"the answer ")
-    assert (wire.writing, wire.is_clear) == (True, False)
-    owner.chunks = [b"a frame"]
-
-    wire.write_first()
-
-    assert theirs.recv(100) == b"the answer a frame"
-    assert (wire.writing, wire.is_clear, owner.idle) == (False, True, 1)
-
-
-def test_an_answer_for_which_there_is_no_room_is_written_when_there_is(pair: tuple[WebSocket, Scripted, socket.socket]) -> None:
+def test_an_answer_for_which_there_is_no_room_is_written_when_there_is(line: Line) -> None:
     """A peer with a full buffer gets all of it, in order."""
-    wire, _, theirs = pair
-    filled = 0
-    with suppress(BlockingIOError):
-        while True:
-            filled += wire.send(b"-" * 4096)
+    wire, _, theirs = line
+    filled = fill(wire.send)
     wire.put_first(b"the answer")
     wire.write_first()
     assert wire.writing
-
-    got = b""
-    while len(got) < filled:
-        got += theirs.recv(65536)
+    line.take(filled)
     turn()
 
-    assert got[filled:] + theirs.recv(100) == b"the answer"
+    assert theirs.recv(100) == b"the answer"
     assert not wire.writing
 
 
-def test_a_goodbye_before_the_answer_was_written_follows_it(pair: tuple[WebSocket, Scripted, socket.socket]) -> None:
+def test_a_goodbye_before_the_answer_was_written_follows_it(line: Line) -> None:
     """A session may end in the turn in which it began."""
-    wire, owner, theirs = pair
+    wire, owner, theirs = line
     wire.put_first(b"the answer")
     wire.close(1008, "no")
     wire.write_first()
@@ -293,9 +243,9 @@ def test_a_goodbye_before_the_answer_was_written_follows_it(pair: tuple[WebSocke
     assert owner.lost == ["transport error"]
 
 
-def test_an_answer_to_a_client_that_is_gone_loses_the_socket(pair: tuple[WebSocket, Scripted, socket.socket]) -> None:
+def test_an_answer_to_a_client_that_is_gone_loses_the_socket(line: Line) -> None:
     """The owner is told once."""
-    wire, owner, theirs = pair
+    wire, owner, theirs = line
     wire.put_first(b"the answer")
     theirs.close()
     wire.write_first()

@@ -101,6 +101,22 @@ class Peer:
         return cast(PlainPeer, self)
 
     @property
+    def answers(self) -> list[tuple[str, dict[str, str], bytes]]:
+        """The status, the headers and what stands behind them of each answer."""
+        found = []
+        for each in self.received.split(b"HTTP/1.1 ")[1:]:
+            head, _, body = each.partition(b"\r\n\r\n")
+            status, *lines = head.decode("latin-1").split("\r\n")
+            found.append((status, dict(line.split(": ", 1) for line in lines), body))
+        return found
+
+    @property
+    def bodies(self) -> list[bytes]:
+        """The bodies of the answers, each of which has the Content-Length that it says."""
+        assert all(len(body) == int(headers["Content-Length"]) for _, headers, body in self.answers)
+        return [body for *_, body in self.answers]
+
+    @property
     def shut(self) -> bool:
         """Whether the server has said that its answer was all."""
         try:

@@ -30,11 +30,6 @@ class Table:
         monkeypatch.setattr(f"{ours}.native_close", self.used.remove)
 
     def take(self) -> int:
-        """Return the next descriptor.
-
-        Raises:
-            OSError: EMFILE.
-        """
         free = next(number for number in range(len(self.used) + 1) if number not in self.used)
         if 0 <= self.limit <= free:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
@@ -76,11 +71,12 @@ def test_the_gateway_keeps_its_own_however_often_clients_come_and_go(table: Tabl
     assert limit - (max(table.used) + 1) == own
 
 
-def test_there_is_room_wherever_there_is_no_limit(table: Table) -> None:
-    """RLIM_INFINITY is -1, and must not be compared as a number."""
+def test_the_limit_is_read_each_time(table: Table) -> None:
+    """It can be changed while the gateway runs. RLIM_INFINITY is -1, and must not be compared as a number."""
+    table.limit = 64
+    assert places() == 4
     table.limit = resource.RLIM_INFINITY
-    assert has_room(LISTENER_FD)
-    assert places() == MAX_HELD_DESCRIPTORS
+    assert (has_room(LISTENER_FD), places()) == (True, MAX_HELD_DESCRIPTORS)
 
 
 def test_there_is_no_room_when_a_descriptor_cannot_even_be_tried(table: Table) -> None:
@@ -110,33 +106,19 @@ def test_one_is_given_away_for_a_connection_when_clients_have_all_theirs(table: 
 
 
 def test_what_is_held_is_none_of_the_gateways_own(table: Table) -> None:
-    """When a client was quicker, it waits until there is another."""
+    """When a client was quicker, it waits until there is another. Nothing is held when the server has ended, told twice."""
     held = HeldDescriptors()
     table.accept_all()
     used = set(table.used)
     held.hold(0)
-    assert len(held) == 0
-    assert table.used == used
+    assert (len(held), table.used) == (0, used)
 
     table.used.remove(7)
     held.hold(0)
-    assert len(held) == 1
-    assert table.used == used
-
-
-def test_a_lower_limit_leaves_fewer_places(table: Table) -> None:
-    """It can be changed while the gateway runs."""
-    table.limit = 64
-    assert places() == 4
-
-
-def test_nothing_is_held_any_more_when_the_server_has_ended(table: Table) -> None:
-    """However often it is told."""
-    held = HeldDescriptors()
-    held.hold(0)
+    assert (len(held), table.used) == (1, used)
     held.close()
     held.close()
-    assert table.used == {LISTENER_FD}
+    assert table.used == used - {7}
 
 
 _LOOK_OFTEN = """

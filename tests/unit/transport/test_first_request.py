@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from typing import Any
 
 import gevent
 import pytest
 
-from headgate.metrics import HTTP_CONNECTIONS
 from headgate.transport.detach import detach
 from headgate.transport.http_answers import Answer
 from headgate.transport.http_connection import HttpConnection
@@ -18,9 +18,10 @@ from headgate.transport.http_routes import NeverWaits, RoutedRequest
 from headgate.transport.http_server import HTTPServer
 from headgate.transport.peer_socket import NativeSocket
 from tests.support.http_peer import Peer
-from tests.support.session_clock import turn
+from tests.support.session_clock import turn, until
 
 ASK = b"GET /socket?a=b HTTP/1.1\r\nHost: test\r\n"
+ELSEWHERE = b"GET /elsewhere HTTP/1.1\r\nHost: test\r\n\r\n"
 
 
 class Door:
@@ -30,23 +31,23 @@ class Door:
         self.asked: list[RoutedRequest] = []
         self.hubs: list[bool] = []
         self.taken: list[tuple[NativeSocket, bytes]] = []
-        self.answer: Answer | Exception | None = None
+        self.answer: Answer | None = None
+        self.fault: Exception | None = None
         self.takes = True
         self.server = HTTPServer(
             ("127.0.0.1", 0), self._application, limits=limits, routes={("GET", "/socket"): NeverWaits(self._route)}
         )
         self.server.start()
-        self.address = self.server.address
         self.through: list[dict[str, Any]] = []
         self.peers: list[socket.socket] = []
 
     def _route(self, request: RoutedRequest) -> Answer | None:
         self.asked.append(request)
         self.hubs.append(gevent.getcurrent() is gevent.get_hub())
-        if isinstance(self.answer, Exception):
-            raise self.answer
         if self.takes:
             self.taken.append(detach(dict(request.environ), b"the answer")[:2])
+        if self.fault is not None:
+            raise self.fault
         return self.answer
 
     def _application(self, environ: dict[str, Any], start_response: Any) -> list[bytes]:
@@ -56,7 +57,7 @@ class Door:
 
     def connect(self, sends: bytes = b"") -> socket.socket:
         """Have a connection accepted, on which something has come already."""
-        theirs = socket.create_connection(self.address)
+        theirs = socket.create_connection(self.server.address)
         theirs.settimeout(30)
         self.peers.append(theirs)
         if sends:
@@ -71,8 +72,12 @@ class Door:
         """How many connections wait for their request without a greenlet."""
         return len(self.server._silent)
 
+    @property
+    def connections(self) -> int:
+        """How many connections of HTTP there are."""
+        return len(self.server.connections)
+
     def close(self) -> None:
-        """Drop every connection."""
         self.server.close()
         for sock in [*self.peers, *(sock for sock, _ in self.taken)]:
             sock.close()
@@ -80,74 +85,59 @@ class Door:
 
 
 @pytest.fixture
-def door() -> Iterator[Door]:
-    """A server."""
-    door = Door()
-    yield door
-    door.close()
+def open_door() -> Iterator[Callable[..., Door]]:
+    with ExitStack() as ending:
+        yield lambda **limits: ending.enter_context(closing(Door(HttpLimits(**limits))))
+
+
+@pytest.fixture
+def door(open_door: Callable[..., Door]) -> Door:
+    return open_door()
 
 
 def test_a_request_that_is_there_is_answered_in_the_hub(door: Door) -> None:
-    """The route has the socket, with the bytes behind the request; it is no connection of HTTP's any more."""
-    peer = door.connect(ASK + b"\r\nbehind")
+    """The route has the request as the application would, and the socket, with the bytes behind; it is no connection of HTTP's
+    any more."""
+    peer = door.connect(ASK + b"X-One: 1\r\n\r\nbehind")
     ((sock, behind),) = door.taken
-    assert (door.hubs, behind, door.waiting, len(door.server.connections)) == ([True], b"behind", 0, 0)
+    assert (door.hubs, behind, door.waiting, door.connections) == ([True], b"behind", 0, 0)
+    names, port = ("PATH_INFO", "QUERY_STRING", "HTTP_X_ONE", "REMOTE_ADDR", "REMOTE_PORT"), peer.getsockname()[1]
+    assert [door.asked[0].environ[name] for name in names] == ["/socket", "a=b", "1", "127.0.0.1", str(port)]
     assert door.asked[0].body() == b""
     sock.send(b" and more")
     assert peer.recv(100) == b"the answer and more"
 
 
 def test_a_request_that_comes_later_is_answered_in_the_hub(door: Door) -> None:
-    """Until then the connection is counted, and waits without a greenlet."""
-    peer = door.connect()
-    assert (door.waiting, len(door.server.connections)) == (1, 1)
+    """Until then the connection is counted, and waits without a greenlet. One that ends without a request is forgotten."""
+    peer, silent = door.connect(), door.connect()
+    assert (door.waiting, door.connections) == (2, 2)
     peer.sendall(ASK + b"\r\n")
-    with gevent.Timeout(30):
-        while not door.taken:
-            turn()
-    assert (door.hubs, door.waiting, len(door.server.connections)) == ([True], 0, 0)
-
-
-def test_the_environment_has_the_request_and_the_address(door: Door) -> None:
-    """As the application would have it."""
-    door.connect(ASK + b"X-One: 1\r\n\r\n")
-    environ = door.asked[0].environ
-    assert [environ[name] for name in ("PATH_INFO", "QUERY_STRING", "HTTP_X_ONE", "REMOTE_ADDR", "REMOTE_PORT")] == [
-        "/socket",
-        "a=b",
-        "1",
-        "127.0.0.1",
-        str(door.peers[0].getsockname()[1]),
-    ]
+    until(lambda: door.taken)
+    assert (door.hubs, door.waiting, door.connections) == ([True], 1, 1)
+    silent.close()
+    until(lambda: not door.waiting)
+    assert door.connections == 0
 
 
 @pytest.mark.parametrize(
     "sent",
-    [
-        b"GET /elsewhere HTTP/1.1\r\nHost: test\r\n\r\n",
-        b"GET /socket HTTP/1.0\r\nHost: test\r\n\r\n",
-        ASK + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-    ],
+    [ELSEWHERE, b"GET /socket HTTP/1.0\r\nHost: test\r\n\r\n", ASK + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"],
+    ids=["another path", "HTTP/1.0", "chunked"],
 )
 def test_any_other_request_is_the_applications(door: Door, sent: bytes) -> None:
     """Its handler begins with the bytes that have been read."""
-    peer = door.connect(sent)
-    answer = peer.recv(1000)
-    assert answer.endswith(b"through")
+    assert door.connect(sent).recv(1000).endswith(b"through")
     assert not door.asked
 
 
-def test_a_request_with_a_body_is_read_by_a_handler(door: Door) -> None:
-    """It may wait for the body, so the route is asked there."""
+def test_a_request_that_is_not_there_as_a_whole_is_read_by_a_handler(door: Door) -> None:
+    """It may wait for the body, so the route is asked there; behind a head in two pieces it goes on, too."""
+    door.takes = False
     door.connect(ASK + b"Content-Length: 1\r\n\r\nx")
     assert door.hubs == [False]
-
-
-def test_a_head_in_two_pieces_is_read_by_a_handler(door: Door) -> None:
-    """It goes on behind the first piece."""
-    door.takes, door.answer = False, None
     peer = door.connect(ASK)
-    assert (door.waiting, door.through) == (0, [])
+    assert (door.waiting, len(door.through)) == (0, 1)
     peer.sendall(b"\r\n")
     turn()
     assert peer.recv(1000).endswith(b"through")
@@ -156,7 +146,7 @@ def test_a_head_in_two_pieces_is_read_by_a_handler(door: Door) -> None:
 def test_an_answer_is_written_and_the_connection_goes_on(door: Door) -> None:
     """The route is asked once; the next request, which had come behind the first, is a handler's."""
     door.takes, door.answer = False, Answer("200 OK", [("Content-Length", "2")], b"no")
-    peer = door.connect(ASK + b"\r\n" + b"GET /elsewhere HTTP/1.1\r\nHost: test\r\n\r\n")
+    peer = door.connect(ASK + b"\r\n" + ELSEWHERE)
     received = b""
     while not received.endswith(b"through"):
         received += peer.recv(1000)
@@ -173,44 +163,31 @@ def test_a_request_that_is_left_is_the_applications(door: Door) -> None:
     assert door.through[0]["REMOTE_ADDR"] == "127.0.0.1"
 
 
-def test_a_route_that_fails_ends_its_connection_only(door: Door) -> None:
-    """500, and nothing is left."""
-    door.answer = ValueError("no")
+@pytest.mark.parametrize(
+    ("fault", "answer"),
+    [(ValueError("no"), b"HTTP/1.1 500 "), (ConnectionResetError("gone"), b"")],
+    ids=["ours", "of the connection"],
+)
+def test_a_route_that_fails_ends_its_connection_only(door: Door, fault: Exception, answer: bytes) -> None:
+    """500, or nothing to a client that is gone; nothing is left."""
+    door.fault, door.takes = fault, False
     peer = door.connect(ASK + b"\r\n")
-    assert peer.recv(1000).startswith(b"HTTP/1.1 500 ")
-    assert peer.recv(1000) == b""
-    assert len(door.server.connections) == 0
+    assert peer.recv(1000)[: len(b"HTTP/1.1 500 ")] == answer
+    assert (peer.recv(1000), door.connections) == (b"", 0)
 
 
-def test_a_connection_that_ends_without_a_request_is_forgotten(door: Door) -> None:
-    """It is no HTTP connection any more."""
-    peer = door.connect()
-    (before,) = HTTP_CONNECTIONS.collect()
-    peer.close()
-    with gevent.Timeout(30):
-        while door.waiting:
-            turn()
-    assert before.samples[0].value == 1
-    assert len(door.server.connections) == 0
-
-
-def test_a_connection_that_stays_silent_is_closed_in_silence() -> None:
+def test_a_connection_that_stays_silent_is_closed_in_silence(open_door: Callable[..., Door]) -> None:
     """At the deadline for the head, which has begun when it was accepted; a younger one waits on."""
-    door = Door(HttpLimits(header_deadline_s=3600))
-    try:
-        silent, younger = door.connect(), door.connect()
-        connection, _ = door.server._silent
-        connection.waits_since_s -= 3600
-        door.server._end_late()
-        assert (door.waiting, silent.recv(1)) == (1, b"")
-        younger.sendall(b"GET /elsewhere HTTP/1.1\r\nHost: test\r\n\r\n")
-        with gevent.Timeout(30):
-            while door.waiting:
-                turn()
-        turn()
-        assert younger.recv(1000).endswith(b"through")
-    finally:
-        door.close()
+    door = open_door(header_deadline_s=3600)
+    silent, younger = door.connect(), door.connect()
+    connection, _ = door.server._silent
+    connection.waits_since_s -= 3600
+    door.server._end_late()
+    assert (door.waiting, silent.recv(1)) == (1, b"")
+    younger.sendall(ELSEWHERE)
+    until(lambda: not door.waiting)
+    turn()
+    assert younger.recv(1000).endswith(b"through")
 
 
 def test_a_server_that_stops_lets_connections_go_on(door: Door) -> None:
@@ -218,58 +195,40 @@ def test_a_server_that_stops_lets_connections_go_on(door: Door) -> None:
     peer = door.connect()
     door.server.close()
     turn()
-    peer.sendall(b"GET /elsewhere HTTP/1.1\r\nHost: test\r\n\r\n")
+    peer.sendall(ELSEWHERE)
     turn()
     assert peer.recv(1000).endswith(b"through")
-
-
-def test_nothing_is_left_when_a_client_is_gone_before_its_answer(door: Door) -> None:
-    """The route meets it as an error of the connection."""
-    door.answer = ConnectionResetError("gone")
-    peer = door.connect(ASK + b"\r\n")
-    assert peer.recv(1000) == b""
-    assert len(door.server.connections) == 0
 
 
 def test_a_connection_that_is_ended_for_another_is_forgotten(door: Door) -> None:
     """It has waited longest for its peer, without a greenlet."""
     peer = door.connect()
     assert door.server.admission.end_longest_waiting("of address", "127.0.0.1")
-    with gevent.Timeout(30):
-        while door.waiting:
-            turn()
+    until(lambda: not door.waiting)
     assert peer.recv(1) == b""
-    assert len(door.server.connections) == 0
+    assert door.connections == 0
 
 
-def test_behind_a_proxy_a_request_too_many_of_an_address_is_refused() -> None:
+def test_behind_a_proxy_a_request_too_many_of_an_address_is_refused(open_door: Callable[..., Door]) -> None:
     """429 by its handler; the route is not asked, and a connection at work is not ended."""
-    door = Door(HttpLimits(proxies=1, max_connections_per_address=1))
-    try:
-        working = HttpConnection(door.server, Peer([]).as_socket(), ("192.0.2.1", 5))
-        door.server.connections.open(working, "198.51.100.1")
-        door.server.connections.work(working)
-        peer = door.connect(ASK + b"X-Forwarded-For: 198.51.100.1\r\n\r\n")
-        assert peer.recv(1000).startswith(b"HTTP/1.1 429 ")
-        assert peer.recv(1000) == b""
-        assert (door.asked, door.server.connections.count_at("198.51.100.1")) == ([], 1)
-    finally:
-        door.close()
+    door = open_door(proxies=1, max_connections_per_address=1)
+    working = HttpConnection(door.server, Peer([]).as_socket(), ("192.0.2.1", 5))
+    door.server.connections.open(working, "198.51.100.1")
+    door.server.connections.work(working)
+    peer = door.connect(ASK + b"X-Forwarded-For: 198.51.100.1\r\n\r\n")
+    assert peer.recv(1000).startswith(b"HTTP/1.1 429 ")
+    assert peer.recv(1000) == b""
+    assert (door.asked, door.server.connections.count_at("198.51.100.1")) == ([], 1)
 
 
 def test_a_route_that_fails_behind_its_answer_keeps_the_socket(door: Door) -> None:
     """It is the route's, with the loop watching it: nothing is written to it, and nobody else closes it."""
-
-    def take_and_fail(request: RoutedRequest) -> Answer | None:
-        door.taken.append(detach(dict(request.environ), b"the answer")[:2])
-        raise ValueError("no")
-
-    door.server.routes = {("GET", "/socket"): NeverWaits(take_and_fail)}
+    door.fault = ValueError("no")
     peer = door.connect(ASK + b"\r\n")
     ((sock, _),) = door.taken
     sock.send(b" and more")
     assert peer.recv(100) == b"the answer and more"
-    assert len(door.server.connections) == 0
+    assert door.connections == 0
 
 
 def test_half_a_request_line_that_ends_is_answered_by_nobody(door: Door) -> None:
@@ -277,7 +236,5 @@ def test_half_a_request_line_that_ends_is_answered_by_nobody(door: Door) -> None
     door.server.to_owner = lambda *_: True
     peer = door.connect(ASK[:20])
     peer.shutdown(socket.SHUT_WR)
-    with gevent.Timeout(30):
-        while len(door.server.connections):
-            turn()
+    until(lambda: not door.connections)
     assert door.through == []

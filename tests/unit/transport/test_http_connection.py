@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import gevent
@@ -32,54 +33,32 @@ CHUNKED = b"Transfer-Encoding: chunked\r\n"
 
 
 class Application:
-    """Echoes bodies, and remembers which requests it was given."""
+    """Echoes bodies, and remembers which requests it was given: through WSGI, or as a route below it."""
 
     def __init__(self) -> None:
         self.paths: list[str] = []
         self.failures: list[OSError] = []
-        self.reads = self.raises = True
+        self.reads = True
         self.answer: Callable[[], Iterable[bytes]] | None = None
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        self.paths.append(environ["PATH_INFO"])
+        body = self._body(environ["PATH_INFO"], environ["wsgi.input"].read)
+        start_response("200 OK", [] if self.answer else [("Content-Length", str(len(body)))])
+        return self.answer() if self.answer else [body]
+
+    def route(self, request: RoutedRequest) -> Answer | None:
+        if self.answer is not None:
+            return None  # an answer in pieces
+        body = self._body(request.head.path, request.body)
+        return Answer("200 OK", [("Content-Length", str(len(body)))], body)
+
+    def _body(self, path: str, read: Callable[[], bytes]) -> bytes:
+        self.paths.append(path)
         try:
-            body: bytes = environ["wsgi.input"].read() if self.reads else b"unread"
+            return read() if self.reads else b"unread"
         except OSError as error:
             self.failures.append(error)
-            if self.raises:
-                raise
-            body = b"half"
-        if self.answer is not None:
-            start_response("200 OK", [])
-            return self.answer()
-        start_response("200 OK", [("Content-Length", str(len(body)))])
-        return [body]
-
-
-def leave(request: RoutedRequest) -> Answer | None:
-    """A route that leaves every request to the application."""
-    return None
-
-
-class EchoRoute:
-    """The application's echo as a route: the same, below WSGI."""
-
-    def __init__(self, application: Application) -> None:
-        self._application = application
-
-    def __call__(self, request: RoutedRequest) -> Answer | None:
-        application = self._application
-        if application.answer is not None:
-            return None  # an answer in pieces
-        application.paths.append(request.head.path)
-        try:
-            body = request.body() if application.reads else b"unread"
-        except OSError as error:
-            application.failures.append(error)
-            if application.raises:
-                raise
-            body = b"half"
-        return Answer("200 OK", [("Content-Length", str(len(body)))], body)
+            raise
 
 
 class Exchange:
@@ -87,15 +66,17 @@ class Exchange:
 
     def __init__(self, served: str = "application") -> None:
         self.application = Application()
-        by_name: dict[str, Route] = {"left to the application": leave, "route": EchoRoute(self.application)}
-        by_name["route on a shared port"] = by_name["route"]
         self.to_owner = (lambda *_: False) if "shared port" in served else None
-        self.routes = dict.fromkeys(ROUTED, by_name[served]) if served in by_name else {}
+        self.routes: dict[tuple[str, str], Route] = {}
+        if served == "left to the application":
+            self.routes = dict.fromkeys(ROUTED, lambda request: None)
+        elif "route" in served:
+            self.routes = dict.fromkeys(ROUTED, self.application.route)
 
-    def with_(self, *sends: bytes | Pause | Reset, accepts: Iterable[int | Pause] = (), limits: HttpLimits = LIMITS) -> Peer:
+    def with_(self, *sends: bytes | Pause | Reset, accepts: Iterable[int | Pause] = ()) -> Peer:
         """Serve a peer that sends this; return it when its connection is over."""
         peer = Peer(sends, accepts)
-        peer.served_by(self.application, limits, routes=self.routes, to_owner=self.to_owner)
+        peer.served_by(self.application, LIMITS, routes=self.routes, to_owner=self.to_owner)
         assert peer.closed
         return peer
 
@@ -108,15 +89,19 @@ def exchange(request: pytest.FixtureRequest, capfd: pytest.CaptureFixture[str]) 
     assert (capfd.readouterr().err, logs) == ("", [])
 
 
-def bodies(received: bytes) -> list[bytes]:
-    """Return the bodies of answers that have a Content-Length."""
-    found = []
-    while received:
-        head, _, rest = received.partition(b"\r\n\r\n")
-        size = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
-        found.append(rest[:size])
-        received = rest[size:]
-    return found
+@contextmanager
+def others(look: Callable[[], object]) -> Iterator[list[object]]:
+    """Have a look in each turn that everybody else has."""
+    seen: list[object] = []
+
+    def run() -> None:
+        while True:
+            seen.append(look())
+            gevent.sleep(0)
+
+    greenlet = gevent.spawn(run)
+    yield seen
+    greenlet.kill()
 
 
 class TestFraming:
@@ -144,36 +129,36 @@ class TestFraming:
         assert peer.received.count(b"HTTP/1.1 ") == 1
         assert b"\r\nConnection: close\r\n" in peer.received
         assert b"\r\nCache-Control: no-store\r\n" in peer.received
-        assert json.loads(bodies(peer.received)[0])["error"]["message"]
+        assert json.loads(peer.bodies[0])["error"]["message"]
         assert "/hidden" not in exchange.application.paths
 
     @pytest.mark.parametrize(
-        ("sent", "answers"),
+        ("version", "sent", "answers"),
         [
-            (b"Connection: close\r\n", 1),
-            (b"Connection: keep-alive, close\r\n", 1),
-            (b"Connection: close, keep-alive\r\n", 1),
-            (b"connection:\tTE ,CLOSE\r\n", 1),
-            (b"Connection: keep-alive\r\nConnection: close\r\n", 1),
-            (b"Connection: keep-alive\r\n", 2),
-            (b"Connection: x-close, closed\r\n", 2),
-            (b"Connection: Upgrade, keep-alive\r\nUpgrade: h2c\r\n", 2),
-            (b"", 2),
+            *(
+                (b"1.1", sent, 1)
+                for sent in (
+                    *(b"Connection: close\r\n", b"Connection: keep-alive, close\r\n", b"Connection: close, keep-alive\r\n"),
+                    *(b"connection:\tTE ,CLOSE\r\n", b"Connection: keep-alive\r\nConnection: close\r\n"),
+                )
+            ),
+            *(
+                (b"1.1", sent, 2)
+                for sent in (
+                    *(b"", b"Connection: keep-alive\r\n", b"Connection: x-close, closed\r\n"),
+                    b"Connection: Upgrade, keep-alive\r\nUpgrade: h2c\r\n",
+                )
+            ),
+            *((b"1.0", b"Connection: %b\r\n" % options, 2) for options in (b"keep-alive", b"Keep-Alive, TE")),
+            *((b"1.0", b"Connection: %b\r\n" % options, 1) for options in (b"keep-alive, close", b"TE")),
         ],
     )
-    def test_a_connection_ends_when_one_of_its_options_is_close(self, exchange: Exchange, sent: bytes, answers: int) -> None:
-        """The field is a list of words in any case, on one line or on several (RFC 9110 section 7.6.1)."""
-        peer = exchange.with_(b"GET / HTTP/1.1\r\nHost: test\r\n" + sent + b"\r\n" + LAST, FOREVER)
-        assert peer.received.count(b"HTTP/1.1 200 ") == answers
-
-    @pytest.mark.parametrize(
-        ("options", "answers"), [(b"keep-alive", 2), (b"Keep-Alive, TE", 2), (b"keep-alive, close", 1), (b"TE", 1)]
-    )
-    def test_a_connection_of_http_1_0_goes_on_only_when_it_asks_for_that(
-        self, exchange: Exchange, options: bytes, answers: int
+    def test_a_connection_ends_when_one_of_its_options_is_close(
+        self, exchange: Exchange, version: bytes, sent: bytes, answers: int
     ) -> None:
-        """The other way round (RFC 9112 section 9.3)."""
-        peer = exchange.with_(b"GET / HTTP/1.0\r\nConnection: " + options + b"\r\n\r\n" + LAST, FOREVER)
+        """The field is a list of words in any case, on one line or on several (RFC 9110 section 7.6.1). One of HTTP/1.0 goes on
+        only when it asks for that (RFC 9112 section 9.3)."""
+        peer = exchange.with_(b"GET / HTTP/%b\r\nHost: test\r\n" % version + sent + b"\r\n" + LAST, FOREVER)
         assert peer.received.count(b" 200 OK") == answers
 
     @pytest.mark.parametrize("expectation", [b"100-continue", b"100-Continue", b" 100-CONTINUE "])
@@ -185,10 +170,11 @@ class TestFraming:
 
     def test_a_client_of_http_1_0_gets_no_leave(self, exchange: Exchange) -> None:
         """It would take that for the answer."""
-        head = ECHO.replace(b"1.1", b"1.0") + b"Content-Length: 5\r\nExpect: 100-continue\r\n\r\n"
-        peer = exchange.with_(head, b"hello", FOREVER)
+        peer = exchange.with_(
+            ECHO.replace(b"1.1", b"1.0") + b"Content-Length: 5\r\nExpect: 100-continue\r\n\r\n", b"hello", FOREVER
+        )
         assert b"100 Continue" not in peer.received
-        assert bodies(peer.received) == [b"hello"]
+        assert peer.bodies == [b"hello"]
 
     @pytest.mark.parametrize(
         ("sent", "body"),
@@ -211,44 +197,25 @@ class TestFraming:
         whole = sent + LAST
         peer = exchange.with_(*[whole[at : at + piece_bytes] for at in range(0, len(whole), piece_bytes)], FOREVER)
 
-        assert bodies(peer.received) == [body, b""]
+        assert peer.bodies == [body, b""]
         assert exchange.application.paths == ["/echo", "/last"]
 
     def test_a_body_that_the_application_leaves_is_not_taken_for_the_next_request(self, exchange: Exchange) -> None:
-        """It is read and dropped."""
+        """It is read and dropped. With a large one the connection ends; its client is told so, and may go on sending for a
+        while: closed at once, the connection would be reset."""
         exchange.application.reads = False
-        peer = exchange.with_(ECHO + b"Content-Length: %d\r\n\r\n" % len(HIDDEN) + HIDDEN + LAST, FOREVER)
+        small = exchange.with_(ECHO + b"Content-Length: %d\r\n\r\n" % len(HIDDEN) + HIDDEN + LAST, FOREVER)
+        assert small.bodies == [b"unread", b"unread"]
+        large = exchange.with_(ECHO + b"Content-Length: 1000000\r\n\r\n", Pause(1), b"x" * 1_000_000)
 
-        assert bodies(peer.received) == [b"unread", b"unread"]
-        assert exchange.application.paths == ["/echo", "/last"]
-
-    def test_a_large_body_that_the_application_leaves_ends_the_connection(self, exchange: Exchange) -> None:
-        """Its client is told so, and may go on sending for a while: closed at once, the connection would be reset."""
-        exchange.application.reads = False
-        peer = exchange.with_(ECHO + b"Content-Length: 1000000\r\n\r\n", Pause(1), b"x" * 1_000_000)
-
-        assert b"\r\nConnection: close\r\n" in peer.received
-        assert peer.shut
-        assert peer.sent_bytes > 1_000_000
-        assert exchange.application.paths == ["/echo"]
+        assert b"\r\nConnection: close\r\n" in large.received
+        assert (large.shut, large.sent_bytes > 1_000_000) == (True, True)
+        assert exchange.application.paths == ["/echo", "/last", "/echo"]
 
     def test_a_chunked_body_has_an_end(self, exchange: Exchange) -> None:
         """However small its chunks are: their sizes count, too."""
         exchange.with_(ECHO + CHUNKED + b"\r\n", *[b"1;" + b"x" * 100 + b"\r\nx\r\n"] * 20_000, FOREVER)
-
-        assert [str(error) for error in exchange.application.failures] == [
-            "[Errno 104] a chunked body that does not end",
-        ]
-
-    def test_a_body_that_breaks_off_is_no_body(self, exchange: Exchange) -> None:
-        """The application reads an error instead of half of it; the connection is not used again."""
-        exchange.application.raises = False
-        for end in ([], [Reset()]):
-            peer = exchange.with_(ECHO + b"Content-Length: 1000\r\n\r\nhalf", *end)
-            assert b"\r\nConnection: close\r\n" in peer.received
-
-        assert exchange.application.paths == ["/echo"] * 2
-        assert len(exchange.application.failures) == 2
+        assert [str(error) for error in exchange.application.failures] == ["[Errno 104] a chunked body that does not end"]
 
 
 class TestDeadlines:
@@ -276,18 +243,17 @@ class TestDeadlines:
     def test_a_connection_that_never_says_anything_is_closed_in_silence(self, exchange: Exchange) -> None:
         """A browser opens some to have them at hand."""
         peer = exchange.with_(FOREVER)
-
         assert (peer.received, peer.now_s) == (b"", 1000 + LIMITS.header_deadline_s)
 
     def test_a_connection_between_two_requests_is_closed_in_silence(self, exchange: Exchange) -> None:
         """After the keep-alive time; a request that begins in it has the time of a request."""
         get = b"GET /a HTTP/1.1\r\nHost: test\r\n\r\n"
         idle = exchange.with_(get, FOREVER)
-        assert bodies(idle.received) == [b""]
+        assert idle.bodies == [b""]
         assert idle.now_s == 1000 + LIMITS.keep_alive_s
 
         slow = exchange.with_(get, Pause(59), get[:10], Pause(4), get[10:], FOREVER)
-        assert bodies(slow.received) == [b"", b""]
+        assert slow.bodies == [b"", b""]
         late = exchange.with_(get, Pause(59), get[:10], FOREVER)
         assert late.received.partition(b"\r\n\r\n")[2].startswith(b"HTTP/1.1 408 ")
         assert late.now_s == 1000 + 59 + LIMITS.header_deadline_s
@@ -307,7 +273,7 @@ class TestDeadlines:
         pieces: list[bytes | Pause] = [b"x" * 900, Pause(9)] * 60
         peer = exchange.with_(ECHO + b"Content-Length: 54000\r\nConnection: close\r\n\r\n", *pieces)
 
-        assert bodies(peer.received) == [b"x" * 54_000]
+        assert peer.bodies == [b"x" * 54_000]
         assert peer.now_s > 1000 + 50 * LIMITS.body_deadline_s
 
     def test_the_time_that_an_application_takes_does_not_count(self, exchange: Exchange) -> None:
@@ -353,7 +319,7 @@ class TestDeadlines:
         peer = Stalling([ECHO, Pause(1), b"Content-Length: 5\r\nConnection: close\r\n\r\nhello"])
         peer.served_by(exchange.application, LIMITS)
 
-        assert bodies(peer.received) == [b"hello"]
+        assert peer.bodies == [b"hello"]
 
 
 class TestManners:
@@ -369,41 +335,22 @@ class TestManners:
 
     def test_everybody_else_has_a_turn_between_two_pipelined_requests(self, exchange: Exchange) -> None:
         """However many of them have come at once, and though a route waits for nothing."""
-        turns: list[int] = []
-
-        def look() -> None:
-            while True:
-                turns.append(len(exchange.application.paths))
-                gevent.sleep(0)
-
-        others = gevent.spawn(look)
-        exchange.with_(b"GET /echo HTTP/1.1\r\nHost: test\r\n\r\n" * 50)
-        others.kill()
+        with others(lambda: len(exchange.application.paths)) as turns:
+            exchange.with_(b"GET /echo HTTP/1.1\r\nHost: test\r\n\r\n" * 50)
 
         assert len(exchange.application.paths) == 50
         assert len(set(turns)) > 40
 
     def test_everybody_else_has_turns_while_a_large_body_comes_in(self, exchange: Exchange) -> None:
         """A peer that never keeps the server waiting would keep the loop."""
-        turns = 0
+        with others(lambda: None) as turns:
+            exchange.with_(ECHO + b"Content-Length: 1000000\r\nConnection: close\r\n\r\n" + b"x" * 1_000_000)
 
-        def count() -> None:
-            nonlocal turns
-            while True:
-                turns += 1
-                gevent.sleep(0)
-
-        others = gevent.spawn(count)
-        exchange.with_(ECHO + b"Content-Length: 1000000\r\nConnection: close\r\n\r\n" + b"x" * 1_000_000)
-        others.kill()
-
-        assert turns >= 10
+        assert len(turns) >= 10
 
     def test_a_socket_is_told_to_hold_little(self, exchange: Exchange) -> None:
         """Without that the kernel holds megabytes."""
-        peer = exchange.with_(LAST)
-
-        assert peer.send_buffer_bytes == LIMITS.send_buffer_bytes
+        assert exchange.with_(LAST).send_buffer_bytes == LIMITS.send_buffer_bytes
 
     def test_the_kernel_holds_little_of_an_answer_that_nobody_reads(self) -> None:
         """The application is asked for no more than the send buffer takes."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,50 +19,43 @@ def test_counts_and_order_are_those_of_a_list(steps: list[tuple[str, int, str | 
     """The one that has waited longest, in all and of each address, is found whatever came before."""
     connections: HttpConnections[int] = HttpConnections()
     addresses: dict[int, str | None] = {}
-    waiting: list[int] = []
-    waiting_at: dict[str | None, list[int]] = {"a": [], "b": [], None: []}
+    waiting: dict[str | None, list[int]] = {"all": [], "a": [], "b": [], None: []}
 
-    def stop_waiting(number: int) -> None:
-        for each in (waiting, *waiting_at.values()):
-            if number in each:
-                each.remove(number)
+    def leave(number: int, names: Iterable[str | None]) -> None:
+        for name in names:
+            waiting[name] = [each for each in waiting[name] if each != number]
 
     for step, number, address in steps:
         if step == "open" and number not in addresses:
             connections.open(number, address)
             addresses[number] = address
-            waiting.append(number)
-            waiting_at[address].append(number)
+            waiting["all"].append(number)
+            waiting[address].append(number)
         elif step == "attribute":
             connections.attribute(number, address)
             if number in addresses and addresses[number] != address:
                 addresses[number] = address
-                if number in waiting:
-                    for each in waiting_at.values():
-                        if number in each:
-                            each.remove(number)
-                    waiting_at[address].append(number)
+                if number in waiting["all"]:
+                    leave(number, ("a", "b", None))
+                    waiting[address].append(number)
         elif step == "wait":
             connections.wait(number)
-            if number in addresses and number not in waiting:
-                waiting.append(number)
-                waiting_at[addresses[number]].append(number)
-        elif step == "work":
-            connections.work(number)
-            stop_waiting(number)
-        elif step == "close":
-            connections.close(number)
-            addresses.pop(number, None)
-            stop_waiting(number)
+            if number in addresses and number not in waiting["all"]:
+                waiting["all"].append(number)
+                waiting[addresses[number]].append(number)
+        elif step in ("work", "close"):
+            getattr(connections, step)(number)
+            leave(number, list(waiting))
+            if step == "close":
+                addresses.pop(number, None)
         assert len(connections) == len(addresses)
-        assert connections.longest_waiting() == (waiting[0] if waiting else None)
+        assert connections.longest_waiting() == next(iter(waiting["all"]), None)
         for name in ("a", "b"):
             assert connections.count_at(name) == list(addresses.values()).count(name)
-            assert connections.longest_waiting(name) == (waiting_at[name][0] if waiting_at[name] else None)
+            assert connections.longest_waiting(name) == next(iter(waiting[name]), None)
 
 
 def test_nothing_is_remembered_of_connections_that_are_over() -> None:
-    """Ten thousand of ten thousand addresses."""
     connections: HttpConnections[int] = HttpConnections()
     for number in range(10_000):
         connections.open(number, str(number))

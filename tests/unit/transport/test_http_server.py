@@ -6,7 +6,7 @@ import errno
 import os
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from headgate.transport.http_limits import BACKLOG, HttpLimits
 from headgate.transport.http_server import HTTPServer
 from headgate.transport.peer_socket import NativeSocket
 from tests.support.listening import granted, places_of
+from tests.support.session_clock import until
 
 ONE, OTHER = "192.0.2.1", "192.0.2.2"
 PEERS = 100
@@ -107,7 +108,6 @@ class Door:
         return self.admission.room_for_next(self._listener.fileno()) is None
 
     def over(self, connection: Connection) -> None:
-        """Tell that a connection is over."""
         self.connections.close(connection)
         self.admission.hold()
 
@@ -117,25 +117,19 @@ class Door:
         return [ended(connection.peer) for connection in self.taken]
 
     def close(self) -> None:
-        """Drop everything."""
         for connection in self.taken:
             connection.close()
         self.admission.close()
         self._listener.close()
 
 
+OpenDoor = Callable[..., Door]
+
+
 @pytest.fixture
-def open_door() -> Iterator[Callable[..., Door]]:
-    """Make servers with these limits."""
-    doors: list[Door] = []
-
-    def make(**limits: Any) -> Door:
-        doors.append(Door(**limits))
-        return doors[-1]
-
-    yield make
-    for door in doors:
-        door.close()
+def open_door() -> Iterator[OpenDoor]:
+    with ExitStack() as ending:
+        yield lambda **limits: ending.enter_context(closing(Door(**limits)))
 
 
 def ended(peer: socket.socket) -> bool:
@@ -146,13 +140,7 @@ def ended(peer: socket.socket) -> bool:
         return False
 
 
-def counted() -> float:
-    """Return what the metric says."""
-    (metric,) = HTTP_CONNECTIONS.collect()
-    return metric.samples[0].value
-
-
-def test_an_address_with_one_too_many_loses_the_connection_that_has_waited_longest(open_door: Callable[..., Door]) -> None:
+def test_an_address_with_one_too_many_loses_the_connection_that_has_waited_longest(open_door: OpenDoor) -> None:
     """A connection at work stays; another address is not touched."""
     door = open_door(max_connections_per_address=2)
     door.take(OTHER)
@@ -164,7 +152,7 @@ def test_an_address_with_one_too_many_loses_the_connection_that_has_waited_longe
     assert (door.connections.count_at(ONE), door.connections.count_at(OTHER)) == (2, 1)
 
 
-def test_an_address_whose_connections_all_work_is_refused_one_more(open_door: Callable[..., Door]) -> None:
+def test_an_address_whose_connections_all_work_is_refused_one_more(open_door: OpenDoor) -> None:
     """429, told which limit; another address is not."""
     door = open_door(max_connections_per_address=2)
     for _ in range(2):
@@ -176,25 +164,18 @@ def test_an_address_whose_connections_all_work_is_refused_one_more(open_door: Ca
     assert door.come(OTHER) is None
 
 
-def test_an_address_has_room_again_when_a_connection_of_it_is_over(open_door: Callable[..., Door]) -> None:
-    """Limits are on what there is at once."""
-    door = open_door(max_connections_per_address=1)
+def test_an_address_has_room_again_when_a_connection_of_it_is_over(open_door: OpenDoor) -> None:
+    """Limits are on what there is at once; 0 is none."""
+    door, unlimited = open_door(max_connections_per_address=1), open_door(max_connections_per_address=0)
     for _ in range(3):
         connection = door.take()
         door.connections.work(connection)
         door.over(connection)
-
-
-def test_without_a_limit_one_address_may_have_any_number(open_door: Callable[..., Door]) -> None:
-    """0 says so."""
-    door = open_door(max_connections_per_address=0)
     for _ in range(50):
-        door.connections.work(door.take())
+        unlimited.connections.work(unlimited.take())
 
 
-def test_one_address_has_an_eighth_of_the_descriptors_at_most(
-    open_door: Callable[..., Door], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_address_has_an_eighth_of_the_descriptors_at_most(open_door: OpenDoor, monkeypatch: pytest.MonkeyPatch) -> None:
     """A higher setting is cut to that share, and the share is never below one."""
     door = open_door(max_connections_per_address=100)
     for allowed, limit in ((800, 100), (80, 10), (1, 1), (None, 100)):
@@ -204,7 +185,7 @@ def test_one_address_has_an_eighth_of_the_descriptors_at_most(
 
 @pytest.mark.parametrize(("descriptors", "most"), [(8, None), (None, 2), (800, 2)])
 def test_http_has_a_quarter_of_the_descriptors_at_most(
-    open_door: Callable[..., Door], monkeypatch: pytest.MonkeyPatch, descriptors: int | None, most: int | None
+    open_door: OpenDoor, monkeypatch: pytest.MonkeyPatch, descriptors: int | None, most: int | None
 ) -> None:
     """Or as many as it may have. The one that has waited longest goes, of whatever address; when all work, the newest: 503."""
     monkeypatch.setattr(http_admission, "descriptor_limit", lambda: descriptors)
@@ -230,10 +211,9 @@ class TestBehindAProxy:
     def ask(self, door: Door, connection: Connection, address: str) -> str | None:
         """Let a request come in on a connection; return the status with which it is refused."""
         door.connections.work(connection)
-        environ = {"REMOTE_ADDR": "10.0.0.1", "HTTP_X_FORWARDED_FOR": f"198.51.100.9, {address}"}
-        return refused(door, connection, environ)
+        return refused(door, connection, {"REMOTE_ADDR": "10.0.0.1", "HTTP_X_FORWARDED_FOR": f"198.51.100.9, {address}"})
 
-    def test_requests_count_for_the_address_that_the_proxy_names(self, open_door: Callable[..., Door]) -> None:
+    def test_requests_count_for_the_address_that_the_proxy_names(self, open_door: OpenDoor) -> None:
         """The third of one client is refused; another client is served on the same connection."""
         door = open_door(max_connections_per_address=2, proxies=1)
         first, second, third = door.take("10.0.0.1"), door.take("10.0.0.1"), door.take("10.0.0.1")
@@ -245,7 +225,7 @@ class TestBehindAProxy:
         assert self.ask(door, third, "203.0.113.5") is None
         assert not any(door.ended)
 
-    def test_a_connection_of_the_client_that_waits_is_ended_for_a_newer_one(self, open_door: Callable[..., Door]) -> None:
+    def test_a_connection_of_the_client_that_waits_is_ended_for_a_newer_one(self, open_door: OpenDoor) -> None:
         """It is slow with its body, or with reading its answer."""
         door = open_door(max_connections_per_address=1, proxies=1)
         slow, newer = door.take("10.0.0.1"), door.take("10.0.0.1")
@@ -256,7 +236,7 @@ class TestBehindAProxy:
         assert door.ended == [True, False]
 
     @pytest.mark.parametrize("limits", [{"proxies": 0}, {"max_connections_per_address": 0, "proxies": 1}])
-    def test_requests_count_for_nobody_else(self, open_door: Callable[..., Door], limits: dict[str, int]) -> None:
+    def test_requests_count_for_nobody_else(self, open_door: OpenDoor, limits: dict[str, int]) -> None:
         """Without a proxy of ours anybody could name any address; without a limit there is nothing to count."""
         door = open_door(**{"max_connections_per_address": 1, **limits})
         connection = door.take()
@@ -271,19 +251,16 @@ def refused(door: Door, connection: Connection, environ: dict[str, str]) -> str 
     return None if answer is None else answer.status
 
 
-def test_a_process_without_a_descriptor_accepts_nothing_for_a_while(open_door: Callable[..., Door]) -> None:
+def test_a_process_without_a_descriptor_accepts_nothing_for_a_while(open_door: OpenDoor) -> None:
     """The listener stays readable, and would have it try for ever. It says so at most every ten seconds."""
-    door = open_door()
-    now_s = 1000.0
+    door, now_s, failures = open_door(), 1000.0, ACCEPT_FAILURES._value.get()
     door.admission._log_throttle = Seldom(lambda: now_s, every_s=EXHAUSTED_LOG_S)
-    failures = ACCEPT_FAILURES._value.get()
     with capture_logs() as logs:
         for _ in range(3):
             door.admission.exhausted(OSError(errno.EMFILE, "none left"))
             now_s += EXHAUSTED_LOG_S / 2
 
-    assert door.pauses == [ACCEPT_AGAIN_S] * 3
-    assert ACCEPT_FAILURES._value.get() == failures + 3
+    assert (door.pauses, ACCEPT_FAILURES._value.get()) == ([ACCEPT_AGAIN_S] * 3, failures + 3)
     assert [(line["event"], line["reason"]) for line in logs] == [("cannot accept connections", "none left")] * 2
 
 
@@ -291,7 +268,7 @@ class TestReservedPlaces:
     """Clients have all descriptors that they may have."""
 
     @pytest.fixture
-    def full(self, open_door: Callable[..., Door], monkeypatch: pytest.MonkeyPatch) -> Door:
+    def full(self, open_door: OpenDoor, monkeypatch: pytest.MonkeyPatch) -> Door:
         """A door with three reserved places, and no room otherwise."""
         monkeypatch.setattr(http_admission, "has_room", lambda listener_fd: False)
         monkeypatch.setattr(http_admission, "places", lambda: 3)
@@ -307,34 +284,36 @@ class TestReservedPlaces:
 
     @pytest.mark.parametrize("path", ["/", "/socket.io/", "/livez/", "/healthz2"])
     def test_everything_else_is_refused(self, full: Door, path: str) -> None:
-        """503, and counted."""
+        """503, and counted. It is logged at most every ten seconds."""
         ended_before = HTTP_ENDED.labels("no descriptor")._value.get()
-        assert refused(full, full.take(), {"PATH_INFO": path, "REMOTE_ADDR": ONE}) == "503 Service Unavailable"
-        assert HTTP_ENDED.labels("no descriptor")._value.get() == ended_before + 1
-
-    def test_it_is_logged_at_most_every_ten_seconds(self, full: Door) -> None:
-        """One line, however many are refused."""
         with capture_logs() as logs:
             for _ in range(3):
-                full.take()
+                assert refused(full, full.take(), {"PATH_INFO": path, "REMOTE_ADDR": ONE}) == "503 Service Unavailable"
+        assert HTTP_ENDED.labels("no descriptor")._value.get() == ended_before + 3
         assert [line["event"] for line in logs] == ["no room for new clients"]
 
-    def test_who_waits_in_a_reserved_place_makes_room_for_those_who_come(self, full: Door) -> None:
-        """Not before a moment has passed, in which its request could have come."""
-        for _ in range(3):
+    @pytest.mark.parametrize("ended", [[True, True, False], [True, False]], ids=["three places", "two, as one is the gateway's"])
+    def test_who_waits_in_a_reserved_place_makes_room_for_those_who_come(
+        self, full: Door, monkeypatch: pytest.MonkeyPatch, ended: list[bool]
+    ) -> None:
+        """Half of them; not before a moment has passed, in which their requests could have come."""
+        if len(ended) == 2:
+            monkeypatch.setattr(descriptors, "places", lambda: 2)
+            full.admission._held.lend()
+        for _ in ended:
             full.take()
         assert full.cannot_accept()
         assert not any(full.ended)
 
         assert full.cannot_accept()
-        assert full.ended == [True, True, False]
+        assert full.ended == ended
         assert full.pauses == [PLACES_TAKEN_PAUSE_S] * 2
-        for connection in full.taken[:2]:
-            full.over(connection)
+        for connection, is_ended in zip(full.taken, ended, strict=True):
+            if is_ended:
+                full.over(connection)
         full.take()
 
     def test_a_page_that_is_being_made_is_not_ended(self, full: Door) -> None:
-        """The others are."""
         first, _, last = (full.take() for _ in range(3))
         full.connections.work(first)
         full.connections.work(last)
@@ -359,16 +338,6 @@ class TestReservedPlaces:
         assert sum(full.pauses) < 1
         assert ACCEPT_FAILURES._value.get() == failures
 
-    def test_who_waits_in_a_short_reserve_makes_room_too(self, full: Door, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Half of those that are in it."""
-        monkeypatch.setattr(descriptors, "places", lambda: 2)
-        full.admission._held.lend()
-        full.take()
-        full.take()
-        for _ in range(2):
-            assert full.cannot_accept()
-        assert full.ended == [True, False]
-
     def test_a_descriptor_of_the_reserve_is_held_again_when_the_connection_that_had_it_is_over(self, full: Door) -> None:
         """Before anything else can have it."""
         connection = full.take()
@@ -382,71 +351,47 @@ class TestReservedPlaces:
         full.admission.hold = lambda: None  # type: ignore[method-assign]
         failures = ACCEPT_FAILURES._value.get()
         assert full.cannot_accept()
-        assert full.pauses == [ACCEPT_AGAIN_S]
-        assert ACCEPT_FAILURES._value.get() == failures + 1
+        assert (full.pauses, ACCEPT_FAILURES._value.get()) == ([ACCEPT_AGAIN_S], failures + 1)
 
 
-class Served:
-    """A server that listens, and its peers."""
-
-    def __init__(self, **limits: Any) -> None:
-        self.server = HTTPServer(("127.0.0.1", 0), self._application, limits=HttpLimits(**limits))
-        self.server.start()
-        self.peers: list[socket.socket] = []
-
-    def _application(self, environ: dict[str, Any], start_response: Any) -> list[bytes]:
-        start_response("200 OK", [])
-        return [b"yes"]
-
-    def connect(self) -> socket.socket:
-        """Have a peer connect."""
-        peer: socket.socket = gevent.socket.create_connection(self.server.address, 30)
-        self.peers.append(peer)
-        return peer
-
-    def until(self, condition: Callable[[], bool]) -> None:
-        """Let the loop run."""
-        with gevent.Timeout(30):
-            while not condition():
-                gevent.sleep(0.0005)
-
-    def close(self) -> None:
-        self.server.close()
-        for peer in self.peers:
-            peer.close()
-        self.until(lambda: not len(self.server.connections))
+Serve = Callable[..., HTTPServer]
 
 
 @pytest.fixture
-def serve() -> Iterator[Callable[..., Served]]:
-    """Make servers with these limits."""
-    served: list[Served] = []
+def serve() -> Iterator[Serve]:
+    def application(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        start_response("200 OK", [])
+        return [b"yes"]
 
-    def make(**limits: Any) -> Served:
-        served.append(Served(**limits))
-        return served[-1]
+    def make(**limits: Any) -> HTTPServer:
+        server = HTTPServer(("127.0.0.1", 0), application, limits=HttpLimits(**limits))
+        server.start()
+        ending.callback(until, lambda: not len(server.connections))
+        ending.callback(server.close)
+        return server
 
-    yield make
-    for each in served:
-        each.close()
+    with ExitStack() as ending:
+        yield make
 
 
 ASK = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n"
 
 
-def test_connections_are_counted_until_they_are_over(serve: Callable[..., Served]) -> None:
-    """In the metric, too."""
-    served = serve()
-    peers = served.connect(), served.connect()
-    served.until(lambda: counted() == 2)
+def metric() -> float:
+    return next(iter(HTTP_CONNECTIONS.collect())).samples[0].value
+
+
+def test_connections_are_counted_until_they_are_over(serve: Serve) -> None:
+    address = serve().address
+    peers = [gevent.socket.create_connection(address) for _ in range(2)]
+    until(lambda: metric() == 2)
     for peer in peers:
         peer.close()
-    served.until(lambda: counted() == 0)
+    until(lambda: metric() == 0)
 
 
-def test_a_server_accepts_again_when_there_is_room_again(serve: Callable[..., Served], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_accepts_again_when_there_is_room_again(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a pause; a peer waits in the kernel's queue meanwhile, and nothing of the reserve is lost."""
-    served = serve()
     failed: list[OSError] = []
     accept = http_server._accept
 
@@ -458,21 +403,21 @@ def test_a_server_accepts_again_when_there_is_room_again(serve: Callable[..., Se
 
     monkeypatch.setattr(http_admission, "ACCEPT_AGAIN_S", 0.001)
     monkeypatch.setattr(http_server, "_accept", fail_once)
-    peer = served.connect()
-    peer.sendall(ASK)
-    assert peer.recv(1000).endswith(b"yes")
+    with closing(gevent.socket.create_connection(serve().address, 30)) as peer:
+        peer.sendall(ASK)
+        assert peer.recv(1000).endswith(b"yes")
     assert failed
 
 
-def test_a_server_that_was_closed_in_a_pause_stays_so(serve: Callable[..., Served]) -> None:
+def test_a_server_that_was_closed_in_a_pause_stays_so(serve: Serve) -> None:
     """Its pause is over, and it has no listener any more."""
-    served = serve()
-    served.server._pause(0.0)
-    served.server.close()
+    server = serve()
+    server._pause(0.0)
+    server.close()
     gevent.sleep(0.001)
-    served.server.accept()
+    server.accept()
     with pytest.raises(ConnectionRefusedError):
-        served.connect()
+        gevent.socket.create_connection(server.address, 30)
 
 
 @pytest.mark.parametrize("of_tuple", [True, False])
@@ -489,24 +434,16 @@ def test_a_server_serves_until_it_is_closed(of_tuple: bool) -> None:
     assert serving.successful()
 
 
-def connection_from_here() -> tuple[int, socket.socket]:
-    """Return the descriptor of a connection that a sibling has accepted, and its peer."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        peer = socket.create_connection(listener.getsockname())
-        accepted, _ = listener.accept()
-    peer.settimeout(30)
-    return accepted.detach(), peer
-
-
-def test_an_adopted_connection_too_many_is_refused_without_waiting_for_its_peer(serve: Callable[..., Served]) -> None:
+def test_an_adopted_connection_too_many_is_refused_without_waiting_for_its_peer(serve: Serve) -> None:
     """Its request has been read already by the sibling, so nothing more comes: the server goes on at once."""
-    server = serve(max_connections_per_address=1).server
-    busy = Connection()
+    server, busy = serve(max_connections_per_address=1), Connection()
     server.connections.open(busy, "127.0.0.1")
     server.connections.work(busy)
-    descriptor, peer = connection_from_here()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        peer = socket.create_connection(listener.getsockname(), 30)
+        accepted, _ = listener.accept()
     with peer, gevent.Timeout(30):
-        server.adopt(descriptor, ASK)
+        server.adopt(accepted.detach(), ASK)
         assert peer.recv(1000).startswith(b"HTTP/1.1 429 ")
         assert peer.recv(1) == b""
     assert len(server.connections) == 1

@@ -11,22 +11,16 @@ import pytest
 from structlog.testing import capture_logs
 
 from headgate.transport.http_limits import HttpLimits
-from tests.support.http_peer import Peer
+from tests.support.http_peer import Application, Peer
 
 GET = b"GET /a HTTP/1.1\r\nHost: test\r\n\r\n"
-Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 def answers(application: Application, *sent: bytes) -> list[tuple[str, dict[str, str], bytes]]:
     """Return the status, the headers and what stands behind them of each answer."""
     peer = Peer([b"".join(sent)])
     peer.served_by(application, HttpLimits())
-    found = []
-    for each in peer.received.split(b"HTTP/1.1 ")[1:]:
-        head, _, rest = each.partition(b"\r\n\r\n")
-        status, *lines = head.decode("latin-1").split("\r\n")
-        found.append((status, dict(line.split(": ", 1) for line in lines), rest))
-    return found
+    return peer.answers
 
 
 def answering(*pieces: bytes, status: str = "200 OK", headers: Iterable[tuple[str, str]] = ()) -> Application:
@@ -43,7 +37,6 @@ def listed(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[
 
 
 def test_the_length_of_a_list_is_known() -> None:
-    """And the connection goes on."""
     found = answers(listed, GET, GET)
     assert [(headers["Content-Length"], body) for _, headers, body in found] == [("6", b"onetwo")] * 2
 
@@ -90,8 +83,7 @@ def test_write_is_as_good_as_returning() -> None:
     """PEP 3333's older way."""
 
     def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
-        write = start_response("200 OK", [])
-        write(b"one")
+        start_response("200 OK", [])(b"one")
         return [b"two"]
 
     assert answers(application, GET)[0][2] == b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n"
@@ -115,15 +107,11 @@ def test_an_answer_may_be_replaced_until_it_has_begun() -> None:
     assert [line["event"] for line in logs] == ["application failed"]
 
 
+BREAKING = [("X", "a\r\nb"), ("X\n", "a"), ("X", "\u20ac")]
+
+
 @pytest.mark.parametrize(
-    ("status", "headers"),
-    [
-        ("200 OK\r\nX: y", []),
-        ("OK", []),
-        ("200 OK", [("X", "a\r\nb")]),
-        ("200 OK", [("X\n", "a")]),
-        ("200 OK", [("X", "\u20ac")]),
-    ],
+    ("status", "headers"), [("200 OK\r\nX: y", []), ("OK", []), *(("200 OK", [header]) for header in BREAKING)]
 )
 def test_what_would_break_the_answer_is_a_fault_of_the_application(status: str, headers: list[tuple[str, str]]) -> None:
     """500, without a word of why."""
@@ -132,31 +120,26 @@ def test_what_would_break_the_answer_is_a_fault_of_the_application(status: str, 
     assert (told, b"internal_error" in body, len(logs)) == ("500 Internal Server Error", True, 1)
 
 
-def test_an_application_that_fails_is_answered_and_logged() -> None:
+@pytest.mark.parametrize(("pieces", "expected"), [((), "500"), ((b"one",), "200")], ids=["at once", "later"])
+def test_an_application_that_fails_is_answered_and_logged(pieces: tuple[bytes, ...], expected: str) -> None:
     """500 where nothing was written, and else the end of the connection; its result is closed."""
     closed: list[bool] = []
 
     class Failing:
-        def __init__(self, *pieces: bytes) -> None:
-            self._pieces = pieces
-
         def __iter__(self) -> Iterator[bytes]:
-            yield from self._pieces
+            yield from pieces
             raise RuntimeError("a secret")
 
         def close(self) -> None:
             closed.append(True)
 
-    for pieces, expected in ((), "500"), ((b"one",), "200"):
+    def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Failing:
+        start_response("200 OK", [])
+        return Failing()
 
-        def application(environ: dict[str, Any], start_response: Callable[..., Any], pieces: Any = pieces) -> Failing:
-            start_response("200 OK", [])
-            return Failing(*pieces)
-
-        with capture_logs() as logs:
-            ((status, _, body),) = answers(application, GET, GET)
-        assert (status[:3], b"secret" in body, len(logs)) == (expected, False, 1)
-    assert closed == [True, True]
+    with capture_logs() as logs:
+        ((status, _, body),) = answers(application, GET, GET)
+    assert (status[:3], b"secret" in body, len(logs), closed) == (expected, False, 1, [True])
 
 
 def test_an_application_that_says_nothing_is_at_fault() -> None:

@@ -1,5 +1,6 @@
 """Random requests over kept connections, in pieces and ahead of their answers, to two processes that share a port.
-The sockets, the servers and the hand-over are the real ones; the processes are in this one.
+The sockets, the servers and the hand-over are the real ones; the processes are in this one. One hand-over at a time:
+test_hand_over.py.
 
 A client is as HTTP/1.1 has it (RFC 9112 section 9.3.2): it sends requests ahead, reads the answers in order, and sends those
 again over a new connection that have no answer when one ends.
@@ -8,7 +9,6 @@ again over a new connection that have no answer when one ends.
 from __future__ import annotations
 
 import os
-import re
 import socket
 import zlib
 from collections import Counter
@@ -31,9 +31,9 @@ from headgate.transport.http_server import HTTPServer
 from headgate.transport.peer_socket import NativeSocket
 from headgate.workers.owners import letters_of, owner_of
 from tests.support.epoll_sets import stale
+from tests.support.session_clock import read_all, until
 
 RANDOM = "abcdefghij0123456_-Z"
-_ID = re.compile(rb"\r\nX-Id: (\d+)\r\n")
 
 
 class Request(NamedTuple):
@@ -168,10 +168,9 @@ class Answers:
                 if len(rest) >= size:
                     self._received = rest[size:]
                     return head, rest[:size]
-            try:
+            piece = b""
+            with suppress(ConnectionResetError):
                 piece = self._client.recv(65536)
-            except ConnectionResetError:
-                piece = b""
             if not piece:
                 assert not self._received, f"half an answer: {self._received[:200]!r}"
                 return None
@@ -220,7 +219,7 @@ def ask_all(world: World, requests: list[Request], cuts: list[int], moves_after:
 def send(client: socket.socket, whole: bytes, cuts: list[int], half_closes: bool) -> None:
     """Send bytes in pieces, and let others have their turn between two."""
     at = 0
-    try:
+    with suppress(OSError):  # the server has ended the connection
         for cut in cuts:
             client.sendall(whole[at : at + cut])
             at += cut
@@ -229,13 +228,6 @@ def send(client: socket.socket, whole: bytes, cuts: list[int], half_closes: bool
         client.sendall(whole[at:])
         if half_closes:
             client.shutdown(socket.SHUT_WR)
-    except OSError:
-        pass  # the server has ended the connection
-
-
-def until(condition: Any) -> None:
-    while not condition():
-        gevent.sleep(0.0005)
 
 
 def descriptors() -> set[str]:
@@ -346,13 +338,7 @@ def test_an_upgrade_may_stand_at_the_end_of_a_pipeline(world: World, owner: int,
     owned.send(b"down")
     assert client.recv(100) == b"down"
     client.sendall(b"up")
-    while True:
-        gevent.sleep(0.0005)
-        try:
-            assert owned.recv(100) == b"up"
-        except BlockingIOError:
-            continue
-        break
+    until(lambda: read_all(owned) == b"up")
     client.close()
     owned.close()
     until(world.at_rest)

@@ -33,14 +33,14 @@ class Piped:
     carrying: Any
 
     def at_plain(self, size: int) -> bytes:
-        """Return so many bytes that the browser has sent."""
+        """Return so many bytes that the browser has sent; none at its end."""
         data = b""
         while len(data) < size:
             turn()
-            try:
-                data += self.plain.recv(size)
-            except BlockingIOError:
-                gevent.sleep(0)
+            with suppress(BlockingIOError):
+                data += (piece := self.plain.recv(size))
+                if not piece:
+                    break
         return data
 
 
@@ -58,7 +58,6 @@ def contexts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
 
 @pytest.fixture
 def piped(contexts: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[Piped]:
-    """A pipe between the two."""
     monkeypatch.setattr(tls_pipe, "LINGER_S", 0.01)
     serving, browsing = contexts
     ours, theirs = gevent.socket.socketpair()
@@ -75,14 +74,12 @@ def test_bytes_go_both_ways(piped: Piped) -> None:
     """As they were sent, however many."""
     piped.browser.sendall(b"hello")
     assert piped.at_plain(5) == b"hello"
-    data = bytes(range(256)) * 4000
+    data, sent = bytes(range(256)) * 4000, 0
     reading = gevent.spawn(lambda: b"".join(iter(lambda: piped.browser.recv(65536), b"")))
-    sent = 0
     while sent < len(data):
-        try:
+        with suppress(BlockingIOError):
             sent += piped.plain.send(data[sent:])
-        except BlockingIOError:
-            gevent.sleep(0)
+        gevent.sleep(0)
     piped.plain.shutdown(socket.SHUT_WR)
 
     assert reading.get() == data
@@ -91,12 +88,7 @@ def test_bytes_go_both_ways(piped: Piped) -> None:
 def test_a_browser_that_leaves_ends_the_sessions_socket(piped: Piped) -> None:
     """It reads the end, closes, and the pipe is over."""
     piped.browser.close()
-    while True:
-        try:
-            assert piped.plain.recv(1) == b""
-            break
-        except BlockingIOError:
-            gevent.sleep(0)
+    assert piped.at_plain(1) == b""
     piped.plain.close()
     piped.carrying.join()
 

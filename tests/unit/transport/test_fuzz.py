@@ -55,29 +55,21 @@ def packets(draw: st.DrawFn) -> str | bytes:
 def test_random_frames_are_taken_or_refused(frames: list[bytes], cuts: list[int]) -> None:
     """Frames come in any order and in any pieces; the memory of a half message stays under the limit."""
     for start in range(0, PER_EXAMPLE, 4):
-        stream = b"".join(frames[start : start + 4])
+        stream, inbound = b"".join(frames[start : start + 4]), Inbound(LIMIT)
         edges = [0, *sorted(cut % (len(stream) + 1) for cut in cuts), len(stream)]
-        sizes, violation = outcome([stream[begin:end] for begin, end in pairwise(edges)])
-        assert all(size <= LIMIT for size in sizes)
+        violation: ProtocolViolation | None = None
+        try:
+            for begin, end in pairwise(edges):
+                assert all(len(payload) <= LIMIT for _, payload in inbound.feed(stream[begin:end]))
+        except ProtocolViolation as raised:
+            violation = raised
         if violation is not None:
             assert violation.code in CODES
             assert 0 < len(violation.reason.encode()) <= 123
 
 
-def outcome(pieces: list[bytes]) -> tuple[list[int], ProtocolViolation | None]:
-    """Return the sizes of what was delivered, and the fault that ended it."""
-    inbound, sizes = Inbound(LIMIT), []
-    try:
-        for piece in pieces:
-            sizes += [len(payload) for _, payload in inbound.feed(piece)]
-    except ProtocolViolation as violation:
-        return sizes, violation
-    return sizes, None
-
-
 @pytest.fixture(scope="module")
 def fuzzed() -> Iterator[Application]:
-    """An application for very many sessions."""
     with pytest.MonkeyPatch.context() as patch:
         without_blocking(patch)
         application = Application()

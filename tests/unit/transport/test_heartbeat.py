@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.protocol.frames import Frame
-from headgate.transport import heartbeat as heartbeat_module
 from headgate.transport.heartbeat import Heartbeat, Pulse
 from headgate.transport.limits import TransportLimits
 from headgate.transport.session import Session as RealSession
@@ -32,13 +31,18 @@ class Session:
         self.reason: str | None = None
 
     def offer_control(self, frame: Frame) -> None:
-        """Record a packet."""
         self.sent.append(frame.packet)
 
     def end(self, reason: str) -> None:
-        """Record the end."""
         assert self.reason is None, "ended twice"
         self.reason = reason
+
+    def stays_until(self, clock: Clock, seconds: float) -> None:
+        """Check that silence ends it then, and not before."""
+        clock.advance(seconds - 2**-10)
+        assert self.reason is None
+        clock.advance(2**-10)
+        assert self.reason == "ping timeout"
 
 
 Beating = tuple[Heartbeat, Session]
@@ -73,23 +77,16 @@ def test_a_ping_goes_out_every_interval_while_pongs_come(beating: Beating, clock
 
 
 def test_silence_ends_the_session_at_the_timeout(beating: Beating, clock: Clock) -> None:
-    """And not before."""
-    _, session = beating
-    clock.advance(INTERVAL_S + TIMEOUT_S - 0.001)
-    assert session.reason is None
-    clock.advance(0.001)
-
-    assert session.reason == "ping timeout"
+    beating[1].stays_until(clock, INTERVAL_S + TIMEOUT_S)
 
 
 def test_a_pong_that_nobody_asked_for_proves_nothing(beating: Beating, clock: Clock) -> None:
-    """It neither counts for a later ping nor starts another schedule."""
+    """It neither counts for a later ping nor starts another schedule; nor is grace between two pings kept for the next."""
     heartbeat, session = beating
     assert not heartbeat.pong()
+    heartbeat.give_grace()
     assert len(clock.asked) == 1
-    clock.advance(INTERVAL_S + TIMEOUT_S)
-
-    assert session.reason == "ping timeout"
+    session.stays_until(clock, INTERVAL_S + TIMEOUT_S)
 
 
 @pytest.mark.parametrize("rounds", [1, 5])
@@ -103,11 +100,8 @@ def test_a_pong_whose_way_is_blocked_has_grace_as_long_as_it_is(beating: Beating
     assert session.reason is None
     session.pong_blocked = False
     clock.advance(TIMEOUT_S)
-    assert session.reason is None
     assert pulse_of(heartbeat) is Pulse.PONG_DUE
-    clock.advance(TIMEOUT_S)
-
-    assert session.reason == "ping timeout"
+    session.stays_until(clock, TIMEOUT_S)
 
 
 def test_a_browser_that_accepts_nothing_has_no_grace(beating: Beating, clock: Clock) -> None:
@@ -116,9 +110,7 @@ def test_a_browser_that_accepts_nothing_has_no_grace(beating: Beating, clock: Cl
     session.pong_blocked = True
     clock.advance(INTERVAL_S)
     session.stalled_s = TIMEOUT_S
-    clock.advance(TIMEOUT_S)
-
-    assert session.reason == "ping timeout"
+    session.stays_until(clock, TIMEOUT_S)
 
 
 def test_a_session_that_reads_again_gives_the_due_pong_grace(beating: Beating, clock: Clock) -> None:
@@ -129,20 +121,7 @@ def test_a_session_that_reads_again_gives_the_due_pong_grace(beating: Beating, c
     clock.advance(TIMEOUT_S - 1)
     session.pong_blocked = False
     heartbeat.give_grace()
-    clock.advance(1)
-    assert session.reason is None
-    clock.advance(TIMEOUT_S)
-
-    assert session.reason == "ping timeout"
-
-
-def test_grace_between_two_pings_is_not_kept_for_the_next(beating: Beating, clock: Clock) -> None:
-    """The pong that it was for has come."""
-    heartbeat, session = beating
-    heartbeat.give_grace()
-    clock.advance(INTERVAL_S + TIMEOUT_S)
-
-    assert session.reason == "ping timeout"
+    session.stays_until(clock, 1 + TIMEOUT_S)
 
 
 def test_a_check_of_an_older_ping_does_not_judge_a_newer_one(beating: Beating, clock: Clock) -> None:
@@ -150,12 +129,9 @@ def test_a_check_of_an_older_ping_does_not_judge_a_newer_one(beating: Beating, c
     heartbeat, session = beating
     clock.advance(INTERVAL_S)
     heartbeat.pong()
-    heartbeat.ping()
-    clock.advance(TIMEOUT_S - 1)
-    assert session.reason is None
     clock.advance(1)
-
-    assert session.reason == "ping timeout"
+    heartbeat.ping()
+    session.stays_until(clock, TIMEOUT_S)
 
 
 def test_a_request_between_two_ticks_finds_a_late_session(beating: Beating, clock: Clock) -> None:
@@ -193,10 +169,9 @@ def test_no_browser_that_could_not_answer_is_blamed_and_no_silent_one_is_kept(st
     A session ends only if its browser had at least one timeout behind the ping without a pong; and it does end when the way has
     been free, or nothing was accepted, for two timeouts behind a ping.
     """
-    patch, timer = pytest.MonkeyPatch(), Clock()
-    patch.setattr(heartbeat_module, "monotonic", lambda: timer.now_s)
     step_s = TIMEOUT_S / 5
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        timer = next(controlled_clock(patch))
         session, heartbeat = Session(), Heartbeat(SessionServer(timer, LIMITS))
         heartbeat.start(cast(RealSession, session))
         pinged_s = free_since_s = timer.now_s
@@ -226,5 +201,3 @@ def test_no_browser_that_could_not_answer_is_blamed_and_no_silent_one_is_kept(st
                 return
             if heartbeat.pulse is not Pulse.RESTING and not session.pong_blocked:
                 assert timer.now_s - max(pinged_s, free_since_s) < 2 * TIMEOUT_S + step_s
-    finally:
-        patch.undo()

@@ -6,15 +6,23 @@ import pytest
 
 from headgate.transport.session_state import MOVED, OVER, TRANSITIONS, IllegalStep, SessionState, SessionStep, following
 
-LIVING = [state for state in SessionState if state not in OVER]
+
+def reached_from(first: SessionState) -> set[SessionState]:
+    """Return the states that a session can come to, the first one included."""
+    reached, left = set[SessionState](), [first]
+    while left:
+        reached.add(state := left.pop())
+        left += [to for to in TRANSITIONS[state].values() if to not in reached]
+    return reached
 
 
-def test_every_state_has_its_row() -> None:
+def test_every_state_has_its_row_and_can_be_reached() -> None:
     """A state without one would raise for every step, in production too."""
-    assert set(TRANSITIONS) == set(SessionState)
+    assert set(TRANSITIONS) == reached_from(SessionState.HANDSHAKE) == set(SessionState)
+    assert set(SessionState) > MOVED
 
 
-@pytest.mark.parametrize("state", LIVING, ids=lambda state: state.value)
+@pytest.mark.parametrize("state", [state for state in SessionState if state not in OVER], ids=lambda state: state.value)
 def test_a_living_session_may_end_in_any_state(state: SessionState) -> None:
     """The browser, the server and the network may each end it at any moment."""
     assert following(state, SessionStep.END) is SessionState.CLOSING
@@ -26,37 +34,12 @@ def test_a_session_ends_once_and_is_forgotten_once() -> None:
     assert not TRANSITIONS[SessionState.CLOSED]
 
 
-def test_a_session_moves_to_a_websocket_only_behind_an_answered_probe() -> None:
-    """Its frames would otherwise go to a WebSocket over which the browser cannot be reached."""
+def test_a_session_moves_to_a_websocket_only_behind_an_answered_probe_and_never_returns() -> None:
+    """Its frames would otherwise go where the browser cannot be reached; Engine.IO has no way back to polling."""
     into_open = {(state, step) for state, steps in TRANSITIONS.items() for step, to in steps.items() if to is SessionState.OPEN}
 
-    assert into_open == {
-        (SessionState.HANDSHAKE, SessionStep.START_WEBSOCKET),
-        (SessionState.UPGRADING, SessionStep.MOVE),
-    }
-
-
-def test_a_session_never_returns_from_websocket_to_polling() -> None:
-    """Engine.IO has no way back."""
-    reached, left = set[SessionState](), [SessionState.OPEN]
-    while left:
-        state = left.pop()
-        reached.add(state)
-        left += [to for to in TRANSITIONS[state].values() if to not in reached]
-
-    assert reached == {SessionState.OPEN} | OVER
-
-
-def test_every_state_can_be_reached() -> None:
-    """From the first one."""
-    reached, left = set[SessionState](), [SessionState.HANDSHAKE]
-    while left:
-        state = left.pop()
-        reached.add(state)
-        left += [to for to in TRANSITIONS[state].values() if to not in reached]
-
-    assert reached == set(SessionState)
-    assert reached > MOVED
+    assert into_open == {(SessionState.HANDSHAKE, SessionStep.START_WEBSOCKET), (SessionState.UPGRADING, SessionStep.MOVE)}
+    assert reached_from(SessionState.OPEN) == {SessionState.OPEN} | OVER
 
 
 @pytest.mark.parametrize(
@@ -65,6 +48,5 @@ def test_every_state_can_be_reached() -> None:
     ids=lambda part: part.value,
 )
 def test_any_other_step_raises(state: SessionState, step: SessionStep) -> None:
-    """With both in the message."""
     with pytest.raises(IllegalStep, match=f"a session that is {state.value} cannot {step.value}"):
         following(state, step)

@@ -48,7 +48,6 @@ def test_either_reads_what_the_other_wrote(kind: int, path: str, data: Any, pack
     ],
 )
 def test_a_packet_is_read_as_python_socketio_reads_it(text: str) -> None:
-    """Of every type that clients send."""
     assert tuple(read_packet(text)) == as_stock_reads(text)
 
 

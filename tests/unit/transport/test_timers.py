@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -25,19 +26,17 @@ class Clock:
         self.stopped = 0
 
     def repeat(self, interval_s: float, callback: Callable[[], Any]) -> Clock:
-        """Record the timer that is asked for."""
         assert interval_s == TICK_S
         self.callback = callback
         self.next_tick_s = self.now_s + interval_s
         return self
 
     def stop(self) -> None:
-        """Record the stop."""
         self.stopped += 1
         self.callback = None
 
     def close(self) -> None:
-        """Nothing to free."""
+        pass
 
     def advance(self, seconds: float) -> None:
         """Let time pass, with every tick at its time."""
@@ -54,30 +53,30 @@ class Clock:
         self.fire()
 
     def late_tick(self, seconds: float) -> None:
-        """Let time pass while the loop is busy: one tick at the end."""
+        """The same without the second."""
         self.now_s += seconds
         self.next_tick_s = self.now_s + TICK_S
         self.fire()
 
     def fire(self) -> None:
-        """One tick."""
         if self.callback is not None:
             self.callback()
 
 
-def wheel() -> tuple[Clock, Deadlines, pytest.MonkeyPatch]:
-    """Return a wheel on a clock of its own."""
-    clock, patch = Clock(), pytest.MonkeyPatch()
-    patch.setattr(deadlines, "monotonic", lambda: clock.now_s)
-    patch.setattr(deadlines, "repeat", clock.repeat)
-    return clock, Deadlines(TICK_S), patch
+@contextmanager
+def wheel() -> Iterator[tuple[Clock, Deadlines]]:
+    """A wheel on a clock of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        clock = Clock()
+        patch.setattr(deadlines, "monotonic", lambda: clock.now_s)
+        patch.setattr(deadlines, "repeat", clock.repeat)
+        yield clock, Deadlines(TICK_S)
 
 
 @given(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 40)), max_size=30))
 def test_callbacks_come_no_earlier_than_asked_and_at_most_two_ticks_late(asked: list[tuple[int, int]]) -> None:
     """One tick for the slot, one for where the timer stands in it; each exactly once. Times in 64ths of a second."""
-    clock, timer, patch = wheel()
-    try:
+    with wheel() as (clock, timer):
         called: dict[int, float] = {}
         due: dict[int, float] = {}
 
@@ -94,16 +93,12 @@ def test_callbacks_come_no_earlier_than_asked_and_at_most_two_ticks_late(asked: 
         assert called.keys() == due.keys()
         for index, asked_s in due.items():
             assert asked_s <= called[index] <= asked_s + 2 * TICK_S
-    finally:
-        patch.undo()
 
 
 @pytest.fixture
-def clocked() -> Any:
-    """A wheel and its clock."""
-    clock, timer, patch = wheel()
-    yield clock, timer
-    patch.undo()
+def clocked() -> Iterator[tuple[Clock, Deadlines]]:
+    with wheel() as made:
+        yield made
 
 
 def test_nothing_is_skipped_in_a_stall(clocked: tuple[Clock, Deadlines]) -> None:
@@ -117,25 +112,16 @@ def test_nothing_is_skipped_in_a_stall(clocked: tuple[Clock, Deadlines]) -> None
     assert called == [1, 5, 40, 300]
 
 
-def test_bytes_that_came_in_during_a_stall_are_read_before_anybody_is_blamed(clocked: tuple[Clock, Deadlines]) -> None:
+@pytest.mark.parametrize("stalls", [[20], [1, 20]], ids=["one", "right behind another"])
+def test_bytes_that_came_in_during_a_stall_are_read_before_anybody_is_blamed(
+    clocked: tuple[Clock, Deadlines], stalls: list[int]
+) -> None:
     """The loop serves timers before sockets: the first tick behind a stall calls nobody, the second everyone who is due."""
     clock, timer = clocked
     called: list[int] = []
-    timer.after(1, called.append, 1)
-    clock.late_tick(20)
-    assert called == []
-    clock.fire()
-
-    assert called == [1]
-
-
-def test_a_stall_right_behind_another_blames_nobody_either(clocked: tuple[Clock, Deadlines]) -> None:
-    """Bytes that came in during the second one have not been read yet, though the tick before was late too."""
-    clock, timer = clocked
-    called: list[int] = []
     timer.after(5, called.append, 5)
-    clock.late_tick(1)
-    clock.late_tick(20)
+    for seconds in stalls:
+        clock.late_tick(seconds)
     assert called == []
     clock.fire()
 
@@ -201,5 +187,4 @@ def test_an_unused_wheel_has_no_timer(clocked: tuple[Clock, Deadlines]) -> None:
     clock, timer = clocked
     assert clock.callback is None
     timer.after(1, print)
-
     assert clock.callback is not None

@@ -41,6 +41,14 @@ def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
+def listening(path: Path) -> socket.socket:
+    """Return a socket that listens where a door would."""
+    listener: socket.socket = gevent.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(path))
+    listener.listen(1)
+    return listener
+
+
 def test_a_connection_is_taken_with_the_bytes_that_were_read_of_it(path: Path, connection: socket.socket) -> None:
     """The sibling knows before the connection is used; each has a descriptor of its own."""
     taken: list[tuple[int, bytes]] = []
@@ -59,14 +67,10 @@ def test_a_sibling_that_was_blocked_takes_no_connection_that_was_given_up(path: 
     """The one that has accepted it serves it by then: two would answer one request. Nothing is left open."""
     taken: list[int] = []
     before = descriptors()
-    # It was blocked: the kernel has the question, and nobody has read it.
-    listener = gevent.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(str(path))
-    listener.listen(1)
-    with pytest.raises(TimeoutError):
-        ask(path, CONNECTION, b"GET /", connection.fileno(), within_s=0.01)
-    accepted, _ = listener.accept()
-    listener.close()
+    with listening(path) as listener:  # it was blocked: the kernel has the question, and nobody has read it
+        with pytest.raises(TimeoutError):
+            ask(path, CONNECTION, b"GET /", connection.fileno(), within_s=0.01)
+        accepted, _ = listener.accept()
     door = Door(path, lambda _: b"", lambda descriptor, _: taken.append(descriptor))
     door._serve(accepted)
     door.close()
@@ -75,16 +79,13 @@ def test_a_sibling_that_was_blocked_takes_no_connection_that_was_given_up(path: 
 
 def test_a_connection_that_was_taken_in_the_last_moment_is_the_siblings(path: Path, connection: socket.socket) -> None:
     """It has answered, and does not end its answer before we give up."""
-    listener = gevent.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(str(path))
-    listener.listen(1)
-    asker = gevent.spawn(ask, path, CONNECTION, b"GET /", connection.fileno(), within_s=3600.0)
-    accepted, _ = listener.accept()
-    accepted.sendall(TAKEN)
-    asker.kill(TimeoutError("the time is over"), block=False)
-    assert asker.get(timeout=30) == TAKEN
-    accepted.close()
-    listener.close()
+    with listening(path) as listener:
+        asker = gevent.spawn(ask, path, CONNECTION, b"GET /", connection.fileno(), within_s=3600.0)
+        accepted, _ = listener.accept()
+        accepted.sendall(TAKEN)
+        asker.kill(TimeoutError("the time is over"), block=False)
+        assert asker.get(timeout=30) == TAKEN
+        accepted.close()
 
 
 @pytest.mark.parametrize("beyond", [0, 1])

@@ -24,16 +24,8 @@ def test_every_worker_has_letters_of_its_own_that_lead_back_to_it() -> None:
 @pytest.mark.parametrize(
     "sid",
     [
-        "",
-        RANDOM,
-        f"zz{RANDOM}",
-        f"AA{RANDOM}x",
-        f"AA{RANDOM[:-1]}",
-        f"A/{RANDOM}",
-        f"AA{RANDOM[:-1]}.",
-        f"10.0.0AA{RANDOM}",
-        f"AbC-_9AA{RANDOM}",
-        "../../etc/passwd0000000",
+        *("", RANDOM, f"zz{RANDOM}", f"AA{RANDOM}x", f"AA{RANDOM[:-1]}", f"A/{RANDOM}", f"AA{RANDOM[:-1]}."),
+        *(f"10.0.0AA{RANDOM}", f"AbC-_9AA{RANDOM}", "../../etc/passwd0000000"),
     ],
 )
 def test_what_is_no_id_of_a_worker_names_none(sid: str) -> None:

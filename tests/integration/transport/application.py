@@ -1,9 +1,8 @@
 """The program under test: headgate.socketio.Server and a bare DropInEngine in a process of their own.
 
-`/socket.io/` answers as the official Socket.IO v5 suite expects of its server (`auth`, `message`, `message-with-ack`, in `/`
-and `/custom`), and has a namespace `/room` (tests/support/socketio_room.py). `/engine.io/` echoes as the Engine.IO v4 suite
-expects. `/debug/<name>` takes a JSON object and lets a test do and see, from inside the process, what no client could: emit, end
-sessions, count file descriptors, greenlets, watchers.
+`/socket.io/` is the application of tests/support/socketio_application.py. `/engine.io/` echoes as the Engine.IO v4 suite expects.
+`/debug/<name>` takes a JSON object and lets a test do and see, from inside the process, what no client could: emit, end sessions,
+count file descriptors, greenlets, watchers.
 
 Run as `python -m tests.integration.transport.application '<json>'`; prints its port, ends with its standard input.
 """
@@ -26,9 +25,8 @@ from typing import Any
 
 import gevent
 import structlog
-from gevent.event import Event
 
-from headgate.socketio import HTTPServer, Server, WSGIApp
+from headgate.socketio import HTTPServer, WSGIApp
 from headgate.socketio.base import MAX_HANDLERS
 from headgate.socketio.engine import DropInEngine
 from headgate.transport import final_frames
@@ -38,68 +36,30 @@ from headgate.transport.long_poll import LongPoll
 from headgate.transport.session import Session
 from headgate.transport.websocket import WebSocket
 from tests.support import packet_classes as packets
-from tests.support.socketio_room import ROOM, Room
+from tests.support import socketio_application
 
 JSON = dict[str, Any]
 
 
-class Application:
+class Application(socketio_application.Application):
     """Both servers and the debug commands."""
 
     def __init__(self, limits: JSON, options: JSON) -> None:
         # The gateway's limits, which are the narrower ones.
-        self.sio = Server(**{"transport_limits": TransportLimits(**limits), "max_handlers": MAX_HANDLERS, **options})
+        super().__init__(**{"transport_limits": TransportLimits(**limits), "max_handlers": MAX_HANDLERS, **options})
         # Nobody sends a Socket.IO CONNECT to the bare Engine.IO server: its handshake deadline would end every session.
         self.eio = DropInEngine(transport_limits=TransportLimits(**{**limits, "handshake_deadline_s": 3600}))
         self.eio.on("connect", lambda sid, environ: None)
-        self.eio.on("message", self.echo)
+        self.eio.on("message", lambda sid, message: self.eio.send(sid, message))
         self.eio.on("disconnect", self.end)
-        self.ends: list[str] = []
         self.reasons: dict[str, str] = {}
-        self.gate = Event()
-        self.running = self.most_running = self.waiting = 0
-        for namespace in ("/", "/custom"):
-            self.serve(namespace)
-        self.room = Room()
-        self.sio.register_namespace(self.room)
+        self.waiting = 0
         self.http = HTTPServer(("127.0.0.1", 0), WSGIApp(self.sio, self))
-
-    def serve(self, namespace: str) -> None:
-        """Register the official suite's handlers, and a few of our own."""
-        sio = self.sio
-
-        def connect(sid: str, environ: JSON, auth: Any) -> None:
-            if isinstance(auth, dict) and auth.get("refuse"):
-                raise ConnectionRefusedError
-            sio.emit("auth", auth or {}, to=sid, namespace=namespace)
-
-        def slow(sid: str, *data: Any) -> None:
-            self.running += 1
-            self.most_running = max(self.most_running, self.running)
-            self.gate.wait()
-            self.running -= 1
-
-        sio.on("connect", connect, namespace=namespace)
-        sio.on("message", lambda sid, *data: sio.emit("message-back", data, to=sid, namespace=namespace), namespace=namespace)
-        sio.on("message-with-ack", lambda sid, *data: data, namespace=namespace)
-        sio.on("record", lambda sid, *_: None, namespace=namespace)
-        sio.on("leave", lambda sid, *_: self.say_and_leave(sid, namespace), namespace=namespace)
-        sio.on("slow", slow, namespace=namespace)
-        sio.on("disconnect", self.end, namespace=namespace)
 
     def end(self, sid: str, reason: str) -> None:
         """Remember how a session ended."""
-        self.ends.append(reason)
+        super().end(sid, reason)
         self.reasons[sid] = reason
-
-    def say_and_leave(self, sid: str, namespace: str) -> None:
-        """Emit and disconnect in one breath: both must arrive."""
-        self.sio.emit("goodbye", to=sid, namespace=namespace)
-        self.sio.disconnect(sid, namespace=namespace)
-
-    def echo(self, sid: str, message: str | bytes) -> None:
-        """The official Engine.IO suite's server."""
-        self.eio.send(sid, message)
 
     def __call__(self, environ: JSON, start_response: Any) -> Any:
         """Route: the bare Engine.IO server, debug commands."""
@@ -141,42 +101,24 @@ class Application:
             "most_running": self.most_running,
             "waiting": self.waiting,
             "members": sum(len(rooms.get(None, ())) for rooms in self.sio.manager.rooms.values()),
-            "in_the_room": len(self.sio.manager.rooms.get("/room", {}).get(ROOM, ())),
+            "in_the_room": self.members(),
             "half_gone": sum(map(len, self.sio.manager.pending_disconnect.values())) + len(self.sio._leaving),
             "handlers": len(self.sio._running),
             "leavings": self.room.leavings,
         }
 
-    def debug_sessions(self) -> list[JSON]:
-        """Each Socket.IO session's queue and socket options."""
-        return [self._described(connection) for connection in self.sio.eio.sockets.values()]
+    def debug_sessions(self) -> list[tuple[int, int]]:
+        """Return TCP_NODELAY and the send buffer of each Socket.IO session's WebSocket."""
+        socks = [session.wire._sock for session in self.sio.eio.sockets.values() if session.wire is not None]
+        return [
+            (sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY), sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF))
+            for sock in socks
+        ]
 
-    def _described(self, connection: Session) -> JSON:
-        queue, wire = connection.queue, connection.wire
-        described: JSON = {
-            "sid": connection.sid,
-            "frames": queue.frames,
-            "bytes": queue.bytes,
-            "peak_frames": queue.peak_frames,
-            "peak_bytes": queue.peak_bytes,
-            "ready": connection.ready,
-            "websocket": wire is not None,
-        }
-        if wire is not None:
-            described |= {
-                "writing": wire.writing,
-                "nodelay": wire._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY),
-                "send_buffer": wire._sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF),
-            }
-        return described
-
-    def debug_emit(self, count: int, size: int = 0, namespace: str = "/", pause_every: int = 0, first: int = 0) -> int:
-        """Emit `count` numbered events to everyone, letting the loop run after every `pause_every`."""
-        padding = "x" * size
+    def debug_emit(self, count: int, size: int = 0, namespace: str = "/", first: int = 0) -> int:
+        """Emit `count` numbered events to everyone."""
         for number in range(first, first + count):
-            self.sio.emit("event", (number, padding), namespace=namespace)
-            if pause_every and number % pause_every == pause_every - 1:
-                gevent.sleep(0)
+            self.sio.emit("event", (number, "x" * size), namespace=namespace)
         return count
 
     def debug_start_pace(self, count: int, sizes: list[int]) -> None:

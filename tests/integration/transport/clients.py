@@ -5,14 +5,13 @@ Nothing here is shared with the code under test: frames are those of tests/suppo
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import socket
 import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.support.websocket_codec import BINARY, CLOSE, PONG, TEXT, close_told, frame_at, handshake, masked
 
@@ -20,8 +19,7 @@ DEADLINE_S = 30.0
 SEPARATOR = "\x1e"
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """An HTTP answer, read whole."""
 
     status: int
@@ -30,19 +28,18 @@ class Answer:
 
     @property
     def json(self) -> Any:
-        """The body as JSON."""
         return json.loads(self.body)
 
 
 def ask(port: int, method: str, target: str, body: str | bytes | None = None, headers: dict[str, str] | None = None) -> Answer:
     """Send one HTTP request on a connection of its own."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=DEADLINE_S)
-    try:
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=DEADLINE_S)) as connection:
         connection.request(method, target, body.encode() if isinstance(body, str) else body, headers or {})
-        answer = connection.getresponse()
-        return Answer(answer.status, answer.read().decode(), {name.lower(): value for name, value in answer.getheaders()})
-    finally:
-        connection.close()
+        return read_answer(connection.getresponse())
+
+
+def read_answer(answer: http.client.HTTPResponse) -> Answer:
+    return Answer(answer.status, answer.read().decode(), {name.lower(): value for name, value in answer.getheaders()})
 
 
 class Polling:
@@ -63,11 +60,9 @@ class Polling:
         return f"{self.path}?EIO=4&transport=polling&sid={self.sid}"
 
     def get(self) -> Answer:
-        """Poll once."""
         return ask(self.port, "GET", self.target)
 
     def post(self, *packets: str) -> Answer:
-        """Send packets."""
         return ask(self.port, "POST", self.target, SEPARATOR.join(packets))
 
     def packets(self) -> list[str]:
@@ -119,7 +114,6 @@ class WebSocket:
         *,
         headers: dict[str, str] | None = None,
         receive_buffer_bytes: int | None = None,
-        pipelined: bytes = b"",
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self.sock = dial(port, receive_buffer_bytes)
@@ -127,7 +121,7 @@ class WebSocket:
             self.sock = tls.wrap_socket(self.sock, server_hostname="127.0.0.1")
         self._buffer = b""
         query = "EIO=4&transport=websocket" + (f"&sid={sid}" if sid else "")
-        self.sock.sendall(handshake("localhost", f"{path}?{query}", headers) + pipelined)
+        self.sock.sendall(handshake("localhost", f"{path}?{query}", headers))
         while b"\r\n\r\n" not in self._buffer:
             self._more()
         head, _, self._buffer = self._buffer.partition(b"\r\n\r\n")
@@ -145,13 +139,6 @@ class WebSocket:
         """Send whole messages, in one write."""
         self.sock.sendall(b"".join(masked(BINARY if isinstance(m, bytes) else TEXT, m) for m in messages))
 
-    def receive_frame(self) -> tuple[int, bytes]:
-        """Return the next frame: opcode, payload."""
-        while (frame := frame_at(self._buffer)) is None:
-            self._more()
-        payload, self._buffer = self._buffer[frame.start : frame.end], self._buffer[frame.end :]
-        return frame.opcode, payload
-
     def receive(self) -> str | bytes:
         """Return the next message, skipping pongs.
 
@@ -159,14 +146,14 @@ class WebSocket:
             Closed: the server closed instead.
         """
         while True:
-            opcode, payload = self.receive_frame()
-            if opcode == TEXT:
-                return payload.decode()
-            if opcode == BINARY:
-                return payload
-            if opcode == CLOSE:
+            while (frame := frame_at(self._buffer)) is None:
+                self._more()
+            payload, self._buffer = self._buffer[frame.start : frame.end], self._buffer[frame.end :]
+            if frame.opcode == CLOSE:
                 raise Closed(*close_told(payload))
-            assert opcode == PONG, f"unexpected opcode {opcode}"
+            if frame.opcode != PONG:
+                assert frame.opcode in (TEXT, BINARY), f"unexpected opcode {frame.opcode}"
+                return payload.decode() if frame.opcode == TEXT else payload
 
     def text(self) -> str:
         """Return the next text message that is not an Engine.IO ping, answering pings."""
@@ -197,10 +184,9 @@ class WebSocket:
         self.sock.close()
 
     def _more(self) -> None:
-        try:
+        data = b""
+        with contextlib.suppress(ConnectionResetError):
             data = self.sock.recv(262144)
-        except ConnectionResetError:
-            data = b""
         if not data:
             raise Closed(None)
         self._buffer += data
@@ -225,7 +211,7 @@ def dial(port: int, receive_buffer_bytes: int | None = None) -> socket.socket:
     return sock
 
 
-@contextmanager
+@contextlib.contextmanager
 def closing(*clients: WebSocket) -> Iterator[None]:
     """Drop the clients' connections at the end."""
     try:
@@ -239,4 +225,4 @@ def answer_on(sock: socket.socket) -> Answer:
     """Read the answer to a request that was written by hand."""
     answer = http.client.HTTPResponse(sock)
     answer.begin()
-    return Answer(answer.status, answer.read().decode(), {name.lower(): value for name, value in answer.getheaders()})
+    return read_answer(answer)

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -49,16 +50,13 @@ class ServerProcess:
 
     def debug(self, command: str, **arguments: Any) -> Any:
         """Run a debug command inside the process."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_S)
-        try:
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_S)) as connection:
             # Closed behind the answer by the server itself: the next look at its descriptors is not to find this one.
             connection.request("POST", f"/debug/{command}", json.dumps(arguments), {"Connection": "close"})
             answer = connection.getresponse()
             body = answer.read()
             assert answer.status == 200, body
             return json.loads(body)
-        finally:
-            connection.close()
 
     def state(self) -> dict[str, Any]:
         """Return what the process holds right now."""
@@ -96,10 +94,9 @@ class ServerProcess:
     def stop(self) -> None:
         """End it. Idempotent."""
         self.resume()
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
         try:
             self._process.wait(5)
         except subprocess.TimeoutExpired:
@@ -108,10 +105,8 @@ class ServerProcess:
         self._errors.close()
 
     def _status(self, name: str) -> int:
-        for line in Path(f"/proc/{self._process.pid}/status").read_text().splitlines():
-            if line.startswith(name):
-                return int(line.split()[1])
-        raise AssertionError(f"no {name} in /proc/*/status")
+        lines = Path(f"/proc/{self._process.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith(name))
 
 
 class StartServer(Protocol):

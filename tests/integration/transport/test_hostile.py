@@ -7,13 +7,12 @@ bodies (test_engine.py); and of packets in tests/unit/socketio (test_packet_chec
 from __future__ import annotations
 
 import contextlib
-import json
 import random
 from typing import NamedTuple
 
 import pytest
 
-from tests.integration.transport.clients import Closed, Polling, WebSocket, closing
+from tests.integration.transport.clients import Closed, WebSocket, closing
 from tests.integration.transport.server_process import ServerProcess, StartServer
 from tests.support.websocket_codec import BINARY, CONTINUATION, PING, PONG, TEXT, header, masked
 
@@ -70,7 +69,6 @@ ATTACKS = [
         for seed in range(5)
     ],
 ]
-LARGEST = '421["message-with-ack","' + "x" * (LIMIT - 26) + '"]'
 
 
 @pytest.fixture(scope="module")
@@ -111,40 +109,6 @@ def test_each_attacker_is_cut_and_costs_nobody_anything(server: ServerProcess) -
                 assert attack.reason in (None, closed.reason), (attack.name, closed)
             assert grown_kb <= GROWTH_KB, attack.name
             assert served(witness), attack.name
-
-
-def test_messages_within_the_limits_are_served_however_they_are_cut(server: ServerProcess) -> None:
-    """The largest one, with a ping in it; in a hundred pieces; with a character cut in two; byte by byte."""
-    euro = '421["message-with-ack","€"]'.encode()
-    cut = euro.index("€".encode()) + 1
-    pieces = [LARGEST[at : at + 1000] for at in range(0, LIMIT, 1000)]
-    streams = {
-        "a ping in it": [masked(TEXT, LARGEST, fin=False) + masked(PING, b"x" * 125) + masked(CONTINUATION)],
-        "many pieces": [
-            b"".join(masked(CONTINUATION if number else TEXT, piece, fin=False) for number, piece in enumerate(pieces))
-            + masked(CONTINUATION)
-        ],
-        "a cut character": [masked(TEXT, euro[:cut], fin=False) + masked(CONTINUATION, euro[cut:])],
-        "byte by byte": [bytes([byte]) for byte in masked(TEXT, euro)],
-    }
-    assert len(LARGEST) == LIMIT
-    for name, segments in streams.items():
-        client = WebSocket(server.port)
-        with closing(client):
-            client.join()
-            for segment in segments:
-                client.sock.sendall(segment)
-
-            assert json.loads(client.text()[3:]) in (["€"], ["x" * (LIMIT - 26)]), name
-
-
-def test_a_body_above_the_limit_is_refused(server: ServerProcess) -> None:
-    """413 with both numbers, over polling."""
-    answer = Polling(server.port).post("4" + "x" * LIMIT)
-
-    assert answer.status == 413
-    error = answer.json["error"]
-    assert (error["code"], error["size"], error["limit"]) == ("payload_too_large", LIMIT + 1, LIMIT)
 
 
 def test_slow_handlers_stop_the_reading(start_server: StartServer) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.integration.transport.clients import Closed, WebSocket, closing
 from tests.integration.transport.server_process import ServerProcess, StartServer
-from tests.support.websocket_codec import CLOSE, TEXT, close_told, frame_at
+from tests.support.websocket_codec import CLOSE, TEXT, close_told, frames_in
 
 # The kernel keeps so much for a client that reads nothing: the smallest buffers of both ends (tcp(7)), so that tests are quick.
 SMALL_BUFFER_BYTES = 4096
@@ -79,14 +79,12 @@ def test_framing_stays_valid_over_a_hundred_thousand_messages(start_server: Star
     client = stopped(server)
     with closing(client):
         server.debug("start_pace", count=100_000, sizes=[0, 1, 113, 700])
-        pending = bytearray()
-        expected, sip = 0, 0
+        pending, expected, sip = b"", 0, 0
         while expected < 100_000:
             sip = (sip + 617) % 4096
             data = client.sock.recv(sip + 1)
             assert data, "the server closed"
-            pending += data
-            expected = checked(pending, expected, client)
+            pending, expected = checked(pending + data, expected, client)
 
     assert expected == 100_000
 
@@ -105,21 +103,16 @@ def test_a_burst_to_a_healthy_reader_is_never_cut(start_server: StartServer) -> 
     assert ends == []
 
 
-def checked(pending: bytearray, expected: int, client: WebSocket) -> int:
-    """Take whole frames off `pending`, check that they are the next events, answer pings; return what comes next."""
-    position = 0
-    while (frame := frame_at(pending, position)) is not None:
-        payload, position = bytes(pending[frame.start : frame.end]), frame.end
-        if frame.opcode == CLOSE:
+def checked(pending: bytes, expected: int, client: WebSocket) -> tuple[bytes, int]:
+    """Check that whole frames are the next events, answer pings; return what is left of `pending`, and what comes next."""
+    frames, left = frames_in(pending)
+    for opcode, payload in frames:
+        if opcode == CLOSE:
             raise Closed(*close_told(payload))
-        assert frame.opcode == TEXT
-        text = payload.decode()
-        if text == "2":
+        if payload == b"2":
             client.send("3")
             continue
-        name, number, padding = json.loads(text[2:])
-        assert (name, number) == ("event", expected)
-        assert padding == "x" * len(padding)
+        name, number, padding = json.loads(payload[2:])
+        assert (opcode, name, number, padding) == (TEXT, "event", expected, "x" * len(padding))
         expected += 1
-    del pending[:position]
-    return expected
+    return left, expected

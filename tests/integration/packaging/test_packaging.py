@@ -125,7 +125,7 @@ def test_the_npm_package_installs_beside_the_applications_own_backbone(tmp_path:
     )
     run("npm", "install", "--prefer-offline", "--no-audit", "--no-fund", f"backbone@{backbone}", str(tmp_path / packed.strip()))
 
-    assert len([path for path in (shop / "node_modules").rglob("backbone") if path.is_dir()]) == 1
+    assert len(list((shop / "node_modules").rglob("backbone/package.json"))) == 1
     assert not (shop / "node_modules" / "headgate").is_symlink()
     program = (
         'import Backbone from "backbone"; import { connect } from "headgate"; import { LiveCollection } from "headgate/backbone";'

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import sys
 import weakref
 from collections.abc import Iterator
+from unittest.mock import Mock
 
 import pytest
 from prometheus_client import REGISTRY
@@ -126,3 +128,19 @@ def test_the_collector_is_left_as_it_was_found() -> None:
 def counted(generation: str) -> float:
     """Return how many collections of a generation were counted."""
     return REGISTRY.get_sample_value("headgate_gc_pause_seconds_count", {"generation": generation}) or 0.0
+
+
+def test_blocks_are_counted_only_after_python_has_collected(heap: Heap, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A count walks all memory that is in use, and a process that makes nothing has no new garbage."""
+    heap.look()
+    counted = Mock(return_value=1)
+    monkeypatch.setattr(sys, "getallocatedblocks", counted)
+    gc.disable()
+    try:
+        heap.look()
+        counted.assert_not_called()
+        gc.collect(0)
+        heap.look()
+    finally:
+        gc.enable()
+    counted.assert_called_once()

@@ -19,6 +19,7 @@ from websockets.exceptions import InvalidStatus
 from headgate.cli.main import main
 from tests.support.gateway_process import GatewayProcess, StartGateway
 from tests.support.raw_client import RawClient
+from tests.support.redis_server import wait_until
 
 DEADLINE_S = 30
 FOR_EVER = {"HEADGATE_DRAIN_S": "600", "HEADGATE_HANDSHAKE_DEADLINE_S": "600"}
@@ -104,8 +105,12 @@ def test_of_two_gateways_the_first_drains_and_the_second_stops_at_once(start_gat
     """One that drains lets nobody in: the second one's clients are told that there is no time to wait for."""
     shared = {**FOR_EVER, "HEADGATE_REDIS_URL": redis_url}
     first, second = start_gateway(shared, "--dev"), start_gateway(shared, "--dev")
-    shown = CliRunner().invoke(main, ["rebalance", "--show", "--redis", redis_url], catch_exceptions=False)
-    assert shown.stdout.startswith("notifications: 2 processes, sessions ")
+
+    def both_have_told() -> bool:
+        shown = CliRunner().invoke(main, ["rebalance", "--show", "--redis", redis_url], catch_exceptions=False)
+        return shown.stdout.startswith("notifications: 2 processes, sessions ")
+
+    wait_until(both_have_told, "the loads of both")
     with RawClient(first.url) as client, RawClient(first.url) as another:
         [later] = ask_to_stop(first, [client, another], MOVING)
         with RawClient(second.url) as stranded:

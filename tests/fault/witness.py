@@ -56,10 +56,17 @@ class Witnesses:
         self._process.communicate()
 
     def report(self) -> Report:
-        """Return what they saw since the last one."""
+        """Return what they saw since the last one, as soon as they have seen an event."""
         assert self._process.stdin is not None
-        print("report", file=self._process.stdin, flush=True)
-        return Report(**json.loads(self._line()))
+        took_s: list[float] = []
+        closed = 0
+        while not took_s:
+            print("report", file=self._process.stdin, flush=True)
+            report = Report(**json.loads(self._line()))
+            took_s += report.took_s
+            closed += report.closed
+            time.sleep(INTERVAL_S)
+        return Report(took_s, closed)
 
     def _line(self) -> str:
         assert self._process.stdout is not None

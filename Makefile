@@ -98,6 +98,7 @@ types: $(DEV)
 imports: $(DEV)
 	@$(PART) begin $@ "import rules"
 	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python -m tools.house --check
 	@$(PART) passed $@
 
 docs-check: $(DEV)

@@ -1,4 +1,4 @@
-"""Since: a place in the log as people write it: an offset, a time ago, or a time. No I/O."""
+"""Since: a place in the log as people write it: an offset, a time ago, or a time."""
 
 from __future__ import annotations
 

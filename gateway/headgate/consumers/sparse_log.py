@@ -1,4 +1,4 @@
-"""A log that does not repeat itself: each kind of trouble at most once a minute, with how often it was left out. No I/O."""
+"""A log that does not repeat itself: each kind of trouble at most once a minute, with how often it was left out."""
 
 from __future__ import annotations
 

@@ -8,13 +8,15 @@ are framed in C (`_native_page.h`) where that is built; it leaves the others to 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from headgate.build import is_pure
 from headgate.errors import InvalidTopic
 from headgate.protocol.frames import Frame, event_frame, written_frame
-from headgate.redis.log import Entry, RawEntry
 from headgate.topic import check_topic
+
+if TYPE_CHECKING:
+    from headgate.redis.log import Entry, RawEntry
 
 try:
     from headgate._native import page_frames

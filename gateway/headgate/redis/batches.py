@@ -1,4 +1,4 @@
-"""Batches: calls that append one event each, gathered into calls of `headgate_append_batch`, and its answers taken apart. No I/O.
+"""Batches: calls that append one event each, gathered into calls of `headgate_append_batch`, and its answers taken apart.
 
 In: calls of `headgate_append`, in order; later the reply to each batch. Out: the calls of batches; then a reply for each
 event, as the function for one event would have given it. log.lua says what a batch is and what it answers.

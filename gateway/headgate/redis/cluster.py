@@ -1,8 +1,8 @@
 """Redis Cluster: the slot of a key, and the topology: which node owns which slot.
 
 In: a RedisUrl that names some nodes of a Cluster. These are seeds: any one that answers names all others. User, password and
-options count for every node. Out: the owner of a slot, asked from any node that answers and kept until there is a doubt. No I/O
-but for `ask`, which the topology is given.
+options count for every node. Out: the owner of a slot, asked from any node that answers and kept until there is a doubt, by the
+`ask` that the topology is given.
 
 The keys of one namespace share a slot (keys.py), so a step that touches several of them runs on one node.
 """

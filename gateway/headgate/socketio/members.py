@@ -1,4 +1,4 @@
-"""The members of each namespace, in place of python-socketio's own bookkeeping, which is slow with thousands of them. No I/O."""
+"""The members of each namespace, in place of python-socketio's own bookkeeping, which is slow with thousands of them."""
 
 from __future__ import annotations
 

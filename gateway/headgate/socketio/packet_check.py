@@ -1,4 +1,4 @@
-"""The rules for Socket.IO packets of an application's clients, applied before python-socketio dispatches them. No I/O.
+"""The rules for Socket.IO packets of an application's clients, applied before python-socketio dispatches them.
 
 In: a decoded packet, and whether its client has joined the namespace. Out: None, or the fault, which the client is told as it is
 disconnected. python-socketio itself takes malformed packets for granted, or fails in the middle of them.

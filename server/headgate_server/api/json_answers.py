@@ -1,4 +1,4 @@
-"""Answers of the HTTP API as JSON: the same bytes below WSGI and through Flask. No I/O."""
+"""Answers of the HTTP API as JSON: the same bytes below WSGI and through Flask."""
 
 from __future__ import annotations
 

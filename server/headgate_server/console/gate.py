@@ -1,4 +1,4 @@
-"""The gateway, as the console needs it: what gate.py asks, who is admitted, and the clients of all gateways. No I/O."""
+"""The gateway, as the console needs it: what gate.py asks, who is admitted, and the clients of all gateways."""
 
 from __future__ import annotations
 

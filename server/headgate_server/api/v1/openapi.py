@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made from the table. No I/O.
+"""The OpenAPI 3.1 document, made from the table.
 
 Types become JSON Schemas by msgspec, in which a request is checked too. Each operation has its own answers, and the refusals
 that its steps can make: `application/problem+json`.

@@ -60,7 +60,7 @@ class Row(NamedTuple):
 
 def faults() -> Iterator[str]:
     """Yield a line for each import that breaks a rule."""
-    graph = grimp.build_graph(*SOURCES, include_external_packages=True, exclude_type_checking_imports=True)
+    graph = grimp.build_graph(*SOURCES, include_external_packages=True, exclude_type_checking_imports=True, cache_dir=None)
     trees = {module: ast.parse(path.read_text("utf-8")) for module, path in _modules().items()}
     for module in sorted(module for module, tree in trees.items() if _NO_IO.search(ast.get_docstring(tree) or "")):
         for library in sorted(WITH_IO):
@@ -132,14 +132,14 @@ def table() -> Iterator[Row]:
         path for place in TESTS for path in (ROOT / place).rglob("*.*") if path.suffix in (".py", ".js", ".mjs", ".ts", ".tsx")
     ]
     tests = [path for path in tests if not {"node_modules", "dist"} & set(path.parts)]
-    graph = grimp.build_graph(*SOURCES, exclude_type_checking_imports=False)
+    graph = grimp.build_graph(*SOURCES, exclude_type_checking_imports=False, cache_dir=None)
     rooms: dict[str, set[str]] = {}
     for module in modules:
         imported = map(_room, graph.find_modules_directly_imported_by(module))
         rooms.setdefault(_room(module), set()).update(imported)
     for room, others in rooms.items():
         others.discard(room)
-        others &= rooms.keys()
+        others.intersection_update(rooms)
     flat = [module for module in modules if module.count(".") == 1 and modules[module].name not in ("__init__.py", "__main__.py")]
     trees = [ast.parse(path.read_text("utf-8")) for path in modules.values()]
     classes = sum(isinstance(node, ast.ClassDef) for tree in trees for node in ast.walk(tree))

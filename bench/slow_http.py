@@ -56,7 +56,7 @@ class SlowClient:
 _JSON = {"Content-Type": "application/json", "Authorization": "Bearer {token}"}
 _LONG = {**_JSON, "Content-Length": "60000"}
 _CHUNKED = {**_JSON, "Transfer-Encoding": "chunked"}
-_PUBLISH = "/api/publish"
+_PUBLISH = "/api/v1/events"
 
 SLOW = {
     "silent": SlowClient(reason="headers deadline"),

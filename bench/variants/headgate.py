@@ -134,9 +134,9 @@ def _http_event(size_bytes: int) -> dict[str, object]:
 
 
 _HTTP = HttpPublishing(
-    "/api/publish",
+    "/api/v1/events",
     _http_event,
-    "/api/publish/batch",
+    "/api/v1/events/batch",
     lambda events, size_bytes: {"events": [_http_event(size_bytes)] * events},
     lambda connections: [mint(f"publisher-{number}", [], ["#"]) for number in range(connections)],
 )

@@ -1,7 +1,7 @@
 """The application: routes put together around one gateway. `headgate serve` runs it when no other app is named.
 
 In: settings. Out: a Flask application whose extension carries the gateway. Each module of routes states its promises: health.py,
-api/v1, api/publish.py, api/events.py, demo/pages.py; every refusal leaves through api/error_pages.py.
+api/v1, demo/pages.py; every refusal leaves through api/error_pages.py.
 """
 
 from __future__ import annotations
@@ -18,11 +18,9 @@ from headgate.runtime.shared_rates import SharedRates
 from headgate.settings import Settings
 
 from .api.error_pages import install_error_pages
-from .api.events import events_routes
-from .api.presence import presence_routes
-from .api.publish import ENVELOPE_BYTES, PublishApi, posted, publish_routes, routes_below
-from .api.v1.dispatch import routes as routes_of_v1
-from .api.v1.publishing import BATCH, EVENTS, PublishingV1
+from .api.publish_requests import posted, routes_below
+from .api.v1.dispatch import routes as api_routes
+from .api.v1.publishing import BATCH, ENVELOPE_BYTES, EVENTS, Publishing
 from .api.v1.services import Services
 from .api.v1.table import OPERATIONS
 from .built_files import add_built_files
@@ -64,24 +62,20 @@ def create_app(settings: Settings | None = None, *, gate: Gate | None = None) ->
     else:
         add_page_files(app)  # as the extension does
     app.register_blueprint(health_routes(gate, metrics_open=settings.metrics_open))
-    publish_api = PublishApi(gate, settings)
-    app.register_blueprint(publish_routes(publish_api))
     reads = SharedRates("read", settings.read_per_s, settings.read_burst)
-    app.register_blueprint(events_routes(gate, settings, reads))
-    app.register_blueprint(presence_routes(gate, settings, reads))
-    publishing = PublishingV1(gate, settings, publish_api)
+    publishing = Publishing(gate, settings)
     below = {"publishEvent": posted(publishing.one), "publishBatch": posted(publishing.batch)}
-    app.register_blueprint(routes_of_v1(OPERATIONS, Services(gate, settings), reads, below))
+    app.register_blueprint(api_routes(OPERATIONS, Services(gate, settings), reads, below))
     if tokens:
         app.register_blueprint(demo_routes(OrderBook(gate.publish), tokens))
     else:
         app.register_blueprint(_index_route(settings))
     if extension is not None:
-        extension.share_rates(publish_api.rates, reads)
+        extension.share_rates(publishing.rates, reads)
         add_console(app, extension, settings)
         untouched = watch(app)
-        of_v1 = {EVENTS: publishing.one, BATCH: publishing.batch}
-        for (method, path), route in routes_below(publish_api, extension.answers_to, of_v1).items():
+        answered = {EVENTS: publishing.one, BATCH: publishing.batch}
+        for (method, path), route in routes_below(answered, extension.answers_to).items():
             extension.add_route(method, path, route, untouched)
     return app
 

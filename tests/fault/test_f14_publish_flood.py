@@ -52,7 +52,7 @@ class HttpFlood:
             number += 1
             topic, event_id = f"load.t{number % TOPICS}.changed", f"http-{number}-{id(self)}"
             body = json.dumps({"topic": topic, "data": {"id": event_id, "at_s": time.monotonic()}, "id": event_id})
-            connection.request("POST", "/api/publish", body, {"Content-Type": "application/json"})
+            connection.request("POST", "/api/v1/events", body, {"Content-Type": "application/json"})
             response = connection.getresponse()
             answer = json.load(response)
             if response.status == 201:

@@ -32,8 +32,8 @@ from headgate.settings import Settings
 from headgate.socketio import base as socketio_base
 from headgate.transport import descriptors, frame_parser, http_limits, http_parser, send_queue, websocket
 from headgate.workers import doors
-from headgate_server.api import publish as over_http
 from headgate_server.api import searches, waiting_bodies
+from headgate_server.api.v1 import publishing as over_http
 from headgate_server.api.v1.publishing import MAX_BATCH_KEY_LENGTH
 from headgate_server.api.v1.reading import MAX_LOOKED_AT, MAX_LOOKED_AT_BYTES
 from tools.release import NAMED, NAMING
@@ -169,12 +169,7 @@ LEAST_EVENTS = f"{int(LEAST_IDS[1]):,}"
             (topic.MAX_TOPIC_WORDS, topic.MAX_TOPIC_BYTES),
         ),
         ("docs/protocol.md", r"nested at most (\d+) deep", (event.MAX_DEPTH,)),
-        (
-            "docs/protocol.md",
-            r"publishes at most (\d+) events .*? of at most (\d+) MiB",
-            (over_http.MAX_BATCH_EVENTS, over_http.MAX_BATCH_BYTES >> 20),
-        ),
-        ("docs/protocol.md", r"of at most (\d+) positions", (PAGE_EVENTS,)),
+        ("docs/http-api.md", r"A page holds some (\d+) events", (PAGE_EVENTS,)),
         ("docs/reference/python.md", r"\(less at a high rate\): 1 to (\d+) characters", (event.MAX_ID_LENGTH,)),
         ("docs/guarantees.md", r"Those of the newest ([\d,]+) events count", (LEAST_EVENTS,)),
         ("docs/guide.md", r"for the newest ([\d,]+) events at any rate", (LEAST_EVENTS,)),

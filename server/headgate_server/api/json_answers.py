@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
 from flask import Response
 from werkzeug.http import HTTP_STATUS_CODES
@@ -13,11 +12,6 @@ from werkzeug.http import HTTP_STATUS_CODES
 from headgate.transport.http_answers import Answer
 
 _STATUS = {code: f"{code} {phrase.upper()}" for code, phrase in HTTP_STATUS_CODES.items()}
-
-
-def json_answer(status: int, body: Mapping[str, Any], headers: Sequence[tuple[str, str]] = ()) -> Answer:
-    """Return an answer with a body of JSON, as Flask's `jsonify` writes it."""
-    return encoded_answer(status, json_bytes(body) + b"\n", headers)
 
 
 def json_bytes(value: object) -> bytes:

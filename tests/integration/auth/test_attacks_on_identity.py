@@ -139,11 +139,11 @@ def test_a_token_opens_the_namespaces_that_it_names(by_token: GatewayProcess, jo
             if not allowed:
                 error = client.refusal["data"]
                 assert (error["code"], error["reason"]) == ("unauthorized", "wrong_namespace"), case
-            status, read = http(by_token, "GET", f"/api/events?pattern=orders.%23&namespace={namespace}", token)
+            status, read = http(by_token, "GET", f"/api/v1/events?pattern=orders.%23&namespace={namespace}", token)
             assert status == (200 if allowed else 401), (case, read)
             if token is not None:
                 body = {"topic": "orders.1", "data": 1, "namespace": namespace}
-                status, published = http(by_token, "POST", "/api/publish", token, body)
+                status, published = http(by_token, "POST", "/api/v1/events", token, body)
                 assert status == (201 if allowed else 401), (case, published)
                 inside = join(by_token, minted(PUBLIC, INNER), namespace)
                 assert inside.request("refresh", {"token": token})["ok"] is allowed, case
@@ -153,9 +153,9 @@ def test_another_spelling_of_a_namespace_opens_nothing(by_token: GatewayProcess)
     """The name that is authorized is the one that is read and written."""
     token = minted()
     for spelt in ("/audit", "//audit", "audit/", "AUDIT", "audit%00", ""):
-        assert http(by_token, "GET", f"/api/events?namespace={spelt}", token)[0] in (401, 404), spelt
+        assert http(by_token, "GET", f"/api/v1/events?namespace={spelt}", token)[0] in (401, 404), spelt
         body = {"topic": "a", "data": 1, "namespace": spelt}
-        assert http(by_token, "POST", "/api/publish", token, body)[0] in (401, 404), spelt
+        assert http(by_token, "POST", "/api/v1/events", token, body)[0] in (401, 404), spelt
 
 
 # Secrets -------------------------------------------------------------------------------------------------------------------
@@ -232,14 +232,14 @@ def test_an_address_whose_logins_fail_is_told_to_wait_and_others_are_not(strict:
     expired = jwt.encode({"sub": "ana", "aud": "headgate", "exp": 1}, SECRET, "HS256")
     assert login(minted(), near.format(1)) is None
     assert login(expired, near.format(2))["reason"] == "expired"
-    assert http(strict, "GET", "/api/events", "x.y.z", **{"X-Forwarded-For": near.format(3)})[0] == 401
+    assert http(strict, "GET", "/api/v1/events", "x.y.z", **{"X-Forwarded-For": near.format(3)})[0] == 401
     assert login("", near.format(4).upper())["reason"] == "no_token"
 
     refused = login(minted(), near.format(5) + "%eth0")
     assert (refused["code"], refused["name"], refused["retry"]) == ("limit_reached", "failed_logins", True)
     assert 1 <= refused["retry_after_s"] <= 100
-    status, told = http(strict, "GET", "/api/events", minted(), **{"X-Forwarded-For": near.format(6)})
-    assert (status, told["error"]["name"]) == (429, "failed_logins")
+    status, told = http(strict, "GET", "/api/v1/events", minted(), **{"X-Forwarded-For": near.format(6)})
+    assert (status, told["name"]) == (429, "failed_logins")
     assert login(minted(), far) is None
 
     line = strict.wait_for_line(r'address=(\S+) .*reason=expired.* logger=headgate.audit.* event="login refused"')
@@ -252,10 +252,10 @@ def test_revocations_and_refused_rights_are_in_the_audit_log(strict: GatewayProc
     token = minted(user="mallory")
     claims = jwt.decode(token, SECRET, ["HS256"], audience="headgate")
     narrow = jwt.encode({**claims, "publish": ["chat.#"], "subscribe": []}, SECRET, "HS256")
-    assert http(strict, "POST", "/api/publish", narrow, {"topic": "orders.1", "data": 1})[0] == 403
-    assert http(strict, "GET", "/api/events?pattern=orders.%23", narrow)[0] == 403
-    for action, name in (("publish", "orders.1"), ("read", "orders.#")):
-        strict.wait_for_line(rf'user=mallory action={action} name={name} .*logger=headgate.audit.* event="right refused"')
+    assert http(strict, "POST", "/api/v1/events", narrow, {"topic": "orders.1", "data": 1})[0] == 403
+    assert http(strict, "GET", "/api/v1/events?pattern=orders.%23", narrow)[0] == 403
+    for scope in ("publish:orders.1", "read:orders.#"):
+        strict.wait_for_line(rf'user=mallory action=use name={scope} .*logger=headgate.audit.* event="right refused"')
 
     url = f"unix://{strict.folder}/data/redis.sock"
     command = [str(Path(sys.executable).with_name("headgate")), "revoke", "--user", "mallory", "--for", "60", "--redis", url]

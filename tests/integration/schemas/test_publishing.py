@@ -70,9 +70,9 @@ def test_http_answers_422_and_each_event_of_a_batch_stands_for_itself(
     folder = str(write(tmp_path / "s", {"a.*.json": NUMBER}))
     settings = Settings(redis_url=redis_url, dev=True, schemas=folder, schema_check="refuse")
     api = create_app(settings, gate=unstarted_gateway(settings)).test_client()
-    refused = api.post("/api/publish", json={"topic": "a.b", "data": "x"})
-    assert (refused.status_code, refused.get_json()["error"]["code"]) == (422, "schema_violation")
-    batch = api.post("/api/publish/batch", json={"events": [{"topic": "a.b", "data": data} for data in (1, "x", 2)]})
+    refused = api.post("/api/v1/events", json={"topic": "a.b", "data": "x"})
+    assert (refused.status_code, refused.get_json()["code"]) == (422, "schema_violation")
+    batch = api.post("/api/v1/events/batch", json={"events": [{"topic": "a.b", "data": data} for data in (1, "x", 2)]})
     assert batch.status_code == 207
     assert [answer.get("error", answer).get("code", "published") for answer in batch.get_json()["receipts"]] == [
         "published",

@@ -244,7 +244,7 @@ class Asked:
 # For each operation a request, and the reads that it costs on a site with so many events, letters, keys, members, consumers.
 # What is not there costs what the search for it has looked at.
 PRICES: dict[str, list[tuple[str, Any, int]]] = {
-    "publishEvent": [],  # by `publish_per_s`: tests/unit/server/api/test_publish.py
+    "publishEvent": [],  # by `publish_per_s`: tests/unit/server/api/v1/test_publishing.py
     "publishBatch": [],
     "listEvents": [("/events", None, 1), ("/events?since=1", None, 2)],
     "getEvent": [

@@ -10,15 +10,14 @@ from contextlib import ExitStack
 import jwt
 import pytest
 
-from headgate_server.api.publish import MAX_BATCH_BYTES
+from headgate_server.api.v1.publishing import MAX_BATCH_BYTES
 from headgate_server.api.waiting_bodies import PER_CALLER
 from tests.support.gateway_process import GatewayProcess, StartGateway
 
 SECRET = "a-secret-of-forty-characters-27182818284"
 WAIT_S = 60.0
 BATCH = b'{"events": [{"topic": "orders.1", "data": 1}]}'
-# The route of /api/v1 and the older one.
-PATHS = ("/api/v1/events/batch", "/api/publish/batch")
+PATH = "/api/v1/events/batch"
 
 
 @pytest.fixture
@@ -74,20 +73,20 @@ def answer(connection: socket.socket) -> bytes:
 def test_one_caller_may_have_so_many_bodies_on_their_way(gateway: GatewayProcess, opened: ExitStack) -> None:
     """The next one is refused in plain words; another user's is not, nor a small one; one more is taken when one has come."""
     waiting = []
-    for number in range(PER_CALLER):
-        connection, said = begin(opened, gateway, "ana", PATHS[number % len(PATHS)], MAX_BATCH_BYTES)
+    for _ in range(PER_CALLER):
+        connection, said = begin(opened, gateway, "ana", PATH, MAX_BATCH_BYTES)
         assert said == "HTTP/1.1 100 Continue"
         waiting.append(connection)
 
-    refused, said = begin(opened, gateway, "ana", PATHS[0], MAX_BATCH_BYTES)
+    refused, said = begin(opened, gateway, "ana", PATH, MAX_BATCH_BYTES)
     assert said.startswith("HTTP/1.1 429 ")
     told = json.loads(answer(refused))
     assert (told["code"], told["name"], told["limit"]) == ("limit_reached", "publish_body_bytes", PER_CALLER * MAX_BATCH_BYTES)
     assert told["retry_after_s"] == 1
 
-    _, said = begin(opened, gateway, "ben", PATHS[0], MAX_BATCH_BYTES)
+    _, said = begin(opened, gateway, "ben", PATH, MAX_BATCH_BYTES)
     assert said == "HTTP/1.1 100 Continue"
-    small, said = begin(opened, gateway, "ana", PATHS[0], len(BATCH))  # comes in one read, so it is in nobody's way
+    small, said = begin(opened, gateway, "ana", PATH, len(BATCH))  # comes in one read, so it is in nobody's way
     assert said == "HTTP/1.1 100 Continue"
     small.sendall(BATCH)
     assert read_until(small, b"\r\n") == b""  # the end of the 100
@@ -96,5 +95,5 @@ def test_one_caller_may_have_so_many_bodies_on_their_way(gateway: GatewayProcess
     waiting[0].sendall(BATCH.ljust(MAX_BATCH_BYTES))
     assert read_until(waiting[0], b"\r\n") == b""
     assert read_until(waiting[0], b"\r\n").startswith(b"HTTP/1.1 201 ")
-    _, said = begin(opened, gateway, "ana", PATHS[0], MAX_BATCH_BYTES)
+    _, said = begin(opened, gateway, "ana", PATH, MAX_BATCH_BYTES)
     assert said == "HTTP/1.1 100 Continue"

@@ -64,7 +64,7 @@ def get_over(path: Path, target: str) -> str:
 def publish(url: str) -> str:
     """Publish an event over HTTP, over a connection of its own; return the answer's text."""
     headers = {"Connection": "close", "Content-Type": "application/json"}
-    request = urllib.request.Request(f"{url}/api/publish", data=b'{"topic": "other.1", "data": {}}', headers=headers)
+    request = urllib.request.Request(f"{url}/api/v1/events", data=b'{"topic": "other.1", "data": {}}', headers=headers)
     try:
         with urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:
             return str(answer.read().decode())

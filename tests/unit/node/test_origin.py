@@ -273,7 +273,7 @@ def answer(application: Any, path: str, environ: dict[str, str]) -> tuple[str, d
     return told[0], told[1], body
 
 
-@pytest.mark.parametrize("path", ["/", "/healthz", "/api/events", "/socket.io/?EIO=4&transport=polling", "/no/such/page"])
+@pytest.mark.parametrize("path", ["/", "/healthz", "/api/v1/events", "/socket.io/?EIO=4&transport=polling", "/no/such/page"])
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8000", "localhost.evil.example"])
 def test_a_name_that_was_rebound_to_the_gateway_gets_nothing(path: str, host: str) -> None:
     """On every path, with an origin of that name or with a forwarded one; the answer names the setting."""

@@ -49,7 +49,7 @@ async function ask(address, options) {
     throw new Refused("unreachable", "The gateway does not answer.");
   }
   if (response.status === 401) location.assign("/console");
-  if (!response.ok) throw new Refused(body.error?.code ?? "unreachable", sentence(body.error?.message ?? `The gateway answered ${response.status}.`));
+  if (!response.ok) throw new Refused(body.code ?? "unreachable", sentence(body.detail ?? `The gateway answered ${response.status}.`));
   return body;
 }
 

@@ -5,7 +5,7 @@
  * with it the orders, started over. Each connection to the gateway gets a new token, because the server behind it may be a new
  * process. Requests share one token; the shop renews it before it expires, or when the server refuses it.
  *
- * @typedef {{ code: string, message: string, retry?: boolean, current?: Record<string, any> }} Refusal
+ * @typedef {{ code: string, detail: string, retry?: boolean, current?: Record<string, any> }} Refusal
  */
 
 /** Renew the token this long before it expires, so that it does not expire during a request. */
@@ -14,7 +14,7 @@ const RENEW_BEFORE_MS = 60_000;
 export class ShopError extends Error {
   /** @param {number} status HTTP status; 0 without an answer @param {Refusal} refusal */
   constructor(status, refusal) {
-    super(refusal.message);
+    super(refusal.detail);
     this.name = "ShopError";
     this.status = status;
     this.refusal = refusal;
@@ -135,9 +135,9 @@ async function request(method, path, body, token) {
   try {
     response = await fetch(path, { method, headers, body: body && JSON.stringify(body), cache: "no-store" });
   } catch {
-    throw new ShopError(0, { code: "unreachable", message: "the server cannot be reached", retry: true });
+    throw new ShopError(0, { code: "unreachable", detail: "the server cannot be reached", retry: true });
   }
   const answer = response.status === 204 ? null : await response.json().catch(() => null);
   if (response.ok) return answer;
-  throw new ShopError(response.status, answer?.error ?? { code: "error", message: `the server answered ${response.status}` });
+  throw new ShopError(response.status, answer?.code ? answer : { code: "error", detail: `the server answered ${response.status}` });
 }

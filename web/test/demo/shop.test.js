@@ -23,7 +23,7 @@ class Server {
     if (path === "/demo/session") return json(200, { token: `${this.number}-${++this.issued}`, expires_in_s: 900, since: this.since });
     const { Authorization = "" } = headers;
     this.shown.push(Authorization);
-    if (!Authorization.startsWith(`Bearer ${this.number}-`)) return json(401, { error: { code: "unauthorized", message: "not ours" } });
+    if (!Authorization.startsWith(`Bearer ${this.number}-`)) return json(401, { code: "unauthorized", detail: "not ours" });
     return json(201, { id: "45" });
   }
 }

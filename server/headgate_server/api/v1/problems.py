@@ -1,4 +1,4 @@
-"""Problems: every refusal of /api/v1 as `application/problem+json` (RFC 9457), with the wire's codes.
+"""Problems: every refusal over HTTP as `application/problem+json` (RFC 9457), with the wire's codes.
 
 Out: `{type, title, status, detail, code, retry, …parts}`, and `errors: [{pointer, code, detail, …}]` where the fault is in the
 body: a JSON Pointer to each field at fault. `type` leads to the code's description, which is the first sentence of its class.
@@ -162,7 +162,7 @@ def problem_answer(error: HeadgateError | BodyFault) -> Answer:
 
 def http_problem(status: int, detail: str | None = None, headers: Sequence[tuple[str, str]] = ()) -> Answer:
     """Return the answer for a refusal that is HTTP's own."""
-    code, meaning = OF_HTTP.get(status, OF_HTTP[400])
+    code, meaning = OF_HTTP.get(status, OF_HTTP[500 if status >= 500 else 400])
     body = {
         "type": type_of(code),
         "title": _title(code),

@@ -4,25 +4,32 @@
 topic and its caller: while it counts (event.ID_RULE), a second request with it for the same topics is answered with the receipts
 of the first, `duplicate` said. On another topic it publishes.
 
-It answers requests below WSGI and Flask's with the same bytes, as `publish.PublishApi` does, with whose events these count.
+It has no I/O but through the gate, and answers requests below WSGI and Flask's with the same bytes (api/publish_requests.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from headgate.auth.identity import Identity
-from headgate.errors import HeadgateError, InvalidRequest, LimitReached
-from headgate.event import ID_RULE, MAX_ID_LENGTH, check_event_id
+from headgate.auth.identity import Handshake, Identity
+from headgate.errors import HeadgateError, InvalidRequest, LimitReached, PayloadTooLarge
+from headgate.event import ID_RULE, MAX_ID_LENGTH, JsonText, check_event_id, compact_json
 from headgate.publisher import NonePublished
+from headgate.runtime.logging import told
+from headgate.runtime.shared_rates import SharedRates
+from headgate.settings import Settings
 from headgate.topic import check_topic
 from headgate.transport.http_answers import Answer
-from headgate_server.api.publish import MAX_BATCH_EVENTS, Asked, PublishApi, batch_answer, one_answer, traceparent_of
-from headgate_server.gate import Receipt
+from headgate_server.api.callers import account_of, caller, first_known
+from headgate_server.api.json_answers import encoded_answer, json_bytes
+from headgate_server.api.publish_requests import Asked, traceparent_of
+from headgate_server.api.waiting_bodies import AT_ONCE_BYTES, WaitingBodies
+from headgate_server.gate import Gate, Receipt
 
 from .dispatch import check_acceptable, decode, refuse
 from .grammar import EventId, Topic
@@ -30,6 +37,11 @@ from .operation import Cost, IdField, Operation
 from .problems import ROOT, BodyFault, RateReached, ScopeMissing, UnsupportedMediaType
 
 EVENTS, BATCH = f"{ROOT}/events", f"{ROOT}/events/batch"
+# Room for the names around the payload in a request body: topic 255, id 128, namespace 64, JSON punctuation.
+ENVELOPE_BYTES = 1024
+# A batch is checked and encoded in one piece, in which nobody else has a turn: 3 ms or so.
+MAX_BATCH_EVENTS = 500
+MAX_BATCH_BYTES = 1024 * 1024
 # Behind the key of a batch: a dot and the number of the event.
 MAX_BATCH_KEY_LENGTH = MAX_ID_LENGTH - len(f".{MAX_BATCH_EVENTS - 1}")
 
@@ -106,8 +118,15 @@ _decode_batch = msgspec.json.Decoder(NewBatch).decode
 _Events: TypeAlias = list[tuple[str, object, str | None]]
 
 
-class PublishingV1(PublishApi):
+class Publishing:
     """See the module. Errors are raised: of the tree, `BodyFault`, and what reading the body raises."""
+
+    def __init__(self, gate: Gate, settings: Settings) -> None:
+        self._gate, self._settings = gate, settings
+        self._max_one_bytes = settings.max_payload_bytes + ENVELOPE_BYTES
+        self._max_batch_bytes = max(self._max_one_bytes, min(settings.max_body_bytes, MAX_BATCH_BYTES))
+        self.rates = SharedRates("publish", settings.publish_per_s, settings.publish_burst)
+        self._bodies = WaitingBodies(self._max_batch_bytes)
 
     def one(self, asked: Asked) -> Answer:
         """Publish one event. Switches greenlets."""
@@ -130,7 +149,7 @@ class PublishingV1(PublishApi):
         self._count(identity, 1)
         events: _Events = [(event.topic, data, event_id)]
         trace = traceparent_of(asked)
-        return one_answer(self._gate.publish_each(events, namespace, by=identity.user, traceparent=trace))
+        return _one_answer(self._gate.publish_each(events, namespace, by=identity.user, traceparent=trace))
 
     def batch(self, asked: Asked) -> Answer:
         """Publish a batch. Switches greenlets."""
@@ -172,7 +191,7 @@ class PublishingV1(PublishApi):
         except NonePublished as error:
             raise BodyFault([(f"/events/{index}", each) for index, each in error.errors.items()]) from error
         rest: Iterator[Receipt | HeadgateError] = iter(published)
-        return batch_answer([errors[at][1] if at in errors else next(rest) for at in range(len(batch.events))])
+        return _batch_answer([errors[at][1] if at in errors else next(rest) for at in range(len(batch.events))])
 
     def _begin(self, asked: Asked) -> tuple[str, Identity]:
         """Look at the head, so that the body of a request that is refused is not waited for; return where and who asks."""
@@ -189,18 +208,44 @@ class PublishingV1(PublishApi):
             raise InvalidRequest("expected no parameters")
         return known
 
+    def _first_known(self, asked: Asked) -> tuple[str, Identity]:
+        known = asked.known
+        shown = known if isinstance(known, Handshake) else None
+        handshake, identity = first_known(self._gate, self._settings.namespaces, asked.environ, shown)
+        if shown is None and handshake.kept() is not None:
+            asked.known = handshake
+        return handshake.namespace, identity
+
+    def _caller(self, asked: Asked, known: tuple[str, Identity], namespace: str | None) -> tuple[str, Identity]:
+        """Return the namespace that a request names, and the identity of its caller there."""
+        wanted = (namespace if namespace is not None else self._settings.namespaces[0]).removeprefix("/")
+        return known if known[0] == wanted else (wanted, caller(self._gate, wanted, asked.environ))
+
+    def _body(self, asked: Asked, identity: Identity, limit_bytes: int) -> bytes:
+        """Return the body, as `asked.body`. Raises LimitReached as well: too much is on its way."""
+        environ = asked.environ
+        told = str(environ.get("CONTENT_LENGTH", ""))
+        size = limit_bytes if "HTTP_TRANSFER_ENCODING" in environ else int(told) if told.isdecimal() else 0
+        if not AT_ONCE_BYTES < size <= limit_bytes:
+            return asked.body(limit_bytes)
+        with self._bodies.coming(account_of(identity, environ, self._settings.proxies), size):
+            return asked.body(limit_bytes)
+
+    def _encoded(self, event: NewEvent | BatchEvent) -> JsonText:
+        """Return the data of an event as it is published: compact."""
+        if (size := len(event.data)) > self._settings.max_payload_bytes:
+            raise PayloadTooLarge(size, self._settings.max_payload_bytes, "http")
+        return compact_json(event.data)
+
     def _check_grant(self, asked: Asked, namespace: str, identity: Identity, topic: str) -> None:
         if not identity.may_publish(topic):
             refuse(identity, ScopeMissing(f"publish:{topic}"), namespace, asked.environ, self._settings.proxies)
 
     def _count(self, identity: Identity, events: int) -> None:
-        try:
-            super()._count(identity, events)
-        except LimitReached as error:
+        """Let events count for their user. Raises RateReached when they are too many now."""
+        if wait_s := self.rates.spend(identity.user, time.monotonic(), events):
             settings = self._settings
-            raise RateReached(
-                "publish_per_s", settings.publish_per_s, settings.publish_burst, error.retry_after_s or 1
-            ) from error
+            raise RateReached("publish_per_s", settings.publish_per_s, settings.publish_burst, wait_s)
 
 
 def _idempotency_key(environ: Mapping[str, Any], at_most: int) -> str | None:
@@ -216,6 +261,35 @@ def _idempotency_key(environ: Mapping[str, Any], at_most: int) -> str | None:
     except HeadgateError:
         pass
     raise InvalidRequest(f"Idempotency-Key: expected 1 to {at_most} characters of A-Z a-z 0-9 _ . : ~ -")
+
+
+def _receipt(receipt: Receipt) -> bytes:
+    """Return a receipt as JSON. An epoch and an id have no character that JSON escapes."""
+    duplicate = "true" if receipt.duplicate else "false"
+    return f'{{"duplicate":{duplicate},"epoch":"{receipt.epoch}","id":"{receipt.id}","offset":{receipt.offset}}}'.encode()
+
+
+def _one_answer(outcomes: Sequence[Receipt | HeadgateError]) -> Answer:
+    """Return the answer to one event. Raises what it was refused for."""
+    outcome = outcomes[0]
+    if isinstance(outcome, HeadgateError):
+        raise outcome
+    return encoded_answer(201, _receipt(outcome) + b"\n")
+
+
+def _batch_answer(outcomes: Sequence[Receipt | HeadgateError]) -> Answer:
+    """Return the answer to a batch.
+
+    Raises:
+        HeadgateError: no event was published, for one reason that passes.
+    """
+    errors = [outcome for outcome in outcomes if isinstance(outcome, HeadgateError)]
+    if errors and len(errors) == len(outcomes) and errors[0].retry and len({error.code for error in errors}) == 1:
+        raise errors[0].with_traceback(None)
+    shown = [
+        json_bytes({"error": told(outcome)}) if isinstance(outcome, HeadgateError) else _receipt(outcome) for outcome in outcomes
+    ]
+    return encoded_answer(207 if errors else 201, b'{"receipts":[%b]}\n' % b",".join(shown))
 
 
 def _key_field(id_of: str, max_length: int) -> Mapping[str, IdField]:

@@ -199,7 +199,7 @@ def test_a_publish_that_may_not_be_is_refused_and_audited(body: Any, code: str) 
     client = signed_in(gate, console_actions=True)
     with capture_logs() as lines:
         response = client.post("/console/api/publish", json=body, headers=ACT)
-    assert response.get_json()["error"]["code"] == code
+    assert response.get_json()["code"] == code
     assert gate.published == []
     assert [line["outcome"] for line in lines if line.get("via") == "console"] == [code]
 
@@ -209,7 +209,7 @@ def test_a_body_that_is_nested_too_deeply_is_refused() -> None:
     client = signed_in(ConsoleGate(), console_actions=True)
     body = '{"topic": "orders", "data": ' + "[" * 30_000 + "]" * 30_000 + "}"
     response = client.post("/console/api/publish", data=body, content_type="application/json", headers=ACT)
-    assert (response.status_code, response.get_json()["error"]["code"]) == (400, "invalid_request")
+    assert (response.status_code, response.get_json()["code"]) == (400, "invalid_request")
 
 
 def test_a_publish_that_fails_is_audited_as_failed() -> None:
@@ -236,7 +236,7 @@ def test_letters_are_named_one_by_one(ids: Any) -> None:
     """As a list of bounded length."""
     client = signed_in(console_actions=True)
     response = client.post("/console/api/letters/retry", json={"consumer": "mail", "ids": ids}, headers=ACT)
-    assert (response.status_code, response.get_json()["error"]["code"]) == (400, "invalid_request")
+    assert (response.status_code, response.get_json()["code"]) == (400, "invalid_request")
 
 
 def test_without_redis_a_view_says_so() -> None:
@@ -244,10 +244,10 @@ def test_without_redis_a_view_says_so() -> None:
     client = signed_in()
     for path in ("redis", "consumers", "schemas", "trace?event=1", "letters?consumer=mail"):
         response = client.get(f"/console/api/{path}")
-        assert (response.status_code, response.get_json()["error"]["code"]) == (503, "bus_unavailable"), path
-    assert client.get("/console/api/trace").get_json()["error"]["code"] == "invalid_request"
-    assert client.get("/console/api/letters?consumer=../x").get_json()["error"]["code"] == "invalid_request"
-    assert client.get("/console/api/presence?topic=#").get_json()["error"]["code"] == "invalid_topic"
+        assert (response.status_code, response.get_json()["code"]) == (503, "bus_unavailable"), path
+    assert client.get("/console/api/trace").get_json()["code"] == "invalid_request"
+    assert client.get("/console/api/letters?consumer=../x").get_json()["code"] == "invalid_request"
+    assert client.get("/console/api/presence?topic=#").get_json()["code"] == "invalid_topic"
     assert client.get("/console/api/presence?topic=rooms.1").get_json() == {"topic": "rooms.1", "count": 0, "members": []}
 
 
@@ -309,7 +309,7 @@ def test_one_whom_the_application_lets_act_makes_no_keys() -> None:
     ends = ({"ttl_s": "1"}, {"ttl_s": True}, {"ttl_s": 0}, {"ttl_s": None}, {"ttl_s": MAX_KEY_S + 1})
     for wrong in ({"scopes": "clients"}, {"scopes": ["all"]}, {"name": ""}, *ends):
         response = by_key.post("/console/api/keys/make", json={**body, **wrong}, headers=ACT)
-        assert (response.status_code, response.get_json()["error"]["code"]) == (400, "invalid_request"), wrong
+        assert (response.status_code, response.get_json()["code"]) == (400, "invalid_request"), wrong
 
 
 def test_a_cookie_alone_makes_no_key() -> None:
@@ -319,7 +319,7 @@ def test_a_cookie_alone_makes_no_key() -> None:
     with capture_logs() as lines:
         for wrong in ({}, {"admin_key": "wrong"}):
             response = client.post("/console/api/keys/make", json={**body, **wrong}, headers=ACT)
-            assert (response.status_code, response.get_json()["error"]["code"]) == (403, "forbidden")
+            assert (response.status_code, response.get_json()["code"]) == (403, "forbidden")
     assert [line["outcome"] for line in lines if line["event"] == "key made"] == ["forbidden"] * 2
     for _ in range(WRONG_KEYS):
         last = client.post("/console/api/keys/make", json={**body, "admin_key": "wrong"}, headers=ACT).status_code

@@ -219,17 +219,16 @@ def test_an_idempotency_key_is_the_id_of_events_without_one(dev: FlaskClient) ->
 
 
 def test_a_publisher_who_goes_too_fast_is_told_its_quota(gate: RecordingGate, monkeypatch: pytest.MonkeyPatch) -> None:
-    """429 with the fields of a quota; the events of both versions of the API count together."""
-    monkeypatch.setattr("headgate_server.api.publish.time.monotonic", lambda: 1000.0)
+    """429 with the fields of a quota."""
+    monkeypatch.setattr("headgate_server.api.v1.publishing.time.monotonic", lambda: 1000.0)
     client = create_app(Settings(dev=True, publish_per_s=1, publish_burst=2), gate=gate).test_client()
-    paths = ("/api/publish", "/api/v1/events", "/api/v1/events")
-    answers = [client.post(path, json={"topic": "a", "data": 1}) for path in paths]
+    answers = [client.post("/api/v1/events", json={"topic": "a", "data": 1}) for _ in range(3)]
     assert [answer.status_code for answer in answers] == [201, 201, 429]
     assert answers[-1].headers["RateLimit"] == '"publish_per_s";r=0;t=1'
 
 
 def test_the_trace_of_a_request_goes_on_with_its_events(dev: FlaskClient, gate: RecordingGate) -> None:
-    """As over the older paths; one that is malformed is dropped."""
+    """One that is malformed is dropped."""
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     one = {"topic": "a", "data": 1}
     dev.post("/api/v1/events", json=one, headers={"traceparent": trace})
@@ -246,7 +245,7 @@ def test_a_caller_without_any_right_to_publish_is_refused_before_its_body(gate: 
     assert (answer.status_code, answer.get_json()["scope"]) == (403, "publish:…")
 
 
-@pytest.mark.parametrize("path", ["/api/publish", "/api/v1/events", "/api/v1/events/batch"])
+@pytest.mark.parametrize("path", ["/api/v1/events", "/api/v1/events/batch"])
 def test_a_body_with_a_number_that_json_does_not_have_is_refused_by_name(dev: FlaskClient, path: str) -> None:
     """With its byte: a body is text, in which another encoder than JSON's wrote it."""
     event = '{"topic": "a", "data": NaN}'

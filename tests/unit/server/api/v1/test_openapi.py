@@ -19,7 +19,6 @@ from headgate.errors import HeadgateError, InvalidRequest
 from headgate.event import check_event_id
 from headgate.topic import check_namespace, check_pattern, check_topic
 from headgate.transport.statuses import STATUS_BY_CODE
-from headgate_server.api.publish import MAX_BATCH_EVENTS
 from headgate_server.api.v1.clients import Namespace
 from headgate_server.api.v1.consumers import LetterId
 from headgate_server.api.v1.dispatch import read_query
@@ -28,6 +27,7 @@ from headgate_server.api.v1.keys import KeyName, KeyNamespace
 from headgate_server.api.v1.openapi import MEANINGS, parameters, refusals
 from headgate_server.api.v1.operation import Operation, Who
 from headgate_server.api.v1.problems import OF_HTTP, descriptions
+from headgate_server.api.v1.publishing import MAX_BATCH_EVENTS
 from headgate_server.api.v1.table import OPERATIONS, openapi
 
 

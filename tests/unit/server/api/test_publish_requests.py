@@ -15,8 +15,8 @@ from headgate.flask_extension import Headgate
 from headgate.settings import Settings
 from headgate.transport.http_limits import HttpLimits
 from headgate.transport.http_routes import Route
-from headgate_server.api.publish import BATCH_PATH, PUBLISH_PATH, PublishApi, routes_below
-from headgate_server.api.v1.publishing import BATCH, EVENTS, PublishingV1
+from headgate_server.api.publish_requests import routes_below
+from headgate_server.api.v1.publishing import BATCH, EVENTS, Publishing
 from headgate_server.app import create_app
 from headgate_server.untouched import watch
 from tests.support.http_peer import FOREVER, Pause, Peer
@@ -26,9 +26,7 @@ SETTINGS = Settings(max_payload_bytes=200, publish_per_s=0.1, publish_burst=3)
 ONE = b'{"topic": "orders.42.shipped", "data": {"carrier": "UPS"}}'
 
 
-def request(
-    body: bytes, *lines: str, path: str = PUBLISH_PATH, kind: str = "application/json", length: int | None = None
-) -> bytes:
+def request(body: bytes, *lines: str, path: str = EVENTS, kind: str = "application/json", length: int | None = None) -> bytes:
     """Return a request as it travels."""
     size = len(body) if length is None else length
     head = [f"POST {path} HTTP/1.1", "Host: 127.0.0.1:8000", f"Content-Type: {kind}", f"Content-Length: {size}", *lines]
@@ -43,7 +41,7 @@ def with_token(body: bytes, *lines: str, **options: Any) -> bytes:
 
 
 def batch(*events: dict[str, Any], **more: Any) -> bytes:
-    return with_token(json.dumps({"events": events, **more}).encode(), path=BATCH_PATH)
+    return with_token(json.dumps({"events": events, **more}).encode(), path=BATCH)
 
 
 EVENT = {"topic": "orders.42.shipped", "data": 1}
@@ -70,63 +68,29 @@ REQUESTS: dict[str, list[bytes | Pause]] = {
     "four at a time": [with_token(ONE) * 4],
     "the last request of a connection": [with_token(ONE, "Connection: close") + with_token(ONE)],
     "a body in chunks": [
-        f"POST {PUBLISH_PATH} HTTP/1.1\r\nHost: test\r\n{BEARER}\r\nContent-Type: application/json\r\n".encode()
+        f"POST {EVENTS} HTTP/1.1\r\nHost: test\r\n{BEARER}\r\nContent-Type: application/json\r\n".encode()
         + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(ONE), ONE)
     ],
     "100 Continue": [with_token(b"", "Expect: 100-continue", length=len(ONE)), Pause(1), ONE],
     "a question before the request of another site": [
-        f"OPTIONS {PUBLISH_PATH} HTTP/1.1\r\nHost: test\r\nOrigin: https://evil.example\r\n\r\n".encode()
+        f"OPTIONS {EVENTS} HTTP/1.1\r\nHost: test\r\nOrigin: https://evil.example\r\n\r\n".encode()
     ],
-    "another method": [f"GET {PUBLISH_PATH} HTTP/1.1\r\nHost: test\r\n{BEARER}\r\n\r\n".encode()],
+    "another method": [f"GET {EVENTS} HTTP/1.1\r\nHost: test\r\n{BEARER}\r\n\r\n".encode()],
     "a batch": [batch(EVENT, {**EVENT, "id": "e-2"})],
     "a batch of none": [batch()],
     "a batch with some refused": [batch(EVENT, {"topic": "mail.1", "data": 1}, {"topic": "orders.", "data": 1}, EVENT)],
     "a batch with all refused": [batch({"topic": "mail.1", "data": 1})],
     "a batch above the rate": [batch(EVENT, EVENT) + batch(EVENT, EVENT)],
     "a batch above the burst": [batch(EVENT, EVENT, EVENT, EVENT)],
-    "a batch that is none": [with_token(ONE, path=BATCH_PATH)],
-}
-
-
-def of_v1(sent: bytes | Pause) -> bytes | Pause:
-    """Return the same request to /api/v1."""
-    if isinstance(sent, Pause):
-        return sent
-    return sent.replace(f" {BATCH_PATH} ".encode(), f" {BATCH} ".encode()).replace(
-        f" {PUBLISH_PATH} ".encode(), f" {EVENTS} ".encode()
-    )
-
-
-# Where the two versions differ in more than a path.
-IN_V1 = (
-    "an event",
-    "an event with an id",
-    "no token",
-    "a topic that is not granted",
-    "no topic",
-    "a bad id",
-    "no JSON",
-    "text/plain",
-    "another namespace",
-    "a payload too large",
-    "a body too large",
-    "a body that does not come",
-    "four at a time",
-    "100 Continue",
-    "a batch",
-    "a batch with some refused",
-    "a batch above the rate",
-)
-REQUESTS |= {f"{name}, in v1": [of_v1(sent) for sent in REQUESTS[name]] for name in IN_V1}
-REQUESTS |= {
-    "an idempotency key, in v1": [with_token(ONE, "Idempotency-Key: e-1", path=EVENTS)],
-    "an idempotency key in quotes, in v1": [with_token(ONE, 'Idempotency-Key: "e-1"', path=EVENTS)],
-    "an idempotency key that is none, in v1": [with_token(ONE, "Idempotency-Key: no key", path=EVENTS)],
-    "an answer that is not wanted, in v1": [with_token(ONE, "Accept: text/html", path=EVENTS)],
-    "an answer that is wanted less, in v1": [with_token(ONE, "Accept: text/html, application/json;q=0.1", path=EVENTS)],
-    "a parameter, in v1": [with_token(ONE, path=f"{EVENTS}?a=1")],
-    "all or none, in v1": [of_v1(batch(EVENT, EVENT, atomic=True))],
-    "all or none, with one refused, in v1": [of_v1(batch(EVENT, {"topic": "orders.", "data": 1}, EVENT, atomic=True))],
+    "a batch that is none": [with_token(ONE, path=BATCH)],
+    "an idempotency key": [with_token(ONE, "Idempotency-Key: e-1")],
+    "an idempotency key in quotes": [with_token(ONE, 'Idempotency-Key: "e-1"')],
+    "an idempotency key that is none": [with_token(ONE, "Idempotency-Key: no key")],
+    "an answer that is not wanted": [with_token(ONE, "Accept: text/html")],
+    "an answer that is wanted less": [with_token(ONE, "Accept: text/html, application/json;q=0.1")],
+    "a parameter": [with_token(ONE, path=f"{EVENTS}?a=1")],
+    "all or none": [batch(EVENT, EVENT, atomic=True)],
+    "all or none, with one refused": [batch(EVENT, {"topic": "orders.", "data": 1}, EVENT, atomic=True)],
 }
 
 
@@ -138,9 +102,8 @@ class Clock:
 
 
 def all_routes(gate: RecordingGate, settings: Settings, answers_to: Callable[[Any], bool]) -> Mapping[tuple[str, str], Route]:
-    api = PublishApi(gate, settings)
-    publishing = PublishingV1(gate, settings, api)
-    return routes_below(api, answers_to, {EVENTS: publishing.one, BATCH: publishing.batch})
+    publishing = Publishing(gate, settings)
+    return routes_below({EVENTS: publishing.one, BATCH: publishing.batch}, answers_to)
 
 
 def served(sends: list[bytes | Pause], gate: RecordingGate, *, below: bool) -> bytes:
@@ -156,19 +119,17 @@ def served(sends: list[bytes | Pause], gate: RecordingGate, *, below: bool) -> b
 
 
 FAULTS = {"no bus": BusUnavailable("no answer"), "a fault": RuntimeError("a secret")}
-# Both versions fail in the same place: two requests to v1 are enough to see in which words.
-FAULTY = [*(name for name in REQUESTS if "v1" not in name), "an event, in v1", "a batch, in v1"]
 
 
 @pytest.mark.parametrize(
-    ("name", "error"), [*((name, None) for name in REQUESTS), *((name, error) for name in FAULTY for error in FAULTS.values())]
+    ("name", "error"), [*((name, None) for name in REQUESTS), *((name, error) for name in REQUESTS for error in FAULTS.values())]
 )
 def test_an_answer_is_the_same_below_wsgi_and_through_flask(
     name: str, error: Exception | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Status, headers, body, and whether the connection goes on; and the same is published."""
     monkeypatch.setattr("headgate.transport.http_answers._date", lambda now_s: b"Thu, 01 Jan 1970 00:16:40 GMT")
-    monkeypatch.setattr("headgate_server.api.publish.time", Clock())
+    monkeypatch.setattr("headgate_server.api.v1.publishing.time", Clock())
     gates = [RecordingGate(error=error, identity=Identity("ana", publish=("orders.#",))) for _ in range(2)]
     through, under = (served(REQUESTS[name], gate, below=below) for gate, below in zip(gates, (False, True), strict=True))
     assert through == under
@@ -181,7 +142,7 @@ def test_flask_sees_nothing_of_a_request_with_a_token() -> None:
     gate = RecordingGate(identity=Identity("ana", publish=("orders.#",)))
     app = create_app(SETTINGS, gate=gate)
     app.before_request(lambda: pytest.fail("Flask was asked"))
-    peer = Peer([with_token(ONE), Pause(1), batch(EVENT), Pause(2), with_token(json.dumps(EVENT).encode(), path=EVENTS)])
+    peer = Peer([with_token(ONE), Pause(1), batch(EVENT), Pause(2), with_token(json.dumps(EVENT).encode())])
     peer.served_by(app, HttpLimits(), routes=all_routes(gate, SETTINGS, lambda environ: True))
     assert peer.received.count(b"HTTP/1.1 201 CREATED\r\n") == 3
     assert gate.published == [("orders.42.shipped", {"carrier": "UPS"}), ("orders.42.shipped", 1), ("orders.42.shipped", 1)]
@@ -196,7 +157,7 @@ def test_flask_has_requests_to_other_names_and_those_without_a_token(lines: list
     asked: list[str] = []
     app = create_app(Settings(dev=True), gate=gate)
     app.before_request(lambda: asked.append("Flask"))
-    head = "\r\n".join([f"POST {PUBLISH_PATH} HTTP/1.1", *lines, f"Content-Length: {len(ONE)}", "", ""]).encode()
+    head = "\r\n".join([f"POST {EVENTS} HTTP/1.1", *lines, f"Content-Length: {len(ONE)}", "", ""]).encode()
     routes = all_routes(gate, Settings(dev=True), lambda environ: answers)
     Peer([head + ONE]).served_by(app, HttpLimits(), routes=routes)
     assert asked == ["Flask"]
@@ -221,11 +182,11 @@ def hook_at_the_end(app: Flask) -> None:
 
 
 def hook_of_the_routes(app: Flask) -> None:
-    app.before_request_funcs.setdefault("publish_api", []).append(lambda: None)
+    app.before_request_funcs.setdefault("api_v1", []).append(lambda: None)
 
 
 def view(app: Flask) -> None:
-    app.view_functions["publish_api.publish"] = lambda: "wrapped"
+    app.view_functions["api_v1./events"] = lambda: "wrapped"
 
 
 def page(app: Flask) -> None:
@@ -259,9 +220,9 @@ def test_an_application_that_was_changed_since_is_known(change: Callable[[Flask]
 
 
 def test_the_ready_made_application_has_its_publishing_below_wsgi() -> None:
-    """Its four paths, and nothing else of it."""
+    """Its two paths, and nothing else of it."""
     app = create_app(Settings())
-    publishing = {("POST", path) for path in (PUBLISH_PATH, BATCH_PATH, EVENTS, BATCH)}
+    publishing = {("POST", path) for path in (EVENTS, BATCH)}
     assert set(app.extensions["headgate"].routes(app)) == publishing
 
 

@@ -9,7 +9,7 @@ from headgate.auth.identity import Identity
 from headgate.errors import BusRefused, BusUnavailable
 from headgate.settings import Settings
 from headgate.traceparent import DROPPED
-from headgate_server.api.publish import ENVELOPE_BYTES, MAX_BATCH_BYTES, MAX_BATCH_EVENTS
+from headgate_server.api.v1.publishing import ENVELOPE_BYTES, MAX_BATCH_BYTES, MAX_BATCH_EVENTS
 from headgate_server.app import create_app
 from tests.support.recording_gate import RecordingGate
 
@@ -20,66 +20,61 @@ def test_publishing_over_http_needs_a_grant(gate: RecordingGate) -> None:
     """A caller whose grants do not contain the topic is told so, and nothing is published."""
     gate.identity = Identity("ana", publish=("orders.*.noted",))
     client = create_app(Settings(), gate=gate).test_client()
-    refused = client.post("/api/publish", json={"topic": "orders.42.shipped", "data": 1})
-    assert (refused.status_code, refused.get_json()["error"]["code"]) == (403, "forbidden")
+    refused = client.post("/api/v1/events", json={"topic": "orders.42.shipped", "data": 1})
+    assert (refused.status_code, refused.get_json()["code"]) == (403, "forbidden")
     assert gate.published == []
-    assert client.post("/api/publish", json={"topic": "orders.42.noted", "data": 1}).status_code == 201
+    assert client.post("/api/v1/events", json={"topic": "orders.42.noted", "data": 1}).status_code == 201
 
 
 def test_publishing_in_development_returns_the_receipt(dev: FlaskClient, gate: RecordingGate) -> None:
     """201 with epoch, offset, duplicate and id; the data arrives as it was sent."""
-    answer = dev.post("/api/publish", json={"topic": "orders.42.shipped", "data": {"carrier": "UPS"}, "id": "e-1"})
+    answer = dev.post("/api/v1/events", json={"topic": "orders.42.shipped", "data": {"carrier": "UPS"}, "id": "e-1"})
     assert answer.status_code == 201
     assert answer.get_json() == {"epoch": "0123456789abcdef", "offset": 1, "duplicate": False, "id": "e-1"}
     assert gate.published == [("orders.42.shipped", {"carrier": "UPS"})]
 
 
 @pytest.mark.parametrize(
-    ("body", "content_type"),
+    ("body", "content_type", "expected"),
     [
-        (b'{"topic": "a", "data": 1}', "text/plain"),
-        (b'{"topic": "a"}', "application/json"),
-        (b'{"topic": 7, "data": 1}', "application/json"),
-        (b'{"topic": "a", "data": NaN}', "application/json"),
-        (b'{"topic": "a", "data": 1, "tpoic": 2}', "application/json"),
-        (b'{"topic": "a", "data": "\xff"}', "application/json"),
-        (b"", "application/json"),
-        (b"[" * 5000, "application/json"),
+        (b'{"topic": "a", "data": 1}', "text/plain", (415, "unsupported_media_type")),
+        (b'{"topic": "a"}', "application/json", (422, "invalid_request")),
+        (b'{"topic": 7, "data": 1}', "application/json", (422, "invalid_request")),
+        (b'{"topic": "a", "data": NaN}', "application/json", (400, "invalid_request")),
+        (b'{"topic": "a", "data": 1, "tpoic": 2}', "application/json", (422, "invalid_request")),
+        (b'{"topic": "a", "data": "\xff"}', "application/json", (422, "not_serializable")),
+        (b"", "application/json", (400, "invalid_request")),
+        (b"[" * 5000, "application/json", (422, "invalid_request")),
     ],
     ids=["not JSON by type", "no data", "topic not text", "NaN", "unknown field", "not UTF-8", "empty", "deep"],
 )
-def test_a_malformed_publish_is_refused(dev: FlaskClient, gate: RecordingGate, body: bytes, content_type: str) -> None:
-    """400 with a code of the tree, and nothing published."""
-    answer = dev.post("/api/publish", data=body, content_type=content_type)
-    assert answer.status_code == 400
-    assert answer.get_json()["error"]["code"] in ("invalid_request", "not_serializable")
+def test_a_malformed_publish_is_refused(
+    dev: FlaskClient, gate: RecordingGate, body: bytes, content_type: str, expected: tuple[int, str]
+) -> None:
+    """415 for another type, 400 for what cannot be read, 422 for JSON of another form; nothing is published."""
+    answer = dev.post("/api/v1/events", data=body, content_type=content_type)
+    assert (answer.status_code, answer.get_json()["code"]) == expected
     assert gate.published == []
 
 
 def test_a_payload_over_the_limit_is_refused_with_its_size(gate: RecordingGate) -> None:
     """payload_too_large {size, limit, where} at one byte above; at the limit it goes through."""
     client = create_app(Settings(dev=True, max_payload_bytes=100), gate=gate).test_client()
-    fits = client.post("/api/publish", json={"topic": "a", "data": "x" * 98})
-    above = client.post("/api/publish", json={"topic": "a", "data": "x" * 99})
+    fits = client.post("/api/v1/events", json={"topic": "a", "data": "x" * 98})
+    above = client.post("/api/v1/events", json={"topic": "a", "data": "x" * 99})
     assert fits.status_code == 201
     assert above.status_code == 413
-    assert above.get_json()["error"] | {"message": ""} == {
-        "code": "payload_too_large",
-        "message": "",
-        "retry": False,
-        "size": 101,
-        "limit": 100,
-        "where": "http",
-    }
+    parts = {"code": "payload_too_large", "retry": False, "size": 101, "limit": 100, "where": "http"}
+    assert above.get_json().items() >= parts.items()
 
 
 def test_a_declared_huge_body_is_refused_before_it_is_read(dev: FlaskClient) -> None:
     """The same words when the whole body is over the bound: nothing is buffered."""
     size = Settings().max_payload_bytes + ENVELOPE_BYTES + 1
-    answer = dev.post("/api/publish", data=b"x" * size, content_type="application/json")
+    answer = dev.post("/api/v1/events", data=b"x" * size, content_type="application/json")
     assert answer.status_code == 413
-    assert answer.get_json()["error"]["code"] == "payload_too_large"
-    assert answer.get_json()["error"]["where"] == "http"
+    assert answer.get_json()["code"] == "payload_too_large"
+    assert answer.get_json()["where"] == "http"
 
 
 # Batches -------------------------------------------------------------------------------------------------------------------
@@ -88,7 +83,7 @@ def test_a_declared_huge_body_is_refused_before_it_is_read(dev: FlaskClient) -> 
 def test_a_batch_answers_a_receipt_for_each_event_in_order(dev: FlaskClient, gate: RecordingGate) -> None:
     """201 when all are published; the data arrives as it was sent."""
     events = [{"topic": f"orders.{number}", "data": {"n": number}, "id": f"e-{number}"} for number in range(3)]
-    answer = dev.post("/api/publish/batch", json={"events": events, "namespace": "notifications"})
+    answer = dev.post("/api/v1/events/batch", json={"events": events, "namespace": "notifications"})
     assert answer.status_code == 201
     receipts = answer.get_json()["receipts"]
     assert [(receipt["offset"], receipt["id"], receipt["duplicate"]) for receipt in receipts] == [
@@ -104,7 +99,7 @@ def test_an_event_of_a_batch_that_is_refused_keeps_no_other_out(gate: RecordingG
     gate.identity = Identity("ana", publish=("orders.#",))
     client = create_app(Settings(max_payload_bytes=100), gate=gate).test_client()
     answer = client.post(
-        "/api/publish/batch",
+        "/api/v1/events/batch",
         json={
             "events": [
                 {"topic": "orders.1", "data": 1},
@@ -127,13 +122,13 @@ def test_a_batch_of_which_nothing_was_published_for_one_reason_that_passes_is_th
 ) -> None:
     """503 and Retry-After, as for one event; other reasons stay in their places."""
     gate.error = BusUnavailable("no answer")
-    answer = dev.post("/api/publish/batch", json={"events": [{"topic": "a", "data": 1}] * 2})
+    answer = dev.post("/api/v1/events/batch", json={"events": [{"topic": "a", "data": 1}] * 2})
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
-    assert answer.get_json()["error"]["code"] == "bus_unavailable"
+    assert answer.get_json()["code"] == "bus_unavailable"
     gate.after = 1
     gate.published.append(("a", 0))
     gate.error = BusRefused("no memory")
-    answer = dev.post("/api/publish/batch", json={"events": [{"topic": "a", "data": 1}] * 2})
+    answer = dev.post("/api/v1/events/batch", json={"events": [{"topic": "a", "data": 1}] * 2})
     assert answer.status_code == 207
     assert [receipt["error"]["code"] for receipt in answer.get_json()["receipts"]] == ["bus_refused"] * 2
 
@@ -149,9 +144,9 @@ def test_a_batch_of_which_nothing_was_published_for_one_reason_that_passes_is_th
     ],
 )
 def test_a_malformed_batch_is_refused_as_a_whole(dev: FlaskClient, gate: RecordingGate, body: bytes) -> None:
-    """400 with a code of the tree, and nothing published."""
-    answer = dev.post("/api/publish/batch", data=body, content_type="application/json")
-    assert (answer.status_code, answer.get_json()["error"]["code"]) == (400, "invalid_request")
+    """422 with a code of the tree, and nothing published."""
+    answer = dev.post("/api/v1/events/batch", data=body, content_type="application/json")
+    assert (answer.status_code, answer.get_json()["code"]) == (422, "invalid_request")
     assert gate.published == []
 
 
@@ -159,25 +154,25 @@ def test_a_batch_is_bounded_in_events_and_bytes(gate: RecordingGate) -> None:
     """One event too many is refused by name, a body that is too large from its size; the largest that may be is published."""
     client = create_app(Settings(dev=True, publish_burst=10_000), gate=gate).test_client()
     event = {"topic": "a", "data": 1}
-    too_many = client.post("/api/publish/batch", json={"events": [event] * (MAX_BATCH_EVENTS + 1)})
-    assert (too_many.status_code, too_many.get_json()["error"]["name"]) == (409, "batch_events")
-    too_large = client.post("/api/publish/batch", data=b"x" * (MAX_BATCH_BYTES + 1), content_type="application/json")
-    assert (too_large.status_code, too_large.get_json()["error"]["limit"]) == (413, MAX_BATCH_BYTES)
+    too_many = client.post("/api/v1/events/batch", json={"events": [event] * (MAX_BATCH_EVENTS + 1)})
+    assert (too_many.status_code, too_many.get_json()["name"]) == (409, "batch_events")
+    too_large = client.post("/api/v1/events/batch", data=b"x" * (MAX_BATCH_BYTES + 1), content_type="application/json")
+    assert (too_large.status_code, too_large.get_json()["limit"]) == (413, MAX_BATCH_BYTES)
     assert gate.published == []
-    fits = client.post("/api/publish/batch", json={"events": [{"topic": "a", "data": "x" * 2000}] * MAX_BATCH_EVENTS})
+    fits = client.post("/api/v1/events/batch", json={"events": [{"topic": "a", "data": "x" * 2000}] * MAX_BATCH_EVENTS})
     assert fits.status_code == 201
     assert len(gate.published) == MAX_BATCH_EVENTS
 
 
 def test_the_events_of_a_batch_count_one_by_one(gate: RecordingGate, monkeypatch: pytest.MonkeyPatch) -> None:
     """429 for all of a batch that is more than its user may publish now; events that are refused anyway do not count."""
-    monkeypatch.setattr("headgate_server.api.publish.time.monotonic", lambda: 1000.0)
+    monkeypatch.setattr("headgate_server.api.v1.publishing.time.monotonic", lambda: 1000.0)
     gate.identity = Identity("ana", publish=("orders.#",))
     client = create_app(Settings(publish_per_s=0.5, publish_burst=4), gate=gate).test_client()
     good, bad = {"topic": "orders.1", "data": 1}, {"topic": "mail.1", "data": 1}
 
     def status(*events: dict[str, object]) -> tuple[int, str | None]:
-        answer = client.post("/api/publish/batch", json={"events": events})
+        answer = client.post("/api/v1/events/batch", json={"events": events})
         return answer.status_code, answer.headers.get("Retry-After")
 
     assert status(good, bad, good) == (207, None)
@@ -197,7 +192,7 @@ def test_the_events_of_a_batch_count_one_by_one(gate: RecordingGate, monkeypatch
 )
 def test_other_sites_cannot_publish_through_a_browser(dev: FlaskClient, gate: RecordingGate, headers: dict[str, str]) -> None:
     """Development lets anyone on this machine publish, and no web page."""
-    answer = dev.post("/api/publish", json={"topic": "a", "data": 1}, headers=headers)
+    answer = dev.post("/api/v1/events", json={"topic": "a", "data": 1}, headers=headers)
     assert answer.status_code == 403
     assert gate.published == []
 
@@ -205,7 +200,7 @@ def test_other_sites_cannot_publish_through_a_browser(dev: FlaskClient, gate: Re
 @pytest.mark.parametrize("origin", ["http://localhost", "http://localhost:5173", "http://[::1]:5173"])
 def test_a_page_of_this_machine_may_publish_in_development(dev: FlaskClient, gate: RecordingGate, origin: str) -> None:
     """A development server such as Vite passes its pages' calls on, with its own port in the Origin."""
-    answer = dev.post("/api/publish", json={"topic": "a", "data": 1}, headers={"Origin": origin})
+    answer = dev.post("/api/v1/events", json={"topic": "a", "data": 1}, headers={"Origin": origin})
     assert answer.status_code == 201
 
 
@@ -217,6 +212,6 @@ def test_the_trace_of_a_request_is_that_of_its_events(
     parent = f"00-{'a' * 32}-{'b' * 16}-01"
     before = DROPPED["http"]
     for headers in ({"traceparent": parent}, {"traceparent": "rubbish"}, {}):
-        assert dev.post(f"/api/publish{path}", json=body, headers=headers).status_code == 201
+        assert dev.post(f"/api/v1/events{path}", json=body, headers=headers).status_code == 201
     assert gate.traceparents == [parent, None, None]
     assert DROPPED["http"] == before + 1

@@ -1,0 +1,148 @@
+"""A request to publish, through Flask or below WSGI: its environment, its body, and routes that answer it with the same bytes.
+
+In: what answers requests (v1/publishing.py). Out: routes for `transport/http_routes.py`, and a function for a view of Flask's.
+Flask has the requests without a token, and those to a name that is not ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, Protocol, TypeAlias
+
+from flask import request
+from werkzeug.exceptions import RequestEntityTooLarge
+
+from headgate.errors import HeadgateError, PayloadTooLarge
+from headgate.spans import current_traceparent
+from headgate.traceparent import read_traceparent
+from headgate.transport.http_answers import Answer
+from headgate.transport.http_routes import Route, RoutedRequest
+from headgate_server.security_headers import security_headers
+
+from .callers import has_credentials
+from .error_pages import log_failure
+from .v1.problems import BodyFault, http_problem, problem_answer
+
+
+class Asked(Protocol):
+    """A request to publish."""
+
+    @property
+    def environ(self) -> Mapping[str, Any]:
+        """The WSGI environment."""
+
+    known: object
+    """Who asks, as what answers it has found out; a request with the same head may have it from the one before."""
+
+    def body(self, limit_bytes: int) -> bytes:
+        """Return the body. Waits for it.
+
+        Raises:
+            PayloadTooLarge, RequestEntityTooLarge: it is larger; if it says how large it is, nothing was read.
+        """
+
+
+Publish: TypeAlias = Callable[[Asked], Answer]
+
+
+def posted(publish: Publish) -> Callable[[], Answer]:
+    """Return what answers a request of Flask's."""
+    return lambda: publish(AskedOfFlask(request.environ))
+
+
+def routes_below(
+    answered: Mapping[str, Publish], answers_to: Callable[[Mapping[str, Any]], bool]
+) -> Mapping[tuple[str, str], Route]:
+    """Return the routes for requests below WSGI.
+
+    Args:
+        answered: by path, what answers a POST.
+        answers_to: whether a request's host name is ours.
+    """
+
+    def route(publish: Publish) -> Route:
+        def answer(request: RoutedRequest) -> Answer | None:
+            environ = request.environ
+            if request.known is None and not (has_credentials(environ) and answers_to(environ)):
+                return None
+            asked = _AskedBelow(request)
+            try:
+                return _secured(publish(asked), environ)
+            except Exception as error:  # noqa: BLE001 - raised again, or told
+                return _failure(error, environ)
+            finally:
+                request.known = asked.known
+
+        return answer
+
+    return {("POST", path): route(publish) for path, publish in answered.items()}
+
+
+def _failure(error: Exception, environ: Mapping[str, Any]) -> Answer:
+    """Return the answer that tells an error.
+
+    Raises:
+        OSError: the caller is gone.
+    """
+    if isinstance(error, HeadgateError | BodyFault):
+        return _secured(problem_answer(error), environ)
+    if isinstance(error, TimeoutError):
+        return _secured(http_problem(408), environ)
+    if isinstance(error, OSError):
+        raise error
+    # As Flask's own page for it: logged, and told nothing.
+    log_failure(str(environ["PATH_INFO"]), str(environ["REQUEST_METHOD"]), environ, error)
+    return _secured(http_problem(500), environ)
+
+
+def _secured(answer: Answer, environ: Mapping[str, Any]) -> Answer:
+    """Return an answer with the headers that make a browser strict."""
+    status, headers, body, closes = answer
+    return Answer(status, _with_security(tuple(headers), str(environ.get("HTTP_HOST", ""))), body, closes)
+
+
+@lru_cache(maxsize=256)
+def _with_security(headers: tuple[tuple[str, str], ...], host: str) -> tuple[tuple[str, str], ...]:
+    return *headers, *security_headers(host)
+
+
+class AskedOfFlask:
+    """A request of Flask's."""
+
+    def __init__(self, environ: Mapping[str, Any]) -> None:
+        self.environ = environ
+        self.known: object = None
+
+    def body(self, limit_bytes: int) -> bytes:
+        """Return the body. Of a chunked one werkzeug reads as much as may come, and passes that off as the whole."""
+        if limit_bytes > (request.max_content_length or limit_bytes):
+            request.max_content_length = limit_bytes  # a batch is larger than anything else that this application takes
+        body = request.get_data(cache=False)
+        if request.content_length is None and request.environ["wsgi.input"].read(1):
+            raise RequestEntityTooLarge
+        return body
+
+
+class _AskedBelow:
+    """A request below WSGI."""
+
+    __slots__ = ("_request", "environ", "known")
+
+    def __init__(self, request: RoutedRequest) -> None:
+        self._request, self.known = request, request.known
+        # An application's authenticator may keep things in it.
+        self.environ = dict(request.environ) if request.known is None else request.environ
+
+    def body(self, limit_bytes: int) -> bytes:
+        """Return the body, whose length the head says."""
+        size = self._request.head.body_bytes
+        if size > limit_bytes:
+            raise PayloadTooLarge(size, limit_bytes, "http")
+        return self._request.body()
+
+
+def traceparent_of(asked: Asked) -> str | None:
+    """Return the trace of a request: None, for that of the current span, else that of its header; a malformed one is dropped."""
+    header = asked.environ.get("HTTP_TRACEPARENT")
+    return None if header is None or current_traceparent() else read_traceparent(header, "http")

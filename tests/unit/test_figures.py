@@ -169,7 +169,6 @@ LEAST_EVENTS = f"{int(LEAST_IDS[1]):,}"
             (topic.MAX_TOPIC_WORDS, topic.MAX_TOPIC_BYTES),
         ),
         ("docs/protocol.md", r"nested at most (\d+) deep", (event.MAX_DEPTH,)),
-        ("docs/http-api.md", r"A page holds some (\d+) events", (PAGE_EVENTS,)),
         ("docs/reference/python.md", r"\(less at a high rate\): 1 to (\d+) characters", (event.MAX_ID_LENGTH,)),
         ("docs/guarantees.md", r"Those of the newest ([\d,]+) events count", (LEAST_EVENTS,)),
         ("docs/guide.md", r"for the newest ([\d,]+) events at any rate", (LEAST_EVENTS,)),

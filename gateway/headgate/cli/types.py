@@ -16,8 +16,6 @@ _CHECK = click.option("--check", is_flag=True, help="Write nothing; exit with 1 
 
 @click.command()
 @source_options
-@click.option("--python", is_flag=True, help="Write Python instead of TypeScript: msgspec Structs.")
-@click.option("--dataclasses", is_flag=True, help="Of Python: dataclasses instead of Structs.")
 @_OUT
 @_CHECK
 @json_option
@@ -27,21 +25,15 @@ def types(
     registry: bool,
     namespace: str,
     redis_url: str | None,
-    python: bool,
-    dataclasses: bool,
     out: str | None,
     check: bool,
     as_json: bool,
 ) -> None:
-    """Write the types of topics from their JSON Schemas: the map for connect<Topics>(), or Python classes."""
-    from headgate.schemas.python_types import Kind, python_types
+    """Write the TypeScript types of topics from their JSON Schemas: the map for connect<Topics>()."""
     from headgate.schemas.typescript import typescript
 
-    if dataclasses and not python:
-        raise click.UsageError("--dataclasses goes with --python")
     catalogue = read_source(folder, registry, namespace, redis_url)
-    kind = Kind.DATACLASS if dataclasses else Kind.STRUCT
-    text = python_types(catalogue, kind) if python else typescript(catalogue)
+    text = typescript(catalogue)
     _write(text, out, check, {"source": text} if as_json else None)
 
 

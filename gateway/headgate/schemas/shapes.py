@@ -1,5 +1,4 @@
-"""The shapes of data: what a schema says as far as types can say it. The writers of TypeScript and Python types begin here. No
-I/O.
+"""The shapes of data: what a schema says as far as types can say it. TypeScript types are written from here. No I/O.
 
 In: a catalogue. Out: `Model`: definitions by name, and the shape of each pattern's data. A shape holds whatever the schema
 lets through, and may hold more; the rest (`pattern`, `minimum`, `if`) becomes words of a comment.
@@ -55,11 +54,6 @@ class Exactly:
     """One value, as JSON text."""
 
     text: str
-
-    @property
-    def value(self) -> Any:
-        """The value."""
-        return json.loads(self.text)
 
 
 @dataclass(frozen=True, slots=True)

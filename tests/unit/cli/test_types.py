@@ -25,7 +25,7 @@ def run(*arguments: str, **environment: str) -> Result:
     return CliRunner().invoke(main, arguments, env=environment)
 
 
-@pytest.mark.parametrize("command", [("types",), ("types", "--python"), ("types", "--python", "--dataclasses"), ("asyncapi",)])
+@pytest.mark.parametrize("command", [("types",), ("asyncapi",)])
 def test_a_file_is_up_to_date_until_the_schemas_change(here: Path, command: tuple[str, ...]) -> None:
     """`--check` writes nothing: it is for continuous integration."""
     assert run(*command, "-o", "out", "--check").exit_code == 1

@@ -1,8 +1,8 @@
 """The events that the code writes into the log, found in its source: for docs/logs.md, and for the test that holds them together.
 
 In: the modules of both packages. Out: each event with its loggers, its levels, and the fields that it may have. An event's name
-is the first argument of a call of a logger of structlog, or of a `SparseLog`. Where that is a parameter, it is what the calls of
-that function say, in the module or, if it has none, in the others, as far as they say it as a text.
+is the first argument of a call of a logger of structlog, or of a `ThrottledLog`. Where that is a parameter, it is what the calls
+of that function say, in the module or, if it has none, in the others, as far as they say it as a text.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = (ROOT / "gateway" / "headgate", ROOT / "server" / "headgate_server")
 METHODS = {"debug": "debug", "info": "info", "warning": "warning", "error": "error", "exception": "error", "log": "info, error"}
-# A SparseLog (consumers/sparse_log.py): of consumers.
-SPARSE = ("headgate.consumers", "warning")
+# A ThrottledLog (runtime/logging.py): of consumers.
+THROTTLED = ("headgate.consumers", "warning")
 # Arguments that are no fields of a line.
 _NO_FIELDS = ("exc_info", "logger")
 # To read a module takes a few milliseconds, so others are passed over.
@@ -89,7 +89,7 @@ class _Module:
     def _logger_of(self, called: ast.expr) -> tuple[str, str, int] | None:
         """Return the logger that a call writes to, its level, and which argument is the event; None: it writes no line."""
         if isinstance(called, ast.Attribute) and called.attr == "_log" and _is_self(called.value):
-            return (*SPARSE, 0)
+            return (*THROTTLED, 0)
         if not isinstance(called, ast.Attribute) or called.attr not in METHODS:
             return None
         place = int(called.attr == "log")

@@ -16,7 +16,6 @@ import pytest
 import structlog
 
 from headgate.consumers.base import Consumer, Context
-from headgate.consumers.sparse_log import SparseLog
 from headgate.consumers.work import worker as workers
 from headgate.consumers.work.metrics import ConsumerMetrics
 from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions
@@ -26,6 +25,7 @@ from headgate.consumers.work.worker import Worker
 from headgate.publisher import Publisher
 from headgate.redis.client import Client, call, open_client
 from headgate.redis.keys import group_key
+from headgate.runtime.logging import ThrottledLog
 from headgate.settings import Settings
 from headgate.topic import DEFAULT_NAMESPACE
 
@@ -104,7 +104,7 @@ class SteppedWorker:
         self.store.stopping = self.stopping
         state = RedisState(self._client, spec.namespace, spec.name, self.store)
         context = Context(spec.name, spec.namespace, state, self._publisher)
-        log = SparseLog(structlog.get_logger("headgate.consumers").bind(consumer=spec.name).warning)
+        log = ThrottledLog(structlog.get_logger("headgate.consumers").bind(consumer=spec.name).warning)
         metrics = ConsumerMetrics(spec.name)
         self.worker = Worker(spec, context, self.store, metrics, log, self.stopping, threading.Event())
         self.store.open(spec.runner.start)

@@ -26,7 +26,7 @@ from headgate.presence import watchers
 from headgate.protocol.requests import MAX_LAST
 from headgate.redis import api_keys, batches, breaker, lineage, pauses, registry
 from headgate.redis.log import DEFAULT_MAX_BYTES, PAGE_EVENTS
-from headgate.runtime import rates, seldom, standard_streams
+from headgate.runtime import log_throttle, rates, standard_streams
 from headgate.schemas import documents
 from headgate.settings import Settings
 from headgate.socketio import base as socketio_base
@@ -237,7 +237,7 @@ PROMISED = [
     ),
     (r"`max_payload_bytes` \+ (\d+) KiB, a batch (\d+) MiB", (*kib(over_http.ENVELOPE_BYTES), *mib(over_http.MAX_BATCH_BYTES))),
     (r"standard output and error \| (\d+) MiB", mib(standard_streams.MAX_QUEUED_BYTES)),
-    (r"once in (\d+) s: the traceback", thousands(seldom.SELDOM_S)),
+    (r"once in (\d+) s: the traceback", thousands(log_throttle.EVERY_S)),
     (r"waiting for application code \| (\d+),", thousands(socketio_base.MAX_HANDLERS)),
     (r"refused after (\d+) s\[\^replay\]", thousands(log_search.READ_WAIT_S)),
     (r"refused \(`bus_unavailable`\) after (\d+) s", thousands(listener.ACTIVE_TIMEOUT_S)),

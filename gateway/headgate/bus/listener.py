@@ -40,6 +40,7 @@ from headgate.redis.lineage import Lineage
 from headgate.redis.log import EventLog, read_head
 from headgate.redis.subscriber_link import SubscriberLink
 from headgate.redis_url import Kind, read_url
+from headgate.runtime.log_throttle import LogThrottle
 from headgate.runtime.loop import Arrivals, Greenlet, Idle, Signal, sleep, spawn
 from headgate.settings import MOST_LOG_EVENTS, Settings
 
@@ -177,7 +178,7 @@ class Bus:
         self._waking = False
         self._closing = Signal()
         self._closed_for: HeadgateError | None = None  # the feed's reason to close the connection under way
-        self._quarantine_logged_s = 0.0
+        self._log_throttle = LogThrottle(monotonic, every_s=QUARANTINE_LOG_S)
         self.last_error: HeadgateError | None = None
         self.was_up = Signal()
         self._events = EVENTS.of(namespace)
@@ -591,7 +592,5 @@ class Bus:
     def quarantine(self, error: HeadgateError) -> None:
         """Count, and now and then log, a message that cannot be delivered."""
         QUARANTINED.labels(self._namespace, error.code).inc()
-        now_s = time()
-        if now_s - self._quarantine_logged_s > QUARANTINE_LOG_S:
-            self._quarantine_logged_s = now_s
+        if self._log_throttle.due() is not None:
             log.warning("message quarantined", namespace=self._namespace, code=error.code, error=error.message)

@@ -24,8 +24,8 @@ from headgate.errors import HeadgateError
 from headgate.metrics import QUESTIONS as ASKED
 from headgate.redis.client import Client
 from headgate.redis.questions import Question, answer, read_question
+from headgate.runtime.log_throttle import LogThrottle
 from headgate.runtime.loop import spawn
-from headgate.runtime.seldom import Seldom
 
 log = structlog.get_logger("headgate.answers")
 
@@ -78,7 +78,7 @@ class Answers:
         self._gateway_id, self._kinds, self._now_s = gateway_id, kinds, now_s
         self._lane, self._lane_of_applications = _Lane(), _Lane()
         self._closed = False
-        self._told = Seldom(now_s)
+        self._log_throttle = LogThrottle(now_s)
 
     def hear(self, message: bytes) -> None:
         """Take a message of the channel. Never waits."""
@@ -130,11 +130,11 @@ class Answers:
             self._tell_fault(question.kind, error)
         except Exception:
             # A fault of ours must not end the greenlet with others waiting.
-            if not self._closed and (left_out := self._told.due(f"{question.kind} failed")) is not None:
+            if not self._closed and (left_out := self._log_throttle.due(f"{question.kind} failed")) is not None:
                 log.exception("question failed", kind=question.kind, left_out=left_out)
         ASKED.labels(question.kind, outcome).inc()
 
     def _tell_fault(self, kind: str, error: HeadgateError | msgspec.DecodeError) -> None:
         name = f"{kind} {error.code if isinstance(error, HeadgateError) else 'unreadable'}"
-        if not self._closed and (left_out := self._told.due(name)) is not None:
+        if not self._closed and (left_out := self._log_throttle.due(name)) is not None:
             log.warning("question not answered", kind=kind, error=str(error), left_out=left_out)

@@ -20,7 +20,7 @@ from headgate.errors import HeadgateError
 from headgate.metrics import PUBLISHED_ELSEWHERE
 from headgate.publisher import Receipt
 from headgate.redis.lineage import Lineage
-from headgate.runtime.seldom import Seldom
+from headgate.runtime.log_throttle import LogThrottle
 
 log = structlog.get_logger("headgate.receipts")
 
@@ -61,7 +61,7 @@ class ReceiptCheck:
     def __init__(self, namespace: str, bus: Followed) -> None:
         self._namespace, self._bus = namespace, bus
         self._waiting: dict[str, _Waiting] = {}
-        self._seldom = Seldom()
+        self._log_throttle = LogThrottle()
         self._elsewhere = PUBLISHED_ELSEWHERE.labels(namespace)
 
     def published(self, outcomes: Sequence[Receipt | HeadgateError]) -> None:
@@ -84,7 +84,7 @@ class ReceiptCheck:
             if end is not None and waiting.offset <= end:
                 continue
             self._elsewhere.inc(waiting.count)
-            if self._seldom.due("") is not None:
+            if self._log_throttle.due() is not None:
                 log.error(
                     "published to another Redis server",
                     namespace=self._namespace,

@@ -2,7 +2,7 @@
 
 docs/logs.md has the schema, and every event.
 
-A line that clients can cause at will is written seldom (seldom.py). `told` keeps back what strangers are not to know of an
+A line that clients can cause at will is throttled (log_throttle.py). `told` keeps back what strangers are not to know of an
 error, and writes it to the log instead.
 """
 
@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
+from collections.abc import Callable
+from threading import Lock
 from typing import Any
 
 import msgspec
@@ -19,19 +22,21 @@ from headgate.errors import HeadgateError
 from headgate.settings import wants_no_colour
 
 from . import operator_lines
-from .seldom import Seldom
+from .log_throttle import LogThrottle
 
 # The members that every line has, in the order in which a JSON line begins.
 FIRST = ("timestamp", "level", "logger", "event")
+# The least time between two lines of one event of a consumer, whose troubles last.
+CONSUMER_EVERY_S = 60.0
 
 _log = structlog.get_logger("headgate.refusals")
-_seldom = Seldom()
+_log_throttle = LogThrottle()
 
 
 def told(error: HeadgateError) -> dict[str, Any]:
     """Return the wire form of an error for strangers. The details that are kept back go to the log, seldom."""
     wire = error.to_wire()
-    if error.public is not None and (left_out := _seldom.due(error.code)) is not None:
+    if error.public is not None and (left_out := _log_throttle.due(error.code)) is not None:
         _log.warning("refused", code=error.code, reason=error.message, left_out=left_out)
     return wire
 
@@ -126,16 +131,31 @@ def _json_text(fields: dict[str, Any], **_: Any) -> str:
 
 
 class Tracebacks:
-    """Lets a line with a traceback through once in SELDOM_S for each event: a client that finds a fault must not fill the log."""
+    """Lets a line with a traceback through once in EVERY_S for each event: a client that finds a fault must not fill the log."""
 
-    def __init__(self, seldom: Seldom | None = None) -> None:
-        self._seldom = seldom or Seldom()
+    def __init__(self, log_throttle: LogThrottle | None = None) -> None:
+        self._log_throttle = log_throttle or LogThrottle()
 
     def __call__(self, logger: Any, method: str, fields: Any) -> Any:
         if fields.get("exc_info") or "traceback" in fields:
-            left_out = self._seldom.due(str(fields.get("event")))
+            left_out = self._log_throttle.due(str(fields.get("event")))
             if left_out is None:
                 raise structlog.DropEvent
             if left_out:
                 fields["left_out"] = left_out
         return fields
+
+
+class ThrottledLog:
+    """The log of a consumer: passes events on to `write(event, **fields)` when they are due. Threads may share one."""
+
+    def __init__(self, write: Callable[..., object], now_s: Callable[[], float] = time.monotonic) -> None:
+        self._write, self._throttle = write, LogThrottle(now_s, every_s=CONSUMER_EVERY_S)
+        self._lock = Lock()
+
+    def __call__(self, event: str, **fields: object) -> None:
+        """Write the event, if a line of that name is due."""
+        with self._lock:
+            left_out = self._throttle.due(event)
+        if left_out is not None:
+            self._write(event, **fields, **({"left_out": left_out} if left_out else {}))

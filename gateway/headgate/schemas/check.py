@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from headgate.errors import BusRefused, HeadgateError, InvalidSchema, SchemaViolation, SettingsError
 from headgate.redis.client import Client
-from headgate.runtime.seldom import Seldom
+from headgate.runtime.log_throttle import LogThrottle
 from headgate.settings import REGISTRY, Settings, environment
 
 from .sources import FolderSource, RegistrySource, Source
@@ -29,14 +29,14 @@ class SchemaCheck:
         source: of the schemas.
         refuse: raise; otherwise warn.
         on_violation: called with the namespace and the violation, in both cases; must not wait.
-        seldom: when a warning is worth a line.
+        log_throttle: when a warning is worth a line.
     """
 
     def __init__(
-        self, source: Source, *, refuse: bool, on_violation: OnViolation | None = None, seldom: Seldom | None = None
+        self, source: Source, *, refuse: bool, on_violation: OnViolation | None = None, log_throttle: LogThrottle | None = None
     ) -> None:
         self._source, self._refuse, self._on_violation = source, refuse, on_violation
-        self._seldom = seldom or Seldom()
+        self._log_throttle = log_throttle or LogThrottle()
 
     def check(self, namespace: str, topic: str, payload: bytes) -> None:
         """Check the data of an event. May wait for Redis, where the schemas are the registry's.
@@ -63,7 +63,7 @@ class SchemaCheck:
         self._tell("violation", "published although %s", found)
 
     def _tell(self, name: str, line: str, error: HeadgateError) -> None:
-        if (left_out := self._seldom.due(name)) is not None:
+        if (left_out := self._log_throttle.due(name)) is not None:
             log.warning(line + "%s", error.message, f" ({left_out} more since the last line)" if left_out else "")
 
 

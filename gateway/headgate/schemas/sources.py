@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from headgate.errors import HeadgateError
 from headgate.extras import needing
 from headgate.redis.client import Client
-from headgate.runtime.seldom import Seldom
+from headgate.runtime.log_throttle import LogThrottle
 
 from .documents import Documents, documents, read_folder
 from .registry import read_registry, read_version
@@ -65,7 +65,7 @@ class RegistrySource:
         self._lock = threading.Lock()
         self._found: dict[str, tuple[SchemaSet, float]] = {}
         self._failed: tuple[str, HeadgateError, float] | None = None  # the last first read that failed: namespace, error, when
-        self._seldom = Seldom(now)
+        self._log_throttle = LogThrottle(now)
 
     def of(self, namespace: str) -> SchemaSet:
         """Return the newest that is known, and at most REFRESH_S old unless Redis does not say or somebody asks it now."""
@@ -112,7 +112,7 @@ class RegistrySource:
         return _compiled(read_registry(self._client, namespace) or _NOTHING)
 
     def _tell(self, line: str, *words: str) -> None:
-        if self._seldom.due(line) is not None:
+        if self._log_throttle.due(line) is not None:
             log.warning(line, *words)
 
 

@@ -17,8 +17,8 @@ import structlog
 from headgate.errors import HeadgateError, OriginNotAllowed, PayloadTooLarge
 from headgate.metrics import SESSIONS_ENDED
 from headgate.protocol.frames import Frame
+from headgate.runtime.log_throttle import LogThrottle
 from headgate.runtime.loop import Together, spawn
-from headgate.runtime.seldom import Seldom
 from headgate.runtime.servers import instead
 
 from .cors import Cors
@@ -140,7 +140,7 @@ class Engine:
         self.writes = Together(lambda: log.exception("answer not written"))
         # A greenlet for each time that messages wait, so that an application has locals of its own in it.
         self.start: Callable[[Callable[[], None]], object] = spawn
-        self.refused_origins = Seldom(every_s=REFUSED_ORIGIN_S, most_names=MAX_REFUSED_ORIGINS)
+        self.refused_origins = LogThrottle(every_s=REFUSED_ORIGIN_S, max_names=MAX_REFUSED_ORIGINS)
         self.allowing: Callable[[str, WSGIEnvironment], str | None] = lambda origin, _: f"cors_allowed_origins={origin[:200]!r}"
 
     # -- what a session needs (SessionServer) -------------------------------------------------------------------------

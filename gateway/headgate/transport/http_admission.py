@@ -16,7 +16,7 @@ from typing import Protocol
 import structlog
 
 from headgate.metrics import ACCEPT_FAILURES, HTTP_ENDED
-from headgate.runtime.seldom import Seldom
+from headgate.runtime.log_throttle import LogThrottle
 
 from .descriptors import HeldDescriptors, descriptor_limit, has_room, places
 from .http_answers import Answer, no_room, retry_after_s
@@ -62,7 +62,7 @@ class Admission:
         self.connections: HttpConnections[Admitted] = HttpConnections()
         self._held = HeldDescriptors()
         self._places_were_taken = False
-        self._log_throttle = Seldom(every_s=EXHAUSTED_LOG_S)
+        self._log_throttle = LogThrottle(every_s=EXHAUSTED_LOG_S)
 
     def room_for_next(self, listener_fd: int) -> bool | None:
         """Return whether the next connection has a place of its own; False: a reserved one; None: it cannot be accepted now."""

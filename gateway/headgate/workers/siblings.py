@@ -15,9 +15,9 @@ import msgspec
 import structlog
 
 from headgate.metrics import exposition_of, families
+from headgate.runtime.log_throttle import LogThrottle
 from headgate.runtime.loop import spawn
 from headgate.runtime.operator_lines import complain
-from headgate.runtime.seldom import Seldom
 
 from . import counted, doors, totals_file
 from .board import Board, Row, State
@@ -48,7 +48,7 @@ class Siblings:
         adopt: Callable[[int, bytes], None],
     ) -> None:
         self._board, self._folder, self._own, self._ready = board, folder, own, ready
-        self._told = Seldom()
+        self._log_throttle = LogThrottle()
         self._door = doors.Door(self._path(board.row(own)), self._answer, adopt)
 
     def close(self) -> None:
@@ -99,7 +99,7 @@ class Siblings:
             return False
         except OSError as error:
             # A client can repeat the id of an owner that is gone as often as it likes.
-            if (left_out := self._told.due("hand over")) is not None:
+            if (left_out := self._log_throttle.due("hand over")) is not None:
                 log.warning("a connection could not be handed over", to=index + 1, reason=str(error), left_out=left_out)
             return False
 

@@ -16,7 +16,7 @@ from headgate.node import answers as module
 from headgate.node.answers import MAX_WORKERS, Answering, Answers
 from headgate.redis.keys import answers_key
 from headgate.redis.questions import Question
-from headgate.runtime.seldom import SELDOM_S
+from headgate.runtime.log_throttle import EVERY_S
 from tests.support.small_redis import SmallRedis
 
 
@@ -186,7 +186,7 @@ def test_faults_of_one_kind_within_seconds_are_one_line_in_the_log(process: Proc
         for number in range(100):
             process.ask(number)
         gevent.idle(-2)
-        process.now_s = SELDOM_S
+        process.now_s = EVERY_S
         process.ask(100)
         gevent.idle(-2)
     assert [(line["event"], line["left_out"]) for line in lines] == [("question not answered", 0), ("question not answered", 99)]

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -16,35 +17,46 @@ from headgate.auth.audit import Audit
 from headgate.errors import BusUnavailable
 from headgate.runtime import logging as logs
 from headgate.runtime import operator_lines
-from headgate.runtime.logging import Tracebacks, told
-from headgate.runtime.seldom import SELDOM_S, Seldom
-
-
-def test_a_name_is_due_once_in_a_while_with_the_count_between() -> None:
-    """Names do not share a turn."""
-    now_s = 0.0
-    seldom = Seldom(lambda: now_s)
-    assert [seldom.due("a"), seldom.due("a"), seldom.due("b"), seldom.due("a")] == [0, None, 0, None]
-    now_s = SELDOM_S
-    assert [seldom.due("a"), seldom.due("b")] == [2, 0]
+from headgate.runtime.log_throttle import EVERY_S, LogThrottle
+from headgate.runtime.logging import CONSUMER_EVERY_S, ThrottledLog, Tracebacks, told
 
 
 def test_tracebacks_of_one_event_pass_once_in_a_while() -> None:
     """Lines without one always do."""
     now_s = 0.0
-    tracebacks = Tracebacks(Seldom(lambda: now_s))
+    tracebacks = Tracebacks(LogThrottle(lambda: now_s))
     assert tracebacks(None, "error", {"event": "failed", "exc_info": True}) == {"event": "failed", "exc_info": True}
     for _ in range(3):
         with pytest.raises(structlog.DropEvent):
             tracebacks(None, "error", {"event": "failed", "exc_info": True})
     assert tracebacks(None, "error", {"event": "failed"}) == {"event": "failed"}
-    now_s = SELDOM_S
+    now_s = EVERY_S
     assert tracebacks(None, "error", {"event": "failed", "exc_info": True})["left_out"] == 3
+
+
+def test_the_log_of_a_consumer_says_how_many_lines_of_an_event_it_left_out() -> None:
+    """An event is written once a minute, and no other event is held up by it."""
+    written: list[tuple[str, dict[str, Any]]] = []
+    now_s = 100.0
+    log = ThrottledLog(lambda event, **fields: written.append((event, fields)), lambda: now_s)
+    for number in range(5):
+        log("trouble", number=number)
+    log("other")
+    now_s += CONSUMER_EVERY_S
+    log("trouble", number=5)
+    now_s += CONSUMER_EVERY_S
+    log("trouble", number=6)
+    assert written == [
+        ("trouble", {"number": 0}),
+        ("other", {}),
+        ("trouble", {"number": 5, "left_out": 4}),
+        ("trouble", {"number": 6}),
+    ]
 
 
 def test_the_log_holds_the_reason_of_the_bus_that_strangers_are_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the message nor a part names the address."""
-    monkeypatch.setattr("headgate.runtime.logging._seldom", Seldom())
+    monkeypatch.setattr("headgate.runtime.logging._log_throttle", LogThrottle())
     error = BusUnavailable("redis.internal:6379 did not answer in time", told="it does not answer")
     with structlog.testing.capture_logs() as lines:
         wire = told(error)

@@ -11,7 +11,7 @@ import pytest
 from headgate import BusUnavailable, InvalidSchema, Publisher, SchemaViolation, SettingsError
 from headgate.errors import BusRefused, HeadgateError
 from headgate.json_data import encode_data
-from headgate.runtime.seldom import SELDOM_S, Seldom
+from headgate.runtime.log_throttle import EVERY_S, LogThrottle
 from headgate.schemas.check import SchemaCheck
 from headgate.schemas.schema_set import SchemaSet
 from headgate.schemas.sources import FolderSource
@@ -68,11 +68,14 @@ def test_a_warning_is_logged_seldom_and_every_violation_is_counted(folder: str, 
     """A page that publishes a thousand bad events a second must not fill the log."""
     now_s, told = [0.0], []
     check = SchemaCheck(
-        FolderSource(folder), refuse=False, on_violation=lambda *found: told.append(found), seldom=Seldom(lambda: now_s[0])
+        FolderSource(folder),
+        refuse=False,
+        on_violation=lambda *found: told.append(found),
+        log_throttle=LogThrottle(lambda: now_s[0]),
     )
     for _ in range(5):
         check.check("n", "numbers.1", b'"one"')
-    now_s[0] += SELDOM_S
+    now_s[0] += EVERY_S
     check.check("n", "numbers.1", b'"one"')
     breaks = "data for topic 'numbers.1' breaks the schema of 'numbers.#' at $"
     line = f'published although {breaks}: the value is not of type "integer"'

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 
 from headgate.build import Build, build_in_use
 from headgate.metrics import ACCEPT_FAILURES, HTTP_CONNECTIONS, HTTP_ENDED
-from headgate.runtime.seldom import Seldom
+from headgate.runtime.log_throttle import LogThrottle
 from headgate.transport import descriptors, http_admission, http_server
 from headgate.transport.http_admission import ACCEPT_AGAIN_S, EXHAUSTED_LOG_S, PLACES_TAKEN_PAUSE_S, Admission
 from headgate.transport.http_answers import Answer
@@ -254,7 +254,7 @@ def refused(door: Door, connection: Connection, environ: dict[str, str]) -> str 
 def test_a_process_without_a_descriptor_accepts_nothing_for_a_while(open_door: OpenDoor) -> None:
     """The listener stays readable, and would have it try for ever. It says so at most every ten seconds."""
     door, now_s, failures = open_door(), 1000.0, ACCEPT_FAILURES._value.get()
-    door.admission._log_throttle = Seldom(lambda: now_s, every_s=EXHAUSTED_LOG_S)
+    door.admission._log_throttle = LogThrottle(lambda: now_s, every_s=EXHAUSTED_LOG_S)
     with capture_logs() as logs:
         for _ in range(3):
             door.admission.exhausted(OSError(errno.EMFILE, "none left"))

@@ -25,7 +25,7 @@ import structlog
 
 from headgate.consumers.base import OutcomeUnknown, Reject, Retry
 from headgate.consumers.pause import Pause
-from headgate.consumers.sparse_log import SparseLog
+from headgate.runtime.logging import ThrottledLog
 
 from .message import Mail
 from .verdict import RefusesUs, Stage, answered, first_line, judge
@@ -75,7 +75,7 @@ class MailServer:
 
     def __init__(self, server: Server, consumer: str, now: Callable[[], float] = time.monotonic) -> None:
         self._server, self._now = server, now
-        self._log = SparseLog(structlog.get_logger("headgate.consumers").bind(consumer=consumer).error)
+        self._log = ThrottledLog(structlog.get_logger("headgate.consumers").bind(consumer=consumer).error)
         self._context = None if server.security == "none" else ssl.create_default_context(cafile=server.ca_file)
         self._smtp: _Smtp | None = None
         self._used_s = 0.0

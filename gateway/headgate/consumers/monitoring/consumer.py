@@ -23,10 +23,10 @@ import msgspec
 import structlog
 
 from headgate.consumers.base import Consumer, Context, Delivery
-from headgate.consumers.sparse_log import SparseLog
 from headgate.errors import BusUnavailable, HeadgateError, InvalidTopic
 from headgate.metrics import MONITOR_FAULTS, MONITORED_EVENTS, MONITORED_VALUE
 from headgate.options import STATSD_PREFIX, Kind, host_and_port, matching, option, pattern, required, tables
+from headgate.runtime.logging import ThrottledLog
 from headgate.runtime.statsd import Statsd
 from headgate.topic import matches, overlaps, user_topic
 
@@ -119,7 +119,7 @@ class Monitoring(Consumer):
         self._matching = lru_cache(MAX_TOPICS)(self._match)
         self._statsd = Statsd(options.statsd, self._statsd_failed) if options.statsd else None
         self._gauged_ms: dict[str, int] = {}
-        self._log = SparseLog(log.warning)
+        self._log = ThrottledLog(log.warning)
         self._counts_ttl_s = KEEP_S + max((2 * rule.window_s for rule in options.alerts), default=0)
         self._origin = hashlib.sha256(f"{context.namespace}:{context.name}".encode()).hexdigest()[:16]
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import structlog
 
 from headgate.consumers.base import Context
-from headgate.consumers.sparse_log import SparseLog
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
 from headgate.publisher import Publisher
 from headgate.redis.client import Client, check_primary, open_client
@@ -22,6 +21,7 @@ from headgate.redis.instances import give_word, take_out
 from headgate.redis.keys import group_key
 from headgate.redis.loads import process_name
 from headgate.redis.time_watch import WATCH_EVERY_S, TimeWatch
+from headgate.runtime.logging import ThrottledLog
 from headgate.settings import Settings
 
 from .metrics import ConsumerMetrics
@@ -59,7 +59,7 @@ class Runner:
     def __init__(self, spec: ConsumerSpec, redis_url: str, settings: Settings) -> None:
         self._spec, self._url, self._limit = spec, redis_url, settings.max_payload_bytes
         self._stopping, self._abandoned, self._ended = threading.Event(), threading.Event(), threading.Event()
-        self._log = SparseLog(
+        self._log = ThrottledLog(
             structlog.get_logger("headgate.consumers").bind(consumer=spec.name, namespace=spec.namespace).warning
         )
         self._publisher = Publisher(redis_url, namespace=spec.namespace, max_payload_bytes=self._limit)

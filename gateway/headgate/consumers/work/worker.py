@@ -21,8 +21,8 @@ from typing import Any
 import msgspec
 
 from headgate.consumers.base import Consumer, Context, Defer, Delivery, OutcomeUnknown, Reject, Retry
-from headgate.consumers.sparse_log import SparseLog
 from headgate.errors import BusRefused, BusUnavailable, InvalidTopic
+from headgate.runtime.logging import ThrottledLog
 from headgate.spans import consuming
 from headgate.topic import check_topic, is_probe, matches
 from headgate.traceparent import is_sampled
@@ -80,7 +80,7 @@ class Worker:
         context: Context,
         store: Store,
         metrics: ConsumerMetrics,
-        log: SparseLog,
+        log: ThrottledLog,
         stopping: threading.Event,
         abandoned: threading.Event,
     ) -> None:

@@ -12,8 +12,10 @@ for a retry is over.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from enum import Enum
+
+from headgate.runtime.machine import Machine
 
 REFRESH_S = 300.0
 # After one fetch, the earliest that an unknown key id can bring about another.
@@ -40,16 +42,19 @@ class Outcome(Enum):
     OUTDATED = "it failed, and the set is older than KEPT_S"
 
 
-AFTER: Mapping[tuple[State, Outcome], State] = {
-    (State.EMPTY, Outcome.BROUGHT): State.CURRENT,
-    (State.EMPTY, Outcome.FAILED): State.EMPTY,
-    (State.CURRENT, Outcome.BROUGHT): State.CURRENT,
-    (State.CURRENT, Outcome.FAILED): State.FAILING,
-    (State.CURRENT, Outcome.OUTDATED): State.EMPTY,
-    (State.FAILING, Outcome.BROUGHT): State.CURRENT,
-    (State.FAILING, Outcome.FAILED): State.FAILING,
-    (State.FAILING, Outcome.OUTDATED): State.EMPTY,
-}
+MACHINE = Machine(
+    "keys of an issuer",
+    {
+        (State.EMPTY, Outcome.BROUGHT): State.CURRENT,
+        (State.EMPTY, Outcome.FAILED): State.EMPTY,
+        (State.CURRENT, Outcome.BROUGHT): State.CURRENT,
+        (State.CURRENT, Outcome.FAILED): State.FAILING,
+        (State.CURRENT, Outcome.OUTDATED): State.EMPTY,
+        (State.FAILING, Outcome.BROUGHT): State.CURRENT,
+        (State.FAILING, Outcome.FAILED): State.FAILING,
+        (State.FAILING, Outcome.OUTDATED): State.EMPTY,
+    },
+)
 
 
 class FetchPlan:
@@ -110,4 +115,4 @@ class FetchPlan:
         return max(0.0, self._began_s + self._again_s - now_s)
 
     def _move(self, outcome: Outcome) -> None:
-        self.state = AFTER[self.state, outcome]
+        self.state = MACHINE.after(self.state, outcome)

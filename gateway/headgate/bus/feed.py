@@ -45,6 +45,7 @@ from headgate.event import Event
 from headgate.protocol.packets import GapReason
 from headgate.redis.entries import Entry, Head
 from headgate.redis.lineage import Lineage, alone
+from headgate.runtime.machine import IllegalStep, Machine
 
 from .actions import (
     Action,
@@ -67,7 +68,7 @@ from .actions import (
     Up,
     Wake,
 )
-from .fence import Fence, FenceState, IllegalTransition
+from .fence import Fence, FenceState
 from .interest import Interest, Source
 from .library_check import LibraryCheck
 from .messages import MESSAGES, Messages
@@ -108,13 +109,16 @@ class Cause(Enum):
     DISCONNECTED = "disconnected"
 
 
-TRANSITIONS: dict[tuple[State, Cause], State] = {
-    (State.DOWN, Cause.CONNECTED): State.SYNCING,
-    (State.SYNCING, Cause.SYNCED): State.LIVE,
-    (State.SYNCING, Cause.DISCONNECTED): State.DOWN,
-    (State.LIVE, Cause.DISCONNECTED): State.DOWN,
-    (State.DOWN, Cause.DISCONNECTED): State.DOWN,  # an attempt that did not connect
-}
+MACHINE = Machine(
+    "feed",
+    {
+        (State.DOWN, Cause.CONNECTED): State.SYNCING,
+        (State.SYNCING, Cause.SYNCED): State.LIVE,
+        (State.SYNCING, Cause.DISCONNECTED): State.DOWN,
+        (State.LIVE, Cause.DISCONNECTED): State.DOWN,
+        (State.DOWN, Cause.DISCONNECTED): State.DOWN,  # an attempt that did not connect
+    },
+)
 
 
 @dataclass(slots=True)
@@ -241,15 +245,15 @@ class Feed:
         asks_head = isinstance(self._action, Configure | ReadHead | ReadLinkHead)
         expected = Head if asks_head else list if isinstance(self._action, ReadLog) else None
         if expected is None or not isinstance(answer, expected) or self._answer is not None:
-            raise IllegalTransition(f"{type(answer).__name__} does not answer {self._action}")
+            raise IllegalStep("feed", self._action, f"answer {type(answer).__name__}")
         self._answer = answer
 
     def next_action(self) -> Action | None:
         """Return what to do next; None: read replies. Asking means that the action before has been carried out."""
         if self._steps is None:
-            raise IllegalTransition(f"there is nothing to do while the feed is {self.state.value}")
+            raise IllegalStep("feed", self.state, "next action")
         if self._answer is None and type(self._action) in _QUESTIONS:
-            raise IllegalTransition(f"{self._action} has no answer yet")
+            raise IllegalStep("feed", self._action, "next action")
         if self._action is None and self.state is State.LIVE and not self._replies:
             return None
         answer, self._answer = self._answer, None
@@ -282,7 +286,7 @@ class Feed:
     def more(self, replies: list[list[bytes]], now_ms: int) -> list[Event]:
         """Return the events among fresh replies that may join the live Deliver under way, if they simply follow."""
         if not isinstance(self._action, Deliver) or not self._action.live:
-            raise IllegalTransition(f"no event may join {self._action}")
+            raise IllegalStep("feed", self._action, "join")
         self._now_ms = now_ms
         self._replies.extend(replies)
         return self._next_events()
@@ -290,7 +294,7 @@ class Feed:
     def failed(self) -> list[Action]:
         """The Deliver under way failed midway: nobody knows which clients have which of its events."""
         if not isinstance(self._action, Deliver):
-            raise IllegalTransition(f"{self._action} cannot fail midway")
+            raise IllegalStep("feed", self._action, "fail midway")
         first = next((event.offset for event in self._action.events if event.offset is not None), self.offset + 1)
         self.offset = self.reached
         return [Gap(first, self.offset, GapReason.UPSTREAM)] if first <= self.offset else []
@@ -364,7 +368,7 @@ class Feed:
 
     def _close(self, error: HeadgateError) -> Steps:
         yield Close(error)
-        raise IllegalTransition("a connection that was to be closed goes on")
+        raise IllegalStep("feed", "closing", "go on")
 
     def _known(self) -> tuple[str | int, ...]:
         """Return the last epochs, that of the position first, each with the newest offset in it that is known."""
@@ -683,9 +687,7 @@ class Feed:
         self._interest.mark_synced(sources)
 
     def _move(self, cause: Cause) -> None:
-        if (self.state, cause) not in TRANSITIONS:
-            raise IllegalTransition(f"a feed that is {self.state.value} cannot become {cause.value}")
-        self.state = TRANSITIONS[self.state, cause]
+        self.state = MACHINE.after(self.state, cause)
 
 
 def _slot_left() -> BusUnavailable:

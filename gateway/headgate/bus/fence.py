@@ -13,6 +13,7 @@ from __future__ import annotations
 from enum import Enum
 
 from headgate.redis.entries import Head
+from headgate.runtime.machine import Machine
 
 from .interest import Source
 
@@ -36,22 +37,21 @@ class FenceInput(Enum):
     FAIL = "fail"
 
 
-TRANSITIONS: dict[tuple[FenceState, FenceInput], FenceState] = {
-    (FenceState.NONE, FenceInput.BEGIN): FenceState.IN_FLIGHT,
-    (FenceState.NONE, FenceInput.EXPEDITE): FenceState.EXPEDITED,
-    (FenceState.EXPEDITED, FenceInput.TICK): FenceState.IN_FLIGHT,
-    (FenceState.IN_FLIGHT, FenceInput.TICK): FenceState.LATE,
-    (FenceState.LATE, FenceInput.TICK): FenceState.LATE,
-    **{
-        (under_way, end): FenceState.NONE
-        for under_way in (FenceState.EXPEDITED, FenceState.IN_FLIGHT, FenceState.LATE)
-        for end in (FenceInput.PONG, FenceInput.FAIL)
+MACHINE = Machine(
+    "fence",
+    {
+        (FenceState.NONE, FenceInput.BEGIN): FenceState.IN_FLIGHT,
+        (FenceState.NONE, FenceInput.EXPEDITE): FenceState.EXPEDITED,
+        (FenceState.EXPEDITED, FenceInput.TICK): FenceState.IN_FLIGHT,
+        (FenceState.IN_FLIGHT, FenceInput.TICK): FenceState.LATE,
+        (FenceState.LATE, FenceInput.TICK): FenceState.LATE,
+        **{
+            (under_way, end): FenceState.NONE
+            for under_way in (FenceState.EXPEDITED, FenceState.IN_FLIGHT, FenceState.LATE)
+            for end in (FenceInput.PONG, FenceInput.FAIL)
+        },
     },
-}
-
-
-class IllegalTransition(Exception):
-    """A machine got an input that its state does not allow: a fault of ours."""
+)
 
 
 class Fence:
@@ -106,6 +106,4 @@ class Fence:
         self.missed = 0
 
     def _move(self, by: FenceInput) -> None:
-        if (self.state, by) not in TRANSITIONS:
-            raise IllegalTransition(f"a fence that is {self.state.value} cannot {by.value}")
-        self.state = TRANSITIONS[self.state, by]
+        self.state = MACHINE.after(self.state, by)

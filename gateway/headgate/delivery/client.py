@@ -34,7 +34,7 @@ from .client_connection import NO_CONNECTION, ClientConnection
 from .gap import Gaps, log_lost_notice, rolled_back_notice
 from .latest import Latest
 from .policies import Policies, strongest
-from .state import FIRST, Phase, Pressure, State, Step
+from .state import FIRST, MACHINE, Phase, Pressure, State, Step
 from .tally import Tallies
 
 # Notices of one client that may wait beyond the limit of its queue: gaps, and words of another epoch.
@@ -491,7 +491,7 @@ class Client:
     def _step(self, step: Step) -> None:
         """Take a step, with all that belongs to it. The only place that sets the state."""
         before = self.state
-        after = self.state = before.following(step)
+        after = self.state = MACHINE.after(before, step)
         if after.phase is before.phase:
             return
         self._reader.moved(self, before.phase, after.phase)

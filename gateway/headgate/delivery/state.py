@@ -15,13 +15,15 @@ everywhere, and nothing leads out of it.
 Beside its phase a state has a pressure: OK, WARNED (the queue is over high water), FULL (the overflow policies decide), and
 EASED: the queue has drained, but the browser is told "off" only when the live feed feeds it again.
 
-`following` is the only way from one state to the next. A step that the table does not have raises: it is a bug of ours.
+`MACHINE` is the only way from one state to the next. A step that it does not have raises: it is a bug of ours.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import Enum
+
+from headgate.runtime.machine import Machine
 
 
 class Phase(Enum):
@@ -81,7 +83,7 @@ class State:
         arriving: whether it has not been welcomed.
     """
 
-    __slots__ = ("_following", "arriving", "direct", "full", "phase", "pressure", "takes_live")
+    __slots__ = ("arriving", "direct", "full", "phase", "pressure", "takes_live")
 
     def __init__(self, phase: Phase, pressure: Pressure) -> None:
         self.phase, self.pressure = phase, pressure
@@ -89,29 +91,9 @@ class State:
         self.direct = phase in (Phase.ARRIVING, Phase.LIVE, Phase.LEFT)
         self.full = pressure is Pressure.FULL
         self.arriving = phase in (Phase.ARRIVING, Phase.ARRIVING_BEHIND)
-        self._following: dict[Step, State] = {}
 
     def __repr__(self) -> str:
         return f"{self.phase.value}, {self.pressure.value}"
-
-    def following(self, step: Step) -> State:
-        """Return the state behind a step.
-
-        Raises:
-            IllegalStep: the table has no such step from here.
-        """
-        try:
-            return self._following[step]
-        except KeyError:
-            raise IllegalStep(self, step) from None
-
-
-class IllegalStep(RuntimeError):
-    """A client was asked for a step that its state does not allow."""
-
-    def __init__(self, state: State, step: Step) -> None:
-        super().__init__(f"a client that is {state!r} cannot take the step {step.value!r}")
-        self.state, self.step = state, step
 
 
 def _stay(phases: Iterable[Phase]) -> dict[Phase, Phase]:
@@ -169,20 +151,20 @@ TRANSITIONS: tuple[tuple[Step, Mapping[Phase, Phase], Mapping[Pressure, Pressure
 )
 
 
-def _states() -> dict[tuple[Phase, Pressure], State]:
-    """Make the states that can be reached, each with its row of the table: EASED is for clients that the log feeds only."""
-    states = {
-        (phase, pressure): State(phase, pressure)
-        for phase in Phase
-        for pressure in Pressure
-        if (pressure is not _EASED or phase in _FROM_LOG) and (phase is not _LEFT or pressure is _OK)
-    }
-    for step, phases, pressures in TRANSITIONS:
-        for (phase, pressure), state in states.items():
-            if phase in phases and pressure in pressures:
-                state._following[step] = states[phases[phase], pressures[pressure]]
-    return states
-
-
-STATES = _states()
+# The states that can be reached: EASED is for clients that the log feeds only.
+STATES = {
+    (phase, pressure): State(phase, pressure)
+    for phase in Phase
+    for pressure in Pressure
+    if (pressure is not _EASED or phase in _FROM_LOG) and (phase is not _LEFT or pressure is _OK)
+}
+MACHINE = Machine(
+    "client",
+    {
+        (state, step): STATES[phases[phase], pressures[pressure]]
+        for step, phases, pressures in TRANSITIONS
+        for (phase, pressure), state in STATES.items()
+        if phase in phases and pressure in pressures
+    },
+)
 FIRST = STATES[_ARRIVING, _OK]

@@ -20,9 +20,11 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from enum import Enum
 from typing import NamedTuple
+
+from headgate.runtime.machine import Machine
 
 # As workers/turn.py, which gives newcomers to the workers that have fewer.
 ABOVE_MEAN = 1.05
@@ -53,14 +55,17 @@ class Step(Enum):
     RENEW = "renew"
 
 
-_FOLLOWING: Mapping[tuple[State, Step], State] = {
-    (State.RESTING, Step.BEGIN): State.MOVING,
-    (State.MOVING, Step.REACH): State.RESTING,
-    (State.MOVING, Step.SPEND): State.SPENT,
-    (State.RESTING, Step.RENEW): State.RESTING,
-    (State.MOVING, Step.RENEW): State.RESTING,
-    (State.SPENT, Step.RENEW): State.RESTING,
-}
+_MACHINE = Machine(
+    "balance",
+    {
+        (State.RESTING, Step.BEGIN): State.MOVING,
+        (State.MOVING, Step.REACH): State.RESTING,
+        (State.MOVING, Step.SPEND): State.SPENT,
+        (State.RESTING, Step.RENEW): State.RESTING,
+        (State.MOVING, Step.RENEW): State.RESTING,
+        (State.SPENT, Step.RENEW): State.RESTING,
+    },
+)
 
 
 class Occasion(NamedTuple):
@@ -123,4 +128,4 @@ class Balance:
         return count
 
     def _take(self, step: Step) -> None:
-        self.state = _FOLLOWING[self.state, step]
+        self.state = _MACHINE.after(self.state, step)

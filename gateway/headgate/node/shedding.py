@@ -17,7 +17,7 @@ later than half of what began it for CALM_S.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from enum import Enum
 from random import randint
 from time import monotonic
@@ -26,6 +26,7 @@ import structlog
 
 from headgate.errors import LimitReached, Overloaded
 from headgate.metrics import SHED, SHEDDING
+from headgate.runtime.machine import Machine
 
 log = structlog.get_logger("headgate.shedding")
 
@@ -57,18 +58,21 @@ class Step(Enum):
     LASTED = "lasted"
 
 
-_FOLLOWING: Mapping[tuple[State, Step], State] = {
-    (State.ADMITTING, Step.LATE): State.STRAINED,
-    (State.ADMITTING, Step.ON_TIME): State.ADMITTING,
-    (State.STRAINED, Step.LATE): State.STRAINED,
-    (State.STRAINED, Step.ON_TIME): State.ADMITTING,
-    (State.STRAINED, Step.LASTED): State.SHEDDING,
-    (State.SHEDDING, Step.LATE): State.SHEDDING,
-    (State.SHEDDING, Step.ON_TIME): State.RECOVERING,
-    (State.RECOVERING, Step.LATE): State.SHEDDING,
-    (State.RECOVERING, Step.ON_TIME): State.RECOVERING,
-    (State.RECOVERING, Step.LASTED): State.ADMITTING,
-}
+_MACHINE = Machine(
+    "shedding",
+    {
+        (State.ADMITTING, Step.LATE): State.STRAINED,
+        (State.ADMITTING, Step.ON_TIME): State.ADMITTING,
+        (State.STRAINED, Step.LATE): State.STRAINED,
+        (State.STRAINED, Step.ON_TIME): State.ADMITTING,
+        (State.STRAINED, Step.LASTED): State.SHEDDING,
+        (State.SHEDDING, Step.LATE): State.SHEDDING,
+        (State.SHEDDING, Step.ON_TIME): State.RECOVERING,
+        (State.RECOVERING, Step.LATE): State.SHEDDING,
+        (State.RECOVERING, Step.ON_TIME): State.RECOVERING,
+        (State.RECOVERING, Step.LASTED): State.ADMITTING,
+    },
+)
 _REFUSING = frozenset({State.SHEDDING, State.RECOVERING})
 
 
@@ -161,6 +165,6 @@ class Shedding:
         return LimitReached("clients", self._max_clients, self._spread(*FULL_RETRY_S))
 
     def _take(self, step: Step) -> None:
-        before, self.state = self.state, _FOLLOWING[self.state, step]
+        before, self.state = self.state, _MACHINE.after(self.state, step)
         if self.state is not before:
             SHEDDING.set(self.state in _REFUSING)

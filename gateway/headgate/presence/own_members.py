@@ -13,6 +13,7 @@ from collections import OrderedDict
 from enum import Enum
 
 from headgate.redis.presence_entries import Entry
+from headgate.runtime.machine import Machine
 
 # A page that has lost its connection is back within this time, or the user counts as gone.
 GRACE_S = 5.0
@@ -35,12 +36,15 @@ class Step(Enum):
     EXPIRE = "expire"
 
 
-_NEXT: dict[tuple[Place, Step], Place] = {
-    (Place.HERE, Step.BREAK): Place.BROKEN,
-    (Place.HERE, Step.LEAVE): Place.GONE,
-    (Place.BROKEN, Step.RETURN): Place.GONE,  # the new connection has its place
-    (Place.BROKEN, Step.EXPIRE): Place.GONE,
-}
+_MACHINE = Machine(
+    "place of a connection",
+    {
+        (Place.HERE, Step.BREAK): Place.BROKEN,
+        (Place.HERE, Step.LEAVE): Place.GONE,
+        (Place.BROKEN, Step.RETURN): Place.GONE,  # the new connection has its place
+        (Place.BROKEN, Step.EXPIRE): Place.GONE,
+    },
+)
 
 
 class _Connection:
@@ -51,10 +55,7 @@ class _Connection:
         self.ends_s = 0.0
 
     def step(self, step: Step) -> None:
-        after = _NEXT.get((self.place, step))
-        if after is None:
-            raise RuntimeError(f"a connection that is {self.place.value} cannot {step.value}")
-        self.place = after
+        self.place = _MACHINE.after(self.place, step)
 
 
 class _User:

@@ -3,9 +3,9 @@
 In: what this process's own members come to (`own_changed`); messages of other processes; what Redis has, read in parts (`begin`,
 `lacks`, `add`, `loaded`). Out: members by name; between two versions, the users who have come, changed or left.
 
-State: LOADING, Redis is being read, and messages wait; LIVE, each message is applied as it comes. A message that does not
-follow the one before it from the same process, or a link that broke, puts everything in doubt: LOADING again, while the members
-that were known stay. `loaded` then tells the difference, so a doubt by itself changes nothing that a page can see.
+While it is loading, Redis is read, and messages wait; while it is live, each message is applied as it comes. A message that
+does not follow the one before it from the same process, or a link that broke, puts everything in doubt: it loads again, while the
+members that were known stay. `loaded` then tells the difference, so a doubt by itself changes nothing that a page can see.
 
 A user whose entries have changed is merged into a member: at once where these are few, else by `merge`, so many at a time. It
 does not matter when: a merge looks at what the entries are then.
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Mapping
-from enum import Enum
 from itertools import islice
 
 import msgspec
@@ -31,28 +30,6 @@ MERGED_AT_ONCE = 200
 # Of a member in JSON, beside name and meta.
 _FIELDS_BYTES = 24
 
-
-class State(Enum):
-    """Where a room stands."""
-
-    LOADING = "loading"
-    LIVE = "live"
-
-
-class Step(Enum):
-    """What happens to it."""
-
-    LOADED = "loaded"
-    DOUBTED = "doubted"
-
-
-_NEXT: dict[tuple[State, Step], State] = {
-    (State.LOADING, Step.LOADED): State.LIVE,
-    (State.LOADING, Step.DOUBTED): State.LOADING,
-    (State.LIVE, Step.DOUBTED): State.LOADING,
-}
-
-
 _decode = msgspec.json.Decoder(Message).decode
 
 
@@ -60,14 +37,15 @@ class Room:
     """See the module.
 
     Attributes:
+        is_live: whether it has everything that was written, as far as this process has been told; else it is being loaded.
         version: counts the differences that were told.
         loads: how often everything was put in doubt; a reading says which of these it answers.
-        was_live: whether it has been LIVE once, with all members merged.
+        was_live: whether it has been live once, with all members merged.
     """
 
     def __init__(self, process: str) -> None:
         self._process = process
-        self._state = State.LOADING
+        self.is_live = False
         self._own: dict[str, Entry] = {}
         self._unmerged: dict[str, None] = {}
         self._others = Tables(lambda users: self._unmerged.update(dict.fromkeys(users)))
@@ -81,11 +59,6 @@ class Room:
 
     def __len__(self) -> int:
         return len(self._members)
-
-    @property
-    def is_live(self) -> bool:
-        """Whether it has everything that was written, as far as this process has been told."""
-        return self._state is State.LIVE
 
     # -- what comes in ------------------------------------------------------------------------------------------------
 
@@ -106,7 +79,7 @@ class Room:
             return True
         if message.process == self._process:
             return False
-        if self._state is State.LOADING:
+        if not self.is_live:
             self._waiting.append(message)
             if len(self._waiting) > MAX_WAITING:
                 self.doubt()
@@ -125,7 +98,7 @@ class Room:
 
     def doubt(self) -> None:
         """Something may have been missed. A process's word that nobody is left counts: Redis has nothing more to say of it."""
-        self._step(Step.DOUBTED)
+        self.is_live = False
         self.loads += 1
         for message in self._waiting:
             if message.count == 0:
@@ -165,13 +138,13 @@ class Room:
             last: the last write of each process, as Redis has it at the end.
             now_s: monotonic.
         """
-        if nth != self.loads or self._state is not State.LOADING:
+        if nth != self.loads or self.is_live:
             return self.is_live
         last = {process: written for process, written in last.items() if process != self._process}
         if not self._others.end(last, self._waiting, now_s):
             self.doubt()
             return False
-        self._step(Step.LOADED)
+        self.is_live = True
         for message in self._waiting:
             if not self._others.apply(message):
                 self.doubt()
@@ -250,9 +223,3 @@ class Room:
             self._members[user] = now
             if before is None:
                 insort(self._names, user)
-
-    def _step(self, step: Step) -> None:
-        after = _NEXT.get((self._state, step))
-        if after is None:
-            raise RuntimeError(f"a room that is {self._state.value} cannot be {step.value}")
-        self._state = after

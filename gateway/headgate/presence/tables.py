@@ -22,6 +22,7 @@ from enum import Enum
 import msgspec
 
 from headgate.redis.presence_entries import LEASE_S, Entry, Written, read_entries
+from headgate.runtime.machine import Machine
 
 from .leases import BEAT_S
 from .telling import ANEW
@@ -46,13 +47,16 @@ class Step(Enum):
     OUTLIVED = "outlived"
 
 
-_NEXT: dict[tuple[Standing, Step], Standing] = {
-    (Standing.STATED, Step.WRITTEN): Standing.STATED,
-    (Standing.STATED, Step.LACKED): Standing.HELD,
-    (Standing.HELD, Step.WRITTEN): Standing.STATED,
-    (Standing.HELD, Step.LACKED): Standing.HELD,
-    (Standing.HELD, Step.OUTLIVED): Standing.DROPPED,
-}
+_MACHINE = Machine(
+    "table of members",
+    {
+        (Standing.STATED, Step.WRITTEN): Standing.STATED,
+        (Standing.STATED, Step.LACKED): Standing.HELD,
+        (Standing.HELD, Step.WRITTEN): Standing.STATED,
+        (Standing.HELD, Step.LACKED): Standing.HELD,
+        (Standing.HELD, Step.OUTLIVED): Standing.DROPPED,
+    },
+)
 
 
 class Message(msgspec.Struct, array_like=True, frozen=True):
@@ -78,10 +82,7 @@ class _Table:
         self.held_since_s = 0.0
 
     def step(self, step: Step) -> None:
-        after = _NEXT.get((self.standing, step))
-        if after is None:
-            raise RuntimeError(f"a table that is {self.standing.value} cannot be {step.value}")
-        self.standing = after
+        self.standing = _MACHINE.after(self.standing, step)
 
     def follow(self, message: Message) -> bool:
         """Apply a message; return whether it follows on what is known, and comes to as many members as its process has."""

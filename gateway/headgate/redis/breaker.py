@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+from headgate.runtime.machine import Machine
+
 OPEN_S = 1.0
 
 
@@ -38,21 +40,24 @@ class Admission(Enum):
     REFUSED = "refused"
 
 
-TRANSITIONS: dict[tuple[State, Step], State] = {
-    (State.CLOSED, Step.ANSWERED): State.CLOSED,
-    (State.CLOSED, Step.TIMED_OUT): State.OPEN,
-    (State.CLOSED, Step.PROBE_TIMED_OUT): State.OPEN,  # the answer to an earlier call had closed it
-    (State.CLOSED, Step.PROBE_STOPPED): State.CLOSED,
-    (State.OPEN, Step.ANSWERED): State.CLOSED,
-    (State.OPEN, Step.TIMED_OUT): State.OPEN,
-    (State.OPEN, Step.PROBE_BEGAN): State.PROBING,
-    (State.OPEN, Step.PROBE_TIMED_OUT): State.OPEN,
-    (State.OPEN, Step.PROBE_STOPPED): State.OPEN,
-    (State.PROBING, Step.ANSWERED): State.CLOSED,
-    (State.PROBING, Step.TIMED_OUT): State.PROBING,  # a call that began before the first timeout
-    (State.PROBING, Step.PROBE_TIMED_OUT): State.OPEN,
-    (State.PROBING, Step.PROBE_STOPPED): State.OPEN,
-}
+MACHINE = Machine(
+    "breaker",
+    {
+        (State.CLOSED, Step.ANSWERED): State.CLOSED,
+        (State.CLOSED, Step.TIMED_OUT): State.OPEN,
+        (State.CLOSED, Step.PROBE_TIMED_OUT): State.OPEN,  # the answer to an earlier call had closed it
+        (State.CLOSED, Step.PROBE_STOPPED): State.CLOSED,
+        (State.OPEN, Step.ANSWERED): State.CLOSED,
+        (State.OPEN, Step.TIMED_OUT): State.OPEN,
+        (State.OPEN, Step.PROBE_BEGAN): State.PROBING,
+        (State.OPEN, Step.PROBE_TIMED_OUT): State.OPEN,
+        (State.OPEN, Step.PROBE_STOPPED): State.OPEN,
+        (State.PROBING, Step.ANSWERED): State.CLOSED,
+        (State.PROBING, Step.TIMED_OUT): State.PROBING,  # a call that began before the first timeout
+        (State.PROBING, Step.PROBE_TIMED_OUT): State.OPEN,
+        (State.PROBING, Step.PROBE_STOPPED): State.OPEN,
+    },
+)
 
 
 class Breaker:
@@ -93,4 +98,4 @@ class Breaker:
         self.state, self._retry_at_s = State.CLOSED, 0.0
 
     def _move(self, step: Step) -> None:
-        self.state = TRANSITIONS[self.state, step]
+        self.state = MACHINE.after(self.state, step)

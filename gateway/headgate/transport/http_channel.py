@@ -13,7 +13,7 @@ from typing import Any
 from headgate.metrics import HTTP_ENDED
 from headgate.runtime.loop import READ, WRITE, sleep
 
-from .http_limits import TRANSITIONS, HttpLimits, Pace, Part
+from .http_limits import MACHINE, HttpLimits, Pace, Part
 from .peer_socket import PeerSocket, close_hard, is_readable, say_last
 
 # A peer that never keeps us waiting would keep the loop: after so many bytes of a message everybody else has a turn.
@@ -56,9 +56,7 @@ class Channel:
 
     def begin(self, part: Part) -> None:
         """Begin another part of the exchange, with a pace of its own."""
-        if part not in TRANSITIONS[self.part]:
-            raise RuntimeError(f"{part.name} after {self.part.name}")
-        self.part, self._pace = part, None
+        self.part, self._pace = MACHINE.after(self.part, part), None
 
     def receive(self, size: int, turn_bytes: int = TURN_BYTES) -> bytes:
         """Return what has come, waiting as long as the peer may keep us; nothing at the end. Switches greenlets.

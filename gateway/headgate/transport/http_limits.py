@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from headgate.runtime.machine import between
 from headgate.settings import DEFAULTS, Settings
 
 # Connections that wait to be accepted. All clients of a gateway may come back at once, and one that finds no place in this queue
@@ -91,10 +91,13 @@ class Part(Enum):
 
 
 # The parts of a connection's life. A connection that is detached is a WebSocket's, or another process's.
-TRANSITIONS: Mapping[Part, frozenset[Part]] = {
-    Part.HEADERS: frozenset({Part.BODY, Part.ANSWER, Part.DETACHED}),
-    Part.BODY: frozenset({Part.BODY, Part.ANSWER, Part.IDLE, Part.DETACHED}),
-    Part.ANSWER: frozenset({Part.BODY, Part.IDLE, Part.DETACHED}),
-    Part.IDLE: frozenset({Part.HEADERS, Part.BODY, Part.ANSWER, Part.DETACHED}),
-    Part.DETACHED: frozenset(),
-}
+MACHINE = between(
+    "HTTP exchange",
+    {
+        Part.HEADERS: frozenset({Part.BODY, Part.ANSWER, Part.DETACHED}),
+        Part.BODY: frozenset({Part.BODY, Part.ANSWER, Part.IDLE, Part.DETACHED}),
+        Part.ANSWER: frozenset({Part.BODY, Part.IDLE, Part.DETACHED}),
+        Part.IDLE: frozenset({Part.HEADERS, Part.BODY, Part.ANSWER, Part.DETACHED}),
+        Part.DETACHED: frozenset(),
+    },
+)

@@ -21,6 +21,8 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import unquote_to_bytes
 
+from headgate.runtime.machine import between
+
 MAX_LINE_BYTES = 8192
 MAX_HEADER_BYTES = 16384
 MAX_HEADER_LINES = 100
@@ -58,16 +60,19 @@ class ParserState(Enum):
     __hash__ = object.__hash__  # Enum's own is a function of Python: 1 µs for each request
 
 
-TRANSITIONS: Mapping[ParserState, frozenset[ParserState]] = {
-    ParserState.HEAD: frozenset({ParserState.LENGTH, ParserState.CHUNK_LINE, ParserState.OVER}),
-    ParserState.LENGTH: frozenset({ParserState.WHOLE, ParserState.OVER}),
-    ParserState.CHUNK_LINE: frozenset({ParserState.CHUNK, ParserState.TRAILERS, ParserState.OVER}),
-    ParserState.CHUNK: frozenset({ParserState.CHUNK_END, ParserState.OVER}),
-    ParserState.CHUNK_END: frozenset({ParserState.CHUNK_LINE, ParserState.OVER}),
-    ParserState.TRAILERS: frozenset({ParserState.WHOLE, ParserState.OVER}),
-    ParserState.WHOLE: frozenset({ParserState.HEAD, ParserState.OVER}),
-    ParserState.OVER: frozenset(),
-}
+MACHINE = between(
+    "HTTP parser",
+    {
+        ParserState.HEAD: frozenset({ParserState.LENGTH, ParserState.CHUNK_LINE, ParserState.OVER}),
+        ParserState.LENGTH: frozenset({ParserState.WHOLE, ParserState.OVER}),
+        ParserState.CHUNK_LINE: frozenset({ParserState.CHUNK, ParserState.TRAILERS, ParserState.OVER}),
+        ParserState.CHUNK: frozenset({ParserState.CHUNK_END, ParserState.OVER}),
+        ParserState.CHUNK_END: frozenset({ParserState.CHUNK_LINE, ParserState.OVER}),
+        ParserState.TRAILERS: frozenset({ParserState.WHOLE, ParserState.OVER}),
+        ParserState.WHOLE: frozenset({ParserState.HEAD, ParserState.OVER}),
+        ParserState.OVER: frozenset(),
+    },
+)
 
 
 class Request(NamedTuple):
@@ -201,9 +206,7 @@ class RequestParser:
                 return fault
 
     def _move(self, state: ParserState) -> None:
-        if state not in TRANSITIONS[self.state]:
-            raise RuntimeError(f"a parser that waits for {self.state.value} cannot go on with {state.value}")
-        self.state = state
+        self.state = MACHINE.after(self.state, state)
 
     def _refuse(self, fault: Bad) -> Bad:
         self._move(ParserState.OVER)

@@ -25,6 +25,7 @@ from .peer_socket import NativeSocket
 from .send_queue import ClientQueue
 from .session_state import (
     CLIENT_DISCONNECT,
+    MACHINE,
     MOVED,
     OVER,
     PING_TIMEOUT,
@@ -33,7 +34,6 @@ from .session_state import (
     TRANSPORT_ERROR,
     SessionState,
     SessionStep,
-    following,
 )
 from .timers import Deadlines, monotonic
 from .upgrade import UPGRADE_S, UpgradeProbe
@@ -104,7 +104,7 @@ class Session(Outbox):
         Raises:
             IllegalStep: the state does not allow it.
         """
-        self.state = following(self.state, step)
+        self.state = MACHINE.after(self.state, step)
         self.closed = self.state in OVER
         if self.state is SessionState.OPEN:
             self.upgraded = True

@@ -13,8 +13,9 @@ not have raises: the session asks for one only where its own methods have looked
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import Enum
+
+from headgate.runtime.machine import Machine
 
 PING_TIMEOUT = "ping timeout"
 TRANSPORT_CLOSE = "transport close"
@@ -59,47 +60,25 @@ class SessionStep(Enum):
     FORGET = "forget"
 
 
-TRANSITIONS: Mapping[SessionState, Mapping[SessionStep, SessionState]] = {
-    SessionState.HANDSHAKE: {
-        SessionStep.START_POLLING: SessionState.POLLING,
-        SessionStep.START_WEBSOCKET: SessionState.OPEN,
-        SessionStep.END: SessionState.CLOSING,
+MACHINE = Machine(
+    "session",
+    {
+        (SessionState.HANDSHAKE, SessionStep.START_POLLING): SessionState.POLLING,
+        (SessionState.HANDSHAKE, SessionStep.START_WEBSOCKET): SessionState.OPEN,
+        (SessionState.HANDSHAKE, SessionStep.END): SessionState.CLOSING,
+        (SessionState.POLLING, SessionStep.PROBE): SessionState.PROBING,
+        (SessionState.POLLING, SessionStep.END): SessionState.CLOSING,
+        (SessionState.PROBING, SessionStep.ANSWER_PROBE): SessionState.UPGRADING,
+        (SessionState.PROBING, SessionStep.DROP_PROBE): SessionState.POLLING,
+        (SessionState.PROBING, SessionStep.END): SessionState.CLOSING,
+        (SessionState.UPGRADING, SessionStep.MOVE): SessionState.OPEN,
+        (SessionState.UPGRADING, SessionStep.DROP_PROBE): SessionState.POLLING,
+        (SessionState.UPGRADING, SessionStep.END): SessionState.CLOSING,
+        (SessionState.OPEN, SessionStep.END): SessionState.CLOSING,
+        (SessionState.CLOSING, SessionStep.FORGET): SessionState.CLOSED,
     },
-    SessionState.POLLING: {
-        SessionStep.PROBE: SessionState.PROBING,
-        SessionStep.END: SessionState.CLOSING,
-    },
-    SessionState.PROBING: {
-        SessionStep.ANSWER_PROBE: SessionState.UPGRADING,
-        SessionStep.DROP_PROBE: SessionState.POLLING,
-        SessionStep.END: SessionState.CLOSING,
-    },
-    SessionState.UPGRADING: {
-        SessionStep.MOVE: SessionState.OPEN,
-        SessionStep.DROP_PROBE: SessionState.POLLING,
-        SessionStep.END: SessionState.CLOSING,
-    },
-    SessionState.OPEN: {SessionStep.END: SessionState.CLOSING},
-    SessionState.CLOSING: {SessionStep.FORGET: SessionState.CLOSED},
-    SessionState.CLOSED: {},
-}
+)
 
 OVER = frozenset({SessionState.CLOSING, SessionState.CLOSED})
 # The WebSocket carries the session, or is about to: a poll has nothing to wait for.
 MOVED = frozenset({SessionState.UPGRADING, SessionState.OPEN})
-
-
-class IllegalStep(RuntimeError):
-    """A session was asked for a step that its state does not allow."""
-
-
-def following(state: SessionState, step: SessionStep) -> SessionState:
-    """Return the state behind a step.
-
-    Raises:
-        IllegalStep: the table has no such step from here.
-    """
-    try:
-        return TRANSITIONS[state][step]
-    except KeyError:
-        raise IllegalStep(f"a session that is {state.value} cannot {step.value}") from None

@@ -2,7 +2,7 @@
 
 In: the process manager takes a row for each worker before it forks it; the worker writes its own row from then on. Out: the rows
 of the workers that live. Nobody waits and nothing is locked: each row has one writer at a time, and each cell is one aligned
-machine word. `TRANSITIONS` is the life of a worker.
+machine word. `MACHINE` is the life of a worker.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import NamedTuple
 
+from headgate.runtime.machine import between
 from headgate.settings import MAX_WORKERS
 
 
@@ -27,17 +28,16 @@ class State(IntEnum):
     ALONE = 4
 
 
-TRANSITIONS: dict[State, frozenset[State]] = {
-    State.FREE: frozenset({State.BOOTING}),
-    State.BOOTING: frozenset({State.SERVING, State.FREE}),
-    State.SERVING: frozenset({State.DRAINING, State.FREE}),
-    State.DRAINING: frozenset({State.ALONE, State.FREE}),
-    State.ALONE: frozenset(),  # the row says so until the next worker takes it
-}
-
-
-class IllegalTransition(RuntimeError):
-    """A worker was to go into a state that does not follow its own."""
+MACHINE = between(
+    "worker",
+    {
+        State.FREE: frozenset({State.BOOTING}),
+        State.BOOTING: frozenset({State.SERVING, State.FREE}),
+        State.SERVING: frozenset({State.DRAINING, State.FREE}),
+        State.DRAINING: frozenset({State.ALONE, State.FREE}),
+        State.ALONE: frozenset(),  # the row says so until the next worker takes it
+    },
+)
 
 
 class Row(NamedTuple):
@@ -70,7 +70,7 @@ class Board:
         """Take a row for a worker that is about to be forked: a free one, or that of a worker that is gone.
 
         Raises:
-            IllegalTransition: every row belongs to a worker that lives.
+            RuntimeError: every row belongs to a worker that lives.
         """
         for index in range(self._rows):
             row = self.row(index)
@@ -80,7 +80,7 @@ class Board:
                 self._cells[index * _CELLS + 2] = self._cells[index * _CELLS + 3] = 0
                 self.move(index, State.BOOTING)
                 return self.row(index)
-        raise IllegalTransition(f"more than {self._rows} workers")
+        raise RuntimeError(f"more than {self._rows} workers")
 
     def begin(self, index: int, process_id: int) -> None:
         """The worker runs, as this process."""
@@ -90,12 +90,9 @@ class Board:
         """Let a worker go into its next state.
 
         Raises:
-            IllegalTransition: it does not follow the one in which the worker is.
+            IllegalStep: it does not follow the one in which the worker is.
         """
-        now = self.row(index).state
-        if state not in TRANSITIONS[now]:
-            raise IllegalTransition(f"worker {index + 1} is {now.name}, and cannot be {state.name} next")
-        self._cells[index * _CELLS] = state
+        self._cells[index * _CELLS] = MACHINE.after(self.row(index).state, state)
 
     def count(self, index: int, connections: int) -> None:
         """The worker has so many connections now."""

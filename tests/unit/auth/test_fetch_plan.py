@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.auth.fetch_plan import (
-    AFTER,
     AGAIN_S,
     FIRST_RETRY_S,
     KEPT_S,
     LAST_RETRY_S,
+    MACHINE,
     MAX_ASKED,
     MAX_KEY_ID_CHARACTERS,
     REFRESH_S,
@@ -19,6 +19,7 @@ from headgate.auth.fetch_plan import (
     Outcome,
     State,
 )
+from headgate.runtime.machine import IllegalStep
 
 
 def longest(low: float, high: float) -> float:
@@ -39,8 +40,8 @@ def brought(now_s: float = 0.0) -> FetchPlan:
 
 def test_the_table_names_every_step_that_can_happen() -> None:
     """A set that is not there cannot be outdated; every other pair has a next state."""
-    assert set(AFTER) == {(state, outcome) for state in State for outcome in Outcome} - {(State.EMPTY, Outcome.OUTDATED)}
-    with pytest.raises(KeyError):
+    assert set(MACHINE.table) == {(state, outcome) for state in State for outcome in Outcome} - {(State.EMPTY, Outcome.OUTDATED)}
+    with pytest.raises(IllegalStep):
         plan()._move(Outcome.OUTDATED)
 
 

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from headgate.bus import actions as out
-from headgate.bus.feed import LATE_FENCES, MAX_EVENTS, MAX_LEAP, TRANSITIONS, Cause, Feed, State
-from headgate.bus.fence import IllegalTransition
+from headgate.bus.feed import LATE_FENCES, MACHINE, MAX_EVENTS, MAX_LEAP, Cause, Feed, State
 from headgate.bus.interest import LINGER_S, by_command
 from headgate.errors import InvalidEvent
 from headgate.event import HEADER_TAG
 from headgate.protocol.packets import GapReason
 from headgate.redis.entries import Head
 from headgate.redis.keys import channel, user_channel
+from headgate.runtime.machine import IllegalStep
 from tests.support.model_redis import NAMESPACE, OLD_LIBRARY, TIME_MS, ModelRedis
 
 INTERVAL_S = 1.0
@@ -1103,33 +1103,33 @@ def test_the_state_follows_the_table_and_refuses_the_rest(state: State, cause: C
     """A second connection while one is there, or a proof without one, is a fault of ours."""
     feed = Feed(NAMESPACE, 65536, INTERVAL_S)
     feed.state = state
-    if (state, cause) in TRANSITIONS:
+    if (state, cause) in MACHINE.table:
         feed._move(cause)
-        assert feed.state is TRANSITIONS[state, cause]
+        assert feed.state is MACHINE.table[state, cause]
     else:
-        with pytest.raises(IllegalTransition):
+        with pytest.raises(IllegalStep):
             feed._move(cause)
 
 
 def test_inputs_that_the_state_does_not_allow_raise() -> None:
     """An answer that nobody asked for, a read instead of an answer, an event for a pass that is over."""
     feed = Feed(NAMESPACE, 65536, INTERVAL_S)
-    with pytest.raises(IllegalTransition):
+    with pytest.raises(IllegalStep):
         feed.next_action()
-    with pytest.raises(IllegalTransition):
+    with pytest.raises(IllegalStep):
         feed.answer([])
     feed.connected()
-    with pytest.raises(IllegalTransition):
+    with pytest.raises(IllegalStep):
         feed.connected()
     assert isinstance(feed.next_action(), out.Configure)
-    with pytest.raises(IllegalTransition):
+    with pytest.raises(IllegalStep):
         feed.next_action()
-    with pytest.raises(IllegalTransition):
+    with pytest.raises(IllegalStep):
         feed.answer([])
     feed.answer(Head("0" * 16, 0, 1, 4))
-    with pytest.raises(IllegalTransition):
+    with pytest.raises(IllegalStep):
         feed.more([], TIME_MS)
-    with pytest.raises(IllegalTransition):
+    with pytest.raises(IllegalStep):
         feed.failed()
 
 

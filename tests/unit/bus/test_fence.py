@@ -6,7 +6,8 @@ from itertools import product
 
 import pytest
 
-from headgate.bus.fence import TRANSITIONS, Fence, FenceInput, FenceState, IllegalTransition
+from headgate.bus.fence import MACHINE, Fence, FenceInput, FenceState
+from headgate.runtime.machine import IllegalStep
 
 NONE, EXPEDITED, IN_FLIGHT, LATE = FenceState.NONE, FenceState.EXPEDITED, FenceState.IN_FLIGHT, FenceState.LATE
 
@@ -34,11 +35,11 @@ def test_a_fence_follows_its_table_and_refuses_the_rest(state: FenceState, by: F
         FenceInput.PONG: fence.pong,
         FenceInput.FAIL: fence.fail,
     }
-    if (state, by) in TRANSITIONS:
+    if (state, by) in MACHINE.table:
         inputs[by]()
-        assert fence.state is TRANSITIONS[state, by]
+        assert fence.state is MACHINE.table[state, by]
     else:
-        with pytest.raises(IllegalTransition):
+        with pytest.raises(IllegalStep):
             inputs[by]()
         assert fence.state is state
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.node.balance import ABOVE_MEAN, BUDGET, FEW, LOOKS, Balance, Occasion, State, Step
+from headgate.runtime.machine import IllegalStep
 
 LOOK_S, TICK_S, AWAY_S = 5.0, 0.25, 0.5
 # loads → the index of the process that a client comes to
@@ -180,5 +181,5 @@ def test_a_step_that_cannot_be_raises(state: State, step: Step) -> None:
     """It would be a bug of ours."""
     balance = Balance()
     balance.state = state
-    with pytest.raises(KeyError):
+    with pytest.raises(IllegalStep):
         balance._take(step)

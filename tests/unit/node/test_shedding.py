@@ -14,6 +14,7 @@ from prometheus_client import REGISTRY
 from headgate.errors import LimitReached, Overloaded
 from headgate.node import shedding as module
 from headgate.node.shedding import CALM_S, FULL_RETRY_S, LAG_RETRY_S, LATE_BEATS, Shedding, State, Step
+from headgate.runtime.machine import IllegalStep
 
 
 class Gateway:
@@ -142,11 +143,11 @@ def test_a_refusal_is_counted_and_the_beginning_and_the_end_are_logged_once() ->
 
 def test_every_step_that_the_table_lacks_raises() -> None:
     """A calm that lasts means nothing to a gateway that admits, nor to one whose beats are still late."""
-    possible = set(module._FOLLOWING)
+    possible = set(module._MACHINE.table)
     assert {pair for pair in product(State, Step) if pair not in possible} == {
         (State.ADMITTING, Step.LASTED),
         (State.SHEDDING, Step.LASTED),
     }
     gateway: Any = Gateway()
-    with pytest.raises(KeyError):
+    with pytest.raises(IllegalStep):
         gateway.shedding._take(Step.LASTED)

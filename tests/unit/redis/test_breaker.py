@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.redis.breaker import OPEN_S, TRANSITIONS, Admission, Breaker, State, Step
+from headgate.redis.breaker import MACHINE, OPEN_S, Admission, Breaker, State, Step
 
 
 def timed_out(breaker: Breaker, now_s: float, admission: Admission = Admission.CALL) -> bool:
@@ -14,7 +14,7 @@ def timed_out(breaker: Breaker, now_s: float, admission: Admission = Admission.C
 
 def test_every_step_has_an_end_in_every_state_but_a_probe_that_begins() -> None:
     """A probe begins only where the breaker is open."""
-    missing = {(state, step) for state in State for step in Step} - set(TRANSITIONS)
+    missing = {(state, step) for state in State for step in Step} - set(MACHINE.table)
     assert missing == {(State.CLOSED, Step.PROBE_BEGAN), (State.PROBING, Step.PROBE_BEGAN)}
 
 

@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.protocol.frames import Frame
+from headgate.runtime.machine import IllegalStep, Machine
 from headgate.transport import session as session_module
 from headgate.transport.heartbeat import Pulse
 from headgate.transport.inbox import FULL_MESSAGES
 from headgate.transport.session import Session
-from headgate.transport.session_state import IllegalStep, SessionState, SessionStep, following
+from headgate.transport.session_state import MACHINE, SessionState, SessionStep
 from tests.support.session_browser import Browser
 from tests.support.session_clock import Clock, controlled_clock, fill, read_all, turn, until
 from tests.support.websocket_codec import BINARY, CLOSE, TEXT, close_told, masked
@@ -256,14 +257,15 @@ def test_no_interleaving_asks_for_a_step_that_the_table_does_not_have(websocket:
     """Browser, application, clock and network act in any order; each session ends once, with nothing left."""
     patch, illegal = pytest.MonkeyPatch(), list[str]()
 
-    def recorded(state: SessionState, step: SessionStep) -> SessionState:
-        try:
-            return following(state, step)
-        except IllegalStep as error:
-            illegal.append(str(error))
-            raise
+    class Recorded(Machine[SessionState, SessionStep]):
+        def after(self, state: SessionState, step: SessionStep) -> SessionState:
+            try:
+                return super().after(state, step)
+            except IllegalStep as error:
+                illegal.append(str(error))
+                raise
 
-    patch.setattr(session_module, "following", recorded)
+    patch.setattr(session_module, "MACHINE", Recorded(MACHINE.name, MACHINE.table))
     browser = Browser(next(controlled_clock(patch)))
     try:
         browser.connect() if websocket else browser.begin_polling()

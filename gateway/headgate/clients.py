@@ -2,7 +2,7 @@
 to one.
 
 In: calls of an application, the command line or the HTTP API. Out: questions to all gateway processes (redis/questions.py), and
-one result out of their answers. Each process knows its own clients only, and answers within about a second (node/answers.py).
+one result out of their answers. Each process knows its own clients only, and answers within a second or so (node/cluster).
 
 No result pretends: processes that did not answer in time are named in `silent`. `within` bounds a question to the clients of
 these namespaces: those of others are not there for it (a gateway of an older version does not know it).

@@ -211,7 +211,7 @@ class Headgate:
     ) -> list[Receipt | HeadgateError]:
         """Publish events (topic, data, id), each for itself; return a receipt or an error for each. May switch greenlets.
 
-        In a gateway they go to Redis with what others publish at the same moment (node/publish_queue.py). `by` and
+        In a gateway they go to Redis with what others publish at the same moment (node/requests/publish_queue.py). `by` and
         `traceparent`: as `Publisher.publish`. `all_or_none`: publish nothing if any of the events cannot be. What Redis itself
         refuses of them is not known before.
 
@@ -479,7 +479,7 @@ class Headgate:
 
     def _refusal(self, status: str, error: Mapping[str, Any], environ: WSGIEnvironment) -> Answer:
         """Return the answer to a browser that cannot be served here, readable by pages of the origins that may connect."""
-        from .node.origin import readable_by_pages
+        from .node.access.origin import readable_by_pages
         from .transport.http_answers import error_answer
 
         return readable_by_pages(self._attached(), error_answer(status, error), environ)

@@ -2,8 +2,8 @@
 
 In: an event's place in a log, from anyone who reaches Redis. Out: counts of the clients that are connected now and would get its
 topic. Nothing is counted or told for each event: each page remembers the latest offsets that its handlers have had, and each
-gateway process asks its pages when somebody asks it (node/handling.py). It is a hint for people: whoever may join may say
-anything.
+gateway process asks its pages when somebody asks it (node/requests/handling.py). It is a hint for people: whoever may join
+may say anything.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from headgate.node.origin import Hosts, origin_check
+from headgate.node.access.origin import Hosts, origin_check
 from headgate.settings import Settings, is_weak_secret
 from headgate.transport.peer_address import address_of
 from headgate_server.app import create_app

@@ -21,7 +21,9 @@ from headgate.consumers.work.dead_letters import PAGE_LETTERS
 from headgate.consumers.work.spec import RunnerOptions
 from headgate.delivery import client as delivery_client
 from headgate.delivery import fanout, log_topics, matcher, page_cache, past
-from headgate.node import answers, gateway, log_search, publish_queue
+from headgate.node import gateway, log_search
+from headgate.node.cluster import answers
+from headgate.node.requests import publish_queue
 from headgate.presence import watchers
 from headgate.protocol.requests import MAX_LAST
 from headgate.redis import api_keys, batches, breaker, lineage, pauses, registry

@@ -80,7 +80,7 @@ class Client:
         auth: the CONNECT object, where the authenticator is asked again for its grants; None where it is not.
         told: how many events had gone out to it when idle clients were last told their position.
         account: the user or address for which its reads of the log count.
-        asked: the number of the question about handling (node/handling.py) that it has not answered; 0: none.
+        asked: the number of the question about handling (node/requests/handling.py) that it has not answered; 0: none.
         state: see state.py; only the methods here change it.
         subscriptions: its overflow policies by pattern; only `subscribe` and `unsubscribe` change them while it is here.
         position: while the log feeds it, the offset up to which it has; in HANDOVER, the handover offset.

@@ -1,7 +1,7 @@
 """The tally of single events: what this gateway did with one of them, over all of its clients. For `headgate trace`. No I/O.
 
 In: every n-th logged event from the router, and each place where an event takes another way than straight to a socket. Out: the
-tallies that have changed, now and then, for node/tracer.py, which keeps them. All gateways have tallies of the same events:
+tallies that have changed, now and then, for node/cluster/tracer.py. All gateways have tallies of the same events:
 those whose offset is a multiple of n. A write straight to a socket is not counted by itself: these are the rest.
 
 A tally belongs to the epoch in which its event came here: when the log goes on in another epoch, each keeps what is still to be

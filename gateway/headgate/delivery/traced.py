@@ -1,7 +1,7 @@
 """Events whose traces are recorded, on their way through this gateway: when each was routed and delivered. No I/O.
 
 In: an event whose traceparent is sampled, from the router; the end of each pass, from the live feed. Out: times and counts of
-each, for node/tracer.py, which makes spans of it. One for each event and gateway, never one for each client. Bounded: with
+each, for node/cluster/tracer.py, which makes spans of it. One for each event and gateway, never for each client. Bounded: with
 more than MAX_KEPT between two looks, the newest are left out and counted.
 """
 

@@ -43,36 +43,36 @@ from headgate.settings import Settings
 from headgate.transport.limits import TransportLimits
 from headgate.transport.socketio_face import SocketIOFace
 
-from .answers import Answering, Answers
-from .authorizing import Authorizing
-from .client_list import ClientList
-from .drain import Drain
-from .evictions import Evictions
-from .handlers import Handlers
-from .handling import Handling
+from .access.authorizing import Authorizing
+from .access.logins import Logins
+from .access.origin import Hosts, origin_check, origins_with
+from .access.places_watch import PlacesWatch
+from .access.regranting import Regranting
+from .cluster.answers import Answering, Answers
+from .cluster.pauses import Pauses, PauseWatch
+from .cluster.rates_watch import RatesWatch
+from .cluster.registration import Registration
+from .cluster.statsd_push import StatsdPush
+from .cluster.telling import Telling
+from .cluster.tracer import Tracer
+from .cluster.upkeep import Upkeep
+from .cluster.vitals_watch import Measure, VitalsWatch
 from .health import Health, health
-from .joining import Joining
-from .logins import Logins
 from .namespace import Namespace
-from .origin import Hosts, origin_check, origins_with
-from .pauses import Pauses, PauseWatch
-from .people import People
-from .places_watch import PlacesWatch
-from .presence_requests import PresenceRequests
-from .publish_queue import PublishQueue
-from .rates_watch import RatesWatch
-from .rebalancing import Rebalancing
-from .refusals import Refusals
-from .registration import Registration
-from .regranting import Regranting
+from .population.client_list import ClientList
+from .population.drain import Drain
+from .population.evictions import Evictions
+from .population.joining import Joining
+from .population.people import People
+from .population.rebalancing import Rebalancing
+from .population.refusals import Refusals
+from .population.shedding import Shedding
 from .reloading import OF_TOKENS, Changed, Reloading
-from .shedding import Shedding
-from .statsd_push import StatsdPush
-from .streams import PATHS, Streams
-from .telling import Telling
-from .tracer import Tracer
-from .upkeep import Upkeep
-from .vitals_watch import Measure, VitalsWatch
+from .requests.handlers import Handlers
+from .requests.handling import Handling
+from .requests.presence_requests import PresenceRequests
+from .requests.publish_queue import PublishQueue
+from .requests.streams import PATHS, Streams
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment

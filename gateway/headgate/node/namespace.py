@@ -36,7 +36,7 @@ from headgate.runtime.loop import Greenlet, Share, Turns, one_round, spawn
 from headgate.runtime.shared_rates import SharedRates
 from headgate.settings import MOST_LOG_EVENTS, Settings
 
-from .authorizing import REPLAY, SUBSCRIBE, Authorizing
+from .access.authorizing import REPLAY, SUBSCRIBE, Authorizing
 from .line import Line
 from .log_search import LogSearch
 from .receipt_check import ReceiptCheck

@@ -1,7 +1,7 @@
 """Loads in Redis: how many sessions each gateway process of a database has, and whether an operator wants them balanced.
 
-In: a process's own load, every few seconds (node/rebalancing.py); the request of `headgate rebalance`. Out: the loads of all
-processes that live, and that request. `headgate status` and `headgate doctor` read from them which processes there are.
+In: a process's own load, every few seconds (node/population); the request of `headgate rebalance`. Out: the loads of
+all processes that live, and that request. `headgate status` and `headgate doctor` read from them which processes there are.
 
 In Redis: the hash LOADS with a field for each process, and one for the request. A process that has said nothing for LEASE_S is
 gone; the others take its field out. After a failover the new primary has the fields of all processes that were at the old one: a

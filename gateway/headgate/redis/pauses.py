@@ -2,7 +2,7 @@
 
 In: `headgate pause` and `headgate resume`. Out: the sorted set PAUSED of members `connects`, `publishes` and `namespace:<name>`,
 whose score is the end by Redis' clock (`+inf`: none), and a notice to all gateways (questions.py). They read the set then, and
-every few seconds (node/pauses.py). A flush ends all.
+every few seconds (node/cluster/pauses.py). A flush ends all.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Places in Redis: how many clients each process of a database has of each user, under a lease.
 
-In: a process's own counts, every few seconds and soon after a join (node/places_watch.py). Out: how many clients the others have
-of some users. In Redis (leased.py): the hash `places_key(id)` of the counts of each process by user.
+In: a process's own counts, every few seconds and soon after a join (node/access). Out: how many clients the others
+have of some users. In Redis (leased.py): the hash `places_key(id)` of the counts of each process by user.
 """
 
 from __future__ import annotations

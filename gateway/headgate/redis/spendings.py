@@ -1,6 +1,6 @@
 """Spendings in Redis: what each process of a database has let callers spend of their rates, under a lease.
 
-In: a process's own spendings (node/rates_watch.py). Out: what the others have told. In Redis (leased.py): the hash
+In: a process's own spendings (node/cluster/rates_watch.py). Out: what the others have told. In Redis (leased.py): the hash
 `spendings_key(id)` of each process: `<rate>:<caller>` → `<spent> <missing>` (runtime/shared_rates.py).
 """
 

@@ -13,7 +13,7 @@ from typing import Any
 from .board import Row, State
 
 SILENT = "it does not answer"
-# The words of `admission`, the worst last (node/shedding.py).
+# The words of `admission`, the worst last (node/population/shedding.py).
 _ADMISSIONS = ("admitting", "full", "shedding")
 
 

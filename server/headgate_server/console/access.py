@@ -30,7 +30,7 @@ from headgate.auth.audit import audit
 from headgate.auth.identity import ANONYMOUS, Admin, Handshake, Identity
 from headgate.errors import Forbidden, HeadgateError, Unauthorized
 from headgate.errors import UnauthorizedReason as Reason
-from headgate.node.origin import origin_over
+from headgate.node.access.origin import origin_over
 from headgate.origins import origin_in_header
 from headgate.settings import Settings
 from headgate.transport.peer_address import address_of

@@ -1,6 +1,6 @@
 """Attacks on identity: names chosen to be wildcards, namespaces that were not granted, secrets that reach a log.
 
-Every name and namespace is judged in tests/unit/node/test_logins.py; here the judgement is wired into a gateway.
+Every name and namespace is judged in tests/unit/node/access/test_logins.py; here the judgement is wired into a gateway.
 """
 
 from __future__ import annotations

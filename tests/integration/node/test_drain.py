@@ -1,7 +1,8 @@
 """A gateway process that is asked to stop: it lets its clients move first, if there is another gateway for them.
 
-tests/unit/node/test_drain.py has the turns of clients, test_joining.py there the refusals, and test_registration.py there, with
-tests/integration/redis/test_registry.py, the question whether there is another gateway.
+tests/unit/node/population/test_drain.py has the turns of clients, test_joining.py there the refusals, and
+tests/unit/node/cluster/test_registration.py, with tests/integration/redis/test_registry.py, the question whether there is
+another gateway.
 """
 
 from __future__ import annotations

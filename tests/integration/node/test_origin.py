@@ -44,7 +44,7 @@ def open_to_all(start_module_gateway: StartGateway) -> GatewayProcess:
     return start_module_gateway({"HEADGATE_ALLOWED_ORIGINS": "*"}, "--dev")
 
 
-# A page's origin → whether it may connect to each gateway. Every other origin: tests/unit/node/test_origin.py.
+# A page's origin → whether it may connect to each gateway. Every other origin: tests/unit/node/access/test_origin.py.
 TABLE = [
     # origin, alone, listed
     (None, True, True),  # no browser: the token decides
@@ -111,7 +111,7 @@ def test_only_exact_origins_may_connect(alone: GatewayProcess, listed: GatewayPr
 
 
 def test_behind_a_proxy_that_ends_tls_the_own_origin_is_the_proxys(alone: GatewayProcess, proxied: GatewayProcess) -> None:
-    """A page of `http://` may come from somebody between the browser and the proxy. All cases: tests/unit/node/test_origin.py."""
+    """A page of `http://` may come from somebody between the browser and the proxy."""
     for gateway in (alone, proxied):
         plain, secure = gateway.url, gateway.url.replace("http", "https", 1)
         passed_on = {"X-Forwarded-For": "203.0.113.9", "X-Forwarded-Proto": "https"}

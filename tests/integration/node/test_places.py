@@ -9,8 +9,8 @@ import pytest
 
 from headgate.auth.places import Places
 from headgate.auth.tokens import Tokens
-from headgate.node.places_watch import PlacesWatch
-from headgate.node.telling import Telling
+from headgate.node.access.places_watch import PlacesWatch
+from headgate.node.cluster.telling import Telling
 from headgate.redis.client import Client, call
 from headgate.redis.keys import PROCESSES, places_key
 from headgate.redis.leased import LEASE_S, leave, tell

@@ -1,6 +1,6 @@
 """Streams over real sockets: three gateways, readers that go from one to the next, kills; and the example's reader.
 
-tests/unit/node/test_streams.py has requests, losses and refusals.
+tests/unit/node/requests/test_streams.py has requests, losses and refusals.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from headgate.errors import BusRefused
-from headgate.node.registration import Registration
+from headgate.node.cluster.registration import Registration
 from headgate.redis import registry
 from headgate.redis.client import Client, call, open_client
 from headgate.redis.keys import NAMESPACES, gateways_key

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from headgate.errors import BusRefused
-from headgate.node.upkeep import LogUpkeep
+from headgate.node.cluster.upkeep import LogUpkeep
 from headgate.redis.client import Client, call, open_client
 from headgate.redis.embedded import EmbeddedRedis
 from headgate.redis.functions import LOG_LIBRARY, ensure_loaded

@@ -1,0 +1,1 @@
+"""Who may be here, and what each may do."""

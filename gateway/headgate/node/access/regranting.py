@@ -1,0 +1,199 @@
+"""Regranting: a client that is connected gets other grants. What it has and may no longer have ends, and it is told.
+
+In: a new identity of a client (a `refresh`), or a wish that a user's grants be looked at anew (clients.py). Out: its
+subscriptions and its part in presence end where the new grants do; `status {ended, granted}`.
+
+The new grants of a wish come from the first of these: explicit ones (auth/regrants.py); the application's authenticator, which is
+asked again with what the client showed; a fresh token, for which the client is asked: `status {refresh: {within_s}}`, and it is
+disconnected as expired if it brings none in that time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from time import monotonic, time
+
+import structlog
+
+from headgate.auth.admission import Admission
+from headgate.auth.expiry import Expiry
+from headgate.auth.identity import ANONYMOUS, Handshake, Identity
+from headgate.auth.regrants import Explicit, Regrants
+from headgate.delivery.client import Client
+from headgate.errors import Forbidden, HeadgateError, Unauthorized, UnauthorizedReason
+from headgate.node.connection import environ_of
+from headgate.node.namespace import Namespace
+from headgate.node.population.evictions import Evictions
+from headgate.node.requests.presence_requests import PresenceRequests
+from headgate.protocol.frames import message_frame
+from headgate.protocol.packets import STATUS, notice_packet
+from headgate.runtime.loop import Lock, LockLike, Watcher, deadline, repeat, sleep, spawn
+from headgate.transport.socketio_face import SocketIOFace
+
+from .authorizing import SUBSCRIBE, Authorizing
+from .logins import Logins
+
+log = structlog.get_logger("headgate.gateway")
+
+# For a page to fetch a token and bring it.
+RENEW_WITHIN_S = 30
+# For an authenticator to answer; one that takes longer has failed.
+ASK_S = 10.0
+# How late a live client loses explicit grants that have ended.
+LOOK_EVERY_S = 5.0
+
+
+class Regranting:
+    """See the module. `regrants` are the explicit grants as this gateway knows them; `read` returns a user's out of Redis."""
+
+    def __init__(
+        self,
+        sockets: SocketIOFace,
+        namespaces: Mapping[str, Namespace],
+        *,
+        logins: Logins,
+        admission: Admission[Client],
+        expiry: Expiry[Client],
+        evictions: Evictions,
+        presence: PresenceRequests,
+        authorizing: Authorizing,
+        regrants: Regrants,
+        read: Callable[[str], tuple[Explicit, int] | None],
+        now_s: Callable[[], float] = monotonic,
+    ) -> None:
+        self._sockets, self._namespaces, self._logins = sockets, namespaces, logins
+        self._admission, self._expiry, self._evictions = admission, expiry, evictions
+        self._presence, self._authorizing, self.regrants = presence, authorizing, regrants
+        self._read, self._now_s = read, now_s
+        self._timer: Watcher | None = None
+        self._turns: dict[str, tuple[LockLike, list[None]]] = {}
+        self._noted: dict[str, float] = {}  # user with other explicit grants, whose clients have not been looked at → since when
+
+    def start(self) -> None:
+        """Begin to look for explicit grants that have ended. Idempotent."""
+        if self._timer is None:
+            self._timer = repeat(LOOK_EVERY_S, self.tick)
+
+    def close(self) -> None:
+        """Stop that. Idempotent."""
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer.close()
+            self._timer = None
+
+    def note(self, user: str, explicit: Explicit | None, left_s: int) -> None:
+        """Take a user's explicit grants (None: they are lifted). `regrant` is to follow; without, `tick` sees to it."""
+        if explicit is not None or self.regrants.of(user) is not None:
+            self._noted.setdefault(user, self._now_s())
+        self.regrants.put(user, explicit, left_s)
+
+    def tick(self) -> None:
+        """Look anew at users whose explicit grants have ended, or changed with no time to look then. Runs in the hub."""
+        ended, now_s = self.regrants.take_ended(), self._now_s()
+        late = [user for user, since_s in self._noted.items() if now_s - since_s >= LOOK_EVERY_S]
+        if users := dict.fromkeys([*ended, *late]):
+            spawn(self.regrant_all, users)
+
+    def take(self, client: Client, identity: Identity, *, is_told: bool = False) -> None:
+        """Give a client another identity. `is_told`: it has not asked for this, so it is told that its grants are new.
+
+        What the grants do not cover ends at once; the application's `authorize` is asked about the rest, and may wait. Lets the
+        loop run.
+
+        Raises:
+            Unauthorized: the client has left meanwhile.
+        """
+        self._admission.renew(client, identity)
+        self._expiry.set(client, identity.expires_at)
+        client.allowed = None
+        ended = self._end(client, lambda pattern: not client.identity.may_subscribe(pattern))
+        self._tell(client, {**({"ended": ended} if ended else {}), **({"granted": True} if is_told else {})})
+        self._presence.regranted(client)
+        refused = self._authorizing.refused(client, tuple(client.subscriptions), SUBSCRIBE)
+        if refused:
+            self._tell(client, {"ended": self._end(client, refused.__contains__)})
+        self._presence.reauthorize(client)
+
+    def _end(self, client: Client, ends: Callable[[str], bool]) -> list[dict[str, object]]:
+        """End subscriptions of a client; return what it is to be told of them."""
+        ended = self._namespaces[client.namespace].end_subscriptions(client, ends)
+        return [{"pattern": pattern, "error": Forbidden("subscribe to", pattern).to_wire()} for pattern in ended]
+
+    def _tell(self, client: Client, notice: Mapping[str, object]) -> None:
+        if notice:
+            client.connection.offer_control(message_frame(notice_packet(client.namespace, STATUS, notice)))
+
+    def regrant(self, user: str) -> int:
+        """Look at a user's grants anew, for each client here; return how many. One at a time for a user. May wait."""
+        self._noted.pop(user, None)
+        if user == ANONYMOUS:
+            return 0
+        turn, waiting = self._turns.setdefault(user, (Lock(), []))
+        waiting.append(None)
+        try:
+            with turn:
+                self._read_again(user)
+                return self._regrant(self._admission.of_user(user))
+        finally:
+            waiting.pop()
+            if not waiting:
+                self._turns.pop(user, None)
+
+    def _read_again(self, user: str) -> None:
+        """Take a user's explicit grants as Redis has them: of two wishes at once, the last one there may be heard first."""
+        with suppress(HeadgateError):  # what was heard counts
+            found = self._read(user)
+            self.regrants.put(user, *(found or (None, 0)))
+
+    def regrant_all(self, users: Iterable[str]) -> None:
+        """Look anew at the grants of users of whom a change may have been missed. May wait."""
+        for user in users:
+            self.regrant(user)
+
+    def _regrant(self, clients: Iterable[Client]) -> int:
+        count = 0
+        for client in clients:
+            if self._is_in(client):
+                count += 1
+                # Each in a greenlet of its own: code of an application may leave something of one user behind in it.
+                spawn(self._look_anew, client).join()
+            sleep()
+        return count
+
+    def _look_anew(self, client: Client) -> None:
+        with suppress(Unauthorized):  # it has left meanwhile
+            self._give_anew(client)
+
+    def _give_anew(self, client: Client) -> None:
+        explicit = self.regrants.of(client.identity.user)
+        if explicit is not None:
+            self.take(client, explicit.over(client.identity), is_told=True)
+        elif client.auth is None:
+            until_s = time() + RENEW_WITHIN_S
+            self._expiry.set(client, min(until_s, client.identity.expires_at or until_s))
+            frame = message_frame(notice_packet(client.namespace, STATUS, {"refresh": {"within_s": RENEW_WITHIN_S}}))
+            client.connection.offer_control(frame)
+        else:
+            self._ask_authenticator(client, client.auth)
+
+    def _ask_authenticator(self, client: Client, auth: Mapping[str, object]) -> None:
+        environ = environ_of(client, self._sockets)
+        before = client.identity
+        try:
+            with deadline(ASK_S):
+                identity = self._logins.ask_again(Handshake(client.namespace, auth, environ))
+            if identity.user != before.user:
+                raise Unauthorized(UnauthorizedReason.ANOTHER_USER)
+        except HeadgateError as error:
+            if error.retry or not isinstance(error, Unauthorized) or error.reason is UnauthorizedReason.AUTHENTICATOR_FAILED:
+                # A fault of ours takes nobody's rights away, and gives none.
+                log.warning("grants not looked at anew", user=before.user, error=error.message)
+            else:
+                self._evictions.refused([client], error)
+            return
+        if self._is_in(client) and client.identity is before:  # else a refresh has brought a newer one
+            self.take(client, identity, is_told=True)
+
+    def _is_in(self, client: Client) -> bool:
+        return self._namespaces[client.namespace].clients.get(client.session) is client

@@ -1,0 +1,1 @@
+"""What this process and the others tell each other through Redis."""

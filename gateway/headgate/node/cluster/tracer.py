@@ -1,0 +1,101 @@
+"""The tracer: tells Redis what became of single events here, and makes their spans, once a second, off the hot path.
+
+In: the tallies of each namespace that have changed (delivery/tally.py), and the events whose traces are recorded
+(delivery/traced.py). Out: counts under the name of this process (redis/traces.py), and spans of OpenTelemetry (spans.py). What a
+killed process had not told is lost: a trace then says that this gateway is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import structlog
+
+from headgate import spans
+from headgate.delivery.tally import values
+from headgate.errors import HeadgateError
+from headgate.metrics import SPANS
+from headgate.node.namespace import Namespace
+from headgate.redis.client import Client
+from headgate.redis.loads import process_name
+from headgate.redis.traces import write
+from headgate.runtime.loop import Signal, one_round, spawn
+
+log = structlog.get_logger("headgate.tracer")
+
+EVERY_S = 1.0
+# Spans take 50 µs or so each: let the loop run.
+_STRIDE = 10
+
+
+class Tracer:
+    """See the module. Nothing is done where no event is traced."""
+
+    def __init__(self, client: Client, namespaces: Mapping[str, Namespace]) -> None:
+        self._namespaces = {name: each for name, each in namespaces.items() if each.tallies.every}
+        self._traced = {name: each.traced for name, each in namespaces.items() if each.traced is not None}
+        self._client = client
+        self._wakeup = Signal()
+        self._started = self._closed = False
+
+    def start(self) -> None:
+        """Begin. Idempotent.
+
+        Raises:
+            MissingExtra: spans are wanted, and the extra `otel` is not installed.
+        """
+        if (self._namespaces or self._traced) and not self._started:
+            self._started = True
+            if self._traced:
+                spans.start()
+            spawn(self._run)
+
+    def close(self) -> None:
+        """Tell the rest, and stop. Idempotent. Waits for Redis."""
+        if not self._closed:
+            self._closed = True
+            self._wakeup.set()
+            if self._started:
+                self.tell()
+                self.make_spans()
+                if self._traced:
+                    spans.stop()
+
+    def tell(self) -> None:
+        """Tell what has changed. What Redis does not take is told the next time."""
+        for name, namespace in self._namespaces.items():
+            for changed in namespace.tallies.changed():
+                if not changed:
+                    one_round()
+                    continue
+                try:
+                    write(self._client, name, process_name(), [(tally.epoch, tally.offset, values(tally)) for tally in changed])
+                except HeadgateError:  # the bus tells of that
+                    namespace.tallies.not_told(changed)
+
+    def make_spans(self) -> None:
+        """Make the spans of what was delivered: from Redis to the router, and from there to the last client."""
+        for name, traced in self._traced.items():
+            left_out, traced.left_out = traced.left_out, 0
+            SPANS.labels("left_out").inc(left_out)
+            for number, each in enumerate(traced.take(), 1):
+                said: dict[str, str | int] = {
+                    "messaging.message.id": each.id,
+                    "headgate.offset": each.offset,
+                    "headgate.gateway": process_name(),
+                }
+                routed = spans.record(each.traceparent, "route", name, each.topic, each.published_ms, each.routed_ms, said)
+                said |= {f"headgate.clients.{outcome}": count for outcome, count in each.counts.items()}
+                spans.record(routed or each.traceparent, "deliver", name, each.topic, each.routed_ms, each.delivered_ms, said)
+                SPANS.labels("made").inc(2)
+                if not number % _STRIDE:
+                    one_round()
+
+    def _run(self) -> None:
+        while not self._wakeup.wait(EVERY_S):
+            try:
+                self.tell()
+                self.make_spans()
+            except Exception:
+                # A fault of ours must not end the tracing for good.
+                log.exception("tracing failed")

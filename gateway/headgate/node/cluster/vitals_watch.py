@@ -1,0 +1,278 @@
+"""The watch on vitals: this process says each second how it is while a console watches, and puts the words of all processes
+together for the pages of a console that are connected here.
+
+In: requests of those pages (`answer`), each of which keeps the watch going for WATCHED_S, and the notices of processes with such
+pages (`hear`), which do so too. Out: these notices; this process's vitals to Redis; a frame (vitals.py) as the answer.
+
+Rules. 1. Nothing on the way of an event does more than without a console: counters are read, and clients are walked as for
+/metrics. 2. That walk takes WALK_SHARE of the time at most: with very many clients its numbers are some seconds old. 3. Without a
+console nothing is done. 4. Only an identity with the mark `admin` is answered; everyone else is refused, whatever its grants.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from math import inf
+from typing import Any
+
+import msgspec
+import structlog
+
+from headgate import __version__
+from headgate.auth.identity import Identity
+from headgate.errors import Forbidden, HeadgateError
+from headgate.metrics import (
+    EVENTS,
+    JOINS,
+    LOG_BYTES,
+    LOG_OLDEST_SECONDS,
+    LOOP_STALLS,
+    PUBLISH_TO_SOCKET,
+    REFUSED,
+    REPAIRED,
+    Totalled,
+    totals,
+)
+from headgate.metrics import LOOP_LAG as LAG
+from headgate.metrics import REDIS_ROUND_TRIPS as ROUND_TRIPS
+from headgate.node.namespace import Namespace
+from headgate.redis.client import Client
+from headgate.redis.loads import process_name
+from headgate.redis.questions import announce
+from headgate.redis.vitals import KIND, forget, tell
+from headgate.runtime.loop import Signal, spawn
+
+from .vitals import FORGOTTEN_S, NamespaceVitals, Together, Vitals
+
+log = structlog.get_logger("headgate.vitals")
+
+EVERY_S = 1.0
+WATCHED_S = 5
+# Of the processor, for going round the clients.
+WALK_SHARE = 0.02
+# A page waits for the first frame for so long.
+FIRST_FRAME_S = 3.0
+
+
+class Measure:
+    """Reads the vitals of this process.
+
+    Args:
+        state: returns (sessions, draining, admission, paused, revocations known).
+        now_s: monotonic; cpu_s: processor time of this process.
+    """
+
+    def __init__(
+        self,
+        namespaces: Mapping[str, Namespace],
+        state: Callable[[], tuple[int, bool, str, list[str], bool]],
+        now_s: Callable[[], float] = time.monotonic,
+        cpu_s: Callable[[], float] = time.process_time,
+    ) -> None:
+        self._namespaces, self._state = namespaces, state
+        self._now_s, self._cpu_s = now_s, cpu_s
+        self._began_ms = round(time.time() * 1000)
+        self._balances: dict[str, Any] = {}
+        self._walk_at_s = -inf
+
+    def read(self) -> Vitals:
+        """Return how this process is. Lets the loop run when there are many clients."""
+        if (began_s := self._now_s()) >= self._walk_at_s:
+            began_cpu_s = self._cpu_s()
+            self._balances = {name: namespace.balance() for name, namespace in self._namespaces.items()}
+            # What others did meanwhile is in it, too: the share errs on the side of them.
+            self._walk_at_s = began_s + (self._cpu_s() - began_cpu_s) / WALK_SHARE
+        counted = {each: totals(metric) for each, metric in _COUNTERS.items()}
+        sessions, draining, admission, paused, revocations_known = self._state()
+        return Vitals(
+            name=process_name(),
+            version=__version__,
+            began_ms=self._began_ms,
+            at_s=self._now_s(),
+            cpu_s=self._cpu_s(),
+            memory_bytes=_memory_bytes(),
+            sessions=sessions,
+            stalls=round(sum(totals(LOOP_STALLS).values())),
+            draining=draining,
+            admission=admission,
+            paused=paused,
+            revocations_known=revocations_known,
+            lag=LAG.of().counts,
+            redis=ROUND_TRIPS.of().counts,
+            namespaces={name: self._namespace(name, namespace, counted) for name, namespace in self._namespaces.items()},
+        )
+
+    def _namespace(self, name: str, namespace: Namespace, counted: Mapping[str, Mapping[str, float]]) -> NamespaceVitals:
+        bus, balance = namespace.bus, self._balances[name]
+        return NamespaceVitals(
+            bus_up=bus.up,
+            epoch=bus.epoch,
+            head=max(bus.head, bus.reached),
+            **{each: round(values.get(name, 0)) for each, values in counted.items()},
+            routed=balance.routed,
+            from_log=balance.from_log,
+            sent=balance.sent,
+            discarded=balance.discarded,
+            conflated=balance.conflated,
+            gone=balance.gone,
+            clients=len(namespace.clients),
+            subscriptions=namespace.subscriptions,
+            catching_up=balance.catching_up,
+            waiting=balance.waiting,
+            queued_bytes=balance.queued_bytes,
+            fullest=balance.fullest,
+            oldest_s=0.0 if balance.oldest_ms is None else max(0.0, time.time() - balance.oldest_ms / 1000),
+            log_events=max(0, bus.head - bus.first + 1),
+            log_bytes=round(totals(LOG_BYTES).get(name, 0)),
+            log_oldest_s=totals(LOG_OLDEST_SECONDS).get(name, 0.0),
+            fence_age_s=bus.fence_age_s,
+            error="" if bus.last_error is None else bus.last_error.message,
+            latency=PUBLISH_TO_SOCKET.of(name).counts,
+            log_retention_s=0.0 if namespace.retention_s == inf else namespace.retention_s,
+        )
+
+
+_COUNTERS: dict[str, Totalled] = {"received": EVENTS, "repaired": REPAIRED, "joins": JOINS, "refused": REFUSED}
+
+
+class VitalsWatch:
+    """See the module. `now_s` is monotonic."""
+
+    def __init__(self, client: Client, measure: Measure, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._client = client
+        self._measure, self._now_s = measure, now_s
+        self._id = ""
+        self._asked_s = self._heard_s = -inf  # when a page was here last, and a notice of any
+        self._seen: dict[str, tuple[bytes, float]] = {}
+        self._together = Together()
+        self._frame: dict[str, Any] | None = None
+        self._framed = Signal()
+        self._wakeup = Signal()
+        self._started = self._closed = self._told = False
+
+    def start(self) -> None:
+        """Begin. Idempotent."""
+        if not self._started:
+            self._started = True
+            self._id = secrets.token_hex(6)  # of this process, whichever one made the gateway before a fork
+            spawn(self._run)
+
+    def close(self) -> None:
+        """Stop, and take this process out. Idempotent. Waits for Redis."""
+        if not self._closed:
+            self._closed = True
+            self._wakeup.set()
+            if self._told:
+                try:
+                    forget(self._client, [self._id])
+                except HeadgateError:
+                    log.debug("vitals not taken out")  # they end with the lease
+
+    def answer(self, identity: Identity, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the newest frame to a page of the console; wait for the first one.
+
+        Raises:
+            Forbidden: it is not from the console.
+        """
+        if identity.admin is None:
+            raise Forbidden("see", "vitals")
+        was_watched, self._asked_s = self._watching, self._now_s()
+        if not was_watched:
+            self._frame = None
+            self._framed.clear()
+            self._wakeup.set()
+        if self._frame is None:
+            self._framed.wait(FIRST_FRAME_S)
+        return {"frame": self._frame}
+
+    def hear(self) -> None:
+        """Take a notice. Never waits."""
+        if not self._is_watched:  # else the next look is on its way
+            self._wakeup.set()
+        self._heard_s = self._now_s()
+
+    def look(self) -> None:
+        """Say how this process is, if a console watches; put all together, if its page is here. Waits for Redis.
+
+        Raises:
+            HeadgateError: as `redis.client.call`.
+        """
+        watching = self._watching
+        if not self._is_watched:
+            self._told = False
+            return
+        if watching:
+            announce(self._client, KIND)
+        own = self._measure.read()
+        self._told = True
+        found = tell(self._client, self._id, msgspec.msgpack.encode(own), read=watching)
+        if watching:
+            self._put_together(found, own)
+
+    @property
+    def pause_s(self) -> float | None:
+        """The seconds from a look to the next; None: not before a page or a notice comes."""
+        return EVERY_S if self._told or self._is_watched else None
+
+    @property
+    def _watching(self) -> bool:
+        return self._now_s() - self._asked_s < WATCHED_S
+
+    @property
+    def _is_watched(self) -> bool:
+        return self._now_s() - max(self._asked_s, self._heard_s) < WATCHED_S
+
+    def _put_together(self, found: Mapping[str, bytes], own: Vitals) -> None:
+        now_s = self._now_s()
+        told: dict[str, Vitals] = {self._id: own}
+        for process, said in found.items():
+            if self._seen.get(process, (b"", 0.0))[0] != said:
+                self._seen[process] = (said, now_s)
+            try:
+                told.setdefault(process, _decode(said))
+            except (msgspec.DecodeError, ValueError):
+                continue  # of another version
+        gone = [process for process, (_, at_s) in self._seen.items() if now_s - at_s > FORGOTTEN_S]
+        for process in gone:
+            del self._seen[process]
+            told.pop(process, None)
+        forget(self._client, [process for process in gone if process in found])
+        frame = self._together.frame(told, now_s)
+        self._frame = {"at": round(time.time() * 1000), "own": self._id, **frame}
+        self._framed.set()
+
+    def _run(self) -> None:
+        while not self._closed:
+            self._wakeup.clear()
+            try:
+                self.look()
+            except HeadgateError as error:
+                self._alone(error)
+            except Exception:
+                # A fault of ours must not end the watch for good.
+                log.exception("vitals failed")
+            self._wakeup.wait(self.pause_s)
+
+    def _alone(self, error: HeadgateError) -> None:
+        """Without Redis a page still sees this process, and why it sees no other."""
+        if self._watching:
+            now_s = self._now_s()
+            frame = self._together.frame({self._id: self._measure.read()}, now_s)
+            self._frame = {"at": round(time.time() * 1000), "own": self._id, "error": error.message, **frame}
+            self._framed.set()
+
+
+_decode = msgspec.msgpack.Decoder(Vitals).decode
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+def _memory_bytes() -> int:
+    """Return the memory that this process occupies; 0 where the system does not say."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * _PAGE_BYTES
+    except OSError:
+        return 0

@@ -1,0 +1,1 @@
+"""Who is here: clients join, are shed, moved and evicted."""

@@ -1,0 +1,172 @@
+"""The list of this process's clients, for the list of all gateways: what each is doing, those with trouble first.
+
+In: a question for a page, or for one client (clients.py). Out: rows in the order asked for, in parts of PART_ROWS. The event
+path never comes by here; the work is done in a share of the loop, a slice at a time, so a look at 10,000 clients holds nobody up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from ipaddress import ip_address, ip_network
+from typing import Any
+
+from headgate.auth.admission import Admission
+from headgate.clients import ConnectedClient, ListAnswer, ListQuestion, OneAnswer, OneQuestion, Row, Sort
+from headgate.delivery.client import Client
+from headgate.delivery.state import Phase, Pressure
+from headgate.node.connection import connection_of, environ_of
+from headgate.node.namespace import Namespace
+from headgate.runtime.loop import Share
+from headgate.settings import Settings
+from headgate.transport.peer_address import address_of
+from headgate.transport.socketio_face import SocketIOFace
+
+# How long clients are looked at before everybody else has a turn.
+SHARE_S = 0.0005
+# Rows are written to Redis in pieces of so many: none holds the loop up for longer than a slice.
+PART_ROWS = 100
+# Patterns of a client in a page; `client` shows all.
+SHOWN_PATTERNS = 20
+_CATCHING_UP = (Phase.ARRIVING_BEHIND, Phase.COLLECTING, Phase.READING, Phase.HANDOVER)
+_URGENCY = {Pressure.FULL: 3, Pressure.WARNED: 2, Pressure.EASED: 1, Pressure.OK: 0}
+# Of an address, in the setting `network`: its network.
+_IPV4_BITS, _IPV6_BITS = 24, 48
+
+
+class ClientList:
+    """See the module. `name` returns what people know this process by."""
+
+    def __init__(
+        self,
+        namespaces: Mapping[str, Namespace],
+        admission: Admission[Client],
+        sockets: SocketIOFace,
+        settings: Settings,
+        name: Callable[[], str],
+    ) -> None:
+        self._namespaces, self._admission, self._sockets, self._settings = namespaces, admission, sockets, settings
+        self._name = name
+        self._share = Share(SHARE_S)
+
+    def page(self, question: ListQuestion) -> list[ListAnswer]:
+        """Return the first rows behind a place in the order, in parts. Lets the loop run."""
+        rows = []
+        with self._share as share:
+            total, first = self._first(question)
+            for place, client in first[: question.limit]:
+                share.pause()
+                if client.state.phase is not Phase.LEFT:
+                    rows.append(Row(place, self._row(client, SHOWN_PATTERNS)))
+        parts = [ListAnswer(rows[at : at + PART_ROWS]) for at in range(0, len(rows), PART_ROWS)] or [ListAnswer([])]
+        parts[0] = ListAnswer(parts[0].rows, total, len(first) > question.limit)
+        return parts
+
+    def _first(self, question: ListQuestion) -> tuple[int, list[tuple[list[Any], Client]]]:
+        """Return how many clients match, and the first behind the place, in order: one more than is asked for, if there is.
+
+        Sorted a piece at a time, and no more kept than are wanted: to sort all at once, or to free all, takes milliseconds.
+        """
+        total, kept = 0, question.limit + 1
+        last, after = None, question.after
+        first: list[tuple[list[Any], Client]] = []
+        for client in self._matching(question):
+            self._share.pause()
+            total += 1
+            # The session at the end makes each place another one.
+            place = self._place(client, question.sort)
+            if (after is None or place > after) and (last is None or place < last):
+                first.append((place, client))
+                if len(first) >= kept + PART_ROWS:
+                    first.sort()
+                    del first[kept:]
+                    last = first[-1][0]
+        first.sort()
+        del first[kept:]
+        return total, first
+
+    def one(self, question: OneQuestion) -> list[OneAnswer]:
+        """Return the client of a session, if it is here."""
+        client = self.find(question.session, question.within)
+        return [OneAnswer(None if client is None else self._row(client, None))]
+
+    def find(self, session: str, within: Sequence[str] | None) -> Client | None:
+        """Return the client of a session, if it is here, in one of these namespaces (None: in any)."""
+        asked = self._namespaces.items()
+        namespaces = (each for name, each in asked if within is None or name in within)
+        return next((found for each in namespaces if (found := each.clients.get(session)) is not None), None)
+
+    def _matching(self, question: ListQuestion) -> Iterator[Client]:
+        namespaces = [
+            each
+            for name, each in self._namespaces.items()
+            if question.namespace in (None, name) and (question.within is None or name in question.within)
+        ]
+        if question.user is not None:
+            names = {each.name for each in namespaces}
+            yield from (client for client in self._admission.of_user(question.user) if client.namespace in names)
+            return
+        for namespace in namespaces:
+            yield from list(namespace.clients.values())
+
+    def _place(self, client: Client, sort: Sort) -> list[Any]:
+        queue, session = client.connection.queue, client.session
+        if sort is Sort.USER:
+            return [client.identity.user, session]
+        if sort is Sort.NEWEST:
+            return [-client.since_ms, session]
+        if sort is Sort.QUEUE:
+            return [-queue.bytes, session]
+        state = client.state
+        catching_up = state.phase in _CATCHING_UP
+        return [-_URGENCY[state.pressure], -int(catching_up), -client.gaps, -queue.bytes, -self._behind(client), session]
+
+    def _behind(self, client: Client) -> int:
+        reached = self._namespaces[client.namespace].bus.reached
+        return max(0, reached - client.had(reached)) if client.state.phase in _CATCHING_UP else 0
+
+    def _row(self, client: Client, shown: int | None) -> ConnectedClient:
+        connection, state = connection_of(client), client.state
+        queue, behind = connection.queue, self._behind(client)
+        catching_up, lagging = state.phase in _CATCHING_UP, state.pressure in (Pressure.WARNED, Pressure.FULL)
+        trouble = []
+        if lagging:
+            trouble.append(f"queue {'full' if state.full else 'over high water'}: {queue.frames} frames, {queue.bytes} bytes")
+        if catching_up:
+            trouble.append(f"catching up, {behind} events of the log behind")
+        if client.gaps:
+            trouble.append(f"told of {client.gaps} gap{'' if client.gaps == 1 else 's'}")
+        environ = environ_of(client, self._sockets)
+        return ConnectedClient(
+            session=client.session,
+            user=client.identity.user,
+            namespace=client.namespace,
+            gateway=self._name(),
+            address=shown_address(address_of(environ, self._settings.proxies), self._settings.client_addresses),
+            transport=connection.transport,
+            since_ms=client.since_ms,
+            patterns=tuple(client.subscriptions)[:shown],
+            subscriptions=len(client.subscriptions),
+            state=state.phase.value,
+            catching_up=catching_up,
+            lagging=lagging,
+            queued=queue.frames,
+            queued_bytes=queue.bytes,
+            discarded=client.discarded,
+            gaps=client.gaps,
+            position=client.had(self._namespaces[client.namespace].bus.reached),
+            behind=behind,
+            trouble=tuple(trouble),
+        )
+
+
+def shown_address(address: str | None, privacy: str) -> str | None:
+    """Return what operators may see of a client's address: all of it, its network (of IPv4 a /24, of IPv6 a /48), or nothing."""
+    if address is None or privacy == "none":
+        return None
+    if privacy == "full":
+        return address
+    try:
+        parsed = ip_address(address.partition("/")[0])
+    except ValueError:
+        return None
+    return str(ip_network((parsed, _IPV4_BITS if parsed.version == 4 else _IPV6_BITS), strict=False))

@@ -1,0 +1,78 @@
+"""The drain: clients move to another gateway before this one stops, in turn and not all at once.
+
+In: the namespaces with their clients, and the seconds that it may take. Out: word to one client after the other that it is to
+move (moves.py), evenly over that time. From `begin` on, new clients are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import shuffle
+from time import monotonic
+
+import structlog
+
+from headgate.errors import leaving
+from headgate.node.namespace import Namespace
+from headgate.runtime.loop import sleep
+
+from .moves import LEAVE_WITHIN_S, Moves
+
+log = structlog.get_logger("headgate.drain")
+
+# While clients move: how often the next ones are told.
+_LOOK_S = 0.05
+# A core takes in 2,600 clients per second that come back (docs/operations/scale.md), and has other work beside.
+JOINS_PER_S = 1000
+
+
+class Drain:
+    """See the module. `begun`: new clients are refused. `now_s` is monotonic, `wait` lets the loop run."""
+
+    def __init__(
+        self,
+        namespaces: Mapping[str, Namespace],
+        now_s: Callable[[], float] = monotonic,
+        wait: Callable[[float], None] = sleep,
+    ) -> None:
+        self._namespaces = namespaces
+        self._now_s, self._wait = now_s, wait
+        self.begun = False
+
+    def begin(self) -> None:
+        """Refuse new clients from now on. Idempotent."""
+        self.begun = True
+
+    def check(self) -> None:
+        """Refuse a newcomer once the drain has begun.
+
+        Raises:
+            BusUnavailable: with the advice to try another gateway.
+        """
+        if self.begun:
+            raise leaving()
+
+    def run(self, within_s: float) -> None:
+        """Tell clients to move, in random order, and end each that has not left by the end of its turn. Lets the loop run.
+
+        Returns after about `within_s` seconds at most, and at once without clients.
+        """
+        self.begin()
+        leave_within_s = min(LEAVE_WITHIN_S, within_s / 2)
+        moves = Moves(self._namespaces, "restart", leave_within_s, self._now_s)
+        waiting = list(moves.connections())
+        shuffle(waiting)
+        began_s, spread_s, total = self._now_s(), within_s - leave_within_s, len(waiting)
+        if spread_s and total / spread_s > JOINS_PER_S:
+            log.warning("clients move too fast", per_s=round(total / spread_s), advice="raise HEADGATE_DRAIN_S, or add gateways")
+        while waiting or moves.under_way():
+            # One is told at the beginning, and the last one when there is just time for it to leave.
+            elapsed_s = self._now_s() - began_s
+            left = 0 if elapsed_s >= spread_s else max(0, total - 1 - int(total * elapsed_s / spread_s))
+            moves.tell(waiting[left:])
+            del waiting[left:]
+            while waiting and waiting[-1].closed:
+                waiting.pop()
+            moves.end_late()
+            if waiting or moves.under_way():
+                self._wait(_LOOK_S)

@@ -1,0 +1,109 @@
+"""Evictions: clients whose identity has expired or was revoked, or that an operator disconnects, are told, and disconnected.
+
+In: clients that are due (auth/expiry.py), members that were revoked (auth/revocation_watch.py), wishes (people.py). Out: a
+`status` notice, a disconnect from the namespace, and the end of the connection if it joins no namespace again before the
+handshake deadline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from headgate.auth.admission import Admission, PendingSessions
+from headgate.auth.revocation import TOKEN, kind_of
+from headgate.delivery.client import Client
+from headgate.errors import Unauthorized, UnauthorizedReason
+from headgate.metrics import EVICTED
+from headgate.node.connection import connection_of
+from headgate.node.namespace import Namespace
+from headgate.protocol.frames import message_frame
+from headgate.protocol.packets import STATUS, notice_packet
+from headgate.runtime.loop import one_round
+from headgate.settings import Settings
+from headgate.transport.frame_parser import POLICY
+from headgate.transport.peer_address import address_of
+from headgate.transport.session import Session
+from headgate.transport.socketio_face import SocketIOFace
+from headgate.transport.stream import Stream
+
+# Evicting many at once: let the loop run after so many.
+_STRIDE = 64
+
+
+class Evictions:
+    """See the module."""
+
+    def __init__(
+        self,
+        sockets: SocketIOFace,
+        namespaces: Mapping[str, Namespace],
+        settings: Settings,
+        admission: Admission[Client],
+        pending: PendingSessions,
+    ) -> None:
+        self._sockets, self._namespaces, self._settings = sockets, namespaces, settings
+        self._admission, self._pending = admission, pending
+
+    def expired(self, clients: Iterable[Client]) -> None:
+        """Disconnect clients whose identity has expired."""
+        self._evict(clients, Unauthorized(UnauthorizedReason.EXPIRED))
+
+    def revoked(self, members: list[str]) -> None:
+        """Disconnect the clients of users and tokens that were revoked."""
+        hit: list[Client] = []
+        for member in members:
+            kind, name = kind_of(member) or (TOKEN, "")
+            hit += self._admission.of_token(name) if kind == TOKEN else self._admission.of_user(name)
+        self._evict(hit, Unauthorized(UnauthorizedReason.REVOKED))
+
+    def refused(self, clients: Iterable[Client], why: Unauthorized) -> None:
+        """Disconnect clients that the authenticator does not accept any more."""
+        self._evict(clients, why)
+
+    def disconnected(self, clients: Iterable[Client], reason: str) -> int:
+        """End the connections of clients at an operator's wish: they are told as clients that move, and come back.
+
+        Return how many clients. Lets the loop run.
+        """
+        status = {"moving": {"reason": "disconnected", "within_s": 0, "detail": reason}}
+        ended = 0
+        for client in self._still_in(clients):
+            ended += 1
+            EVICTED.labels(client.namespace, "disconnected").inc()
+            connection = connection_of(client)
+            connection.offer_control(message_frame(notice_packet(client.namespace, STATUS, status)))
+            connection.end("disconnected", told=f"disconnected: {reason}")
+        return ended
+
+    def _evict(self, clients: Iterable[Client], why: Unauthorized) -> None:
+        """Tell clients that they are no longer authorized, and disconnect them from their namespace. Lets the loop run."""
+        for client in self._still_in(clients):
+            EVICTED.labels(client.namespace, why.reason.value).inc()
+            connection = connection_of(client)
+            connection.offer_control(message_frame(notice_packet(client.namespace, STATUS, {"unauthorized": why.to_wire()})))
+            if isinstance(connection, Stream):
+                connection.end(f"{why.code}: {why.reason}")
+            else:
+                self._sockets.disconnect(client.namespace, client.session)
+                self.end_pending_later(connection, f"{why.code}: {why.reason}")
+
+    def _still_in(self, clients: Iterable[Client]) -> Iterator[Client]:
+        """Yield those that have not left by their turn. Lets the loop run."""
+        for count, client in enumerate(clients, 1):
+            if self._namespaces[client.namespace].clients.get(client.session) is client:
+                yield client
+            if not count % _STRIDE:
+                one_round()
+
+    def end_pending_later(self, connection: Session, told: str) -> None:
+        """Let a connection out of every namespace stay for as long as before its first CONNECT, to come back."""
+        if not connection.closed and not connection.owners:
+            environ = self._sockets.environ_of(connection.sid)
+            self._pending.add(connection.sid, address_of(environ, self._settings.proxies))
+        self._sockets.after(self._settings.handshake_deadline_s, _end_pending, connection, told)
+
+
+def _end_pending(connection: Session, told: str) -> None:
+    """End a connection whose clients have left, or were disconnected, and that has joined no namespace since. Runs in the hub."""
+    if not connection.closed and not connection.owners:
+        connection.end("outside every namespace", code=POLICY, told=told)

@@ -1,0 +1,326 @@
+"""Joining: a client's way in, and out again. A session opens, CONNECT is answered, `welcome` follows, the client leaves.
+
+In: the hooks of the server around a session, and Socket.IO's connect and disconnect. Out: a client in its namespace with the
+subscriptions of its handshake active, or a refusal; its places given back when it leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from time import monotonic
+from typing import Any
+
+import msgspec
+
+from headgate.auth.admission import Admission, PendingSessions
+from headgate.auth.expiry import Expiry
+from headgate.auth.identity import ANONYMOUS, Handshake, Identity
+from headgate.auth.places import StillLooking
+from headgate.delivery.client import Client
+from headgate.errors import BusUnavailable, Forbidden, HeadgateError, InvalidRequest, LimitReached, Unauthorized
+from headgate.metrics import REFUSED, SESSIONS_REFUSED
+from headgate.node.access.logins import Logins
+from headgate.node.cluster.pauses import Pauses
+from headgate.node.connection import connection_of
+from headgate.node.namespace import Namespace
+from headgate.protocol.frames import message_frame
+from headgate.protocol.packets import STATUS, WELCOME, notice_packet
+from headgate.protocol.requests import Resume, check_text, read_resume
+from headgate.redis.log import RECONNECT_S
+from headgate.runtime.logging import told
+from headgate.settings import Settings
+from headgate.transport.peer_address import address_of
+from headgate.transport.session import Session
+from headgate.transport.session_state import CLIENT_DISCONNECT
+from headgate.transport.socketio_face import ConnectRefused, OneTooMany, SocketIOFace
+from headgate.transport.stream import Stream
+
+from .drain import Drain
+from .evictions import Evictions
+from .refusals import Refusals
+from .shedding import Shedding
+
+HEARTBEAT_S = 10
+# A look at what other processes have of a user may have begun before this client came; the next one counts it.
+MAX_LOOKS = 4
+KEPT_OF_ENVIRON = (
+    "HTTP_AUTHORIZATION",
+    "HTTP_COOKIE",
+    "HTTP_FORWARDED",
+    "HTTP_HOST",
+    "HTTP_ORIGIN",
+    "HTTP_X_FORWARDED_FOR",
+    "HTTP_X_FORWARDED_HOST",
+    "HTTP_X_FORWARDED_PORT",
+    "HTTP_X_FORWARDED_PROTO",
+    "REMOTE_ADDR",
+    "wsgi.url_scheme",
+)
+
+
+class Joining:
+    """See the module."""
+
+    def __init__(
+        self,
+        sockets: SocketIOFace,
+        namespaces: Mapping[str, Namespace],
+        settings: Settings,
+        *,
+        logins: Logins,
+        admission: Admission[Client],
+        pending: PendingSessions,
+        expiry: Expiry[Client],
+        evictions: Evictions,
+        refusals: Refusals,
+        drain: Drain,
+        shedding: Shedding,
+        pauses: Pauses,
+        gone: Callable[..., object] = lambda client, in_order: None,
+        next_look: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._sockets, self._namespaces, self._settings = sockets, namespaces, settings
+        self._logins, self._drain, self._shedding, self._pauses = logins, drain, shedding, pauses
+        self._next_look, self._gone = next_look, gone
+        self._admission, self._pending, self._expiry = admission, pending, expiry
+        self._evictions, self._refusals = evictions, refusals
+        self._limits = msgspec.Raw(msgspec.json.encode(settings.limits()))  # the same in each welcome
+
+    def use(self, settings: Settings) -> None:
+        """Go on with other limits."""
+        self._settings, self._limits = settings, msgspec.Raw(msgspec.json.encode(settings.limits()))
+
+    def _limits_in(self, namespace: Namespace) -> msgspec.Raw:
+        """Return the limits that a welcome says; with how long the log keeps an event, where that is too short to come back."""
+        if namespace.retention_s >= RECONNECT_S:
+            return self._limits
+        limits = {**self._settings.limits(), "log_retention_s": round(namespace.retention_s, 1)}
+        return msgspec.Raw(msgspec.json.encode(limits))
+
+    def opening(self, eio_sid: str, environ: Mapping[str, Any]) -> OneTooMany | None:
+        """Count a session until it joins. One that never joins costs as much as a client, which has a limit per address."""
+        try:
+            self._pauses.check_connect()
+            self._shedding.check_session(self._sockets.count - 1)
+        except HeadgateError as error:
+            return OneTooMany(error, "503 Service Unavailable")
+        try:
+            self._pending.open(eio_sid, address_of(environ, self._settings.proxies))
+        except LimitReached as error:
+            SESSIONS_REFUSED.inc()
+            return OneTooMany(error)
+        return None
+
+    def over(self, eio_sid: str) -> None:
+        """Forget a session that has ended."""
+        self._pending.forget(eio_sid)
+        self._refusals.forget(eio_sid)
+
+    def connect(
+        self, namespace: Namespace, connection: Session, session: str, environ: dict[str, Any], auth: object
+    ) -> Callable[[], None]:
+        """Authenticate and let in; return what welcomes the client behind its CONNECT packet.
+
+        Raises:
+            ConnectRefused: with `{code, message, retry, …}`.
+        """
+        try:
+            self._check_open(namespace)
+            if auth is not None and not isinstance(auth, Mapping):
+                raise InvalidRequest("auth: expected an object")
+            check_text(auth)
+            shown: Mapping[str, Any] = auth or {}
+            point = read_resume(shown.get("resume"))
+            wanted = shown.get("subscriptions") or []
+            wanted = wanted if isinstance(wanted, list) else [wanted]
+            identity, address = self._let_in(Handshake(namespace.name, shown, environ), len(wanted), point, again=False)
+        except HeadgateError as error:
+            REFUSED.labels(namespace.name, error.code).inc()
+            wire = told(error)
+            raise ConnectRefused(wire["message"], wire) from error
+        client = self._take_in(namespace, session, identity, connection, address)
+        if self._logins.is_application:
+            client.auth = {name: value for name, value in shown.items() if name not in ("subscriptions", "resume")}
+        return partial(self._joined, namespace, connection, client, wanted, point)
+
+    def open_stream(
+        self,
+        namespace: Namespace,
+        stream: Stream,
+        handshake: Handshake,
+        wanted: list[Any],
+        point: Resume | None,
+        *,
+        is_strict: bool = True,
+    ) -> Client:
+        """Let a stream's client in, and welcome it. May switch greenlets. `is_strict`: only with all that it wants.
+
+        Raises:
+            HeadgateError: as for any client, or a subscription is refused. `leave` must follow.
+        """
+        try:
+            self._check_open(namespace)
+            identity, address = self._let_in(handshake, len(wanted), point, again=True)
+            self._charge(namespace, identity, address)
+            stream.cork()
+            client = self._take_in(namespace, stream.sid, identity, stream, address)
+            if self._logins.is_application:
+                client.auth = handshake.auth
+            outcomes = namespace.subscribe_all(client, wanted)
+            if is_strict and (first := next((each for each in outcomes if isinstance(each, HeadgateError)), None)):
+                raise first
+            results = self._results(namespace, client, wanted, outcomes)
+            self._welcome(stream, namespace, client, results, point, identity)
+        except HeadgateError as error:
+            REFUSED.labels(namespace.name, error.code).inc()
+            raise
+        stream.let_out()
+        return client
+
+    def _charge(self, namespace: Namespace, identity: Identity, address: str | None) -> None:
+        """Count a stream as a read: a client that polls joins with each request."""
+        account = identity.user if identity.user != ANONYMOUS else f"\0{address}"
+        if wait_s := namespace.reads.spend(account, monotonic()):
+            raise LimitReached("read_per_s", self._settings.read_per_s, wait_s)
+
+    def _check_open(self, namespace: Namespace) -> None:
+        self._drain.check()
+        self._pauses.check_connect(namespace.name)
+        if namespace.bus.epoch is None:
+            raise namespace.bus.last_error or BusUnavailable("the gateway has not reached Redis yet")
+
+    def _let_in(
+        self, handshake: Handshake, subscriptions: int, point: Resume | None, *, again: bool
+    ) -> tuple[Identity, str | None]:
+        """Return the identity of a client for which there is room, and the address for which it counts."""
+        self._shedding.check_client(returning=point is not None)
+        if subscriptions > self._settings.max_subscriptions:
+            raise LimitReached("subscriptions", self._settings.max_subscriptions)
+        address = address_of(handshake.environ, self._settings.proxies)
+        identity = self._logins.identify(handshake, again=again, address=address)
+        if self._settings.dev and identity.user == ANONYMOUS:
+            address = None  # not counted
+        self._find_place(identity.user, address)
+        self._drain.check()  # a client that joins after the notice would never get it
+        self._shedding.check_client(returning=point is not None)  # others have joined meanwhile
+        # Who joins from now on is found when the user's rights change.
+        return self._logins.as_of_now(identity), address
+
+    def _take_in(
+        self, namespace: Namespace, session: str, identity: Identity, connection: Session | Stream, address: str | None
+    ) -> Client:
+        client = namespace.join(session, identity, connection, address)
+        self._admission.join(client, address)
+        self._expiry.set(client, identity.expires_at)
+        connection.owners = (*connection.owners, client)
+        return client
+
+    def _find_place(self, user: str, address: str | None) -> None:
+        """Refuse one client too many. Waits for a few looks where other processes decide whether it is.
+
+        Raises:
+            LimitReached: as `Admission.check`.
+        """
+        for _ in range(MAX_LOOKS):
+            try:
+                self._admission.check(user, address)
+            except StillLooking:
+                if not self._next_look():
+                    raise
+            else:
+                return
+        self._admission.check(user, address)
+
+    def _joined(self, namespace: Namespace, connection: Session, client: Client, wanted: list[Any], point: Resume | None) -> None:
+        """The CONNECT packet is queued: activate the handshake's subscriptions, then say welcome."""
+        self._pending.forget(connection.sid)
+        # Of 3 KB per client, what an authenticator may ask for when this connection joins once more, or another namespace.
+        self._sockets.trim_environ(connection.sid, KEPT_OF_ENVIRON)
+        # The connection is corked, so welcome goes first: before a gap, and before what the log or the bus brings meanwhile.
+        try:
+            identity = client.identity
+            self._welcome(connection, namespace, client, self._subscribe_all(namespace, client, wanted), point, identity)
+        except Unauthorized:
+            pass  # disconnected while Redis was asked
+        except HeadgateError as error:
+            REFUSED.labels(namespace.name, error.code).inc()
+            # It comes back, with the same point: an event that waits behind the welcome must not come without it, and move that.
+            connection.queue.discard(client)
+            connection.end("bus unavailable")
+
+    def _welcome(
+        self,
+        connection: Session | Stream,
+        namespace: Namespace,
+        client: Client,
+        results: list[dict[str, Any]],
+        point: Resume | None,
+        identity: Identity,
+    ) -> None:
+        """Welcome a client whose subscriptions are active. `identity`: the one with which it came.
+
+        Raises:
+            HeadgateError: as `Namespace.resume`.
+        """
+        resumption = namespace.resume(client, point)  # may wait: the feed's position is read after it
+        start = resumption.position
+        is_regranted = client.identity is not identity
+        if is_regranted:
+            results = [_as_it_is(client, result) for result in results]
+        welcome = {
+            "session": client.session,
+            "user": client.identity.user,
+            **({} if (own := client.identity.own_topics) is None else {"own": own.removesuffix("#")}),
+            "epoch": namespace.bus.epoch,
+            "offset": namespace.position(client, resumption),
+            "limits": self._limits_in(namespace),
+            "resumed": resumption.resumed,
+            "from": None if start is None else {"epoch": start.epoch, "offset": start.offset},
+            "subscriptions": results,
+            "heartbeat_s": HEARTBEAT_S,
+        }
+        connection.offer_control(message_frame(notice_packet(namespace.name, WELCOME, welcome)), flush=False)
+        if is_regranted:  # it has been told before its welcome, when that meant nothing
+            connection.offer_control(message_frame(notice_packet(namespace.name, STATUS, {"granted": True})), flush=False)
+        if not namespace.bus.up:
+            connection.offer_control(message_frame(notice_packet(namespace.name, STATUS, {"bus": "down"})), flush=False)
+
+    def _subscribe_all(self, namespace: Namespace, client: Client, wanted: list[Any]) -> list[dict[str, Any]]:
+        """Activate the handshake's subscriptions. A refused one does not affect the others."""
+        return self._results(namespace, client, wanted, namespace.subscribe_all(client, wanted))
+
+    def _results(
+        self, namespace: Namespace, client: Client, wanted: list[Any], outcomes: list[str | HeadgateError]
+    ) -> list[dict[str, Any]]:
+        results: list[dict[str, Any]] = []
+        for request, outcome in zip(wanted, outcomes, strict=True):
+            if isinstance(outcome, HeadgateError):
+                pattern = request.get("pattern") if isinstance(request, Mapping) else None
+                pattern = pattern if isinstance(pattern, str) else None
+                results.append({"pattern": pattern, "ok": False, "error": self._refusals.refuse(namespace.name, client, outcome)})
+            else:
+                results.append({"pattern": outcome, "ok": True})
+        return results
+
+    def leave(self, namespace: Namespace, session: str, reason: str) -> None:
+        """Forget a client that has left, or was disconnected. Idempotent."""
+        client = namespace.clients.get(session)
+        if client is not None:
+            connection = connection_of(client)
+            connection.owners = tuple(owner for owner in connection.owners if owner is not client)
+            self._admission.leave(client)
+            self._expiry.forget(client)
+            namespace.leave(session)
+            self._gone(client, in_order=reason == CLIENT_DISCONNECT)
+            if reason == CLIENT_DISCONNECT and not isinstance(connection, Stream):
+                # It is counted no more, so its connection may not stay for ever either.
+                self._evictions.end_pending_later(connection, f"no CONNECT within {self._settings.handshake_deadline_s:g} s")
+
+
+def _as_it_is(client: Client, result: dict[str, Any]) -> dict[str, Any]:
+    """Return the result of a subscription as it is now: its grants have changed since, and may have ended it."""
+    pattern = result["pattern"]
+    if not result["ok"] or pattern in client.subscriptions:
+        return result
+    return {"pattern": pattern, "ok": False, "error": Forbidden("subscribe to", pattern).to_wire()}

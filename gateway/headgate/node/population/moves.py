@@ -1,0 +1,71 @@
+"""The moves: clients that are told to connect anew, and the end of each connection that has not left soon after.
+
+In: connections, when their turn has come: the drain (drain.py) and the rebalancing (rebalancing.py) decide that. Out: a `status`
+notice to every client of the connection; the end of the connection if it is still there when its time is over. A client leaves
+at a random moment of that time and comes back at once, with its cursor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from time import monotonic
+from typing import cast
+
+from headgate.delivery.client import Client
+from headgate.metrics import MOVED
+from headgate.node.connection import Connection, connection_of
+from headgate.node.namespace import Namespace
+from headgate.protocol.frames import message_frame
+from headgate.protocol.packets import STATUS, notice_packet
+
+# A client that was told has so long to leave by itself. Short: the one who tells has spread the clients already.
+LEAVE_WITHIN_S = 1.0
+
+
+class Moves:
+    """See the module.
+
+    Args:
+        reason: the reason for clients, the log and the metrics.
+        within_s: the time that a client has to leave.
+        now_s: monotonic.
+    """
+
+    def __init__(
+        self, namespaces: Mapping[str, Namespace], reason: str, within_s: float, now_s: Callable[[], float] = monotonic
+    ) -> None:
+        self._namespaces, self._reason, self._within_s, self._now_s = namespaces, reason, within_s, now_s
+        moving = {"moving": {"reason": reason, "within_s": within_s}}
+        self._frames = {name: message_frame(notice_packet(name, STATUS, moving)) for name in namespaces}
+        self._until_s: dict[Connection, float] = {}  # of those who were told, in the order of their times
+
+    def connections(self) -> Iterator[Connection]:
+        """Yield the connections with a client that were not told yet; of each namespace, the oldest first."""
+        seen: set[Connection] = set()
+        for namespace in self._namespaces.values():
+            for connection in map(connection_of, namespace.clients.values()):
+                if not connection.closed and connection not in self._until_s and connection not in seen:
+                    seen.add(connection)
+                    yield connection
+
+    def under_way(self) -> int:
+        """Return how many were told and are still here."""
+        self._until_s = {each: until_s for each, until_s in self._until_s.items() if not each.closed}
+        return len(self._until_s)
+
+    def tell(self, connections: Iterable[Connection]) -> None:
+        """Tell the clients of these connections to leave. Never waits."""
+        until_s = self._now_s() + self._within_s
+        for connection in connections:
+            if not connection.closed:
+                MOVED.labels(self._reason).inc()
+                self._until_s[connection] = until_s
+                for owner in connection.owners:
+                    connection.offer_control(self._frames[cast(Client, owner).namespace])
+
+    def end_late(self) -> None:
+        """End the connections whose time is over. Never waits."""
+        now_s = self._now_s()
+        for connection in [each for each, until_s in self._until_s.items() if until_s <= now_s]:
+            del self._until_s[connection]
+            connection.end(self._reason)

@@ -1,0 +1,48 @@
+"""Refused requests: counted, and a client that is refused too often is disconnected.
+
+In: the errors with which requests of clients were refused. Out: the same as `{code, message, …}` for the wire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+from headgate.delivery.client import Client
+from headgate.errors import HeadgateError
+from headgate.metrics import REFUSED
+from headgate.node.connection import connection_of
+from headgate.runtime.logging import told
+from headgate.runtime.rates import Rates
+from headgate.transport.frame_parser import POLICY
+
+# A page that is refused something now and then, for hours, means no harm.
+FORGIVEN_PER_S = 1.0
+
+
+class Refusals:
+    """The refusals of each connection of late. `limit`: how many there may be; `now_s` is monotonic."""
+
+    def __init__(self, limit: int, now_s: Callable[[], float] = monotonic) -> None:
+        self._limit = limit
+        self._now_s = now_s
+        self._rates = Rates(FORGIVEN_PER_S, limit)
+
+    def use(self, limit: int) -> None:
+        """Go on with another limit; everybody begins anew."""
+        if limit != self._limit:
+            self._limit, self._rates = limit, Rates(FORGIVEN_PER_S, limit)
+
+    def refuse(self, namespace: str, client: Client | None, error: HeadgateError) -> dict[str, Any]:
+        """Count a refusal, and end the connection of a client that has been refused too often; return the error for the wire."""
+        REFUSED.labels(namespace, error.code).inc()
+        if client is not None and not error.retry and not client.connection.closed:
+            connection = connection_of(client)
+            if self._rates.spend(connection.sid, self._now_s()):
+                connection.end("refused too often", code=POLICY, told=f"limit_reached: refusals (at most {self._limit})")
+        return told(error)
+
+    def forget(self, eio_sid: str) -> None:
+        """The connection is over. Idempotent."""
+        self._rates.forget(eio_sid)

@@ -1,0 +1,170 @@
+"""The requests of clients: Socket.IO events in, each acknowledged with `{ok: true, …}` or `{ok: false, error}`.
+
+In: events of joined clients, from the server. Out: calls on their namespace, the publisher and Redis; the acknowledgement.
+A request that is none, or not allowed, or over a limit, is refused with its error and counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from time import time
+from typing import Any
+
+from headgate.auth.identity import ANONYMOUS, Handshake, Identity
+from headgate.delivery.client import Client
+from headgate.errors import Forbidden, HeadgateError, InvalidRequest, PayloadTooLarge, Unauthorized, UnauthorizedReason
+from headgate.event import check_event_id
+from headgate.node.access.logins import Logins
+from headgate.node.access.regranting import Regranting
+from headgate.node.cluster.pauses import Pauses
+from headgate.node.connection import environ_of
+from headgate.node.namespace import Namespace
+from headgate.node.population.refusals import Refusals
+from headgate.protocol.packets import (
+    HANDLED,
+    PRESENCE,
+    PUBLISH,
+    REFRESH,
+    REPLAY,
+    SEEN,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+    VITALS,
+    ok,
+    refused,
+)
+from headgate.protocol.requests import check_text, read_refresh, read_seen
+from headgate.publisher import Publisher
+from headgate.redis.client import Client as Redis
+from headgate.redis.seen import mark_seen
+from headgate.topic import check_topic
+from headgate.transport.socketio_face import RequestHandler, SocketIOFace
+
+from .handling import Handling
+from .presence_requests import PresenceRequests
+from .publish_queue import PublishQueue
+
+Body = Mapping[str, Any]
+Request = Callable[[Namespace, Client, Body], dict[str, Any]]
+
+
+class Handlers:
+    """See the module."""
+
+    def __init__(
+        self,
+        sockets: SocketIOFace,
+        *,
+        logins: Logins,
+        refusals: Refusals,
+        publisher: Publisher,
+        publish_queues: Mapping[str, PublishQueue],
+        commands: Redis,
+        pauses: Pauses,
+        presence: PresenceRequests,
+        vitals: Callable[[Identity, Body], dict[str, Any]],
+        regranting: Regranting,
+        handling: Handling,
+    ) -> None:
+        self._sockets = sockets
+        self._logins, self._refusals, self._regranting = logins, refusals, regranting
+        self._publisher, self._publish_queues, self._commands = publisher, publish_queues, commands
+        self._pauses, self._presence, self._vitals, self._handling = pauses, presence, vitals, handling
+
+    def requests(self, namespace: Namespace) -> dict[str, RequestHandler]:
+        """Return the handlers of the requests of a namespace's clients, by the name of the request."""
+
+        def acknowledged(request: Request) -> RequestHandler:
+            def answer(session: str, *arguments: object) -> dict[str, Any]:
+                return self._answer(namespace, session, arguments, request)
+
+            return answer
+
+        return {
+            SUBSCRIBE: acknowledged(self._subscribe),
+            UNSUBSCRIBE: acknowledged(self._unsubscribe),
+            REPLAY: acknowledged(lambda namespace, client, body: namespace.replay(client, body)),
+            PUBLISH: acknowledged(self._publish),
+            REFRESH: acknowledged(self._refresh),
+            SEEN: acknowledged(self._seen),
+            PRESENCE: acknowledged(self._presence.answer),
+            HANDLED: acknowledged(self._handling.take),
+            VITALS: acknowledged(lambda namespace, client, body: self._vitals(client.identity, body)),
+        }
+
+    def unknown(self, namespace: Namespace, name: str, session: str) -> dict[str, Any]:
+        """Refuse a request of any other name."""
+        return refused(self._refusals.refuse(namespace.name, namespace.clients.get(session), _unknown_request(name)))
+
+    # -- requests -------------------------------------------------------------------------------------------------
+
+    def _answer(
+        self,
+        namespace: Namespace,
+        session: str,
+        arguments: tuple[object, ...],
+        request: Request,
+    ) -> dict[str, Any]:
+        client = namespace.clients.get(session)
+        try:
+            if client is None:
+                raise Unauthorized(UnauthorizedReason.LEFT)
+            if len(arguments) != 1 or not isinstance(arguments[0], Mapping):
+                raise InvalidRequest("expected one object as the argument")
+            # `data` is checked when it is encoded, and has an error of its own.
+            check_text({name: value for name, value in arguments[0].items() if name != "data"})
+            return ok(**request(namespace, client, arguments[0]))
+        except HeadgateError as error:
+            return refused(self._refusals.refuse(namespace.name, client, error))
+
+    def _subscribe(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
+        pattern = namespace.subscribe(client, body)
+        return {"pattern": pattern, "epoch": namespace.bus.epoch, "offset": namespace.place(client)}
+
+    def _unsubscribe(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
+        return {"pattern": namespace.unsubscribe(client, body)}
+
+    def _publish(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
+        unknown = set(body) - {"topic", "data", "id"}
+        if unknown or "data" not in body:
+            raise InvalidRequest("publish takes {topic, data, id?}")
+        topic = check_topic(body.get("topic"))
+        if not client.identity.may_publish(topic):
+            raise Forbidden("publish to", topic)
+        self._pauses.check_publish(namespace.name)
+        event_id = check_event_id(body["id"]) if body.get("id") is not None else None
+        try:
+            prepared = self._publisher.prepare(topic, body["data"], event_id, namespace.name, by=client.identity.user)
+            (receipt,) = self._publish_queues[namespace.name].publish([prepared])
+            if isinstance(receipt, HeadgateError):
+                raise receipt
+        except PayloadTooLarge as error:
+            raise PayloadTooLarge(error.size, error.limit, "gateway") from error
+        return {"id": receipt.id, "epoch": receipt.epoch, "offset": receipt.offset, "duplicate": receipt.duplicate}
+
+    def _seen(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
+        ids = read_seen(body)
+        if client.identity.user == ANONYMOUS:
+            raise Forbidden("say what was seen by", ANONYMOUS)
+        mark_seen(self._commands, namespace.name, client.identity.user, ids)
+        return {"seen": len(ids)}
+
+    def _refresh(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
+        """Take another token of the same user. Subscriptions that it does not grant end, with a notice ahead of the answer."""
+        token = read_refresh(body)
+        environ = environ_of(client, self._sockets)
+        identity = self._logins.identify(Handshake(namespace.name, {"token": token}, environ))
+        if namespace.clients.get(client.session) is not client:
+            raise Unauthorized(UnauthorizedReason.LEFT)
+        if identity.user != client.identity.user:
+            raise Unauthorized(UnauthorizedReason.ANOTHER_USER)
+        if client.auth is not None:
+            client.auth = {**client.auth, "token": token}
+        self._regranting.take(client, identity)
+        left_s = None if identity.expires_at is None else max(0, int(identity.expires_at - time()))
+        return {"user": identity.user, "expires_in_s": left_s}
+
+
+def _unknown_request(name: str) -> InvalidRequest:
+    known = (SUBSCRIBE, UNSUBSCRIBE, REPLAY, PUBLISH, REFRESH, SEEN, PRESENCE)
+    return InvalidRequest(f"unknown request {name[:40]!r}; known: {', '.join(known)}")

@@ -1,0 +1,226 @@
+"""Streams over HTTP: `/api/v1/stream`, as Server-Sent Events or as a long-poll, by any gateway and without a session.
+
+In: requests, each with its patterns and, in `Last-Event-ID` or `since`, the cursor of the one before; or, in a POST, the object
+of a CONNECT. Out: a client like any other (joining.py) for the time of the request, and its frames as text
+(protocol/stream_text.py). `POST /api/v1/request` answers one request of a client without a stream. docs/stream.md describes both.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from headgate.auth.identity import Handshake
+from headgate.errors import Forbidden, HeadgateError, InvalidRequest, OriginNotAllowed
+from headgate.node.access.origin import origin_check, readable_by_pages
+from headgate.node.namespace import Namespace
+from headgate.node.population.joining import KEPT_OF_ENVIRON, Joining
+from headgate.origins import authority_in_header, is_loopback
+from headgate.protocol.frames import message_frame
+from headgate.protocol.packets import GAP, PRESENCE, notice_packet
+from headgate.protocol.requests import Resume
+from headgate.protocol.stream_text import EVENT_STREAM, HEARTBEAT, JSON, StreamText, is_notice
+from headgate.runtime.logging import told
+from headgate.settings import Settings
+from headgate.transport.detach import PollWatch
+from headgate.transport.http_answers import Answer, error_answer, http_error
+from headgate.transport.http_connection import HttpConnection
+from headgate.transport.limits import TransportLimits
+from headgate.transport.statuses import STATUS_LINES, status_of
+from headgate.transport.stream import Stream
+
+from .handlers import Handlers
+from .stream_request import ALONE, Wanted, one_of, read_body, read_posted, read_query, read_wanted
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIEnvironment
+
+PATH, REQUEST_PATH = "/api/v1/stream", "/api/v1/request"
+# Pages ask below the path of Socket.IO: a proxy may lead nothing else to the gateway.
+REQUEST_PATHS = (REQUEST_PATH, "/socket.io/request")
+PATHS = (PATH, "/socket.io/stream", *REQUEST_PATHS)
+# A stream writes at least as often; a proxy gives up a silent answer after 30 to 60 s.
+HEARTBEAT_S = 10.0
+# How long a browser's EventSource waits before it comes back.
+RETRY_MS = 1000
+# The answers to the requests with which a stream has come, in their order.
+ANSWERS = "answers"
+# How long a long-poll gathers presence, of which there may be any amount. Each poll of a page is a change at another gateway:
+# answered at once, two pages in a room would keep each other polling, and the log would never be read.
+GATHER_S = 1.0
+to_json = msgspec.json.encode
+_HEADERS = (
+    ("Cache-Control", "no-store, no-transform"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+    ("X-Accel-Buffering", "no"),  # nginx passes on what it gets
+    ("X-Content-Type-Options", "nosniff"),
+)
+_PREFLIGHT = (
+    ("Access-Control-Allow-Methods", "GET, POST"),
+    ("Access-Control-Allow-Headers", "Authorization, Content-Type, Last-Event-ID"),
+    ("Access-Control-Max-Age", "600"),
+)
+
+
+class Streams:
+    """See the module."""
+
+    def __init__(
+        self,
+        namespaces: Mapping[str, Namespace],
+        settings: Settings,
+        joining: Joining,
+        handlers: Handlers,
+        limits: TransportLimits,
+        origin_refused: Callable[[str, Mapping[str, Any]], object],
+    ) -> None:
+        self._namespaces, self._settings, self._joining, self._limits = namespaces, settings, joining, limits
+        self._handlers = {name: handlers.requests(namespace) for name, namespace in namespaces.items()}
+        self._origin_refused = origin_refused
+        self._is_allowed = origin_check(settings)
+        self._open: set[Stream] = set()
+
+    def close(self) -> None:
+        """End every stream. Idempotent."""
+        for stream in list(self._open):
+            stream.end("server disconnect")
+
+    def answer(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Answer a request for one of the two paths. Switches greenlets."""
+        method, is_alone = environ["REQUEST_METHOD"], environ["PATH_INFO"] in REQUEST_PATHS
+        try:
+            self._check_site(environ)
+            if method == "OPTIONS":
+                return self._readable(Answer("204 No Content", _PREFLIGHT, b""), environ)(environ, start_response)
+            if method not in (methods := ("POST",) if is_alone else ("GET", "POST")):
+                refusal = error_answer(
+                    "405 Method Not Allowed", http_error("method_not_allowed", f"expected {' or '.join(methods)}")
+                )
+                refusal = refusal._replace(headers=(*refusal.headers, ("Allow", ", ".join((*methods, "OPTIONS")))))
+                return self._readable(refusal, environ)(environ, start_response)
+            posted = read_body(environ, self._limits.max_message_bytes) if method == "POST" else None
+            if is_alone:
+                return self._readable(self._requested(environ, posted or {}), environ)(environ, start_response)
+            wanted = read_wanted(environ) if posted is None else read_posted(environ, posted)
+            namespace = self._namespaces[self._settings.served(wanted.namespace)]
+            stream, text = self._joined(namespace, wanted, environ)
+        except HeadgateError as error:
+            refusal = error_answer(STATUS_LINES[status_of(error)], told(error))
+            return self._readable(refusal, environ)(environ, start_response)
+        watch = PollWatch(environ, start_response)
+        kind = EVENT_STREAM if wanted.wait_s is None else JSON
+        headers = self._readable(Answer("200 OK", (("Content-Type", kind), *_HEADERS), b""), environ).headers
+        if wanted.wait_s is None:
+            if isinstance(connection := environ.get("headgate.handler"), HttpConnection):
+                connection.count_as_client()  # as a WebSocket: the limits of clients hold for it
+                headers = (*headers, ("Connection", "close"))
+            start_response("200 OK", list(headers))
+            return _Body(self._events(stream, text, watch), lambda: self._over(namespace, stream))
+        try:
+            welcomes = wanted.point is None or not wanted.is_strict
+            body = self._poll(stream, text, watch, wanted.wait_s, welcomes=welcomes)
+        finally:
+            self._over(namespace, stream)
+        start_response("200 OK", [*headers, ("Content-Length", str(len(body)))])
+        return [body]
+
+    def _joined(self, namespace: Namespace, wanted: Wanted, environ: WSGIEnvironment) -> tuple[Stream, StreamText]:
+        point = wanted.point
+        if isinstance(point, int):
+            point = Resume(namespace.bus.epoch or "", point)
+        kept = {name: environ[name] for name in KEPT_OF_ENVIRON if name in environ}
+        stream = Stream(secrets.token_urlsafe(15), kept, self._limits)
+        handshake = Handshake(namespace.name, wanted.auth, kept)
+        self._open.add(stream)
+        try:
+            self._joining.open_stream(namespace, stream, handshake, wanted.subscriptions, point, is_strict=wanted.is_strict)
+        except BaseException:
+            self._over(namespace, stream)
+            raise
+        if wanted.requests:
+            answers = [self._handlers[namespace.name][name](stream.sid, body) for name, body in wanted.requests]
+            stream.offer_control(message_frame(notice_packet(namespace.name, ANSWERS, {"answers": answers})))
+        return stream, StreamText(point)
+
+    def _requested(self, environ: WSGIEnvironment, body: Mapping[str, Any]) -> Answer:
+        """Return the answer to one request of a client that has no stream: its acknowledgement, which may be a refusal."""
+        fields = dict(body)
+        name, request = fields.pop("name", None), fields.pop("body", None)
+        if name not in ALONE or not isinstance(request, Mapping):
+            raise InvalidRequest(f"expected {{name, body}} with a name of {', '.join(ALONE)}, and perhaps a token")
+        wanted = Wanted(one_of(read_query(environ), "namespace"), fields, [], None, None)
+        namespace = self._namespaces[self._settings.served(wanted.namespace)]
+        stream, _ = self._joined(namespace, wanted, environ)
+        try:
+            answer = to_json(self._handlers[namespace.name][name](stream.sid, request))
+        finally:
+            self._over(namespace, stream)
+        return Answer("200 OK", (("Content-Type", JSON), *_HEADERS, ("Content-Length", str(len(answer)))), answer)
+
+    def _over(self, namespace: Namespace, stream: Stream) -> None:
+        self._open.discard(stream)
+        stream.end("transport close", abort=True)
+        self._joining.leave(namespace, stream.sid, stream.reason or "")
+
+    def _events(self, stream: Stream, text: StreamText, watch: PollWatch) -> Generator[bytes, None, None]:
+        watch.start(stream.flush)
+        try:
+            yield b"retry: %d\n\n" % RETRY_MS
+            while (frames := stream.take(HEARTBEAT_S, lambda: watch.aborted)) is not None:
+                yield text.events(frames) if frames else HEARTBEAT
+        finally:
+            watch.stop()
+
+    def _poll(self, stream: Stream, text: StreamText, watch: PollWatch, wait_s: float, *, welcomes: bool) -> bytes:
+        """Wait for the first events or gap, or gather presence; return the answer. Without a cursor the welcome is in it."""
+        until_s, frames = monotonic() + wait_s, list[Any]()
+        watch.start(stream.flush)
+        try:
+            while not any(frame.topic is not None or is_notice(frame, GAP) for frame in frames):
+                left_s = until_s - monotonic()
+                more = stream.take(max(left_s, 0.0), lambda: watch.aborted)
+                if more is None or (not more and left_s <= 0):
+                    break
+                frames += more
+                if any(is_notice(frame, PRESENCE) for frame in more):
+                    until_s = min(until_s, monotonic() + GATHER_S)
+        finally:
+            watch.stop()
+        return text.answer(frames, welcomes=welcomes)
+
+    def _check_site(self, environ: Mapping[str, Any]) -> None:
+        """Refuse pages of other sites, as a WebSocket does; a page that may not read an answer must not cause one either."""
+        origin = environ.get("HTTP_ORIGIN")
+        if origin:
+            if "*" not in self._settings.allowed_origins and not self._is_allowed(origin, environ):
+                self._origin_refused(origin, environ)
+                raise OriginNotAllowed(origin, "HEADGATE_ALLOWED_ORIGINS")
+        elif environ.get("HTTP_SEC_FETCH_SITE") in ("cross-site", "same-site"):
+            raise Forbidden("read a stream from", "a page of another site")
+        if self._settings.dev and not environ.get("HTTP_AUTHORIZATION"):
+            # Anyone on this machine is let in, and no page that has moved its name to this machine.
+            host = str(environ.get("HTTP_HOST", ""))
+            authority = authority_in_header(host)
+            if authority is None or not is_loopback(authority[0]):
+                raise Forbidden("call from host", host)
+
+    def _readable(self, answer: Answer, environ: Mapping[str, Any]) -> Answer:
+        return readable_by_pages(self._settings, answer, environ)
+
+
+class _Body:
+    """The body of an answer. Servers close it when it was written, or could not be."""
+
+    def __init__(self, parts: Generator[bytes, None, None], close: Callable[[], object]) -> None:
+        self._parts, self._close = parts, close
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._parts
+
+    def close(self) -> None:
+        self._parts.close()  # now, while the socket that it watches is still there
+        self._close()

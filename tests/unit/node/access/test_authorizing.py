@@ -1,0 +1,232 @@
+"""`authorize`: an application is asked about each pattern, behind the grants. On a model of Redis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gevent
+import pytest
+from structlog.testing import capture_logs
+
+from headgate.auth.identity import Handshake, Identity
+from headgate.errors import Forbidden
+from headgate.node.access import authorizing as module
+from headgate.node.access.authorizing import AUTHORIZE_S
+from tests.support.gateway_here import ClientHere, GatewayOnModel, StartGatewayOnModel
+
+
+def by_name(handshake: Handshake) -> Identity | None:
+    """The token is the name."""
+    return Identity(handshake.token or "?", subscribe=("a.#", "b.#"))
+
+
+class Application:
+    """It notes what it is asked, and refuses what is in `refuses`; it may fail or wait."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str, str]] = []
+        self.refuses: set[str] = set()
+        self.fault: Exception | None = None
+        self.answer: Any = True
+
+    def __call__(self, identity: Identity, pattern: str, action: str) -> bool:
+        self.asked.append((identity.user, pattern, action))
+        if self.fault is not None:
+            raise self.fault
+        return self.answer if pattern not in self.refuses else False
+
+
+@pytest.fixture
+def application() -> Application:
+    return Application()
+
+
+@pytest.fixture
+def gateway(gateway_on_model: StartGatewayOnModel, application: Application) -> GatewayOnModel:
+    here = gateway_on_model(by_name)
+    here.gateway.authorizing.authorizer = application
+    return here
+
+
+def join(gateway: GatewayOnModel, *patterns: str) -> ClientHere:
+    client = gateway.join({"token": "ana", "subscriptions": [{"pattern": each} for each in patterns]})
+    assert client.welcome["user"] == "ana"
+    return client
+
+
+def outcomes(client: ClientHere) -> list[bool]:
+    return [each["ok"] for each in client.welcome["subscriptions"]]
+
+
+def test_each_pattern_is_asked_about_once_and_only_behind_the_grants(gateway: GatewayOnModel, application: Application) -> None:
+    """Of a CONNECT with several, one after the other; a refusal affects no other, and no event of it comes."""
+    application.refuses = {"a.2"}
+    client = join(gateway, "a.1", "a.2", "outside.3", "a.1")
+    assert outcomes(client) == [True, False, False, True]
+    assert client.welcome["subscriptions"][1]["error"]["code"] == "forbidden"
+    assert application.asked == [("ana", "a.1", "subscribe"), ("ana", "a.2", "subscribe")]
+    gateway.publish(topic="a.2")
+    gateway.publish(topic="a.1")
+    assert [topic for topic, *_ in client.wait_for_events(1)] == ["a.1"]
+
+
+def test_a_yes_is_remembered_for_the_connection_and_a_no_is_not(gateway: GatewayOnModel, application: Application) -> None:
+    """For the same action. Another connection is asked about anew."""
+    application.refuses = {"a.2"}
+    client = join(gateway, "a.1", "a.2")
+    application.asked.clear()
+    application.refuses = set()
+    assert client.request("subscribe", {"pattern": "a.1"})["ok"]
+    assert application.asked == []
+    assert client.request("subscribe", {"pattern": "a.2"})["ok"]
+    assert application.asked == [("ana", "a.2", "subscribe")]
+    application.asked.clear()
+    join(gateway, "a.1")
+    assert application.asked == [("ana", "a.1", "subscribe")]
+
+
+def test_a_yes_to_grants_that_have_changed_meanwhile_is_not_remembered(gateway: GatewayOnModel, application: Application) -> None:
+    """The application was asked about the old ones."""
+    client = join(gateway)
+    (inside,) = gateway.namespace.clients.values()
+
+    def change(identity: Identity, pattern: str, action: str) -> bool:
+        inside.allowed = None
+        return application(identity, pattern, action)
+
+    gateway.gateway.authorizing.authorizer = change
+    assert client.request("subscribe", {"pattern": "a.1"})["ok"]
+    assert client.request("subscribe", {"pattern": "a.1"})["ok"]
+    assert len(application.asked) == 2
+
+
+def test_new_grants_have_everything_asked_anew(gateway: GatewayOnModel, application: Application) -> None:
+    """What is not authorized any more ends, and the client is told."""
+    client = join(gateway, "a.1", "a.2")
+    application.refuses = {"a.1"}
+    application.asked.clear()
+    assert client.request("refresh", {"token": "ana"})["ok"]
+    assert sorted(application.asked) == [("ana", "a.1", "subscribe"), ("ana", "a.2", "subscribe")]
+    ((status,),) = client.named("status")
+    assert [each["pattern"] for each in status["ended"]] == ["a.1"]
+
+
+def test_what_new_grants_do_not_cover_ends_before_the_application_is_asked(
+    gateway: GatewayOnModel, application: Application
+) -> None:
+    """It may take its time about the rest; no event of the others comes meanwhile."""
+    client = join(gateway, "a.1", "b.1")
+    go_on = gevent.event.Event()
+
+    def wait(identity: Identity, pattern: str, action: str) -> bool:
+        go_on.wait()
+        return application(identity, pattern, action)
+
+    gateway.gateway.authorizing.authorizer = wait
+    (inside,) = gateway.namespace.clients.values()
+    gevent.spawn(gateway.gateway._regranting.take, inside, Identity("ana", subscribe=("b.#",)))
+    client.wait_for(lambda: client.named("status"), "the word of what has ended")
+    gateway.publish(topic="a.1")
+    gateway.publish(topic="b.1")
+    assert [topic for topic, *_ in client.wait_for_events(1)] == ["b.1"]
+    application.refuses = {"b.1"}
+    go_on.set()
+    client.wait_for(lambda: len(client.named("status")) == 2, "the word of the application")
+    ended = [[each["pattern"] for each in status["ended"]] for (status,) in client.named("status")]
+    assert ended == [["a.1"], ["b.1"]]
+
+
+def test_replay_and_presence_are_asked_about_as_such(gateway: GatewayOnModel, application: Application) -> None:
+    """Each is another action."""
+    client = join(gateway, "a.1")
+    application.asked.clear()
+    application.refuses = {"a.1"}
+    refusals = [
+        client.request("replay", {"pattern": "a.1", "from": 1, "to": 2}),
+        client.request("presence", {"topic": "a.1", "act": "watch"}),
+    ]
+    assert [refusal["error"]["code"] for refusal in refusals] == ["forbidden"] * 2
+    assert application.asked == [("ana", "a.1", "replay"), ("ana", "a.1", "presence")]
+    application.refuses = set()
+    gateway.publish(topic="a.1")
+    assert len(client.request("replay", {"pattern": "a.1", "from": 1, "to": 2})["events"]) == 1
+
+
+@pytest.mark.parametrize("answer", [False, None, 1, "yes"])
+def test_only_true_allows(gateway: GatewayOnModel, application: Application, answer: Any) -> None:
+    """A function that forgot its return refuses."""
+    application.answer = answer
+    assert outcomes(join(gateway, "a.1")) == [False]
+
+
+def test_one_that_raises_has_refused_and_its_text_stays_out_of_the_log(gateway: GatewayOnModel, application: Application) -> None:
+    """It may hold what the application knows of the user; the place in the code is there."""
+    application.fault = RuntimeError("ana's secret")
+    with capture_logs() as lines:
+        assert outcomes(join(gateway, "a.1")) == [False]
+    (line,) = [line for line in lines if line["event"] == "authorize failed"]
+    assert line["error"] == "RuntimeError"
+    assert "test_authorizing.py" in line["where"]
+    assert "secret" not in str(line)
+
+
+def test_all_patterns_of_a_request_have_one_time_together(
+    gateway: GatewayOnModel, application: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that are not asked about in that time are refused; the next request has its own."""
+    now_s = [0.0]
+    monkeypatch.setattr(gateway.gateway.authorizing, "_now_s", lambda: now_s[0])
+
+    def slow(identity: Identity, pattern: str, action: str) -> bool:
+        now_s[0] += AUTHORIZE_S * 0.6
+        return application(identity, pattern, action)
+
+    gateway.gateway.authorizing.authorizer = slow
+    client = join(gateway, "a.1", "a.2", "a.3")
+    assert outcomes(client) == [True, True, False]
+    assert client.request("subscribe", {"pattern": "a.3"})["ok"]
+
+
+def test_one_that_does_not_answer_in_time_has_refused(gateway: GatewayOnModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others are served meanwhile."""
+    monkeypatch.setattr(module, "AUTHORIZE_S", 0.01)
+
+    def never(identity: Identity, pattern: str, action: str) -> bool:
+        gevent.event.Event().wait()
+        return True
+
+    gateway.gateway.authorizing.authorizer = never
+    with capture_logs() as lines:
+        assert outcomes(join(gateway, "a.1")) == [False]
+    assert [line["error"] for line in lines if line["event"] == "authorize failed"] == ["TimeoutError"]
+
+
+def test_no_greenlet_is_used_again_once_an_application_is_asked(gateway_on_model: StartGatewayOnModel) -> None:
+    """It may leave something of one user behind in it, such as a session of its data base."""
+    gateway = gateway_on_model()
+    greenlets = set[object]()
+
+    def note(identity: Identity, pattern: str, action: str) -> bool:
+        greenlets.add(gevent.getcurrent())
+        return True
+
+    gateway.gateway.authorizing.authorizer = note
+    for _ in range(4):
+        client = gateway.join()
+        assert client.welcome
+        assert client.request("subscribe", {"pattern": "a.1"})["ok"]
+        client.leave()
+    assert len(greenlets) == 4
+
+
+def test_a_caller_over_http_is_asked_about_each_time(gateway: GatewayOnModel, application: Application) -> None:
+    """Nothing is remembered: there is no connection."""
+    authorizing = gateway.gateway.authorizing
+    for _ in range(2):
+        authorizing.check_caller(Identity("ana"), "a.1", "replay")
+    assert application.asked == [("ana", "a.1", "replay")] * 2
+    application.refuses = {"a.1"}
+    with pytest.raises(Forbidden):
+        authorizing.check_caller(Identity("ana"), "a.1", "replay")
+    authorizing.authorizer = None
+    authorizing.check_caller(Identity("ana"), "a.1", "replay")

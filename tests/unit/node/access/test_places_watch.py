@@ -1,0 +1,234 @@
+"""The watch on places, step by step on a small Redis in this process: told, asked, lost, away and given back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import gevent
+import pytest
+from structlog.testing import capture_logs
+
+from headgate.auth.admission import Admission
+from headgate.auth.identity import Identity
+from headgate.auth.places import Places
+from headgate.errors import LimitReached
+from headgate.node.access import places_watch
+from headgate.node.access.places_watch import PlacesWatch
+from headgate.node.cluster import telling
+from headgate.node.cluster.rates_watch import RatesWatch
+from headgate.node.cluster.telling import Telling
+from headgate.redis.keys import PROCESSES
+from headgate.redis.leased import LEASE_S
+from tests.support.small_redis import SmallRedis
+
+
+@dataclass(eq=False)
+class Client:
+    """Stands for a client."""
+
+    identity: Identity
+
+
+class Process:
+    """A gateway process as far as places go: its clients, and its watch."""
+
+    def __init__(self, server: SmallRedis, most: int = 4) -> None:
+        self.own: dict[str, int] = {}
+        self.places = Places(most, lambda: float(server.now_s))
+        self.places.own_of = lambda user: self.own.get(user, 0)
+        self.telling = Telling(server.client())
+        self.watch = PlacesWatch(self.telling, self.places, lambda: self.own)
+
+    def join(self, user: str = "ana") -> bool:
+        """Let a client in, if there is room."""
+        try:
+            self.places.check(user, self.own.get(user, 0))
+        except LimitReached:
+            return False
+        self.own[user] = self.own.get(user, 0) + 1
+        self.places.changed(user, self.own[user])
+        return True
+
+
+@pytest.fixture
+def server() -> SmallRedis:
+    """The Redis of all watches."""
+    return SmallRedis()
+
+
+@pytest.fixture
+def pair(server: SmallRedis) -> Iterator[tuple[Process, Process]]:
+    """Two processes that know of each other."""
+    one, two = Process(server), Process(server)
+    for _ in range(2):
+        one.telling.look()
+        two.telling.look()
+    yield one, two
+    one.telling.close()
+    two.telling.close()
+
+
+def test_both_together_let_in_as_many_as_may_be(pair: tuple[Process, Process]) -> None:
+    """With a look behind each join; one more at most, whom the second process met before it had ever looked at the user."""
+    joined = []
+    for _ in range(8):
+        for process in pair:
+            joined.append(process.join())
+            for each in pair:
+                each.telling.look()
+    assert 4 <= joined.count(True) <= 5
+    assert not any(joined[5:])
+
+
+def test_addresses_have_places_of_their_own(server: SmallRedis) -> None:
+    """Over the same look. A user is no address, whatever its name."""
+    made: list[tuple[Telling, Admission[Client]]] = []
+    for _ in range(2):
+        users = Places(4, lambda: float(server.now_s))
+        addresses = Places(8, lambda: float(server.now_s), name="clients_per_address", quiet=2)
+        admission: Admission[Client] = Admission(users, addresses)
+        telling = Telling(server.client())
+        PlacesWatch(telling, users, admission.counts, addresses, admission.counts_at)
+        made.append((telling, admission))
+
+    def look() -> None:
+        for telling, _ in made * 2:
+            telling.look()
+
+    def join(number: int, user: str) -> str:
+        admission = made[number][1]
+        try:
+            admission.check(user, "192.0.2.7")
+        except LimitReached as refused:
+            return str(refused.parts["name"])
+        admission.join(Client(Identity(user, scopes=())), "192.0.2.7")  # no check of the name
+        return "in"
+
+    look()
+    strange = f"{places_watch.ADDRESS}192.0.2.7"
+    joined: list[str] = []
+    for number in range(12):
+        joined.append(join(number % 2, strange if number < 3 else f"user {number}"))
+        look()
+    assert joined[:8] == ["in"] * 8
+    assert joined[9:] == ["clients_per_address"] * 3
+    server.flush()
+    look()
+    look()
+    assert join(0, "another") == "clients_per_address"
+    assert {name for fields in server._hashes.values() for name in fields} == {
+        f"{places_watch.ADDRESS}192.0.2.7",
+        f"{places_watch.ADDRESS}{strange}",
+        *(f"user {number}" for number, each in enumerate(joined) if number >= 3 and each == "in"),
+    }
+    for telling, _ in made:
+        telling.close()
+
+
+def test_all_is_told_anew_when_redis_has_forgotten(server: SmallRedis, pair: tuple[Process, Process]) -> None:
+    """The next look finds it out, and the one behind it tells."""
+    one, two = pair
+    assert one.join()
+    one.telling.look()
+    server.flush()
+    one.telling.look()
+    one.telling.look()
+    two.places.check("ana", 0)
+    two.telling.look()
+    two.telling.look()
+    assert [two.join() for _ in range(4)].count(True) <= 3
+
+
+def test_redis_that_does_not_answer_is_one_line_in_the_log(server: SmallRedis, pair: tuple[Process, Process]) -> None:
+    """For each fault; and each process keeps its share meanwhile."""
+    one, _ = pair
+    with capture_logs() as entries:
+        server.up = False
+        one.telling.look()
+        one.telling.look()
+        server.up, server.refuses = True, "HSET"
+        one.join()
+        one.telling.look()
+        server.refuses = ""
+        one.telling.look()
+        server.up = False
+        one.telling.look()
+    assert [(entry["event"], entry["log_level"]) for entry in entries] == [("shared limits out of reach", "warning")] * 3
+    server.now_s += LEASE_S
+    assert [one.join() for _ in range(4)].count(True) <= 2
+    server.up = True
+
+
+def test_it_looks_by_itself_and_gives_its_places_back(server: SmallRedis) -> None:
+    """At its start, and after a join; nothing is left of it in Redis at its end."""
+    process = Process(server)
+    assert not process.watch.next_look()
+    process.telling.start()
+    process.telling.start()
+    assert process.watch.next_look()
+    assert PROCESSES in server.present()
+    process.telling.close()
+    process.telling.close()
+    assert server.present() == set()
+
+
+def test_places_that_cannot_be_given_back_end_with_their_lease(server: SmallRedis) -> None:
+    """That is nobody's fault, and no warning."""
+    process = Process(server)
+    process.telling.start()
+    assert process.watch.next_look()
+    server.up = False
+    with capture_logs() as entries:
+        process.telling.close()
+    assert [(entry["event"], entry["log_level"]) for entry in entries] == [("shared limits not taken out", "debug")]
+
+
+def test_without_a_limit_nothing_is_told_or_asked(server: SmallRedis) -> None:
+    """Not even at the first look, which tells everything."""
+    process = Process(server, most=0)
+    process.join()
+    process.telling.look()
+    process.telling.look()
+    assert server.present() == {PROCESSES}
+
+
+def test_a_part_in_a_hurry_is_looked_at_alone(server: SmallRedis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other one has its turn when all have, and at once where Redis has lost what was told."""
+    monkeypatch.setattr(telling, "monotonic", lambda: float(server.now_s))
+    process = Process(server)
+    rates = RatesWatch(process.telling)
+    seen: list[bool] = []
+    monkeypatch.setattr(rates, "hear", lambda client, others, *, lost: seen.append(lost))
+    process.telling._round()
+    assert process.join()
+    process.telling._round()
+    assert seen == [False]
+    server.now_s += 5
+    process.telling._round()
+    assert seen == [False, False]
+    server.flush()
+    process.join("ben")
+    process.telling._round()
+    assert seen == [False, False, True]
+
+
+def test_a_fault_of_ours_does_not_end_it(server: SmallRedis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is logged, and the next look is tried."""
+    looks: list[int] = []
+
+    def look(*arguments: Any, **options: Any) -> Any:
+        looks.append(1)
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr(places_watch, "read_others", look)
+    monkeypatch.setattr(telling, "GAP_S", 0.0)
+    process = Process(server)
+    with capture_logs() as entries, gevent.Timeout(30):
+        process.telling.start()
+        while len(looks) < 2:
+            process.places.wanted()
+            gevent.sleep(0.001)
+    process.telling.close()
+    assert {entry["event"] for entry in entries} == {"shared limits failed"}

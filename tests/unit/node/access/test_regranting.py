@@ -1,0 +1,485 @@
+"""Other grants for clients that are connected, on all gateways. On models of Redis (tests/support/people_here.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+import gevent
+import pytest
+from structlog.testing import capture_logs
+
+from headgate import clients
+from headgate.auth.identity import Handshake, Identity
+from headgate.auth.regrants import read_regrant, store
+from headgate.auth.tokens import Tokens
+from headgate.errors import Unauthorized
+from headgate.node.access import regranting as module
+from headgate.node.access.regranting import RENEW_WITHIN_S
+from headgate.protocol.packets import Overflow
+from headgate.protocol.requests import Subscription
+from headgate.settings import Settings
+from tests.support.gateway_here import ClientHere, GatewayOnModel
+from tests.support.people_here import PeopleHere
+
+SECRET = "a secret of the tests, 0123456789abcdef"
+
+
+class Source:
+    """An application that knows what each user may do, by the token, which is the name."""
+
+    def __init__(self) -> None:
+        self.subscribe: dict[str, tuple[str, ...]] = {"ana": ("a.#",), "ben": ("#",)}
+        self.says: Callable[[Handshake], Identity | None] | None = None
+        self.asked: list[str | None] = []
+
+    def __call__(self, handshake: Handshake) -> Identity | None:
+        self.asked.append(handshake.token)
+        if self.says is not None:
+            return self.says(handshake)
+        return Identity(handshake.token or "?", subscribe=self.subscribe[handshake.token or "?"])
+
+
+@pytest.fixture
+def source() -> Source:
+    return Source()
+
+
+def join(gateway: GatewayOnModel, token: str, *patterns: str) -> ClientHere:
+    client = gateway.join({"token": token, "subscriptions": [{"pattern": each} for each in patterns]})
+    assert client.welcome["session"]
+    return client
+
+
+def regrant(people: PeopleHere, user: str, **grants: Any) -> Any:
+    return people.ask(lambda: people.clients.regrant(user, **grants))
+
+
+def statuses(client: ClientHere) -> list[Any]:
+    client.read()
+    return [body for (body,) in client.named("status") if "bus" not in body]
+
+
+def forbidden(pattern: str) -> Any:
+    error = {"code": "forbidden", "message": f"not allowed to subscribe to {pattern!r}", "retry": False}
+    return {"pattern": pattern, "error": {**error, "action": "subscribe to", "name": pattern}}
+
+
+def may(client: ClientHere, pattern: str) -> bool:
+    return bool(client.request("subscribe", {"pattern": pattern})["ok"])
+
+
+def test_the_authenticator_is_asked_again_for_every_client_of_the_user(people: PeopleHere, source: Source) -> None:
+    """On all gateways: some subscriptions end, and are told; others become possible. Nobody else is asked or told."""
+    one, two = people.start("a", source), people.start("b", source)
+    clients = [join(one, "ana", "a.x", "users.ana.mail"), join(two, "ana", "a.y")]
+    ben = join(two, "ben", "a.x")
+    source.asked.clear()
+    source.subscribe["ana"] = ("b.#",)
+    with capture_logs() as lines:
+        assert regrant(people, "ana", by="eve").count == 2
+    assert source.asked == ["ana", "ana"]
+    assert statuses(clients[0]) == [{"ended": [forbidden("a.x")], "granted": True}]
+    assert statuses(clients[1]) == [{"ended": [forbidden("a.y")], "granted": True}]
+    assert statuses(ben) == []
+    assert may(clients[0], "b.x")
+    assert may(clients[1], "b.x")
+    assert not may(clients[1], "a.y")
+    two.publish(topic="a.y")
+    two.publish(topic="b.x")
+    assert [topic for topic, *_ in clients[1].wait_for_events(1)] == ["b.x"]
+    told = [(line["user"], line["count"], line["by"]) for line in lines if line["event"] == "regranted"]
+    assert told == [("ana", 1, "eve"), ("ana", 1, "eve")]
+
+
+def test_a_client_that_lost_nothing_is_told_that_its_grants_are_new(people: PeopleHere, source: Source) -> None:
+    """It may ask again for what was refused."""
+    client = join(people.start("a", source), "ana", "a.x")
+    source.subscribe["ana"] = ("a.#", "b.#")
+    regrant(people, "ana")
+    assert statuses(client) == [{"granted": True}]
+    assert may(client, "b.x")
+
+
+def test_each_client_is_asked_about_in_a_greenlet_of_its_own(people: PeopleHere, source: Source) -> None:
+    """An application may leave something of one user behind in it."""
+    greenlets = []
+
+    def note(handshake: Handshake) -> Identity:
+        greenlets.append(gevent.getcurrent())
+        return Identity("ana", subscribe=("a.#",))
+
+    here = people.start("a", source)
+    for _ in range(3):
+        join(here, "ana", "a.x")
+    source.says = note
+    assert regrant(people, "ana").count == 3
+    assert len(set(greenlets)) == 3
+
+
+def test_an_authenticator_that_never_answers_has_failed(
+    people: PeopleHere, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next question about this user is answered."""
+    monkeypatch.setattr(module, "ASK_S", 0.01)
+
+    def wait(handshake: Handshake) -> Identity | None:
+        gevent.event.Event().wait()
+        return None
+
+    here = people.start("a", source)
+    client = join(here, "ana", "a.x")
+    source.says = wait
+    with capture_logs() as lines:
+        here.gateway._regranting.regrant("ana")
+    assert "grants not looked at anew" in [line["event"] for line in lines]
+    assert statuses(client) == []
+    source.says = None
+    assert regrant(people, "ana").count == 1
+    assert statuses(client) == [{"granted": True}]
+
+
+@pytest.mark.parametrize("refusal", [None, Unauthorized("gone"), Identity("eve")])
+def test_a_client_that_is_not_accepted_any_more_is_disconnected(people: PeopleHere, source: Source, refusal: Any) -> None:
+    """Nor one that would be another user now."""
+
+    def refuse(handshake: Handshake) -> Identity | None:
+        if isinstance(refusal, Exception):
+            raise refusal
+        return refusal  # type: ignore[no-any-return]
+
+    client = join(people.start("a", source), "ana", "a.x")
+    source.says = refuse
+    with capture_logs():
+        assert regrant(people, "ana").count == 1
+    (status,) = statuses(client)
+    reason = "another_user" if isinstance(refusal, Identity) else "not_accepted"
+    assert status["unauthorized"]["reason"] == reason
+    assert client.disconnected
+
+
+def test_an_authenticator_that_fails_takes_no_rights_away(people: PeopleHere, source: Source) -> None:
+    """It is in the log; the client notices nothing."""
+
+    def fail(handshake: Handshake) -> Identity | None:
+        raise RuntimeError("the data base is away")
+
+    gateway = people.start("a", source)
+    client = join(gateway, "ana", "a.x")
+    source.says = fail
+    with capture_logs() as lines:
+        regrant(people, "ana")
+    assert "grants not looked at anew" in [line["event"] for line in lines]
+    assert statuses(client) == []
+    gateway.publish(topic="a.x")
+    client.wait_for_events(1)
+
+
+def test_explicit_grants_go_before_the_authenticator_until_they_are_lifted(people: PeopleHere, source: Source) -> None:
+    """On the live connection, and for those that come later."""
+    gateway = people.start("a", source)
+    client = join(gateway, "ana", "a.x")
+    source.asked.clear()
+    assert regrant(people, "ana", subscribe=["b.#"], publish=["c"]).count == 1
+    assert source.asked == []
+    assert statuses(client) == [{"ended": [forbidden("a.x")], "granted": True}]
+    assert may(client, "b.x")
+    later = join(gateway, "ana", "a.x")
+    assert later.welcome["subscriptions"][0]["ok"] is False
+    assert client.request("refresh", {"token": "ana"})["ok"]
+    assert not may(client, "a.x")
+    regrant(people, "ana")
+    assert may(later, "a.x")
+    assert not may(later, "b.x")
+
+
+def test_when_explicit_grants_end_the_source_counts_again(
+    people: PeopleHere, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For live clients too: they are told within some seconds."""
+    here = people.start("a", source)
+    client = join(here, "ana", "a.x")
+    regrant(people, "ana", subscribe=["b.#"], for_s=60)
+    assert may(client, "b.x")
+    regranting = here.gateway._regranting
+    regranting.tick()
+    gevent.idle(-2)
+    assert len(statuses(client)) == 1
+    monkeypatch.setattr(regranting.regrants, "_now_s", lambda: monotonic() + 61)
+    regranting.tick()
+    assert statuses(client)[1:] == [{"ended": [forbidden("b.x")], "granted": True}]
+    assert may(client, "a.x")
+
+
+@pytest.mark.parametrize("lifted", [False, True])
+def test_explicit_grants_that_there_was_no_time_to_carry_out_are_carried_out_later(
+    people: PeopleHere, source: Source, monkeypatch: pytest.MonkeyPatch, lifted: bool
+) -> None:
+    """A question that has waited longer than its asker is let be. A right that was taken away must go all the same."""
+    here = people.start("a", source)
+    client = join(here, "ana", "a.x")
+    if lifted:
+        regrant(people, "ana", subscribe=["a.#", "b.#"])
+        assert may(client, "b.x")
+    regranting = here.gateway._regranting
+    monkeypatch.setattr(here.gateway._answers, "_now_s", lambda: float("inf"))
+    told = len(statuses(client))
+    assert regrant(people, "ana", **({} if lifted else {"subscribe": ["b.#"]})).silent
+    regranting.tick()
+    assert len(statuses(client)) == told
+    monkeypatch.setattr(regranting, "_now_s", lambda: monotonic() + module.LOOK_EVERY_S)
+    regranting.tick()
+    assert statuses(client)[told:] == [{"ended": [forbidden("b.x" if lifted else "a.x")], "granted": True}]
+    regranting.tick()
+    assert len(statuses(client)) == told + 1
+
+
+def test_of_two_regrants_at_once_the_one_that_redis_keeps_counts(
+    people: PeopleHere, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever is heard last. A gateway that reads them later would else have other grants than those that heard."""
+    here = people.start("a", source)
+    client = join(here, "ana", "a.x")
+    regranting, redis = here.gateway._regranting, people.redis.client()
+    monkeypatch.setattr(regranting, "_read", lambda user: read_regrant(redis, user))
+
+    def be_overtaken(*arguments: Any) -> Any:
+        explicit = store(*arguments)
+        store(redis, "ana", ("c.#",), (), 60)
+        return explicit
+
+    monkeypatch.setattr(clients, "store", be_overtaken)
+    assert regrant(people, "ana", subscribe=["a.#", "b.#"]).count == 1
+    assert may(client, "c.x")
+    assert not may(client, "b.x")
+    monkeypatch.setattr(regranting, "_read", lambda user: read_regrant(people.redis.client(), "nobody"))
+    assert regrant(people, "ana").count == 1
+    assert may(client, "a.x")
+
+
+def test_it_looks_for_ended_grants_while_the_gateway_runs(people: PeopleHere, source: Source) -> None:
+    """By one timer, which ends with it."""
+    regranting = people.start("a", source).gateway._regranting
+    for _ in range(2):
+        regranting.start()
+    assert regranting._timer is not None
+    for _ in range(2):
+        regranting.close()
+    assert regranting._timer is None
+
+
+def test_nothing_at_all_may_be_granted(people: PeopleHere, source: Source) -> None:
+    """But for the user's own topics."""
+    client = join(people.start("a", source), "ana", "a.x")
+    regrant(people, "ana", subscribe=[])
+    assert not may(client, "a.x")
+    assert may(client, "users.ana.mail")
+
+
+def test_a_regrant_that_a_gateway_has_missed_counts_when_it_hears_again(people: PeopleHere, source: Source) -> None:
+    """It reads all explicit grants then, and its clients get theirs."""
+    here = people.start("deaf/1", source, hears=False)
+    client = join(here, "ana", "a.x")
+    assert regrant(people, "ana", subscribe=["b.#"]).silent == ("deaf/1",)
+    assert may(client, "a.x")
+    here.gateway._begin_questions(people.redis.client())
+    gevent.idle(-2)
+    assert statuses(client) == [{"ended": [forbidden("a.x")], "granted": True}]
+    here.gateway._begin_questions(people.redis.client())
+    gevent.idle(-2)
+    assert len(statuses(client)) == 1
+
+
+def test_a_gateway_that_starts_knows_the_explicit_grants(people: PeopleHere, source: Source) -> None:
+    """Before it lets anybody in: the link reads them first."""
+    store(people.redis.client(), "ana", ("b.#",), (), 60)
+    here = people.start("a", source)
+    here.gateway._begin_questions(people.redis.client())
+    assert join(here, "ana", "a.x").welcome["subscriptions"][0]["ok"] is False
+
+
+def test_a_subscribe_that_is_under_way_does_not_outlive_the_grants(
+    people: PeopleHere, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits for Redis when the grants change: it is refused, and no event comes."""
+    here = people.start("a", source)
+    client = join(here, "ana")
+    go_on = gevent.event.Event()
+    wait_for = here.namespace.bus.wait_for
+    monkeypatch.setattr(here.namespace.bus, "wait_for", lambda pattern: (go_on.wait(), wait_for(pattern))[1])
+    number = client.send_request('["subscribe",{"pattern":"a.x"}]')
+    client.read()
+    regrant(people, "ana", subscribe=["b.#"])
+    assert number not in client.acknowledged
+    go_on.set()
+    (answer,) = client.wait_for(lambda: client.acknowledged.get(number), "the answer")
+    assert answer["error"]["code"] == "forbidden"
+    here.publish(topic="a.x")
+    client.read()
+    assert client.events == []
+    assert len(next(iter(here.namespace.clients.values())).subscriptions) == 0
+
+
+@pytest.mark.parametrize("since", [None, {"last": 1}])
+def test_a_subscribe_during_which_grants_go_and_come_back_is_not_lost(
+    people: PeopleHere, source: Source, monkeypatch: pytest.MonkeyPatch, since: dict[str, int] | None
+) -> None:
+    """It became active under grants that do not cover it, so it did not; it is told as active under those that do."""
+    here = people.start("a", source)
+    here.publish(topic="a.x")
+    client = join(here, "ana")
+    subscriptions = here.namespace._subscriptions
+    activate_all = subscriptions._activate_all
+
+    def between(*arguments: Any) -> None:
+        monkeypatch.setattr(subscriptions, "_activate_all", activate_all)
+        regrant(people, "ana", subscribe=["b.#"])
+        activate_all(*arguments)
+        regrant(people, "ana", subscribe=["a.#"])
+
+    monkeypatch.setattr(subscriptions, "_activate_all", between)
+    assert client.request("subscribe", {"pattern": "a.x", **({"since": since} if since else {})})["ok"]
+    here.publish(topic="a.x")
+    offsets = [meta["offset"] for _, _, meta in client.wait_for_events(2 if since else 1)]
+    assert offsets == ([1, 2] if since else [2])
+
+
+def test_a_subscribe_that_grants_end_while_the_application_is_asked_again_is_refused(people: PeopleHere, source: Source) -> None:
+    """The notice of its end comes before the answer, which must not say that it is active."""
+    here = people.start("a", source)
+    client = join(here, "ana")
+    asked = 0
+
+    def asks(identity: Identity, pattern: str, action: str) -> bool:
+        nonlocal asked
+        asked += 1
+        if asked <= 2:
+            regrant(people, "ana", subscribe=["a.#"] if asked == 1 else ["b.#"])
+        return True
+
+    here.gateway.authorizing.authorizer = asks
+    assert client.request("subscribe", {"pattern": "a.x"})["error"]["code"] == "forbidden"
+    (inside,) = here.namespace.clients.values()
+    assert list(inside.subscriptions) == []
+
+
+def test_a_subscription_is_held_against_the_grants_of_the_moment_at_which_it_becomes_active(
+    people: PeopleHere, source: Source
+) -> None:
+    """Of many at once the last become active some slices of the loop later; not even one event may come of what is lost."""
+    here = people.start("a", source)
+    join(here, "ana")
+    (client,) = here.namespace.clients.values()
+    subscriptions = here.namespace._subscriptions
+    subscriptions._admitted[client] = client.identity
+    needed = {"a.x": None, "b.x": None}
+    client.identity = client.identity.granted(("b.#",), ())
+    for pattern in ("a.x", "b.x"):
+        subscriptions._activate(client, Subscription(pattern, Overflow.CATCH_UP, None), None, needed)
+    assert list(client.subscriptions) == ["b.x"]
+    assert needed == {"a.x": None}  # which nobody needs any more: it is given back
+
+
+def test_a_welcome_that_is_under_way_tells_what_the_new_grants_have_ended(
+    people: PeopleHere, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits for Redis when they change: a page would else wait for ever for what it is told that it has."""
+    here = people.start("a", source)
+    go_on, resume = gevent.event.Event(), here.namespace.resume
+
+    def wait_and_resume(*arguments: Any) -> Any:
+        go_on.wait()
+        return resume(*arguments)
+
+    monkeypatch.setattr(here.namespace, "resume", wait_and_resume)
+    client = here.join({"token": "ana", "subscriptions": [{"pattern": each} for each in ("a.x", "users.ana.x", "b.x")]})
+    here.wait_until(lambda: any("a.x" in each.subscriptions for each in here.namespace.clients.values()), "to be subscribed")
+    regrant(people, "ana", subscribe=["b.#"])
+    go_on.set()
+    assert [each["ok"] for each in client.welcome["subscriptions"]] == [False, True, False]
+    assert client.welcome["subscriptions"][0] == {**forbidden("a.x"), "ok": False}
+    assert statuses(client)[-1] == {"granted": True}
+    names = [name for name, *_ in client.received]
+    assert names.index("welcome") < len(names) - 1 - names[::-1].index("status")
+    assert may(client, "b.x")
+
+
+@pytest.mark.parametrize("change", ["regrant", "revoke"])
+def test_a_client_that_is_on_its_way_in_has_what_holds_when_it_is_in(
+    people: PeopleHere, source: Source, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """It waits for a look at how many clients its user has elsewhere, and is nobody's client yet when the rights change."""
+    here = people.start("a", source)
+    go_on = gevent.event.Event()
+    joining = here.gateway._joining
+    monkeypatch.setattr(joining, "_find_place", lambda user, address: go_on.wait())
+    client = here.join({"token": "ana", "subscriptions": [{"pattern": "a.x"}]})
+    client.read()
+    assert source.asked == ["ana"]
+    if change == "regrant":
+        regrant(people, "ana", subscribe=["b.#"])
+    else:
+        here.gateway._revocation_watch.revocations.apply(b"60 user:ana")
+    go_on.set()
+    if change == "regrant":
+        assert client.welcome["subscriptions"][0]["ok"] is False
+    else:
+        client.wait_for(lambda: client.refusal, "the refusal")
+        assert client.refusal["data"]["reason"] == "revoked"
+
+
+# Tokens --------------------------------------------------------------------------------------------------------------------
+
+
+def token(*subscribe: str) -> str:
+    tokens = Tokens.configured(Settings(token_secret=SECRET))
+    assert tokens is not None
+    return tokens.mint("ana", list(subscribe), [], 3600)
+
+
+def test_a_client_with_a_token_is_asked_for_a_fresh_one(people: PeopleHere) -> None:
+    """Its claims cannot be asked again. With the fresh one it stays, and has what that grants."""
+    here = people.start("a", dev=False, token_secret=SECRET)
+    client = join(here, token("a.#"), "a.x")
+    assert regrant(people, "ana").count == 1
+    assert statuses(client) == [{"refresh": {"within_s": RENEW_WITHIN_S}}]
+    assert client.request("refresh", {"token": token("b.#")})["expires_in_s"] > RENEW_WITHIN_S
+    assert statuses(client)[1:] == [{"ended": [forbidden("a.x")]}]
+    assert may(client, "b.x")
+
+
+def test_one_that_brings_none_is_disconnected_as_expired(people: PeopleHere, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the time that it was given is over; its token would have lived longer."""
+    here = people.start("a", dev=False, token_secret=SECRET)
+    client = join(here, token("a.#"), "a.x")
+    expiry = here.gateway._expiry
+    for late_s, asked in ((RENEW_WITHIN_S + 1, False), (RENEW_WITHIN_S - 5, True), (RENEW_WITHIN_S + 1, True)):
+        if asked:
+            regrant(people, "ana")
+        monkeypatch.setattr(expiry, "_now_s", lambda late_s=late_s: monotonic() + late_s)
+        expiry.tick()
+        monkeypatch.setattr(expiry, "_now_s", monotonic)
+        client.read()
+        assert client.disconnected is (asked and late_s > RENEW_WITHIN_S)
+    assert statuses(client)[-1]["unauthorized"]["reason"] == "expired"
+
+
+def test_explicit_grants_hold_for_every_token_of_the_user(people: PeopleHere) -> None:
+    """The old one does not bring its rights back with another connection."""
+    here = people.start("a", dev=False, token_secret=SECRET)
+    shown = token("a.#")
+    client = join(here, shown, "a.x")
+    regrant(people, "ana", subscribe=["b.#"])
+    assert statuses(client) == [{"ended": [forbidden("a.x")], "granted": True}]
+    again = join(here, shown, "a.x", "b.x")
+    assert [each["ok"] for each in again.welcome["subscriptions"]] == [False, True]
+
+
+def test_the_anonymous_have_no_grants_of_their_own(people: PeopleHere) -> None:
+    """They are not one person."""
+    here = people.start("a")
+    client = here.join({"subscriptions": [{"pattern": "a"}]})
+    assert client.welcome["user"] == "anonymous"
+    assert regrant(people, "anonymous").count == 0
+    assert statuses(client) == []

@@ -1,0 +1,114 @@
+"""The push to StatsD: counts since the last time, timings with their sample rate, to a real socket."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from headgate.exposition import Family
+from headgate.histogram import Histogram, bucket_of, limit_of
+from headgate.metrics import families
+from headgate.node.cluster.statsd_push import MAX_NAMES, Pushed, StatsdPush
+from headgate.runtime.statsd import MAX_DATAGRAM_BYTES, lines
+
+
+def counted(value: float, outcome: str = "discarded") -> Family:
+    name = "headgate_outcomes"
+    labels = {"outcome": outcome, "namespace": "notifications"}
+    return name, "counter", "", [(f"{name}_total", labels, value), (f"{name}_created", labels, 1e9)]
+
+
+def timed(histogram: Histogram) -> Family:
+    name = "headgate_fence_seconds"
+    samples = [(f"{name}_in", {"namespace": "n", "bucket": str(each)}, float(count)) for each, count in histogram.counts.items()]
+    return name, "hdr", "", [*samples, (f"{name}_sum", {"namespace": "n"}, histogram.sum_s)]
+
+
+DROPS = "headgate.outcomes.notifications.discarded"
+
+
+def test_a_count_is_what_has_come_since_the_last_time() -> None:
+    """StatsD adds; nothing is told twice, and nothing when nothing came."""
+    pushed = Pushed()
+    assert [pushed.since([counted(value)], "headgate")[0] for value in (3, 3, 10)] == [{DROPS: 3}, {}, {DROPS: 7}]
+
+
+def test_a_counter_that_has_begun_anew_counts_from_zero() -> None:
+    """As after a namespace was closed and opened."""
+    pushed = Pushed()
+    assert [pushed.since([counted(value)], "headgate")[0] for value in (10, 4)] == [{DROPS: 10}, {DROPS: 4}]
+
+
+def test_a_fraction_goes_with_a_later_push() -> None:
+    """Counters of seconds are no whole numbers."""
+    pushed = Pushed()
+    assert [sum(pushed.since([counted(value)], "p")[0].values()) for value in (0.6, 1.2, 1.9, 2.1)] == [0, 1, 0, 1]
+
+
+def test_a_time_goes_once_with_the_sample_rate_that_stands_for_how_often() -> None:
+    """However many there were."""
+    histogram, pushed = Histogram(), Pushed()
+    histogram.record(0.25, 400)
+    histogram.record(0.001)
+    counts, timings = pushed.since([timed(histogram)], "shop")
+    assert (counts, sorted(lines({}, {}, timings))) == (
+        {},
+        [b"shop.fence.n:%.6g|ms" % (limit_of(bucket_of(0.001)) * 1000), b"shop.fence.n:250|ms|@0.0025"],
+    )
+    histogram.record(0.25, 1)
+    assert list(lines({}, {}, pushed.since([timed(histogram)], "shop")[1])) == [b"shop.fence.n:250|ms"]
+
+
+def test_a_label_cannot_break_out_of_its_line() -> None:
+    """A dot, a colon or a line's end in it would be another metric."""
+    [name] = Pushed().since([counted(1, "a.b:1|c\nx")], "headgate")[0]
+    assert name == "headgate.outcomes.notifications.a_b_1_c_x"
+
+
+def test_others_metrics_and_gauges_are_not_pushed() -> None:
+    """Those of the application are its own matter."""
+    found: list[Family] = [
+        ("shop_sales", "counter", "", [("shop_sales_total", {}, 3)]),
+        ("headgate_x", "gauge", "", [("headgate_x", {}, 1)]),
+    ]
+    assert Pushed().since(found, "headgate") == ({}, [])
+
+
+def test_the_names_are_bounded() -> None:
+    """Should a label ever not be."""
+    pushed = Pushed()
+    found = [counted(1, f"o{number}") for number in range(MAX_NAMES + 10)]
+    assert len(pushed.since(found, "headgate")[0]) == len(pushed.known) == MAX_NAMES
+
+
+@pytest.fixture
+def server() -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        server.settimeout(30)
+        yield server
+
+
+def test_everything_of_this_process_arrives_in_bounded_datagrams(server: socket.socket) -> None:
+    """At the latest with the end; a second end sends nothing."""
+    drops = [counted(1, f"outcome-{number}") for number in range(500)]
+    push = StatsdPush(server.getsockname(), "shop", lambda: drops)
+    push.start()
+    push._sender.start()
+    push.close()
+    push.close()
+    received: set[str] = set()
+    while len(received) < 500:
+        datagram = server.recv(65536)
+        assert len(datagram) <= MAX_DATAGRAM_BYTES
+        received |= set(datagram.decode().split("\n"))
+    assert received == {f"shop.outcomes.notifications.outcome-{number}:1|c" for number in range(500)}
+
+
+def test_the_metrics_of_a_gateway_have_names_that_statsd_takes() -> None:
+    """Of all that there are."""
+    counts, timings = Pushed().since(families(), "headgate")
+    assert all(re.fullmatch(r"headgate(\.[A-Za-z0-9_-]+)+", name) for name in [*counts, *(name for name, *_ in timings)])

@@ -1,0 +1,289 @@
+"""The watch on vitals, look by look, on a small Redis in this process: asked for by a console's page, and by nobody else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+import gevent
+import pytest
+from structlog.testing import capture_logs
+
+from headgate.auth.identity import Identity
+from headgate.errors import BusUnavailable, Forbidden
+from headgate.node.cluster.vitals import FORGOTTEN_S, Vitals
+from headgate.node.cluster.vitals_watch import EVERY_S, WALK_SHARE, WATCHED_S, Measure, VitalsWatch
+from headgate.redis.keys import VITALS, questions_channel
+from tests.support.gateway_here import StartGatewayOnModel
+from tests.support.model_redis import NAMESPACE
+from tests.support.small_redis import SmallRedis
+from tests.unit.node.cluster.test_vitals import process
+
+ADMIN = Identity("ann", admin="read")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class Measured:
+    """The vitals of a process, as the test says."""
+
+    def __init__(self, name: str, clock: Clock) -> None:
+        self.name, self.clock, self.sent, self.reads = name, clock, 0, 0
+
+    def read(self) -> Vitals:
+        self.reads += 1
+        return process(self.clock.now_s, self.name, sent=self.sent)
+
+
+class Process:
+    """A gateway process as far as vitals go."""
+
+    def __init__(self, name: str, clock: Clock, server: SmallRedis) -> None:
+        self.measured = Measured(name, clock)
+        self.watch = VitalsWatch(server.client(), cast(Measure, self.measured), clock)
+        self.watch._id = name
+
+    def ask(self) -> dict[str, Any]:
+        """Ask as a page of the console; the watch looks, as it does when it is woken."""
+        greenlet = gevent.spawn(self.watch.look)
+        answer: dict[str, Any] = self.watch.answer(ADMIN, {})["frame"]
+        greenlet.get()
+        return answer
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def server() -> SmallRedis:
+    return SmallRedis()
+
+
+@pytest.fixture
+def pair(server: SmallRedis, clock: Clock) -> Iterator[tuple[Process, Process]]:
+    one, two = Process("one", clock, server), Process("two", clock, server)
+    server.hearers[questions_channel(0)] = [lambda _: one.watch.hear(), lambda _: two.watch.hear()]
+    yield one, two
+    one.watch.close()
+    two.watch.close()
+
+
+def tick(clock: Clock, server: SmallRedis, *processes: Process, seconds: int = 1) -> None:
+    """A second later everybody looks."""
+    clock.now_s += seconds
+    server.now_s += seconds
+    for each in processes:
+        each.watch.look()
+
+
+@pytest.mark.parametrize("identity", [Identity("ann", ("#",), ("#",)), Identity("anonymous", ("#",)), Identity("console")])
+def test_nobody_without_the_mark_sees_anything(pair: tuple[Process, Process], identity: Identity) -> None:
+    """Whatever its grants and its name; nothing is measured for it either."""
+    one, _ = pair
+    with pytest.raises(Forbidden):
+        one.watch.answer(identity, {})
+    one.watch.look()
+    assert one.measured.reads == 0
+
+
+def test_without_a_console_nothing_is_measured(server: SmallRedis, pair: tuple[Process, Process], clock: Clock) -> None:
+    """Nor is Redis asked."""
+    one, two = pair
+    tick(clock, server, one, two)
+    assert server.asked == []
+    assert (one.measured.reads, two.measured.reads) == (0, 0)
+
+
+def test_a_page_sees_all_processes(server: SmallRedis, pair: tuple[Process, Process], clock: Clock) -> None:
+    """Its own at once, the others with their next look; their rates with the second one."""
+    one, two = pair
+    assert [row["id"] for row in one.ask()["processes"]] == ["one"]
+    tick(clock, server, two, one)
+    two.measured.sent = 30
+    tick(clock, server, two, one)
+    frame = one.ask()
+    assert [row["id"] for row in frame["processes"]] == ["one", "two"]
+    assert (frame["rates"]["sent"], frame["own"]) == (30, "one")
+
+
+def test_a_notice_wakes_a_process_which_looks_each_second_until_the_last_page_is_gone(
+    server: SmallRedis, pair: tuple[Process, Process], clock: Clock
+) -> None:
+    """One of many notices: the others come while the next look is on its way."""
+    one, two = pair
+    tick(clock, server, one, two)
+    assert (one.watch.pause_s, two.watch.pause_s) == (None, None)
+    one.ask()
+    assert two.watch._wakeup.is_set()
+    two.watch._wakeup.clear()
+    tick(clock, server, two, one)
+    assert (one.watch.pause_s, two.watch.pause_s) == (EVERY_S, EVERY_S)
+    assert not two.watch._wakeup.is_set()
+    tick(clock, server, one, two, seconds=2 * WATCHED_S)
+    assert (one.watch.pause_s, two.watch.pause_s) == (None, None)
+
+
+def test_it_ends_when_the_page_has_gone(server: SmallRedis, pair: tuple[Process, Process], clock: Clock) -> None:
+    """Some seconds behind its last question nobody measures any more, and Redis keeps nothing."""
+    one, two = pair
+    one.ask()
+    tick(clock, server, two)
+    assert two.measured.reads == 1
+    tick(clock, server, one, two, seconds=2 * WATCHED_S)
+    before = one.measured.reads, two.measured.reads
+    tick(clock, server, one, two)
+    assert (one.measured.reads, two.measured.reads) == before
+    server.now_s += 60
+    assert server.present() == set()
+
+
+def test_a_process_that_stops_takes_itself_out(server: SmallRedis, pair: tuple[Process, Process], clock: Clock) -> None:
+    """The others keep their words."""
+    one, two = pair
+    one.ask()
+    tick(clock, server, two, one)
+    two.watch.close()
+    assert list(server._hashes[VITALS]) == ["one"]
+
+
+def test_a_process_that_was_killed_is_silent_and_then_gone(
+    server: SmallRedis, pair: tuple[Process, Process], clock: Clock
+) -> None:
+    """Its word stays in Redis as long as others renew the hash; the reader takes it out."""
+    one, two = pair
+    one.ask()
+    tick(clock, server, two, one)
+    for _ in range(4):
+        tick(clock, server, one)
+        frame = one.ask()
+    assert frame["processes"][1]["silent_s"] >= 3
+    for _ in range(int(FORGOTTEN_S)):
+        tick(clock, server, one)
+        frame = one.ask()
+    assert [row["id"] for row in frame["processes"]] == ["one"]
+    assert list(server._hashes[VITALS]) == ["one"]
+
+
+def test_words_that_cannot_be_read_are_passed_over(server: SmallRedis, pair: tuple[Process, Process], clock: Clock) -> None:
+    """Of a gateway of another version, or anything else that has found its way there."""
+    one, _ = pair
+    one.ask()
+    for name, word in {"newer": b"\x91\x01", "junk": b"\xc1"}.items():
+        server.execute_command("HSET", VITALS, name, word)
+    tick(clock, server, one)
+    assert [row["id"] for row in one.ask()["processes"]] == ["one"]
+
+
+def test_without_redis_a_page_sees_its_own_process_and_why(server: SmallRedis, pair: tuple[Process, Process]) -> None:
+    """The watch goes on."""
+    one, _ = pair
+    server.up = False
+    one.watch._asked_s = 100.0
+    with pytest.raises(BusUnavailable) as error:
+        one.watch.look()
+    one.watch._alone(error.value)
+    frame = one.watch.answer(ADMIN, {})["frame"]
+    assert ([row["id"] for row in frame["processes"]], frame["error"]) == (["one"], "the bus is unavailable: gone")
+
+
+def test_a_fault_of_ours_does_not_end_the_watch(server: SmallRedis, pair: tuple[Process, Process]) -> None:
+    """It is logged with its traceback."""
+    one, _ = pair
+
+    def broken() -> None:
+        one.watch._closed = True
+        raise RuntimeError
+
+    one.watch.look = broken  # type: ignore[method-assign]
+    with capture_logs() as lines:
+        one.watch.start()
+        gevent.idle(-2)
+    assert [line["event"] for line in lines] == ["vitals failed"]
+
+
+class Namespaces(dict[str, Any]):
+    """Namespaces whose clients take long to go round."""
+
+    def __init__(self, cpu: Clock) -> None:
+        self.walks = 0
+        self._cpu = cpu
+
+    def items(self) -> Any:
+        self.walks += 1
+        self._cpu.now_s += 0.1
+        return ()
+
+
+def test_going_round_the_clients_takes_a_small_share_of_the_time(clock: Clock) -> None:
+    """A tenth of a second for it, and it is done every five; the other numbers are new each time."""
+    cpu = Clock()
+    namespaces = Namespaces(cpu)
+    measure = Measure(namespaces, lambda: (0, False, "admitting", [], True), clock, cpu)
+    walks = 0
+    for _ in range(100):
+        before = measure._walk_at_s
+        measure.read()
+        walks += measure._walk_at_s != before
+        clock.now_s += 1
+    assert walks == pytest.approx(100 * WALK_SHARE / 0.1, abs=2)
+
+
+# In a gateway ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_gateway_says_what_its_clients_and_logs_do(gateway_on_model: StartGatewayOnModel) -> None:
+    """Numbers of the bus, the ledger, the metrics and the clients, under the name of the namespace."""
+    gateway = gateway_on_model()
+    measure = gateway.gateway._vitals_watch._measure
+    before = measure.read().namespaces[NAMESPACE]
+    client = gateway.join()
+    client.subscribe("orders.#")
+    gateway.publish(3)
+    client.wait_for_events(3)
+    gateway.publish(2, "unwanted.1")
+    measure._walk_at_s = 0.0
+    said = measure.read()
+    space = said.namespaces[NAMESPACE]
+    assert (space.routed - before.routed, space.sent - before.sent, space.joins - before.joins) == (3, 3, 1)
+    assert (space.clients, space.subscriptions, space.waiting, space.bus_up, space.error) == (1, 1, 0, True, "")
+    assert sum(space.latency.values()) - sum(before.latency.values()) == 3
+    assert (said.sessions, said.draining, said.admission, said.paused, said.revocations_known) == (
+        1,
+        False,
+        "admitting",
+        [],
+        True,
+    )
+    assert said.memory_bytes > 1_000_000
+
+
+def test_a_client_without_the_mark_is_refused_in_a_gateway(gateway_on_model: StartGatewayOnModel) -> None:
+    """In development, too, where anyone may subscribe to everything; whatever its request and its CONNECT say."""
+    gateway = gateway_on_model()
+    client = gateway.join({"console": True, "admin": "act"})
+    for body in ({}, {"admin": "act"}, {"console": True}):
+        assert client.request("vitals", body)["error"]["code"] == "forbidden"
+
+
+def test_a_page_of_the_console_is_answered_in_a_gateway(gateway_on_model: StartGatewayOnModel) -> None:
+    """As whom the console admits; its numbers come over its own connection."""
+    gateway = gateway_on_model()
+    gateway.gateway.admit_console(
+        lambda handshake: Identity("ann", ("#",), admin="read", namespaces=(NAMESPACE,)) if handshake.token == "ticket" else None
+    )
+    watch = gateway.gateway._vitals_watch
+    watch._asked_s = watch._now_s()
+    watch._alone(BusUnavailable("the model keeps no vitals"))
+    frame = gateway.join({"console": True, "token": "ticket"}).request("vitals", {})["frame"]
+    assert [row["name"] for row in frame["namespaces"]] == [NAMESPACE]
+    stranger = gateway.join({"console": True, "token": "another"})
+    stranger.wait_for(lambda: stranger.refusal, "the refusal")
+    assert "unauthorized" in str(stranger.refusal)

@@ -1,0 +1,115 @@
+"""Evictions: a client whose identity ends is told, then disconnected; its connection may come back for a while."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from headgate.auth.admission import Admission, PendingSessions
+from headgate.delivery.client import Client
+from headgate.errors import LimitReached
+from headgate.node.population.evictions import Evictions
+from headgate.settings import Settings
+from headgate.transport.socketio_face import SocketIOFace
+from tests.unit.node.connections import RecordedNamespace, joined
+
+SETTINGS = Settings(handshake_deadline_s=7)
+
+
+class RecordedSockets:
+    """A face that notes disconnects, and keeps what is due later until the test says that it is."""
+
+    def __init__(self, namespace: RecordedNamespace, done: list[tuple[Any, ...]]) -> None:
+        self._namespace, self._done = namespace, done
+        self.environ: dict[str, dict[str, str]] = {}
+        self.later: list[tuple[float, Any, tuple[Any, ...]]] = []
+
+    def environ_of(self, session_id: str) -> dict[str, str]:
+        return self.environ.get(session_id, {})
+
+    def disconnect(self, namespace: str, session: str) -> None:
+        client = self._namespace.clients.pop(session)
+        connection: Any = client.connection
+        connection.owners = ()
+        self._done.append(("disconnect", session, namespace))
+
+    def after(self, delay_s: float, function: Any, *arguments: Any) -> None:
+        self.later.append((delay_s, function, arguments))
+
+    def pass_deadline(self) -> None:
+        for _, function, arguments in self.later:
+            function(*arguments)
+
+
+class House:
+    """Evictions among real counters and recorded clients."""
+
+    def __init__(self, per_address: int = 1) -> None:
+        self.done: list[tuple[Any, ...]] = []
+        self.namespace = RecordedNamespace()
+        self.server = RecordedSockets(self.namespace, self.done)
+        self.admission: Admission[Client] = Admission(0, 0)
+        self.pending = PendingSessions(per_address)
+        self.evictions = Evictions(
+            cast(SocketIOFace, self.server),
+            {"notifications": self.namespace.real()},
+            SETTINGS,
+            self.admission,
+            self.pending,
+        )
+
+    def join(self, session: str, user: str = "ana") -> Any:
+        client = joined(self.namespace, session, self.done, user)
+        self.server.environ[session] = {"REMOTE_ADDR": "192.0.2.9"}
+        self.admission.join(client.real(), None)
+        return client
+
+
+def test_a_client_is_told_before_it_is_disconnected() -> None:
+    """It knows why, and asks for another token instead of coming back with the same."""
+    house = House()
+    client = house.join("s")
+    house.evictions.expired([client.real()])
+    assert house.done == [("notice", "s"), ("disconnect", "s", "notifications")]
+
+
+def test_a_revocation_reaches_all_clients_of_the_user_and_no_others() -> None:
+    """Members that are none of ours are passed over."""
+    house = House(per_address=0)
+    for session, user in (("s1", "ana"), ("s2", "ana"), ("s3", "ben")):
+        house.join(session, user)
+    house.evictions.revoked(["user:ana", "rubbish", "token:nobody-has-it"])
+    assert {entry[1] for entry in house.done if entry[0] == "disconnect"} == {"s1", "s2"}
+
+
+def test_a_client_that_has_left_meanwhile_is_passed_over() -> None:
+    """Another one may have its session by then."""
+    house = House()
+    client = house.join("s")
+    del house.namespace.clients["s"]
+    house.evictions.expired([client.real()])
+    assert house.done == []
+
+
+def test_a_connection_in_no_namespace_counts_as_pending_and_ends_at_the_deadline() -> None:
+    """Being disconnected is no way around the limit of sessions that have not joined."""
+    house = House(per_address=1)
+    client = house.join("s")
+    house.evictions.expired([client.real()])
+
+    with pytest.raises(LimitReached):
+        house.pending.open("another", "192.0.2.9")
+    assert [delay_s for delay_s, *_ in house.server.later] == [7]
+    house.server.pass_deadline()
+    assert house.done[-1] == ("end", "s", "outside every namespace")
+
+
+def test_a_connection_that_has_joined_again_stays() -> None:
+    """In time, with another token."""
+    house = House()
+    client = house.join("s")
+    house.evictions.expired([client.real()])
+    client.connection.owners = (client,)
+    house.server.pass_deadline()
+    assert not client.connection.closed

@@ -1,0 +1,192 @@
+"""The rebalancing of gateway processes, tick by tick on a small Redis in this process: occasions, moves, and their end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import gevent
+import pytest
+from structlog.testing import capture_logs
+
+from headgate.node.population.rebalancing import DEPLOY_S, LOOK_EVERY_S, SETTLED_S, Rebalancing
+from headgate.redis import loads
+from tests.support.small_redis import SmallRedis
+from tests.unit.node.connections import RecordedNamespace, joined
+
+
+class Process:
+    """A gateway process as far as rebalancing goes: its clients, and what they were told."""
+
+    def __init__(self, server: SmallRedis, name: str, count: int, *, namespace: str = "shop", per_s: float = 10.0) -> None:
+        self.name, self.server = name, server
+        self.done: list[tuple[Any, ...]] = []
+        self.namespace = RecordedNamespace(name=namespace, bus=SimpleNamespace(server="here"))
+        for number in range(count):
+            self.join(f"{name}-{number}")
+        self.rebalancing = Rebalancing(
+            server.client(),
+            {namespace: self.namespace.real()},
+            lambda: len(self.namespace.clients),
+            per_s,
+            lambda: float(server.now_s),
+        )
+
+    def join(self, session: str) -> None:
+        """A client comes."""
+        joined(self.namespace, session, self.done).namespace = self.namespace.name
+
+    @property
+    def count(self) -> int:
+        return len(self.namespace.clients)
+
+    def told(self) -> list[str]:
+        """Return who was told to move."""
+        return [entry[1] for entry in self.done if entry[0] == "notice"]
+
+
+@pytest.fixture
+def server() -> SmallRedis:
+    """The Redis of all processes."""
+    return SmallRedis()
+
+
+def run(server: SmallRedis, seconds: int, *processes: Process, moves_to: Callable[[], Process] | None = None) -> None:
+    """Let time pass. A client whose connection was ended comes back elsewhere, or to `moves_to`."""
+    for _ in range(seconds):
+        server.now_s += 1
+        for process in processes:
+            process.rebalancing.tick()
+        for process in processes:
+            for session, client in list(process.namespace.clients.items()):
+                if client.connection.closed:
+                    del process.namespace.clients[session]
+                    there = moves_to() if moves_to else min(processes, key=lambda each: each.count)
+                    there.join(f"{session}'")
+
+
+def test_after_a_deploy_clients_move_until_all_have_as_many(server: SmallRedis) -> None:
+    """Once it has settled, the oldest first, and no more than the excess."""
+    full, empty = Process(server, "full", 60), Process(server, "empty", 0)
+    run(server, SETTLED_S, full, empty)
+    assert full.told() == []
+    with capture_logs() as lines:
+        run(server, 60, full, empty)
+    assert (full.count, empty.count) == (30, 30)
+    assert full.told() == [f"full-{number}" for number in range(30)]
+    assert {entry[2] for entry in full.done if entry[0] == "end"} == {"rebalance"}
+    assert [line["event"] for line in lines] == ["rebalancing began", "rebalancing ended"]
+    assert empty.told() == []
+
+
+@pytest.mark.parametrize("second", range(6))
+def test_clients_who_come_to_all_at_once_move_nowhere(server: SmallRedis, second: int) -> None:
+    """One process has looked just before they came: its old count is no reason for the other to send its own away."""
+    one, other = Process(server, "one", 0), Process(server, "other", 0)
+    run(server, 2, one)  # they do not look at the same moments
+    run(server, SETTLED_S + 5 + second, one, other)
+    for process in (one, other):
+        for number in range(30):
+            process.join(f"{process.name}-{number}")
+    run(server, 20, one, other)
+    assert one.told() == other.told() == []
+
+
+def test_long_after_a_deploy_only_an_operator_can_begin_it(server: SmallRedis) -> None:
+    """With his rate, at the next look of each gateway."""
+    full, empty = Process(server, "full", 60), Process(server, "empty", 60)
+    run(server, SETTLED_S + DEPLOY_S, full, empty)
+    empty.namespace.clients.clear()
+    run(server, 60, full, empty)
+    assert full.told() == []
+    loads.request(server.client(), 100)
+    run(server, 2 * int(LOOK_EVERY_S), full, empty)
+    assert (full.count, empty.count) == (30, 30)
+
+
+def test_with_a_rate_of_zero_only_an_operator_can_begin_it(server: SmallRedis) -> None:
+    """Also after a deploy."""
+    full, empty = Process(server, "full", 60, per_s=0), Process(server, "empty", 0, per_s=0)
+    run(server, 120, full, empty)
+    assert full.told() == []
+    loads.request(server.client(), 10)
+    run(server, 30, full, empty)
+    assert full.count == 30
+
+
+def test_processes_that_serve_other_namespaces_do_not_count(server: SmallRedis) -> None:
+    """A client could not go there."""
+    full, other = Process(server, "full", 60), Process(server, "other", 0, namespace="chat")
+    run(server, 120, full, other)
+    assert full.told() == []
+
+
+def test_a_process_that_leaves_counts_no_more_and_moves_nobody(server: SmallRedis) -> None:
+    """Its drain does that."""
+    full, empty = Process(server, "full", 60), Process(server, "empty", 0)
+    run(server, SETTLED_S + 20, full, empty)
+    assert full.told()
+    full.rebalancing._rounds.begun = True
+    full.rebalancing.leave()
+    full.rebalancing.leave()
+    assert len(loads.read(server.client()).loads) == 1
+
+
+def test_it_gives_up_where_clients_come_back_to_it(server: SmallRedis) -> None:
+    """One line says why; nobody moves from then on."""
+    full, empty = Process(server, "full", 40), Process(server, "empty", 0)
+    with capture_logs() as lines:
+        run(server, 200, full, empty, moves_to=lambda: full)
+    assert [line["event"] for line in lines] == ["rebalancing began", "rebalancing given up"]
+    assert len(full.told()) == 60
+
+
+def test_redis_that_is_away_costs_one_line_and_moves_nobody(server: SmallRedis) -> None:
+    """What is known stays as it is until it is back."""
+    full = Process(server, "full", 60)
+    server.up = False
+    with capture_logs() as lines:
+        run(server, 60, full)
+    assert [line["event"] for line in lines] == ["loads out of reach"]
+    assert full.told() == []
+
+
+def test_it_looks_by_itself_once_it_is_started(server: SmallRedis) -> None:
+    """A fault of ours is logged and does not end it; nor does starting it twice begin another."""
+    process = Process(server, "one", 5)
+    faults = [RuntimeError("a bug")]
+    tick = process.rebalancing.tick
+
+    def faulty() -> float:
+        if faults:
+            raise faults.pop()
+        return tick()
+
+    process.rebalancing.tick = faulty  # type: ignore[method-assign]
+    with capture_logs() as lines:
+        for _ in range(2):
+            process.rebalancing.start()
+        with gevent.Timeout(30):
+            while not loads.read(server.client()).loads:
+                process.rebalancing._rounds.hurry()
+                gevent.sleep(0.001)
+    assert [line["event"] for line in lines] == ["rebalancing failed"]
+    [load] = loads.read(server.client()).loads.values()
+    assert (load.sessions, load.serves) == (5, "shop")
+    process.rebalancing.leave()
+    assert not loads.read(server.client()).loads
+
+
+def test_a_load_that_cannot_be_taken_back_ends_with_its_lease(server: SmallRedis) -> None:
+    """Redis may be away when a gateway stops; the stop goes on."""
+    process = Process(server, "one", 5)
+    process.rebalancing.start()
+    with gevent.Timeout(30):
+        while not loads.read(server.client()).loads:
+            gevent.sleep(0.001)
+    server.up = False
+    process.rebalancing.leave()
+    server.up = True
+    server.now_s += loads.LEASE_S
+    assert not loads.read(server.client()).loads

@@ -1,0 +1,69 @@
+"""Refusals: each is counted and told; a client that is refused too often is disconnected."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headgate.errors import BusUnavailable, Forbidden
+from headgate.node.population.refusals import Refusals
+from tests.unit.node.connections import RecordedNamespace, joined
+
+NO = Forbidden("subscribe to", "secret.#")
+
+
+class Clock:
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_the_error_is_told_as_on_the_wire() -> None:
+    """Also to a session whose client has left already."""
+    assert Refusals(3).refuse("notifications", None, NO) == NO.to_wire()
+
+
+def test_one_refusal_too_many_ends_the_connection_once() -> None:
+    """The answer is told all the same."""
+    done: list[tuple[Any, ...]] = []
+    client = joined(RecordedNamespace(), "s", done).real()
+    refusals = Refusals(3, Clock())
+    for _ in range(3):
+        assert refusals.refuse("notifications", client, NO)["code"] == "forbidden"
+    assert done == []
+    for _ in range(2):
+        assert refusals.refuse("notifications", client, NO)["code"] == "forbidden"
+    assert done == [("end", "s", "refused too often")]
+
+
+def test_one_refusal_is_forgiven_each_second() -> None:
+    """A page that is refused something now and then, for hours, means no harm."""
+    done: list[tuple[Any, ...]] = []
+    client, clock = joined(RecordedNamespace(), "s", done).real(), Clock()
+    refusals = Refusals(3, clock)
+    for _ in range(100):
+        refusals.refuse("notifications", client, NO)
+        clock.now_s += 1
+    assert done == []
+
+
+def test_a_refusal_that_may_be_tried_again_does_not_count() -> None:
+    """While Redis is away every client is refused, and none is at fault."""
+    done: list[tuple[Any, ...]] = []
+    client = joined(RecordedNamespace(), "s", done).real()
+    refusals = Refusals(1, Clock())
+    for _ in range(100):
+        refusals.refuse("notifications", client, BusUnavailable("away"))
+    assert done == []
+
+
+def test_a_connection_that_is_over_leaves_nothing_behind() -> None:
+    """Another one of the same id begins anew."""
+    done: list[tuple[Any, ...]] = []
+    client = joined(RecordedNamespace(), "s", done).real()
+    refusals = Refusals(1, Clock())
+    refusals.refuse("notifications", client, NO)
+    refusals.forget("s")
+    refusals.forget("s")
+    refusals.refuse("notifications", client, NO)
+    assert done == []

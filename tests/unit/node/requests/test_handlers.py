@@ -1,0 +1,367 @@
+"""Handlers: each request of a client is acknowledged, with its outcome or with the error that refused it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import gevent
+import pytest
+
+from headgate.auth.admission import Admission
+from headgate.auth.expiry import Expiry
+from headgate.auth.identity import ANONYMOUS, Handshake, Identity
+from headgate.auth.regrants import Regrants
+from headgate.delivery.client import Client
+from headgate.errors import BusUnavailable, HeadgateError, LimitReached, PayloadTooLarge, Unauthorized, UnauthorizedReason
+from headgate.node.access.authorizing import Authorizing
+from headgate.node.access.logins import Logins
+from headgate.node.access.regranting import Regranting
+from headgate.node.cluster.pauses import Pauses
+from headgate.node.population.refusals import Refusals
+from headgate.node.requests.handlers import Handlers
+from headgate.node.requests.handling import Handling
+from headgate.node.requests.presence_requests import PresenceRequests
+from headgate.node.requests.publish_queue import PublishQueue
+from headgate.presence.presence import Presence
+from headgate.publisher import Publisher
+from headgate.settings import Settings
+from headgate.transport.socketio_face import SocketIOFace
+from tests.unit.node.connections import RecordedClient, RecordedNamespace, joined
+
+ANA = Identity("ana", publish=("orders.#",))
+
+
+class RecordedSockets:
+    """A face that knows the environment of each session."""
+
+    def __init__(self) -> None:
+        self.environ: dict[str, dict[str, str]] = {}
+
+    def environ_of(self, session_id: str) -> dict[str, str]:
+        return self.environ.get(session_id, {})
+
+
+class RecordedPublisher:
+    """A publisher and its queue, which take everything but what is too large for the publisher, or for Redis."""
+
+    def __init__(self) -> None:
+        self.published: list[tuple[str, Any, str]] = []
+        self.rounds: list[int] = []
+        self.error: HeadgateError | None = None
+
+    def prepare(self, topic: str, data: Any, id: str | None, namespace: str, *, by: str) -> Any:
+        if data == "large":
+            raise PayloadTooLarge(9, 8, "publisher")
+        return SimpleNamespace(topic=topic, data=data, id=id or "e-1", by=by, size_bytes=1)
+
+    def publish(self, events: Sequence[Any]) -> list[Any]:
+        if self.error is not None:
+            return [self.error] * len(events)
+        self.published += [(event.topic, event.data, event.by) for event in events]
+        return [SimpleNamespace(id=event.id, epoch="e", offset=1, duplicate=False) for event in events]
+
+    def publish_prepared(self, events: Sequence[Any]) -> list[Any]:
+        self.rounds.append(len(events))
+        return self.publish(events)
+
+
+class Desk:
+    """Handlers of one namespace with one client, `s`; `ask` sends a request as that client, or as another session."""
+
+    def __init__(self, identify: Callable[[Handshake], Identity] = lambda _: ANA, *, queued: bool = False) -> None:
+        self.done: list[tuple[Any, ...]] = []
+        self.server, self.publisher = RecordedSockets(), RecordedPublisher()
+        self.namespace = RecordedNamespace()
+        self.client: RecordedClient = joined(self.namespace, "s", self.done)
+        self.client.identity = ANA
+        self.admission: Admission[Client] = Admission(0, 0)
+        self.admission.join(self.client.real(), None)
+        self.logins = Logins(Settings(dev=True), identify, lambda identity: None)
+        self.expiry: Expiry[Client] = Expiry(lambda clients: None)
+        self.pauses = Pauses()
+        name = self.namespace.name
+        self.presence = PresenceRequests(
+            {name: Presence(name, "redis://127.0.0.1:1/0", Settings(), cast(Any, None))}, self.pauses
+        )
+        self.handlers = Handlers(
+            cast(SocketIOFace, self.server),
+            logins=self.logins,
+            refusals=Refusals(100),
+            publisher=cast(Publisher, self.publisher),
+            publish_queues={
+                self.namespace.name: PublishQueue(self.publisher, list) if queued else cast(PublishQueue, self.publisher)
+            },
+            commands=cast(Any, None),
+            pauses=self.pauses,
+            presence=self.presence,
+            vitals=lambda identity, body: {"frame": identity.user},
+            regranting=Regranting(
+                cast(SocketIOFace, self.server),
+                {self.namespace.name: self.namespace.real()},
+                logins=self.logins,
+                admission=self.admission,
+                expiry=self.expiry,
+                evictions=cast(Any, None),
+                presence=self.presence,
+                authorizing=Authorizing(),
+                regrants=Regrants(),
+                read=lambda user: None,
+            ),
+            handling=Handling({}),
+        )
+        self.requests = self.handlers.requests(self.namespace.real())
+
+    def ask(self, name: str, *arguments: object, session: str = "s") -> dict[str, Any]:
+        return dict(self.requests[name](session, *arguments))
+
+    def unknown(self, name: str) -> dict[str, Any]:
+        return self.handlers.unknown(self.namespace.real(), name, "s")
+
+
+def code(answer: dict[str, Any]) -> str:
+    assert answer["ok"] is False
+    return str(answer["error"]["code"])
+
+
+@pytest.mark.parametrize("arguments", [(), (7,), ("text",), ([],), ({}, {})])
+@pytest.mark.parametrize("name", ["subscribe", "unsubscribe", "replay", "publish", "refresh", "seen", "handled"])
+def test_a_request_takes_one_object(name: str, arguments: tuple[object, ...]) -> None:
+    """Anything else is refused before any part of it is looked at."""
+    assert code(Desk().ask(name, *arguments)) == "invalid_request"
+
+
+def test_a_session_that_has_left_is_told_so() -> None:
+    """Its requests may have been under way."""
+    answer = Desk().ask("subscribe", {"pattern": "a"}, session="gone")
+    assert (code(answer), answer["error"]["reason"]) == ("unauthorized", "left")
+
+
+def test_an_unknown_request_is_refused_with_those_that_are_known() -> None:
+    """However long its name is."""
+    answer = Desk().unknown("x" * 1000)
+    assert code(answer) == "invalid_request"
+    assert "known: subscribe, unsubscribe, replay, publish, refresh, seen" in answer["error"]["message"]
+    assert len(answer["error"]["message"]) < 200
+
+
+def test_a_publish_that_an_operator_has_paused_is_refused_with_a_time() -> None:
+    """And nothing is published; the client stays."""
+    desk = Desk()
+    desk.pauses.replace({"publishes": 60.0})
+    answer = desk.ask("publish", {"topic": "orders.1", "data": 1})
+    assert (answer["error"]["code"], answer["error"]["retry"]) == ("paused", True)
+    assert answer["error"]["retry_after_s"] >= 5
+    assert desk.publisher.published == []
+
+
+def test_a_publish_within_the_grants_goes_out_in_the_name_of_its_user() -> None:
+    """The receipt is the acknowledgement."""
+    desk = Desk()
+    answer = desk.ask("publish", {"topic": "orders.1", "data": None})
+    assert answer == {"ok": True, "id": "e-1", "epoch": "e", "offset": 1, "duplicate": False}
+    assert desk.publisher.published == [("orders.1", None, "ana")]
+
+
+@pytest.mark.parametrize(
+    ("body", "refused"),
+    [
+        ({"topic": "chat.1", "data": 1}, "forbidden"),
+        ({"topic": "orders.*", "data": 1}, "invalid_topic"),
+        ({"topic": "orders.1"}, "invalid_request"),
+        ({"topic": "orders.1", "data": 1, "more": 1}, "invalid_request"),
+        ({"topic": "orders.1", "data": 1, "id": "a b"}, "invalid_event"),
+        ({"topic": "orders.\ud800", "data": 1}, "invalid_request"),
+    ],
+)
+def test_a_publish_that_may_not_be_is_refused(body: dict[str, Any], refused: str) -> None:
+    """And nothing is published."""
+    desk = Desk()
+    assert code(desk.ask("publish", body)) == refused
+    assert desk.publisher.published == []
+
+
+def test_a_payload_that_is_too_large_is_refused_by_the_gateway() -> None:
+    """`where` is the place that the client talks to, not the publisher inside."""
+    desk = Desk()
+    answer = desk.ask("publish", {"topic": "orders.1", "data": "large"})
+    assert (code(answer), answer["error"]["where"]) == ("payload_too_large", "gateway")
+    desk.publisher.error = PayloadTooLarge(9, 8, "bus")
+    answer = desk.ask("publish", {"topic": "orders.1", "data": "as large as Redis takes"})
+    assert (code(answer), answer["error"]["where"]) == ("payload_too_large", "gateway")
+
+
+def test_clients_that_publish_at_one_moment_share_a_round_trip() -> None:
+    """As callers of the HTTP API do; in the order in which they came, each with its own receipt."""
+    desk = Desk(queued=True)
+    asking = [
+        gevent.spawn(desk.ask, "publish", {"topic": f"orders.{number}", "data": number, "id": f"e{number}"})
+        for number in range(5)
+    ]
+    gevent.joinall(asking, raise_error=True)
+    assert desk.publisher.rounds == [5]
+    assert [topic for topic, *_ in desk.publisher.published] == [f"orders.{number}" for number in range(5)]
+    assert [each.value["id"] for each in asking] == [f"e{number}" for number in range(5)]
+
+
+@pytest.mark.parametrize("error", [BusUnavailable("no answer"), LimitReached("publish_queue_events", 20_000, 1)])
+def test_a_publish_that_redis_or_the_queue_refuses_is_told_so(error: HeadgateError) -> None:
+    """With the error's own code, and whether to try again."""
+    desk = Desk()
+    desk.publisher.error = error
+    answer = desk.ask("publish", {"topic": "orders.1", "data": 1})
+    assert (code(answer), answer["error"]["retry"]) == (error.code, True)
+
+
+def test_the_anonymous_have_seen_nothing() -> None:
+    """They share one name: one visitor would hide everybody's mail."""
+    desk = Desk()
+    desk.client.identity = Identity(ANONYMOUS)
+    assert code(desk.ask("seen", {"ids": ["e-1"]})) == "forbidden"
+
+
+def test_events_that_a_user_has_seen_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the name of the user; a Redis that does not answer is told."""
+    seen: list[tuple[str, str, list[str]]] = []
+
+    def mark_seen(client: Any, namespace: str, user: str, ids: list[str]) -> None:
+        if ids == ["e-9"]:
+            raise BusUnavailable("Redis does not say")
+        seen.append((namespace, user, ids))
+
+    monkeypatch.setattr("headgate.node.requests.handlers.mark_seen", mark_seen)
+    desk = Desk()
+    assert desk.ask("seen", {"ids": ["e-1", "e-2"]}) == {"ok": True, "seen": 2}
+    assert seen == [("notifications", "ana", ["e-1", "e-2"])]
+    assert code(desk.ask("seen", {"ids": ["e-9"]})) == "bus_unavailable"
+
+
+def test_a_refresh_for_a_client_that_has_left_meanwhile_changes_nothing() -> None:
+    """An authenticator may take its time."""
+
+    def leave(handshake: Handshake) -> Identity:
+        desk.namespace.clients.clear()
+        return Identity("ana", token_id="t-2")
+
+    desk = Desk(leave)
+    answer = desk.ask("refresh", {"token": "new"})
+    assert answer["error"] == Unauthorized(UnauthorizedReason.LEFT).to_wire()
+    assert desk.admission.of_token("t-2") == []
+
+
+def test_subscriptions_that_another_token_does_not_grant_end_with_a_notice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ahead of the answer."""
+    desk = Desk(lambda _: Identity("ana", subscribe=("orders.#",)))
+    patterns = ("orders.1", "bills.1")
+    monkeypatch.setattr(desk.namespace, "end_subscriptions", lambda client, ends: [one for one in patterns if ends(one)])
+    packets: list[str] = []
+    monkeypatch.setattr(desk.client.connection, "offer_control", lambda frame: packets.append(frame.packet.decode()))
+    assert desk.ask("refresh", {"token": "new"})["ok"]
+    (packet,) = packets
+    (ended,) = json.loads(packet.partition(",")[2])[1]["ended"]
+    assert (ended["pattern"], ended["error"]["code"]) == ("bills.1", "forbidden")
+
+
+def test_a_refresh_takes_another_token_of_the_same_user() -> None:
+    """The client has its grants from then on."""
+    desk = Desk(lambda _: Identity("ana", token_id="t-2"))
+    assert desk.ask("refresh", {"token": "new"}) == {"ok": True, "user": "ana", "expires_in_s": None}
+    assert desk.admission.of_token("t-2") == [desk.client.real()]
+
+
+@pytest.mark.parametrize(
+    ("identity", "reason"),
+    [
+        (lambda _: Identity("ben"), UnauthorizedReason.ANOTHER_USER),
+        (lambda _: None, UnauthorizedReason.NOT_ACCEPTED),
+    ],
+)
+def test_a_refresh_that_is_not_accepted_changes_nothing(
+    identity: Callable[[Handshake], Identity], reason: UnauthorizedReason
+) -> None:
+    """The client stays the one that it was, until its own token ends."""
+    desk = Desk(identity)
+    answer = desk.ask("refresh", {"token": "new"})
+    assert answer["error"] == Unauthorized(reason).to_wire()
+    assert desk.client.identity is ANA
+
+
+REFRESHES: list[tuple[object, str, str | None]] = [
+    ({"token": "ben"}, "unauthorized", "another_user"),
+    ({"token": "expired"}, "unauthorized", "expired"),
+    ({"token": "malformed"}, "unauthorized", "malformed"),
+    ({"token": None}, "invalid_request", None),
+    ({}, "invalid_request", None),
+    ({"token": "ana", "user": "ana"}, "invalid_request", None),
+]
+
+
+@pytest.mark.parametrize(("body", "refused", "reason"), REFRESHES, ids=str)
+def test_a_refresh_that_is_refused_leaves_identity_and_expiry(body: object, refused: str, reason: str | None) -> None:
+    """Above all, the client stays the user that it was."""
+
+    def identify(handshake: Handshake) -> Identity:
+        match handshake.token:
+            case "expired":
+                return Identity("ana", ("#",), expires_at=1.0)
+            case "malformed":
+                raise Unauthorized(UnauthorizedReason.MALFORMED)
+            case name:
+                return Identity(str(name), ("#",), expires_at=4e9)
+
+    desk = Desk(identify)
+    answer = desk.ask("refresh", body)
+    assert (code(answer), answer["error"]["reason"] if reason else None) == (refused, reason)
+    assert desk.client.identity is ANA
+    assert desk.expiry._slot_of == {}
+    assert desk.ask("refresh", {"token": "ana"})["ok"]
+    assert desk.client.identity.subscribe == ("#", "users.ana.#")
+
+
+def test_a_refresh_moves_the_expiry_and_ends_subscriptions_that_are_no_longer_granted() -> None:
+    """Each ended one is named in a notice ahead of the answer; the answer tells the seconds that are left."""
+    desk = Desk(lambda _: Identity("ana", ("stock.*",), expires_at=time.time() + 600))
+    desk.namespace.subscribed = ["orders.*", "stock.1"]
+    answer = desk.ask("refresh", {"token": "new"})
+    assert (answer["ok"], answer["user"]) == (True, "ana")
+    assert 0 <= answer["expires_in_s"] <= 600
+    assert list(desk.expiry._slot_of) == [desk.client.real()]
+    assert desk.namespace.subscribed == ["stock.1"]
+    assert desk.done == [("notice", "s")]
+    desk.expiry.close()
+
+
+def test_a_refresh_that_comes_back_after_the_client_has_left_is_refused() -> None:
+    """The authenticator may wait; another client may have the session by then."""
+    desk = Desk()
+
+    def identify(handshake: Handshake) -> Identity:
+        desk.namespace.clients.clear()
+        return Identity("ana", token_id="t-2")
+
+    desk.logins.authenticator = identify
+    assert desk.ask("refresh", {"token": "new"})["error"]["reason"] == "left"
+    assert desk.admission.of_token("t-2") == []
+
+
+def test_the_anonymous_publish_nothing() -> None:
+    """They have configured patterns to subscribe to, and no others."""
+    desk = Desk()
+    desk.client.identity = Identity(ANONYMOUS, subscribe=("news.#",))
+    assert code(desk.ask("publish", {"topic": "news.a", "data": 1})) == "forbidden"
+    assert desk.publisher.published == []
+
+
+@pytest.mark.parametrize(("ids", "refused"), [([], "invalid_request"), (["good", "not good"], "invalid_event")])
+def test_nothing_of_a_wrong_list_of_seen_events_is_stored(ids: list[str], refused: str) -> None:
+    """Without a Redis, everything that would be stored is a fault."""
+    assert code(Desk().ask("seen", {"ids": ids})) == refused
+
+
+def test_the_numbers_of_a_console_are_asked_for_as_who_the_client_is() -> None:
+    """The watch on vitals decides who may; the request brings nothing of its own."""
+    desk = Desk()
+    assert desk.ask("vitals", {"user": "root", "admin": "act"})["frame"] == "ana"

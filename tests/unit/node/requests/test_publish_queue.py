@@ -1,0 +1,205 @@
+"""The queue of publishing: what comes within a moment goes in one round trip, in order, bounded, each event for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import gevent
+import pytest
+from structlog.testing import capture_logs
+
+from headgate.errors import BusRefused, BusUnavailable, HeadgateError, LimitReached
+from headgate.node.requests import publish_queue as module
+from headgate.node.requests.publish_queue import PublishQueue
+from headgate.publisher import Prepared, Receipt
+from headgate.runtime.loop import Signal
+from tests.support.session_clock import turn
+
+Outcome = Receipt | HeadgateError
+
+
+def event(name: str, size: int = 1) -> Prepared:
+    return Prepared(("FCALL", "headgate_publish", 1, "key", "a", b"x" * size, name), "notifications", True, name, size)
+
+
+class Redis:
+    """The publisher: answers a round trip when the test lets it."""
+
+    def __init__(self) -> None:
+        self.rounds: list[list[str]] = []
+        self.refuses: dict[str, HeadgateError] = {}
+        self.error: Exception | None = None
+        self._may_answer = Signal()
+
+    def publish_prepared(self, events: Sequence[Prepared]) -> list[Outcome]:
+        self.rounds.append([each.id for each in events])
+        self._may_answer.wait()
+        self._may_answer.clear()
+        if self.error is not None:
+            raise self.error
+        return [self.refuses.get(each.id) or Receipt("e", number, False, each.id) for number, each in enumerate(events, 1)]
+
+    def answer(self) -> None:
+        """Let it answer the round trip that is under way."""
+        self._may_answer.set()
+        turn()
+
+
+class Room:
+    """A queue, and callers in greenlets of their own."""
+
+    def __init__(self) -> None:
+        self.redis = Redis()
+        self.published: list[Sequence[Outcome]] = []
+        self.queue = PublishQueue(self.redis, self.published.append)
+        self.outcomes: dict[str, list[Outcome] | HeadgateError] = {}
+        self.greenlets: list[gevent.Greenlet] = []
+
+    def publish(self, *names: str, size: int = 1) -> None:
+        """Publish events of these names, by one caller that has the name of the first."""
+
+        def call() -> None:
+            try:
+                self.outcomes[names[0]] = self.queue.publish([event(name, size) for name in names])
+            except HeadgateError as error:
+                self.outcomes[names[0]] = error
+
+        self.greenlets.append(gevent.spawn(call))
+
+    def ids(self, name: str) -> list[str]:
+        """Return the ids of the receipts that a caller got."""
+        outcomes = self.outcomes[name]
+        assert isinstance(outcomes, list)
+        return [outcome.id if isinstance(outcome, Receipt) else outcome.code for outcome in outcomes]
+
+
+@pytest.fixture
+def room() -> Iterator[Room]:
+    room = Room()
+    yield room
+    gevent.killall(room.greenlets)
+
+
+def test_callers_of_one_moment_share_a_round_trip(room: Room) -> None:
+    """Those who come while it is under way share the next one; all in the order in which they came."""
+    for name in "abc":
+        room.publish(name)
+    turn()
+    assert room.redis.rounds == [["a", "b", "c"]]
+    for name in "de":
+        room.publish(name)
+    turn()
+    assert (room.redis.rounds, room.outcomes) == ([["a", "b", "c"]], {})
+    room.redis.answer()
+    assert room.redis.rounds == [["a", "b", "c"], ["d", "e"]]
+    assert {name: room.ids(name) for name in "abc"} == {"a": ["a"], "b": ["b"], "c": ["c"]}
+    assert room.published == [[Receipt("e", number, False, name) for number, name in enumerate("abc", 1)]]
+    room.redis.answer()
+    assert (room.ids("d"), room.ids("e")) == (["d"], ["e"])
+
+
+def test_an_idle_queue_starts_again(room: Room) -> None:
+    """Nobody has to come twice."""
+    for name in "ab":
+        room.publish(name)
+        turn()
+        room.redis.answer()
+        assert room.ids(name) == [name]
+    assert room.redis.rounds == [["a"], ["b"]]
+
+
+def test_an_event_that_is_refused_keeps_no_other_out(room: Room) -> None:
+    """Each caller has a receipt or an error for each of its events, in its order."""
+    room.redis.refuses = {"b": BusRefused("no memory"), "c": BusRefused("no memory")}
+    room.publish("a", "b")
+    room.publish("c")
+    room.publish("d")
+    turn()
+    room.redis.answer()
+    assert [room.ids(name) for name in "acd"] == [["a", "bus_refused"], ["bus_refused"], ["d"]]
+
+
+def test_a_round_trip_is_bounded_and_a_callers_events_may_need_several(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In events and in bytes; a caller has its outcomes when the last of them is there."""
+    monkeypatch.setattr(module, "MAX_ROUND_EVENTS", 3)
+    monkeypatch.setattr(module, "MAX_ROUND_BYTES", 10)
+    room.publish("a", "b")
+    room.publish("c", "d", "e", "f", "g")
+    room.publish("h", "i", size=10)
+    turn()
+    for _ in range(4):
+        assert "h" not in room.outcomes
+        room.redis.answer()
+    assert room.redis.rounds == [["a", "b", "c"], ["d", "e", "f"], ["g", "h"], ["i"]]
+    assert [room.ids(name) for name in "ach"] == [["a", "b"], ["c", "d", "e", "f", "g"], ["h", "i"]]
+
+
+def test_those_who_wait_behind_a_round_trip_without_an_answer_are_told_with_it(room: Room) -> None:
+    """Nobody waits for two; who comes later is sent."""
+    room.publish("a")
+    turn()
+    room.publish("b")
+    turn()
+    room.redis.error = BusUnavailable("no answer")
+    room.redis.answer()
+    assert (room.ids("a"), room.ids("b")) == (["bus_unavailable"], ["bus_unavailable"])
+    room.redis.error = None
+    room.publish("c")
+    turn()
+    room.redis.answer()
+    assert room.ids("c") == ["c"]
+    assert room.redis.rounds == [["a"], ["c"]]
+
+
+@pytest.mark.parametrize(("limit", "name"), [("MAX_WAITING_EVENTS", "events"), ("MAX_WAITING_BYTES", "bytes")])
+def test_the_queue_is_bounded(room: Room, monkeypatch: pytest.MonkeyPatch, limit: str, name: str) -> None:
+    """One that is too many is refused at once, and told to come again; there is room when others have their outcomes."""
+    monkeypatch.setattr(module, limit, 2)
+    room.publish("a")
+    turn()
+    room.publish("b")
+    room.publish("c")
+    turn()
+    refused = room.outcomes["c"]
+    assert isinstance(refused, LimitReached)
+    assert (refused.parts["name"], refused.retry, refused.retry_after_s) == (f"publish_queue_{name}", True, 1)
+    room.redis.answer()
+    room.redis.answer()
+    room.publish("d")
+    turn()
+    room.redis.answer()
+    assert [room.ids(each) for each in "abd"] == [["a"], ["b"], ["d"]]
+
+
+def test_a_fault_of_ours_is_logged_and_told_as_one_of_the_bus(room: Room) -> None:
+    """The queue goes on: nobody waits for ever."""
+    room.redis.error = RuntimeError("a fault")
+    room.publish("a")
+    turn()
+    with capture_logs() as logs:
+        room.redis.answer()
+    assert room.ids("a") == ["bus_unavailable"]
+    assert [line["event"] for line in logs] == ["publishing failed"]
+    room.redis.error = None
+    room.publish("b")
+    turn()
+    room.redis.answer()
+    assert room.ids("b") == ["b"]
+
+
+def test_nothing_to_publish_asks_nobody() -> None:
+    """A batch of which every event was refused before."""
+    asked: list[Callable[[], None]] = []
+    assert PublishQueue(Redis(), list, asked.append).publish([]) == []
+    assert asked == []
+
+
+def test_a_caller_that_has_gone_away_takes_nothing_from_the_others(room: Room) -> None:
+    """Its event is sent; its place is free."""
+    room.publish("a")
+    room.publish("b")
+    turn()
+    room.greenlets[0].kill()
+    room.redis.answer()
+    assert room.ids("b") == ["b"]
+    assert room.queue._waiting_events == 0

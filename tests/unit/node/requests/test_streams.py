@@ -1,0 +1,546 @@
+"""Streams over HTTP: requests in, events and notices out, with a cursor from which any gateway goes on.
+
+In the test's own process, on a model of Redis (tests/support/gateway_here.py); tests/integration/node/test_streams.py has real
+processes and sockets.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import time
+from typing import Any
+from urllib.parse import urlencode
+
+import gevent
+import pytest
+
+from headgate.auth.identity import Handshake, Identity
+from headgate.errors import Unauthorized, UnauthorizedReason
+from headgate.node.requests.stream_request import MAX_WAIT_S
+from headgate.node.requests.streams import GATHER_S, HEARTBEAT_S, PATH, REQUEST_PATH
+from headgate.protocol.frames import message_frame
+from headgate.protocol.packets import PRESENCE, notice_packet
+from headgate.transport.limits import TransportLimits
+from headgate.transport.stream import Stream
+from tests.support.gateway_here import ENVIRON, GatewayOnModel, StartGatewayOnModel
+from tests.support.stream_reader import StreamReader
+
+
+class Reading:
+    """One request for a stream, in a greenlet of its own, as a server runs it; `room` is how many parts its socket takes."""
+
+    def __init__(self, gateway: GatewayOnModel, since: str | None = None, *, room: float = float("inf"), **environ: Any) -> None:
+        self.reader, self.status, self.body = StreamReader(since), "", b""
+        self.headers: dict[str, str] = {}
+        self._gateway, self.room = gateway, room
+        self._room = gevent.event.Event()
+        query = environ.pop("query", "pattern=orders.%23")
+        self._environ: Any = {**ENVIRON, "REQUEST_METHOD": "GET", "PATH_INFO": PATH, "QUERY_STRING": query, **environ}
+        if since is not None:
+            self._environ["HTTP_LAST_EVENT_ID"] = since
+        self._greenlet = gevent.spawn(self._run)
+        gevent.idle(-2)
+
+    def _run(self) -> None:
+        def start_response(status: str, headers: list[tuple[str, str]], exc_info: object = None) -> Any:
+            self.status, self.headers = status, dict(headers)
+
+        parts: Any = self._gateway.gateway.wsgi_app(lambda *_: pytest.fail("not the application's"))(
+            self._environ, start_response
+        )
+        try:
+            for part in parts:
+                while self.room < 1:
+                    self._room.clear()
+                    self._room.wait()
+                self.room -= 1
+                self.body += part
+                self.reader.feed(part)
+        finally:
+            if hasattr(parts, "close"):
+                parts.close()
+
+    def read(self) -> StreamReader:
+        """Let everything happen that needs no time; return what has come."""
+        for _ in range(20):
+            gevent.idle(-2)
+        return self.reader
+
+    def make_room(self) -> None:
+        """Take everything from now on."""
+        self.room = float("inf")
+        self._room.set()
+
+    @property
+    def over(self) -> bool:
+        """Whether the answer has ended."""
+        self.read()
+        return bool(self._greenlet.dead)
+
+    def cut(self) -> None:
+        """The client is gone."""
+        self._greenlet.kill()
+        gevent.idle(-2)
+
+    @property
+    def error(self) -> dict[str, Any]:
+        """The refusal."""
+        self.read()
+        error: dict[str, Any] = json.loads(self.body)["error"]
+        return error
+
+
+def offsets(reading: Reading) -> list[int]:
+    """Return the offsets of the events that came."""
+    return [each["offset"] for each in reading.read().events]
+
+
+def poll(gateway: GatewayOnModel, query: str, since: str | None = None) -> Any:
+    """Return the answer to a long-poll."""
+    reading = Reading(gateway, since, query=query, HTTP_ACCEPT="application/json")
+    gateway.wait_until(lambda: reading.over, "the answer to a long-poll")
+    return json.loads(reading.body)
+
+
+@pytest.fixture
+def gateway(gateway_on_model: StartGatewayOnModel) -> GatewayOnModel:
+    """A gateway in development."""
+    return gateway_on_model()
+
+
+# Events ------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_stream_brings_a_welcome_and_then_every_matching_event(gateway: GatewayOnModel) -> None:
+    """In order, with a cursor behind each."""
+    gateway.publish(3)
+    stream = Reading(gateway)
+    sent = gateway.publish(2)
+    gateway.publish(1, "stock.1")
+
+    reader = stream.read()
+    assert (stream.status, stream.headers["Content-Type"]) == ("200 OK", "text/event-stream")
+    assert reader.order == ["welcome", *sent]
+    assert reader.cursor == f"{gateway.redis.epoch}:{sent[-1]}"
+    assert [(each["topic"], each["data"]) for each in reader.events] == [("orders.1", 1)] * 2
+
+
+def test_the_next_request_goes_on_behind_the_cursor(gateway: GatewayOnModel) -> None:
+    """Whatever was lost with the one before."""
+    stream = Reading(gateway)
+    first = gateway.publish(2)
+    cursor = stream.read().cursor
+    stream.cut()
+    missed = gateway.publish(300)
+
+    assert offsets(Reading(gateway, cursor)) == missed
+    assert first[-1] + 1 == missed[0]
+
+
+def test_a_number_is_an_offset_in_the_log_there_is(gateway: GatewayOnModel) -> None:
+    """`since=0` begins with all that the log holds."""
+    sent = gateway.publish(3)
+    assert offsets(Reading(gateway, query="pattern=orders.%23&since=0")) == sent
+
+
+def test_a_number_that_has_brought_nothing_is_a_position_all_the_same(gateway: GatewayOnModel) -> None:
+    """The welcome names it with its epoch: in another log the same number would pass over events."""
+    gateway.publish(2)
+    stream = Reading(gateway, query="pattern=orders.%23&since=2")
+    cursor = stream.read().cursor
+    assert cursor == f"{gateway.redis.epoch}:2"
+    stream.cut()
+    gateway.redis.flush()
+    gateway.wait(3)
+    gateway.publish(4)
+    again = Reading(gateway, cursor)
+    gateway.wait_until(lambda: again.read().named("gap"), "the gap")
+    assert [each["reason"] for each in again.reader.named("gap")] == ["log_lost"]
+
+
+def test_several_patterns_share_a_stream(gateway: GatewayOnModel) -> None:
+    """An event comes once."""
+    stream = Reading(gateway, query=urlencode([("pattern", "orders.#"), ("pattern", "orders.1"), ("pattern", "stock.*")]))
+    sent = [*gateway.publish(1), *gateway.publish(1, "stock.1")]
+    assert offsets(stream) == sent
+
+
+def test_a_stream_is_a_client_until_it_is_over(gateway: GatewayOnModel) -> None:
+    """It counts, is listed, and leaves nothing behind."""
+    stream = Reading(gateway)
+    [client] = gateway.namespace.clients.values()
+    assert gateway.gateway._people.clients._row(client, None).transport == "stream"
+    stream.cut()
+    assert gateway.namespace.clients == {}
+    assert gateway.namespace.subscriptions == 0
+
+
+def test_a_silent_stream_has_heartbeats(gateway: GatewayOnModel) -> None:
+    """Comments, which move nothing."""
+    stream = Reading(gateway)
+    gateway.wait(2 * HEARTBEAT_S)
+    stream.read()
+    assert stream.body.count(b": \n\n") == 2
+    assert stream.reader.order == ["welcome"]
+    assert HEARTBEAT_S < 30
+
+
+# Losses ------------------------------------------------------------------------------------------------------------------
+
+
+def test_what_was_trimmed_is_a_gap_ahead_of_what_is_left(gateway: GatewayOnModel) -> None:
+    """With its range."""
+    first = gateway.publish(1)
+    cursor = f"{gateway.redis.epoch}:{first[0]}"
+    sent = gateway.publish(5)
+    gateway.redis.trim(2)
+
+    reader = Reading(gateway, cursor).read()
+    assert reader.order == ["welcome", "gap", *sent[-2:]]
+    assert [(each["reason"], each["from"], each["to"]) for each in reader.named("gap")] == [("trimmed", sent[0], sent[2])]
+
+
+def test_a_cursor_of_another_log_is_told_once(gateway: GatewayOnModel) -> None:
+    """And the stream goes on in the log that there is."""
+    stream = Reading(gateway, f"{'f' * 16}:7")
+    gateway.wait_until(lambda: stream.read().named("gap"), "the gap")
+    sent = gateway.publish(1)
+    reader = stream.read()
+    assert [each["reason"] for each in reader.named("gap")] == ["log_lost"]
+    assert reader.cursor == f"{gateway.redis.epoch}:{sent[0]}"
+
+
+def test_a_reader_that_stops_is_bounded_and_gets_everything_from_the_log(gateway: GatewayOnModel) -> None:
+    """Its queue fills, and the log brings what did not fit."""
+    stream = Reading(gateway, room=2)
+    sent = [offset for _ in range(20) for offset in gateway.publish(40)]
+    stream.read()
+    [client] = gateway.namespace.clients.values()
+    assert client.connection.queue.frames <= gateway.gateway.settings.queue_frames
+    stream.make_room()
+    gateway.wait_until(lambda: offsets(stream)[-1:] == sent[-1:], "the last event")
+    assert offsets(stream) == sent
+
+
+def test_with_drop_a_reader_that_stops_is_told_what_it_missed(gateway: GatewayOnModel) -> None:
+    """Counted exactly."""
+    stream = Reading(gateway, room=2, query="pattern=orders.%23&overflow=drop")
+    sent = [offset for _ in range(20) for offset in gateway.publish(40)]
+    stream.make_room()
+    reader = stream.read()
+    gaps = reader.named("gap")
+    assert sum(each["count"] for each in gaps) + len(reader.events) == len(sent)
+    assert {each["reason"] for each in gaps} == {"overflow"}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_whatever_is_cut_every_event_comes_once_and_in_order(gateway_on_model: StartGatewayOnModel, seed: int) -> None:
+    """Streams and polls in any order, cut at any moment: what the cursor has passed has come, and nothing else."""
+    gateway, draw = gateway_on_model(), random.Random(seed)
+    gateway.publish(1)
+    cursor, got, sent = f"{gateway.redis.epoch}:1", [], []
+    for _ in range(30):
+        if draw.random() < 0.3:
+            answer = poll(gateway, "pattern=orders.%23&wait=0", cursor)
+            got += [each["offset"] for each in answer["events"]]
+            cursor = answer["cursor"]
+            continue
+        stream = Reading(gateway, cursor, room=draw.choice([1, 2, 3, 1000]))
+        for _ in range(draw.randrange(4)):
+            sent += gateway.publish(draw.randrange(1, 200), draw.choice(["orders.1", "orders.2.3"]))
+        got += offsets(stream)
+        cursor = stream.reader.cursor or cursor
+        stream.cut()
+    last = Reading(gateway, cursor)
+    gateway.wait_until(lambda: (got + offsets(last))[-1:] == sent[-1:], "the last event")
+    assert got + offsets(last) == sent
+
+
+# Long-polls --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_poll_answers_at_the_first_events(gateway: GatewayOnModel) -> None:
+    """Whole, with the cursor to ask with next, and a client no longer."""
+    reading = Reading(gateway, query="pattern=orders.%23&wait=60", HTTP_ACCEPT="application/json")
+    assert not reading.over
+    sent = gateway.publish(2)
+    assert reading.over
+    body = json.loads(reading.body)
+    assert [each["offset"] for each in body["events"]] == sent
+    assert body["cursor"] == f"{gateway.redis.epoch}:{sent[-1]}"
+    assert [each["type"] for each in body["notices"]] == ["welcome"]
+    assert gateway.namespace.clients == {}
+
+
+def test_a_poll_without_events_answers_after_its_time_with_a_cursor(gateway: GatewayOnModel) -> None:
+    """From which the next one goes on."""
+    gateway.publish(3)
+    body = poll(gateway, "pattern=orders.%23&wait=0")
+    assert (body["cursor"], body["events"]) == (f"{gateway.redis.epoch}:3", [])
+
+
+def test_a_poll_without_time_answers_what_its_requests_have_asked(gateway: GatewayOnModel) -> None:
+    """One with time waits for events: a page shows its presence with each poll, and would ask without a pause."""
+    body = {"subscriptions": [{"pattern": "orders.#"}], "requests": [["presence", {"topic": "a..b"}]]}
+    at_once, waiting = (posted(gateway, body, query=f"wait={wait}", HTTP_ACCEPT="application/json") for wait in (0, 60))
+    gateway.wait_until(lambda: at_once.over, "the answer")
+    assert not waiting.over
+    gateway.publish(1)
+    assert waiting.over
+    for reading in (at_once, waiting):
+        assert [each["type"] for each in json.loads(reading.body)["notices"]] == ["welcome", "answers"]
+
+
+def test_a_poll_gathers_presence_for_a_second(gateway: GatewayOnModel) -> None:
+    """It would pile up until the first event; at once, two pages that poll would wake each other without end."""
+    reading = Reading(gateway, query="pattern=orders.%23&wait=60", HTTP_ACCEPT="application/json")
+    [client] = gateway.namespace.clients.values()
+    for _ in range(2):
+        gateway.wait(GATHER_S / 2 - 0.1)
+        assert not reading.over
+        notice = notice_packet(gateway.namespace.name, PRESENCE, {"topic": "a", "reset": True})
+        client.connection.offer_control(message_frame(notice))
+    gateway.wait(GATHER_S / 2 + 0.2)
+    assert reading.over
+    assert [each["type"] for each in json.loads(reading.body)["notices"]] == ["welcome", "presence", "presence"]
+
+
+# Posted ------------------------------------------------------------------------------------------------------------------
+
+
+def posted(gateway: GatewayOnModel, body: Any, path: str = PATH, **environ: Any) -> Reading:
+    """Send a POST with a body of JSON."""
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    more = {"CONTENT_TYPE": "application/json", "CONTENT_LENGTH": str(len(data)), "wsgi.input": io.BytesIO(data), **environ}
+    return Reading(gateway, query=more.pop("query", ""), REQUEST_METHOD="POST", PATH_INFO=path, **more)
+
+
+def test_a_posted_stream_takes_the_object_of_a_connect(gateway_on_model: StartGatewayOnModel) -> None:
+    """A refused subscription refuses no other, and a past can be asked for."""
+    gateway = gateway_on_model(guard)
+    sent = gateway.publish(3)
+    wanted = [{"pattern": "orders.1", "since": {"last": 2}}, {"pattern": "stock.1"}]
+    stream = posted(gateway, {"token": "ann", "subscriptions": wanted})
+    gateway.wait_until(lambda: len(offsets(stream)) == 2, "the past")
+    assert [each["ok"] for each in stream.reader.named("welcome")[0]["subscriptions"]] == [True, False]
+    assert offsets(stream) == sent[1:]
+
+
+def test_a_posted_stream_resumes_as_a_connect_does(gateway: GatewayOnModel) -> None:
+    """From an epoch and an offset."""
+    sent = gateway.publish(3)
+    point = {"epoch": gateway.redis.epoch, "offset": sent[0]}
+    assert offsets(posted(gateway, {"subscriptions": [{"pattern": "orders.#"}], "resume": point})) == sent[1:]
+
+
+def test_the_requests_of_a_stream_are_answered_behind_its_welcome(gateway: GatewayOnModel) -> None:
+    """Each in its place. The model of Redis has no presence."""
+    body = {
+        "subscriptions": [],
+        "requests": [["presence", {"topic": "orders.1", "act": "enter"}], ["presence", {"topic": "a..b"}]],
+    }
+    stream = posted(gateway, body)
+    gateway.wait_until(lambda: stream.read().named("answers"), "the answers")
+    [answers] = stream.reader.named("answers")
+    assert [each["error"]["code"] for each in answers["answers"]] == ["bus_unavailable", "invalid_request"]
+    assert stream.reader.order[:2] == ["welcome", "answers"]
+
+
+def test_a_request_is_answered_without_a_stream(gateway_on_model: StartGatewayOnModel) -> None:
+    """By any gateway; what the handler refuses is an acknowledgement, and who is not let in is refused by status."""
+    gateway = gateway_on_model(guard)
+    gateway.publish(2)
+    replay = {"token": "ann", "name": "replay", "body": {"pattern": "orders.#", "from": 1, "to": 2}}
+    answer = posted(gateway, replay, REQUEST_PATH)
+    gateway.wait_until(lambda: answer.over, "the answer")
+    assert [meta["offset"] for _, _, meta in json.loads(answer.body)["events"]] == [1, 2]
+    publish = {"token": "ann", "name": "publish", "body": {"topic": "orders.1", "data": 1}}
+    assert posted(gateway, publish, REQUEST_PATH).error["code"] == "forbidden"
+    assert posted(gateway, {**replay, "token": ""}, REQUEST_PATH).error["code"] == "unauthorized"
+    assert gateway.namespace.clients == {}
+
+
+@pytest.mark.parametrize(
+    ("body", "environ", "words"),
+    [
+        (b"{", {}, "not JSON"),
+        (b"[]", {}, "expected an object"),
+        (b"{}", {"CONTENT_TYPE": "text/plain"}, "expected Content-Type: application/json"),
+        (b"{}", {"CONTENT_LENGTH": ""}, "expected a Content-Length"),
+        (b"{}", {"CONTENT_LENGTH": "9" * 30}, "above the limit of"),
+        ({"subscriptions": {}}, {}, "subscriptions: expected a list"),
+        ({"requests": [["publish", {}]]}, {}, "with a name of presence"),
+        ({"requests": [["presence", {}]] * 65}, {}, "at most 64"),
+        ({"resume": 7}, {}, "{epoch, offset}"),
+        ({}, {"query": "pattern=a"}, "unknown parameter 'pattern'; known: namespace, wait"),
+        ({"name": "subscribe", "body": {}}, {"PATH_INFO": REQUEST_PATH}, "publish, replay, seen"),
+        ({"name": "publish", "body": 7}, {"PATH_INFO": REQUEST_PATH}, "expected {name, body}"),
+    ],
+)
+def test_a_bad_post_is_one_clear_error(gateway: GatewayOnModel, body: Any, environ: dict[str, Any], words: str) -> None:
+    """With what is wrong and what is allowed; no client is left of it."""
+    more = dict(environ)
+    refused = posted(gateway, body, more.pop("PATH_INFO", PATH), **more)
+    assert words in refused.error["message"]
+    assert refused.status[:1] == "4"
+    assert gateway.namespace.clients == {}
+
+
+# Ends --------------------------------------------------------------------------------------------------------------------
+
+
+def guard(handshake: Handshake) -> Identity | None:
+    """The token is the user's name; a cookie names one as well."""
+    name = handshake.token or str(handshake.environ.get("HTTP_COOKIE", "")).removeprefix("user=")
+    return Identity(name, subscribe=("orders.#",)) if name else None
+
+
+def test_a_stream_needs_the_grants_of_a_subscription(gateway_on_model: StartGatewayOnModel) -> None:
+    """By a bearer's token, or by what else the application knows its users by."""
+    gateway = gateway_on_model(guard)
+    assert Reading(gateway).error["code"] == "unauthorized"
+    assert Reading(gateway, HTTP_COOKIE="user=ann").read().order == ["welcome"]
+    forbidden = Reading(gateway, HTTP_AUTHORIZATION="Bearer ann", query="pattern=stock.%23")
+    assert (forbidden.error["code"], forbidden.status) == ("forbidden", "403 Forbidden")
+    assert len(gateway.namespace.clients) == 1
+
+
+def test_whose_rights_end_is_told_and_gets_nothing_more(gateway_on_model: StartGatewayOnModel) -> None:
+    """Not even what waits."""
+    gateway = gateway_on_model(guard)
+    stream = Reading(gateway, HTTP_AUTHORIZATION="Bearer ann", room=2)
+    sent = gateway.publish(1)
+    clients = list(gateway.namespace.clients.values())
+    gateway.publish(5)
+    gateway.gateway._people._evictions.refused(clients, Unauthorized(UnauthorizedReason.REVOKED))
+    stream.make_room()
+    assert stream.over
+    assert offsets(stream) == sent
+    assert stream.reader.order[-1] == "status"
+    assert gateway.namespace.clients == {}
+
+
+def test_a_stream_with_a_token_that_expires_is_told_and_ends(
+    gateway_on_model: StartGatewayOnModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until then it gets everything; then its last words are the reason, and the same token opens no other stream."""
+    until_s = time.time() + 60
+    ends_s = [until_s, 1.0]
+    gateway = gateway_on_model(lambda handshake: Identity("ann", subscribe=("orders.#",), expires_at=ends_s.pop(0)))
+    stream = Reading(gateway)
+    sent = gateway.publish(2)
+    assert offsets(stream) == sent
+    monkeypatch.setattr(gateway.gateway._expiry, "_now_s", lambda: until_s + 10)
+    gateway.gateway._expiry.tick()
+    gateway.publish(1)
+    assert offsets(stream) == sent
+    assert stream.over
+    assert stream.reader.order[-1] == "status"
+    assert gateway.namespace.clients == {}
+    assert Reading(gateway).error["reason"] == "expired"
+
+
+def test_a_gateway_that_stops_ends_its_streams(gateway: GatewayOnModel) -> None:
+    """And takes no new ones meanwhile."""
+    stream = Reading(gateway)
+    gateway.gateway._drain.begin()
+    refused = Reading(gateway)
+    assert (refused.error["code"], refused.status[:3]) == ("bus_unavailable", "503")
+    gateway.gateway.close()
+    assert stream.over
+
+
+def test_a_stream_that_is_still_joining_ends_with_its_gateway(gateway: GatewayOnModel) -> None:
+    """Redis has not confirmed its pattern yet."""
+    gateway.server.stop()
+    stream = Reading(gateway, query="pattern=stock.%23")
+    assert len(gateway.namespace.clients) == 1
+    gateway.gateway._streams.close()
+    gateway.server.go_on()
+    gateway.wait_until(lambda: stream.over, "the end")
+    assert gateway.namespace.clients == {}
+
+
+def test_a_user_has_so_many_streams(gateway_on_model: StartGatewayOnModel) -> None:
+    """They count as clients."""
+    gateway = gateway_on_model(guard, max_clients_per_user=2)
+    for _ in range(2):
+        Reading(gateway, HTTP_AUTHORIZATION="Bearer ann")
+    refused = Reading(gateway, HTTP_AUTHORIZATION="Bearer ann")
+    assert refused.error["code"] == "limit_reached"
+
+
+def test_polls_are_charged_as_reads(gateway_on_model: StartGatewayOnModel) -> None:
+    """Each of them is the work of a join."""
+    gateway = gateway_on_model(guard, read_per_s=1, read_burst=2)
+    answers = [Reading(gateway, HTTP_AUTHORIZATION="Bearer ann", query="pattern=orders.1&wait=0", HTTP_ACCEPT="application/json")
+               for _ in range(3)]  # fmt: skip
+    assert answers[-1].error["name"] == "read_per_s"
+    assert answers[-1].status.startswith("429")
+    assert "Retry-After" in answers[-1].headers
+
+
+# Bad input ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("environ", "words"),
+    [
+        ({"query": ""}, "pattern: expected at least one"),
+        ({"query": "pattern=a..b"}, "invalid pattern 'a..b'"),
+        ({"query": "pattern=a&wait=5"}, "wait: only with Accept: application/json"),
+        ({"query": "pattern=a&wait=61", "HTTP_ACCEPT": "application/json"}, f"from 0 to {MAX_WAIT_S:g}"),
+        ({"query": "pattern=a&wait=-1", "HTTP_ACCEPT": "application/json"}, "wait: expected"),
+        ({"query": "pattern=a&since=yesterday"}, "cursor: expected <epoch>:<offset>"),
+        ({"query": "pattern=a", "HTTP_LAST_EVENT_ID": "zz:1"}, "resume.epoch"),
+        ({"query": "pattern=a&overflow=never"}, "overflow: expected one of catch_up, latest, drop"),
+        ({"query": "pattern=a&patern=b"}, "unknown parameter 'patern'; known: namespace, overflow, pattern, since, wait"),
+        ({"query": "pattern=a&since=1&since=2"}, "the parameter 'since' is there more than once"),
+        ({"query": "pattern=%FF"}, "in UTF-8"),
+        ({"query": "&".join(["pattern=a"] * 300)}, "at most 256 fields"),
+        ({"query": urlencode([("pattern", f"a.{number}") for number in range(129)])}, "subscriptions (at most 128)"),
+        ({"query": "pattern=a&namespace=nowhere"}, "nowhere"),
+        ({"REQUEST_METHOD": "PUT"}, "expected GET or POST"),
+        ({"REQUEST_METHOD": "GET", "PATH_INFO": REQUEST_PATH}, "expected POST"),
+    ],
+)
+def test_a_bad_request_is_one_clear_error(gateway: GatewayOnModel, environ: dict[str, Any], words: str) -> None:
+    """With what is wrong and what is allowed; no client is left of it."""
+    refused = Reading(gateway, **environ)
+    assert words in refused.error["message"]
+    assert refused.status[:1] == "4"
+    assert gateway.namespace.clients == {}
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"HTTP_ORIGIN": "https://elsewhere.example"},
+        {"HTTP_SEC_FETCH_SITE": "cross-site"},
+        {"HTTP_HOST": "rebound.example"},
+    ],
+)
+def test_a_page_of_another_site_reads_nothing(gateway: GatewayOnModel, environ: dict[str, Any]) -> None:
+    """Nor does it cause work."""
+    assert Reading(gateway, **environ).status in ("403 Forbidden", "421 Misdirected Request")
+
+
+def test_a_page_of_an_allowed_origin_may_ask_and_read(gateway_on_model: StartGatewayOnModel) -> None:
+    """With its token, and its cursor."""
+    gateway = gateway_on_model(guard, allowed_origins=("https://shop.example",))
+    asked = Reading(gateway, HTTP_ORIGIN="https://shop.example", REQUEST_METHOD="OPTIONS")
+    assert asked.read().order == []
+    assert asked.headers["Access-Control-Allow-Headers"] == "Authorization, Content-Type, Last-Event-ID"
+    stream = Reading(gateway, HTTP_ORIGIN="https://shop.example", HTTP_AUTHORIZATION="Bearer ann")
+    assert stream.read().order == ["welcome"]
+    assert stream.headers["Access-Control-Allow-Origin"] == "https://shop.example"
+
+
+def test_a_stream_that_is_over_takes_nothing_and_owes_nothing() -> None:
+    """Its end is told once."""
+    stream = Stream("sid", {}, TransportLimits())
+    stream.end("one")
+    stream.end("two")
+    assert (stream.reason, stream.take(0), stream.idle) == ("one", None, False)

@@ -144,7 +144,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """Processes whose sockets let the loop run."""
     for name in ("socket", "create_connection", "socketpair"):
         monkeypatch.setattr(socket, name, getattr(gevent.socket, name))
-    with gevent.Timeout(120):
+    with gevent.Timeout(280):
         made = World()
         yield made
         made.close()

@@ -44,6 +44,8 @@ from .shedding import Shedding
 HEARTBEAT_S = 10
 # A look at what other processes have of a user may have begun before this client came; the next one counts it.
 MAX_LOOKS = 4
+# Patterns that a CONNECT may hold: each is answered by itself, so more than a client may have is no reason to turn it away.
+MAX_ASKED = 1024
 KEPT_OF_ENVIRON = (
     "HTTP_AUTHORIZATION",
     "HTTP_COOKIE",
@@ -195,8 +197,9 @@ class Joining:
     ) -> tuple[Identity, str | None]:
         """Return the identity of a client for which there is room, and the address for which it counts."""
         self._shedding.check_client(returning=point is not None)
-        if subscriptions > self._settings.max_subscriptions:
-            raise LimitReached("subscriptions", self._settings.max_subscriptions)
+        most = max(MAX_ASKED, self._settings.max_subscriptions)
+        if subscriptions > most:
+            raise LimitReached("connect_subscriptions", most)
         address = address_of(handshake.environ, self._settings.proxies)
         identity = self._logins.identify(handshake, again=again, address=address)
         if self._settings.dev and identity.user == ANONYMOUS:
@@ -294,11 +297,15 @@ class Joining:
         self, namespace: Namespace, client: Client, wanted: list[Any], outcomes: list[str | HeadgateError]
     ) -> list[dict[str, Any]]:
         results: list[dict[str, Any]] = []
+        is_over = False
         for request, outcome in zip(wanted, outcomes, strict=True):
             if isinstance(outcome, HeadgateError):
                 pattern = request.get("pattern") if isinstance(request, Mapping) else None
                 pattern = pattern if isinstance(pattern, str) else None
-                results.append({"pattern": pattern, "ok": False, "error": self._refusals.refuse(namespace.name, client, outcome)})
+                # A client learns of its limits by its first welcome: all that is over them counts as one refusal.
+                counted = None if is_over and isinstance(outcome, LimitReached) else client
+                is_over = is_over or isinstance(outcome, LimitReached)
+                results.append({"pattern": pattern, "ok": False, "error": self._refusals.refuse(namespace.name, counted, outcome)})
             else:
                 results.append({"pattern": outcome, "ok": True})
         return results

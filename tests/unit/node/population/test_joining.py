@@ -241,15 +241,33 @@ def test_a_connect_that_cannot_be_read_is_refused(gateway_on_model: StartGateway
     assert lines == []
 
 
-def test_more_subscriptions_than_a_client_may_have_are_refused_before_anybody_is_asked(
+def test_a_connect_with_too_many_patterns_to_answer_is_refused_before_anybody_is_asked(
     gateway_on_model: StartGatewayOnModel,
 ) -> None:
-    """The authenticator costs more than to count."""
+    """The authenticator costs more than to count, and each pattern has an answer of its own, which costs memory."""
     asked: list[Handshake] = []
     gateway = gateway_on_model(asked.append, max_subscriptions=2)
-    error = refusal(gateway.join({"subscriptions": [{"pattern": f"a.{number}"} for number in range(3)]}))
-    assert (error["code"], error["name"], error["limit"]) == ("limit_reached", "subscriptions", 2)
+    error = refusal(gateway.join({"subscriptions": [{"pattern": f"a.{number}"} for number in range(1025)]}))
+    assert (error["code"], error["name"], error["limit"]) == ("limit_reached", "connect_subscriptions", 1024)
     assert asked == []
+
+
+def test_a_connect_over_its_limits_gets_what_they_allow(gateway_on_model: StartGatewayOnModel) -> None:
+    """Each pattern is decided by itself: in order of the request, up to each limit, and the surplus is named with that limit."""
+    gateway = gateway_on_model(max_subscriptions=4, max_wildcards=1)
+    patterns = ["a.*", "b.*", "a.1", "a.2", "a.3", "a.4"]
+    results = gateway.join({"subscriptions": [{"pattern": each} for each in patterns]}).welcome["subscriptions"]
+    assert [each["ok"] for each in results] == [True, False, True, True, True, False]
+    assert [each["error"]["name"] for each in results if not each["ok"]] == ["wildcards", "subscriptions"]
+
+
+def test_a_surplus_of_patterns_does_not_end_the_connection(gateway_on_model: StartGatewayOnModel) -> None:
+    """All patterns over the limits count as one refusal, since a client learns of its limits by the answer."""
+    gateway = gateway_on_model(max_subscriptions=2, max_refusals=3)
+    client = gateway.join({"subscriptions": [{"pattern": f"a.{number}"} for number in range(1000)]})
+    assert [each["ok"] for each in client.welcome["subscriptions"]].count(True) == 2
+    assert client.request("subscribe", {"pattern": "a.1000"})["error"]["code"] == "limit_reached"
+    assert not client.closed
 
 
 def test_a_gateway_that_has_not_reached_redis_yet_lets_nobody_in(gateway_on_model: StartGatewayOnModel) -> None:

@@ -25,6 +25,7 @@
  */
 import { report } from "./base/report.js";
 import { PatternIndex } from "./language/pattern-index.js";
+import { hasWildcard } from "./language/topic.js";
 
 /**
  * @template Name
@@ -33,8 +34,6 @@ import { PatternIndex } from "./language/pattern-index.js";
 
 /** The catch-all of `on("all", …)`, so that a topic that is named `all` can have handlers of its own. */
 const ALL = ":all";
-/** A wildcard is a whole word. */
-const WILD = /(^|\.)[*#](\.|$)/;
 /** @type {Handler[]} */
 const NONE = [];
 
@@ -50,7 +49,7 @@ class Name {
     this.key = key;
     this.isTopic = isTopic(key);
     /** The words of a pattern with wildcards, else false. */
-    this.words = this.isTopic && WILD.test(key) && key.split(".");
+    this.words = this.isTopic && hasWildcard(key) && key.split(".");
   }
 }
 
@@ -197,6 +196,11 @@ export class Dispatcher {
     }
     if (all.length && chosen.length) this.#run(all, [topic, data, describe(chosen[0].key)], topic);
     return chosen.length;
+  }
+
+  /** Call the handlers of exactly this name, and not those of `all`. @param {string} name */
+  _call(name) {
+    this.#run(listOf(this.#names.get(name)), [], name);
   }
 
   /** Return whether a name has handlers, or `all` has. @param {string} name */

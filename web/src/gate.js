@@ -127,6 +127,11 @@ export class Gate extends Dispatcher {
     return this.#session.subscribed(pattern);
   }
 
+  /** Return how a pattern's subscription stands, and why its handlers get nothing; `subscription:<pattern>` is called behind each change. @param {string} pattern */
+  _standing(pattern) {
+    return { status: this.#session.subscriptionState(pattern), error: this.#session.refusalOf(pattern) };
+  }
+
   /** Make a request of a part of this package. @param {string} name @param {object} body @returns {Promise<any>} rejected with HeadgateError */
   _request(name, body) {
     return this.#session.request(name, body);
@@ -151,7 +156,7 @@ export class Gate extends Dispatcher {
    */
   async publish(topic, data, options = {}) {
     const { id } = checkOptions("publish", PUBLISH_OPTIONS, options);
-    const body = { topic: checkTopic(topic), data: checkPayload(data, this.state.limits.maxPayloadBytes), id };
+    const body = { topic: checkTopic(topic), data: checkPayload(data, this.#session.limits().maxPayloadBytes), id };
     return this._request(PUBLISH, body);
   }
 

@@ -49,6 +49,60 @@ afterEach(() => {
   mock.restoreAll();
 });
 
+describe("the gateway's limits", () => {
+  const LIMITS = { max_payload_bytes: 1000, inbound_per_s: 1000, inbound_burst: 1000, max_subscriptions: 128, max_wildcards: 32 };
+  const refused = (name, limit) => ({ ok: false, error: { code: "limit_reached", message: "limit reached", retry: false, name, limit } });
+  const topics = (count, from = 0) => Array.from({ length: count }, (_, n) => `a.${from + n}`);
+  const count = (state) => Object.values(gate.state.subscriptions).filter((each) => each === state).length;
+
+  it("serve what they allow of 160 patterns, and the rest as soon as others are given up", async () => {
+    const told = [];
+    open().on("delivery:error", ({ pattern, error }) => told.push([pattern, error.code, error.parts.limit]));
+    const handler = () => {};
+    for (const topic of topics(160)) gate.on(topic, handler);
+    const ready = gate.subscribed("a.159");
+    const refusal = assert.rejects(ready, { code: "limit_reached" });
+    await gateway.until(() => gateway.connects.length === 1);
+    const subscriptions = gateway.connects[0].subscriptions.map(({ pattern }, n) => ({ pattern, ...(n < 128 ? { ok: true } : refused("subscriptions", 128)) }));
+    await gateway.welcome({ limits: LIMITS, subscriptions });
+    await refusal;
+    assert.deepEqual([gate.status, count("active"), count("waiting"), told.length, gateway.requests.length], ["live", 128, 32, 32, 0]);
+    gate.off("a.0", handler);
+    await gateway.answer("unsubscribe");
+    assert.deepEqual(await gateway.answer("subscribe"), { pattern: "a.128" });
+    await gate.subscribed("a.128");
+    assert.deepEqual([count("active"), count("waiting"), told.length], [128, 31, 32]);
+  });
+
+  it("bound what a client asks for after a break in which it got more handlers", async () => {
+    open().on("delivery:error", () => {});
+    for (const topic of topics(120)) gate.on(topic, () => {});
+    await gateway.welcome({ limits: LIMITS });
+    gateway.cut();
+    for (const topic of topics(20, 120)) gate.on(topic, () => {});
+    await gateway.welcome({ limits: LIMITS }, 2);
+    assert.equal(gateway.connects[1].subscriptions.length, 120);
+    for (let n = 0; n < 8; n++) await gateway.answer("subscribe");
+    await settle();
+    assert.deepEqual([gate.status, count("active"), count("waiting"), gateway.requests.length], ["live", 128, 12, 0]);
+  });
+
+  it("do not end a loop whose pattern waits: it gets its events when there is a place", async () => {
+    open().on("delivery:error", () => {});
+    const handler = () => {};
+    gate.on("a.0", handler);
+    await gateway.welcome({ limits: { ...LIMITS, max_subscriptions: 1 } });
+    const next = events(gate, "a.1").next();
+    await settle();
+    assert.equal(gate.state.subscriptions["a.1"], "waiting");
+    gate.off("a.0", handler);
+    await gateway.answer("unsubscribe");
+    await gateway.answer("subscribe", { ok: true, offset: 100 });
+    gateway.event("a.1", { n: 1 }, 101);
+    assert.deepEqual((await next).value.data, { n: 1 });
+  });
+});
+
 describe("the user's own topics, by users.me", () => {
   const own = "users.ana__40example__2eorg.";
 
@@ -115,8 +169,8 @@ describe("the user's own topics, by users.me", () => {
     gateway.cut();
     await gateway.welcome({ own: "users.ben." }, 2);
     assert.deepEqual(gateway.connects[1].subscriptions, [{ pattern: `${own}a` }]);
-    const requests = [await gateway.answer("unsubscribe"), await gateway.answer("subscribe")];
-    assert.deepEqual(requests, [{ pattern: `${own}a` }, { pattern: "users.ben.a" }]);
+    const requests = [await gateway.answer("subscribe"), await gateway.answer("unsubscribe")];
+    assert.deepEqual(requests, [{ pattern: "users.ben.a" }, { pattern: `${own}a` }]);
   });
 
   it("is nobody's for a client without a token: the gateway refuses it", async () => {

@@ -174,7 +174,7 @@ export type ConnectionState = "connecting" | "up" | "waiting" | "refused" | "pau
 /** Where the client stands against the log. */
 export type Standing = "none" | "live" | "resuming" | "catching_up" | "announced";
 /** A subscription in one word. */
-export type SubscriptionState = "wanted" | "requested" | "active" | "changed" | "releasing" | "suspended" | "refused" | "idle";
+export type SubscriptionState = "wanted" | "requested" | "active" | "changed" | "releasing" | "suspended" | "waiting" | "refused" | "idle";
 
 /** A snapshot of the client. */
 export interface State {

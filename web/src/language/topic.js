@@ -65,6 +65,9 @@ export function userWord(name) {
   throw new HeadgateError("invalid_request", { reason: `user: no control characters, 1 to ${MAX_USER} bytes as a word of a topic` });
 }
 
+/** Return whether a pattern holds a wildcard, which is a whole word. @param {string} pattern */
+export const hasWildcard = (pattern) => /(^|\.)[*#](\.|$)/.test(pattern);
+
 /** The characters are ASCII, so they are bytes. @param {string} kind @param {unknown} name @param {RegExp} grammar */
 function check(kind, name, grammar) {
   if (typeof name === "string" && grammar.test(name)) return name;

@@ -13,7 +13,6 @@
  * When the log has lost its end (`rolled_back`), the version that is held may be of an event that no longer is. So the next answer
  * to each fetch that begins after it is taken whatever its version is, and events that came since are applied again after the first.
  *
- * @import { State } from "../session/session.js"
  * @import { Gate, HeadgateEvent } from "../gate.js"
  * @import { LiveOptions } from "./rules.js"
  * @typedef {{ listenTo: Function, stopListening: Function, fetch: (options: any) => unknown }} Follower
@@ -106,7 +105,8 @@ export class Follow {
         if (concerned && (gap.lost ?? !gap.recoverable)) this.lost(gap.reason === ROLLED_BACK ? gap : undefined);
       },
       "connection:up": (/** @type {{ resumed: boolean | null }} */ { resumed }) => this.#connected(resumed),
-      "state:change": (/** @type {State} */ state) => this.#changed(state, pattern),
+      "status:change": () => this.#changed(gate, pattern),
+      [`subscription:${pattern}`]: () => this.#changed(gate, pattern),
     };
     this.#follower.listenTo(gate, handlers);
     this.#bound = { gate, pattern, handlers, spreadMs, refetch };
@@ -222,10 +222,10 @@ export class Follow {
     if (restarted) void this.#acknowledged();
   }
 
-  /** @param {State} state @param {string} pattern */
-  #changed({ connection, subscriptions }, pattern) {
-    if (connection === "closed") this.stop();
-    else if (subscriptions[pattern] === "refused") {
+  /** @param {Gate} gate @param {string} pattern */
+  #changed(gate, pattern) {
+    if (gate.status === "closed") this.stop();
+    else if (["waiting", "refused"].includes(gate._standing(pattern).status)) {
       if (this.#subscription.offer("refuse")) this.#outdate();
     } else if (this.#subscription.offer("retry")) void this.#acknowledged();
   }

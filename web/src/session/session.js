@@ -22,6 +22,7 @@
  *
  * @typedef {object} Handlers the gate, as far as a session uses it (dispatcher.js)
  * @property {(name: string, ...args: any[]) => unknown} trigger a lifecycle event
+ * @property {(name: string) => void} _call the handlers of exactly this name, without arguments
  * @property {(name: string) => boolean} _heard whether the name of a lifecycle event has handlers
  * @property {(topic: string, data: any, describe: (pattern: string) => any, admits: (pattern: string) => boolean, alias: string) => number} dispatch
  *   an event; returns how many handlers ran
@@ -78,11 +79,13 @@ export function createSession(gate, address, options) {
   const moves = [];
   /** @type {(() => void) | undefined} */
   let unwatchPage;
-  /** Those who wait for a change. @type {((nothing?: any) => void)[]} */
-  const waiters = [];
+  /** Those who wait for a change of a pattern's subscription, and the patterns whose subscriptions have changed. @type {Map<string, Set<() => void>>} */
+  const waiters = new Map();
+  /** @type {Set<string>} */
+  const stirred = new Set();
   const { changed, watch } = createChanges();
   const replays = createReplays();
-  const subscriptions = createSubscriptions();
+  const subscriptions = createSubscriptions((pattern) => stirred.add(pattern));
   const own = createOwnTopics(
     (pattern, wishes) => {
       subscriptions.acquire(pattern, wishes);
@@ -143,13 +146,19 @@ export function createSession(gate, address, options) {
     changed,
     moved(change) {
       moves.push(change);
+      for (const pattern of waiters.keys()) stirred.add(pattern);
       changed();
     },
     refresh,
   });
   watch(() => {
     requests.send();
-    for (const resolve of waiters.splice(0)) resolve();
+    const patterns = own.named([...stirred]);
+    stirred.clear();
+    for (const pattern of patterns) {
+      for (const look of [...(waiters.get(pattern) ?? [])]) look();
+      gate._call(`subscription:${pattern}`);
+    }
     tellState();
   });
 
@@ -175,21 +184,31 @@ export function createSession(gate, address, options) {
     changed();
   }
 
-  /** Return why a pattern will not be active by itself, if so. @param {string} pattern @returns {HeadgateError | undefined} */
+  /** Return why a pattern's handlers get nothing, and will not by themselves. @param {string} pattern @returns {HeadgateError | undefined} */
   function hopeless(pattern) {
     const subscription = subscriptions.find(own.wired(pattern));
     if (connection.status() === "closed" || !(subscription?.overflow || own.waits(pattern))) return disconnected({ pattern });
     return connection.refusal() ?? (subscription?.is("refused") ? subscription.error : undefined);
   }
 
-  /** Wait until something is so, or a pattern will not be active by itself. Return why not. @param {string} pattern @param {() => unknown} isSo */
-  async function until(pattern, isSo) {
-    for (;;) {
-      const error = hopeless(pattern);
-      if (error || isSo()) return error;
-      await new Promise((resolve) => waiters.push(resolve));
-    }
+  /** Return why a pattern's handlers get nothing now: the same, or that there is no place for it. @param {string} pattern @returns {HeadgateError | undefined} */
+  function refusalOf(pattern) {
+    const subscription = subscriptions.find(own.wired(pattern));
+    return hopeless(pattern) ?? (subscription?.is("waiting") ? subscription.error : undefined);
   }
+
+  /** Wait until something is so. Return what it is. @template T @param {string} pattern @param {() => T} isSo @returns {Promise<NonNullable<T>>} */
+  const until = (pattern, isSo) =>
+    new Promise((resolve) => {
+      const looks = waiters.get(pattern) ?? new Set();
+      const look = () => {
+        const found = isSo();
+        if (!found) return waiters.set(pattern, looks.add(look));
+        resolve(found);
+        if (looks.delete(look) && !looks.size) waiters.delete(pattern);
+      };
+      look();
+    });
 
   function tellState() {
     for (const change of moves.splice(0)) gate.trigger(STATUS_CHANGE, change);
@@ -234,15 +253,20 @@ export function createSession(gate, address, options) {
 
     /** Wait until a pattern is active. @param {string} pattern @returns {Promise<void>} rejected when it will not be by itself, or nobody is there */
     async subscribed(pattern) {
-      const error = (await until(pattern, () => connection.stranded() || subscriptions.find(own.wired(pattern))?.is("active"))) ?? connection.stranded();
-      if (error) throw error;
+      const answer = await until(pattern, () => refusalOf(pattern) ?? connection.stranded() ?? subscriptions.find(own.wired(pattern))?.is("active"));
+      if (answer !== true) throw answer;
     },
+
+    refusalOf,
+
+    /** Return the gateway's limits. */
+    limits: () => facts.limits,
 
     /** Make a request of the gateway about a topic. @param {string} name @param {any} body @returns {Promise<any>} rejected with HeadgateError */
     request: (name, body) => connection.request(name, body.topic ? { ...body, topic: own.wired(body.topic) } : body),
 
     /** Wait until a pattern will not be active any more by itself, and return why. @param {string} pattern */
-    ended: (pattern) => until(pattern, () => false),
+    ended: (pattern) => until(pattern, () => hopeless(pattern)),
 
     /** A pattern gets a handler. @param {string} pattern @param {Wishes} wishes */
     handlerComes(pattern, wishes) {
@@ -255,6 +279,7 @@ export function createSession(gate, address, options) {
     handlerLeft(pattern, wishes) {
       if (connection.status() === "closed") return;
       own.left(pattern, wishes);
+      stirred.add(pattern);
       changed();
     },
 

@@ -24,6 +24,7 @@ export function createWelcome({ facts, cursor, subscriptions, requests, connecti
     const { session, user = null, limits, resumed, epoch, offset } = welcome;
     Object.assign(facts, { session, user, limits });
     requests.limit(limits);
+    subscriptions.limit(limits);
     if (!connection.welcomed(cursor.state() === "live")) return;
     const refusals = subscriptions.welcome(welcome.subscriptions);
     tell("connection:up", welcome);

@@ -61,7 +61,8 @@ export function createRequests({ subscriptions, connection, acknowledged, tell, 
 
     /** Send the requests that are due, as far as the budget goes. */
     send() {
-      for (let next = subscriptions.due(); next && connection.isUp() && !timer; next = subscriptions.due()) {
+      const due = () => (connection.isUp() && !timer ? subscriptions.due((refusal) => tell("delivery:error", refusal)) : undefined);
+      for (let next = due(); next; next = due()) {
         const delayMs = waitMs();
         if (delayMs) after(delayMs);
         else send(next);

@@ -6,8 +6,8 @@
  *
  * @import { HeadgateError } from "../language/errors.js"
  * @import { Overflow, Since, SubscribeRequest } from "../language/protocol.js"
- * @typedef {"wanted" | "requested" | "active" | "changed" | "releasing" | "suspended" | "refused" | "idle"} SubscriptionState
- * @typedef {"acquire" | "request" | "acknowledge" | "fail" | "refuse" | "change" | "restore" | "unsubscribe" | "end" | "disconnect" | "retry" | "release"} Step
+ * @typedef {"wanted" | "requested" | "active" | "changed" | "releasing" | "suspended" | "waiting" | "refused" | "idle"} SubscriptionState
+ * @typedef {"acquire" | "request" | "acknowledge" | "fail" | "wait" | "refuse" | "change" | "restore" | "unsubscribe" | "end" | "disconnect" | "retry" | "release"} Step
  * @typedef {{ pattern: string, error: HeadgateError }} Refusal
  * @typedef {{ overflow?: Overflow, repair?: boolean, since?: Since }} Wishes of a handler
  * @typedef {{ overflow?: Overflow, since?: Since }} Sent overflow: the policy; undefined: it was to be unsubscribed
@@ -15,10 +15,12 @@
 import { Machine } from "../base/machine.js";
 import { OVERFLOW, SUBSCRIBE, UNSUBSCRIBE } from "../language/protocol.js";
 import { withSince } from "../language/since.js";
+import { LIMITS } from "./places.js";
 
 /**
  * `wanted`: the gateway has nothing of it. `changed`: it is active, but not as the handlers want it now. `suspended`: the
- * connection is gone, and the CONNECT that resumes carries it. `releasing`: to be unsubscribed. `idle`: there is nothing of it.
+ * connection is gone, and the CONNECT that resumes carries it. `releasing`: to be unsubscribed. `waiting`: a limit of the gateway's has no
+ * place for it now (places.js). `idle`: there is nothing of it.
  *
  * `fail`: the answer was no, and may be another later · `restore`: the handlers want the active policy again · `end`: the token
  * no longer grants it · `retry`: a refusal need not stand · `release`: no handler is left, nor anything to unsubscribe.
@@ -26,16 +28,20 @@ import { withSince } from "../language/since.js";
  */
 export const SUBSCRIPTION = {
   idle: { acquire: "wanted", disconnect: "idle" },
-  wanted: { request: "requested", disconnect: "wanted", release: "idle" },
+  wanted: { request: "requested", wait: "waiting", disconnect: "wanted", release: "idle" },
   // An end that comes first may be older than the answer or newer: the gateway is asked once more.
-  requested: { acknowledge: "active", fail: "wanted", refuse: "refused", end: "wanted", disconnect: "suspended" },
+  requested: { acknowledge: "active", fail: "wanted", wait: "waiting", refuse: "refused", end: "wanted", disconnect: "suspended" },
   active: { change: "changed", end: "refused", disconnect: "suspended" },
   changed: { restore: "active", request: "requested", unsubscribe: "releasing", end: "refused", disconnect: "suspended" },
   // A refusal to unsubscribe means that there is nothing to unsubscribe; without an answer it may be active still.
   releasing: { acknowledge: "wanted", refuse: "wanted", fail: "changed", disconnect: "wanted" },
-  suspended: { request: "requested", disconnect: "suspended", release: "idle" },
+  suspended: { request: "requested", wait: "waiting", disconnect: "suspended", release: "idle" },
+  waiting: { retry: "wanted", disconnect: "wanted", release: "idle" },
   refused: { retry: "wanted", disconnect: "wanted", release: "idle" },
 };
+
+/** Return whether a refusal says that there is no place. @param {HeadgateError} error */
+const isFull = ({ code, parts }) => code === "limit_reached" && parts.name in LIMITS;
 
 /** @extends {Machine<SubscriptionState, Step>} */
 export class Subscription extends Machine {
@@ -52,18 +58,28 @@ export class Subscription extends Machine {
   /** How many handlers want each policy. */
   #handlers = { catch_up: 0, latest: 0, drop: 0 };
   #repairing = 0;
+  #moved;
 
-  /** @param {string} pattern */
-  constructor(pattern) {
+  /** @param {string} pattern @param {(subscription: Subscription, before: SubscriptionState) => void} moved called behind each step */
+  constructor(pattern, moved) {
     super(SUBSCRIPTION, "idle");
     this.pattern = pattern;
+    this.#moved = moved;
+  }
+
+  /** @override @param {Step} step */
+  take(step) {
+    const before = this.state;
+    const isAnother = super.take(step);
+    this.#moved(this, before);
+    return isAnother;
   }
 
   /** A handler comes: a refusal need not stand. @param {Wishes} wishes */
   join(wishes) {
     this.#count(wishes, 1);
     if (wishes.since) this.replays = withSince(this.replays, wishes.since);
-    this.offer("retry");
+    if (this.is("refused")) this.take("retry");
     this.#compare();
   }
 
@@ -95,9 +111,16 @@ export class Subscription extends Machine {
    */
   answered(error, sent = this.sent) {
     if (sent !== this.sent || !this.can("acknowledge")) return;
+    if (error && this.can("wait") && isFull(error)) return this.wait(error);
     this.take(!error ? "acknowledge" : error.retry ? "fail" : "refuse");
     if (!error && this.replays[0] === sent.since) this.replays.shift();
     return this.#refusal(error);
+  }
+
+  /** The gateway has no place for it now. @param {HeadgateError} error @returns {Refusal | undefined} as above, once until it is active */
+  wait(error) {
+    this.take("wait");
+    return this.error?.code === error.code ? undefined : this.#refusal(error);
   }
 
   /** The token no longer grants it. @param {HeadgateError} error @returns {Refusal | undefined} as above */
@@ -123,7 +146,7 @@ export class Subscription extends Machine {
   #refusal(error) {
     this.error = error;
     this.#compare();
-    if (error && this.is("refused")) return { pattern: this.pattern, error };
+    if (error && this.is("refused", "waiting")) return { pattern: this.pattern, error };
   }
 
   /** Compare the wish with the latest request. */

@@ -3,20 +3,45 @@
  *
  * In: `acquire` and `release` as handlers come and leave; `connect`, `welcome` and `disconnect` from the connection. Out: the
  * requests that CONNECT carries, subscriptions that have a request due, and the policy that decides about a topic. Each of them
- * follows its own table (subscription.js).
+ * follows its own table (subscription.js). The gateway is never asked for more than its limits: those that find no place wait for one.
  *
- * @import { HeadgateError } from "../language/errors.js"
- * @import { Since, SubscribeRequest, SubscribeResult } from "../language/protocol.js"
- * @import { Refusal, Wishes } from "./subscription.js"
+ * @import { Limits, Since, SubscribeRequest, SubscribeResult } from "../language/protocol.js"
+ * @import { Refusal, SubscriptionState, Wishes } from "./subscription.js"
  */
-import { fromWire } from "../language/errors.js";
+import { fromWire, HeadgateError } from "../language/errors.js";
 import { PatternIndex } from "../language/pattern-index.js";
 import { OVERFLOW } from "../language/protocol.js";
+import { createPlaces, isHeld } from "./places.js";
 import { Subscription } from "./subscription.js";
 
-export function createSubscriptions() {
+/** The most that a gateway answers in one CONNECT. */
+const MAX_CONNECT = 1024;
+
+/** @param {(pattern: string) => void} [stirred] called behind each step of a pattern's subscription */
+export function createSubscriptions(stirred = () => {}) {
   /** @type {Map<string, Subscription>} */
   const all = new Map();
+  /** Those that have a request due, and those that wait for a place, in order of arrival. @type {Set<Subscription>} */
+  const due = new Set();
+  /** @type {Set<Subscription>} */
+  const waiting = new Set();
+  const places = createPlaces();
+
+  /** @param {Subscription} each @param {SubscriptionState} before */
+  function moved(each, before) {
+    const isFree = places.moved(each, before);
+    due[each.can("request") ? "add" : "delete"](each);
+    waiting[each.is("waiting") ? "add" : "delete"](each);
+    if (each.is("idle")) all.delete(each.pattern);
+    stirred(each.pattern);
+    // One that the gateway has just refused would be asked again for nothing.
+    if (isFree && !each.is("waiting")) retry(1);
+  }
+
+  /** Have some that wait, and could have a place, ask for it. @param {number} most */
+  function retry(most) {
+    for (const each of waiting) if (most && !places.lacks(each) && each.take("retry")) most--;
+  }
 
   /** Return those that have handlers, in order of arrival. */
   const wanted = () => [...all.values()].filter(({ overflow }) => overflow);
@@ -24,9 +49,12 @@ export function createSubscriptions() {
   return {
     wanted,
 
+    /** The gateway has named its limits. @param {Limits} limits */
+    limit: places.limit,
+
     /** A pattern gets a handler. @param {string} pattern @param {Wishes} wishes */
     acquire(pattern, wishes) {
-      const subscription = all.get(pattern) ?? new Subscription(pattern);
+      const subscription = all.get(pattern) ?? new Subscription(pattern, moved);
       all.set(pattern, subscription);
       subscription.join(wishes);
     },
@@ -49,7 +77,11 @@ export function createSubscriptions() {
      * @param {any} resuming true if it does
      * @returns {SubscribeRequest[]}
      */
-    connect: (resuming) => wanted().filter((each) => !resuming || (each.is("suspended") && !each.replays.length)).map((each) => each.request()[1]),
+    connect(resuming) {
+      const carried = wanted().filter((each) => !resuming || (each.is("suspended") && !each.replays.length));
+      // Each takes its place before the next is looked at.
+      return carried.slice(0, MAX_CONNECT).flatMap((each) => (places.lacks(each) ? [] : [each.request()[1]]));
+    },
 
     /**
      * Take the gateway's answers to the requests in CONNECT.
@@ -60,6 +92,8 @@ export function createSubscriptions() {
       const refusals = results.map(({ pattern, error }) => all.get(pattern)?.answered(error && fromWire(error)));
       // Sent and left out of the answer: not active.
       for (const each of all.values()) each.answered(fromWire({ retry: true }));
+      // Those that are forbidden have given up their places.
+      retry(Infinity);
       return refusals;
     },
 
@@ -87,10 +121,16 @@ export function createSubscriptions() {
       };
     },
 
-    /** Return one that has a request due, and forget those that are idle. */
-    due() {
-      for (const [pattern, each] of all) if (each.is("idle")) all.delete(pattern);
-      return [...all.values()].find((each) => each.can("request"));
+    /** Return one that has a request due and a place, and have those without one wait. @param {(refusal: Refusal | undefined) => void} tell */
+    due(tell) {
+      /** Places that will be free when the gateway has answered. @type {Record<string, number> | undefined} */
+      let leaving;
+      for (const each of due) {
+        const limit = places.lacks(each);
+        if (!limit) return each;
+        leaving ??= places.count([...all.values()].filter(({ overflow, state }) => !overflow && isHeld(state)));
+        if (leaving[limit.name]-- < 1) tell(each.wait(new HeadgateError("limit_reached", limit)));
+      }
     },
   };
 }

@@ -218,7 +218,11 @@ export function createHttp(address, { path = "" }, owner) {
   /** @param {any} welcome */
   function welcomed(welcome) {
     place ??= welcome.from ?? { epoch: welcome.epoch, offset: welcome.offset };
-    if (life.offer("join")) owner.arrived(WELCOME, [welcome]);
+    if (life.offer("join")) {
+      // Its owner asks again for those that are refused, when it is time.
+      for (const { pattern, ok } of welcome.subscriptions) if (!ok) drop(pattern);
+      owner.arrived(WELCOME, [welcome]);
+    }
     // Its owner must learn of the other log by a welcome of its own.
     else if (welcome.resumed === false) return lost("the log has lost its end");
     else settle(welcome);

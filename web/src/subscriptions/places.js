@@ -1,0 +1,50 @@
+/**
+ * Places: how many subscriptions a client may have at the gateway, in all and with wildcards. Pure state, no I/O.
+ *
+ * In: the limits of each welcome, each step of a subscription. Out: whether there is a place for one more.
+ *
+ * @import { Limits } from "../language/protocol.js"
+ * @import { Subscription, SubscriptionState } from "./subscription.js"
+ */
+import { hasWildcard } from "../language/topic.js";
+
+/** The limits, by their names in a refusal, each with its name in a welcome. @type {Record<string, string>} */
+export const LIMITS = { subscriptions: "maxSubscriptions", wildcards: "maxWildcards" };
+/** States in which the gateway has it, or may have it. @type {SubscriptionState[]} */
+const HELD = ["requested", "active", "changed", "releasing"];
+
+/** Return whether a subscription has a place. @param {SubscriptionState} state */
+export const isHeld = (state) => HELD.includes(state);
+
+export function createPlaces() {
+  /** @type {Record<string, number>} */
+  const held = { subscriptions: 0, wildcards: 0 };
+  /** @type {Limits} */
+  let limits = {};
+
+  /** Return the names of the limits that a pattern falls under. @param {string} pattern */
+  const namesOf = (pattern) => Object.keys(LIMITS).slice(0, hasWildcard(pattern) ? 2 : 1);
+
+  return {
+    /** The gateway has named its limits. @param {Limits} named */
+    limit(named) {
+      limits = named;
+    },
+
+    /** A subscription has taken a step. Return whether a place is free that was taken. @param {Subscription} subscription @param {SubscriptionState} before */
+    moved({ pattern, state }, before) {
+      const by = Number(isHeld(state)) - Number(isHeld(before));
+      if (by) for (const name of namesOf(pattern)) held[name] += by;
+      return by < 0;
+    },
+
+    /** Return how many places some subscriptions have. @param {Subscription[]} subscriptions @returns {Record<string, number>} */
+    count: (subscriptions) => ({ subscriptions: subscriptions.length, wildcards: subscriptions.filter(({ pattern }) => hasWildcard(pattern)).length }),
+
+    /** Return the limit that has no place for a subscription; undefined: there is one, or it has it. @param {Subscription} subscription */
+    lacks({ pattern, state }) {
+      const name = isHeld(state) ? undefined : namesOf(pattern).find((each) => held[each] >= (limits[LIMITS[each]] ?? Infinity));
+      return name && { name, limit: limits[LIMITS[name]] };
+    },
+  };
+}

@@ -38,6 +38,7 @@ import { Dispatcher, isTopic } from "./dispatcher.js";
 import { checkOptions, CONNECT, PUBLISH as PUBLISH_OPTIONS, SINCE, SUBSCRIBE } from "./language/options.js";
 import { checkPayload } from "./language/payload.js";
 import { PUBLISH, SEEN } from "./language/protocol.js";
+import { newId } from "./base/new-id.js";
 import { report } from "./base/report.js";
 import { createSession } from "./session/session.js";
 import { checkPattern, checkTopic } from "./language/topic.js";
@@ -151,11 +152,12 @@ export class Gate extends Dispatcher {
    * Publish an event, if the client's token grants it.
    * @param {string} topic
    * @param {unknown} data JSON
-   * @param {{ id?: string }} [options] `id` makes it safe to try again
-   * @returns {Promise<Receipt>} rejected with HeadgateError; `retry` says whether to try again
+   * @param {{ id?: string }} [options] `id`: of an earlier try, so that it is published once
+   * @returns {Promise<Receipt>} rejected with HeadgateError; `retry` says whether to try again. `outcome_unknown` {id}: it was sent and its answer
+   *   is lost; to publish it again by that id is safe for as long as an id counts
    */
   async publish(topic, data, options = {}) {
-    const { id } = checkOptions("publish", PUBLISH_OPTIONS, options);
+    const { id = newId() } = checkOptions("publish", PUBLISH_OPTIONS, options);
     const body = { topic: checkTopic(topic), data: checkPayload(data, this.#session.limits().maxPayloadBytes), id };
     return this._request(PUBLISH, body);
   }

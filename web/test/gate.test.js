@@ -148,7 +148,7 @@ describe("the user's own topics, by users.me", () => {
     await gateway.welcome({ own });
     await gateway.answer("subscribe");
     const published = gate.publish("users.me.mail", 1);
-    assert.deepEqual(await gateway.answer("publish", { ok: true, epoch: "e1", offset: 101 }), { topic: `${own}mail`, data: 1 });
+    assert.equal((await gateway.answer("publish", { ok: true, epoch: "e1", offset: 101 })).topic, `${own}mail`);
     await published;
     const replayed = gate.replay("users.me.#", { from: 1, to: 2 });
     const asked = await gateway.answer("replay", { ok: true, events: [[`${own}mail`, 7, { id: "i1", time: 1, offset: 1, replayed: true }]], next: null });
@@ -1159,7 +1159,7 @@ describe("connection", () => {
     const pending = gate.publish("a", 1);
     gate.close();
     gate.close();
-    await assert.rejects(pending, { code: "disconnected" });
+    await assert.rejects(pending, { code: "outcome_unknown" });
     await assert.rejects(gate.publish("a", 1), { code: "closed" });
     gateway.event("a", 1, 101);
     await settle();
@@ -1638,6 +1638,119 @@ describe("publishing", () => {
       await assert.rejects(gate.publish("a", data), { code: "not_serializable" });
     }
     await assert.rejects(gate.publish("a.*", 1), { code: "invalid_topic" });
+  });
+
+  it("gives each event an id of its own", async () => {
+    open();
+    await gateway.welcome();
+    void gate.publish("a", 1);
+    void gate.publish("a", 1);
+    const ids = [await gateway.answer("publish"), await gateway.answer("publish")].map(({ id }) => id);
+    assert.ok(ids.every((id) => /^[0-9a-f]{32}$/.test(id)) && ids[0] !== ids[1]);
+  });
+
+  it("says of each publish that was under way that it may have arrived, and by which id it can be tried again", async () => {
+    open();
+    await gateway.welcome();
+    const sent = [gate.publish("a", 1, { id: "x" }), gate.publish("a", 2)];
+    const [, { body }] = gateway.requests;
+    gateway.cut();
+    await assert.rejects(sent[0], { code: "outcome_unknown", retry: false, parts: { id: "x", topic: "a", reason: "disconnected" } });
+    await assert.rejects(sent[1], { code: "outcome_unknown", parts: { id: body.id, topic: "a", reason: "disconnected" } });
+    await gateway.welcome({}, 2);
+    const again = gate.publish("a", 1, { id: "x" });
+    assert.equal((await gateway.answer("publish", { ok: true, epoch: "e1", offset: 7, duplicate: true })).id, "x");
+    assert.equal((await again).duplicate, true);
+  });
+
+  describe("faster than the gateway takes", () => {
+    let nowMs;
+
+    beforeEach(() => {
+      nowMs = 0;
+      mock.timers.enable({ apis: ["setTimeout"] });
+      mock.method(performance, "now", () => nowMs);
+    });
+
+    afterEach(() => mock.timers.reset());
+
+    /** Let time pass, and answer all that is sent. */
+    async function pass(ms) {
+      for (const endMs = nowMs + ms; nowMs < endMs; nowMs += 10) {
+        mock.timers.tick(10);
+        await settle();
+        for (const { acknowledge } of gateway.requests.splice(0)) acknowledge(null, { ok: true });
+      }
+    }
+
+    /** Open at the gateway's default limits. Return the requests of each second. */
+    async function openLimited() {
+      const sent = [];
+      open();
+      await settle();
+      await gateway.welcome({ limits: { max_payload_bytes: 1000, inbound_per_s: 50, inbound_burst: 100 } });
+      const timeout = gateway.timeout;
+      gateway.timeout = () => {
+        sent.push(nowMs);
+        return timeout.call(gateway);
+      };
+      return sent;
+    }
+
+    it("sends 60 events a second at the gateway's rate, and refuses at once what could not be sent in time", async () => {
+      const sent = await openLimited();
+      const outcomes = { published: 0, limit_reached: 0 };
+      for (let nth = 0; nth < 60 * 60; nth++) {
+        gate.publish("a", nth).then(() => outcomes.published++, ({ code, retry, parts }) => {
+          assert.ok(retry && parts.name === "inbound_per_s" && parts.limit === 50 && parts.retryAfterS >= 1);
+          outcomes[code]++;
+        });
+        await pass(16);
+      }
+      await pass(11_000);
+      assert.equal(outcomes.published + outcomes.limit_reached, 3600);
+      assert.equal(outcomes.published, sent.length);
+      // Never more than the gateway's bucket holds.
+      let tokens = 100;
+      for (const [nth, atMs] of sent.entries()) {
+        tokens = Math.min(100, tokens + ((atMs - (sent[nth - 1] ?? 0)) * 50) / 1000) - 1;
+        assert.ok(tokens >= 0, `request ${nth}`);
+      }
+      assert.ok(outcomes.limit_reached > 1000 && sent.length > 60 * 15);
+    });
+
+    it("does not keep a subscription waiting for the events before it", async () => {
+      await openLimited();
+      for (let nth = 0; nth < 200; nth++) gate.publish("a", nth).catch(() => {});
+      gate.on("b", () => {});
+      await settle();
+      assert.equal(gateway.requests.at(-1).name, "subscribe");
+    });
+
+    it("says of those that wait when the connection breaks that they were not sent", async () => {
+      await openLimited();
+      const codes = [];
+      for (let nth = 0; nth < 60; nth++) gate.publish("a", nth).catch(({ code, retry }) => codes.push([code, retry]));
+      gateway.cut();
+      await settle();
+      assert.deepEqual(codes.sort(), [...Array(20).fill(["disconnected", true]), ...Array(40).fill(["outcome_unknown", false])]);
+    });
+
+    it("reads a long part of the log page by page at the gateway's rate", async () => {
+      const sent = await openLimited();
+      const replayed = gate.replay("a", { from: 1, to: 500 });
+      for (let page = 1; page <= 100; page++) {
+        while (!gateway.requests.length) {
+          nowMs += 10;
+          mock.timers.tick(10);
+          await settle();
+        }
+        gateway.requests.shift().acknowledge(null, { ok: true, events: [], next: page < 100 ? page + 1 : null });
+        await settle();
+      }
+      assert.deepEqual([await replayed, sent.length], [0, 100]);
+      assert.ok(sent.at(-1) - sent[39] >= 58 * 50);
+    });
   });
 
   it("rejects with the gateway's refusal, or because there is no connection", async () => {

@@ -20,7 +20,7 @@ const FALLS_BACK = {
   WebSocket: "a stream over HTTP",
   addEventListener: "sleep is noticed, and nothing else of the page's life",
   atob: "tokens are not refreshed before they expire; tabs of one user share by the option user",
-  crypto: "no outbox without ids of the application's own",
+  crypto: "ids of events are random as Math.random is",
   document: "the page counts as seen; the script tag's files are found by the page's address",
   fetch: "a failed WebSocket has no other reason",
   indexedDB: "no outbox in IndexedDB",

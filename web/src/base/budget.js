@@ -1,25 +1,30 @@
 /**
- * The budget: keeps our own requests below the rate at which the gateway lets one client send. No I/O.
+ * The budget: keeps our requests below the rate at which the gateway lets one client send. No I/O.
  *
- * Without it the gateway would disconnect a page that opens with a hundred views. A part of the gateway's limit is left for
- * publishing and for messages of the protocol itself. It is a token bucket, kept as the time of its next token (GCRA).
+ * Without it the gateway would disconnect a page that opens with a hundred views, or publishes with each frame. The requests of the client and
+ * those of the application have a share each, so that neither holds up the other, and the rest is for messages of the protocol itself. It is a
+ * token bucket, kept as the time of its next token (GCRA).
  */
 
+/** Of subscriptions and repairs, and of what the application asks for. */
 const SHARE = 0.5;
+export const APPLICATION_SHARE = 0.4;
 
 /**
- * Return a function that takes one request out of the budget and returns 0, or else how many milliseconds to wait for one.
+ * Return a function that returns how many milliseconds a request has to wait for its turn, 0 for none. The turn is taken if that is at most
+ * the patience in milliseconds that the function is given, 0 by default.
  * @param {any} limits the gateway's {inboundPerS, inboundBurst}; without them all is NaN, and nothing ever waits
+ * @param {number} [share] of them
  */
-export function createBudget({ inboundPerS, inboundBurst }) {
-  const eachMs = 1000 / (inboundPerS * SHARE);
-  const savedMs = Math.max(0, inboundBurst * SHARE - 1) * eachMs;
+export function createBudget({ inboundPerS, inboundBurst }, share = SHARE) {
+  const eachMs = 1000 / (inboundPerS * share);
+  const savedMs = Math.max(0, inboundBurst * share - 1) * eachMs;
   let nextMs = -Infinity;
-  return () => {
+  return (patienceMs = 0) => {
     const nowMs = performance.now();
     nextMs = Math.max(nextMs, nowMs - savedMs);
-    if (nextMs > nowMs) return nextMs - nowMs;
-    nextMs += eachMs;
-    return 0;
+    const delayMs = Math.max(0, nextMs - nowMs) || 0;
+    if (delayMs <= patienceMs) nextMs += eachMs;
+    return delayMs;
   };
 }

@@ -33,7 +33,7 @@ import { delayAfterMs, reconnectDelayMs } from "../base/backoff.js";
 import { CONNECTION, coarseOf, statusOf } from "./connection-state.js";
 import { disconnected, fromWire, HeadgateError } from "../language/errors.js";
 import { Machine } from "../base/machine.js";
-import { REFRESH, WELCOME } from "../language/protocol.js";
+import { PUBLISH, REFRESH, WELCOME } from "../language/protocol.js";
 import { startTimer } from "../base/timer.js";
 import { createTokens, refreshDelayMs } from "./token.js";
 import { createTransport } from "../transport/transport.js";
@@ -64,6 +64,8 @@ export function createConnection(address, options) {
   let beganMs = 0;
   /** Why such a client has not come through in the time that a connection may take. @type {HeadgateError | undefined} */
   let stranded;
+  /** No attempt begins earlier by itself: the gateway has named a time. */
+  let notBeforeMs = 0;
   /** The application has been asked for the token of this attempt. */
   let asking = false;
   /** The gateway has asked us to move, one client after the other: we may come back at once. */
@@ -142,7 +144,7 @@ export function createConnection(address, options) {
   /** The connection broke, or an attempt failed. @param {string} reason @param {number} [retryAfterS] */
   function lost(reason, retryAfterS) {
     if (life.is("connecting", "resuming")) refused(new HeadgateError("unreachable", { url: address, reason }, true), retryAfterS);
-    else leave("lose", reason, life.is("moving") && inTurn ? 0 : undefined);
+    else leave("lose", reason, retryAfterS ? namedMs(retryAfterS) : life.is("moving") && inTurn ? 0 : undefined);
   }
 
   const notServed = () => new HeadgateError("unknown_namespace", { namespace: new URL(address).pathname.slice(1) });
@@ -154,7 +156,7 @@ export function createConnection(address, options) {
     wantsAnother = !retry && !isSame && code === "unauthorized" && tokens.refused(parts.reason === "expired") && ++refusals < MAX_REFUSALS;
     const another = retry || wantsAnother;
     if (retry && performance.now() - beganMs >= connectTimeoutMs) stranded = error;
-    const delayMs = another ? delayAfterMs(retryAfterS, nextDelayMs()) : null;
+    const delayMs = another ? namedMs(retryAfterS) : null;
     refusal = error;
     leave(another ? "lose" : "refuse", error.message, delayMs, () => owner.tell("connection:refused", error, { delayMs }));
   }
@@ -181,6 +183,13 @@ export function createConnection(address, options) {
     tell?.();
   }
 
+  /** Return the time until the next attempt, which is also the least. @param {number | undefined} afterS that the gateway has named, if it has */
+  function namedMs(afterS) {
+    const delayMs = delayAfterMs(afterS, nextDelayMs());
+    if (afterS) notBeforeMs = performance.now() + delayMs;
+    return delayMs;
+  }
+
   function nextDelayMs() {
     return reconnectDelayMs(attempt++, reconnectDelayMinMs, reconnectDelayMaxMs);
   }
@@ -205,8 +214,8 @@ export function createConnection(address, options) {
   /**
    * Send a request and return its acknowledgement.
    * @param {string} name
-   * @param {object} body
-   * @returns {Promise<any>} rejected with HeadgateError: the gateway's refusal, `timeout`, `disconnected`
+   * @param {any} body
+   * @returns {Promise<any>} rejected with HeadgateError: the gateway's refusal; `disconnected`, `timeout`; for a publish that was sent, `outcome_unknown`
    */
   async function request(name, body) {
     if (life.is("closed")) throw new HeadgateError("closed");
@@ -217,7 +226,10 @@ export function createConnection(address, options) {
       answer = await transport.request(name, body, requestTimeoutMs);
     } catch (error) {
       if (error instanceof HeadgateError) throw error;
-      throw mine === generation ? new HeadgateError("timeout", { request: name }, true, undefined, error) : disconnected();
+      const isHere = mine === generation;
+      // To try it again could publish it twice, but by its id.
+      if (name === PUBLISH) throw new HeadgateError("outcome_unknown", { id: body.id, topic: body.topic, reason: isHere ? "timeout" : "disconnected" }, false, undefined, error);
+      throw isHere ? new HeadgateError("timeout", { request: name }, true, undefined, error) : disconnected();
     }
     const { error, ok, ...reply } = answer;
     if (error) throw fromWire(error);
@@ -274,14 +286,15 @@ export function createConnection(address, options) {
     },
 
     /**
-     * The page or its network is back: try the connection, or make the attempt that is waited for. A refusal stands, and nothing
-     * begins that `open` has not begun.
+     * The page or its network is back: try the connection, or make the attempt that is waited for, though not before the time that the
+     * gateway has named. A refusal stands, and nothing begins that `open` has not begun.
      * @param {number} [spreadMs] the attempt comes within this time: many pages may be told at once
      */
-    wake(spreadMs) {
+    wake(spreadMs = 0) {
       transport.probe();
       if (!life.is("waiting", "paused")) return;
-      if (spreadMs) after(open, Math.random() * spreadMs);
+      const delayMs = Math.max(Math.random() * spreadMs, notBeforeMs - performance.now());
+      if (delayMs > 0) after(open, delayMs);
       else open();
     },
 

@@ -50,7 +50,7 @@ export const EXPLAINED = {
   unreachable: { what: ({ url, reason }) => `No connection to ${url}: ${reason}`, cure: "Check that the gateway runs there and that the proxy leads /socket.io/ to it. The client tries again by itself.", more: TROUBLE },
   expired: { what: ({ id, topic }) => `The publish ${id} to ${topic} waited for longer than maxAgeMs and was never sent`, cure: "Publish it again if it still matters.", more: OUTBOX },
   discarded: { what: ({ id, topic }) => `The publish ${id} to ${topic} was discarded before it was sent`, cure: "The application has called discard().", more: OUTBOX },
-  outcome_unknown: { what: ({ id, topic, reason }) => `The publish ${id} to ${topic} was sent and its answer is lost (${reason})`, cure: "It is in the log once or not at all: look before you publish it again.", more: OUTBOX },
+  outcome_unknown: { what: ({ id, topic, reason }) => `The publish ${id} to ${topic} was sent and its answer is lost (${reason})`, cure: "It is in the log once or not at all. Within 4 minutes it can be published again with this id; after that look first.", more: OUTBOX },
   storage_failed: { what: ({ topic, reason }) => `The outbox could not keep the publish to ${topic}: ${reason}`, cure: "It was not published: try again, or publish without storage.", more: OUTBOX },
   refused: { what: () => "The connection was refused without a code of Headgate", cure: "Something else may have answered in the gateway's place: look at the answer in the browser's network panel.", more: TROUBLE },
 };

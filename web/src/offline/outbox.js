@@ -27,8 +27,8 @@
  * @typedef {{ id: string, topic: string, data: any, restored: boolean }} Notice `restored`: a page that has ended has published it
  */
 import { delayAfterMs } from "../base/backoff.js";
-import { createBudget } from "../base/budget.js";
 import { Machine } from "../base/machine.js";
+import { newId } from "../base/new-id.js";
 import { report } from "../base/report.js";
 import { checkPayload, checkTopic, HeadgateError } from "../index.js";
 import { confirm, due, dueMs, isDoubted, isKept, isRemembered, isSettled, isToTell, isUnderWay, surplusOf, take } from "./entry.js";
@@ -82,7 +82,6 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
   let present = user;
   /** What the gateway of this connection has said. */
   let head = { epoch: "", offset: 0 };
-  let waitMs = createBudget({});
   let heldUntilMs = -Infinity;
   let cancelLook = () => {};
   /** The storage has failed, and this was reported. */
@@ -102,7 +101,6 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
   /** @param {{ user?: string | null, epoch: string, offset: number, limits: any }} welcome */
   function connected(welcome) {
     head = welcome;
-    waitMs = createBudget(welcome.limits);
     heldUntilMs = -Infinity;
     if (user === undefined) {
       if (present !== undefined && present !== gate.state.user) owner++;
@@ -213,8 +211,6 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
 
   /** @param {Entry} entry @param {"send" | "resend" | "check"} step */
   async function send(entry, step) {
-    const pauseMs = waitMs();
-    if (pauseMs) return pause(entry, pauseMs);
     const { nowMs, offset, epoch } = view(true);
     // In a log that has lost its end, this may be the first one to arrive.
     const first = step === "send" ? { sentMs: nowMs, sentOffset: offset } : { sentOffset: Math.min(entry.sentOffset ?? offset, offset) };
@@ -228,7 +224,8 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
     } catch (fault) {
       const error = fault instanceof HeadgateError ? fault : new HeadgateError("refused", { reason: String(fault) }, false, undefined, fault);
       const isPassing = PASSING.includes(error.code) && (error.retry || error.code !== "limit_reached");
-      if (!isPassing && !error.retry) return take(sent, "refuse", { error: plain(step === "send" ? error : unknownFor(sent, error.code)) });
+      // What an earlier try came to is unknown in any case.
+      if (!isPassing && !error.retry && error.code !== "outcome_unknown") return take(sent, "refuse", { error: plain(step === "send" ? error : unknownFor(sent, error.code)) });
       return pause(await keep(take(sent, isPassing ? "hold" : "doubt")), delayAfterMs(error.parts.retryAfterS, RETRY_MS));
     }
   }
@@ -389,9 +386,4 @@ function unknownFor({ id, topic }, reason) {
 /** As it is kept. @param {HeadgateError} error */
 function plain({ code, parts, retry, message }) {
   return { code, parts, retry, message };
-}
-
-/** `crypto.randomUUID` is there in secure contexts only. */
-function newId() {
-  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }

@@ -90,6 +90,9 @@ export class Room extends Dispatcher {
   /** Counts readings: an answer to an earlier one is too late. */
   #nth = 0;
   #wasRead = false;
+  /** The set is being read, and is to be read once more: what this user says is another now. */
+  #isReading = false;
+  #again = false;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #timer;
   #told = true;
@@ -178,10 +181,13 @@ export class Room extends Dispatcher {
     return this.#gate.state.connection === "up";
   }
 
-  /** Read the set anew, from the first part on. */
+  /** Read the set anew, from the first part on: all that comes meanwhile is one more time, behind this one. */
   async #load() {
     if (!this.#isUp() || !this.#life.offer("load")) return;
     clearTimeout(this.#timer);
+    this.#again = this.#isReading;
+    if (this.#again) return;
+    this.#isReading = true;
     const nth = ++this.#nth;
     this.#reading = null;
     this.#early = [];
@@ -202,9 +208,11 @@ export class Room extends Dispatcher {
         if (nth !== this.#nth) return;
         if (part.copy !== this.#copy) return this.#reload();
       }
+      this.#isReading = false;
       this.#life.take("loaded");
       this.#error = null;
       this.#replace();
+      if (this.#again) void this.#load();
     } catch (/** @type {any} */ error) {
       if (nth === this.#nth) this.#failed(error);
     }
@@ -279,6 +287,7 @@ export class Room extends Dispatcher {
 
   #lose() {
     this.#nth++;
+    this.#isReading = false;
     clearTimeout(this.#timer);
     if (this.#life.offer("lose")) this.#changed();
   }
@@ -300,6 +309,7 @@ export class Room extends Dispatcher {
   /** @param {HeadgateError} error */
   #refuse(error) {
     this.#nth++;
+    this.#isReading = false;
     this.#error = error;
     this.#life.offer("refuse");
     for (const user of [...this.#members.keys()]) this.#drop(user);

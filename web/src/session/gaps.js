@@ -19,7 +19,8 @@
  * @property {ReturnType<typeof import("./cursor.js").createCursor>} cursor
  * @property {ReturnType<typeof import("../subscriptions/subscriptions.js").createSubscriptions>} subscriptions
  * @property {{ request: (name: string, body: object) => Promise<any> }} connection
- * @property {{ waitMs: () => number }} requests `waitMs` takes a request out of the budget and returns 0; else how long to wait for one
+ * @property {{ waitMs: () => number, turn: (patienceMs: number) => Promise<void> | undefined }} requests `waitMs` takes a request out of the budget and returns 0; else
+ *   how long to wait for one; `turn` waits for it
  * @property {(name: string, body: any) => void} tell a lifecycle event
  * @property {((gap: Gap & Fate) => void)} [resync] called when events will not come
  */
@@ -131,6 +132,7 @@ export function createGaps({ deliver, counts, cursor, subscriptions, connection,
     async replay(pattern, { from, to, epoch = cursor.position()?.epoch }) {
       let count = 0;
       for (let next = /** @type {number | null} */ (from); next; ) {
+        await requests.turn(Infinity);
         next = await page(pattern, next, to, epoch, (topic, data, meta) => {
           count++;
           deliver(topic, data, meta, (each) => each === pattern);

@@ -262,8 +262,13 @@ export function createSession(gate, address, options) {
     /** Return the gateway's limits. */
     limits: () => facts.limits,
 
-    /** Make a request of the gateway about a topic. @param {string} name @param {any} body @returns {Promise<any>} rejected with HeadgateError */
-    request: (name, body) => connection.request(name, body.topic ? { ...body, topic: own.wired(body.topic) } : body),
+    /** Make a request of the gateway about a topic, in its turn. @param {string} name @param {any} body @returns {Promise<any>} rejected with HeadgateError */
+    request(name, body) {
+      const send = () => connection.request(name, body.topic ? { ...body, topic: own.wired(body.topic) } : body);
+      // Sent at once where it can be: the page may end with this task.
+      const turn = connection.isUp() && requests.turn(/** @type {number} */ (options.requestTimeoutMs));
+      return turn ? turn.then(send) : send();
+    },
 
     /** Wait until a pattern will not be active any more by itself, and return why. @param {string} pattern */
     ended: (pattern) => until(pattern, () => hopeless(pattern)),

@@ -1,10 +1,9 @@
 /**
- * Requests: those that bring the gateway's subscriptions into step with the handlers, within the budget.
+ * Requests: those that bring the gateway's subscriptions into step with the handlers, and turns of the application's own, within the budget.
  *
  * In: which subscriptions have a request due, the gateway's limits. Out: requests, one in flight for each pattern; refusals
  * for the application. A request that was refused for a passing reason is made again later.
  *
- * @import { HeadgateError } from "../language/errors.js"
  * @import { Limits } from "../language/protocol.js"
  * @import { Subscription } from "./subscription.js"
  *
@@ -15,8 +14,9 @@
  * @property {(name: string, body: any) => void} tell a lifecycle event
  * @property {() => void} changed
  */
-import { createBudget } from "../base/budget.js";
+import { APPLICATION_SHARE, createBudget } from "../base/budget.js";
 import { startTimer } from "../base/timer.js";
+import { HeadgateError } from "../language/errors.js";
 
 /** Time before a request that was refused for a passing reason is made again. */
 const RETRY_MS = 2000;
@@ -24,8 +24,13 @@ const RETRY_MS = 2000;
 /** @param {RequestsOwner} owner */
 export function createRequests({ subscriptions, connection, acknowledged, tell, changed }) {
   let waitMs = createBudget({});
+  let turnMs = createBudget({});
+  /** @type {Limits} */
+  let limits = {};
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let timer;
+  /** Requests of the application that wait for their turns. @type {Map<ReturnType<typeof setTimeout>, (nothing?: any) => void>} */
+  const turns = new Map();
 
   /** @param {number} delayMs */
   function after(delayMs) {
@@ -51,9 +56,29 @@ export function createRequests({ subscriptions, connection, acknowledged, tell, 
   }
 
   return {
-    /** The gateway has named its limits. @param {Limits} limits */
-    limit(limits) {
+    /** The gateway has named its limits. @param {Limits} named */
+    limit(named) {
+      limits = named;
       waitMs = createBudget(limits);
+      turnMs = createBudget(limits, APPLICATION_SHARE);
+    },
+
+    /**
+     * Wait until it is the turn of a request of the application's, or the connection is gone.
+     * @param {number} patienceMs
+     * @returns {Promise<void> | undefined} undefined: it is now; rejected with `limit_reached` {name, limit, retryAfterS}: so many wait that it would be later
+     */
+    turn(patienceMs) {
+      const delayMs = turnMs(patienceMs);
+      if (!delayMs) return;
+      return new Promise((resolve) => {
+        if (delayMs > patienceMs) throw new HeadgateError("limit_reached", { name: "inbound_per_s", limit: limits.inboundPerS, retryAfterS: Math.ceil((delayMs - patienceMs) / 1000) }, true);
+        const mine = startTimer(() => {
+          turns.delete(mine);
+          resolve(undefined);
+        }, delayMs);
+        turns.set(mine, resolve);
+      });
     },
 
     /** Take a request out of the budget and return 0; else how long to wait for one. */
@@ -73,6 +98,11 @@ export function createRequests({ subscriptions, connection, acknowledged, tell, 
     clear() {
       clearTimeout(timer);
       timer = undefined;
+      for (const [each, resolve] of turns) {
+        clearTimeout(each);
+        resolve();
+      }
+      turns.clear();
     },
   };
 }

@@ -14,6 +14,7 @@
  */
 import { Machine } from "../base/machine.js";
 import { startTimer } from "../base/timer.js";
+import { disconnected } from "../language/errors.js";
 import { checkSize } from "../language/payload.js";
 import { PROBE_MS } from "../language/protocol.js";
 import { endpointOf } from "./address.js";
@@ -240,7 +241,13 @@ export function createWebSocket(address, { WebSocket, path = "", connectTimeoutM
         };
         const deadline = startTimer(settle, timeoutMs);
         requests.set(id, settle);
-        socket?.send(text);
+        try {
+          socket?.send(text);
+        } catch {
+          // It has not been sent.
+          reject(disconnected());
+          settle();
+        }
       }),
   };
 }

@@ -201,7 +201,7 @@ export class ModelTab {
     this.#requests.add(request);
     this.world.later(request, () => {
       if (this.world.nowMs - request.sentMs > LATEST_MS || this.world.head - request.sentAt > LATEST_EVENTS) {
-        if (this.#requests.delete(request)) request.reject(new HeadgateError("timeout", {}, true));
+        if (this.#requests.delete(request)) request.reject(new HeadgateError("outcome_unknown", { id: request.id, reason: "timeout" }));
         return;
       }
       const { receipt, error } = this.world.append(request);
@@ -216,7 +216,7 @@ export class ModelTab {
 
   /** No request has an answer, and each may arrive all the same. */
   end(code) {
-    for (const request of this.#requests) request.reject(new HeadgateError(code, {}, true));
+    for (const request of this.#requests) request.reject(new HeadgateError("outcome_unknown", { id: request.id, reason: code }));
     this.#requests.clear();
   }
 

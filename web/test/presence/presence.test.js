@@ -44,6 +44,38 @@ async function notify(gateway, base, version, members, left = [], more = {}) {
 }
 
 describe("presence", () => {
+  it("says the last of many things about this user, with one request while another is under way", async () => {
+    const { gateway, room } = await begin();
+    await answer(gateway, part([wire("ann")]));
+    for (let nth = 0; nth < 200; nth++) room.update({ typing: nth });
+    assert.equal(gateway.requests.length, 1);
+    assert.deepEqual((await answer(gateway, part([wire("ann")]))).meta, { typing: 0 });
+    assert.deepEqual((await answer(gateway, part([wire("ann")]))).meta, { typing: 199 });
+    assert.deepEqual([gateway.requests.length, room.status], [0, "live"]);
+  });
+
+  it("says the last thing after a break too", async () => {
+    const { gateway, room } = await begin();
+    await answer(gateway, part([wire("ann")]));
+    room.update(1);
+    room.update(2);
+    gateway.cut();
+    await gateway.welcome({}, 2);
+    await settle();
+    assert.deepEqual((await answer(gateway, part([wire("ann")]))).meta, 2);
+    assert.deepEqual([gateway.requests.length, room.status], [0, "live"]);
+  });
+
+  it("reads a set of many parts to its end, though this user says something else meanwhile", async () => {
+    const { gateway, room } = await begin();
+    await answer(gateway, part([wire("ann")], 0, { next: "ann" }));
+    room.update(1);
+    assert.equal((await answer(gateway, part([wire("ben")]))).act, "page");
+    assert.deepEqual(names(room), ["ann", "ben"]);
+    assert.equal((await answer(gateway, part([wire("ann"), wire("ben")]))).meta, 1);
+    assert.equal(room.status, "live");
+  });
+
   it("enters, shows who is there, and tells who comes, changes and leaves", async () => {
     const { gateway, room, told } = await begin({ meta: { atDoor: true, the_key: 1 } });
     assert.equal(room.status, "loading");

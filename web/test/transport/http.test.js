@@ -353,14 +353,14 @@ describe("a stream over HTTP", () => {
     assert.deepEqual(named("lost"), []);
   });
 
-  it("says of a publish whose own connection broke that it was cut, and goes on", async () => {
+  it("has no answer for a publish whose own connection broke, as it may have arrived, and goes on", async () => {
     const stream = await open();
     await stream.welcome();
     const outcome = request("publish", { topic: "a" });
     await turn();
     asked.at(-1).resolve(Promise.reject(new TypeError("network")));
     await turn();
-    assert.equal(outcome.settled.error.code, "disconnected");
+    assert.ok(outcome.settled instanceof Error);
     assert.deepEqual(named("lost"), []);
   });
 

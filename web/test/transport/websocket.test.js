@@ -141,7 +141,7 @@ describe("over a WebSocket", () => {
     const receipt = gate.publish("a.b", 1);
     await settle();
     const request = socket.sent.at(-1);
-    assert.match(request, /^42\/notifications,\d+\["publish",\{"topic":"a.b","data":1\}\]$/);
+    assert.match(request, /^42\/notifications,\d+\["publish",\{"topic":"a.b","data":1,"id":"[0-9a-f]{32}"\}\]$/);
     socket.says(`43/notifications,${/,(\d+)/.exec(request)[1]}[{"ok":true,"epoch":"e","offset":102}]`);
     assert.deepEqual(await receipt, { epoch: "e", offset: 102 });
   });
@@ -248,17 +248,17 @@ describe("over a WebSocket", () => {
     await open();
     await welcome(undefined, {});
     const sent = sockets[0].sent.length;
-    await assert.rejects(gate.publish("a", "€".repeat(700)), { code: "payload_too_large", parts: { size: 2153, limit: 2000, where: "browser" } });
+    await assert.rejects(gate.publish("a", "€".repeat(700)), { code: "payload_too_large", parts: { size: 2193, limit: 2000, where: "browser" } });
     assert.deepEqual([sockets[0].sent.length, gate.state.connection], [sent, "up"]);
   });
 
   it("rejects requests without an answer in time, and those whose connection ends", async () => {
     await open({ requestTimeoutMs: 500 });
     await welcome();
-    const late = assert.rejects(gate.publish("a", 1), { code: "timeout" });
+    const late = [assert.rejects(gate.seen(["i"]), { code: "timeout", retry: true }), assert.rejects(gate.publish("a", 1, { id: "x" }), { code: "outcome_unknown", retry: false, parts: { id: "x", topic: "a", reason: "timeout" } })];
     await pass(500);
-    await late;
-    const cut = assert.rejects(gate.publish("a", 1), { code: "disconnected" });
+    await Promise.all(late);
+    const cut = assert.rejects(gate.publish("a", 1, { id: "x" }), { code: "outcome_unknown", retry: false, parts: { id: "x", topic: "a", reason: "disconnected" } });
     await settle();
     sockets[0].ends();
     await cut;
@@ -539,6 +539,47 @@ describe("when the network or the page was away", () => {
     sockets[1].ends();
     page.visibilitychange();
     assert.equal(sockets.length, 3);
+  });
+
+  for (const [where, end] of Object.entries({
+    "of an attempt": async () => {
+      http = answer(503, '{"message":"full"}', { "Retry-After": "60" });
+      await open();
+      sockets[0].ends();
+      await settle();
+    },
+    "of a CONNECT": async () => {
+      const socket = await open();
+      socket.says(`0${JSON.stringify(SESSION)}`);
+      await settle();
+      socket.says('44/notifications,{"message":"full","data":{"code":"limit_reached","message":"full","retry":true,"retry_after_s":60}}');
+    },
+  })) {
+    it(`waits as long as the refusal says, however often the page is shown or its network comes back: ${where}`, async () => {
+      await end();
+      for (let nth = 0; nth < 10; nth++) {
+        for (const tell of [page.visibilitychange, page.online, page.pageshow]) tell();
+        await live(1000);
+      }
+      assert.deepEqual([sockets.length, gate.status], [1, "waiting"]);
+      // A page that is left and comes back waits on.
+      page.pagehide();
+      await live(10_000);
+      page.pageshow();
+      await live(39_000);
+      assert.deepEqual([sockets.length, gate.status], [1, "paused"]);
+      await live(1000);
+      assert.deepEqual([sockets.length, gate.status], [2, "connecting"]);
+    });
+  }
+
+  it("connects at once when the application says so, whatever the gateway has said", async () => {
+    http = answer(503, '{"message":"full"}', { "Retry-After": "60" });
+    await open();
+    sockets[0].ends();
+    await settle();
+    gate.open();
+    assert.equal(sockets.length, 2);
   });
 
   it("does not begin what open() has not begun, nor take back a refusal", async () => {

@@ -10,11 +10,17 @@ import { hasWildcard } from "../language/topic.js";
 
 /** The limits, by their names in a refusal, each with its name in a welcome. @type {Record<string, string>} */
 export const LIMITS = { subscriptions: "maxSubscriptions", wildcards: "maxWildcards" };
+/** Return whether a refusal says that there is no place. @param {any} error of the wire, or the code and parts of one */
+export const isFull = (error) => error?.code === "limit_reached" && error.name in LIMITS;
+
 /** States in which the gateway has it, or may have it. @type {SubscriptionState[]} */
 const HELD = ["requested", "active", "changed", "releasing"];
 
 /** Return whether a subscription has a place. @param {SubscriptionState} state */
 export const isHeld = (state) => HELD.includes(state);
+
+/** Return how many places some patterns take. @param {string[]} patterns @returns {Record<string, number>} */
+const count = (patterns) => ({ subscriptions: patterns.length, wildcards: patterns.filter(hasWildcard).length });
 
 export function createPlaces() {
   /** @type {Record<string, number>} */
@@ -38,8 +44,10 @@ export function createPlaces() {
       return by < 0;
     },
 
-    /** Return how many places some subscriptions have. @param {Subscription[]} subscriptions @returns {Record<string, number>} */
-    count: (subscriptions) => ({ subscriptions: subscriptions.length, wildcards: subscriptions.filter(({ pattern }) => hasWildcard(pattern)).length }),
+    count,
+
+    /** Return whether there are places for all of some patterns. @param {string[]} patterns */
+    fits: (patterns) => Object.entries(count(patterns)).every(([name, each]) => each <= (limits[LIMITS[name]] ?? Infinity)),
 
     /** Return the limit that has no place for a subscription; undefined: there is one, or it has it. @param {Subscription} subscription */
     lacks({ pattern, state }) {

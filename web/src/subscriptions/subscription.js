@@ -15,7 +15,7 @@
 import { Machine } from "../base/machine.js";
 import { OVERFLOW, SUBSCRIBE, UNSUBSCRIBE } from "../language/protocol.js";
 import { withSince } from "../language/since.js";
-import { LIMITS } from "./places.js";
+import { isFull } from "./places.js";
 
 /**
  * `wanted`: the gateway has nothing of it. `changed`: it is active, but not as the handlers want it now. `suspended`: the
@@ -39,9 +39,6 @@ export const SUBSCRIPTION = {
   waiting: { retry: "wanted", disconnect: "wanted", release: "idle" },
   refused: { retry: "wanted", disconnect: "wanted", release: "idle" },
 };
-
-/** Return whether a refusal says that there is no place. @param {HeadgateError} error */
-const isFull = ({ code, parts }) => code === "limit_reached" && parts.name in LIMITS;
 
 /** @extends {Machine<SubscriptionState, Step>} */
 export class Subscription extends Machine {
@@ -111,7 +108,7 @@ export class Subscription extends Machine {
    */
   answered(error, sent = this.sent) {
     if (sent !== this.sent || !this.can("acknowledge")) return;
-    if (error && this.can("wait") && isFull(error)) return this.wait(error);
+    if (error && this.can("wait") && isFull({ ...error.parts, code: error.code })) return this.wait(error);
     this.take(!error ? "acknowledge" : error.retry ? "fail" : "refuse");
     if (!error && this.replays[0] === sent.since) this.replays.shift();
     return this.#refusal(error);

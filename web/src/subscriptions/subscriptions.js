@@ -52,6 +52,9 @@ export function createSubscriptions(stirred = () => {}) {
     /** The gateway has named its limits. @param {Limits} limits */
     limit: places.limit,
 
+    /** Return whether there are places for these patterns beside all that there are. @param {string[]} patterns */
+    fits: (patterns) => places.fits([...new Set([...all.keys(), ...patterns])]),
+
     /** A pattern gets a handler. @param {string} pattern @param {Wishes} wishes */
     acquire(pattern, wishes) {
       const subscription = all.get(pattern) ?? new Subscription(pattern, moved);
@@ -128,7 +131,7 @@ export function createSubscriptions(stirred = () => {}) {
       for (const each of due) {
         const limit = places.lacks(each);
         if (!limit) return each;
-        leaving ??= places.count([...all.values()].filter(({ overflow, state }) => !overflow && isHeld(state)));
+        leaving ??= places.count([...all.values()].flatMap(({ overflow, state, pattern }) => (!overflow && isHeld(state) ? [pattern] : [])));
         if (leaving[limit.name]-- < 1) tell(each.wait(new HeadgateError("limit_reached", limit)));
       }
     },

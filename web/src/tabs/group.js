@@ -377,7 +377,7 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
       if (type === REQUEST) hub.ask(tab, message.id, message.name, message.body);
       else if (type === TOOK) hub.acknowledge(tab, message.count);
       else if (type === PING) tabs.get(tab)?.post({ type: PONG });
-      else if (type === LEAVE) hub.part(tab);
+      else if (type === LEAVE) hub[message.full ? "drop" : "part"](tab);
     }
 
     /** @param {string} tab */

@@ -12,9 +12,13 @@
  * A tab may have WINDOW messages that it has not acknowledged. Beyond that it is `stalled`: nothing is sent and nothing is kept for it but
  * the latest messages, which are kept for all. When it goes on, it gets the rest of them, or is `behind`.
  *
+ * All tabs share the gateway's limits for one client: a tab whose patterns do not all find a place is told so (`full`), and has nothing here
+ * until it joins again. Their other requests go at the rate that the gateway takes.
+ *
  * Every subscription has the policy `catch_up`: a full queue at the gateway must not lose one tab's events for another's policy. A tab that wants another
  * one does not come here.
  *
+ * @import { HeadgateError } from "../language/errors.js"
  * @import { Position, SubscribeResult, Welcome } from "../language/protocol.js"
  * @import { Entry } from "./recent.js"
  * @typedef {"away" | "joining" | "live" | "stalled"} SessionState
@@ -47,6 +51,8 @@ const REACH = 1000;
 const MOST_LEFT = 16;
 /** What a tab wants at the gateway, whatever it wants here. */
 const WISHES = { repair: false };
+/** How long a request of a tab's may wait for its turn: less than a tab waits for its answer. */
+const PATIENCE_MS = 2000;
 
 /**
  * `away`: it has patterns, and no lane from here. `stalled`: it has WINDOW messages to acknowledge.
@@ -89,6 +95,9 @@ class Session extends Machine {
     return patterns.some((pattern) => offset > (this.patterns.get(pattern) ?? Infinity));
   }
 }
+
+/** Return an error as it is on the wire. @param {HeadgateError} error */
+const wireOf = ({ code, message, retry, parts }) => ({ code, message, retry, ...parts });
 
 export class Hub {
   #owner;
@@ -143,6 +152,7 @@ export class Hub {
     session.characters = 0;
     session.asks = [];
     const wanted = new Set(subscriptions.map(({ pattern }) => pattern));
+    if (!this.#subscriptions.fits([...wanted])) return this.#full(session);
     for (const pattern of wanted) this.#acquire(session, pattern, -1);
     for (const pattern of [...session.patterns.keys()]) if (!wanted.has(pattern)) this.#release(session, pattern);
     if (!this.#welcome) this.#owner.connect();
@@ -152,6 +162,13 @@ export class Hub {
   /** A tab wants no lane for now: it connects again, or by itself. Its patterns stay, so that nothing of them is missing when it joins. @param {string} tab */
   part(tab) {
     this.#sessions.get(tab)?.take("part");
+  }
+
+  /** A tab has more patterns than there is room for, and connects by itself. @param {string} tab */
+  drop(tab) {
+    this.part(tab);
+    for (const pattern of this.#sessions.get(tab)?.patterns.keys() ?? []) this.#release(/** @type {Session} */ (this.#sessions.get(tab)), pattern);
+    this.#changed();
   }
 
   /** A tab is gone. @param {string} tab */
@@ -245,7 +262,9 @@ export class Hub {
     this.#welcome = welcome;
     // A gateway that welcomes has its link to Redis, or says otherwise next.
     this.#bus = "up";
-    this.#requests.limit(camelCase(welcome.limits));
+    const limits = camelCase(welcome.limits);
+    this.#requests.limit(limits);
+    this.#subscriptions.limit(limits);
     for (const { pattern, error } of welcome.subscriptions) this.#refusals.set(pattern, error);
     this.#subscriptions.welcome(welcome.subscriptions);
     const base = this.#position.offset;
@@ -413,6 +432,7 @@ export class Hub {
     const subscription = this.#subscriptions.find(pattern);
     if (subscription?.is("active")) return { pattern, ok: true };
     if (subscription?.is("refused")) return { pattern, ok: false, error: this.#refusals.get(pattern) };
+    if (subscription?.is("waiting")) return { pattern, ok: false, error: wireOf(/** @type {HeadgateError} */ (subscription.error)) };
   }
 
   /** @param {Session} session */
@@ -420,6 +440,7 @@ export class Hub {
     const results = [...session.patterns.keys()].map((pattern) => this.#result(pattern));
     if (!results.every(Boolean)) return;
     const subscriptions = /** @type {SubscribeResult[]} */ (results);
+    if ([...session.patterns.keys()].some((pattern) => this.#subscriptions.find(pattern)?.is("waiting"))) return this.#full(session);
     const active = subscriptions.filter(({ ok }) => ok).map(({ pattern }) => this.#since.get(pattern) ?? Infinity);
     const { epoch, offset } = this.#position;
     const welcome = /** @type {Welcome} */ (this.#welcome);
@@ -460,10 +481,12 @@ export class Hub {
   async #forward(session, id, name, body) {
     let reply;
     try {
+      const turn = this.#requests.turn(PATIENCE_MS);
+      if (turn) await turn;
       reply = await this.#owner.request(name, body);
-    } catch (/** @type {any} */ { code, message, retry, parts }) {
+    } catch (/** @type {any} */ error) {
       // Refused before it was sent. Anything else has no code, and no answer.
-      if (code) reply = { ok: false, error: { code, message, retry, ...parts } };
+      if (error.code) reply = { ok: false, error: wireOf(error) };
     }
     this.#reply(session, id, reply);
   }
@@ -503,6 +526,12 @@ export class Hub {
   #behind(session) {
     this.#post(session, { type: BEHIND });
     session.take("part");
+  }
+
+  /** There is no room for all of a tab's patterns. @param {Session} session */
+  #full(session) {
+    this.#post(session, { type: BEHIND, full: true });
+    this.drop(session.tab);
   }
 
   /** Send a message of the lane. @param {Session} session @param {string} name @param {any[]} args @param {string} [text] data of an event @param {number} [offset] */

@@ -6,7 +6,7 @@
  * the transport's owner.
  *
  * `shared` is carried by the hub of the leading tab. `own` is a plain connection. A lane begins there when CONNECT asks for a replay, when the
- * hub does not have everything behind its position, or when no tab leads; a live one goes there to ask for a replay, to be present in a topic (the
+ * hub does not have everything behind its position or no room for its patterns, or when no tab leads; a live one goes there to ask for a replay, to be present in a topic (the
  * gateway counts connections, and notices itself when one breaks), or for the policy `drop` or `latest` (it is about a queue at the gateway, and that
  * of the shared connection is of all tabs). While it is there it gets everything from the gateway itself. A lane that has
  * everything, waits for nothing, is present nowhere and has no such policy goes to the hub, at its position: the
@@ -30,6 +30,7 @@
 import { Machine } from "../base/machine.js";
 import { startTimer } from "../base/timer.js";
 import { CURSOR, EVENT, GAP, LOG_LOST, PUBLISH, REFRESH, ROLLED_BACK, STATUS, SUBSCRIBE, UNSUBSCRIBE, WELCOME } from "../language/protocol.js";
+import { isFull } from "../subscriptions/places.js";
 import { WINDOW } from "./hub.js";
 import { LogPosition } from "./log-position.js";
 import { BEHIND, LANE, LEAVE, LOST, REFUSED, REPLY, REQUEST, TOOK, WELCOMED } from "./messages.js";
@@ -38,6 +39,8 @@ import { BEHIND, LANE, LEAVE, LOST, REFUSED, REPLY, REQUEST, TOOK, WELCOMED } fr
 const LEADERLESS_MS = 3000;
 /** Least time between two attempts to go to the hub: one that is behind comes nearer with what arrives meanwhile. */
 const CROSS_MS = 1000;
+/** The same, when the hub has no room for the patterns of this tab. */
+const FULL_MS = 30_000;
 /** Reasons of gaps behind which positions mean something else. */
 const TURNS = [ROLLED_BACK, LOG_LOST];
 
@@ -142,9 +145,9 @@ export function createLane(owner, createPlain, group) {
     plain.connect();
   }
 
-  /** Go on from here with a connection of its own. */
-  function part() {
-    unlink();
+  /** Go on from here with a connection of its own. @param {boolean} [full] the hub has no room */
+  function part(full) {
+    unlink(full);
     // Nobody can say where it stands: the session resumes.
     if (!position.settled) return end("the connection that the tabs share is gone");
     life.take("part");
@@ -158,10 +161,10 @@ export function createLane(owner, createPlain, group) {
     sendAll();
   }
 
-  /** Forget the hub. */
-  function unlink() {
+  /** Forget the hub. @param {boolean} [full] */
+  function unlink(full) {
     clearTimeout(timer);
-    link?.post({ type: LEAVE });
+    link?.post({ type: LEAVE, full });
     link?.close();
     link = undefined;
   }
@@ -176,7 +179,10 @@ export function createLane(owner, createPlain, group) {
       shared(name, name === EVENT ? [args[0], JSON.parse(message.text), args[1]] : args);
     } else if (type === REPLY) answered(id, reply);
     else if (type === WELCOMED) welcomed(message.welcome);
-    else if (type === BEHIND) alone();
+    else if (type === BEHIND) {
+      if (message.full) crossedMs = performance.now() + FULL_MS;
+      alone();
+    }
     else if (life.is("crossing")) goBack();
     else if (type === LOST) end(message.reason, message.retryAfterS);
     else if (type === REFUSED) refused(message.error);
@@ -368,6 +374,11 @@ export function createLane(owner, createPlain, group) {
 
   /** @param {number} id @param {any} reply undefined: there was none */
   function answered(id, reply) {
+    if (life.is("shared") && isFull(reply?.error)) {
+      // A connection of its own has all the room that the gateway gives a client.
+      crossedMs = performance.now() + FULL_MS;
+      return part(true);
+    }
     asked.get(id)?.settle(reply ? undefined : Error("no answer"), reply);
   }
 

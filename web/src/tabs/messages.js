@@ -2,10 +2,10 @@
  * The messages between tabs: their types, and the version that makes tabs of another version another group. No I/O.
  *
  * On the group's channel, to all: `who` {term} (a tab that knows no leader), `lead` {term, leader}, `bye` {leader}, `join` {leader, tab, …}. On the
- * channel of one tab and one leader, from the tab: `request` {id, name, body}, `took` {count}, `leave`, `ping`; from the leader: the
- * rest. No message between tabs carries the token of a CONNECT; a `refresh` carries the one that it shows.
+ * channel of one tab and one leader, from the tab: `request` {id, name, body}, `took` {count}, `leave` {full}, `ping`; from the leader: the
+ * rest; `behind` {full}: there is no room for the tab's patterns. No message between tabs carries the token of a CONNECT; a `refresh` carries the one that it shows.
  */
-export const VERSION = 1;
+export const VERSION = 2;
 
 export const WHO = "who";
 export const LEAD = "lead";

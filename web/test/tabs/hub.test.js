@@ -284,6 +284,66 @@ describe("a hub and requests", () => {
   });
 });
 
+describe("a hub at the gateway's limits", () => {
+  const LIMITS = { max_subscriptions: 3, max_wildcards: 2 };
+
+  it("has a tab without room for all of its patterns go alone, and keeps no place for it", async () => {
+    const office = new Office();
+    office.join("one", ["a", "b"]);
+    await office.welcome(0, { limits: LIMITS });
+    office.said("one");
+    office.join("two", ["b", "c", "d"]);
+    await turn();
+    assert.deepEqual(office.posts.two, [{ type: "behind", full: true }]);
+    assert.deepEqual(office.requests, []);
+    office.hub.ask("one", 1, "subscribe", { pattern: "e" });
+    await turn();
+    await office.answer();
+    assert.equal(office.posts.one.at(-1).reply.ok, true);
+  });
+
+  it("sorts out in its first welcome who has room", async () => {
+    const office = new Office();
+    office.join("one", ["a", "b"]);
+    office.join("two", ["c", "d"]);
+    await turn();
+    const { subscriptions } = office.hub.greeting();
+    const error = { code: "limit_reached", message: "full", retry: false, name: "subscriptions", limit: 3 };
+    office.hub.arrived("welcome", [{ session: "s1", epoch: "e1", offset: 0, resumed: null, limits: LIMITS, subscriptions: subscriptions.map(({ pattern }, n) => ({ pattern, ok: n < 3, error: n < 3 ? undefined : error })) }]);
+    await turn();
+    assert.deepEqual([office.posts.one.map(({ type }) => type), office.posts.two], [["welcomed"], [{ type: "behind", full: true }]]);
+    assert.deepEqual(office.requests.map(({ name, body }) => [name, body.pattern]), [["unsubscribe", "c"]]);
+  });
+
+  it("tells a tab that is there which limit has no room, and forgets its patterns when it goes alone", async () => {
+    const office = new Office();
+    office.join("one", ["a", "b"]);
+    office.join("two", ["c"]);
+    await office.welcome(0, { limits: LIMITS });
+    office.hub.ask("two", 7, "subscribe", { pattern: "d" });
+    await turn();
+    const { id, reply } = office.posts.two.at(-1);
+    assert.deepEqual([id, reply.ok, reply.error.code, reply.error.name, reply.error.limit], [7, false, "limit_reached", "subscriptions", 3]);
+    office.hub.drop("two");
+    await turn();
+    assert.deepEqual(office.requests.map(({ name, body }) => [name, body.pattern]), [["unsubscribe", "c"]]);
+  });
+
+  it("takes as many requests of all tabs as the gateway takes of one client, and says no to the rest", async () => {
+    const office = new Office();
+    office.join("one", []);
+    office.join("two", []);
+    await office.welcome(0, { limits: { inbound_per_s: 0.002, inbound_burst: 10 } });
+    for (let id = 0; id < 5; id++) for (const tab of ["one", "two"]) office.hub.ask(tab, id, "publish", { topic: "a", data: id });
+    await turn();
+    assert.equal(office.requests.length, 4);
+    const refusals = [...office.posts.one, ...office.posts.two].flatMap(({ reply }) => (reply ? [reply.error] : []));
+    assert.equal(refusals.length, 6);
+    assert.ok(refusals.every(({ code, name, retry }) => code === "limit_reached" && name === "inbound_per_s" && retry));
+    office.hub.lost("over");
+  });
+});
+
 describe("a hub and its connection", () => {
   it("tells a tab in its welcome what the gateway has refused", async () => {
     const office = new Office();

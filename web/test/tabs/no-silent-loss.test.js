@@ -24,6 +24,8 @@ const FAULTS = { cut: 2, trim: 1, moving: 1, heartbeat: 3, open: 2, join: 2, lea
 async function history(seed) {
   const world = new World(seed);
   const gateway = new Gateway(world);
+  // As many patterns as one tab may have, and fewer than all of them have.
+  if (seed % 3 === 2) gateway.limit = 2;
   const browser = new Browser(world, [undefined, 8, 16][world.below(3)]);
   const faults = [];
   const tabs = [];
@@ -174,7 +176,9 @@ async function history(seed) {
     browser.tell(each.tab, "resume");
   }
   const even = ({ gate: { state } }) => state.connection === "up" && !state.waiting && state.offset === gateway.head && state.epoch === gateway.epoch;
-  const done = () => alive().every(even) && gateway.clients.size === 1;
+  /** Each tab has as many of its patterns as a client may have, if need be on a connection of its own. */
+  const served = ({ oracles, gate: { state } }) => Object.values(state.subscriptions).filter((each) => each === "active").length === Math.min(oracles.size, gateway.limit ?? Infinity);
+  const done = () => alive().every((each) => even(each) && served(each)) && (gateway.limit || gateway.clients.size === 1);
   let calm = 0;
   for (let step = 0; calm < CALM_STEPS && !faults.length; step++) {
     if (step > SETTLE_STEPS) faults.push(new Error(`does not settle: [${gateway.describe()}], head ${gateway.head} ${JSON.stringify(alive().map(({ gate }) => [gate.tabs.role, gate.state]))}`));

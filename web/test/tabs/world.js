@@ -254,6 +254,17 @@ export class Gateway {
     return [...this.clients].map((client) => client.describe()).join("; ");
   }
 
+  /** Subscriptions of one client. @type {number | undefined} */
+  limit;
+
+  /** The refusal of one too many; a client that knows its limits never asks for it. */
+  full() {
+    this.refusals++;
+    return { ok: false, error: { code: "limit_reached", message: "full", retry: false, name: "subscriptions", limit: this.limit } };
+  }
+
+  refusals = 0;
+
   any() {
     return [...this.clients][this.world.below(this.clients.size)];
   }
@@ -359,7 +370,8 @@ class Client {
     const { gateway } = this;
     const { epoch, head } = gateway;
     gateway.clients.add(this);
-    this.#subscribed = new Set(subscriptions.map(({ pattern }) => pattern));
+    const refused = subscriptions.slice(gateway.limit ?? subscriptions.length).map(({ pattern }) => pattern);
+    this.#subscribed = new Set(subscriptions.slice(0, gateway.limit).map(({ pattern }) => pattern));
     this.policies = new Map(subscriptions.map(({ pattern, overflow }) => [pattern, overflow]));
     this.#starts.clear();
     const end = resume && gateway.endOf(resume.epoch);
@@ -368,8 +380,8 @@ class Client {
     this.#emit("welcome", {
       session: `s${gateway.nth++}-${nth}`, user: "ann", epoch, offset: head, heartbeat_s: 10, from,
       resumed: resume ? from?.offset === resume.offset && from.offset >= gateway.first - 1 : null,
-      limits: { max_payload_bytes: 1000, inbound_per_s: 1000, inbound_burst: 1000 },
-      subscriptions: subscriptions.map(({ pattern }) => ({ pattern, ok: true })),
+      limits: { max_payload_bytes: 1000, inbound_per_s: 1000, inbound_burst: 1000, max_subscriptions: gateway.limit },
+      subscriptions: subscriptions.map(({ pattern }) => (refused.includes(pattern) ? { pattern, ...gateway.full() } : { pattern, ok: true })),
     });
     this.#reading = Boolean(from);
     this.#position = this.#base = base.offset;
@@ -396,6 +408,7 @@ class Client {
       const events = gateway.log.slice(from - 1, pageEnd).filter(({ topic, offset }) => offset >= gateway.first && matches(pattern, topic));
       return { ok: true, events: events.map((entry) => [entry.topic, entry, metaOf(entry, true)]), next: pageEnd < last ? pageEnd + 1 : null, epoch };
     }
+    if (this.#subscribed.size >= gateway.limit && !this.#subscribed.has(pattern)) return gateway.full();
     this.#subscribed.add(pattern);
     this.policies.set(pattern, body.overflow);
     if (since) this.#past(pattern, since);

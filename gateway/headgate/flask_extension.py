@@ -114,7 +114,7 @@ class Headgate:
 
             with self._making:
                 self._gateway = self._gateway or Gateway(settings, self._authenticator)
-                self._gateway.authorizing.authorizer = self._authorizer
+                self._gateway.set_authorizer(self._authorizer)
         return self._gateway
 
     @property
@@ -139,13 +139,13 @@ class Headgate:
     def admit_console(self, admit: Authenticator) -> None:
         """Let pages of the console in as whom `admit` says, in a process that serves browsers."""
         if self._gateway is not None:
-            self._gateway.admit_console(admit)
+            self._gateway.access.logins.console = admit
 
     def authenticate(self, authenticator: Authenticator) -> Authenticator:
         """Set the authenticator; a decorator."""
         self._authenticator = authenticator
         if self._gateway is not None:
-            self._gateway.authenticator = authenticator
+            self._gateway.set_authenticator(authenticator)
         return authenticator
 
     def authorize(self, authorizer: Authorizer) -> Authorizer:
@@ -157,7 +157,7 @@ class Headgate:
         """
         self._authorizer = authorizer
         if self._gateway is not None:
-            self._gateway.authorizing.authorizer = authorizer
+            self._gateway.set_authorizer(authorizer)
         return authorizer
 
     def check_authorized(self, identity: Identity, pattern: str, action: str) -> None:
@@ -224,13 +224,13 @@ class Headgate:
         served = self._attached().served(namespace)
         gateway = self._gateway
         if gateway is not None:
-            gateway.pauses.check_publish(served)
+            gateway.cluster.pauses.check_publish(served)
         publisher = self._find_publisher() if gateway is None else gateway.publisher
         prepared = publisher.prepare_each(events, served, by=by, traceparent=traceparent)
         right = [event for event in prepared if isinstance(event, Prepared)]
         if all_or_none and len(right) != len(prepared):
             raise NonePublished({at: each for at, each in enumerate(prepared) if isinstance(each, HeadgateError)})
-        outcomes = _published(publisher, right) if gateway is None else gateway.publish_queues[served].publish(right)
+        outcomes = _published(publisher, right) if gateway is None else gateway.requests.publish_queues[served].publish(right)
         if len(right) == len(prepared):
             return outcomes
         rest = iter(outcomes)
@@ -318,7 +318,7 @@ class Headgate:
             Unauthorized: with the reason.
             RuntimeError: as `gateway`.
         """
-        return self.gateway.identify(handshake)
+        return self.gateway.access.logins.identify(handshake, again=True)
 
     def check_revoked(self, identity: Identity) -> None:
         """Refuse an identity that is revoked. Never waits.
@@ -328,7 +328,7 @@ class Headgate:
             BusUnavailable: this gateway has not heard yet what is.
             RuntimeError: as `gateway`.
         """
-        self.gateway.check_revoked(identity)
+        self.gateway.access.revocations.check(identity)
 
     def events(
         self, pattern: str, first: int = 1, last: int | None = None, namespace: str | None = None
@@ -377,7 +377,7 @@ class Headgate:
         """Let rates hold over all gateways of this Redis, in a process that serves browsers."""
         if self._gateway is not None:
             for each in rates:
-                self._gateway.rates_watch.share(each)
+                self._gateway.cluster.rates.share(each)
 
     def routes(self, app: Flask) -> Routes:
         """Return what the HTTP server answers below WSGI, for an application that is about to be served.

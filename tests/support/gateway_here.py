@@ -139,7 +139,7 @@ class GatewayHere:
 
     def __init__(self, settings: Settings, authenticator: Authenticator | None) -> None:
         self.gateway = Gateway(settings, authenticator)
-        self.gateway._revocation_watch.known = True
+        self.gateway.access.revocations.known = True
         self._clients: list[ClientHere] = []
         for namespace in self.gateway.namespaces.values():
             namespace.bus.start()

@@ -40,19 +40,19 @@ class PeopleHere:
         """Start a gateway. One that does not hear has no link to Redis; one that does not answer stands still."""
         here = self._start(*arguments, **settings)
         gateway = here.gateway
-        gateway.registration.id = f"{name}:1"
-        gateway._answers._client = self.redis.client()
+        gateway.cluster.registration.id = f"{name}:1"
+        gateway.cluster.answers._client = self.redis.client()
         for namespace in gateway.namespaces:
             call_all(
                 self.redis.client(),
                 [
-                    ("ZADD", gateways_key(namespace), self.redis.now_s, gateway.registration.id),
+                    ("ZADD", gateways_key(namespace), self.redis.now_s, gateway.cluster.registration.id),
                     ("ZADD", NAMESPACES, self.redis.now_s, namespace),
                 ],
             )
         self.redis.asked.clear()
         if hears:
-            hear = gateway._answers.hear if answers else lambda message: None
+            hear = gateway.cluster.answers.hear if answers else lambda message: None
             self.redis.hearers.setdefault(questions_channel(0), []).append(hear)
         return here
 

@@ -48,4 +48,4 @@ def unstarted_gateway(patched_here: None) -> Iterator[UnstartedGateway]:
 
 def know_revocations(gate: Headgate) -> None:
     """Have a gateway that is not started read from Redis who is revoked, as its watch does at the start."""
-    gate.gateway._revocation_watch._take([[b"subscribe", REVOKED.encode(), b"1"]])
+    gate.gateway.access.revocations._take([[b"subscribe", REVOKED.encode(), b"1"]])

@@ -1,8 +1,8 @@
 """Admission: the connected clients, counted per user and per address, and found by user and by token. No I/O.
 
 In: clients as they join and leave, from the gateway; sessions that have not joined. Out: `LimitReached` before one too many
-joins, or opens; the clients of a user or of a token. It counts this gateway's, and `Places` those of others; one browser in two
-namespaces is two clients.
+joins, or opens; the clients of a user or of a token; to `expiry`, when each of them is due to go. It counts this gateway's, and
+`Places` those of others; one browser in two namespaces is two clients.
 
 Addresses may be spread and users may not know each other, so a limit is not a defence against everyone; it keeps one broken
 page, or one visitor, from using up the places of all.
@@ -41,6 +41,17 @@ class Admitted(Protocol):
 
 
 C = TypeVar("C", bound=Admitted)
+G = TypeVar("G", contravariant=True)
+
+
+class Expires(Protocol[G]):
+    """Ends the time of clients whose identity expires (expiry.py)."""
+
+    def set(self, client: G, expires_at: float | None) -> None:
+        """Have a client due at a time in seconds since 1970, or never."""
+
+    def forget(self, client: G) -> None:
+        """Never mind this client. Idempotent."""
 
 
 class Admission(Generic[C]):
@@ -49,13 +60,15 @@ class Admission(Generic[C]):
     Args:
         per_user: how many clients a user may have; 0 for any number. `Places` counts those of other processes too.
         per_address: how many clients an address may have; likewise.
+        expiry: is told when the identity of each client ends.
     """
 
-    def __init__(self, per_user: int | Places, per_address: int | Places) -> None:
-        self._places = per_user if isinstance(per_user, Places) else Places(per_user)
-        self._places.own_of = self._count_of
-        self._addresses = per_address if isinstance(per_address, Places) else Places(per_address, name="clients_per_address")
-        self._addresses.own_of = self._count_at
+    def __init__(self, per_user: int | Places, per_address: int | Places, expiry: Expires[C]) -> None:
+        self.places = per_user if isinstance(per_user, Places) else Places(per_user)
+        self.places.own_of = self._count_of
+        self.addresses = per_address if isinstance(per_address, Places) else Places(per_address, name="clients_per_address")
+        self.addresses.own_of = self._count_at
+        self.expiry = expiry
         self._of_user: dict[str, set[C]] = {}
         self._of_token: dict[str, set[C]] = {}
         self._at: dict[str, int] = {}
@@ -63,7 +76,7 @@ class Admission(Generic[C]):
 
     def use(self, per_user: int, per_address: int) -> None:
         """Go on with other limits; whoever is above them stays."""
-        self._places.max_clients, self._addresses.max_clients = per_user, per_address
+        self.places.max_clients, self.addresses.max_clients = per_user, per_address
 
     def check(self, user: str, address: str | None) -> None:
         """Refuse one client more of `user` from `address` (None: not counted).
@@ -72,33 +85,36 @@ class Admission(Generic[C]):
             LimitReached: `clients_per_user` or `clients_per_address`.
         """
         if user != ANONYMOUS:
-            self._places.check(user, self._count_of(user))
+            self.places.check(user, self._count_of(user))
         if address is not None:
-            self._addresses.check(address, self._count_at(address))
+            self.addresses.check(address, self._count_at(address))
 
     def join(self, client: C, address: str | None) -> None:
         """Count a client in."""
         self._index(client, client.identity)
+        self.expiry.set(client, client.identity.expires_at)
         if address is not None:
             self._address_of[client] = address
             count = self._at[address] = self._at.get(address, 0) + 1
-            self._addresses.changed(address, count)
+            self.addresses.changed(address, count)
 
     def renew(self, client: C, identity: Identity) -> None:
         """Give a client that is in another identity."""
         self._forget(client)
         client.identity = identity
         self._index(client, identity)
+        self.expiry.set(client, identity.expires_at)
 
     def leave(self, client: C) -> None:
         """Count a client out. Idempotent."""
         self._forget(client)
+        self.expiry.forget(client)
         address = self._address_of.pop(client, None)
         if address is not None:
             count = self._at[address] = self._at[address] - 1
             if not count:
                 del self._at[address]
-            self._addresses.changed(address, count)
+            self.addresses.changed(address, count)
 
     def of_user(self, user: str) -> list[C]:
         """Return a user's clients."""
@@ -131,7 +147,7 @@ class Admission(Generic[C]):
 
     def _tell(self, user: str) -> None:
         if user != ANONYMOUS:
-            self._places.changed(user, self._count_of(user))
+            self.places.changed(user, self._count_of(user))
 
     def _count_at(self, address: str) -> int:
         return self._at.get(address, 0)

@@ -8,6 +8,7 @@ from typing import NotRequired, TypedDict
 from headgate.build import build_in_use
 
 from .namespace import Namespace
+from .state import State
 
 
 class NamespaceHealth(TypedDict):
@@ -34,15 +35,7 @@ class Health(TypedDict):
     namespaces: dict[str, NamespaceHealth]
 
 
-def health(
-    namespaces: Mapping[str, Namespace],
-    *,
-    revocations_known: bool,
-    draining: bool,
-    admission: str = "admitting",
-    paused: list[str] | None = None,
-    revocations_error: str | None = None,
-) -> Health:
+def health(namespaces: Mapping[str, Namespace], state: State) -> Health:
     """Return `{ready, bus, build, admission, paused, revocations, …, namespaces: {name: {bus, epoch, offset, clients, error?}}}`.
 
     Ready means that events flow and that clients are let in, for which it must be known what is revoked. `admission` says whether
@@ -61,14 +54,14 @@ def health(
             states[name]["error"] = bus.last_error.message
     up = all(namespace.bus.up for namespace in namespaces.values())
     found: Health = {
-        "ready": up and revocations_known and not draining,
+        "ready": up and state.revocations_known and not state.draining,
         "bus": "up" if up else "down",
         "build": build_in_use().value,
-        "admission": admission,
-        "paused": paused or [],
-        "revocations": revocations_known,
+        "admission": state.admission,
+        "paused": state.paused,
+        "revocations": state.revocations_known,
         "namespaces": states,
     }
-    if revocations_error is not None:
-        found["revocations_error"] = revocations_error
+    if state.revocations_error is not None:
+        found["revocations_error"] = state.revocations_error
     return found

@@ -18,9 +18,7 @@ class Line:
     """See the module."""
 
     def __init__(self, bus: Bus, feed: LiveFeed, search: LogSearch) -> None:
-        self._bus = bus
-        self._feed = feed
-        self._search = search
+        self.bus, self.feed, self.search = bus, feed, search
 
     def end_of(self, epoch: str, offset: int) -> int | None:
         """Return the newest offset at which a position of an epoch is on the line; None: nobody knows of this epoch.
@@ -32,16 +30,16 @@ class Line:
             BusUnavailable: the log goes on in an epoch that the feed has not met yet: its next fence will find that.
             BusUnavailable, BusRefused: as `LogSearch.head`.
         """
-        end = self._bus.lineage.end_of(epoch, self._newest())
+        end = self.bus.lineage.end_of(epoch, self._newest())
         if end is not None and offset <= end:
             return end
-        head = self._search.head(epoch)
-        if head.epoch != self._bus.epoch:
+        head = self.search.head(epoch)
+        if head.epoch != self.bus.epoch:
             raise BusUnavailable("the log goes on in an epoch that this gateway has not met yet")
-        self._bus.note_head(head.offset)
+        self.bus.note_head(head.offset)
         newest = max(head.offset, self._newest())
-        end = self._bus.lineage.end_of(epoch, newest)
+        end = self.bus.lineage.end_of(epoch, newest)
         return head.lineage.end_of(epoch, newest) if end is None and head.lineage is not None else end
 
     def _newest(self) -> int:
-        return max(self._feed.position(), self._bus.head)
+        return max(self.feed.position(), self.bus.head)

@@ -36,7 +36,7 @@ class LogSearch:
 
     def __init__(self, namespace: str, log: EventLog, settings: Settings, share: Share) -> None:
         self._log = log
-        self._share = share
+        self.share = share
         self._settings = settings
         self.reads = SharedRates(f"replay:{namespace}", settings.read_per_s, settings.read_burst)
         self._turn = Lock()
@@ -77,15 +77,15 @@ class LogSearch:
             wait_s = self._borrow_read(client, give_up_s - monotonic())
             page = self._topics.known(number, head.offset)
             if wait_s > 0 or page is None:
-                with self._share.outside():
+                with self.share.outside():
                     sleep(wait_s)
                     with self._turn_to_search() as log:
                         page = self._topics.read(number, head.offset, log)
             pages[number] = page
             return page
 
-        with self._share:
-            return find_starts(asked, head.first, head.offset, read, self._share.pause)
+        with self.share:
+            return find_starts(asked, head.first, head.offset, read, self.share.pause)
 
     def wait_to_read(self, client: Client) -> None:
         """Wait until a client may have one more `page`, at the pace at which it may read.

@@ -1,7 +1,8 @@
 """One namespace of the gateway: its clients, their subscriptions, and the path from its bus to them.
 
 In: joins, requests and leaves from the gateway; events and word of faults from the bus. Out: what each part makes of them: the
-subscriptions (subscriptions.py), searches of the log (log_search.py), the live feed and the clients that catch up (delivery).
+subscriptions (subscriptions.py), searches of the log (log_search.py), the live feed and the clients that catch up (delivery),
+presence.
 """
 
 from __future__ import annotations
@@ -28,19 +29,19 @@ from headgate.delivery.traced import Traced
 from headgate.errors import Forbidden, HeadgateError, InvalidEvent
 from headgate.event import Event
 from headgate.metrics import CLIENTS, DELIVERY, JOINS, SUBSCRIPTIONS
+from headgate.presence.presence import Presence
 from headgate.protocol.frames import message_frame
-from headgate.protocol.packets import STATUS, GapReason, notice_packet
+from headgate.protocol.packets import REPLAY, STATUS, GapReason, notice_packet
 from headgate.protocol.requests import Replay, Resume, read_replay, read_subscription
 from headgate.redis.log import Entry, Head
 from headgate.runtime.loop import Greenlet, Share, Turns, one_round, spawn
 from headgate.runtime.shared_rates import SharedRates
 from headgate.settings import MOST_LOG_EVENTS, Settings
 
-from .access.authorizing import REPLAY, SUBSCRIBE, Authorizing
 from .line import Line
 from .log_search import LogSearch
 from .receipt_check import ReceiptCheck
-from .subscriptions import SHARE_S, Subscriptions
+from .subscriptions import SHARE_S, Authorizes, Subscriptions
 
 _JOIN_KINDS = {None: "fresh", True: "resumed", False: "not_resumed"}
 
@@ -63,20 +64,12 @@ class Namespace:
     """See the module. Implements `bus.Receiver` and `bus.DirectReceiver`.
 
     `on_log_lost` is called when the log is another one, and must not wait. `retention_s`: how long an event stays in the log at
-    the rate of now (upkeep.py says so every few seconds).
+    the rate of now (cluster/upkeep.py says so every few seconds).
     """
 
-    def __init__(
-        self,
-        name: str,
-        redis_url: str,
-        settings: Settings,
-        on_log_lost: Callable[[], object] = lambda: None,
-        authorizing: Authorizing | None = None,
-    ) -> None:
-        self._authorizing = authorizing or Authorizing()
-        self.name = name
-        self._on_log_lost = on_log_lost
+    def __init__(self, name: str, redis_url: str, settings: Settings, authorizing: Authorizes, presence: Presence) -> None:
+        self.name, self.authorizing, self.presence = name, authorizing, presence
+        self.on_log_lost: Callable[[], object] = lambda: None
         self._settings = settings
         self.clients: dict[str, Client] = {}
         matcher: SubscriptionMatcher[Client] = SubscriptionMatcher()
@@ -93,9 +86,7 @@ class Namespace:
         self._live = LiveFeed(name, self.bus, self.clients, self._router, self._catch_up.readers, self._quarantine, direct=direct)
         self._catch_up.follow(self._live)
         self._line = Line(self.bus, self._live, self._search)
-        self._subscriptions = Subscriptions(
-            self.clients, matcher, self.bus, self._live, self._search, self._line, share, settings, self._refused
-        )
+        self._subscriptions = Subscriptions(self.clients, matcher, self._line, authorizing, settings)
         self._ledger = Ledger(self.clients, self._router, self._catch_up.readers)
         self._cursors = CursorTurns(monotonic())
         self.retention_s = inf
@@ -117,9 +108,9 @@ class Namespace:
         """How fast each account may read the log."""
         return self._search.reads
 
-    def use(self, settings: Settings) -> None:
+    def apply(self, settings: Settings) -> None:
         """Go on with other limits of subscriptions."""
-        self._subscriptions.use(settings)
+        self._subscriptions.apply(settings)
 
     # -- clients --------------------------------------------------------------------------------------------------
 
@@ -130,14 +121,21 @@ class Namespace:
         client = self.clients[session] = Client(self.name, session, identity, connection, readers, account, now_ms)
         return client
 
-    def leave(self, session: str) -> Client | None:
-        """Forget a client and its subscriptions. Idempotent. Lets the loop run, when it is out already."""
+    def leave(self, session: str, *, in_order: bool = True) -> None:
+        """Forget a client, its subscriptions and its part in presence. Idempotent. Lets the loop run, when it is out already.
+
+        `in_order`: the client has said goodbye; else its connection broke.
+        """
         client = self.clients.pop(session, None)
         if client is not None:
             client.leave()
             self._ledger.depart(client)
             self._subscriptions.forget(client)
-        return client
+            self.presence.gone(session, in_order=in_order)
+
+    def is_in(self, client: Client) -> bool:
+        """Return whether a client has joined, and has not left since."""
+        return self.clients.get(client.session) is client
 
     def subscribe(self, client: Client, request: object) -> str:
         """Make a subscription `{pattern, overflow?, since?}` active, or change its policy; return the pattern.
@@ -232,7 +230,7 @@ class Namespace:
         wanted = read_replay(request)
         if not client.identity.may_subscribe(wanted.pattern):
             raise Forbidden("replay", wanted.pattern)
-        self._authorizing.check(client, wanted.pattern, REPLAY)
+        self.authorizing.check(client, wanted.pattern, REPLAY)
         self._search.wait_to_read(client)
         if not client.identity.may_subscribe(wanted.pattern):  # its grants have changed meanwhile
             raise Forbidden("replay", wanted.pattern)
@@ -269,8 +267,14 @@ class Namespace:
                 return balance
             one_round()
 
+    def start(self) -> None:
+        """Begin to listen. Idempotent."""
+        self.presence.start()
+        self.bus.start()
+
     def close(self) -> None:
         """Stop listening and reading. Idempotent."""
+        self.presence.close()
         self.bus.close()
         self._catch_up.close()
         if DELIVERY.tellers.get(self.name) == self._tell_delivery:
@@ -305,7 +309,7 @@ class Namespace:
 
     def log_lost(self, head: Head) -> None:
         """Tell every client once that the log is another one, and where the new one stands."""
-        self._on_log_lost()
+        self.on_log_lost()
         self._catch_up.pages.clear()
         self._search.clear()
         for _ in self._live.lose_log(head.epoch or "", head.offset):
@@ -342,9 +346,6 @@ class Namespace:
             self._round = None
 
     # -- private --------------------------------------------------------------------------------------------------
-
-    def _refused(self, client: Client, patterns: Iterable[str]) -> set[str]:
-        return self._authorizing.refused(client, patterns, SUBSCRIBE)
 
     def _resumed(self, resumption: Resumption) -> Resumption:
         count = self._count_join.get(resumption.resumed)

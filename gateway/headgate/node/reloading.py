@@ -1,7 +1,7 @@
 """Reloading: settings that change while a gateway runs.
 
-In: settings that were read anew. Out: each part of the gateway has its new values; where one of them cannot be had, nothing has
-changed. The others of the new settings wait for a restart, and are named.
+In: settings that were read anew. Out: those that the parts of the gateway are to apply. The others wait for a restart, and are
+named.
 
 A limit counts from now on: whoever is above it stays. Sessions and clients keep the bounds that they were opened with.
 """
@@ -9,8 +9,8 @@ A limit counts from now on: whoever is above it stays. Sessions and clients keep
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
 from headgate.settings import PREFIX, Settings
 
@@ -47,35 +47,18 @@ class Changed(NamedTuple):
     needs_restart: list[str]
 
 
-class Reloading:
-    """See the module.
+class Applies(Protocol):
+    """A part of the gateway."""
 
-    Args:
-        settings: those in force.
-        prepare: called with the new settings first; returns what applies that which may fail. May raise.
-        parts: each is called with the new settings; cannot fail.
-    """
+    def apply(self, settings: Settings) -> None:
+        """Go on with other settings; cannot fail."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        prepare: Callable[[Settings], Callable[[], object]],
-        parts: Sequence[Callable[[Settings], object]],
-    ) -> None:
-        self.settings = settings
-        self._prepare, self._parts = prepare, parts
 
-    def reload(self, wanted: Settings, excepted: Sequence[str] = ()) -> Changed:
-        """Apply what can be; `excepted` are settings that need a restart here. Raises as `prepare`; nothing has changed then."""
-        names = [each.name for each in dataclasses.fields(Settings)]
-        differ = [name for name in names if getattr(wanted, name) != getattr(self.settings, name)]
-        now = [name for name in differ if name in RELOADED and name not in excepted]
-        settings = dataclasses.replace(self.settings, **{name: getattr(wanted, name) for name in now})
-        apply = self._prepare(settings)
-        apply()
-        self.settings = settings
-        for use in self._parts:
-            use(settings)
-        return Changed(
-            *([PREFIX + name.upper() for name in some] for some in (now, [each for each in differ if each not in now]))
-        )
+def changes(current: Settings, wanted: Settings, excepted: Sequence[str] = ()) -> tuple[Settings, Changed]:
+    """Return the settings that can be in force at once, and what differs; `excepted` are settings that need a restart here."""
+    names = [each.name for each in dataclasses.fields(Settings)]
+    differ = [name for name in names if getattr(wanted, name) != getattr(current, name)]
+    now = [name for name in differ if name in RELOADED and name not in excepted]
+    later = [name for name in differ if name not in now]
+    settings = dataclasses.replace(current, **{name: getattr(wanted, name) for name in now})
+    return settings, Changed(*([PREFIX + name.upper() for name in some] for some in (now, later)))

@@ -11,21 +11,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from time import monotonic
+from typing import Protocol
 
 from headgate.auth.identity import Identity
-from headgate.bus.listener import Bus
 from headgate.delivery.client import Client
-from headgate.delivery.live_feed import LiveFeed
 from headgate.delivery.matcher import SubscriptionMatcher
 from headgate.errors import Forbidden, HeadgateError, LimitReached, Unauthorized
-from headgate.protocol.packets import Overflow
+from headgate.protocol.packets import SUBSCRIBE, Overflow
 from headgate.protocol.requests import Since, Subscription, read_subscription
-from headgate.runtime.loop import Share, Signal
+from headgate.runtime.loop import Signal
 from headgate.settings import Settings
 from headgate.topic import check_pattern, is_wildcard
 
 from .line import Line
-from .log_search import LogSearch
 
 # How long subscriptions are worked on, whosever they are, before everybody else has a turn.
 SHARE_S = 0.001
@@ -33,36 +31,31 @@ SHARE_S = 0.001
 EXACT_AT_ONCE = 8
 
 
-class Subscriptions:
-    """See the module.
+class Authorizes(Protocol):
+    """The application, asked about patterns that a client's grants cover (access/authorizing.py). Each call may wait for it."""
 
-    Args:
-        clients: those that are there, by session.
-        refused: returns which of these patterns, that its grants cover, a client may not have. It may wait.
-    """
+    def check(self, client: Client, pattern: str, action: str) -> None:
+        """Refuse a client a pattern: raises Forbidden."""
+
+    def refused(self, client: Client, patterns: Iterable[str], action: str) -> set[str]:
+        """Return which of the patterns a client may not have."""
+
+
+class Subscriptions:
+    """See the module. `clients` are those that are there, by session."""
 
     def __init__(
         self,
         clients: Mapping[str, Client],
         matcher: SubscriptionMatcher[Client],
-        bus: Bus,
-        feed: LiveFeed,
-        search: LogSearch,
         line: Line,
-        share: Share,
+        authorizing: Authorizes,
         settings: Settings,
-        refused: Callable[[Client, Iterable[str]], set[str]],
     ) -> None:
-        self._refused = refused
-        self._clients = clients
+        self._clients, self._matcher, self._line = clients, matcher, line
+        self._bus, self._feed, self._search, self._share = line.bus, line.feed, line.search, line.search.share
+        self._authorizing, self._settings = authorizing, settings
         self._admitted: dict[Client, Identity] = {}  # the identity of each that subscribes now, as it was when it asked
-        self._matcher = matcher
-        self._bus = bus
-        self._feed = feed
-        self._search = search
-        self._line = line
-        self._share = share
-        self._settings = settings
 
     def add_all(self, client: Client, requests: Iterable[object]) -> list[str | HeadgateError]:
         """Make subscriptions `{pattern, overflow?, since?}` active; return for each its pattern, or the error that refused it.
@@ -126,7 +119,7 @@ class Subscriptions:
                 self._share.pause()
         return ended
 
-    def use(self, settings: Settings) -> None:
+    def apply(self, settings: Settings) -> None:
         """Go on with other limits; subscriptions above them stay."""
         self._settings = settings
 
@@ -189,7 +182,7 @@ class Subscriptions:
             Unauthorized: the client has left meanwhile.
         """
         patterns = [wanted.pattern for wanted in outcomes if isinstance(wanted, Subscription)]
-        if refused := self._refused(client, patterns):
+        if refused := self._authorizing.refused(client, patterns, SUBSCRIBE):
             for index, wanted in enumerate(outcomes):
                 if isinstance(wanted, Subscription) and wanted.pattern in refused:
                     outcomes[index] = Forbidden("subscribe to", wanted.pattern)

@@ -155,6 +155,7 @@ class SocketIOFace:
                 "at the very top of the program, or start it with `headgate serve`"
             )
         self.hooks: Hooks
+        self.limits = limits
         self._named = tuple(namespaces) if names_namespaces else ()
         self._engine = Engine(self, limits, cors=Cors(allowed_origins))
         self._engine.origin_setting, self._engine.allowing = "HEADGATE_ALLOWED_ORIGINS", allowing

@@ -209,7 +209,7 @@ def test_failed_logins_of_an_address_count_at_every_gateway(unstarted_gateway: U
 
     def look(numbers: Iterable[int]) -> None:
         for number in numbers:
-            telling = gates[number].gateway._telling
+            telling = gates[number].gateway.cluster.telling
             telling.process_id = f"gateway {number}"
             telling.look()
 

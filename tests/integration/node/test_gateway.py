@@ -211,7 +211,7 @@ def test_a_gateway_whose_redis_has_gone_does_not_know_whether_it_is_alone(
     gateway = gateway_here(redis_url=redis.url)
     client = gateway.join()
     assert client.welcome
-    registration = gateway.gateway.registration
+    registration = gateway.gateway.cluster.registration
     registration.start()
     gateway.wait_until(registration.tried.is_set, "the registration")
     redis.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
+from types import SimpleNamespace
 
 import pytest
 
@@ -86,7 +87,8 @@ def test_a_process_whose_counts_redis_has_lost_tells_them_anew(redis_client: Cli
     counts = {"ana": 2, "ben": 1}
     places = Places(5)
     with closing(Telling(redis_client)) as telling:
-        PlacesWatch(telling, places, lambda: counts)
+        counted = SimpleNamespace(places=places, addresses=Places(0), counts=lambda: counts, counts_at=dict)
+        PlacesWatch(telling, counted)
         key = places_key(telling.process_id)
         telling.look()
         assert call(redis_client, "HGETALL", key) == {b"ana": b"2", b"ben": b"1"}

@@ -110,8 +110,8 @@ def test_events_and_presence_stay_in_their_database(
 def test_a_user_who_is_revoked_in_one_database_stays_in_the_other(sites: list[tuple[str, GatewayHere, ClientHere]]) -> None:
     """News reach the gateways of their own database, and so do an operator's questions."""
     for _, gateway, _ in sites:
-        gateway.gateway._revocation_watch.start()
-        gateway.gateway.registration.renew()
+        gateway.gateway.access.revocations.start()
+        gateway.gateway.cluster.registration.renew()
     (production, first, kept), (staging, second, revoked) = sites
     with closing(open_client(staging)) as client:
         hearers: list[Any] = [b"hg:questions", 1, b"hg:questions@1", 1]
@@ -120,8 +120,8 @@ def test_a_user_who_is_revoked_in_one_database_stays_in_the_other(sites: list[tu
         revoked.wait_for(lambda: revoked.closed or revoked.disconnected, "the end of the connection")
     with closing(open_client(production)) as client:
         call(client, "PUBLISH", "hg:revoked", "60 user:ben")
-        first.wait_until(lambda: first.gateway._revocation_watch.revocations.members() == ["user:ben"], "news of its own")
-    assert second.gateway._revocation_watch.revocations.members() == ["user:ana"]
+        first.wait_until(lambda: first.gateway.access.revocations.revocations.members() == ["user:ben"], "news of its own")
+    assert second.gateway.access.revocations.revocations.members() == ["user:ana"]
     assert (kept.closed, kept.disconnected) == (None, False)
 
 

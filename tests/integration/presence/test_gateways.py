@@ -181,7 +181,7 @@ def test_a_broken_link_is_made_good(start: Start) -> None:
     here, there = start(), start()
     ana, ben = here.join({"token": "ana"}), there.join({"token": "ben"})
     seen = Seen(ana, enter(ana))
-    here.gateway.presences["notifications"]._link.close()  # type: ignore[union-attr]
+    here.gateway.namespaces["notifications"].presence._link.close()  # type: ignore[union-attr]
     enter(ben)
     seen.wait_for({"ana": 1, "ben": 1})
 
@@ -211,17 +211,17 @@ def test_the_first_member_and_the_end_of_the_last_one_are_events_where_that_is_w
 def test_a_paused_namespace_takes_no_members(start: Start, redis_client: Client) -> None:
     """Those who are in stay; a refused one is told when to come back."""
     gateway = start()
-    gateway.gateway._pause_watch.start()
+    gateway.gateway.cluster.pause_watch.start()
     ana, ben = gateway.join({"token": "ana"}), gateway.join({"token": "ben"})
     seen = Seen(ana, enter(ana))
     assert ben.welcome
     pause(redis_client, namespace_member("notifications"))
-    gateway.gateway._pause_watch.look()
+    gateway.gateway.cluster.pause_watch.look()
     error = enter(ben)["error"]
     assert (error["code"], error["retry"]) == ("paused", True)
     assert seen.look() == {"ana": 1}
     resume(redis_client, namespace_member("notifications"))
-    gateway.gateway._pause_watch.look()
+    gateway.gateway.cluster.pause_watch.look()
     assert enter(ben)["ok"]
 
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.auth.admission import Admission, FailedLogins, LoginsThrottled, PendingSessions
+from headgate.auth.expiry import Expiry
 from headgate.auth.identity import ANONYMOUS, Identity
 from headgate.errors import LimitReached
 from headgate.runtime.rates import MAX_CALLERS
@@ -37,7 +38,7 @@ def refusal(admission: Admission[Guest], user: str, address: str | None) -> tupl
 
 def test_one_client_more_than_a_user_may_have_is_refused_by_name() -> None:
     """And others are not concerned."""
-    admission: Admission[Guest] = Admission(2, 0)
+    admission: Admission[Guest] = Admission(2, 0, Expiry(lambda clients: None))
     for _ in range(2):
         assert refusal(admission, "ana", "192.0.2.1") is None
         admission.join(guest(), "192.0.2.1")
@@ -47,7 +48,7 @@ def test_one_client_more_than_a_user_may_have_is_refused_by_name() -> None:
 
 def test_one_client_more_than_an_address_may_have_is_refused_by_name() -> None:
     """Of whatever user."""
-    admission: Admission[Guest] = Admission(0, 2)
+    admission: Admission[Guest] = Admission(0, 2, Expiry(lambda clients: None))
     admission.join(guest("ana"), "192.0.2.1")
     admission.join(guest("ben"), "192.0.2.1")
     assert refusal(admission, "cleo", "192.0.2.1") == ("clients_per_address", 2)
@@ -57,7 +58,7 @@ def test_one_client_more_than_an_address_may_have_is_refused_by_name() -> None:
 
 def test_a_client_that_leaves_makes_room_once() -> None:
     """Leaving twice does not make room for two."""
-    admission: Admission[Guest] = Admission(1, 1)
+    admission: Admission[Guest] = Admission(1, 1, Expiry(lambda clients: None))
     first, second = guest(), guest()
     admission.join(first, "192.0.2.1")
     admission.leave(first)
@@ -70,14 +71,14 @@ def test_a_client_that_leaves_makes_room_once() -> None:
 
 def test_the_anonymous_are_no_user() -> None:
     """They share a name, not a limit."""
-    admission: Admission[Guest] = Admission(1, 0)
+    admission: Admission[Guest] = Admission(1, 0, Expiry(lambda clients: None))
     admission.join(guest(ANONYMOUS), None)
     assert refusal(admission, ANONYMOUS, None) is None
 
 
 def test_a_renewed_client_is_found_by_its_new_token_only() -> None:
     """The old token may be revoked without hitting who has a new one."""
-    admission: Admission[Guest] = Admission(0, 0)
+    admission: Admission[Guest] = Admission(0, 0, Expiry(lambda clients: None))
     client = guest(token_id="old")
     admission.join(client, None)
     assert (admission.of_token("old"), admission.of_user("ana")) == ([client], [client])
@@ -90,7 +91,7 @@ def test_a_renewed_client_is_found_by_its_new_token_only() -> None:
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xy"), st.integers(0, 5))))
 def test_it_counts_as_a_list_would(steps: list[tuple[str, str, int]]) -> None:
     """Joins, and leaves of whoever is in, against the naive count; nothing is kept of those who left."""
-    admission: Admission[Guest] = Admission(2, 3)
+    admission: Admission[Guest] = Admission(2, 3, Expiry(lambda clients: None))
     inside: list[tuple[Guest, str]] = []
     for user, address, leaver in steps:
         of_user = sum(1 for client, _ in inside if client.identity.user == user)
@@ -151,7 +152,7 @@ def test_without_a_limit_any_number_may_be_outside() -> None:
 
 def test_limits_count_all_addresses_of_one_visitor_together() -> None:
     """For clients and for sessions that have not joined."""
-    admission: Admission[Guest] = Admission(0, 2)
+    admission: Admission[Guest] = Admission(0, 2, Expiry(lambda clients: None))
     pending = PendingSessions(2)
     for number, spelt in enumerate(["2001:db8::1", "2001:DB8:0::2%eth0"]):
         address = address_of({"REMOTE_ADDR": spelt}, 0)
@@ -214,7 +215,7 @@ def test_without_a_limit_any_number_of_logins_may_fail() -> None:
 
 def test_limits_can_be_changed_while_clients_are_in() -> None:
     """Whoever is above a new limit stays; failed logins count anew under another one."""
-    admission: Admission[Guest] = Admission(1, 2)
+    admission: Admission[Guest] = Admission(1, 2, Expiry(lambda clients: None))
     admission.join(guest(), "192.0.2.7")
     admission.use(5, 1)
     admission.check("ana", None)

@@ -246,7 +246,7 @@ def resumes_without_judging(patch: pytest.MonkeyPatch) -> None:
 
 def judges_by_the_gateway_alone(patch: pytest.MonkeyPatch) -> None:
     """A gateway that is behind tells a client of losses that are none."""
-    patch.setattr(Line, "end_of", lambda line, epoch, offset: line._bus.lineage.end_of(epoch, line._newest()))
+    patch.setattr(Line, "end_of", lambda line, epoch, offset: line.bus.lineage.end_of(epoch, line._newest()))
 
 
 def is_welcomed_above_its_place(patch: pytest.MonkeyPatch) -> None:

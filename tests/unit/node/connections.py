@@ -7,7 +7,20 @@ from typing import Any, cast
 
 from headgate.auth.identity import Identity
 from headgate.delivery.client import Client
+from headgate.node.access.authorizing import Authorizing
 from headgate.node.namespace import Namespace
+from headgate.presence.presence import Presence
+from headgate.settings import Settings
+
+
+def presence_of(name: str) -> Presence:
+    """Return the presence of a namespace, for which nobody has asked yet."""
+    return Presence(name, "redis://127.0.0.1:1/0", Settings(), cast(Any, None))
+
+
+def namespace_of(name: str, settings: Settings) -> Namespace:
+    """Return a real namespace, whose bus has not been started."""
+    return Namespace(name, "redis://127.0.0.1:1/0", settings, Authorizing(), presence_of(name))
 
 
 class RecordedConnection:
@@ -53,14 +66,19 @@ class RecordedNamespace:
     name: str = "notifications"
     subscribed: list[str] = field(default_factory=list)
     retention_s: float = 600.0
+    presence: Any = field(default_factory=lambda: presence_of("notifications"))
+    authorizing: Authorizing = field(default_factory=Authorizing)
 
     def end_subscriptions(self, client: Client, ends: Any) -> list[str]:
         ended = [pattern for pattern in self.subscribed if ends(pattern)]
         self.subscribed = [pattern for pattern in self.subscribed if pattern not in ended]
         return ended
 
-    def leave(self, session: str) -> None:
+    def leave(self, session: str, *, in_order: bool = True) -> None:
         self.clients.pop(session, None)
+
+    def is_in(self, client: Client) -> bool:
+        return self.clients.get(client.session) is client
 
     def real(self) -> Namespace:
         """As the gateway's types have it."""

@@ -667,7 +667,7 @@ def test_an_idle_client_in_a_busy_log_is_told_its_position_sooner(
 def test_a_drain_tells_clients_to_move_and_disconnects_those_that_stay(gateway_on_model: StartGatewayOnModel) -> None:
     """One after the other. Nobody new is let in, and the gateway is not ready."""
     gateway = gateway_on_model()
-    gateway.gateway._drain._now_s, gateway.gateway._drain._wait = gateway.clock.time, gateway.clock.sleep
+    gateway.gateway.population.drain._now_s, gateway.gateway.population.drain._wait = gateway.clock.time, gateway.clock.sleep
     clients = [gateway.join() for _ in range(2)]
     for client in clients:
         assert client.welcome
@@ -713,10 +713,10 @@ def test_an_open_redis_on_another_machine_is_warned_of(gateway_on_model: StartGa
 def test_an_authenticator_may_be_set_before_clients_come(gateway_on_model: StartGatewayOnModel) -> None:
     """And serves the HTTP API as well."""
     gateway = gateway_on_model(dev=False)
-    gateway.gateway.authenticator = guard
-    assert gateway.gateway.authenticator is guard
+    gateway.gateway.set_authenticator(guard)
+    assert gateway.gateway.access.logins.authenticator is guard
     assert gateway.join({"token": "clerk"}).welcome["user"] == "clerk"
-    assert gateway.gateway.identify(Handshake(NAMESPACE, {"token": "guest"}, {})).user == "guest"
+    assert gateway.gateway.access.logins.identify(Handshake(NAMESPACE, {"token": "guest"}, {})).user == "guest"
 
 
 @pytest.mark.parametrize(("host", "status"), [("127.0.0.1", "200 OK"), ("evil.example", "421 Misdirected Request")])

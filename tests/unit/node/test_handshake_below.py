@@ -142,7 +142,7 @@ def test_a_gateway_whose_loop_lags_refuses_a_handshake_with_503_and_a_time(ways:
     """A load balancer may try another gateway; a client of ours waits for so long. No session is left behind."""
     gateway = ways.gateway.gateway
     for _ in range(3):
-        gateway._shedding.beat(1.0)
+        gateway.population.shedding.beat(1.0)
     with opened(getattr(ways, way)) as sock:
         sock.sendall(request(query, {}))
         received = sock.recv(65536).decode()

@@ -8,6 +8,7 @@ import pytest
 
 from headgate.errors import BusUnavailable
 from headgate.node.health import health
+from headgate.node.state import State
 from tests.unit.node.connections import RecordedNamespace, joined
 
 UP = SimpleNamespace(up=True, epoch="e", reached=7, last_error=None)
@@ -29,7 +30,7 @@ def test_it_is_ready_when_nothing_is_in_the_way(
 ) -> None:
     """One namespace whose bus is down is enough not to be."""
     namespaces = {f"n{number}": RecordedNamespace(bus=bus).real() for number, bus in enumerate(buses)}
-    told = health(namespaces, revocations_known=known, draining=draining)
+    told = health(namespaces, State(revocations_known=known, draining=draining))
     assert (told["ready"], told["revocations"]) == (ready, known)
     assert told["bus"] == ("down" if DOWN in buses else "up")
 
@@ -38,7 +39,7 @@ def test_each_namespace_says_how_it_is() -> None:
     """Where its feed is, how many clients it has, and why its bus is down."""
     busy = RecordedNamespace(bus=UP)
     joined(busy, "s", [])
-    told = health({"a": busy.real(), "b": RecordedNamespace(bus=DOWN).real()}, revocations_known=True, draining=False)
+    told = health({"a": busy.real(), "b": RecordedNamespace(bus=DOWN).real()}, State(revocations_known=True, draining=False))
     assert told["namespaces"] == {
         "a": {"bus": "up", "epoch": "e", "offset": 7, "clients": 1},
         "b": {"bus": "down", "epoch": None, "offset": 0, "clients": 0, "error": DOWN.last_error.message},
@@ -47,6 +48,6 @@ def test_each_namespace_says_how_it_is() -> None:
 
 def test_revocations_out_of_reach_say_why() -> None:
     """Only for as long as there is a reason."""
-    told = health({}, revocations_known=False, draining=False, revocations_error="no answer")
+    told = health({}, State(revocations_known=False, draining=False, revocations_error="no answer"))
     assert (told["ready"], told["revocations_error"]) == (False, "no answer")
-    assert "revocations_error" not in health({}, revocations_known=True, draining=False)
+    assert "revocations_error" not in health({}, State(revocations_known=True, draining=False))

@@ -23,6 +23,7 @@ from headgate.redis.log import EventLog, Head
 from headgate.settings import Settings
 from tests.support.bus_position import stand_at
 from tests.support.wired_client import NAMESPACE, WiredClient, event
+from tests.unit.node.connections import namespace_of
 
 FIRST, SECOND, NEWEST, LATER, UNKNOWN = (letter * 16 for letter in "abcdf")
 # FIRST ends at 100, SECOND at 150; the feed stands at 200 in NEWEST.
@@ -63,7 +64,7 @@ def redis(monkeypatch: pytest.MonkeyPatch) -> Redis:
 @pytest.fixture
 def namespace(redis: Redis) -> Iterator[Namespace]:
     """A namespace whose feed stands at 200 of the newest epoch."""
-    namespace = Namespace(NAMESPACE, "redis://127.0.0.1:1/0", Settings())
+    namespace = namespace_of(NAMESPACE, Settings())
     stand_at(namespace.bus, NEWEST, 200, 1)
     namespace._search._log = cast(EventLog, redis)
     yield namespace

@@ -29,6 +29,7 @@ from headgate.runtime.loop import READ, Arrivals, io_watcher, spawn
 from headgate.settings import Settings
 from tests.support.bus_position import stand_at
 from tests.support.wired_client import EPOCH, NAMESPACE, WiredClient, event
+from tests.unit.node.connections import namespace_of
 
 OTHER = "f" * 16
 
@@ -36,7 +37,7 @@ OTHER = "f" * 16
 @pytest.fixture
 def namespace() -> Iterator[Namespace]:
     """A namespace whose feed stands at offset 10 of a log that begins at 1."""
-    namespace = Namespace(NAMESPACE, "redis://127.0.0.1:1/0", Settings(log_max_events=8))
+    namespace = namespace_of(NAMESPACE, Settings(log_max_events=8))
     stand_at(namespace.bus, EPOCH, 10, 1)
     yield namespace
     namespace.close()
@@ -415,7 +416,7 @@ def test_a_client_that_reads_more_of_the_log_than_it_may_waits_and_is_then_refus
 
     monkeypatch.setattr("headgate.node.log_search.monotonic", lambda: now_s)
     monkeypatch.setattr("headgate.node.log_search.sleep", pass_time)
-    namespace = Namespace(NAMESPACE, "redis://127.0.0.1:1/0", Settings(read_per_s=100, read_burst=10))
+    namespace = namespace_of(NAMESPACE, Settings(read_per_s=100, read_burst=10))
     stand_at(namespace.bus, EPOCH, 1300, 1)
     searching(namespace, ["a"] * 1300)
     client = namespace.join("one", Identity("ana", ("#",)), wired.connection)
@@ -435,7 +436,7 @@ def test_a_client_that_reads_more_of_the_log_than_it_may_waits_and_is_then_refus
 def test_a_replay_is_a_page_of_what_a_client_may_read(wired: WiredClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """The anonymous have one name, so each address has its own."""
     monkeypatch.setattr("headgate.node.log_search.READ_WAIT_S", 0.0)
-    namespace = Namespace(NAMESPACE, "redis://127.0.0.1:1/0", Settings(read_per_s=0.1, read_burst=2))
+    namespace = namespace_of(NAMESPACE, Settings(read_per_s=0.1, read_burst=2))
     monkeypatch.setattr(namespace._search, "page", lambda wanted: ([], None))
     stand_at(namespace.bus, EPOCH, 10, 1)
     here, there = (namespace.join(at, Identity(ANONYMOUS, ("#",)), wired.connection, at) for at in ("192.0.2.1", "192.0.2.2"))

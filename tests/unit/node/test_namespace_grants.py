@@ -8,10 +8,10 @@ import random
 import pytest
 
 from headgate.auth.identity import Identity
-from headgate.node.namespace import Namespace
 from headgate.settings import Settings
 from tests.support.bus_position import stand_at
 from tests.support.wired_client import EPOCH, NAMESPACE, WiredClient, event
+from tests.unit.node.connections import namespace_of
 
 WORDS = [".".join(words) for length in (1, 2, 3) for words in itertools.product("ab*#", repeat=length)]
 TOPICS = [".".join(words) for length in (1, 2, 3, 4) for words in itertools.product("ab", repeat=length)]
@@ -36,7 +36,7 @@ def test_no_event_outside_a_clients_grants_ever_arrives(seed: int) -> None:
     Each accepted pattern must lie inside the grants; each that lies inside a single grant must be accepted.
     """
     chance = random.Random(seed)
-    namespace = Namespace(NAMESPACE, "redis://127.0.0.1:1/0", Settings(max_wildcards=128, max_subscriptions=128))
+    namespace = namespace_of(NAMESPACE, Settings(max_wildcards=128, max_subscriptions=128))
     stand_at(namespace.bus, EPOCH, 10, 1)
     clients = []
     for number in range(6):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headgate.errors import InvalidSchema, LimitReached
-from headgate.node.reloading import OF_TOKENS, RELOADED, Changed, Reloading
+from headgate.node.reloading import OF_TOKENS, RELOADED, Changed, changes
 from headgate.settings import Settings
 from tests.support.gateway_here import StartGatewayOnModel
 
@@ -16,34 +16,32 @@ DOCS = Path(__file__).resolve().parents[3] / "docs" / "operations" / "install.md
 
 def test_what_can_be_is_applied_and_the_rest_is_named() -> None:
     """Names as in the environment, in the order of the settings; what needs a restart keeps its value."""
-    used: list[Settings] = []
-    reloading = Reloading(Settings(), lambda new: lambda: used.append(new), [used.append])
-    changed = reloading.reload(Settings(max_clients=7, port=9000, read_per_s=1.0))
+    wanted = Settings(max_clients=7, port=9000, read_per_s=1.0)
+    settings, changed = changes(Settings(), wanted)
     assert changed == Changed(["HEADGATE_MAX_CLIENTS", "HEADGATE_READ_PER_S"], ["HEADGATE_PORT"])
-    assert used == [reloading.settings] * 2
-    assert (reloading.settings.max_clients, reloading.settings.port) == (7, 8000)
-    assert reloading.reload(Settings(max_clients=7, port=9000, read_per_s=1.0)).applied == []
-
-
-def test_where_one_cannot_be_had_nothing_changes() -> None:
-    """The fault goes to the caller."""
-
-    def prepare(new: Settings) -> None:
-        raise InvalidSchema("orders.json", "no JSON")
-
-    used: list[Settings] = []
-    reloading = Reloading(Settings(), prepare, [used.append])  # type: ignore[arg-type]
-    with pytest.raises(InvalidSchema):
-        reloading.reload(Settings(max_clients=7))
-    assert (used, reloading.settings.max_clients) == ([], 0)
+    assert (settings.max_clients, settings.port) == (7, 8000)
+    assert changes(settings, wanted)[1].applied == []
 
 
 def test_a_secret_needs_a_restart_where_no_token_was_taken() -> None:
     """Nothing reads tokens there."""
-    reloading = Reloading(Settings(), lambda new: lambda: None, [])
     secret = "a secret of the tests, 0123456789abcdef"
-    assert reloading.reload(Settings(token_secret=secret), OF_TOKENS) == Changed([], ["HEADGATE_TOKEN_SECRET"])
-    assert reloading.reload(Settings(token_secret=secret)) == Changed(["HEADGATE_TOKEN_SECRET"], [])
+    assert changes(Settings(), Settings(token_secret=secret), OF_TOKENS)[1] == Changed([], ["HEADGATE_TOKEN_SECRET"])
+    assert changes(Settings(), Settings(token_secret=secret))[1] == Changed(["HEADGATE_TOKEN_SECRET"], [])
+
+
+def test_where_the_schemas_cannot_be_had_nothing_changes(gateway_on_model: StartGatewayOnModel) -> None:
+    """The fault goes to the caller."""
+    gateway = gateway_on_model(dev=False, max_subscriptions=2).gateway
+    before = gateway.settings
+
+    def prepare(*_: object) -> None:
+        raise InvalidSchema("orders.json", "no JSON")
+
+    gateway.publisher.prepare_schemas = prepare  # type: ignore[method-assign, assignment]
+    with pytest.raises(InvalidSchema):
+        gateway.reload(Settings(max_subscriptions=1))
+    assert gateway.settings is before
 
 
 def test_the_page_lists_what_is_reloaded() -> None:

@@ -19,37 +19,21 @@ import structlog
 from headgate.auth.identity import Authorizer, Identity
 from headgate.delivery.client import Client
 from headgate.errors import Forbidden
+from headgate.protocol.packets import PRESENCE, REPLAY, SUBSCRIBE
 from headgate.runtime.loop import deadline
 
 log = structlog.get_logger("headgate.gateway")
 
-SUBSCRIBE, REPLAY, PRESENCE = "subscribe", "replay", "presence"
 AUTHORIZE_S = 5.0
 _WORDS = {SUBSCRIBE: "subscribe to", REPLAY: "replay", PRESENCE: "see who is in"}
 
 
 class Authorizing:
-    """See the module. Without an `authorizer` the grants alone decide.
-
-    `on_application` is called when there is one: from then on code of an application runs in the greenlets of requests.
-    `now_s` is monotonic.
-    """
+    """See the module. Without an `authorizer`, the application's function, the grants alone decide. `now_s` is monotonic."""
 
     def __init__(self, now_s: Callable[[], float] = monotonic) -> None:
-        self._authorizer: Authorizer | None = None
+        self.authorizer: Authorizer | None = None
         self._now_s = now_s
-        self.on_application: Callable[[], object] = lambda: None
-
-    @property
-    def authorizer(self) -> Authorizer | None:
-        """The application's function; set it before clients come."""
-        return self._authorizer
-
-    @authorizer.setter
-    def authorizer(self, authorizer: Authorizer | None) -> None:
-        self._authorizer = authorizer
-        if authorizer is not None:
-            self.on_application()
 
     def check(self, client: Client, pattern: str, action: str) -> None:
         """Refuse a client a pattern. May wait.

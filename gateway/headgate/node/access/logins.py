@@ -22,6 +22,7 @@ from headgate.auth.identity import Authenticator, Handshake, Identity
 from headgate.auth.jwks import Jwks
 from headgate.auth.key_sets import configured_keys
 from headgate.auth.proven import ProvenTokens
+from headgate.auth.regrants import Regrants
 from headgate.auth.tokens import Tokens, token_authenticator
 from headgate.errors import HeadgateError, SettingsError, Unauthorized
 from headgate.errors import UnauthorizedReason as Reason
@@ -44,13 +45,12 @@ _LOGGED_FRAMES = 5
 
 
 class Logins:
-    """See the module.
+    """See the module. `regrants` are the explicit grants that replace those of identities.
 
     Args:
         authenticator: an application's; None: tokens, as `settings` has them.
         check_revoked: raises for an identity that is revoked.
         api_keys: those that the HTTP API takes.
-        regranted: returns an identity with the explicit grants that replace its own.
         now_s: monotonic; time_s: seconds since 1970.
     """
 
@@ -62,11 +62,10 @@ class Logins:
         now_s: Callable[[], float] = monotonic,
         time_s: Callable[[], float] = time,
         api_keys: ApiKeys | None = None,
-        regranted: Callable[[Identity], Identity] = lambda identity: identity,
     ) -> None:
         self._settings = settings
         self._api_keys = api_keys
-        self._check_revoked, self._regranted = check_revoked, regranted
+        self._check_revoked, self.regrants = check_revoked, Regrants()
         self._now_s, self._time_s = now_s, time_s
         self._tokens = None if authenticator else Tokens.configured(settings)
         self._by_token = token_authenticator(self._tokens, settings)
@@ -99,7 +98,7 @@ class Logins:
         """Whether tokens were configured at the start."""
         return self._tokens is not None
 
-    def use(self, settings: Settings) -> None:
+    def apply(self, settings: Settings) -> None:
         """Go on with other keys, grants of anonymous clients, and limits. Clients that are connected keep their grants."""
         self._settings = settings
         is_in_use = self.authenticator is self._by_token
@@ -180,7 +179,7 @@ class Logins:
             Unauthorized: revoked.
         """
         self._check_revoked(identity)
-        return self._regranted(identity)
+        return self.regrants.apply(identity)
 
     def ask_again(self, handshake: Handshake) -> Identity:
         """Return the identity behind a handshake that was accepted before. A refusal is no failed login of its address.
@@ -208,7 +207,7 @@ class Logins:
         self._check_revoked(identity)
         if identity.expires_at is not None and identity.expires_at <= self._time_s():
             raise Unauthorized(Reason.EXPIRED)
-        return self._regranted(identity)
+        return self.regrants.apply(identity)
 
     def _proven_identity(self, handshake: Handshake, tokens: Tokens | None) -> Identity:
         """Return what the authenticator says; of tokens that are shown again and again, what it said the first time."""

@@ -10,7 +10,7 @@ front.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from headgate.auth.places import Places, Question
 from headgate.node.cluster.telling import Telling
@@ -21,9 +21,21 @@ from headgate.runtime.loop import Signal
 
 # A client about whom it is not known whether there is room waits for a look, for so long.
 LOOK_WAIT_S = 1.0
-
-
 ADDRESS = "\0@"
+
+
+class Counted(Protocol):
+    """The admission: its places, and how many clients each user and each address has in this process."""
+
+    @property
+    def places(self) -> Places: ...
+
+    @property
+    def addresses(self) -> Places: ...
+
+    def counts(self) -> Mapping[str, int]: ...
+
+    def counts_at(self) -> Mapping[str, int]: ...
 
 
 class _Kind(NamedTuple):
@@ -43,24 +55,11 @@ class _Kind(NamedTuple):
 
 
 class PlacesWatch:
-    """See the module.
+    """See the module."""
 
-    Args:
-        places, counts: of users; `counts` returns the clients of every user of this process.
-        addresses, counts_at: likewise of addresses.
-    """
-
-    def __init__(
-        self,
-        telling: Telling,
-        places: Places,
-        counts: Callable[[], Mapping[str, int]],
-        addresses: Places | None = None,
-        counts_at: Callable[[], Mapping[str, int]] = dict,
-    ) -> None:
-        self._kinds = [_Kind(places, counts, is_address=False)]
-        if addresses is not None:
-            self._kinds.append(_Kind(addresses, counts_at, is_address=True))
+    def __init__(self, telling: Telling, admission: Counted) -> None:
+        users = _Kind(admission.places, admission.counts, is_address=False)
+        self._kinds = [users, _Kind(admission.addresses, admission.counts_at, is_address=True)]
         self._questions: list[Question] = []
         self._telling = telling
         self._looked = Signal()

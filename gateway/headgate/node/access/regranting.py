@@ -13,25 +13,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from time import monotonic, time
+from typing import Protocol
 
 import structlog
 
 from headgate.auth.admission import Admission
-from headgate.auth.expiry import Expiry
 from headgate.auth.identity import ANONYMOUS, Handshake, Identity
-from headgate.auth.regrants import Explicit, Regrants
+from headgate.auth.regrants import Explicit, read_regrant, read_regrants
 from headgate.delivery.client import Client
 from headgate.errors import Forbidden, HeadgateError, Unauthorized, UnauthorizedReason
 from headgate.node.connection import environ_of
 from headgate.node.namespace import Namespace
-from headgate.node.population.evictions import Evictions
-from headgate.node.requests.presence_requests import PresenceRequests
 from headgate.protocol.frames import message_frame
-from headgate.protocol.packets import STATUS, notice_packet
+from headgate.protocol.packets import PRESENCE, STATUS, SUBSCRIBE, notice_packet
+from headgate.redis.client import Client as Redis
 from headgate.runtime.loop import Lock, LockLike, Watcher, deadline, repeat, sleep, spawn
 from headgate.transport.socketio_face import SocketIOFace
 
-from .authorizing import SUBSCRIBE, Authorizing
 from .logins import Logins
 
 log = structlog.get_logger("headgate.gateway")
@@ -44,28 +42,29 @@ ASK_S = 10.0
 LOOK_EVERY_S = 5.0
 
 
+class Refuses(Protocol):
+    """The evictions."""
+
+    def refused(self, clients: Iterable[Client], why: Unauthorized) -> None:
+        """Disconnect clients that the authenticator does not accept any more."""
+
+
 class Regranting:
-    """See the module. `regrants` are the explicit grants as this gateway knows them; `read` returns a user's out of Redis."""
+    """See the module. The explicit grants, as this gateway knows them, are those of `logins`; `redis` has all of them."""
 
     def __init__(
         self,
         sockets: SocketIOFace,
         namespaces: Mapping[str, Namespace],
-        *,
         logins: Logins,
         admission: Admission[Client],
-        expiry: Expiry[Client],
-        evictions: Evictions,
-        presence: PresenceRequests,
-        authorizing: Authorizing,
-        regrants: Regrants,
-        read: Callable[[str], tuple[Explicit, int] | None],
+        evictions: Refuses,
+        redis: Redis,
         now_s: Callable[[], float] = monotonic,
     ) -> None:
         self._sockets, self._namespaces, self._logins = sockets, namespaces, logins
-        self._admission, self._expiry, self._evictions = admission, expiry, evictions
-        self._presence, self._authorizing, self.regrants = presence, authorizing, regrants
-        self._read, self._now_s = read, now_s
+        self._admission, self._evictions, self._redis, self._now_s = admission, evictions, redis, now_s
+        self.regrants = logins.regrants
         self._timer: Watcher | None = None
         self._turns: dict[str, tuple[LockLike, list[None]]] = {}
         self._noted: dict[str, float] = {}  # user with other explicit grants, whose clients have not been looked at → since when
@@ -104,21 +103,30 @@ class Regranting:
         Raises:
             Unauthorized: the client has left meanwhile.
         """
+        namespace = self._namespaces[client.namespace]
         self._admission.renew(client, identity)
-        self._expiry.set(client, identity.expires_at)
         client.allowed = None
         ended = self._end(client, lambda pattern: not client.identity.may_subscribe(pattern))
         self._tell(client, {**({"ended": ended} if ended else {}), **({"granted": True} if is_told else {})})
-        self._presence.regranted(client)
-        refused = self._authorizing.refused(client, tuple(client.subscriptions), SUBSCRIBE)
+        topics = namespace.presence.topics_of(client.session)
+        self._end_presence(client, [topic for topic in topics if not client.identity.may_subscribe(topic)])
+        refused = namespace.authorizing.refused(client, tuple(client.subscriptions), SUBSCRIBE)
         if refused:
             self._tell(client, {"ended": self._end(client, refused.__contains__)})
-        self._presence.reauthorize(client)
+        if topics := namespace.presence.topics_of(client.session):
+            self._end_presence(client, namespace.authorizing.refused(client, topics, PRESENCE))
 
     def _end(self, client: Client, ends: Callable[[str], bool]) -> list[dict[str, object]]:
         """End subscriptions of a client; return what it is to be told of them."""
         ended = self._namespaces[client.namespace].end_subscriptions(client, ends)
         return [{"pattern": pattern, "error": Forbidden("subscribe to", pattern).to_wire()} for pattern in ended]
+
+    def _end_presence(self, client: Client, topics: Iterable[str]) -> None:
+        """End a client's part in topics, and tell it so."""
+        for topic in topics:
+            self._namespaces[client.namespace].presence.rooms.leave(client.session, topic)
+            notice = {"topic": topic, "ended": Forbidden("see who is in", topic).to_wire()}
+            client.connection.offer_control(message_frame(notice_packet(client.namespace, PRESENCE, notice)))
 
     def _tell(self, client: Client, notice: Mapping[str, object]) -> None:
         if notice:
@@ -143,8 +151,13 @@ class Regranting:
     def _read_again(self, user: str) -> None:
         """Take a user's explicit grants as Redis has them: of two wishes at once, the last one there may be heard first."""
         with suppress(HeadgateError):  # what was heard counts
-            found = self._read(user)
+            found = read_regrant(self._redis, user)
             self.regrants.put(user, *(found or (None, 0)))
+
+    def read_all(self, redis: Redis) -> None:
+        """Changes may have been missed: read all explicit grants, and look anew at their users. Waits for Redis."""
+        if changed := self.regrants.replace(read_regrants(redis)):
+            spawn(self.regrant_all, changed)
 
     def regrant_all(self, users: Iterable[str]) -> None:
         """Look anew at the grants of users of whom a change may have been missed. May wait."""
@@ -154,7 +167,7 @@ class Regranting:
     def _regrant(self, clients: Iterable[Client]) -> int:
         count = 0
         for client in clients:
-            if self._is_in(client):
+            if self._namespaces[client.namespace].is_in(client):
                 count += 1
                 # Each in a greenlet of its own: code of an application may leave something of one user behind in it.
                 spawn(self._look_anew, client).join()
@@ -171,7 +184,7 @@ class Regranting:
             self.take(client, explicit.over(client.identity), is_told=True)
         elif client.auth is None:
             until_s = time() + RENEW_WITHIN_S
-            self._expiry.set(client, min(until_s, client.identity.expires_at or until_s))
+            self._admission.expiry.set(client, min(until_s, client.identity.expires_at or until_s))
             frame = message_frame(notice_packet(client.namespace, STATUS, {"refresh": {"within_s": RENEW_WITHIN_S}}))
             client.connection.offer_control(frame)
         else:
@@ -192,8 +205,7 @@ class Regranting:
             else:
                 self._evictions.refused([client], error)
             return
-        if self._is_in(client) and client.identity is before:  # else a refresh has brought a newer one
+        if (
+            self._namespaces[client.namespace].is_in(client) and client.identity is before
+        ):  # else a refresh has brought a newer one
             self.take(client, identity, is_told=True)
-
-    def _is_in(self, client: Client) -> bool:
-        return self._namespaces[client.namespace].clients.get(client.session) is client

@@ -1,8 +1,8 @@
 """The answers of this gateway process to questions that go to all of them (redis/questions.py).
 
-In: messages of the channel, from the link that brings revocations. Out: what the part that knows says, written to Redis by one of
-MAX_WORKERS greenlets, off the event path. Questions that may wait for an application have as many of their own: an authenticator
-that hangs holds up no other question.
+In: the kinds of questions, each from the part that knows the answer; messages of the channel, from the link that brings
+revocations. Out: the answers, written to Redis by one of MAX_WORKERS greenlets, off the event path. Questions that may wait for
+an application have as many of their own: an authenticator that hangs holds up no other question.
 
 Rules. 1. Bounded: a question beyond MAX_WAITING is left out, and one that has waited longer than its asker does; the asker then
 names this process as silent. 2. A fault costs the answer, and a line in the log: one in ten seconds for all of its kind,
@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import structlog
@@ -42,12 +42,27 @@ class Answering(NamedTuple):
         note: takes the body as soon as the question is heard, in the order of the questions, also of one that is left out. It
             must not wait.
         asks_application: whether `find` may wait for code of an application.
+        missed: called when questions may have been missed, with a client to read from Redis what they have changed.
     """
 
     body: type
     find: Callable[[Any], Sequence[object]]
     note: Callable[[Any], object] | None = None
     asks_application: bool = False
+    missed: Callable[[Client], object] | None = None
+
+
+class Registered(Protocol):
+    """The registration."""
+
+    @property
+    def id(self) -> str:
+        """This process's id in the registry."""
+
+
+def announced(note: Callable[[], object], *, may_be_missed: bool) -> Answering:
+    """Return how a question is taken that only announces something. `may_be_missed`: else `note` is called to be sure."""
+    return Answering(type(None), lambda _: (), lambda _: note(), missed=None if may_be_missed else lambda _: note())
 
 
 class _Lane:
@@ -59,26 +74,28 @@ class _Lane:
 
 
 class Answers:
-    """See the module.
+    """See the module. `now_s` is monotonic."""
 
-    Args:
-        gateway_id: returns this process's id in the registry.
-        kinds: what answers each kind of question.
-        now_s: monotonic.
-    """
-
-    def __init__(
-        self,
-        client: Client,
-        gateway_id: Callable[[], str],
-        kinds: Mapping[str, Answering],
-        now_s: Callable[[], float] = monotonic,
-    ) -> None:
-        self._client = client
-        self._gateway_id, self._kinds, self._now_s = gateway_id, kinds, now_s
+    def __init__(self, client: Client, registration: Registered, now_s: Callable[[], float] = monotonic) -> None:
+        self._client, self._registration, self._now_s = client, registration, now_s
+        self._kinds: dict[str, Answering] = {}
         self._lane, self._lane_of_applications = _Lane(), _Lane()
         self._closed = False
         self._log_throttle = LogThrottle(now_s)
+
+    def add(self, kinds: Mapping[str, Answering]) -> None:
+        """Answer these kinds of questions too."""
+        self._kinds |= kinds
+
+    def begin(self, client: Client) -> None:
+        """Questions are heard from now on: read what may have been missed. Waits for Redis.
+
+        Raises:
+            HeadgateError: as `redis.client.call`.
+        """
+        for kind in self._kinds.values():
+            if kind.missed is not None:
+                kind.missed(client)
 
     def hear(self, message: bytes) -> None:
         """Take a message of the channel. Never waits."""
@@ -124,7 +141,7 @@ class Answers:
         try:
             parts = kind.find(msgspec.json.decode(question.body, type=kind.body))
             for at, part in enumerate(parts, 1):  # each for itself, so that the loop runs between two
-                answer(self._client, question, self._gateway_id(), part, last=at == len(parts))
+                answer(self._client, question, self._registration.id, part, last=at == len(parts))
             outcome = "answered"
         except (HeadgateError, msgspec.DecodeError) as error:
             self._tell_fault(question.kind, error)

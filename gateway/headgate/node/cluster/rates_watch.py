@@ -24,7 +24,7 @@ class RatesWatch:
         self._rates: dict[str, SharedRates] = {}
         self._hurry = telling.add(self)
 
-    def use(self, settings: Settings) -> None:
+    def apply(self, settings: Settings) -> None:
         """Let all rates go on as the settings say."""
         for label, rates in self._rates.items():
             if label == "publish":

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from time import monotonic
 
 import structlog
 
 from headgate.errors import HeadgateError
 from headgate.redis.client import Client
+from headgate.redis.loads import process_name
 from headgate.redis.registry import LEASE_S, leave, register
 from headgate.runtime.loop import Signal
 from headgate.runtime.rounds import Rounds
@@ -35,7 +36,7 @@ class Registration:
     `id` is `<name>:<random>`, with a name that `name` returns when the gateway starts: in its own process.
     """
 
-    def __init__(self, client: Client, namespaces: Sequence[str], name: Callable[[], str] = lambda: "gateway") -> None:
+    def __init__(self, client: Client, namespaces: Iterable[str], name: Callable[[], str] = process_name) -> None:
         self._name, self.id = name, _new_id(name())
         self._namespaces = tuple(namespaces)
         self._client = client

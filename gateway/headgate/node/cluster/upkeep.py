@@ -10,7 +10,8 @@ Rules. 1. A refusal costs a line in the log, and nothing else. 2. Each call to t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
+from typing import Protocol
 
 import structlog
 
@@ -102,16 +103,18 @@ class LogUpkeep:
         self._is_short = retention_s < (2 * RECONNECT_S if self._is_short else RECONNECT_S)
 
 
-class Upkeep:
-    """See the module. `tell` is called with a namespace and for how long its log keeps an event."""
+class Retains(Protocol):
+    """A namespace. `retention_s`: how long an event stays in its log at the rate of now."""
 
-    def __init__(
-        self, client: Client, settings: Settings, tell: Callable[[str, float], object] = lambda namespace, retention_s: None
-    ) -> None:
-        self._tell_retention = tell
-        self._logs = [
-            LogUpkeep(name, EventLog(name, client, settings.max_payload_bytes), TimeWatch()) for name in settings.namespaces
-        ]
+    retention_s: float
+
+
+class Upkeep:
+    """See the module."""
+
+    def __init__(self, client: Client, settings: Settings, namespaces: Mapping[str, Retains]) -> None:
+        self._namespaces = namespaces
+        self._logs = [LogUpkeep(name, EventLog(name, client, settings.max_payload_bytes), TimeWatch()) for name in namespaces]
         self._started = self._closed = False
         self._wakeup = Signal()
         self._told: dict[str, str] = {}
@@ -138,7 +141,7 @@ class Upkeep:
         try:
             trimmed = upkeep.tick()
             if (retention_s := upkeep.measure()) is not None:
-                self._tell_retention(upkeep.namespace, retention_s)
+                self._namespaces[upkeep.namespace].retention_s = retention_s
         except BusUnavailable:
             return  # the bus tells of that
         except BusRefused as error:

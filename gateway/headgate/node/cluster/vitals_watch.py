@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any
 
@@ -39,6 +39,7 @@ from headgate.metrics import (
 from headgate.metrics import LOOP_LAG as LAG
 from headgate.metrics import REDIS_ROUND_TRIPS as ROUND_TRIPS
 from headgate.node.namespace import Namespace
+from headgate.node.state import Describes, state_of
 from headgate.redis.client import Client
 from headgate.redis.loads import process_name
 from headgate.redis.questions import announce
@@ -61,18 +62,18 @@ class Measure:
     """Reads the vitals of this process.
 
     Args:
-        state: returns (sessions, draining, admission, paused, revocations known).
+        parts: those of the gateway, which say how it is.
         now_s: monotonic; cpu_s: processor time of this process.
     """
 
     def __init__(
         self,
         namespaces: Mapping[str, Namespace],
-        state: Callable[[], tuple[int, bool, str, list[str], bool]],
+        parts: Sequence[Describes],
         now_s: Callable[[], float] = time.monotonic,
         cpu_s: Callable[[], float] = time.process_time,
     ) -> None:
-        self._namespaces, self._state = namespaces, state
+        self._namespaces, self._parts = namespaces, parts
         self._now_s, self._cpu_s = now_s, cpu_s
         self._began_ms = round(time.time() * 1000)
         self._balances: dict[str, Any] = {}
@@ -86,7 +87,7 @@ class Measure:
             # What others did meanwhile is in it, too: the share errs on the side of them.
             self._walk_at_s = began_s + (self._cpu_s() - began_cpu_s) / WALK_SHARE
         counted = {each: totals(metric) for each, metric in _COUNTERS.items()}
-        sessions, draining, admission, paused, revocations_known = self._state()
+        state = state_of(self._parts)
         return Vitals(
             name=process_name(),
             version=__version__,
@@ -94,12 +95,12 @@ class Measure:
             at_s=self._now_s(),
             cpu_s=self._cpu_s(),
             memory_bytes=_memory_bytes(),
-            sessions=sessions,
+            sessions=state.sessions,
             stalls=round(sum(totals(LOOP_STALLS).values())),
-            draining=draining,
-            admission=admission,
-            paused=paused,
-            revocations_known=revocations_known,
+            draining=state.draining,
+            admission=state.admission,
+            paused=state.paused,
+            revocations_known=state.revocations_known,
             lag=LAG.of().counts,
             redis=ROUND_TRIPS.of().counts,
             namespaces={name: self._namespace(name, namespace, counted) for name, namespace in self._namespaces.items()},

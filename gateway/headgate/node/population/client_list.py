@@ -6,7 +6,7 @@ path never comes by here; the work is done in a share of the loop, a slice at a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import ip_address, ip_network
 from typing import Any
 
@@ -14,8 +14,10 @@ from headgate.auth.admission import Admission
 from headgate.clients import ConnectedClient, ListAnswer, ListQuestion, OneAnswer, OneQuestion, Row, Sort
 from headgate.delivery.client import Client
 from headgate.delivery.state import Phase, Pressure
+from headgate.node.cluster.answers import Registered
 from headgate.node.connection import connection_of, environ_of
 from headgate.node.namespace import Namespace
+from headgate.redis.registry import name_of
 from headgate.runtime.loop import Share
 from headgate.settings import Settings
 from headgate.transport.peer_address import address_of
@@ -34,7 +36,7 @@ _IPV4_BITS, _IPV6_BITS = 24, 48
 
 
 class ClientList:
-    """See the module. `name` returns what people know this process by."""
+    """See the module. `registration` has the name by which people know this process."""
 
     def __init__(
         self,
@@ -42,10 +44,10 @@ class ClientList:
         admission: Admission[Client],
         sockets: SocketIOFace,
         settings: Settings,
-        name: Callable[[], str],
+        registration: Registered,
     ) -> None:
         self._namespaces, self._admission, self._sockets, self._settings = namespaces, admission, sockets, settings
-        self._name = name
+        self._registration = registration
         self._share = Share(SHARE_S)
 
     def page(self, question: ListQuestion) -> list[ListAnswer]:
@@ -140,7 +142,7 @@ class ClientList:
             session=client.session,
             user=client.identity.user,
             namespace=client.namespace,
-            gateway=self._name(),
+            gateway=name_of(self._registration.id),
             address=shown_address(address_of(environ, self._settings.proxies), self._settings.client_addresses),
             transport=connection.transport,
             since_ms=client.since_ms,

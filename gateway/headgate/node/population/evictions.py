@@ -1,16 +1,14 @@
 """Evictions: clients whose identity has expired or was revoked, or that an operator disconnects, are told, and disconnected.
 
-In: clients that are due (auth/expiry.py), members that were revoked (auth/revocation_watch.py), wishes (people.py). Out: a
-`status` notice, a disconnect from the namespace, and the end of the connection if it joins no namespace again before the
-handshake deadline.
+In: clients that are due (auth/expiry.py) or were revoked (access/access.py), wishes (people.py). Out: a `status` notice, a
+disconnect from the namespace, and the end of the connection if it joins no namespace again before the handshake deadline.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from headgate.auth.admission import Admission, PendingSessions
-from headgate.auth.revocation import TOKEN, kind_of
+from headgate.auth.admission import PendingSessions
 from headgate.delivery.client import Client
 from headgate.errors import Unauthorized, UnauthorizedReason
 from headgate.metrics import EVICTED
@@ -31,34 +29,19 @@ _STRIDE = 64
 
 
 class Evictions:
-    """See the module."""
+    """See the module. `pending` are the sessions in no namespace."""
 
-    def __init__(
-        self,
-        sockets: SocketIOFace,
-        namespaces: Mapping[str, Namespace],
-        settings: Settings,
-        admission: Admission[Client],
-        pending: PendingSessions,
-    ) -> None:
+    def __init__(self, sockets: SocketIOFace, namespaces: Mapping[str, Namespace], settings: Settings) -> None:
         self._sockets, self._namespaces, self._settings = sockets, namespaces, settings
-        self._admission, self._pending = admission, pending
+        self.pending = PendingSessions(_pending_per_address(settings))
+
+    def apply(self, settings: Settings) -> None:
+        """Go on with another limit of sessions in no namespace."""
+        self.pending.use(_pending_per_address(settings))
 
     def expired(self, clients: Iterable[Client]) -> None:
         """Disconnect clients whose identity has expired."""
-        self._evict(clients, Unauthorized(UnauthorizedReason.EXPIRED))
-
-    def revoked(self, members: list[str]) -> None:
-        """Disconnect the clients of users and tokens that were revoked."""
-        hit: list[Client] = []
-        for member in members:
-            kind, name = kind_of(member) or (TOKEN, "")
-            hit += self._admission.of_token(name) if kind == TOKEN else self._admission.of_user(name)
-        self._evict(hit, Unauthorized(UnauthorizedReason.REVOKED))
-
-    def refused(self, clients: Iterable[Client], why: Unauthorized) -> None:
-        """Disconnect clients that the authenticator does not accept any more."""
-        self._evict(clients, why)
+        self.refused(clients, Unauthorized(UnauthorizedReason.EXPIRED))
 
     def disconnected(self, clients: Iterable[Client], reason: str) -> int:
         """End the connections of clients at an operator's wish: they are told as clients that move, and come back.
@@ -75,7 +58,7 @@ class Evictions:
             connection.end("disconnected", told=f"disconnected: {reason}")
         return ended
 
-    def _evict(self, clients: Iterable[Client], why: Unauthorized) -> None:
+    def refused(self, clients: Iterable[Client], why: Unauthorized) -> None:
         """Tell clients that they are no longer authorized, and disconnect them from their namespace. Lets the loop run."""
         for client in self._still_in(clients):
             EVICTED.labels(client.namespace, why.reason.value).inc()
@@ -90,7 +73,7 @@ class Evictions:
     def _still_in(self, clients: Iterable[Client]) -> Iterator[Client]:
         """Yield those that have not left by their turn. Lets the loop run."""
         for count, client in enumerate(clients, 1):
-            if self._namespaces[client.namespace].clients.get(client.session) is client:
+            if self._namespaces[client.namespace].is_in(client):
                 yield client
             if not count % _STRIDE:
                 one_round()
@@ -99,7 +82,7 @@ class Evictions:
         """Let a connection out of every namespace stay for as long as before its first CONNECT, to come back."""
         if not connection.closed and not connection.owners:
             environ = self._sockets.environ_of(connection.sid)
-            self._pending.add(connection.sid, address_of(environ, self._settings.proxies))
+            self.pending.add(connection.sid, address_of(environ, self._settings.proxies))
         self._sockets.after(self._settings.handshake_deadline_s, _end_pending, connection, told)
 
 
@@ -107,3 +90,8 @@ def _end_pending(connection: Session, told: str) -> None:
     """End a connection whose clients have left, or were disconnected, and that has joined no namespace since. Runs in the hub."""
     if not connection.closed and not connection.owners:
         connection.end("outside every namespace", code=POLICY, told=told)
+
+
+def _pending_per_address(settings: Settings) -> int:
+    # Development is one machine: there an address says nothing about who it is.
+    return 0 if settings.dev else settings.max_clients_per_address

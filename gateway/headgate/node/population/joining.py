@@ -13,14 +13,12 @@ from typing import Any
 
 import msgspec
 
-from headgate.auth.admission import Admission, PendingSessions
-from headgate.auth.expiry import Expiry
 from headgate.auth.identity import ANONYMOUS, Handshake, Identity
 from headgate.auth.places import StillLooking
 from headgate.delivery.client import Client
 from headgate.errors import BusUnavailable, Forbidden, HeadgateError, InvalidRequest, LimitReached, Unauthorized
 from headgate.metrics import REFUSED, SESSIONS_REFUSED
-from headgate.node.access.logins import Logins
+from headgate.node.access.access import Access
 from headgate.node.cluster.pauses import Pauses
 from headgate.node.connection import connection_of
 from headgate.node.namespace import Namespace
@@ -38,7 +36,6 @@ from headgate.transport.stream import Stream
 
 from .drain import Drain
 from .evictions import Evictions
-from .refusals import Refusals
 from .shedding import Shedding
 
 HEARTBEAT_S = 10
@@ -66,32 +63,24 @@ class Joining:
 
     def __init__(
         self,
-        sockets: SocketIOFace,
-        namespaces: Mapping[str, Namespace],
         settings: Settings,
-        *,
-        logins: Logins,
-        admission: Admission[Client],
-        pending: PendingSessions,
-        expiry: Expiry[Client],
+        sockets: SocketIOFace,
+        access: Access,
         evictions: Evictions,
-        refusals: Refusals,
         drain: Drain,
         shedding: Shedding,
         pauses: Pauses,
-        gone: Callable[..., object] = lambda client, in_order: None,
-        next_look: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._sockets, self._namespaces, self._settings = sockets, namespaces, settings
-        self._logins, self._drain, self._shedding, self._pauses = logins, drain, shedding, pauses
-        self._next_look, self._gone = next_look, gone
-        self._admission, self._pending, self._expiry = admission, pending, expiry
-        self._evictions, self._refusals = evictions, refusals
-        self._limits = msgspec.Raw(msgspec.json.encode(settings.limits()))  # the same in each welcome
+        self._sockets, self._evictions, self._pending = sockets, evictions, evictions.pending
+        self._logins, self._admission, self._refusals = access.logins, access.admission, access.refusals
+        self._next_look = access.places_watch.next_look
+        self._drain, self._shedding, self._pauses = drain, shedding, pauses
+        self.apply(settings)
 
-    def use(self, settings: Settings) -> None:
+    def apply(self, settings: Settings) -> None:
         """Go on with other limits."""
-        self._settings, self._limits = settings, msgspec.Raw(msgspec.json.encode(settings.limits()))
+        self._settings = settings
+        self._limits = msgspec.Raw(msgspec.json.encode(settings.limits()))  # the same in each welcome
 
     def _limits_in(self, namespace: Namespace) -> msgspec.Raw:
         """Return the limits that a welcome says; with how long the log keeps an event, where that is too short to come back."""
@@ -215,7 +204,6 @@ class Joining:
     ) -> Client:
         client = namespace.join(session, identity, connection, address)
         self._admission.join(client, address)
-        self._expiry.set(client, identity.expires_at)
         connection.owners = (*connection.owners, client)
         return client
 
@@ -317,9 +305,7 @@ class Joining:
             connection = connection_of(client)
             connection.owners = tuple(owner for owner in connection.owners if owner is not client)
             self._admission.leave(client)
-            self._expiry.forget(client)
-            namespace.leave(session)
-            self._gone(client, in_order=reason == CLIENT_DISCONNECT)
+            namespace.leave(session, in_order=reason == CLIENT_DISCONNECT)
             if reason == CLIENT_DISCONNECT and not isinstance(connection, Stream):
                 # It is counted no more, so its connection may not stay for ever either.
                 self._evictions.end_pending_later(connection, f"no CONNECT within {self._settings.handshake_deadline_s:g} s")

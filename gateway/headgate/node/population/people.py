@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from time import time
 
-from headgate.auth.admission import Admission
 from headgate.auth.audit import audit
 from headgate.clients import (
     CountAnswer,
@@ -21,9 +20,8 @@ from headgate.clients import (
     SendAnswer,
     SendQuestion,
 )
-from headgate.delivery.client import Client
 from headgate.event import Event
-from headgate.node.access.regranting import Regranting
+from headgate.node.access.access import Access
 from headgate.node.cluster.answers import Answering
 from headgate.protocol.frames import event_frame
 
@@ -34,16 +32,9 @@ from .evictions import Evictions
 class People:
     """See the module. `clients` are this process's."""
 
-    def __init__(
-        self,
-        clients: ClientList,
-        admission: Admission[Client],
-        evictions: Evictions,
-        regranting: Regranting,
-        max_payload_bytes: int,
-    ) -> None:
-        self.clients, self._admission, self._evictions, self._regranting = clients, admission, evictions, regranting
-        self._max_payload_bytes = max_payload_bytes
+    def __init__(self, clients: ClientList, access: Access, evictions: Evictions, max_payload_bytes: int) -> None:
+        self.clients, self._evictions, self._max_payload_bytes = clients, evictions, max_payload_bytes
+        self._admission, self._regranting = access.admission, access.regranting
 
     def kinds(self) -> Mapping[str, Answering]:
         """Return what answers each kind of question."""
@@ -51,7 +42,9 @@ class People:
             Kind.LIST: Answering(ListQuestion, self.clients.page),
             Kind.ONE: Answering(OneQuestion, self.clients.one),
             Kind.DISCONNECT: Answering(DisconnectQuestion, self._disconnect),
-            Kind.REGRANT: Answering(RegrantQuestion, self._regrant, self._note_regrant, asks_application=True),
+            Kind.REGRANT: Answering(
+                RegrantQuestion, self._regrant, self._note_regrant, asks_application=True, missed=self._regranting.read_all
+            ),
             Kind.SEND: Answering(SendQuestion, self._send),
         }
 

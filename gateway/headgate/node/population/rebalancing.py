@@ -14,6 +14,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from time import monotonic
+from typing import Protocol
 
 import structlog
 
@@ -21,7 +22,7 @@ from headgate import __version__
 from headgate.errors import HeadgateError
 from headgate.node.namespace import Namespace
 from headgate.redis.client import Client
-from headgate.redis.loads import LEASE_S, Load, Look, leave, look
+from headgate.redis.loads import LEASE_S, Load, Look, leave, look, process_name
 from headgate.runtime.rounds import Rounds
 from headgate.transport.descriptors import descriptor_limit
 
@@ -36,12 +37,20 @@ SETTLED_S = 30
 DEPLOY_S = 900
 
 
+class Counts(Protocol):
+    """The sockets."""
+
+    @property
+    def count(self) -> int:
+        """How many sessions there are."""
+
+
 class Rebalancing:
     """See the module.
 
     Args:
         namespaces: those that this gateway serves.
-        sessions: returns how many sessions this process has.
+        sockets: know how many sessions this process has.
         per_s: newcomers per second that a process is to take after a deploy; 0: balance only for an operator.
         now_s: monotonic.
         name: returns what people know this process by.
@@ -51,21 +60,21 @@ class Rebalancing:
         self,
         client: Client,
         namespaces: Mapping[str, Namespace],
-        sessions: Callable[[], int],
+        sockets: Counts,
         per_s: float,
         now_s: Callable[[], float] = monotonic,
-        name: Callable[[], str] = str,
+        name: Callable[[], str] = process_name,
     ) -> None:
         self._client = client
         self._id = secrets.token_hex(8)
         self._namespaces, self._serves = namespaces, ",".join(sorted(namespaces))
-        self._sessions, self._per_s, self._now_s, self._name = sessions, per_s, now_s, name
+        self._sockets, self._per_s, self._now_s, self._name = sockets, per_s, now_s, name
         self._moves = Moves(namespaces, "rebalance", LEAVE_WITHIN_S, now_s)
         self._balance = Balance()
         self._since_s: int | None = None  # by Redis' clock
         self._look_at_s = 0.0
         self._looked = 0  # sessions at the look before
-        self._rounds = Rounds(lambda: self.tick(), lambda: log.exception("rebalancing failed"), LOOK_EVERY_S)
+        self._rounds = Rounds(self.tick, lambda: log.exception("rebalancing failed"), LOOK_EVERY_S)
         self._logged = ""
 
     def start(self) -> None:
@@ -88,7 +97,7 @@ class Rebalancing:
             self._look_at_s = self._now_s() + LOOK_EVERY_S
             self._look()
         before = self._balance.state
-        count = self._balance.due(self._now_s(), self._sessions(), self._moves.under_way())
+        count = self._balance.due(self._now_s(), self._sockets.count, self._moves.under_way())
         if count:
             self._moves.tell(list(islice(self._moves.connections(), count)))
         self._moves.end_late()
@@ -100,7 +109,7 @@ class Rebalancing:
     # -- private ------------------------------------------------------------------------------------------------------
 
     def _look(self) -> None:
-        own = self._sessions()
+        own = self._sockets.count
         # The others' counts are up to LOOK_EVERY_S old. Those who have come here meanwhile may have come there, too.
         settled, self._looked = min(own, self._looked), own
         try:
@@ -139,13 +148,13 @@ class Rebalancing:
         if state is before:
             return
         if state is State.MOVING:
-            log.info("rebalancing began", sessions=self._sessions(), share=self._balance.target)
+            log.info("rebalancing began", sessions=self._sockets.count, share=self._balance.target)
         elif before is State.MOVING and state is State.RESTING:
-            log.info("rebalancing ended", sessions=self._sessions(), share=self._balance.target)
+            log.info("rebalancing ended", sessions=self._sockets.count, share=self._balance.target)
         elif state is State.SPENT:
             log.warning(
                 "rebalancing given up",
-                sessions=self._sessions(),
+                sessions=self._sockets.count,
                 share=self._balance.target,
                 reason="clients come back to this process: let the proxy choose the gateway with the fewest connections",
             )

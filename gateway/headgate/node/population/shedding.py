@@ -99,7 +99,7 @@ class Shedding:
         self._late_beats = 0
         self._calm_from_s = 0.0
 
-    def use(self, max_clients: int, lag_s: float) -> None:
+    def apply(self, max_clients: int, lag_s: float) -> None:
         """Go on with other limits. Shedding that has begun ends as it would have."""
         if not lag_s:
             self.state, self._late_beats = State.ADMITTING, 0

@@ -7,19 +7,18 @@ A request that is none, or not allowed, or over a limit, is refused with its err
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from time import time
 from typing import Any
 
-from headgate.auth.identity import ANONYMOUS, Handshake, Identity
+from headgate.auth.identity import ANONYMOUS, Handshake
 from headgate.delivery.client import Client
 from headgate.errors import Forbidden, HeadgateError, InvalidRequest, PayloadTooLarge, Unauthorized, UnauthorizedReason
 from headgate.event import check_event_id
-from headgate.node.access.logins import Logins
-from headgate.node.access.regranting import Regranting
-from headgate.node.cluster.pauses import Pauses
+from headgate.node.access.access import Access
+from headgate.node.cluster.cluster import Cluster
 from headgate.node.connection import environ_of
 from headgate.node.namespace import Namespace
-from headgate.node.population.refusals import Refusals
 from headgate.protocol.packets import (
     HANDLED,
     PRESENCE,
@@ -35,13 +34,12 @@ from headgate.protocol.packets import (
 )
 from headgate.protocol.requests import check_text, read_refresh, read_seen
 from headgate.publisher import Publisher
-from headgate.redis.client import Client as Redis
 from headgate.redis.seen import mark_seen
 from headgate.topic import check_topic
 from headgate.transport.socketio_face import RequestHandler, SocketIOFace
 
 from .handling import Handling
-from .presence_requests import PresenceRequests
+from .presence_requests import answer_presence
 from .publish_queue import PublishQueue
 
 Body = Mapping[str, Any]
@@ -54,22 +52,15 @@ class Handlers:
     def __init__(
         self,
         sockets: SocketIOFace,
-        *,
-        logins: Logins,
-        refusals: Refusals,
+        access: Access,
+        cluster: Cluster,
         publisher: Publisher,
         publish_queues: Mapping[str, PublishQueue],
-        commands: Redis,
-        pauses: Pauses,
-        presence: PresenceRequests,
-        vitals: Callable[[Identity, Body], dict[str, Any]],
-        regranting: Regranting,
         handling: Handling,
     ) -> None:
-        self._sockets = sockets
-        self._logins, self._refusals, self._regranting = logins, refusals, regranting
-        self._publisher, self._publish_queues, self._commands = publisher, publish_queues, commands
-        self._pauses, self._presence, self._vitals, self._handling = pauses, presence, vitals, handling
+        self._sockets, self._publisher, self._publish_queues = sockets, publisher, publish_queues
+        self._logins, self._refusals, self._regranting = access.logins, access.refusals, access.regranting
+        self._redis, self._pauses, self._vitals, self._handling = cluster.redis, cluster.pauses, cluster.vitals, handling
 
     def requests(self, namespace: Namespace) -> dict[str, RequestHandler]:
         """Return the handlers of the requests of a namespace's clients, by the name of the request."""
@@ -87,9 +78,9 @@ class Handlers:
             PUBLISH: acknowledged(self._publish),
             REFRESH: acknowledged(self._refresh),
             SEEN: acknowledged(self._seen),
-            PRESENCE: acknowledged(self._presence.answer),
+            PRESENCE: acknowledged(partial(answer_presence, self._pauses)),
             HANDLED: acknowledged(self._handling.take),
-            VITALS: acknowledged(lambda namespace, client, body: self._vitals(client.identity, body)),
+            VITALS: acknowledged(lambda namespace, client, body: self._vitals.answer(client.identity, body)),
         }
 
     def unknown(self, namespace: Namespace, name: str, session: str) -> dict[str, Any]:
@@ -146,7 +137,7 @@ class Handlers:
         ids = read_seen(body)
         if client.identity.user == ANONYMOUS:
             raise Forbidden("say what was seen by", ANONYMOUS)
-        mark_seen(self._commands, namespace.name, client.identity.user, ids)
+        mark_seen(self._redis, namespace.name, client.identity.user, ids)
         return {"seen": len(ids)}
 
     def _refresh(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
@@ -154,7 +145,7 @@ class Handlers:
         token = read_refresh(body)
         environ = environ_of(client, self._sockets)
         identity = self._logins.identify(Handshake(namespace.name, {"token": token}, environ))
-        if namespace.clients.get(client.session) is not client:
+        if not namespace.is_in(client):
             raise Unauthorized(UnauthorizedReason.LEFT)
         if identity.user != client.identity.user:
             raise Unauthorized(UnauthorizedReason.ANOTHER_USER)

@@ -29,7 +29,7 @@ from headgate.settings import Settings
 from headgate.transport.detach import PollWatch
 from headgate.transport.http_answers import Answer, error_answer, http_error
 from headgate.transport.http_connection import HttpConnection
-from headgate.transport.limits import TransportLimits
+from headgate.transport.socketio_face import SocketIOFace
 from headgate.transport.statuses import STATUS_LINES, status_of
 from headgate.transport.stream import Stream
 
@@ -75,12 +75,11 @@ class Streams:
         settings: Settings,
         joining: Joining,
         handlers: Handlers,
-        limits: TransportLimits,
-        origin_refused: Callable[[str, Mapping[str, Any]], object],
+        sockets: SocketIOFace,
     ) -> None:
-        self._namespaces, self._settings, self._joining, self._limits = namespaces, settings, joining, limits
+        self._namespaces, self._settings, self._joining = namespaces, settings, joining
         self._handlers = {name: handlers.requests(namespace) for name, namespace in namespaces.items()}
-        self._origin_refused = origin_refused
+        self._limits, self._origin_refused = sockets.limits, sockets.origin_refused
         self._is_allowed = origin_check(settings)
         self._open: set[Stream] = set()
 

@@ -44,7 +44,7 @@ def application() -> Application:
 @pytest.fixture
 def gateway(gateway_on_model: StartGatewayOnModel, application: Application) -> GatewayOnModel:
     here = gateway_on_model(by_name)
-    here.gateway.authorizing.authorizer = application
+    here.gateway.set_authorizer(application)
     return here
 
 
@@ -94,7 +94,7 @@ def test_a_yes_to_grants_that_have_changed_meanwhile_is_not_remembered(gateway: 
         inside.allowed = None
         return application(identity, pattern, action)
 
-    gateway.gateway.authorizing.authorizer = change
+    gateway.gateway.set_authorizer(change)
     assert client.request("subscribe", {"pattern": "a.1"})["ok"]
     assert client.request("subscribe", {"pattern": "a.1"})["ok"]
     assert len(application.asked) == 2
@@ -122,9 +122,9 @@ def test_what_new_grants_do_not_cover_ends_before_the_application_is_asked(
         go_on.wait()
         return application(identity, pattern, action)
 
-    gateway.gateway.authorizing.authorizer = wait
+    gateway.gateway.set_authorizer(wait)
     (inside,) = gateway.namespace.clients.values()
-    gevent.spawn(gateway.gateway._regranting.take, inside, Identity("ana", subscribe=("b.#",)))
+    gevent.spawn(gateway.gateway.access.regranting.take, inside, Identity("ana", subscribe=("b.#",)))
     client.wait_for(lambda: client.named("status"), "the word of what has ended")
     gateway.publish(topic="a.1")
     gateway.publish(topic="b.1")
@@ -181,7 +181,7 @@ def test_all_patterns_of_a_request_have_one_time_together(
         now_s[0] += AUTHORIZE_S * 0.6
         return application(identity, pattern, action)
 
-    gateway.gateway.authorizing.authorizer = slow
+    gateway.gateway.set_authorizer(slow)
     client = join(gateway, "a.1", "a.2", "a.3")
     assert outcomes(client) == [True, True, False]
     assert client.request("subscribe", {"pattern": "a.3"})["ok"]
@@ -195,7 +195,7 @@ def test_one_that_does_not_answer_in_time_has_refused(gateway: GatewayOnModel, m
         gevent.event.Event().wait()
         return True
 
-    gateway.gateway.authorizing.authorizer = never
+    gateway.gateway.set_authorizer(never)
     with capture_logs() as lines:
         assert outcomes(join(gateway, "a.1")) == [False]
     assert [line["error"] for line in lines if line["event"] == "authorize failed"] == ["TimeoutError"]
@@ -210,7 +210,7 @@ def test_no_greenlet_is_used_again_once_an_application_is_asked(gateway_on_model
         greenlets.add(gevent.getcurrent())
         return True
 
-    gateway.gateway.authorizing.authorizer = note
+    gateway.gateway.set_authorizer(note)
     for _ in range(4):
         client = gateway.join()
         assert client.welcome

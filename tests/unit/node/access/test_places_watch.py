@@ -11,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from headgate.auth.admission import Admission
+from headgate.auth.expiry import Expiry
 from headgate.auth.identity import Identity
 from headgate.auth.places import Places
 from headgate.errors import LimitReached
@@ -39,7 +40,14 @@ class Process:
         self.places = Places(most, lambda: float(server.now_s))
         self.places.own_of = lambda user: self.own.get(user, 0)
         self.telling = Telling(server.client())
-        self.watch = PlacesWatch(self.telling, self.places, lambda: self.own)
+        self.addresses = Places(0, name="clients_per_address")
+        self.watch = PlacesWatch(self.telling, self)
+
+    def counts(self) -> dict[str, int]:
+        return self.own
+
+    def counts_at(self) -> dict[str, int]:
+        return {}
 
     def join(self, user: str = "ana") -> bool:
         """Let a client in, if there is room."""
@@ -88,9 +96,9 @@ def test_addresses_have_places_of_their_own(server: SmallRedis) -> None:
     for _ in range(2):
         users = Places(4, lambda: float(server.now_s))
         addresses = Places(8, lambda: float(server.now_s), name="clients_per_address", quiet=2)
-        admission: Admission[Client] = Admission(users, addresses)
+        admission: Admission[Client] = Admission(users, addresses, Expiry(lambda clients: None))
         telling = Telling(server.client())
-        PlacesWatch(telling, users, admission.counts, addresses, admission.counts_at)
+        PlacesWatch(telling, admission)
         made.append((telling, admission))
 
     def look() -> None:

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from headgate import clients
 from headgate.auth.identity import Handshake, Identity
-from headgate.auth.regrants import read_regrant, store
+from headgate.auth.regrants import store
 from headgate.auth.tokens import Tokens
 from headgate.errors import Unauthorized
 from headgate.node.access import regranting as module
@@ -22,6 +22,7 @@ from headgate.protocol.requests import Subscription
 from headgate.settings import Settings
 from tests.support.gateway_here import ClientHere, GatewayOnModel
 from tests.support.people_here import PeopleHere
+from tests.support.small_redis import SmallRedis
 
 SECRET = "a secret of the tests, 0123456789abcdef"
 
@@ -132,7 +133,7 @@ def test_an_authenticator_that_never_answers_has_failed(
     client = join(here, "ana", "a.x")
     source.says = wait
     with capture_logs() as lines:
-        here.gateway._regranting.regrant("ana")
+        here.gateway.access.regranting.regrant("ana")
     assert "grants not looked at anew" in [line["event"] for line in lines]
     assert statuses(client) == []
     source.says = None
@@ -202,7 +203,7 @@ def test_when_explicit_grants_end_the_source_counts_again(
     client = join(here, "ana", "a.x")
     regrant(people, "ana", subscribe=["b.#"], for_s=60)
     assert may(client, "b.x")
-    regranting = here.gateway._regranting
+    regranting = here.gateway.access.regranting
     regranting.tick()
     gevent.idle(-2)
     assert len(statuses(client)) == 1
@@ -222,8 +223,8 @@ def test_explicit_grants_that_there_was_no_time_to_carry_out_are_carried_out_lat
     if lifted:
         regrant(people, "ana", subscribe=["a.#", "b.#"])
         assert may(client, "b.x")
-    regranting = here.gateway._regranting
-    monkeypatch.setattr(here.gateway._answers, "_now_s", lambda: float("inf"))
+    regranting = here.gateway.access.regranting
+    monkeypatch.setattr(here.gateway.cluster.answers, "_now_s", lambda: float("inf"))
     told = len(statuses(client))
     assert regrant(people, "ana", **({} if lifted else {"subscribe": ["b.#"]})).silent
     regranting.tick()
@@ -241,8 +242,8 @@ def test_of_two_regrants_at_once_the_one_that_redis_keeps_counts(
     """Whichever is heard last. A gateway that reads them later would else have other grants than those that heard."""
     here = people.start("a", source)
     client = join(here, "ana", "a.x")
-    regranting, redis = here.gateway._regranting, people.redis.client()
-    monkeypatch.setattr(regranting, "_read", lambda user: read_regrant(redis, user))
+    regranting, redis = here.gateway.access.regranting, people.redis.client()
+    monkeypatch.setattr(regranting, "_redis", redis)
 
     def be_overtaken(*arguments: Any) -> Any:
         explicit = store(*arguments)
@@ -253,14 +254,14 @@ def test_of_two_regrants_at_once_the_one_that_redis_keeps_counts(
     assert regrant(people, "ana", subscribe=["a.#", "b.#"]).count == 1
     assert may(client, "c.x")
     assert not may(client, "b.x")
-    monkeypatch.setattr(regranting, "_read", lambda user: read_regrant(people.redis.client(), "nobody"))
+    monkeypatch.setattr(regranting, "_redis", SmallRedis().client())
     assert regrant(people, "ana").count == 1
     assert may(client, "a.x")
 
 
 def test_it_looks_for_ended_grants_while_the_gateway_runs(people: PeopleHere, source: Source) -> None:
     """By one timer, which ends with it."""
-    regranting = people.start("a", source).gateway._regranting
+    regranting = people.start("a", source).gateway.access.regranting
     for _ in range(2):
         regranting.start()
     assert regranting._timer is not None
@@ -283,10 +284,10 @@ def test_a_regrant_that_a_gateway_has_missed_counts_when_it_hears_again(people: 
     client = join(here, "ana", "a.x")
     assert regrant(people, "ana", subscribe=["b.#"]).silent == ("deaf/1",)
     assert may(client, "a.x")
-    here.gateway._begin_questions(people.redis.client())
+    here.gateway.cluster.answers.begin(people.redis.client())
     gevent.idle(-2)
     assert statuses(client) == [{"ended": [forbidden("a.x")], "granted": True}]
-    here.gateway._begin_questions(people.redis.client())
+    here.gateway.cluster.answers.begin(people.redis.client())
     gevent.idle(-2)
     assert len(statuses(client)) == 1
 
@@ -295,7 +296,7 @@ def test_a_gateway_that_starts_knows_the_explicit_grants(people: PeopleHere, sou
     """Before it lets anybody in: the link reads them first."""
     store(people.redis.client(), "ana", ("b.#",), (), 60)
     here = people.start("a", source)
-    here.gateway._begin_questions(people.redis.client())
+    here.gateway.cluster.answers.begin(people.redis.client())
     assert join(here, "ana", "a.x").welcome["subscriptions"][0]["ok"] is False
 
 
@@ -358,7 +359,7 @@ def test_a_subscribe_that_grants_end_while_the_application_is_asked_again_is_ref
             regrant(people, "ana", subscribe=["a.#"] if asked == 1 else ["b.#"])
         return True
 
-    here.gateway.authorizing.authorizer = asks
+    here.gateway.set_authorizer(asks)
     assert client.request("subscribe", {"pattern": "a.x"})["error"]["code"] == "forbidden"
     (inside,) = here.namespace.clients.values()
     assert list(inside.subscriptions) == []
@@ -412,7 +413,7 @@ def test_a_client_that_is_on_its_way_in_has_what_holds_when_it_is_in(
     """It waits for a look at how many clients its user has elsewhere, and is nobody's client yet when the rights change."""
     here = people.start("a", source)
     go_on = gevent.event.Event()
-    joining = here.gateway._joining
+    joining = here.gateway.population.joining
     monkeypatch.setattr(joining, "_find_place", lambda user, address: go_on.wait())
     client = here.join({"token": "ana", "subscriptions": [{"pattern": "a.x"}]})
     client.read()
@@ -420,7 +421,7 @@ def test_a_client_that_is_on_its_way_in_has_what_holds_when_it_is_in(
     if change == "regrant":
         regrant(people, "ana", subscribe=["b.#"])
     else:
-        here.gateway._revocation_watch.revocations.apply(b"60 user:ana")
+        here.gateway.access.revocations.revocations.apply(b"60 user:ana")
     go_on.set()
     if change == "regrant":
         assert client.welcome["subscriptions"][0]["ok"] is False
@@ -453,7 +454,7 @@ def test_one_that_brings_none_is_disconnected_as_expired(people: PeopleHere, mon
     """When the time that it was given is over; its token would have lived longer."""
     here = people.start("a", dev=False, token_secret=SECRET)
     client = join(here, token("a.#"), "a.x")
-    expiry = here.gateway._expiry
+    expiry = here.gateway.access.expiry
     for late_s, asked in ((RENEW_WITHIN_S + 1, False), (RENEW_WITHIN_S - 5, True), (RENEW_WITHIN_S + 1, True)):
         if asked:
             regrant(people, "ana")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import gevent
@@ -43,13 +44,11 @@ class Process:
         self.fault: Exception | None = None
         self.answers = Answers(
             self.redis.client(),
-            lambda: "a:1",
-            {
-                "k": Answering(Wish, self._double, self.noted.append),
-                "slow": Answering(Wish, self._double_slowly, asks_application=True),
-            },
+            SimpleNamespace(id="a:1"),
             lambda: self.now_s,
         )
+        self.answers.add({"k": Answering(Wish, self._double, self.noted.append)})
+        self.answers.add({"slow": Answering(Wish, self._double_slowly, asks_application=True)})
 
     def ask(self, number: object, kind: str = "k", within_ms: int = 1000) -> None:
         question = Question(f"q{number}", kind, within_ms, msgspec.Raw(msgspec.json.encode({"number": number})))

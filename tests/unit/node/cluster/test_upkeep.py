@@ -75,10 +75,24 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
     return log
 
 
+class Kept:
+    """A namespace that remembers for how long its log keeps an event, each time that it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[float] = []
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "retention_s":
+            self.told.append(value)
+        super().__setattr__(name, value)
+
+    retention_s: float
+
+
 @pytest.fixture
 def upkeep(clock: LoopClock, log: Log) -> Iterator[Upkeep]:
     """The upkeep of one namespace, which has ticked once."""
-    upkeep = Upkeep(SmallRedis().client(), Settings())
+    upkeep = Upkeep(SmallRedis().client(), Settings(), {"notifications": Kept()})
     upkeep.start()
     upkeep.start()
     gevent.idle(-2)
@@ -178,8 +192,8 @@ def test_the_metrics_have_for_how_long_an_id_counts(upkeep: Upkeep, clock: LoopC
 
 def test_how_long_the_log_keeps_an_event_follows_the_rate_and_a_short_one_is_warned_of_once(clock: LoopClock, log: Log) -> None:
     """100 MB of events of 1,000 bytes: 2 s at 50,000 per second. It may be well again before it is warned of anew."""
-    told: list[float] = []
-    upkeep = Upkeep(SmallRedis().client(), Settings(), lambda namespace, retention_s: told.append(retention_s))
+    kept = Kept()
+    upkeep = Upkeep(SmallRedis().client(), Settings(), {"notifications": kept})
     upkeep.start()
     gevent.idle(-2)
     with capture_logs() as lines:
@@ -188,15 +202,15 @@ def test_how_long_the_log_keeps_an_event_follows_the_rate_and_a_short_one_is_war
             clock.advance(WATCH_EVERY_S)
     upkeep.close()
     gevent.idle(-2)
-    assert told == [600, 600, 20, 2, 2, 8, 2, 20, 2]
+    assert kept.told == [600, 600, 20, 2, 2, 8, 2, 20, 2]
     assert [(line["event"], line["retention_s"], line["needed_s"]) for line in lines] == [("log too short", 2, 5)] * 2
     assert REGISTRY.get_sample_value("headgate_log_retention_seconds", {"namespace": "notifications"}) == 2
 
 
 def test_another_epoch_says_nothing_of_the_rate(clock: LoopClock, log: Log) -> None:
     """Its offsets and its clock may be others; the first measurement says nothing either."""
-    told: list[float] = []
-    upkeep = Upkeep(SmallRedis().client(), Settings(), lambda namespace, retention_s: told.append(retention_s))
+    kept = Kept()
+    upkeep = Upkeep(SmallRedis().client(), Settings(), {"notifications": kept})
     upkeep.start()
     gevent.idle(-2)
     for epoch in ("e2", "", "e3"):
@@ -205,4 +219,4 @@ def test_another_epoch_says_nothing_of_the_rate(clock: LoopClock, log: Log) -> N
         clock.advance(WATCH_EVERY_S)
     upkeep.close()
     gevent.idle(-2)
-    assert told == []
+    assert kept.told == []

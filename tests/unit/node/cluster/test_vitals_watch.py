@@ -226,7 +226,7 @@ def test_going_round_the_clients_takes_a_small_share_of_the_time(clock: Clock) -
     """A tenth of a second for it, and it is done every five; the other numbers are new each time."""
     cpu = Clock()
     namespaces = Namespaces(cpu)
-    measure = Measure(namespaces, lambda: (0, False, "admitting", [], True), clock, cpu)
+    measure = Measure(namespaces, (), clock, cpu)
     walks = 0
     for _ in range(100):
         before = measure._walk_at_s
@@ -242,7 +242,7 @@ def test_going_round_the_clients_takes_a_small_share_of_the_time(clock: Clock) -
 def test_a_gateway_says_what_its_clients_and_logs_do(gateway_on_model: StartGatewayOnModel) -> None:
     """Numbers of the bus, the ledger, the metrics and the clients, under the name of the namespace."""
     gateway = gateway_on_model()
-    measure = gateway.gateway._vitals_watch._measure
+    measure = gateway.gateway.cluster.vitals._measure
     before = measure.read().namespaces[NAMESPACE]
     client = gateway.join()
     client.subscribe("orders.#")
@@ -276,10 +276,10 @@ def test_a_client_without_the_mark_is_refused_in_a_gateway(gateway_on_model: Sta
 def test_a_page_of_the_console_is_answered_in_a_gateway(gateway_on_model: StartGatewayOnModel) -> None:
     """As whom the console admits; its numbers come over its own connection."""
     gateway = gateway_on_model()
-    gateway.gateway.admit_console(
-        lambda handshake: Identity("ann", ("#",), admin="read", namespaces=(NAMESPACE,)) if handshake.token == "ticket" else None
+    gateway.gateway.access.logins.console = lambda handshake: (
+        Identity("ann", ("#",), admin="read", namespaces=(NAMESPACE,)) if handshake.token == "ticket" else None
     )
-    watch = gateway.gateway._vitals_watch
+    watch = gateway.gateway.cluster.vitals
     watch._asked_s = watch._now_s()
     watch._alone(BusUnavailable("the model keeps no vitals"))
     frame = gateway.join({"console": True, "token": "ticket"}).request("vitals", {})["frame"]

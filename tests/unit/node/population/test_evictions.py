@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
-from headgate.auth.admission import Admission, PendingSessions
-from headgate.delivery.client import Client
 from headgate.errors import LimitReached
 from headgate.node.population.evictions import Evictions
 from headgate.settings import Settings
@@ -49,20 +48,15 @@ class House:
         self.done: list[tuple[Any, ...]] = []
         self.namespace = RecordedNamespace()
         self.server = RecordedSockets(self.namespace, self.done)
-        self.admission: Admission[Client] = Admission(0, 0)
-        self.pending = PendingSessions(per_address)
         self.evictions = Evictions(
             cast(SocketIOFace, self.server),
             {"notifications": self.namespace.real()},
-            SETTINGS,
-            self.admission,
-            self.pending,
+            replace(SETTINGS, max_clients_per_address=per_address),
         )
 
     def join(self, session: str, user: str = "ana") -> Any:
         client = joined(self.namespace, session, self.done, user)
         self.server.environ[session] = {"REMOTE_ADDR": "192.0.2.9"}
-        self.admission.join(client.real(), None)
         return client
 
 
@@ -72,15 +66,6 @@ def test_a_client_is_told_before_it_is_disconnected() -> None:
     client = house.join("s")
     house.evictions.expired([client.real()])
     assert house.done == [("notice", "s"), ("disconnect", "s", "notifications")]
-
-
-def test_a_revocation_reaches_all_clients_of_the_user_and_no_others() -> None:
-    """Members that are none of ours are passed over."""
-    house = House(per_address=0)
-    for session, user in (("s1", "ana"), ("s2", "ana"), ("s3", "ben")):
-        house.join(session, user)
-    house.evictions.revoked(["user:ana", "rubbish", "token:nobody-has-it"])
-    assert {entry[1] for entry in house.done if entry[0] == "disconnect"} == {"s1", "s2"}
 
 
 def test_a_client_that_has_left_meanwhile_is_passed_over() -> None:
@@ -99,7 +84,7 @@ def test_a_connection_in_no_namespace_counts_as_pending_and_ends_at_the_deadline
     house.evictions.expired([client.real()])
 
     with pytest.raises(LimitReached):
-        house.pending.open("another", "192.0.2.9")
+        house.evictions.pending.open("another", "192.0.2.9")
     assert [delay_s for delay_s, *_ in house.server.later] == [7]
     house.server.pass_deadline()
     assert house.done[-1] == ("end", "s", "outside every namespace")

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from headgate.auth.admission import Admission, PendingSessions
-from headgate.auth.expiry import Expiry
 from headgate.auth.identity import Handshake, Identity
 from headgate.delivery.client import Client
 from headgate.errors import LimitReached
-from headgate.node.access.logins import Logins
-from headgate.node.cluster.pauses import Pauses
+from headgate.node.access.access import Access
+from headgate.node.cluster.cluster import Cluster
 from headgate.node.namespace import Resumption
 from headgate.node.population.drain import Drain
 from headgate.node.population.evictions import Evictions
 from headgate.node.population.joining import Joining
-from headgate.node.population.refusals import Refusals
 from headgate.node.population.shedding import Shedding
+from headgate.node.state import Describes
 from headgate.settings import Settings
 from headgate.transport.session import Session
 from headgate.transport.session_state import CLIENT_DISCONNECT
@@ -90,22 +89,15 @@ class Door:
         self.namespace = Joined(bus=SimpleNamespace(epoch="e", reached=5, up=True, last_error=None))
         face = cast(SocketIOFace, self.sockets)
         namespaces = {"notifications": self.namespace.real()}
-        self.pending = PendingSessions(self.settings.max_clients_per_address)
-        self.admission: Admission[Client] = Admission(self.settings.max_clients_per_user, self.settings.max_clients_per_address)
-        self.joining = Joining(
-            face,
-            namespaces,
-            self.settings,
-            logins=Logins(self.settings, identify, lambda identity: None),
-            admission=self.admission,
-            pending=self.pending,
-            expiry=Expiry(lambda clients: None),
-            evictions=Evictions(face, namespaces, self.settings, self.admission, self.pending),
-            refusals=Refusals(100),
-            drain=Drain(namespaces),
-            shedding=Shedding(0, 1.0, lambda: 0),
-            pauses=Pauses(),
-        )
+        evictions = Evictions(face, namespaces, self.settings)
+        parts: list[Describes] = []
+        self.settings = replace(self.settings, redis_url="redis://127.0.0.1:1/0")
+        cluster = Cluster(self.settings, {}, parts)
+        access = Access(self.settings, identify, face, namespaces, evictions, cluster)
+        access.revocations.known = True
+        self.admission, self.pending = access.admission, evictions.pending
+        drain, shedding = Drain(namespaces), Shedding(0, 1.0, lambda: 0)
+        self.joining = Joining(self.settings, face, access, evictions, drain, shedding, cluster.pauses)
 
     def open(self, sid: str, environ: dict[str, Any] = HERE) -> OneTooMany | None:
         refused = self.joining.opening(sid, environ)

@@ -284,12 +284,12 @@ def test_a_newcomer_is_refused_once_the_drain_has_begun(gateway_on_model: StartG
     """An authenticator may take its time: a client let in after the others were told would not be."""
 
     def accept(handshake: Handshake) -> Identity:
-        gateway.gateway._drain.begin()
+        gateway.gateway.population.drain.begin()
         return Identity("clerk")
 
     gateway = gateway_on_model(accept)
     if when == "before it connects":
-        gateway.gateway._drain.begin()
+        gateway.gateway.population.drain.begin()
     error = refusal(gateway.join({"token": "clerk"}))
     assert (error["code"], error["retry"]) == ("bus_unavailable", True)
     assert not gateway.namespace.clients
@@ -494,7 +494,7 @@ def test_an_authenticator_meets_no_locals_of_another_login(gateway_on_model: Sta
         return Identity("clerk", subscribe=("#",))
 
     gateway = gateway_on_model(None if later else keeping)
-    gateway.gateway.authenticator = keeping
+    gateway.gateway.set_authenticator(keeping)
     for _ in range(3):
         gateway.join({"token": "clerk"}).wait_for(lambda: met, "the login")
     assert met == [False] * 3

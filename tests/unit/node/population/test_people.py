@@ -217,7 +217,7 @@ def test_a_look_at_thousands_of_clients_lets_the_loop_run_between_any_two(
     for user in ("ana", "ben", "eve"):
         join(gateway, user)
     asked: list[str] = []
-    the_list = gateway.gateway._people.clients
+    the_list = gateway.gateway.population.clients
 
     def noted(word: str, method: Any) -> Any:
         def note(*arguments: Any) -> Any:

@@ -28,7 +28,7 @@ class Process:
         self.rebalancing = Rebalancing(
             server.client(),
             {namespace: self.namespace.real()},
-            lambda: len(self.namespace.clients),
+            self,
             per_s,
             lambda: float(server.now_s),
         )
@@ -156,14 +156,15 @@ def test_it_looks_by_itself_once_it_is_started(server: SmallRedis) -> None:
     """A fault of ours is logged and does not end it; nor does starting it twice begin another."""
     process = Process(server, "one", 5)
     faults = [RuntimeError("a bug")]
-    tick = process.rebalancing.tick
+    moves = process.rebalancing._moves
+    end_late = moves.end_late
 
-    def faulty() -> float:
+    def faulty() -> None:
         if faults:
             raise faults.pop()
-        return tick()
+        end_late()
 
-    process.rebalancing.tick = faulty  # type: ignore[method-assign]
+    moves.end_late = faulty  # type: ignore[method-assign]
     with capture_logs() as lines:
         for _ in range(2):
             process.rebalancing.start()

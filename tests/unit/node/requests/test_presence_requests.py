@@ -43,7 +43,7 @@ def start(gateway_on_model: StartGatewayOnModel, store: StoreHere) -> Start:
 
 def on_the_clock(gateway: GatewayOnModel, monkeypatch: pytest.MonkeyPatch) -> Presence:
     """Return the presence of a gateway, which waits on the test's clock from now on."""
-    presence, clock = gateway.gateway.presences[NAMESPACE], gateway.clock
+    presence, clock = gateway.gateway.namespaces[NAMESPACE].presence, gateway.clock
     for name, replaced in (("sleep", clock.sleep), ("one_round", clock.sleep), ("Signal", clock.signal)):
         monkeypatch.setattr(presence_module, name, replaced)
     presence._now_s = clock.time
@@ -78,7 +78,7 @@ def test_who_enters_is_told_to_those_who_watch(start: Start, store: StoreHere) -
     ana.wait_for(lambda: store.model.read(TOPIC) == {}, "nobody in Redis")
     assert ask(ben, "leave") == {"ok": True, "topic": TOPIC}
     assert ask(ana, "leave")["ok"]
-    assert gateway.gateway.presences[NAMESPACE].rooms.topics == []
+    assert gateway.gateway.namespaces[NAMESPACE].presence.rooms.topics == []
 
 
 def test_members_of_another_process_are_shown_and_go_with_it(start: Start, store: StoreHere) -> None:
@@ -110,7 +110,7 @@ def test_a_topic_that_is_full_is_refused_and_forgotten(start: Start) -> None:
     ana, ben = gateway.join({"token": "ana"}), gateway.join({"token": "ben"})
     assert ask(ana, "enter")["ok"]
     assert ask(ben, "enter")["error"]["name"] == "presence_members"
-    assert gateway.gateway.presences[NAMESPACE].topics_of(ben.welcome["session"]) == []
+    assert gateway.gateway.namespaces[NAMESPACE].presence.topics_of(ben.welcome["session"]) == []
 
 
 def test_a_pause_of_the_namespace_keeps_newcomers_out(start: Start) -> None:
@@ -118,7 +118,7 @@ def test_a_pause_of_the_namespace_keeps_newcomers_out(start: Start) -> None:
     gateway = start()
     ana = gateway.join({"token": "ana"})
     assert ana.welcome
-    gateway.gateway.pauses.replace({namespace_member(NAMESPACE): 60.0})
+    gateway.gateway.cluster.pauses.replace({namespace_member(NAMESPACE): 60.0})
     assert ask(ana, "enter")["error"]["code"] == "paused"
     assert ask(ana, "watch")["ok"]
 
@@ -133,7 +133,7 @@ def test_another_token_ends_what_it_does_not_grant(start: Start) -> None:
     grants[:] = ["rooms.8"]
     assert ana.request("refresh", {"token": "y"})["ok"]
     assert [notice["topic"] for notice in told(ana) if "ended" in notice] == [TOPIC]
-    assert gateway.gateway.presences[NAMESPACE].topics_of(ana.welcome["session"]) == ["rooms.8"]
+    assert gateway.gateway.namespaces[NAMESPACE].presence.topics_of(ana.welcome["session"]) == ["rooms.8"]
 
 
 def test_a_redis_that_is_away_refuses_a_room_that_was_never_read(
@@ -167,7 +167,7 @@ def test_one_that_leaves_while_redis_is_asked_is_no_member(start: Start, store: 
     ana.send_packet(f"41/{NAMESPACE},")
     ana.read()
     store.up = True
-    presence = gateway.gateway.presences[NAMESPACE]
+    presence = gateway.gateway.namespaces[NAMESPACE].presence
     gateway.wait_until(lambda: "read_written" in store.asked or presence.rooms.topics == [], "the end of it")
     gateway.wait(5)
     assert (presence.rooms.topics, store.model.read(TOPIC)) == ([], {})
@@ -178,7 +178,7 @@ def test_a_process_without_rooms_takes_out_one_that_has_died(start: Start, store
     store.model.beat("p9", 0)
     gateway = start(presence_events=("rooms.#",))
     published: list[tuple[str, Any]] = []
-    presence = gateway.gateway.presences[NAMESPACE]
+    presence = gateway.gateway.namespaces[NAMESPACE].presence
     presence._publish = lambda topic, data, **_: published.append((topic, data))  # type: ignore[assignment]
     store.model.news.append(["vacated", TOPIC, "p9-1"])
     store.model.news.append(["vacated", "orders.1", "p9-1b"])
@@ -242,7 +242,7 @@ def test_a_topic_that_is_closed_and_opened_while_it_is_read_is_read_for_itself(
 ) -> None:
     """What was read for the one before says nothing about it."""
     gateway = start()
-    presence = gateway.gateway.presences[NAMESPACE]
+    presence = gateway.gateway.namespaces[NAMESPACE].presence
     read_parts, readings = store.read_parts, 0
 
     def read(*names: Any) -> Iterator[dict[str, bytes]]:
@@ -290,7 +290,7 @@ def test_a_gateway_that_stops_without_members_gives_its_lease_back(start: Start,
     assert ask(ana, "enter")["ok"]
     assert ask(ana, "leave")["ok"]
     ana.wait_for(lambda: store.model.beats, "the beat")
-    presence = gateway.gateway.presences[NAMESPACE]
+    presence = gateway.gateway.namespaces[NAMESPACE].presence
     presence.close()
     presence.close()
     assert store.model.beats == {}
@@ -308,7 +308,7 @@ def test_a_member_that_the_application_refuses_when_its_grants_change_is_none(st
         asked.append((pattern, action))
         return pattern != TOPIC
 
-    gateway.gateway.authorizing.authorizer = refuse
+    gateway.gateway.set_authorizer(refuse)
     assert ana.request("refresh", {"token": "ana"})["ok"]
     assert sorted(asked) == [(TOPIC, "presence"), ("rooms.8", "presence")]
     (ended,) = [notice for notice in told(ana) if "ended" in notice]
@@ -321,7 +321,7 @@ def test_an_entry_that_is_under_way_when_the_grants_change_is_refused(start: Sta
     ana = gateway.join({"token": "ana"})
     assert ana.welcome
     (inside,) = gateway.namespace.clients.values()
-    presence = gateway.gateway.presences[NAMESPACE]
+    presence = gateway.gateway.namespaces[NAMESPACE].presence
     prepare = presence.prepare
 
     def lose_the_grant(session: str, topic: str) -> None:
@@ -356,7 +356,7 @@ def test_an_entry_that_is_under_way_when_the_application_says_no_is_refused(
     if also_there:
         assert ask(ben, "enter")["ok"]
     inside = gateway.namespace.clients[ana.welcome["session"]]
-    presence, authorizing = gateway.gateway.presences[NAMESPACE], gateway.gateway.authorizing
+    presence, authorizing = gateway.gateway.namespaces[NAMESPACE].presence, gateway.gateway.authorizing
     answers = [True, False, False]
     authorizing.authorizer = lambda identity, pattern, action: answers.pop(0)
     of, name = (authorizing, "check") if regranted_in == "check" else (presence, "prepare")
@@ -365,7 +365,7 @@ def test_an_entry_that_is_under_way_when_the_application_says_no_is_refused(
     def regrant_meanwhile(*arguments: Any) -> None:
         waits(*arguments)
         monkeypatch.setattr(of, name, waits)
-        gateway.gateway._regranting.take(inside, Identity("ana", subscribe=("rooms.*", "a.#")))
+        gateway.gateway.access.regranting.take(inside, Identity("ana", subscribe=("rooms.*", "a.#")))
 
     monkeypatch.setattr(of, name, regrant_meanwhile)
     assert ask(ana, "enter")["error"]["code"] == "forbidden"

@@ -171,7 +171,7 @@ def test_a_stream_is_a_client_until_it_is_over(gateway: GatewayOnModel) -> None:
     """It counts, is listed, and leaves nothing behind."""
     stream = Reading(gateway)
     [client] = gateway.namespace.clients.values()
-    assert gateway.gateway._people.clients._row(client, None).transport == "stream"
+    assert gateway.gateway.population.clients._row(client, None).transport == "stream"
     stream.cut()
     assert gateway.namespace.clients == {}
     assert gateway.namespace.subscriptions == 0
@@ -414,7 +414,7 @@ def test_whose_rights_end_is_told_and_gets_nothing_more(gateway_on_model: StartG
     sent = gateway.publish(1)
     clients = list(gateway.namespace.clients.values())
     gateway.publish(5)
-    gateway.gateway._people._evictions.refused(clients, Unauthorized(UnauthorizedReason.REVOKED))
+    gateway.gateway.population.evictions.refused(clients, Unauthorized(UnauthorizedReason.REVOKED))
     stream.make_room()
     assert stream.over
     assert offsets(stream) == sent
@@ -432,8 +432,8 @@ def test_a_stream_with_a_token_that_expires_is_told_and_ends(
     stream = Reading(gateway)
     sent = gateway.publish(2)
     assert offsets(stream) == sent
-    monkeypatch.setattr(gateway.gateway._expiry, "_now_s", lambda: until_s + 10)
-    gateway.gateway._expiry.tick()
+    monkeypatch.setattr(gateway.gateway.access.expiry, "_now_s", lambda: until_s + 10)
+    gateway.gateway.access.expiry.tick()
     gateway.publish(1)
     assert offsets(stream) == sent
     assert stream.over
@@ -445,7 +445,7 @@ def test_a_stream_with_a_token_that_expires_is_told_and_ends(
 def test_a_gateway_that_stops_ends_its_streams(gateway: GatewayOnModel) -> None:
     """And takes no new ones meanwhile."""
     stream = Reading(gateway)
-    gateway.gateway._drain.begin()
+    gateway.gateway.population.drain.begin()
     refused = Reading(gateway)
     assert (refused.error["code"], refused.status[:3]) == ("bus_unavailable", "503")
     gateway.gateway.close()
@@ -457,7 +457,7 @@ def test_a_stream_that_is_still_joining_ends_with_its_gateway(gateway: GatewayOn
     gateway.server.stop()
     stream = Reading(gateway, query="pattern=stock.%23")
     assert len(gateway.namespace.clients) == 1
-    gateway.gateway._streams.close()
+    gateway.gateway.requests.streams.close()
     gateway.server.go_on()
     gateway.wait_until(lambda: stream.over, "the end")
     assert gateway.namespace.clients == {}

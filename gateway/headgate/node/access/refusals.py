@@ -29,7 +29,7 @@ class Refusals:
         self._now_s = now_s
         self._rates = Rates(FORGIVEN_PER_S, limit)
 
-    def use(self, limit: int) -> None:
+    def apply(self, limit: int) -> None:
         """Go on with another limit; everybody begins anew."""
         if limit != self._limit:
             self._limit, self._rates = limit, Rates(FORGIVEN_PER_S, limit)

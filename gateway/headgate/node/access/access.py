@@ -1,0 +1,104 @@
+"""Access: who may be here, and what each may do.
+
+In: logins, revocations as Redis has them, other grants. Out: identities, or the error that says why there is none; the clients
+that may no longer be here, to the evictions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from typing import Protocol
+
+from headgate.auth.admission import Admission
+from headgate.auth.api_keys import ApiKeys
+from headgate.auth.expiry import Expiry
+from headgate.auth.identity import Authenticator
+from headgate.auth.places import QUIET_CLIENTS, Places
+from headgate.auth.revocation import TOKEN, kind_of
+from headgate.auth.revocation_watch import RevocationWatch
+from headgate.delivery.client import Client
+from headgate.errors import Unauthorized, UnauthorizedReason
+from headgate.node.cluster.cluster import Cluster
+from headgate.node.namespace import Namespace
+from headgate.node.state import State
+from headgate.redis import api_keys
+from headgate.settings import Settings
+from headgate.transport.socketio_face import SocketIOFace
+
+from .logins import Logins
+from .origin import Hosts
+from .places_watch import PlacesWatch
+from .refusals import Refusals
+from .regranting import Regranting
+
+
+class Evicts(Protocol):
+    """The evictions (population/evictions.py). They let the loop run."""
+
+    def expired(self, clients: Iterable[Client]) -> None:
+        """Disconnect clients whose identity has expired."""
+
+    def refused(self, clients: Iterable[Client], why: Unauthorized) -> None:
+        """Tell clients why they are no longer authorized, and disconnect them."""
+
+
+class Access:
+    """See the module. `authenticator`: an application's; None: tokens decide."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        authenticator: Authenticator | None,
+        sockets: SocketIOFace,
+        namespaces: Mapping[str, Namespace],
+        evictions: Evicts,
+        cluster: Cluster,
+    ) -> None:
+        assert settings.redis_url is not None  # the gateway has seen to that
+        self._evictions = evictions
+        self.hosts = Hosts(settings)
+        self.expiry: Expiry[Client] = Expiry(evictions.expired)
+        addresses = Places(settings.max_clients_per_address, name="clients_per_address", quiet=QUIET_CLIENTS)
+        self.admission: Admission[Client] = Admission(settings.max_clients_per_user, addresses, self.expiry)
+        self.places_watch = PlacesWatch(cluster.telling, self.admission)
+        self.refusals = Refusals(settings.max_refusals)
+        # Nobody is let in before it has read, so it waits for no other part.
+        self.revocations = RevocationWatch(settings.redis_url, cluster.redis, self._revoked, also=cluster.questions)
+        keys = ApiKeys(partial(api_keys.find, cluster.redis), settings.admin_key)
+        self.logins = Logins(settings, authenticator, self.revocations.check, api_keys=keys)
+        cluster.rates.share(self.logins.failed_rates)
+        self.regranting = Regranting(sockets, namespaces, self.logins, self.admission, evictions, cluster.redis)
+
+    def start(self) -> None:
+        """Fetch the keys of tokens, and learn who is revoked. Idempotent."""
+        self.logins.start()
+        self.regranting.start()
+        self.revocations.start()
+
+    def apply(self, settings: Settings) -> None:
+        """Go on with other keys, grants of anonymous clients, and limits."""
+        self.logins.apply(settings)
+        self.refusals.apply(settings.max_refusals)
+        self.admission.use(settings.max_clients_per_user, settings.max_clients_per_address)
+
+    def describe(self, state: State) -> None:
+        """Say whether it is known who is revoked."""
+        state.revocations_known = self.revocations.known
+        state.revocations_error = None if (fault := self.revocations.last_error) is None else fault.message
+
+    def close(self) -> None:
+        """Stop. Idempotent."""
+        self.revocations.close()
+        self.regranting.close()
+        self.logins.close()
+        self.expiry.close()
+
+    def _revoked(self, members: Iterable[str]) -> None:
+        self._evictions.refused(self._of(members), Unauthorized(UnauthorizedReason.REVOKED))
+
+    def _of(self, members: Iterable[str]) -> Iterator[Client]:
+        """Return the clients of users and tokens."""
+        for member in members:
+            kind, name = kind_of(member) or (TOKEN, "")
+            yield from self.admission.of_token(name) if kind == TOKEN else self.admission.of_user(name)

@@ -1,0 +1,100 @@
+"""Cluster: what this process and the others tell each other through Redis, and the connections over which it does.
+
+In: rates, counts and kinds of questions, from the other parts. Out: shared limits; what is paused; questions to the parts that
+know the answers; the registry, the loads, the traces and the numbers of this process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from headgate.auth.revocation_watch import Listening
+from headgate.node.namespace import Namespace
+from headgate.node.state import Describes, State
+from headgate.redis import pauses, vitals
+from headgate.redis.client import database_number, open_client
+from headgate.redis.keys import questions_channel
+from headgate.redis.registry import remembered
+from headgate.settings import Settings
+
+from .answers import Answers, announced
+from .pauses import Pauses, PauseWatch
+from .rates_watch import RatesWatch
+from .registration import Registration
+from .statsd_push import StatsdPush
+from .telling import Telling
+from .tracer import Tracer
+from .upkeep import Upkeep
+from .vitals_watch import Measure, VitalsWatch
+
+COMMAND_TIMEOUT_S, ROUND_TIMEOUT_S = 2.0, 1.0
+
+
+class Runs(Protocol):
+    """What runs between `start` and `close`; both are idempotent."""
+
+    def start(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Cluster:
+    """See the module.
+
+    Args:
+        parts: those of the gateway, which say how it is.
+
+    Attributes:
+        redis: a client for what a request asks.
+        rounds: one for what is said and asked now and then, over one connection: one that gets no answer holds up the others no
+            longer.
+        questions: the channel on which the other processes ask.
+    """
+
+    def __init__(self, settings: Settings, namespaces: Mapping[str, Namespace], parts: Sequence[Describes]) -> None:
+        assert settings.redis_url is not None  # the gateway has seen to that
+        self.redis = open_client(settings.redis_url, timeout_s=COMMAND_TIMEOUT_S)
+        self.rounds = open_client(settings.redis_url, timeout_s=ROUND_TIMEOUT_S, max_connections=1)
+        self.registration = Registration(self.rounds, namespaces)
+        self.pauses = Pauses()
+        self.pause_watch = PauseWatch(self.rounds, self.pauses)
+        self.telling = Telling(self.rounds)
+        self.rates = RatesWatch(self.telling)
+        self.vitals = VitalsWatch(self.rounds, Measure(namespaces, parts))
+        self.answers = Answers(self.redis, self.registration)
+        self.answers.add({pauses.KIND: announced(self.pause_watch.hurry, may_be_missed=False)})
+        self.answers.add({vitals.KIND: announced(self.vitals.hear, may_be_missed=True)})
+        channel = questions_channel(database_number(self.redis))
+        self.questions = Listening(channel, self.answers.begin, self.answers.hear)
+        self._others: list[Runs] = [self.pause_watch, self.telling, self.vitals]
+        self._others += [Upkeep(self.rounds, settings, namespaces), Tracer(self.rounds, namespaces)]
+        if settings.statsd is not None:
+            self._others.append(StatsdPush(settings.statsd, settings.statsd_prefix))
+        for name, namespace in namespaces.items():
+            namespace.on_log_lost = self.registration.renew
+            self.rates.share(namespace.reads)
+            remembered(self.redis).resolve(name)  # this gateway serves it: no publisher in this process has to ask
+
+    def start(self) -> None:
+        """Register, and begin to tell and to hear. Idempotent."""
+        self.registration.start()
+        for each in self._others:
+            each.start()
+
+    def apply(self, settings: Settings) -> None:
+        """Go on with other rates."""
+        self.rates.apply(settings)
+
+    def describe(self, state: State) -> None:
+        """Say what is paused."""
+        state.paused = self.pauses.names()
+
+    def close(self) -> None:
+        """Take this process out, and close the connections. Idempotent. Waits for Redis."""
+        self.registration.leave()
+        for each in self._others:
+            each.close()
+        self.answers.close()
+        self.redis.close()
+        self.rounds.close()

@@ -1,0 +1,78 @@
+"""Population: who is here. Clients join, or are refused for want of room; they are moved, evicted and listed.
+
+In: sessions and CONNECTs; the beats of the loop; the stop of the gateway. Out: clients in their namespaces; word to those that
+are to move; the answers to questions about them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headgate.node.access.access import Access
+from headgate.node.cluster.cluster import Cluster
+from headgate.node.namespace import Namespace
+from headgate.node.state import State
+from headgate.runtime.watchdog import Watchdog
+from headgate.settings import Settings
+from headgate.transport.socketio_face import SocketIOFace
+
+from .client_list import ClientList
+from .drain import Drain
+from .evictions import Evictions
+from .joining import Joining
+from .people import People
+from .rebalancing import Rebalancing
+from .shedding import Shedding
+
+
+class Population:
+    """See the module."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        sockets: SocketIOFace,
+        namespaces: Mapping[str, Namespace],
+        access: Access,
+        evictions: Evictions,
+        cluster: Cluster,
+    ) -> None:
+        self._sockets, self._namespaces, self.evictions = sockets, namespaces, evictions
+        self.drain = Drain(namespaces)
+        self.shedding = Shedding(settings.max_clients, settings.shed_lag_s, self.count)
+        self._watchdog = Watchdog(self.shedding.beat)
+        self._rebalancing = Rebalancing(cluster.rounds, namespaces, sockets, settings.rebalance_per_s)
+        self.clients = ClientList(namespaces, access.admission, sockets, settings, cluster.registration)
+        people = People(self.clients, access, evictions, settings.max_payload_bytes)
+        cluster.answers.add(people.kinds())
+        self.joining = Joining(settings, sockets, access, evictions, self.drain, self.shedding, cluster.pauses)
+        sockets.hooks = self.joining
+
+    def start(self) -> None:
+        """Watch the loop and the loads of all processes. Idempotent."""
+        self._watchdog.start()
+        self._rebalancing.start()
+
+    def apply(self, settings: Settings) -> None:
+        """Go on with other limits; whoever is above them stays."""
+        self.shedding.apply(settings.max_clients, settings.shed_lag_s)
+        self.joining.apply(settings)
+        self.evictions.apply(settings)
+
+    def count(self) -> int:
+        """Return how many clients there are."""
+        return sum(len(namespace.clients) for namespace in self._namespaces.values())
+
+    def retire(self) -> None:
+        """Refuse new clients from now on, and take none from other processes. Waits for Redis."""
+        self.drain.begin()
+        self._rebalancing.leave()
+
+    def describe(self, state: State) -> None:
+        """Say how many sessions there are, and whether more may come."""
+        state.sessions, state.draining, state.admission = self._sockets.count, self.drain.begun, self.shedding.word()
+
+    def close(self) -> None:
+        """Stop. Idempotent."""
+        self._watchdog.close()
+        self._rebalancing.leave()

@@ -1,0 +1,56 @@
+"""Requests: what clients ask for, over Socket.IO or as a stream, and its answers.
+
+In: clients that are in, from the population. Out: acknowledgements; events to Redis, from all callers of a moment together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from headgate import handled
+from headgate.node.access.access import Access
+from headgate.node.cluster.answers import Answering
+from headgate.node.cluster.cluster import Cluster
+from headgate.node.namespace import Namespace
+from headgate.node.population.joining import Joining
+from headgate.publisher import Publisher
+from headgate.settings import Settings
+from headgate.transport.socketio_face import SocketIOFace
+
+from .handlers import Handlers
+from .handling import Handling
+from .publish_queue import PublishQueue
+from .streams import Streams
+
+
+class Requests:
+    """See the module. `publish_queues` are those of the namespaces, by name."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        sockets: SocketIOFace,
+        namespaces: Mapping[str, Namespace],
+        access: Access,
+        joining: Joining,
+        publisher: Publisher,
+        cluster: Cluster,
+    ) -> None:
+        self.publish_queues = {name: PublishQueue(publisher, each.receipts.published) for name, each in namespaces.items()}
+        handling = Handling(namespaces)
+        cluster.answers.add({handled.KIND: Answering(handled.HandledQuestion, handling.find)})
+        handlers = Handlers(sockets, access, cluster, publisher, self.publish_queues, handling)
+        self.streams = Streams(namespaces, settings, joining, handlers, sockets)
+        for namespace in namespaces.values():
+            sockets.route(
+                namespace.name,
+                connect=partial(joining.connect, namespace),
+                disconnect=partial(joining.leave, namespace),
+                requests=handlers.requests(namespace),
+                unknown=partial(handlers.unknown, namespace),
+            )
+
+    def close(self) -> None:
+        """End every stream. Idempotent."""
+        self.streams.close()

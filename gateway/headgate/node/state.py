@@ -1,0 +1,34 @@
+"""How this gateway process is, as /health and the console show it: each part says what it knows. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass
+class State:
+    """What holds of the process as a whole; `admission` is a word of population/shedding.py, `paused` names what is paused."""
+
+    sessions: int = 0
+    draining: bool = False
+    admission: str = "admitting"
+    paused: list[str] = field(default_factory=list)
+    revocations_known: bool = False
+    revocations_error: str | None = None
+
+
+class Describes(Protocol):
+    """A part of the gateway."""
+
+    def describe(self, state: State) -> None:
+        """Fill in what this part knows. Never waits."""
+
+
+def state_of(parts: Iterable[Describes]) -> State:
+    """Return what the parts say. Never waits."""
+    state = State()
+    for part in parts:
+        part.describe(state)
+    return state

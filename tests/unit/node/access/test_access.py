@@ -1,0 +1,72 @@
+"""Access, built whole: the clients that may no longer be here are found and handed over. Real counters, no Redis, no sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+import pytest
+
+from headgate.auth.identity import Identity
+from headgate.delivery.client import Client
+from headgate.errors import BusUnavailable, Unauthorized, UnauthorizedReason
+from headgate.node.access.access import Access
+from headgate.node.cluster.cluster import Cluster
+from headgate.node.state import State
+from headgate.settings import Settings
+from tests.unit.node.connections import RecordedNamespace, joined
+
+
+class House:
+    """Access to one namespace, and evictions that note whom they were given, and why."""
+
+    def __init__(self, **settings: Any) -> None:
+        wanted = Settings(dev=True, redis_url="redis://127.0.0.1:1/0", **settings)
+        self.namespace = RecordedNamespace()
+        self.evicted: list[tuple[str, UnauthorizedReason | None]] = []
+        namespaces = {"notifications": self.namespace.real()}
+        self.access = Access(wanted, None, cast(Any, None), namespaces, self, Cluster(wanted, {}, ()))
+
+    def expired(self, clients: Iterable[Client]) -> None:
+        self.evicted += [(client.session, None) for client in clients]
+
+    def refused(self, clients: Iterable[Client], why: Unauthorized) -> None:
+        self.evicted += [(client.session, why.reason) for client in clients]
+
+    def join(self, session: str, user: str, **identity: Any) -> None:
+        client = joined(self.namespace, session, [], user)
+        client.identity = Identity(user, **identity)
+        self.access.admission.join(client.real(), None)
+
+
+def test_a_revocation_reaches_all_clients_of_the_user_or_token_and_no_others() -> None:
+    """Members that are none of ours are passed over."""
+    house = House()
+    for session, user in (("s1", "ana"), ("s2", "ana"), ("s3", "ben")):
+        house.join(session, user)
+    house.join("s4", "cleo", token_id="t-1")
+    house.access.revocations.revocations.replace([])
+    house.access.revocations._on_revoked(["user:ana", "rubbish", "token:nobody-has-it", "token:t-1"])
+    assert sorted(house.evicted) == [(session, UnauthorizedReason.REVOKED) for session in ("s1", "s2", "s4")]
+
+
+def test_nobody_is_let_in_before_it_is_known_who_is_revoked() -> None:
+    """And the state of the process says so."""
+    access, state = House().access, State()
+    access.describe(state)
+    assert not state.revocations_known
+    with pytest.raises(BusUnavailable):
+        access.revocations.check(Identity("ana"))
+
+
+def test_a_client_is_due_when_its_identity_ends_and_never_when_it_has_left() -> None:
+    """Being counted and being due begin and end together."""
+    house = House()
+    expiry = house.access.expiry
+    house.join("s1", "ana", expires_at=2_000_000_000.0)
+    house.join("s2", "ben")
+    [client] = expiry._slot_of
+    assert client.session == "s1"
+    house.access.admission.leave(client)
+    assert not expiry._slot_of
+    house.access.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeAlias
 
-from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, Counter, Gauge, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, Metric
 from prometheus_client.samples import Sample
 
@@ -282,13 +282,12 @@ LOOP_STALLED_SECONDS = Counter("headgate_loop_stalled_seconds_total", "Total tim
 PRIVATE_REDIS_STARTED_AGAIN = Counter(
     "headgate_private_redis_started_again_total", "Times that the private Redis was started again after it had died."
 )
-GC_SECONDS = Histogram(
-    "headgate_gc_pause_seconds",
+GC_PAUSE = Histograms(
+    "headgate_gc_pause",
     "Time for which a garbage collection stopped the gateway, by generation: 2 looks at everything that is not frozen.",
-    ["generation"],
-    buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1),
+    "generation",
 )
-GC_LONGEST_SECONDS = Gauge("headgate_gc_longest_pause_seconds", "The longest of these since the gateway started.")
+GC_PAUSES = [GC_PAUSE.of(generation) for generation in "012"]
 STATSD_FAULTS = Counter("headgate_statsd_faults_total", "Datagrams to StatsD that could not be sent, and names not found.")
 OUTPUT_LINES_DROPPED = Counts(
     "headgate_output_lines_dropped_total",
@@ -355,7 +354,7 @@ def families() -> list[Family]:
 
     Histograms of ours are of the kind `exposition.HDR`, so that those of several processes can be added.
     """
-    ours = {each.name: each for each in (PUBLISH_TO_SOCKET, FENCE, LOOP_LAG, REDIS_ROUND_TRIPS, FAN_OUT)}
+    ours = {each.name: each for each in (PUBLISH_TO_SOCKET, FENCE, LOOP_LAG, REDIS_ROUND_TRIPS, FAN_OUT, GC_PAUSE)}
     return [
         ours[each.name].family()
         if each.name in ours

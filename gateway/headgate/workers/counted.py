@@ -77,7 +77,7 @@ GAUGES: Mapping[str, Join] = {
     "headgate_subscriptions": sum,
     "headgate_http_connections": sum,
     "headgate_shedding": max,
-    "headgate_gc_longest_pause_seconds": max,
+    "headgate_gc_pause_greatest_seconds": max,
     "headgate_worker_up": max,
     "headgate_monitored_value": max,
     "headgate_consumer_waiting": max,

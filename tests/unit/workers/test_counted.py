@@ -42,8 +42,8 @@ def test_a_histogram_is_the_sum_of_each_bucket() -> None:
 
 def test_gauges_are_put_together_by_their_meaning() -> None:
     """Clients are added, the bus is up where it is up for all, and of pauses the longest counts."""
-    one = [gauge("headgate_clients", 3), gauge("headgate_bus_up", 1), gauge("headgate_gc_longest_pause_seconds", 0.5)]
-    two = [gauge("headgate_clients", 4), gauge("headgate_bus_up", 0), gauge("headgate_gc_longest_pause_seconds", 0.1)]
+    one = [gauge("headgate_clients", 3), gauge("headgate_bus_up", 1), gauge("headgate_gc_pause_greatest_seconds", 0.5)]
+    two = [gauge("headgate_clients", 4), gauge("headgate_bus_up", 0), gauge("headgate_gc_pause_greatest_seconds", 0.1)]
     told = values(exposed({1: one, 2: two}, {1: 1, 2: 2}, Totals()))
     assert list(told.values()) == [7, 0, 0.5]
 

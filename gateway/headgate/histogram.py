@@ -2,9 +2,9 @@
 
 In: durations in seconds, each with how often it was met. Out: counts by bucket, which add up over processes without loss.
 
-The buckets are those of Prometheus' native histograms of schema 4: sixteen to each doubling, so a bucket is 4.4 % wide, over
+Sixteen buckets to each doubling, so a bucket is 4.4 % wide, over
 thirty doublings from LEAST_S to GREATEST_S. What is shorter is in the first bucket, what is longer in the last; `greatest_s` is
-exact. So nothing is estimated when it is exported as a native histogram, nor as a classic one whose limits are powers of two.
+exact. So nothing is estimated when it is exported as a classic histogram whose limits are powers of two.
 
 `record` takes less than a microsecond. It is for once per batch, and never for once per client.
 """
@@ -16,13 +16,11 @@ from collections.abc import Iterable, Mapping
 from math import frexp
 from time import monotonic
 
-# The schema of Prometheus' native histograms: 2 ** SCHEMA buckets to each doubling.
-SCHEMA = 4
-_PER_DOUBLING = 1 << SCHEMA
+_PER_DOUBLING = 16
 # As powers of two, in seconds: 0.95 µs and 1,024 s.
 LEAST_EXPONENT, GREATEST_EXPONENT = -20, 10
 LEAST_S, GREATEST_S = 2.0**LEAST_EXPONENT, 2.0**GREATEST_EXPONENT
-# The number of a bucket is that of the native histogram: n holds what is above 2 ** ((n - 1) / 16) and not above 2 ** (n / 16).
+# The bucket n holds what is above 2 ** ((n - 1) / 16) and not above 2 ** (n / 16).
 FIRST, LAST = LEAST_EXPONENT * _PER_DOUBLING, GREATEST_EXPONENT * _PER_DOUBLING
 # The limits between the buckets of one doubling, as frexp has a number: from 0.5 to 1.
 _LIMITS = [0.5 * 2.0 ** (step / _PER_DOUBLING) for step in range(_PER_DOUBLING)]

@@ -13,7 +13,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, Counter, Gauge, gen
 from prometheus_client.metrics_core import CounterMetricFamily, Metric
 from prometheus_client.samples import Sample
 
-from .exposition import BUCKET, HDR, PROTOBUF_TYPE, Family, classic, protobuf, wants_protobuf
+from .exposition import BUCKET, HDR, Family, classic
 from .histogram import Histogram as TimeHistogram
 from .traceparent import DROPPED
 
@@ -379,16 +379,11 @@ class _Given:
         return iter(self._metrics)
 
 
-def exposition_of(given: Iterable[Family], accept: str = "") -> tuple[str, bytes]:
-    """Return metrics in the form of `families` as Prometheus reads them: content type and body.
-
-    That is text, with classic histograms; or, if the Accept header prefers it, protobuf, with native histograms as well.
-    """
-    if wants_protobuf(accept):
-        return PROTOBUF_TYPE, protobuf(given)
+def exposition_of(given: Iterable[Family]) -> tuple[str, bytes]:
+    """Return metrics in the form of `families` as the text that Prometheus reads: content type and body."""
     return CONTENT_TYPE_LATEST, generate_latest(_Given([_metric(family) for family in classic(given)]))
 
 
-def exposition(accept: str = "") -> tuple[str, bytes]:
+def exposition() -> tuple[str, bytes]:
     """Return everything that this process counts, as `exposition_of` does."""
-    return exposition_of(families(), accept)
+    return exposition_of(families())

@@ -114,6 +114,6 @@ class Siblings(Protocol):
         """Return `{"ready": bool, "workers": […], …}` of all: the worst, with each named. May switch greenlets."""
         ...
 
-    def exposition(self, accept: str = "") -> tuple[str, bytes]:
+    def exposition(self) -> tuple[str, bytes]:
         """Return the counts of all, as Prometheus reads them, in the format that it prefers. May switch greenlets."""
         ...

@@ -2,7 +2,7 @@
 
 `/livez` 200 while the process answers at all (restart it when it does not). `/healthz` 200 once the gateway can publish
 and deliver, else 503 with what is missing (send it no traffic until then); only loopback is told more: which namespaces, how
-many clients, what is paused, where Redis is. `/metrics` in the format of Prometheus that its Accept header prefers. Where several
+many clients, what is paused, where Redis is. `/metrics` in the text format of Prometheus. Where several
 workers share the port, both answer for all of them, whichever is asked; strangers have what `/healthz`
 was told within FRESH_S.
 """
@@ -51,9 +51,8 @@ def health_routes(gate: Gate, *, metrics_open: bool) -> Blueprint:
         if _came_through_a_proxy() or not (metrics_open or _from_loopback()):
             raise Forbidden("read", "/metrics")
         siblings = _siblings()
-        accept = request.headers.get("Accept", "")
-        kind, body = exposition(accept) if siblings is None else siblings.exposition(accept)
-        return Response(body, content_type=kind, headers={"Vary": "Accept"})
+        kind, body = exposition() if siblings is None else siblings.exposition()
+        return Response(body, content_type=kind)
 
     return routes
 

@@ -1,6 +1,6 @@
 """The real Prometheus reads a real gateway's metrics, and finds every series of the dashboard and of the alert rules.
 
-Once as it comes, with classic histograms in text, and once with native histograms in protobuf. `make monitoring` runs this.
+`make monitoring` runs this.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pytest
 
 from headgate.publisher import Publisher
 from tests.support.gateway_process import GatewayProcess
-from tests.support.metric_names import asked, exported, expressions_of_dashboard, expressions_of_rules
+from tests.support.metric_names import asked, expressions_of_dashboard, expressions_of_rules
 from tests.support.raw_client import RawClient
 from tools.prometheus import bring
 
@@ -31,8 +31,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "examples" / "monitoring"
 DEADLINE_S = 60.0
 EVENTS = 200
 CLIENTS = 3
-MODES = {"classic": (), "native": ("--enable-feature=native-histograms",)}
-SUFFIXES = {"histogram": ("", "_bucket", "_sum", "_count")}
+SUFFIXES = {"histogram": ("_bucket", "_sum", "_count")}
 CONFIGURATION = """
 global: {{scrape_interval: 1s, evaluation_interval: 1s}}
 rule_files: [{rules}]
@@ -45,9 +44,8 @@ scrape_configs:
 class Prometheus:
     """One Prometheus that scrapes one gateway once a second."""
 
-    def __init__(self, folder: Path, gateway: str, arguments: tuple[str, ...]) -> None:
+    def __init__(self, folder: Path, gateway: str) -> None:
         folder.mkdir()
-        self.native = arguments == MODES["native"]
         configuration = folder / "prometheus.yml"
         target = gateway.removeprefix("http://").rstrip("/")
         configuration.write_text(CONFIGURATION.format(rules=FOLDER / "alerts.yml", target=target))
@@ -56,7 +54,6 @@ class Prometheus:
             f"--config.file={configuration}",
             f"--storage.tsdb.path={folder / 'data'}",
             "--web.listen-address=127.0.0.1:0",
-            *arguments,
         ]
         self._process = subprocess.Popen([str(bring() / "prometheus"), *words], stderr=self._log, stdout=self._log)
         self.url = ""
@@ -129,10 +126,10 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess
             client.close()
 
 
-@pytest.fixture(params=MODES, scope="module")
-def prometheus(request: Any, gateway: GatewayProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+@pytest.fixture(scope="module")
+def prometheus(gateway: GatewayProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     """A Prometheus that has scraped twice."""
-    prometheus = Prometheus(tmp_path_factory.mktemp("prometheus") / request.param, gateway.url, MODES[request.param])
+    prometheus = Prometheus(tmp_path_factory.mktemp("prometheus") / "data", gateway.url)
     try:
         prometheus.listen()
         until(lambda: prometheus.query("count_over_time(up[1m]) > 3 and up == 1"), prometheus.log)
@@ -148,13 +145,10 @@ def test_the_rules_and_the_configuration_are_valid() -> None:
         assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-def test_prometheus_knows_every_series_and_can_answer_every_query(prometheus: Prometheus, gateway: GatewayProcess) -> None:
+def test_prometheus_knows_every_series_and_can_answer_every_query(prometheus: Prometheus) -> None:
     """Of the dashboard and the rules; no rule fails."""
     families = {each["metric"]: each["type"] for each in prometheus.ask("targets/metadata")}
     known = {name + suffix for name, kind in families.items() for suffix in SUFFIXES.get(kind, ("",))}
-    if prometheus.native:  # what has never been counted is not in protobuf
-        with urllib.request.urlopen(f"{gateway.url}/metrics", timeout=30) as answer:
-            known |= exported(answer.read().decode())
     panels = expressions_of_dashboard((FOLDER / "dashboard.json").read_text())
     rules = expressions_of_rules((FOLDER / "alerts.yml").read_text())
     for expression in [*panels, *rules]:
@@ -179,13 +173,9 @@ def test_the_numbers_are_those_of_all_workers(prometheus: Prometheus) -> None:
     assert number('max(headgate_publish_to_socket_greatest_seconds{window="all"})') > 0
 
 
-def test_a_histogram_is_read_as_the_reader_can(prometheus: Prometheus, gateway: GatewayProcess) -> None:
-    """A native one where these are enabled, else a classic one: the dashboard's query finds either."""
-    name = "headgate_publish_to_socket_seconds"
-    native = prometheus.native
-    assert bool(prometheus.query(name)) is native
-    count = f"histogram_count(sum({name}))" if native else f"sum({name}_count)"
-    [told] = prometheus.query(count)
+def test_a_percentile_is_that_of_all_workers(prometheus: Prometheus) -> None:
+    """As the dashboard asks for it, within a bucket of a histogram, whose limits are powers of two."""
+    [told] = prometheus.query("sum(headgate_publish_to_socket_seconds_count)")
     workers = {each["metric"]["worker"] for each in prometheus.query("headgate_worker_up == 1")}
     assert workers == {"1", "2"}
     assert EVENTS <= float(told["value"][1]) <= EVENTS * len(workers), "once for each worker that has clients"
@@ -193,4 +183,4 @@ def test_a_histogram_is_read_as_the_reader_can(prometheus: Prometheus, gateway: 
     asked_for = panel.replace("$namespace", ".*").replace("rate(", "(").replace("[$__rate_interval]", "")
     [median] = prometheus.query(asked_for)
     greatest = prometheus.query('max(headgate_publish_to_socket_greatest_seconds{window="all"})')
-    assert 0 < float(median["value"][1]) <= float(greatest[0]["value"][1]) * 1.05
+    assert 0 < float(median["value"][1]) <= float(greatest[0]["value"][1]) * 2

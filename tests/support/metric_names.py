@@ -11,8 +11,7 @@ import yaml
 
 _NAME = re.compile(r"\b(?:headgate|process|python)_[a-z0-9_]+")
 _TYPE = re.compile(r"^# TYPE (\S+) (\S+)$", re.MULTILINE)
-# A native histogram has the family's own name.
-_SUFFIXES = {"histogram": ("", "_bucket", "_sum", "_count"), "summary": ("", "_sum", "_count")}
+_SUFFIXES = {"histogram": ("_bucket", "_sum", "_count"), "summary": ("", "_sum", "_count")}
 
 
 def exported(exposition: str) -> set[str]:

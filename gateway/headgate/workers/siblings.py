@@ -66,7 +66,7 @@ class Siblings:
         }
         return joined(rows, answers)
 
-    def exposition(self, accept: str = "") -> tuple[str, bytes]:
+    def exposition(self) -> tuple[str, bytes]:
         """Return the counts of all workers, as Prometheus reads them: content type and body. Waits for at most ANSWER_S."""
         rows = self._board.rows()
         answers = {
@@ -79,7 +79,7 @@ class Siblings:
         up = [Sample(WORKER_UP, {counted.WORKER_LABEL: str(row.number)}, float(row.age in answers)) for row in rows]
         whole = [family for family in whole if family.name != WORKER_UP]
         whole.append(Family(WORKER_UP, "gauge", "1 for a worker that answered this scrape, 0 for one that did not.", up))
-        return exposition_of(whole, accept)
+        return exposition_of(whole)
 
     def hand_over(self, request: bytes, descriptor: int) -> bool:
         """Hand a connection to the worker that owns the session of its next request; return whether that has taken it.

@@ -126,7 +126,7 @@ class _Handler(BaseHTTPRequestHandler):
             found = self.report()
             self._answer(200 if found["ready"] else 503, "application/json", json.dumps(found).encode())
         elif self.path == "/metrics":
-            self._answer(200, *metrics.exposition(self.headers.get("Accept", "")))
+            self._answer(200, *metrics.exposition())
         else:
             self._answer(404, "text/plain; charset=utf-8", b"here are /healthz and /metrics\n")
 

@@ -43,6 +43,7 @@ MET_IN: Mapping[str, tuple[str, ...]] = {
     "jsonschema_rs": ("schemas.validation",),
     "jwt": ("auth.keys",),
     "opentelemetry": ("spans",),
+    "pytest": ("testing",),
     "redis": ("redis",),
     "socketio": ("socketio",),
     "websockets": ("transport.frame_parser", "diagnosis.browser"),

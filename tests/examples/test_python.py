@@ -139,6 +139,21 @@ def test_a_flask_page_with_a_script_tag_hears_events(example: MakeExample, page:
     expect(page.locator("#events li")).to_have_text("orders.42.shipped by UPS")
 
 
+@pytest.mark.parametrize(
+    ("name", "extra", "needed"),
+    [("flask", "[server]", ()), ("django", "", ("pytest-django",)), ("fastapi", "", ("httpx",))],
+)
+def test_the_tests_of_an_example_run_without_redis(
+    example: MakeExample, redis_url: str, name: str, extra: str, needed: tuple[str, ...]
+) -> None:
+    """As docs/howto/testing.md shows them: with the fixture of the wheel, and nothing reaches a log."""
+    application = example(name, extra)
+    application.run("python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "pytest", *needed)
+    settings = ("-o", "DJANGO_SETTINGS_MODULE=shop.settings", "-p", "pytest_django") if name == "django" else ()
+    assert "1 passed" in application.run("python", "-m", "pytest", "-q", *settings)
+    assert published(redis_url) == []
+
+
 def test_django_publishes_when_the_transaction_is_committed(
     example: MakeExample, start_gateway: StartGateway, redis_url: str, port: int
 ) -> None:

@@ -1,0 +1,183 @@
+"""The pytest fixture `published`: what the code under test has published, without Redis.
+
+In: `pytest_plugins = ["headgate.testing"]` in a `conftest.py`, and events from any `Publisher` of the process, the Flask
+extension's included. Out: these events, and receipts as a log would give them. Every check that a publisher makes before it
+sends is the real one, so a wrong topic or id, data that is no JSON, or a broken schema raises as it does in production. It never
+opens a connection: what only Redis could answer is answered as by an empty, healthy one.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from secrets import token_hex
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import unquote
+
+import msgspec
+import pytest
+
+from .errors import SettingsError
+from .publisher import Publisher, Receipt
+from .redis import data_folder
+from .redis.keys import namespace_of
+from .redis.lineage import Fate
+from .redis.newest import NewestReceipts
+from .settings import REGISTRY, Settings
+from .topic import check_pattern, matches
+
+if TYPE_CHECKING:
+    from .redis.connections import Command
+    from .redis.durability import Durability
+    from .redis.presence_entries import Member
+    from .schemas.check import OnViolation, SchemaCheck
+
+# Where a publisher leads that was made in a test, without HEADGATE_REDIS_URL, and is used after it: nowhere.
+_NO_REDIS = "unix:///nonexistent/redis-of-a-test-that-has-ended"
+_KEY, _TOPIC, _PAYLOAD, _ID, _BY = 3, 4, 5, 6, 7
+
+
+class PublishedEvent(msgspec.Struct, frozen=True):
+    """An event that was published in a test. `data`: what its JSON text says; `by`: on whose behalf, None: a service's."""
+
+    topic: str
+    data: Any
+    id: str
+    namespace: str
+    by: str | None
+    receipt: Receipt
+
+
+class Published:
+    """What was published since the test began, in order. Repetitions of an id add nothing, as in a log. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._events: list[PublishedEvent] = []
+        self._receipts: dict[tuple[str, str, str, str], Receipt] = {}
+        self._offsets: defaultdict[str, int] = defaultdict(int)
+        self._epoch = token_hex(8)
+        self._lock = Lock()
+
+    def __call__(self, pattern: str = "#", namespace: str | None = None) -> list[PublishedEvent]:
+        """Return the events whose topic matches a pattern (`*`: one word, `#`: any rest), of a namespace or, with None, of all.
+
+        Raises:
+            InvalidPattern: it is none.
+        """
+        check_pattern(pattern)
+        with self._lock:
+            return [
+                event
+                for event in self._events
+                if matches(pattern, event.topic) and namespace in (None, event.namespace)
+            ]  # fmt: skip
+
+    def clear(self) -> None:
+        """Forget the events. Their ids still count, and offsets go on."""
+        with self._lock:
+            self._events.clear()
+
+    def append(self, command: Command) -> tuple[Receipt, bool]:
+        """Take the call that appends an event; return its receipt, and whether its id was known."""
+        topic, payload, event_id = str(command[_TOPIC]), command[_PAYLOAD], str(command[_ID])
+        namespace = namespace_of(str(command[_KEY]))
+        owner, _, shown = (str(command[_BY]) if len(command) > _BY else "  ").split(" ")[:3]
+        with self._lock:
+            known = self._receipts.get((namespace, topic, owner, event_id))
+            if known is not None:
+                return known, True
+            self._offsets[namespace] += 1
+            receipt = Receipt(self._epoch, self._offsets[namespace], False, event_id)
+            self._receipts[namespace, topic, owner, event_id] = receipt
+            data = msgspec.json.decode(payload if isinstance(payload, bytes) else str(payload))
+            self._events.append(PublishedEvent(topic, data, event_id, namespace, unquote(shown) or None, receipt))
+            return receipt, False
+
+    def fate(self, namespace: str, epoch: str, offset: int) -> Fate:
+        """Return what has become of the event of a receipt: it is in the log, or no receipt of this test."""
+        with self._lock:
+            return Fate.IN_LOG if epoch == self._epoch and 0 < offset <= self._offsets[namespace] else Fate.UNKNOWN
+
+
+class _Writer:
+    """What a publisher asks of Redis (`log_writer.LogWriter`), answered by a `Published`."""
+
+    def __init__(self, published: Published) -> None:
+        self._published = published
+        self.newest = NewestReceipts()
+
+    def append(self, command: Command) -> bytes:
+        receipt, is_known = self._published.append(command)
+        return f"{receipt.epoch} {receipt.offset} {is_known:d}".encode()
+
+    def append_many(self, commands: Sequence[Command]) -> list[Any]:
+        return [self.append(command) if command[0] == "FCALL" else _waited(command) for command in commands]
+
+    def budget(self, namespace: str, *, is_patient: bool = False) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def open_check(
+        self, schemas: str | None, mode: Literal["off", "warn", "refuse"] | None, on_violation: OnViolation | None
+    ) -> SchemaCheck | None:
+        from .redis.client import open_client  # here: redis-py takes most of the time of an import
+        from .schemas.check import open_check
+
+        if mode != "off" and (schemas or Settings.from_environment("HEADGATE_SCHEMAS").schemas) == REGISTRY:
+            raise SettingsError(
+                [f"schemas={REGISTRY!r}: a test has no registry; expected a folder of schemas, or schema_check='off'"]
+            )
+        return open_check(open_client(_NO_REDIS), schemas, mode, on_violation)
+
+    def wait_ms(self, namespace: str) -> int:
+        return 1
+
+    def counted(self, wish: Durability, namespace: str) -> Durability:
+        return wish
+
+    def refuse_unserved(self, namespace: str) -> None:
+        """Every namespace is served."""
+
+    def warn_unserved(self, namespace: str) -> None:
+        """Every namespace is served."""
+
+    def fate(self, namespace: str, epoch: str, offset: int, event_id: str, max_payload_bytes: int) -> Fate:
+        return self._published.fate(namespace, epoch, offset)
+
+    def members(self, namespace: str, topic: str) -> list[Member]:
+        return []
+
+    def members_page(self, namespace: str, topic: str, after: str | None, limit: int) -> tuple[int, list[Member], str | None]:
+        return 0, [], None
+
+    def revoke(self, namespace: str, *, user: str | None, token_id: str | None, for_s: int) -> None:
+        """There is nobody to disconnect."""
+
+    def close(self) -> None:
+        """There are no connections."""
+
+
+def _waited(command: Command) -> int | list[int]:
+    """Return the reply to WAIT or WAITAOF by a Redis that has done what it was asked for."""
+    return [1, 0] if command[0] == "WAITAOF" else int(command[1])
+
+
+@pytest.fixture
+def published(monkeypatch: pytest.MonkeyPatch) -> Published:
+    """What is published in this test, by publishers that were made before it too: `published("orders.*")`. See `Published`."""
+    return record(monkeypatch)
+
+
+def record(monkeypatch: pytest.MonkeyPatch) -> Published:
+    """Return what is published from now on until `monkeypatch` is undone."""
+    found = Published()
+    writer = _Writer(found)
+
+    def keep(publisher: Publisher, real: object) -> None:
+        publisher.__dict__["_writer"] = real  # for after the test; it has not connected
+
+    # A property of the class comes before the attribute of any instance.
+    monkeypatch.setattr(Publisher, "_writer", property(lambda publisher: writer, keep), raising=False)
+    monkeypatch.setattr(data_folder, "wait_for_private_redis", lambda folder, within_s: _NO_REDIS)
+    return found

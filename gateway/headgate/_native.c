@@ -630,6 +630,7 @@ static PyMethodDef METHODS[] = {
 
 static PyMemberDef MEMBERS[] = {
     {"written", T_LONGLONG, offsetof(Writer, written), READONLY, PyDoc_STR("The offset up to which the last run has, or may have, been written.")},
+    {"tally_every", T_LONGLONG, offsetof(Writer, tally_every), 0, PyDoc_STR("Events have a tally whose offset is a multiple of it; 0: none.")},
     {NULL, 0, 0, 0, NULL},
 };
 

@@ -3,6 +3,7 @@ from typing import Any
 
 class Writer:
     written: int
+    tally_every: int
     def __init__(
         self,
         namespace: bytes,

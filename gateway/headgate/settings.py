@@ -257,7 +257,10 @@ class Settings:
         "Serve the demo on other addresses than loopback too, to anyone who reaches it: in a container, for example.",
     )
     trace_every: int = option(
-        100, integer(0, 1_000_000), "Count what becomes of every so many events, for `headgate trace`; 1: of each, 0: of none."
+        100,
+        integer(0, 1_000_000),
+        "Count what becomes of every so many events, for `headgate trace`, where a gateway has more than 100 a second; else "
+        "it counts each. 1: always each, 0: none.",
     )
     otel: bool = option(
         False, switch(), "Make OpenTelemetry spans of sampled events, and send them where the OTEL_ variables say (extra `otel`)."

@@ -23,7 +23,7 @@ from headgate.auth.api_keys import shown_name
 from headgate.consumers.work.dead_letters import PAGE_LETTERS, DeadLetters
 from headgate.consumers.work.groups import Groups
 from headgate.consumers.work.task import unpack
-from headgate.delivery.tally import NAMES
+from headgate.delivery.tally import NAMES, QUIET_EVENTS
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError, InvalidRequest
 from headgate.handled import AtBrowsers, ask_browsers
 from headgate.redis.client import Client, call, deliveries
@@ -33,6 +33,7 @@ from headgate.redis.lineage import Lineage
 from headgate.redis.log import EventLog, time_or_zero
 from headgate.redis.seen import was_seen
 from headgate.redis.traces import read
+from headgate.settings import Settings
 from headgate.topic import user_of
 from headgate.traceparent import read_traceparent
 
@@ -45,6 +46,8 @@ MAX_SCANS = 100
 STEP_EVENTS = 100
 # The parts of a trace, as `unknown` names them.
 GATEWAYS, BROWSERS, CONSUMERS, HANDLED = "gateways", "browsers", "consumers", "handled"
+# A gateway counts each event again a second or two after the last second with more than QUIET_EVENTS.
+BUSY_MS = 2500
 # Pages have a part of this to say whether they have handled the event.
 HANDLED_S = 0.4
 
@@ -217,10 +220,14 @@ class _Search:
     def _ask_gateways(self, found: Trace, lineage: Lineage) -> None:
         found.gateways = _gateways(self._client, found, lineage, self._late)
         if not found.gateways:
-            found.notes.append(
-                "No gateway has told of this event: it is not one of those that are traced (HEADGATE_TRACE_EVERY), no client"
-                " wanted it, the gateway was killed within a second of it, or it was an hour ago."
-            )
+            found.notes.append(_not_sampled(found) if self._was_busy(found) else _UNCOUNTED)
+
+    def _was_busy(self, found: Trace) -> bool:
+        """Return whether the log took more events just before this one than a gateway counts each of."""
+        if found.offset <= QUIET_EVENTS:
+            return False
+        before = _fields(self._client, self._namespace, found.offset - QUIET_EVENTS)
+        return before is not None and found.time_ms - time_or_zero(before.get(b"time", b"")) < BUSY_MS
 
     def _ask_browsers(self, found: Trace) -> None:
         user = user_of(found.topic)
@@ -254,6 +261,23 @@ class _Search:
                 continue
             found.unknown.remove(part)
             self._show(found)
+
+
+_UNCOUNTED = (
+    "No gateway has counted this event: no client wanted it, or has read it since; or the gateway was killed within a second of"
+    " it, counted it an hour ago (6 minutes at 100 events a second), or has HEADGATE_TRACE_EVERY=0."
+)
+
+
+def _not_sampled(found: Trace) -> str:
+    """Return why no gateway has counts of an event that came among many, and how to get some."""
+    every = Settings().trace_every
+    nearest = found.offset - found.offset % every or every
+    return (
+        f"Not sampled: of more than about {QUIET_EVENTS} events a second a gateway counts every {every}th (HEADGATE_TRACE_EVERY),"
+        f" and this one came among more. Offset {nearest} beside it is counted: `headgate trace {nearest}`. To follow this one,"
+        " publish it again when there are fewer, or with HEADGATE_TRACE_EVERY=1 at the gateways."
+    )
 
 
 class _NotKnown(Exception):

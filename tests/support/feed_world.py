@@ -16,6 +16,7 @@ from headgate.bus.feed import Feed, State
 from headgate.bus.interest import by_command
 from headgate.delivery.direct import direct_writer
 from headgate.delivery.matcher import SubscriptionMatcher
+from headgate.delivery.tally import Tallies
 from headgate.errors import BusUnavailable
 from headgate.event import Event
 from headgate.protocol.packets import GapReason
@@ -252,7 +253,7 @@ class World:
         self._wire = Wire()
         matcher: SubscriptionMatcher[Any] = SubscriptionMatcher()
         matcher.add("#", WrittenTo(self._wire))
-        self._direct = direct_writer(NAMESPACE, matcher, 65536, 0)
+        self._direct = direct_writer(NAMESPACE, matcher, 65536, Tallies(0))
         self.trail: list[str] = []
         self._acquired: list[str] = []
         self._now_s = 0.0

@@ -223,7 +223,7 @@ class World:
         router = Router(NAMESPACE, self.matcher, self.tallies)
         self.ledger = Ledger(self.clients, router, self.readers)
         self.before = Balance()
-        self._direct = direct_writer(NAMESPACE, self.matcher, 65536, 1)
+        self._direct = direct_writer(NAMESPACE, self.matcher, 65536, self.tallies)
         self._of_direct, self.taken_directly = Random(f"direct writes of {seed}"), 0
         self.feed = LiveFeed(
             NAMESPACE, self.bus, self.clients, router, self.readers, lambda entry: None, self._budget_s, self._direct

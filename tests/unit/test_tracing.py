@@ -118,6 +118,18 @@ def of(event: str = "id-12", now_s: Callable[[], float] = lambda: 0.0) -> Trace:
     return trace(NOBODY, "n", event, now_s, lambda flag, _: flag.wait(WAIT_S))
 
 
+def test_an_event_among_many_that_no_gateway_has_counted_was_not_sampled(answers: Answers) -> None:
+    """It names the nearest that was, and how to follow one; among the first events of a log there are not many."""
+    answers.size = 300
+    assert of("id-50").notes[0].startswith("No gateway has counted")
+    [note] = of("id-250").notes
+    assert note.startswith("Not sampled: of more than about 100 events a second a gateway counts every 100th")
+    assert "headgate trace 200" in note
+    assert "HEADGATE_TRACE_EVERY=1" in note
+    answers.told["e2", 250] = {"here": [1] * len(NAMES)}
+    assert of("id-250").notes == []
+
+
 def at_mail() -> AtConsumer:
     found = of()
     assert found.unknown == []
@@ -187,7 +199,7 @@ def test_the_words_of_a_gateway_in_every_epoch_that_has_the_event_are_added(answ
     # Offset 12 of the first epoch is another event.
     found = of("12")
     assert found.gateways == []
-    assert "No gateway has told" in found.notes[0]
+    assert "No gateway has counted" in found.notes[0]
 
 
 def test_a_consumer_stands_where_the_task_is(answers: Answers) -> None:

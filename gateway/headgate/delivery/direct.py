@@ -24,6 +24,7 @@ from headgate.topic import check_topic
 
 from .client import Client
 from .matcher import Audience, SubscriptionMatcher
+from .tally import Tallies
 
 try:
     from headgate._native import Writer
@@ -91,15 +92,16 @@ class DirectWriter:
         namespace: str,
         matcher: SubscriptionMatcher[Client],
         max_payload_bytes: int,
-        tally_every: int,
+        tallies: Tallies,
         native: Callable[..., Any],
         database: int = 0,
     ) -> None:
         self._matcher = matcher
+        self._tallies = tallies
         # Messages on channels with a slash there, those of users and the feed channel, begin with the topic.
         mark_at = len(mixed_prefix(namespace, database)) - 1
         prefix_bytes = len(channel_prefix(namespace, database))
-        self._writer = native(namespace.encode(), prefix_bytes, mark_at, max_payload_bytes, tally_every, self._find)
+        self._writer = native(namespace.encode(), prefix_bytes, mark_at, max_payload_bytes, tallies.step, self._find)
 
     def take(self, replies: list[list[bytes]], front: Front) -> Run:
         """Write the events at the front that are the usual case, and move `front` behind them. Never waits, never switches.
@@ -107,6 +109,7 @@ class DirectWriter:
         A fault of ours, which raises, may come behind some of the writes: `front` says up to where.
         """
         writer = self._writer
+        writer.tally_every = self._tallies.step
         try:
             taken, front.reached, matched, unwanted, routed, writes, times, tallied, left, crowd, full = writer.take(
                 replies, self._matcher.known, front.epoch, front.reached, front.head, front.consecutive
@@ -114,6 +117,7 @@ class DirectWriter:
         except Exception:
             front.reached = writer.written
             raise
+        self._tallies.left_out(matched - len(tallied), front.reached)
         return Run(taken, matched, unwanted, routed, writes, times, tallied, [_left(*each) for each in left], crowd, full)
 
     def _find(self, topic: str) -> Audience[Client] | None:
@@ -124,12 +128,12 @@ class DirectWriter:
 
 
 def direct_writer(
-    namespace: str, matcher: SubscriptionMatcher[Client], max_payload_bytes: int, tally_every: int, database: int = 0
+    namespace: str, matcher: SubscriptionMatcher[Client], max_payload_bytes: int, tallies: Tallies, database: int = 0
 ) -> DirectWriter | None:
     """Return what writes directly in a namespace, or None where that was not built. `database`: the number of the log's."""
     if Writer is None or build_in_use() is Build.PYTHON:
         return None
-    return DirectWriter(namespace, matcher, max_payload_bytes, tally_every, Writer, database)
+    return DirectWriter(namespace, matcher, max_payload_bytes, tallies, Writer, database)
 
 
 def _left(client: Client, sent: int, error: OSError | None, frames: list[_Parts]) -> Left:

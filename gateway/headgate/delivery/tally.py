@@ -1,8 +1,9 @@
 """The tally of single events: what this gateway did with one of them, over all of its clients. For `headgate trace`. No I/O.
 
-In: every n-th logged event from the router, and each place where an event takes another way than straight to a socket. Out: the
-tallies that have changed, now and then, for node/cluster/tracer.py. All gateways have tallies of the same events:
-those whose offset is a multiple of n. A write straight to a socket is not counted by itself: these are the rest.
+In: logged events from the router, and each place where an event takes another way than straight to a socket. Out: the tallies
+that have changed, now and then, for node/cluster/tracer.py, which keeps them. A gateway with few events counts each. With many it counts
+those whose offset is a multiple of a number, so that all gateways count the same. A write straight to a socket is not counted by
+itself: these are the rest.
 
 A tally belongs to the epoch in which its event came here: when the log goes on in another epoch, each keeps what is still to be
 told, and takes what still becomes of events that wait in queues.
@@ -11,12 +12,15 @@ told, and takes what still becomes of events that wait in queues.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import inf
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from headgate.protocol.frames import Frame
 
+# Up to so many in a round, a second, each event has a tally: 1 % of what a gateway can route, and 12 KB for Redis.
+QUIET_EVENTS = 100
 # The newest; an older one takes no more changes.
 MAX_TALLIES = 4096
 # Let the loop run after so many, a quarter of a millisecond.
@@ -49,56 +53,110 @@ class Tally:
 
 
 class Tallies:
-    """The tallies of one namespace. `every`: of every so many events; 0: of none. `epoch` says in which one the log is now."""
+    """The tallies of one namespace.
+
+    Each event has one while QUIET_EVENTS or fewer come in a round, from one call of `changed` to the next; above that, one in
+    `every` (0: none). An event that was left out has none later either, so a tally counts all that became of its event here.
+    `epoch` says in which one the log is now.
+
+    Attributes:
+        step: now, events have a tally whose offset is a multiple of it.
+        singles: how many were made in the last round of events whose offset is not a multiple of `every`.
+    """
 
     def __init__(self, every: int, epoch: Callable[[], str | None] = lambda: None) -> None:
         self.every = every
+        self.step = min(every, 1)
+        self.singles = 0
         self._epoch = epoch
-        self._by_place: dict[tuple[str, int], Tally] = {}
-        self._told: dict[tuple[str, int], tuple[int, ...]] = {}
+        self._by_epoch: dict[str, dict[int, Tally]] = {}
+        self._kept = self._came = self._singles = 0
+        self._told: dict[Tally, tuple[int, ...]] = {}
+        # Up to these offsets an event without a tally may have had one, or have been left out.
+        self._forgotten_to = self._left_out_to = 0
+        # Where there are tallies of events whose offset is not a multiple of `every`.
+        self._single_from, self._single_to = inf, 0
 
     def of(self, offset: int) -> Tally | None:
-        """Return the tally of an event, a new one if need be; None: there is none of this offset."""
-        if not self.every or offset % self.every:
+        """Return the tally of an event that has come here, a new one if need be; None: it has none."""
+        if not self.every:
             return None
-        place = self._epoch() or "", offset
-        tally = self._by_place.get(place)
-        if tally is None:
-            tally = self._by_place[place] = Tally(*place)
-            if len(self._by_place) > MAX_TALLIES:
-                oldest = next(iter(self._by_place))
-                del self._by_place[oldest]
-                self._told.pop(oldest, None)
-        return tally
+        self._count(1)
+        if offset % self.step:
+            self._left_out_to = max(self._left_out_to, offset)
+            return None
+        return self._here().get(offset) or self._add(offset)
+
+    def left_out(self, events: int, last: int) -> None:
+        """Note events that came here without a tally; none has an offset above `last`."""
+        if events and self.every:
+            self._count(events)
+            self._left_out_to = max(self._left_out_to, last)
 
     def read(self, frames: Sequence[Frame]) -> None:
-        """Count frames that a client has read from the log, in order; most chunks have none that is counted."""
+        """Count frames that a client has read from the log, in order; most chunks of a busy log have none that is counted."""
         if not self.every or not frames:
             return
         first, last = frames[0].offset or 0, frames[-1].offset or 0
-        if last // self.every == (first - 1) // self.every:
+        has_single = last > self._left_out_to or (first <= self._single_to and last >= self._single_from)
+        if not has_single and last // self.every == (first - 1) // self.every:
             return
+        here = self._here()
         for frame in frames:
-            tally = self.of(frame.offset or 1)
+            offset = frame.offset or 1
+            tally = here.get(offset)
+            if tally is None and offset > self._forgotten_to and (offset > self._left_out_to or not offset % self.every):
+                tally = self.of(offset)
             if tally is not None:
                 tally.from_log += 1
 
     def changed(self) -> Iterator[list[Tally]]:
-        """Yield those that have changed since they were last returned, in parts; the loop may run between two."""
-        known = list(self._by_place.items())
+        """Begin a round. Yield those that have changed since they were last returned, in parts; the loop may run between two."""
+        self.step = 1 if self._came <= QUIET_EVENTS else self.every
+        self.singles, self._came, self._singles = self._singles, 0, 0
+        known = [tally for tallies in self._by_epoch.values() for tally in tallies.values()]
         for begin in range(0, len(known), _STRIDE):
             found = []
-            for place, tally in known[begin : begin + _STRIDE]:
+            for tally in known[begin : begin + _STRIDE]:
                 now = _counted(tally)
-                if self._told.get(place) != now and place in self._by_place:
-                    self._told[place] = now
+                if self._told.get(tally) != now and tally.offset in self._by_epoch.get(tally.epoch, ()):
+                    self._told[tally] = now
                     found.append(tally)
             yield found
 
     def not_told(self, tallies: Iterable[Tally]) -> None:
         """Return these once more from `changed`: nobody could be told."""
         for tally in tallies:
-            self._told.pop((tally.epoch, tally.offset), None)
+            self._told.pop(tally, None)
+
+    def _count(self, events: int) -> None:
+        self._came += events
+        if self._came > QUIET_EVENTS:
+            self.step = self.every
+
+    def _here(self) -> dict[int, Tally]:
+        """Return the tallies of the epoch that the log is in now, by offset."""
+        return self._by_epoch.setdefault(self._epoch() or "", {})
+
+    def _add(self, offset: int) -> Tally:
+        epoch = self._epoch() or ""
+        tally = self._here()[offset] = Tally(epoch, offset)
+        self._kept += 1
+        if offset % self.every:
+            self._singles += 1
+            self._single_from, self._single_to = min(self._single_from, offset), max(self._single_to, offset)
+        if self._kept > MAX_TALLIES:
+            self._forget_oldest()
+        return tally
+
+    def _forget_oldest(self) -> None:
+        epoch = next(epoch for epoch, tallies in self._by_epoch.items() if tallies)
+        oldest = self._by_epoch[epoch].pop(next(iter(self._by_epoch[epoch])))
+        if not self._by_epoch[epoch]:
+            del self._by_epoch[epoch]
+        self._told.pop(oldest, None)
+        self._kept -= 1
+        self._forgotten_to = max(self._forgotten_to, oldest.offset)
 
 
 def values(tally: Tally) -> tuple[int, ...]:

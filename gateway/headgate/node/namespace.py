@@ -82,7 +82,7 @@ class Namespace:
         self._catch_up = CatchUp(LogPages(name, pages_log), self.tallies)
         self.traced = Traced() if settings.otel else None
         self._router = Router(name, matcher, self.tallies, self.traced)
-        direct = direct_writer(name, matcher, settings.max_payload_bytes, settings.trace_every, self.bus.database)
+        direct = direct_writer(name, matcher, settings.max_payload_bytes, self.tallies, self.bus.database)
         self._live = LiveFeed(name, self.bus, self.clients, self._router, self._catch_up.readers, self._quarantine, direct=direct)
         self._catch_up.follow(self._live)
         self._line = Line(self.bus, self._live, self._search)

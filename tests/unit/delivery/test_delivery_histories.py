@@ -328,7 +328,7 @@ def forgets_tallies_of_the_epoch_before(patch: pytest.MonkeyPatch) -> None:
     change_line = LiveFeed.change_line
 
     def forget(feed: LiveFeed, end: int) -> Iterator[None]:
-        feed._readers.tallies._by_place.clear()
+        feed._readers.tallies._by_epoch.clear()
         return change_line(feed, end)
 
     patch.setattr(LiveFeed, "change_line", forget)

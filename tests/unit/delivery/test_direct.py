@@ -27,6 +27,7 @@ from headgate.delivery import direct, fanout
 from headgate.delivery.direct import DirectWriter, Run, direct_writer
 from headgate.delivery.matcher import SubscriptionMatcher
 from headgate.delivery.state import Phase
+from headgate.delivery.tally import QUIET_EVENTS, Tallies
 from headgate.event import Event, decode_message
 from headgate.protocol.frames import event_frame
 from headgate.redis.keys import feed_channel, user_channel
@@ -49,7 +50,9 @@ class Room:
 
     def __init__(self, max_payload_bytes: int = 65536, tally_every: int = 0) -> None:
         self.matcher: SubscriptionMatcher[Any] = SubscriptionMatcher()
-        writer = direct_writer(NAMESPACE, self.matcher, max_payload_bytes, tally_every)
+        self.tallies = Tallies(tally_every)
+        self.tallies.left_out(QUIET_EVENTS + 1, 0)  # a busy gateway
+        writer = direct_writer(NAMESPACE, self.matcher, max_payload_bytes, self.tallies)
         assert writer is not None
         self.writer: DirectWriter = writer
         self.front = Front(EPOCH, 0, 0, consecutive=True)
@@ -212,6 +215,11 @@ def test_times_and_tallies_are_those_of_what_was_taken() -> None:
     room.listen("a")
     run = room.take(*(event(offset, "a" if offset != 4 else "b") for offset in range(1, 7)))
     assert (run.times, run.tallied) == ([(1_700_000_000_000, 5)], [(2, 2), (6, 2)])
+    assert [*room.tallies.changed()] == []
+    assert room.take(event(7, "a")).tallied == []
+    assert [*room.tallies.changed()] == []
+    assert room.take(event(8, "a"), event(9, "b"), event(11, "a")).tallied == [(8, 2)], "the hole ends the run"
+    assert room.take(event(10, "a"), event(11, "a")).tallied == [(10, 2), (11, 2)], "each one in a quiet round"
 
 
 # What is left ------------------------------------------------------------------------------------------------------------
@@ -460,10 +468,10 @@ def test_without_the_c_there_is_no_writer(monkeypatch: pytest.MonkeyPatch) -> No
     """And HEADGATE_PURE asks for that."""
     matcher: SubscriptionMatcher[Any] = SubscriptionMatcher()
     monkeypatch.setenv("HEADGATE_PURE", "1")
-    assert direct_writer(NAMESPACE, matcher, 65536, 0) is None
+    assert direct_writer(NAMESPACE, matcher, 65536, Tallies(0)) is None
     monkeypatch.delenv("HEADGATE_PURE")
     monkeypatch.setattr(direct, "Writer", None)
-    assert direct_writer(NAMESPACE, matcher, 65536, 0) is None
+    assert direct_writer(NAMESPACE, matcher, 65536, Tallies(0)) is None
 
 
 # Behind a write ----------------------------------------------------------------------------------------------------------

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from itertools import chain
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from headgate.delivery.tally import MAX_TALLIES, NAMES, Tallies, Tally, values
+from headgate.delivery.tally import MAX_TALLIES, NAMES, QUIET_EVENTS, Tallies, Tally, values
 from headgate.protocol.frames import Frame
 
 
@@ -18,9 +21,16 @@ def frames(first: int, last: int) -> list[Frame]:
     return [Frame(b"42", topic="a", offset=offset) for offset in range(first, last + 1)]
 
 
-def test_all_gateways_count_the_same_events() -> None:
+def busy(every: int) -> Tallies:
+    """Those of a gateway that has more events than it counts each of."""
+    tallies = Tallies(every)
+    tallies.left_out(QUIET_EVENTS + 1, 0)
+    return tallies
+
+
+def test_all_busy_gateways_count_the_same_events() -> None:
     """Those whose offset is a multiple of a number; with 0 none."""
-    assert [offset for offset in range(1, 31) if Tallies(10).of(offset)] == [10, 20, 30]
+    assert [offset for offset in range(1, 31) if busy(10).of(offset)] == [10, 20, 30]
     assert not any(Tallies(0).of(offset) for offset in range(1, 31))
 
 
@@ -29,7 +39,8 @@ def test_all_gateways_count_the_same_events() -> None:
 )
 def test_frames_that_were_read_from_the_log_are_counted(first: int, last: int, counted: list[int]) -> None:
     """Only those that have a tally are looked at."""
-    tallies = Tallies(10)
+    tallies = busy(10)
+    tallies.left_out(1, last)
     tallies.read(frames(first, last))
     assert [(tally.offset, tally.from_log) for tally in changed(tallies)] == [(offset, 1) for offset in counted]
 
@@ -80,3 +91,82 @@ def test_each_epoch_has_its_own_tally_of_an_offset() -> None:
     assert [(tally.epoch, tally.offset) for tally in changed(tallies)] == [("e1", 7), ("e2", 7)]
     before.queued, before.gone = 0, 1
     assert changed(tallies) == [before]
+
+
+def quiet(tallies: Tallies) -> None:
+    """End a round, and one without an event."""
+    changed(tallies)
+    changed(tallies)
+
+
+def test_each_event_of_a_quiet_gateway_has_a_tally() -> None:
+    """Up to QUIET_EVENTS in a round; from the next on, those that all gateways count, until a round is quiet."""
+    tallies = Tallies(100)
+    counted = [offset for offset in range(1, 501) if tallies.of(offset)]
+    assert counted == [*range(1, QUIET_EVENTS + 1), 200, 300, 400, 500]
+    changed(tallies)
+    assert [offset for offset in range(501, 701) if tallies.of(offset)] == [600, 700]
+    changed(tallies)
+    assert tallies.of(701) is None, "the round before was not quiet"
+    changed(tallies)
+    assert tallies.of(702)
+
+
+def test_events_that_were_written_elsewhere_without_a_tally_count_for_the_rate() -> None:
+    """As those of direct writes; with 0 nothing is counted."""
+    tallies = Tallies(100)
+    tallies.left_out(QUIET_EVENTS + 1, 300)
+    assert tallies.of(301) is None
+    for none in (Tallies(0), Tallies(1)):
+        none.left_out(QUIET_EVENTS + 1, 300)
+    assert (Tallies(0).step, none.step) == (0, 1)
+
+
+def test_an_event_that_was_left_out_has_no_tally_when_it_is_read_from_the_log() -> None:
+    """It would say that nobody had it before; one that came when nobody was here is counted from its first reader on."""
+    tallies = Tallies(100)
+    tallies.left_out(QUIET_EVENTS + 1, 250)
+    quiet(tallies)
+    tallies.read(frames(240, 260))
+    assert [tally.offset for tally in changed(tallies)] == [*range(251, 261)]
+    tallies.read(frames(1, 300))
+    told = changed(tallies)
+    assert [(tally.offset, tally.from_log) for tally in told if tally.offset <= 260] == [
+        *((offset, 2) for offset in range(251, 261)),
+        *((offset, 1) for offset in (100, 200)),
+    ]
+
+
+def test_a_tally_that_was_forgotten_does_not_begin_again() -> None:
+    """It would take the place of its own counts in Redis."""
+    tallies = Tallies(1)
+    for offset in range(1, MAX_TALLIES + 2):
+        tallies.of(offset)
+    changed(tallies)
+    tallies.read(frames(1, 2))
+    assert [(tally.offset, tally.from_log) for tally in changed(tallies)] == [(2, 1)]
+
+
+@given(st.lists(st.one_of(st.integers(1, 300), st.tuples(st.integers(1, 4000), st.integers(1, 300)), st.none()), max_size=30))
+def test_a_tally_counts_all_that_became_of_its_event(steps: list[int | tuple[int, int] | None]) -> None:
+    """Whatever comes, is read, and however the rounds fall: it has all clients and readers of its event, or is not there."""
+    tallies, newest = Tallies(10), 0
+    came: dict[int, int] = defaultdict(int)
+    read: dict[int, int] = defaultdict(int)
+    for step in steps:
+        if step is None:
+            changed(tallies)
+        elif isinstance(step, int):
+            for offset in range(newest + 1, newest + step + 1):
+                came[offset] += 1
+                if tally := tallies.of(offset):
+                    tally.matched += 1
+            newest += step
+        else:
+            first, last = step[0], min(step[0] + step[1], newest)
+            tallies.read(frames(first, last))
+            for offset in range(first, last + 1):
+                read[offset] += 1
+    tallies.read(frames(1, newest))
+    for tally in [each for kept in tallies._by_epoch.values() for each in kept.values()]:
+        assert (tally.matched, tally.from_log) == (came[tally.offset], read[tally.offset] + 1)

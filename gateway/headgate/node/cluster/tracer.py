@@ -18,7 +18,7 @@ from headgate.metrics import SPANS
 from headgate.node.namespace import Namespace
 from headgate.redis.client import Client
 from headgate.redis.loads import process_name
-from headgate.redis.traces import write
+from headgate.redis.traces import kept_s, write
 from headgate.runtime.loop import Signal, one_round, spawn
 
 log = structlog.get_logger("headgate.tracer")
@@ -68,8 +68,9 @@ class Tracer:
                 if not changed:
                     one_round()
                     continue
+                counts = [(tally.epoch, tally.offset, values(tally)) for tally in changed]
                 try:
-                    write(self._client, name, process_name(), [(tally.epoch, tally.offset, values(tally)) for tally in changed])
+                    write(self._client, name, process_name(), counts, kept_s(namespace.tallies.singles / EVERY_S))
                 except HeadgateError:  # the bus tells of that
                     namespace.tallies.not_told(changed)
 

@@ -36,7 +36,7 @@ export function trace() {
     outcome.root,
   );
   const found = element("div", { className: "stack" });
-  const every = page.traceEvery ? `Gateways tell of every ${page.traceEvery === 1 ? "event" : `${count(page.traceEvery)}th event`} (HEADGATE_TRACE_EVERY).` : "Gateways tell of no event: HEADGATE_TRACE_EVERY is 0.";
+  const every = page.traceEvery ? `Gateways tell of every event${page.traceEvery === 1 ? "" : `, and above 100 a second of every ${count(page.traceEvery)}th`} (HEADGATE_TRACE_EVERY).` : "Gateways tell of no event: HEADGATE_TRACE_EVERY is 0.";
   outcome.say(`An event can be found while the log has it. ${every}`);
   onSend(form, async () => {
     try {

@@ -183,6 +183,7 @@ class Headgate:
         by: str | None = None,
         durable: Durable = None,
         traceparent: str | None = None,
+        id_for_s: int | None = None,
     ) -> Receipt:
         """Publish an event, to everyone or to one `user`; return its receipt. See `Publisher.publish`. May switch greenlets.
 
@@ -194,7 +195,7 @@ class Headgate:
         """
         served = self._attached().served(namespace)
         receipt = self._find_publisher().publish(
-            topic, data, id=id, namespace=served, user=user, by=by, durable=durable, traceparent=traceparent
+            topic, data, id, served, user=user, by=by, durable=durable, traceparent=traceparent, id_for_s=id_for_s
         )
         if self._gateway is not None and served in self._gateway.namespaces:
             self._gateway.namespaces[served].receipts.published((receipt,))

@@ -22,6 +22,7 @@ import msgspec
 from .errors import (
     BusUnavailable,
     HeadgateError,
+    InvalidRequest,
     LimitReached,
     NotDurable,
     PayloadTooLarge,
@@ -46,6 +47,9 @@ if TYPE_CHECKING:
 # One batch is one round trip, held in memory on both ends.
 MAX_BATCH_EVENTS = 10_000
 MAX_BATCH_BYTES = 64 * 1024 * 1024
+
+# How long an id can be remembered.
+MAX_ID_FOR_S = 86400
 
 # One FCALL: the command, the function, the number of keys, the key, topic, payload and id; the places of three of them.
 _Call = tuple[str, str, int, str, str, bytes, str]
@@ -216,6 +220,7 @@ class Publisher:
         by: str | None = None,
         durable: Durable = None,
         traceparent: str | None = None,
+        id_for_s: int | None = None,
     ) -> Receipt:
         """Append one event to the log and publish it; return its receipt. One round trip; waits for Redis.
 
@@ -233,8 +238,12 @@ class Publisher:
             durable: as the publisher's; None: the publisher's.
             traceparent: of the trace that the event belongs to (W3C Trace Context); one that is malformed is dropped. None: that
                 of the current span of OpenTelemetry, if the process uses it: then the publish is a span of its own.
+            id_for_s: remember the id for so many seconds, up to MAX_ID_FOR_S, whatever the rate: for a try that may come hours
+                later, as an outbox makes. Every try says so. Redis has room for so many of a day's ids as fill a quarter of
+                `log_max_bytes`; None: as `id` says.
 
         Raises:
+            LimitReached: there is no more room for ids of `id_for_s` today; nothing was published.
             InvalidTopic, InvalidEvent (the id), UnknownNamespace, NotSerializable, PayloadTooLarge: nothing was sent, or
                 Redis refused it; nothing was published.
             SchemaViolation: the data breaks a schema of its topic, and `schema_check` is "refuse"; nothing was published.
@@ -245,8 +254,11 @@ class Publisher:
                 sent.
             NotDurable: it is published, and is not where `durable` wants it within eight tenths of `timeout_s`; the error has the
                 receipt. Publish it again with the same id, while that counts, to wait on.
-            InvalidRequest: `durable` is none of its values; nothing was published.
+            InvalidRequest: `durable` or `id_for_s` is none of its values; nothing was published.
         """
+        _check_id_for(id_for_s)
+        if id_for_s is not None and id is None:
+            raise InvalidRequest("id_for_s goes with an id: one that nobody knows is never tried again")
         wish, wait_ms = self._durable if durable is None else read_durable(durable), 0
         namespace = self._named(namespace)
         event_id = new_ids(1)[0] if id is None else check_event_id(id)
@@ -254,7 +266,7 @@ class Publisher:
         writer = self._writer
         with writer.budget(namespace), _traced(traceparent, namespace, command[_TOPIC]) as parent:
             writer.refuse_unserved(namespace)
-            words = command if by is None and parent is None else (*command, _origin(by, parent))
+            words = command if by is None and parent is None and id_for_s is None else (*command, _origin(by, parent, id_for_s))
             if wish is None:
                 appended, waited = writer.append(words), None
             else:
@@ -276,11 +288,12 @@ class Publisher:
         *,
         durable: Durable = None,
         traceparent: str | None = None,
+        id_for_s: int | None = None,
     ) -> list[Receipt]:
         """Publish events (topic, data) or (topic, data, id) in order and in one round trip; return their receipts.
 
         Every event is checked before the first is sent. It is no transaction: other publishers' events may come between.
-        `traceparent`: of all of them, as of `publish`.
+        `traceparent` and `id_for_s`: of all of them, as of `publish`.
 
         Raises:
             LimitReached: more than MAX_BATCH_EVENTS events or MAX_BATCH_BYTES of payload.
@@ -292,6 +305,7 @@ class Publisher:
                 `timeout_s` as long as Redis answers, and fails when it has not answered for so long.
             NotDurable: all are published, and are not where `durable` wants them; it has the receipt of the last.
         """
+        _check_id_for(id_for_s)
         wish, wait_ms = self._durable if durable is None else read_durable(durable), 0
         namespace = self._namespace if namespace is None else check_namespace(namespace)
         key = log_key(namespace)
@@ -318,7 +332,8 @@ class Publisher:
         writer = self._writer
         with writer.budget(namespace), _traced(traceparent, namespace, batch[0][_TOPIC], len(batch)) as parent:
             writer.refuse_unserved(namespace)
-            calls: list[Command] = [*batch] if parent is None else [(*each, _origin(None, parent)) for each in batch]
+            origin = None if parent is None and id_for_s is None else _origin(None, parent, id_for_s)
+            calls: list[Command] = [*batch] if origin is None else [(*each, origin) for each in batch]
             if wish is not None:
                 wish = writer.counted(wish, namespace)
                 wait_ms = writer.wait_ms(namespace)
@@ -345,9 +360,10 @@ class Publisher:
         *,
         by: str | None = None,
         traceparent: str | None = None,
+        id_for_s: int | None = None,
     ) -> Prepared:
         """Return an event that is checked and encoded, for `publish_prepared`. Arguments and errors as `publish`; never waits."""
-        (prepared,) = self.prepare_each([(topic, data, id)], namespace, by=by, traceparent=traceparent)
+        (prepared,) = self.prepare_each([(topic, data, id)], namespace, by=by, traceparent=traceparent, id_for_s=id_for_s)
         if isinstance(prepared, HeadgateError):
             raise prepared
         return prepared
@@ -359,18 +375,20 @@ class Publisher:
         *,
         by: str | None = None,
         traceparent: str | None = None,
+        id_for_s: int | None = None,
     ) -> list[Prepared | HeadgateError]:
         """Return each of some events (topic, data, id) as `prepare` does, or its error.
 
         Raises:
-            UnknownNamespace: as `prepare`.
+            UnknownNamespace, InvalidRequest: as `prepare`.
         """
+        _check_id_for(id_for_s)
         namespace = self._named(namespace)
         key, parent = (
             log_key(namespace),
             current_traceparent() if traceparent is None else read_traceparent(traceparent, "publisher"),
         )
-        origin = None if by is None and parent is None else _origin(by, parent)
+        origin = None if by is None and parent is None and id_for_s is None else _origin(by, parent, id_for_s)
         prepared: list[Prepared | HeadgateError] = []
         for topic, data, event_id in events:
             try:
@@ -529,10 +547,17 @@ def _traced(traceparent: str | None, namespace: str, topic: str, events: int = 1
     return publishing(namespace, topic, events)
 
 
-def _origin(by: str | None, traceparent: str | None) -> str:
-    """Return what is told of a publish beside its event: `<by> <traceparent> <publisher>`, as log.lua reads it."""
+def _check_id_for(id_for_s: int | None) -> None:
+    if id_for_s is None:
+        return
+    if not isinstance(id_for_s, int) or isinstance(id_for_s, bool) or not 1 <= id_for_s <= MAX_ID_FOR_S:
+        raise InvalidRequest(f"id_for_s={id_for_s!r}: expected a whole number of seconds from 1 to {MAX_ID_FOR_S}")
+
+
+def _origin(by: str | None, traceparent: str | None, id_for_s: int | None = None) -> str:
+    """Return what is told of a publish beside its event: `<by> <traceparent> <publisher> <id_for_s>`, as log.lua reads it."""
     name, shown = ("", "") if by is None else _names_of(by)
-    return f"{name} {traceparent or '-'} {shown}"
+    return f"{name} {traceparent or '-'} {shown}" + ("" if id_for_s is None else f" {id_for_s}")
 
 
 def id_owner(by: str) -> str:

@@ -12,10 +12,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
-from headgate import BusRefused, BusUnavailable, HeadgateError, PayloadTooLarge, Publisher
+from headgate import BusRefused, BusUnavailable, HeadgateError, InvalidRequest, PayloadTooLarge, Publisher
+from headgate.cli.main import main
 from headgate.publisher import PublishManyError, Receipt
 from headgate.redis.client import Client, call, open_client
 from headgate.redis.embedded import EmbeddedRedis
@@ -303,6 +306,37 @@ def test_a_user_who_may_not_append_unchecked_publishes_by_the_strict_function(
     said = [record.getMessage() for record in caplog.records if "headgate_append" in record.getMessage()]
     assert len(said) == 1
     assert "allow +fcall|headgate_append" in said[0]
+
+
+def test_an_id_that_is_to_be_remembered_counts_for_every_kind_of_publish(
+    publisher: Publisher, redis_client: Client, redis_url: str
+) -> None:
+    """One event, a batch, a prepared one, and the command line: each finds it when the ids of 300 s are gone."""
+    first = publisher.publish("orders.1", 1, id="row-1", id_for_s=86400)
+    call(redis_client, "UNLINK", *call(redis_client, "KEYS", "hg:*:id:[0-9]*"))
+    again = [
+        publisher.publish("orders.1", 1, id="row-1", id_for_s=86400),
+        *publisher.publish_many([("orders.1", 1, "row-1"), ("orders.1", 1, "row-1")], id_for_s=3600),
+        *publisher.publish_prepared([publisher.prepare("orders.1", 1, "row-1", id_for_s=60)]),
+    ]
+    assert [(each.offset, each.duplicate) for each in again if isinstance(each, Receipt)] == [(first.offset, True)] * 4
+    words = ["publish", "orders.1", "1", "--id", "row-1", "--id-for", "60", "--redis", redis_url, "--json"]
+    assert '"duplicate":true' in CliRunner().invoke(main, words, catch_exceptions=False).output
+    assert len(log(redis_client)) == 1
+
+
+@pytest.mark.parametrize("wrong", [0, 86401, True, "60", 1.5])
+def test_a_time_for_an_id_that_is_none_is_refused_before_anything_is_sent(publisher: Publisher, wrong: Any) -> None:
+    """With what is allowed; and an id that nobody knows needs no time."""
+    for publish in (
+        lambda: publisher.publish("a", 1, id="x", id_for_s=wrong),
+        lambda: publisher.publish_many([("a", 1, "x")], id_for_s=wrong),
+        lambda: publisher.prepare("a", 1, "x", id_for_s=wrong),
+    ):
+        with pytest.raises(InvalidRequest, match="seconds from 1 to 86400"):
+            publish()
+    with pytest.raises(InvalidRequest, match="goes with an id"):
+        publisher.publish("a", 1, id_for_s=60)
 
 
 def test_a_user_who_may_publish_nothing_is_told_what_redis_said(redis_client: Client, redis_server: EmbeddedRedis) -> None:

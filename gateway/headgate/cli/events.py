@@ -36,6 +36,7 @@ _MAX_QUOTED = 200
     metavar="ID",
     help="Publish at most once under this id and on this topic, for 300 s (less at a high rate).",
 )
+@click.option("--id-for", "id_for_s", metavar="SECONDS", type=click.IntRange(1, 86400), help="Remember the id for so long.")
 @click.option("--user", metavar="NAME", help="Publish to this user alone, of any name: the topic becomes users.WORD.TOPIC.")
 @click.option("--strict-namespace", is_flag=True, help="Refuse a namespace that no gateway has served, instead of a warning.")
 @click.option("--skip-bad", is_flag=True, help="Of a file: publish the good lines. Without it, one bad line keeps all out.")
@@ -51,6 +52,7 @@ def publish(
     file: str | None,
     namespace: str,
     event_id: str | None,
+    id_for_s: int | None,
     user: str | None,
     strict_namespace: bool,
     skip_bad: bool,
@@ -81,6 +83,8 @@ def publish(
         raise click.UsageError("expected TOPIC and JSON, or --file FILE")
     if file is not None and (event_id is not None or user is not None):
         raise click.UsageError("--id and --user go with TOPIC and JSON")
+    if id_for_s is not None and event_id is None:
+        raise click.UsageError("--id-for goes with --id")
     if file is None and (receipts is not None or from_line is not None or new_ids or skip_bad):
         raise click.UsageError("--receipts, --from-line, --new-ids and --skip-bad go with --file FILE")
     logging.basicConfig(format="headgate: %(message)s")
@@ -88,7 +92,7 @@ def publish(
     open_publisher = partial(Publisher, redis_url, namespace=namespace, strict_namespace=strict_namespace, timeout_s=TIMEOUT_S)
     if topic is not None and data is not None:
         with open_publisher(max_payload_bytes=HARD_MAX_PAYLOAD_BYTES) as publisher:
-            _publish_one(publisher, topic, data, event_id, user, as_json)
+            _publish_one(publisher, topic, data, event_id, id_for_s, user, as_json)
     elif file is not None:
         from headgate.redis.sent_events import SentEvents
 
@@ -110,7 +114,9 @@ def publish(
             )
 
 
-def _publish_one(publisher: Publisher, topic: str, data: str, event_id: str | None, user: str | None, as_json: bool) -> None:
+def _publish_one(
+    publisher: Publisher, topic: str, data: str, event_id: str | None, id_for_s: int | None, user: str | None, as_json: bool
+) -> None:
     import msgspec
 
     from headgate.errors import NotSerializable
@@ -119,7 +125,7 @@ def _publish_one(publisher: Publisher, topic: str, data: str, event_id: str | No
     # One byte more than any limit: enough to be refused, without reading on for ever.
     text = sys.stdin.buffer.read(HARD_MAX_PAYLOAD_BYTES + 1) if data == "-" else data.encode(errors="surrogateescape")
     try:
-        receipt = publisher.publish(topic, msgspec.Raw(text.strip()), id=event_id, user=user)
+        receipt = publisher.publish(topic, msgspec.Raw(text.strip()), id=event_id, user=user, id_for_s=id_for_s)
     except NotSerializable as error:
         if data != "-" and (quoted := _as_json_text(data)):
             error.add_note(f"to publish this as text, write {quoted}")

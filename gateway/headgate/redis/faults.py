@@ -24,6 +24,7 @@ from headgate.errors import (
     InvalidEvent,
     InvalidRequest,
     InvalidTopic,
+    LimitReached,
     NotSerializable,
     PayloadTooLarge,
     UnknownNamespace,
@@ -235,6 +236,8 @@ def _refusal(text: str) -> HeadgateError:
                 return PayloadTooLarge(int(parts["size"]), int(parts["limit"]), str(parts["where"]))
             case "not_serializable":
                 return NotSerializable(str(parts["reason"]))
+            case "limit_reached":
+                return LimitReached(str(parts["name"]), int(parts["limit"]), int(parts["retry_after_s"]))
             case "unknown_namespace":
                 return UnknownNamespace(str(parts["namespace"]), ())
             case "invalid_request":

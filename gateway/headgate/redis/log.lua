@@ -63,6 +63,10 @@
 -- and behind which offset (ids_time, ids_first), its bytes and its most bytes (ids_bytes, ids_most), and for how long an id counts
 -- at the present rate (ids_hold, ms), beside clock and shift, the clock's own.
 --
+-- An id may ask to be remembered for longer, up to a day (`id_for_s`, the last part of `by`): an outbox tries again after hours. Such
+-- ids are also in the hash hg:{N}:id:day<n> of the day by the clock, whose field '' has its bytes. There are two that count. One that
+-- has reached its bytes takes no more: the event is refused, since to forget an id would break what was promised of it.
+--
 -- A reply about the head names the server: a random token that this process made. A gateway that reads heads on one connection and
 -- listens on another knows by it that both lead to the same process. (Redis' own run id would need the right to ask for it.)
 --
@@ -82,14 +86,14 @@
 -- log that an append has begun is of no database yet (`-`), and is published on no channel: its first gateway reads what it holds. One
 -- without the field is of an older library, and publishes as that did, on the channels of database 0.
 --
--- `by` may say more: `<by> <traceparent>` or `<by> <traceparent> <publisher>`, each part possibly empty, a traceparent also `-`. The
--- traceparent (W3C Trace Context) and the publisher (a user's name in printable ASCII) become fields of the entry; neither counts for
+-- `by` may say more: `<by> <traceparent>`, `<by> <traceparent> <publisher>` or `<by> <traceparent> <publisher> <id_for_s>`, each part
+-- possibly empty, a traceparent also `-`. The traceparent (W3C Trace Context) and the publisher (a user's name in printable ASCII) become fields of the entry; neither counts for
 -- an id, and one that is malformed is left out. The header of a message ends with the traceparent of its event, if it has one. An older
 -- gateway finds such a header malformed, and reads the event at its offset from the log: it loses nothing, and works more.
 --
 -- Raise VERSION with every change: an older library is replaced by a newer one, never the other way round.
 
-local VERSION = 14
+local VERSION = 15
 -- The version that an older gateway is answered while it would miss events of users.
 local VERSION_WITHOUT_USERS = 1
 
@@ -113,6 +117,9 @@ local ID_BYTES = 112
 local IDS_SHARE, LEAST_IDS_BYTES = 3 / 8, 10 * 1024 * 1024
 -- At least it holds the ids of so many events, however long they are: an outbox of a page counts on that.
 local LEAST_IDS = 65536
+-- An id that asks for it is remembered for so long at most, in hashes of so long, each of at most this part of the log's bytes.
+local MAX_ID_FOR_S, DAY_MS = 86400, 86400000
+local KEPT_IDS_SHARE = 1 / 4
 -- A hash of ids that nobody drops any more ends by itself, long after its ids do not count.
 local FORGOTTEN_MS = 2 * 86400000
 -- Retention until a gateway has configured the log.
@@ -232,11 +239,12 @@ end
 -- The parts of `by`: whose the id is; and what else the entry says of who published it, or nil. A text of another form stays as it is.
 local function read_by(by)
   if not by or not find(by, ' ', 1, true) then return by end
-  local own, traceparent, publisher = match(by, '^([^ ]*) ([^ ]*) ?([^ ]*)$')
+  local own, traceparent, publisher, for_s = match(by, '^([^ ]*) ([^ ]*) ?([^ ]*) ?(%d*)$')
   if not own then return by end
   if #traceparent ~= TRACEPARENT_LENGTH or find(traceparent, '[^0-9a-f-]') then traceparent = nil end
   if #publisher == 0 or #publisher > MAX_PUBLISHER_LENGTH or find(publisher, '[^!-~]') then publisher = nil end
-  return own ~= '' and own or nil, (traceparent or publisher) and { traceparent = traceparent, publisher = publisher }
+  return own ~= '' and own or nil, (traceparent or publisher) and { traceparent = traceparent, publisher = publisher },
+    for_s ~= '' and tonumber(for_s) or nil
 end
 
 local function is_utf8(text)
@@ -757,9 +765,9 @@ end
 
 -- The epoch and offset of a receipt that counts; nil for one that is too old, or of a log that was replaced. Returns nil and an error
 -- if that cannot be known here.
-local function read_receipt(name, head, receipt)
+local function read_receipt(name, head, receipt, for_ms)
   local epoch, offset, told = match(receipt, '^(%x+)-(%d+)-(%d+)$')
-  if not told or head.clock - tonumber(told) >= IDEMPOTENCY_MS then return end
+  if not told or head.clock - tonumber(told) >= (for_ms or IDEMPOTENCY_MS) then return end
   if epoch ~= head.epoch then
     -- Receipt and event are written in one step, so they are lost together; but a receipt outlives a log that was replaced.
     local known = try('HMGET', name.epochs, epoch)
@@ -792,6 +800,42 @@ local function recall(name, head, id)
   local epoch, offset = read_receipt(name, head, receipt)
   if not epoch then return nil, offset end
   return { epoch = epoch, offset = offset, key = key, receipt = receipt }
+end
+
+-- Of an id that is to be remembered for `for_s`: its receipt, as `recall` has it, or where it is to go; or nil and an error.
+local function recall_kept(name, head, id, for_s)
+  local day = floor(head.clock / DAY_MS)
+  local key, key_before = name.id .. 'day' .. whole(day), name.id .. 'day' .. whole(day - 1)
+  if in_cluster or head.sharded then
+    local here = try('MGET', name.log, key, key_before)
+    if here.err then return nil, try_again(here) end
+  end
+  local found, before = try('HMGET', key, id, ''), try('HMGET', key_before, id)
+  if found.err or before.err then return nil, try_again(found.err and found or before) end
+  for _, receipt in ipairs({ found[1] or '', before[1] or '' }) do
+    local epoch, offset = read_receipt(name, head, receipt, 1000 * for_s)
+    if epoch then return { epoch = epoch, offset = offset, key = receipt == found[1] and key or key_before, receipt = receipt } end
+    if offset then return nil, offset end
+  end
+  local bytes, most = (number(found[2] or nil) or 0) + #id + ID_BYTES, floor(KEPT_IDS_SHARE * head.max_bytes)
+  if bytes > most then
+    return nil, refusal('limit_reached', { name = 'kept_id_bytes', limit = most, retry_after_s = 60 })
+  end
+  local refused = may('HSET', key, '', '')
+  if refused then return nil, refused end
+  return { place = key, day = day }
+end
+
+-- Remember an id where `recall_kept` has said. The first of a day drops those of days that count no more.
+local function keep_id(name, kept, id, receipt)
+  local bytes = call('HMGET', kept.place, '')[1]
+  call('HSET', kept.place, '', whole((number(bytes or nil) or 0) + #id + ID_BYTES), id, receipt)
+  if bytes then return end
+  if is_allowed('PEXPIRE', kept.place, '1') then call('PEXPIRE', kept.place, 3 * DAY_MS) end
+  for day = kept.day - 7, kept.day - 2 do
+    local key = name.id .. 'day' .. whole(day)
+    if is_allowed('UNLINK', key) then call('UNLINK', key) end
+  end
 end
 
 local function are_ids_due(head)
@@ -930,7 +974,7 @@ local function append(name, head, topic, id, time, payload, origin, later)
 end
 
 -- The user of an event's topic, or false; nil and a refusal where a part of the event is not what it must be.
-local function read_event(topic, id, by)
+local function read_event(topic, id, by, for_s)
   local user, fault = read_topic(topic)
   if user == nil then return nil, refusal('invalid_topic', { topic = shown(topic), reason = fault }) end
   if id and not is_event_id(id) then
@@ -942,6 +986,9 @@ local function read_event(topic, id, by)
     return nil, refusal('invalid_event', {
       field = 'by', reason = 'expected 1 to ' .. MAX_BY_LENGTH .. ' characters of A-Z a-z 0-9 _ -',
     })
+  end
+  if for_s and not (id and for_s >= 1 and for_s <= MAX_ID_FOR_S) then
+    return nil, refusal('invalid_event', { field = 'id_for_s', reason = 'expected 1 to ' .. MAX_ID_FOR_S .. ' s, and an id' })
   end
   return user
 end
@@ -973,13 +1020,23 @@ end
 
 -- One event that is right, in a log that may have to begin. Returns its epoch, its offset, and 1 if its id was known or else 0; or nil
 -- and an error.
-local function take(name, head, topic, user, payload, id, by, origin, trusted)
+local function take(name, head, topic, user, payload, id, by, origin, trusted, for_s)
   local time = read_time(name, head)
   local begins = not head.exists or needs_epoch(head)
   local refused = may_publish(name, head, topic, id, user, begins or not trusted)
     or is_trim_read(head, #topic + #payload + ENTRY_BYTES) and may('XRANGE', name.log, '-', '+')
   if refused then return nil, refused end
   local own_id = id and id_of(topic, id, by)
+  local kept, unkept
+  if for_s then
+    kept, unkept = recall_kept(name, head, own_id, for_s)
+    if not kept then return nil, unkept end
+    if kept.epoch then
+      -- As below: WAIT.
+      if not may('HSET', kept.key, '', '') then call('HSET', kept.key, own_id, kept.receipt) end
+      return kept.epoch, kept.offset, 1
+    end
+  end
   local claimed = own_id and not begins and claim(name, head, own_id)
   if own_id and head.exists and not claimed then
     local known, unknown = recall(name, head, own_id)
@@ -1004,6 +1061,7 @@ local function take(name, head, topic, user, payload, id, by, origin, trusted)
   if own_id and not (claimed and not head.began) then
     remember_ids(name, head, #own_id + ID_BYTES, own_id, receipt_of(head, head.offset_text))
   end
+  if kept then keep_id(name, kept, own_id, receipt_of(head, head.offset_text)) end
   write_head(name, head)
   announce(head, topic, user, header_of(head, event_id, origin), payload)
   return head.epoch, head.offset_text, 0
@@ -1095,11 +1153,11 @@ local function publish(keys, args, trusted, answer)
   local name, wrong_key = names(keys)
   if not name then return wrong_key end
   local topic, payload, id = args[1], args[2], args[3]
-  local by, origin = read_by(args[4])
+  local by, origin, for_s = read_by(args[4])
   if #args < 2 or #args > 4 then
     return refusal('invalid_request', { reason = 'expected topic, payload, perhaps an id, and then perhaps whose it is' })
   end
-  local user, refused = read_event(topic, id, by)
+  local user, refused = read_event(topic, id, by, for_s)
   if refused then return refused end
   local head, unreadable = read_head(name)
   if not head then return unreadable end
@@ -1107,7 +1165,7 @@ local function publish(keys, args, trusted, answer)
   if refused then return refused end
   local fault = not trusted and json_fault(payload)
   if fault then return refusal('not_serializable', { reason = fault }) end
-  local epoch, offset, duplicate = take(name, head, topic, user, payload, id, by, origin, trusted)
+  local epoch, offset, duplicate = take(name, head, topic, user, payload, id, by, origin, trusted, for_s)
   if not epoch then return offset end
   return answer(epoch, offset, duplicate)
 end
@@ -1123,15 +1181,15 @@ local function read_batch(head, args)
   local events = {}
   for at = 1, #args, 4 do
     local topic, payload, id, by = args[at], args[at + 1], args[at + 2], args[at + 3]
-    local origin
+    local origin, for_s
     id, by = id ~= '' and id or nil, by ~= '' and by or nil
-    by, origin = read_by(by)
-    local user, fault = read_event(topic, id, by)
+    by, origin, for_s = read_by(by)
+    local user, fault = read_event(topic, id, by, for_s)
     fault = fault or size_fault(head, payload)
     -- All fields at once: a table that grows costs as much as a command.
     events[#events + 1] = {
       topic = topic, payload = payload, id = id, by = by, origin = origin, user = user, own_id = not fault and id and id_of(topic, id, by), fault = fault,
-      same = nil, key = nil, receipt = nil, epoch = nil, offset = nil, is_new = nil, header = nil,
+      for_s = for_s, same = nil, key = nil, receipt = nil, epoch = nil, offset = nil, is_new = nil, header = nil, kept = nil,
     }
   end
   return events
@@ -1168,6 +1226,17 @@ local function recall_batch(name, head, events, first)
         local epoch, offset = read_receipt(name, head, event.receipt)
         if not epoch and offset then return offset end
         event.epoch, event.offset = epoch, offset
+      end
+    end
+  end
+  for _, event in ipairs(places) do
+    if event.for_s and not event.epoch then
+      local kept, fault = recall_kept(name, head, event.own_id, event.for_s)
+      if fault and find(fault.err, '^TRYAGAIN') then return fault end
+      if kept and kept.epoch then
+        event.key, event.receipt, event.epoch, event.offset = kept.key, kept.receipt, kept.epoch, kept.offset
+      else
+        event.kept, event.fault = kept, fault
       end
     end
   end
@@ -1210,6 +1279,7 @@ local function append_new(name, head, events, first)
         if event.own_id then
           ids[#ids + 1], ids[#ids + 2] = event.own_id, receipt_of(head, head.offset_text)
           ids_bytes = ids_bytes + #event.own_id + ID_BYTES
+          if event.kept then keep_id(name, event.kept, event.own_id, receipt_of(head, head.offset_text)) end
         end
       else
         event.fault = fault
@@ -1262,7 +1332,7 @@ local function append_batch(keys, args)
     local event = events[index]
     if not event.fault then
       local epoch, offset, duplicate =
-        take(name, head, event.topic, event.user, event.payload, event.id, event.by, event.origin, true)
+        take(name, head, event.topic, event.user, event.payload, event.id, event.by, event.origin, true, event.for_s)
       if epoch then
         event.epoch, event.offset, event.is_new = epoch, offset, duplicate == 0
       else

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from headgate.errors import BusRefused
+from headgate.errors import MAX_RETRY_AFTER_S, BusRefused, InvalidEvent, LimitReached
 from headgate.node.cluster.upkeep import LogUpkeep
 from headgate.redis.client import Client, call, open_client
 from headgate.redis.embedded import EmbeddedRedis
@@ -34,11 +34,11 @@ class Log:
         self.upkeep = LogUpkeep(NAMESPACE, self.log, TimeWatch(lambda: self._true_s))
         self.upkeep.tick()
 
-    def pass_time(self, seconds: int) -> None:
+    def pass_time(self, seconds: int, every_s: int = 5) -> None:
         """Let true time pass: Redis' wall clock runs with it, and the gateway calls every five seconds."""
-        for _ in range(seconds // 5):
-            self._true_s += 5
-            self.wall.advance(5000)
+        for _ in range(seconds // every_s):
+            self._true_s += every_s
+            self.wall.advance(1000 * every_s)
             self.upkeep.tick()
 
     def publish(self, event_id: str | None = None, payload: str = "1") -> tuple[int, bool]:
@@ -127,6 +127,89 @@ def test_ids_take_no_more_than_two_hashes(log: Log) -> None:
         assert len(call(log.client, "KEYS", "hg:{orders}:id:*")) <= 2
 
     assert all(call(log.client, "PTTL", key) > 0 for key in call(log.client, "KEYS", "hg:{orders}:id:*"))
+
+
+DAY_S = 86400
+
+
+def keep(log: Log, event_id: str, for_s: int = DAY_S, by: str = "") -> tuple[int, bool]:
+    """Publish under an id that is to be remembered; return the offset, and whether it was there already."""
+    _, offset, duplicate = call(log.client, "FCALL", "headgate_publish", 1, KEY, "a.b", "1", event_id, f"{by} -  {for_s}")
+    return offset, bool(duplicate)
+
+
+def keep_in_batch(log: Log, event_id: str, for_s: int = DAY_S, by: str = "") -> tuple[int, bool]:
+    """The same among others of a batch."""
+    events = ("a.b", "1", "", ""), ("a.b", "1", event_id, f"{by} -  {for_s}"), ("a.b", "1", event_id, f"{by} -  {for_s}")
+    lines = call(log.client, "FCALL", "headgate_append_batch", 1, KEY, *(word for event in events for word in event)).split(b"\n")
+    if len(lines) == 2:  # one run of two new events, and one that was known
+        return int(lines[0].split()[1]) + 1, False
+    return int(lines[1].split()[1]), True
+
+
+KEEP = pytest.mark.parametrize("keep", [keep, keep_in_batch])
+
+
+@KEEP
+@pytest.mark.parametrize("for_s", [3600, DAY_S])
+def test_an_id_counts_for_as_long_as_it_asks(log: Log, keep: Callable[..., tuple[int, bool]], for_s: int) -> None:
+    """At any rate, to the millisecond; its topic and user are part of it, and a publish that does not ask counts 300 s."""
+    offset, _ = keep(log, "same", for_s)
+    keep(log, "plain", for_s)
+    log.pass_time(for_s - 5 - (for_s - 5) % 60, 60)
+    log.pass_time(55)
+    log.wall.advance(4999)
+    assert keep(log, "same", for_s) == (offset, True)
+    assert not keep(log, "same", for_s, "ana")[1]
+    assert not log.publish("plain")[1]
+    log.wall.advance(1)
+    assert not keep(log, "same", for_s)[1]
+
+
+@KEEP
+def test_ids_that_are_kept_take_two_hashes_of_a_day(log: Log, keep: Callable[..., tuple[int, bool]]) -> None:
+    """Whatever day it is: those before are dropped by the next one, and each ends by itself."""
+    for _ in range(4):
+        keep(log, "same")
+        keep(log, "other")
+        log.pass_time(DAY_S, 3600)
+    keys = call(log.client, "KEYS", "hg:{orders}:id:day*")
+    assert len(keys) == 2
+    for key in keys:
+        assert 0 < call(log.client, "PTTL", key) <= 3000 * DAY_S
+        assert int(call(log.client, "HGET", key, "")) == len("a.b:samea.b:other") + 2 * 112
+
+
+def test_more_ids_than_there_is_room_for_are_refused_and_none_is_forgotten(log: Log) -> None:
+    """With the limit and when to try again; events without such an id go on, and so does one that is known."""
+    log.log.configure(10_000, MAX_AGE_S, 1024 * 1024)
+    room = 1024 * 1024 // 4 // (len("a.b:id-0000") + 112)
+    for number in range(room):
+        keep(log, f"id-{number:04}")
+    with pytest.raises(LimitReached) as refused:
+        keep(log, "one-more")
+    assert refused.value.parts == {"name": "kept_id_bytes", "limit": 1024 * 1024 // 4}
+    assert refused.value.retry_after_s == MAX_RETRY_AFTER_S
+    assert keep(log, "id-0000")[1]
+    offset, _ = log.publish("plain")
+    with pytest.raises(LimitReached):
+        keep(log, "one-more")
+    assert log.publish("next") == (offset + 1, False), "a refused call has written nothing"
+
+
+@pytest.mark.parametrize("for_s", [0, DAY_S + 1, 10**20])
+def test_an_id_cannot_be_kept_for_no_time_or_for_longer_than_a_day(log: Log, for_s: int) -> None:
+    """The error says what is allowed, before anything is written."""
+    with pytest.raises(InvalidEvent, match="expected 1 to 86400 s, and an id"):
+        keep(log, "same", for_s)
+    assert log.offsets() == []
+
+
+def test_an_id_that_is_kept_is_lost_with_the_log_it_was_in(log: Log) -> None:
+    """Its receipt is of an epoch that is gone."""
+    keep(log, "same")
+    call(log.client, "DEL", KEY, head_key(NAMESPACE), f"hg:{{{NAMESPACE}}}:epochs")
+    assert not keep(log, "same")[1]
 
 
 def limit_ids(log: Log, id_bytes: int, least_ids: int = 1) -> None:

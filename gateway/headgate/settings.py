@@ -477,8 +477,8 @@ class Settings:
     max_refusals: int = option(
         256,
         integer(1, 1_000_000, "requests"),
-        "Refused requests after which the gateway ends a connection. Each subscription of a CONNECT counts, all that are over its "
-        "limits as one, and one is forgiven each second. Must be more than HEADGATE_MAX_SUBSCRIPTIONS.",
+        "Refused requests after which the gateway ends a connection. Each subscription of a CONNECT counts, all that are over "
+        "its limits as one, and one is forgiven each second. Must be more than HEADGATE_MAX_SUBSCRIPTIONS.",
     )
     log_max_events: int = option(
         0,

@@ -1,9 +1,9 @@
 """The tally of single events: what this gateway did with one of them, over all of its clients. For `headgate trace`. No I/O.
 
 In: logged events from the router, and each place where an event takes another way than straight to a socket. Out: the tallies
-that have changed, now and then, for node/cluster/tracer.py, which keeps them. A gateway with few events counts each. With many it counts
-those whose offset is a multiple of a number, so that all gateways count the same. A write straight to a socket is not counted by
-itself: these are the rest.
+that have changed, now and then, for node/cluster/tracer.py, which keeps them. A gateway with few events counts each. With many
+it counts those whose offset is a multiple of a number, so that all gateways count the same. A write straight to a socket is not
+counted by itself; these are the rest.
 
 A tally belongs to the epoch in which its event came here: when the log goes on in another epoch, each keeps what is still to be
 told, and takes what still becomes of events that wait in queues.

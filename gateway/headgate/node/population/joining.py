@@ -293,7 +293,9 @@ class Joining:
                 # A client learns of its limits by its first welcome: all that is over them counts as one refusal.
                 counted = None if is_over and isinstance(outcome, LimitReached) else client
                 is_over = is_over or isinstance(outcome, LimitReached)
-                results.append({"pattern": pattern, "ok": False, "error": self._refusals.refuse(namespace.name, counted, outcome)})
+                results.append(
+                    {"pattern": pattern, "ok": False, "error": self._refusals.refuse(namespace.name, counted, outcome)}
+                )
             else:
                 results.append({"pattern": outcome, "ok": True})
         return results

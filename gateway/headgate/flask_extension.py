@@ -344,7 +344,7 @@ class Headgate:
         """
         found = self.gateway.namespaces[self._attached().served(namespace)]
         epoch = found.bus.epoch
-        events, next_ = found.page(Replay(check_pattern(pattern), first, MAX_OFFSET if last is None else last, epoch))
+        events, next_ = found.search.page(Replay(check_pattern(pattern), first, MAX_OFFSET if last is None else last, epoch))
         return epoch or "", events, next_
 
     def presence(self, topic: str, namespace: str | None = None) -> list[PresentUser]:

@@ -32,10 +32,9 @@ from headgate.metrics import CLIENTS, DELIVERY, JOINS, SUBSCRIPTIONS
 from headgate.presence.presence import Presence
 from headgate.protocol.frames import message_frame
 from headgate.protocol.packets import REPLAY, STATUS, GapReason, notice_packet
-from headgate.protocol.requests import Replay, Resume, read_replay, read_subscription
+from headgate.protocol.requests import Replay, Resume, read_replay
 from headgate.redis.log import Entry, Head
 from headgate.runtime.loop import Greenlet, Share, Turns, one_round, spawn
-from headgate.runtime.shared_rates import SharedRates
 from headgate.settings import MOST_LOG_EVENTS, Settings
 
 from .line import Line
@@ -77,7 +76,7 @@ class Namespace:
         self.receipts = ReceiptCheck(name, self.bus)
         search_log, pages_log = self._logs = self.bus.open_log(verified=True), self.bus.open_log(verified=True)
         share = Share(SHARE_S)
-        self._search = LogSearch(name, search_log, settings, share)
+        self.search = LogSearch(name, search_log, settings, share)
         self.tallies = Tallies(settings.trace_every, lambda: self.bus.epoch)
         self._catch_up = CatchUp(LogPages(name, pages_log), self.tallies)
         self.traced = Traced() if settings.otel else None
@@ -85,8 +84,8 @@ class Namespace:
         direct = direct_writer(name, matcher, settings.max_payload_bytes, self.tallies, self.bus.database)
         self._live = LiveFeed(name, self.bus, self.clients, self._router, self._catch_up.readers, self._quarantine, direct=direct)
         self._catch_up.follow(self._live)
-        self._line = Line(self.bus, self._live, self._search)
-        self._subscriptions = Subscriptions(self.clients, matcher, self._line, authorizing, settings)
+        self._line = Line(self.bus, self._live, self.search)
+        self.subscriptions = Subscriptions(self.clients, matcher, self._line, authorizing, settings)
         self._ledger = Ledger(self.clients, self._router, self._catch_up.readers)
         self._cursors = CursorTurns(monotonic())
         self.retention_s = inf
@@ -98,19 +97,9 @@ class Namespace:
         SUBSCRIPTIONS.labels(name).set_function(lambda: matcher.subscriptions)
         DELIVERY.tellers[name] = self._tell_delivery
 
-    @property
-    def subscriptions(self) -> int:
-        """How many subscriptions are active."""
-        return self._matcher.subscriptions
-
-    @property
-    def reads(self) -> SharedRates:
-        """How fast each account may read the log."""
-        return self._search.reads
-
     def apply(self, settings: Settings) -> None:
         """Go on with other limits of subscriptions."""
-        self._subscriptions.apply(settings)
+        self.subscriptions.apply(settings)
 
     # -- clients --------------------------------------------------------------------------------------------------
 
@@ -130,7 +119,7 @@ class Namespace:
         if client is not None:
             client.leave()
             self._ledger.depart(client)
-            self._subscriptions.forget(client)
+            self.subscriptions.forget(client)
             self.presence.gone(session, in_order=in_order)
 
     def is_in(self, client: Client) -> bool:
@@ -138,27 +127,16 @@ class Namespace:
         return self.clients.get(client.session) is client
 
     def subscribe(self, client: Client, request: object) -> str:
-        """Make a subscription `{pattern, overflow?, since?}` active, or change its policy; return the pattern.
-
-        From then on every matching event above the bus's position comes. With `since`, the events of the pattern after that point
-        come first, out of the log. May switch greenlets: until Redis has confirmed a pattern that nobody here had.
+        """Make a subscription active, as `Subscriptions.add_all` does each; return the pattern.
 
         Raises:
             InvalidRequest, InvalidPattern, Forbidden, LimitReached, BusUnavailable, BusRefused: nothing has changed.
             Unauthorized: the client has left meanwhile.
         """
-        outcomes = self.subscribe_all(client, [request])
+        outcomes = self.subscriptions.add_all(client, [request])
         if isinstance(outcomes[0], HeadgateError):
             raise outcomes.pop()  # type: ignore[misc]  # kept here, it would be a cycle: its traceback holds this frame
         return outcomes[0]
-
-    def subscribe_all(self, client: Client, requests: Iterable[object]) -> list[str | HeadgateError]:
-        """Make subscriptions active, as `subscribe` does each; return for each its pattern, or the error that refused it.
-
-        Raises:
-            Unauthorized: the client has left meanwhile.
-        """
-        return self._subscriptions.add_all(client, requests)
 
     def place(self, client: Client) -> int:
         """Return the offset above which a subscription that has just been made active brings events."""
@@ -172,24 +150,6 @@ class Namespace:
         """Return the offset up to which a client has had events, or may have them on their way, but for pasts."""
         return client.had(self._live.position())
 
-    def unsubscribe(self, client: Client, request: object) -> str:
-        """End a subscription `{pattern}`; ending one that is not there is no fault. Returns the pattern.
-
-        Raises:
-            InvalidRequest, InvalidPattern.
-        """
-        pattern = read_subscription(request).pattern
-        self._subscriptions.end(pattern, client)
-        return pattern
-
-    def end_subscriptions(self, client: Client, ends: Callable[[str], bool]) -> list[str]:
-        """End a client's subscriptions to patterns of which `ends` is true; return them. Lets the loop run.
-
-        Raises:
-            Unauthorized: the client has left meanwhile.
-        """
-        return self._subscriptions.end_each(client, ends)
-
     def resume(self, client: Client, point: Resume | None) -> Resumption:
         """Let a client that has just joined go on where it was; its subscriptions are active already.
 
@@ -199,12 +159,12 @@ class Namespace:
             BusUnavailable, BusRefused: the point is ahead of this gateway, and Redis could not be asked or is further itself.
             Unauthorized: `left`, while Redis was asked.
         """
-        self._subscriptions.check_in(client)
+        self.subscriptions.check_in(client)
         if point is None:
             client.welcome()
             return self._resumed(Resumption(None))
         end = self._line.end_of(point.epoch, point.offset)
-        self._subscriptions.check_in(client)
+        self.subscriptions.check_in(client)
         if end is None:
             client.welcome_to_another_log()
             return self._resumed(Resumption(False))
@@ -231,7 +191,7 @@ class Namespace:
         if not client.identity.may_subscribe(wanted.pattern):
             raise Forbidden("replay", wanted.pattern)
         self.authorizing.check(client, wanted.pattern, REPLAY)
-        self._search.wait_to_read(client)
+        self.search.wait_to_read(client)
         if not client.identity.may_subscribe(wanted.pattern):  # its grants have changed meanwhile
             raise Forbidden("replay", wanted.pattern)
         first, last = wanted.first, wanted.last
@@ -241,7 +201,7 @@ class Namespace:
         events: list[Event] = []
         next_ = None
         if end is not None and first <= end:
-            events, next_ = self._search.page(Replay(wanted.pattern, first, min(last, end), epoch))
+            events, next_ = self.search.page(Replay(wanted.pattern, first, min(last, end), epoch))
         answer: dict[str, object] = {
             "events": [[event.topic, event.value(), _meta(event)] for event in events],
             "next": next_,
@@ -251,10 +211,6 @@ class Namespace:
             reason = GapReason.LOG_LOST if end is None else GapReason.ROLLED_BACK
             answer["gap"] = {"from": first if end is None else max(first, end + 1), "to": last, "reason": reason, "epoch": epoch}
         return answer
-
-    def page(self, wanted: Replay) -> tuple[list[Event], int | None]:
-        """Return the matching events of a range of the log, as LogSearch.page does."""
-        return self._search.page(wanted)
 
     def balance(self) -> Balance:
         """Return what became of the events for each client so far. Lets the loop run when there are many."""
@@ -303,7 +259,7 @@ class Namespace:
     def line_changed(self, end: int) -> None:
         """Tell every client once that the log goes on in another epoch, without what it had above `end`."""
         self._catch_up.pages.cut(end)
-        self._search.cut(end)
+        self.search.cut(end)
         for _ in self._live.change_line(end):
             self._turns.give()
 
@@ -311,7 +267,7 @@ class Namespace:
         """Tell every client once that the log is another one, and where the new one stands."""
         self.on_log_lost()
         self._catch_up.pages.clear()
-        self._search.clear()
+        self.search.clear()
         for _ in self._live.lose_log(head.epoch or "", head.offset):
             self._turns.give()
 

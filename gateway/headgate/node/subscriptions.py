@@ -57,8 +57,17 @@ class Subscriptions:
         self._authorizing, self._settings = authorizing, settings
         self._admitted: dict[Client, Identity] = {}  # the identity of each that subscribes now, as it was when it asked
 
+    @property
+    def count(self) -> int:
+        """How many subscriptions are active."""
+        return self._matcher.subscriptions
+
     def add_all(self, client: Client, requests: Iterable[object]) -> list[str | HeadgateError]:
-        """Make subscriptions `{pattern, overflow?, since?}` active; return for each its pattern, or the error that refused it.
+        """Make subscriptions `{pattern, overflow?, since?}` active, or change their policy.
+
+        Return for each its pattern, or the error that refused it. From then on every matching event above the bus's position
+        comes. With `since`, the events of the pattern after that point come first, out of the log. May switch greenlets: until
+        Redis has confirmed a pattern that nobody here had.
 
         Redis is asked for all of them at once, and the log is read once for all that have a `since`. A request beyond a limit is
         refused before its grant is looked at, so a pattern that turns out to be forbidden counts as well.

@@ -69,7 +69,11 @@ class RecordedNamespace:
     presence: Any = field(default_factory=lambda: presence_of("notifications"))
     authorizing: Authorizing = field(default_factory=Authorizing)
 
-    def end_subscriptions(self, client: Client, ends: Any) -> list[str]:
+    @property
+    def subscriptions(self) -> Any:
+        return self
+
+    def end_each(self, client: Client, ends: Any) -> list[str]:
         ended = [pattern for pattern in self.subscribed if ends(pattern)]
         self.subscribed = [pattern for pattern in self.subscribed if pattern not in ended]
         return ended

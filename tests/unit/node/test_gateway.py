@@ -270,7 +270,7 @@ def test_a_flood_of_subscribes_ends_its_sender(gateway_on_model: StartGatewayOnM
     assert client.closed == (1008, "limit_reached: rate (at most 50/s, burst 100)")
     client.leave()
     gateway.wait_until(lambda: not gateway.namespace.clients, "the client to be forgotten")
-    gateway.wait_until(lambda: not gateway.namespace._subscriptions._matcher.subscriptions, "its subscriptions to end")
+    gateway.wait_until(lambda: not gateway.namespace.subscriptions.count, "its subscriptions to end")
 
 
 NAMES = st.sampled_from(["subscribe", "unsubscribe", "replay", "publish", "refresh"]) | TEXT

@@ -66,7 +66,7 @@ def namespace(redis: Redis) -> Iterator[Namespace]:
     """A namespace whose feed stands at 200 of the newest epoch."""
     namespace = namespace_of(NAMESPACE, Settings())
     stand_at(namespace.bus, NEWEST, 200, 1)
-    namespace._search._log = cast(EventLog, redis)
+    namespace.search._log = cast(EventLog, redis)
     yield namespace
     namespace.close()
 
@@ -219,7 +219,9 @@ def test_a_past_of_an_epoch_that_is_ahead_is_refused_for_now(namespace: Namespac
     """The subscription may be tried again; one without a past is active."""
     redis.at = Head(LATER, 190, 1, 5, LATER_LINE)
     client = live(namespace, wired)
-    outcomes = namespace.subscribe_all(client, [{"pattern": "a", "since": {"offset": 185, "epoch": LATER}}, {"pattern": "b"}])
+    outcomes = namespace.subscriptions.add_all(
+        client, [{"pattern": "a", "since": {"offset": 185, "epoch": LATER}}, {"pattern": "b"}]
+    )
     assert isinstance(outcomes[0], BusUnavailable)
     assert outcomes[1] == "b"
 

@@ -79,7 +79,7 @@ def read_up_to(client: Client, offset: int) -> None:
 
 def slice_everything(namespace: Namespace) -> None:
     """Let everybody else have a turn after each step of the work on subscriptions."""
-    namespace._subscriptions._share._slice_s = 0
+    namespace.subscriptions._share._slice_s = 0
 
 
 def names(wired: WiredClient) -> list[str]:
@@ -240,7 +240,7 @@ class SearchLog:
 def searching(namespace: Namespace, topics: Sequence[str], meanwhile: Sequence[Callable[[], object]] = ()) -> SearchLog:
     """Have the log that is searched hold events on these topics."""
     search_log = SearchLog(topics, *meanwhile)
-    namespace._search._log = cast(EventLog, search_log)
+    namespace.search._log = cast(EventLog, search_log)
     return search_log
 
 
@@ -251,7 +251,7 @@ def test_where_a_past_begins_is_looked_for_again_when_the_log_is_replaced_meanwh
 
     def replace() -> None:
         stand_at(namespace.bus, OTHER, 5)
-        namespace._search.clear()
+        namespace.search.clear()
 
     def other_log() -> None:
         log._topics = ["b", "a", "a", "a", "b"]
@@ -292,7 +292,7 @@ def test_a_client_that_waits_too_long_to_search_the_log_is_refused(
     """Searches go one at a time: behind a Redis that says nothing, a thousand would wait for an hour."""
     monkeypatch.setattr("headgate.node.log_search.SEARCH_TURN_S", 0.01)
     client = joined(namespace, wired, "other")
-    with namespace._search._turn, pytest.raises(BusUnavailable):
+    with namespace.search._turn, pytest.raises(BusUnavailable):
         namespace.subscribe(client, {"pattern": "a", "since": {"last": 3}})
     assert list(client.subscriptions) == ["other"]
 
@@ -318,7 +318,7 @@ def test_subscriptions_beyond_a_limit_are_refused_before_anything_is_decided(
 
     monkeypatch.setattr(Identity, "may_subscribe", note)
     client = namespace.join("session", Identity("mallory", ("#.granted.#.b.#",)), wired.connection)
-    outcomes = namespace.subscribe_all(client, [{"pattern": pattern} for pattern in WORST])
+    outcomes = namespace.subscriptions.add_all(client, [{"pattern": pattern} for pattern in WORST])
     assert decided == WORST[:32]
     assert asked(outcomes) == [*WORST[:32], *["wildcards"] * 96]  # the name of a forbidden pattern is its own
     assert client.subscriptions == {}
@@ -332,7 +332,7 @@ def test_a_pattern_that_was_asked_for_before_counts_once(namespace: Namespace, w
         *({"pattern": f"b.{number}.*"} for number in range(31)),
         {"pattern": "b.0.*", "overflow": "drop"},
     ]
-    outcomes = namespace.subscribe_all(client, [*requests, {"pattern": "one.too.many.*"}])
+    outcomes = namespace.subscriptions.add_all(client, [*requests, {"pattern": "one.too.many.*"}])
     assert asked(outcomes)[-1] == "wildcards"
     assert all(isinstance(outcome, str) for outcome in outcomes[:-1])
     assert (client.subscriptions.wildcards, client.subscriptions["b.0.*"]) == (32, Overflow.DROP)
@@ -366,12 +366,12 @@ def test_others_have_their_turn_between_the_subscriptions_of_one_connect_and_bet
     client = arriving(namespace, wired)
     requests = [{"pattern": pattern} for pattern in WORST[:31]] + [{"pattern": f"a.{number}"} for number in range(96)]
     outcomes: list[object] = []
-    assert turns_of_others(lambda: outcomes.extend(namespace.subscribe_all(client, requests))) >= len(requests)
+    assert turns_of_others(lambda: outcomes.extend(namespace.subscriptions.add_all(client, requests))) >= len(requests)
     assert not any(isinstance(outcome, HeadgateError) for outcome in outcomes)
-    assert turns_of_others(lambda: namespace.end_subscriptions(client, lambda pattern: pattern.startswith("a"))) >= 96
+    assert turns_of_others(lambda: namespace.subscriptions.end_each(client, lambda pattern: pattern.startswith("a"))) >= 96
     assert len(client.subscriptions) == 32
     assert turns_of_others(lambda: namespace.leave(client.session)) >= 32
-    assert (namespace._subscriptions._matcher.subscriptions, namespace._subscriptions._matcher.patterns) == (0, 0)
+    assert (namespace.subscriptions.count, namespace.subscriptions._matcher.patterns) == (0, 0)
 
 
 def test_a_client_that_leaves_between_two_of_its_subscriptions_leaves_nothing_behind(
@@ -383,9 +383,9 @@ def test_a_client_that_leaves_between_two_of_its_subscriptions_leaves_nothing_be
     requests = [{"pattern": f"a.{number}"} for number in range(100)]
     leaving = gevent.spawn(namespace.leave, client.session)
     with pytest.raises(Unauthorized):
-        namespace.subscribe_all(client, requests)
+        namespace.subscriptions.add_all(client, requests)
     leaving.join()
-    assert (namespace._subscriptions._matcher.subscriptions, len(client.subscriptions)) == (0, 0)
+    assert (namespace.subscriptions.count, len(client.subscriptions)) == (0, 0)
 
 
 def test_all_pasts_of_one_connect_are_found_in_one_reading_of_the_log(namespace: Namespace, wired: WiredClient) -> None:
@@ -395,7 +395,7 @@ def test_all_pasts_of_one_connect_are_found_in_one_reading_of_the_log(namespace:
     requests = [{"pattern": f"none.{number}", "since": {"last": 1000}} for number in range(100)]
     requests += [{"pattern": f"soon.{number}", "since": {"time": 10 * number}} for number in range(20)]
     requests += [{"pattern": "b", "since": {"last": 3}}]
-    outcomes = namespace.subscribe_all(client, requests)
+    outcomes = namespace.subscriptions.add_all(client, requests)
     assert not any(isinstance(outcome, HeadgateError) for outcome in outcomes)
     assert (log.heads, log.reads) == (1, 10)
     assert (client.starts["b"], client.starts["none.7"], client.starts["soon.7"]) == (989, 1000, 69)
@@ -421,12 +421,14 @@ def test_a_client_that_reads_more_of_the_log_than_it_may_waits_and_is_then_refus
     searching(namespace, ["a"] * 1300)
     client = namespace.join("one", Identity("ana", ("#",)), wired.connection)
     # 13 pages: ten at once, and three that it waits for.
-    assert asked(namespace.subscribe_all(client, [{"pattern": "none", "since": {"last": 1}}])) == ["none"]
+    assert asked(namespace.subscriptions.add_all(client, [{"pattern": "none", "since": {"last": 1}}])) == ["none"]
     second = namespace.join("two", Identity("ana", ("#",)), wired.connection)
     requests = [{"pattern": "other", "since": {"last": 1}}, {"pattern": "plain"}]
-    assert asked(namespace.subscribe_all(second, requests)) == ["read_per_s", "plain"]
+    assert asked(namespace.subscriptions.add_all(second, requests)) == ["read_per_s", "plain"]
     assert list(second.subscriptions) == ["plain"]
-    assert asked(namespace.subscribe_all(namespace.join("three", Identity("ben", ("#",)), wired.connection), requests)) == [
+    assert asked(
+        namespace.subscriptions.add_all(namespace.join("three", Identity("ben", ("#",)), wired.connection), requests)
+    ) == [
         "other",
         "plain",
     ]
@@ -437,7 +439,7 @@ def test_a_replay_is_a_page_of_what_a_client_may_read(wired: WiredClient, monkey
     """The anonymous have one name, so each address has its own."""
     monkeypatch.setattr("headgate.node.log_search.READ_WAIT_S", 0.0)
     namespace = namespace_of(NAMESPACE, Settings(read_per_s=0.1, read_burst=2))
-    monkeypatch.setattr(namespace._search, "page", lambda wanted: ([], None))
+    monkeypatch.setattr(namespace.search, "page", lambda wanted: ([], None))
     stand_at(namespace.bus, EPOCH, 10, 1)
     here, there = (namespace.join(at, Identity(ANONYMOUS, ("#",)), wired.connection, at) for at in ("192.0.2.1", "192.0.2.2"))
     wanted = {"pattern": "#", "from": 1, "to": 2}
@@ -468,7 +470,7 @@ def test_an_event_that_comes_live_between_two_subscriptions_is_not_read_from_the
 
     publishing = gevent.spawn(publish_on)
     requests = [{"pattern": pattern, "since": {"last": 2}} for pattern in ("a", *(f"none.{number}" for number in range(19)))]
-    assert not any(isinstance(outcome, HeadgateError) for outcome in namespace.subscribe_all(client, requests))
+    assert not any(isinstance(outcome, HeadgateError) for outcome in namespace.subscriptions.add_all(client, requests))
     client.subscribe("last", Overflow.DROP)
     publishing.join()
     assert live == []
@@ -554,7 +556,7 @@ def test_a_log_that_is_lost_between_two_subscriptions_is_looked_through_anew(nam
 
     losing = gevent.spawn(lose)
     requests = [{"pattern": pattern, "since": {"last": 2}} for pattern in (*(f"none.{number}" for number in range(20)), "a")]
-    assert not any(isinstance(outcome, HeadgateError) for outcome in namespace.subscribe_all(client, requests))
+    assert not any(isinstance(outcome, HeadgateError) for outcome in namespace.subscriptions.add_all(client, requests))
     losing.join()
     assert log.heads == 2
     assert client.starts["a"] == 1
@@ -569,7 +571,7 @@ def test_a_pattern_that_a_client_here_has_is_asked_of_redis_once(namespace: Name
     """The first client keeps it for all; each takes what it needs along when it leaves."""
     first = joined(namespace, wired, "a.b")
     second = namespace.join("second", Identity("user", ("#",)), wired.connection)
-    assert namespace.subscribe_all(second, [{"pattern": "a.b"}, {"pattern": "c"}, {"pattern": "c"}]) == ["a.b", "c", "c"]
+    assert namespace.subscriptions.add_all(second, [{"pattern": "a.b"}, {"pattern": "c"}, {"pattern": "c"}]) == ["a.b", "c", "c"]
     assert needs(namespace) == {"a.b": 1, "c": 1}
     namespace.leave(first.session)
     assert needs(namespace) == {"a.b": 1, "c": 1}
@@ -590,7 +592,7 @@ def test_a_pattern_whose_last_client_leaves_while_another_is_waited_for_is_asked
         namespace.leave(first.session)
 
     monkeypatch.setattr(namespace.bus, "wait_for", wait_for)
-    assert namespace.subscribe_all(second, [{"pattern": "new"}, {"pattern": "had"}]) == ["new", "had"]
+    assert namespace.subscriptions.add_all(second, [{"pattern": "new"}, {"pattern": "had"}]) == ["new", "had"]
     assert waited == ["new", "had"]
     assert needs(namespace) == {"new": 1, "had": 1}
 
@@ -607,7 +609,7 @@ def test_a_pattern_that_redis_does_not_confirm_refuses_its_own_subscriptions_onl
 
     monkeypatch.setattr(namespace.bus, "wait_for", wait_for)
     asked = [{"pattern": pattern} for pattern in ("lost", "new", "lost", "had")]
-    outcomes = namespace.subscribe_all(client, asked)
+    outcomes = namespace.subscriptions.add_all(client, asked)
     assert [each if isinstance(each, str) else each.code for each in outcomes] == [
         "bus_unavailable", "new", "bus_unavailable", "had",
     ]  # fmt: skip

@@ -44,7 +44,7 @@ def test_no_event_outside_a_clients_grants_ever_arrives(seed: int) -> None:
         wired = WiredClient({})
         client = namespace.join(f"s{number}", Identity(f"u{number}", tuple(grants)), wired.connection)
         wired.connection.owners = (client,)
-        outcomes = namespace.subscribe_all(client, [{"pattern": pattern} for pattern in WORDS])
+        outcomes = namespace.subscriptions.add_all(client, [{"pattern": pattern} for pattern in WORDS])
         namespace.resume(client, None)
         accepted = {outcome for outcome in outcomes if isinstance(outcome, str)}
         granted = set().union(*(REACH[grant] for grant in grants))

@@ -99,17 +99,16 @@ class Logins:
         return self._tokens is not None
 
     def apply(self, settings: Settings) -> None:
-        """Go on with other keys, grants of anonymous clients, and limits. Clients that are connected keep their grants."""
+        """Go on with other keys, grants of anonymous clients, and limits. Clients that are connected keep their grants.
+
+        The file of keys is read anew, and the issuer asked for its keys. With a fault in the file the previous keys stay active.
+        """
         self._settings = settings
         is_in_use = self.authenticator is self._by_token
         self._by_token = token_authenticator(self._tokens, settings)
         if is_in_use:
             self.authenticator = self._by_token
         self._failed.use(settings.failed_logins_per_s, 0 if settings.dev else settings.failed_logins_burst)
-        self.reload_keys()
-
-    def reload_keys(self) -> None:
-        """Read the file of keys anew, and ask for the issuer's. With a fault in the file the previous keys stay active."""
         if self._jwks is not None:
             self._jwks.refresh()
         if self._tokens is None:

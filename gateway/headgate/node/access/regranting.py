@@ -118,7 +118,7 @@ class Regranting:
 
     def _end(self, client: Client, ends: Callable[[str], bool]) -> list[dict[str, object]]:
         """End subscriptions of a client; return what it is to be told of them."""
-        ended = self._namespaces[client.namespace].end_subscriptions(client, ends)
+        ended = self._namespaces[client.namespace].subscriptions.end_each(client, ends)
         return [{"pattern": pattern, "error": Forbidden("subscribe to", pattern).to_wire()} for pattern in ended]
 
     def _end_presence(self, client: Client, topics: Iterable[str]) -> None:

@@ -73,7 +73,7 @@ class Cluster:
             self._others.append(StatsdPush(settings.statsd, settings.statsd_prefix))
         for name, namespace in namespaces.items():
             namespace.on_log_lost = self.registration.renew
-            self.rates.share(namespace.reads)
+            self.rates.share(namespace.search.reads)
             remembered(self.redis).resolve(name)  # this gateway serves it: no publisher in this process has to ask
 
     def start(self) -> None:

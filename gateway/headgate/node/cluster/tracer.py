@@ -19,7 +19,8 @@ from headgate.node.namespace import Namespace
 from headgate.redis.client import Client
 from headgate.redis.loads import process_name
 from headgate.redis.traces import kept_s, write
-from headgate.runtime.loop import Signal, one_round, spawn
+from headgate.runtime.loop import one_round
+from headgate.runtime.rounds import Rounds
 
 log = structlog.get_logger("headgate.tracer")
 
@@ -35,8 +36,7 @@ class Tracer:
         self._namespaces = {name: each for name, each in namespaces.items() if each.tallies.every}
         self._traced = {name: each.traced for name, each in namespaces.items() if each.traced is not None}
         self._client = client
-        self._wakeup = Signal()
-        self._started = self._closed = False
+        self._rounds = Rounds(self._round, lambda: log.exception("tracing failed"), EVERY_S)
 
     def start(self) -> None:
         """Begin. Idempotent.
@@ -44,22 +44,17 @@ class Tracer:
         Raises:
             MissingExtra: spans are wanted, and the extra `otel` is not installed.
         """
-        if (self._namespaces or self._traced) and not self._started:
-            self._started = True
+        if (self._namespaces or self._traced) and not self._rounds.begun:
             if self._traced:
                 spans.start()
-            spawn(self._run)
+            self._rounds.start()
 
     def close(self) -> None:
         """Tell the rest, and stop. Idempotent. Waits for Redis."""
-        if not self._closed:
-            self._closed = True
-            self._wakeup.set()
-            if self._started:
-                self.tell()
-                self.make_spans()
-                if self._traced:
-                    spans.stop()
+        if self._rounds.end():
+            self._round()
+            if self._traced:
+                spans.stop()
 
     def tell(self) -> None:
         """Tell what has changed. What Redis does not take is told the next time."""
@@ -92,11 +87,7 @@ class Tracer:
                 if not number % _STRIDE:
                     one_round()
 
-    def _run(self) -> None:
-        while not self._wakeup.wait(EVERY_S):
-            try:
-                self.tell()
-                self.make_spans()
-            except Exception:
-                # A fault of ours must not end the tracing for good.
-                log.exception("tracing failed")
+    def _round(self) -> float:
+        self.tell()
+        self.make_spans()
+        return EVERY_S

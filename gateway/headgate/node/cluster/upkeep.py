@@ -20,7 +20,8 @@ from headgate.metrics import CONSUMERS_ELSEWHERE, ID_HOLD_SECONDS, LOG_BYTES, LO
 from headgate.redis.client import Client, is_full
 from headgate.redis.log import RECONNECT_S, EventLog
 from headgate.redis.time_watch import WATCH_EVERY_S, TimeWatch
-from headgate.runtime.loop import Signal, sleep, spawn
+from headgate.runtime.loop import sleep
+from headgate.runtime.rounds import Rounds
 from headgate.settings import Settings
 
 log = structlog.get_logger("headgate.upkeep")
@@ -115,27 +116,19 @@ class Upkeep:
     def __init__(self, client: Client, settings: Settings, namespaces: Mapping[str, Retains]) -> None:
         self._namespaces = namespaces
         self._logs = [LogUpkeep(name, EventLog(name, client, settings.max_payload_bytes), TimeWatch()) for name in namespaces]
-        self._started = self._closed = False
-        self._wakeup = Signal()
+        self._rounds = Rounds(self._round, lambda: log.exception("upkeep failed"), WATCH_EVERY_S)
         self._told: dict[str, str] = {}
-
-    def start(self) -> None:
-        """Begin. Idempotent."""
-        if not self._started:
-            self._started = True
-            spawn(self._run)
+        self.start = self._rounds.start
 
     def close(self) -> None:
-        """Stop. Idempotent."""
-        self._closed = True
-        self._wakeup.set()
+        """Stop. Idempotent. Waits for a round that is under way."""
+        self._rounds.end()
 
-    def _run(self) -> None:
-        while not self._closed:
-            for upkeep in self._logs:
-                if not self._closed:
-                    self._tick(upkeep)
-            self._wakeup.wait(WATCH_EVERY_S)
+    def _round(self) -> float:
+        for upkeep in self._logs:
+            if not self._rounds.ended:
+                self._tick(upkeep)
+        return WATCH_EVERY_S
 
     def _tick(self, upkeep: LogUpkeep) -> None:
         try:
@@ -147,7 +140,7 @@ class Upkeep:
         except BusRefused as error:
             self._tell(upkeep.namespace, error.message)
         except Exception:
-            # A fault of ours must not end the upkeep for good.
+            # A fault of ours must not keep the other logs from their turn.
             log.exception("upkeep failed", namespace=upkeep.namespace)
         else:
             self._tell(upkeep.namespace, "" if trimmed is None else "it is full", trimmed=trimmed)

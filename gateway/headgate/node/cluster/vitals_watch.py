@@ -120,7 +120,7 @@ class Measure:
             conflated=balance.conflated,
             gone=balance.gone,
             clients=len(namespace.clients),
-            subscriptions=namespace.subscriptions,
+            subscriptions=namespace.subscriptions.count,
             catching_up=balance.catching_up,
             waiting=balance.waiting,
             queued_bytes=balance.queued_bytes,

@@ -158,7 +158,7 @@ class Joining:
             client = self._take_in(namespace, stream.sid, identity, stream, address)
             if self._logins.is_application:
                 client.auth = handshake.auth
-            outcomes = namespace.subscribe_all(client, wanted)
+            outcomes = namespace.subscriptions.add_all(client, wanted)
             if is_strict and (first := next((each for each in outcomes if isinstance(each, HeadgateError)), None)):
                 raise first
             results = self._results(namespace, client, wanted, outcomes)
@@ -172,7 +172,7 @@ class Joining:
     def _charge(self, namespace: Namespace, identity: Identity, address: str | None) -> None:
         """Count a stream as a read: a client that polls joins with each request."""
         account = identity.user if identity.user != ANONYMOUS else f"\0{address}"
-        if wait_s := namespace.reads.spend(account, monotonic()):
+        if wait_s := namespace.search.reads.spend(account, monotonic()):
             raise LimitReached("read_per_s", self._settings.read_per_s, wait_s)
 
     def _check_open(self, namespace: Namespace) -> None:
@@ -231,7 +231,8 @@ class Joining:
         # The connection is corked, so welcome goes first: before a gap, and before what the log or the bus brings meanwhile.
         try:
             identity = client.identity
-            self._welcome(connection, namespace, client, self._subscribe_all(namespace, client, wanted), point, identity)
+            outcomes = namespace.subscriptions.add_all(client, wanted)
+            self._welcome(connection, namespace, client, self._results(namespace, client, wanted, outcomes), point, identity)
         except Unauthorized:
             pass  # disconnected while Redis was asked
         except HeadgateError as error:
@@ -277,13 +278,10 @@ class Joining:
         if not namespace.bus.up:
             connection.offer_control(message_frame(notice_packet(namespace.name, STATUS, {"bus": "down"})), flush=False)
 
-    def _subscribe_all(self, namespace: Namespace, client: Client, wanted: list[Any]) -> list[dict[str, Any]]:
-        """Activate the handshake's subscriptions. A refused one does not affect the others."""
-        return self._results(namespace, client, wanted, namespace.subscribe_all(client, wanted))
-
     def _results(
         self, namespace: Namespace, client: Client, wanted: list[Any], outcomes: list[str | HeadgateError]
     ) -> list[dict[str, Any]]:
+        """Return what the welcome says of each subscription. A refused one does not affect the others."""
         results: list[dict[str, Any]] = []
         is_over = False
         for request, outcome in zip(wanted, outcomes, strict=True):

@@ -32,7 +32,7 @@ from headgate.protocol.packets import (
     ok,
     refused,
 )
-from headgate.protocol.requests import check_text, read_refresh, read_seen
+from headgate.protocol.requests import check_text, read_refresh, read_seen, read_subscription
 from headgate.publisher import Publisher
 from headgate.redis.seen import mark_seen
 from headgate.topic import check_topic
@@ -72,8 +72,8 @@ class Handlers:
             return answer
 
         return {
-            SUBSCRIBE: acknowledged(self._subscribe),
-            UNSUBSCRIBE: acknowledged(self._unsubscribe),
+            SUBSCRIBE: acknowledged(_subscribe),
+            UNSUBSCRIBE: acknowledged(_unsubscribe),
             REPLAY: acknowledged(lambda namespace, client, body: namespace.replay(client, body)),
             PUBLISH: acknowledged(self._publish),
             REFRESH: acknowledged(self._refresh),
@@ -107,13 +107,6 @@ class Handlers:
             return ok(**request(namespace, client, arguments[0]))
         except HeadgateError as error:
             return refused(self._refusals.refuse(namespace.name, client, error))
-
-    def _subscribe(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
-        pattern = namespace.subscribe(client, body)
-        return {"pattern": pattern, "epoch": namespace.bus.epoch, "offset": namespace.place(client)}
-
-    def _unsubscribe(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
-        return {"pattern": namespace.unsubscribe(client, body)}
 
     def _publish(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
         unknown = set(body) - {"topic", "data", "id"}
@@ -154,6 +147,18 @@ class Handlers:
         self._regranting.take(client, identity)
         left_s = None if identity.expires_at is None else max(0, int(identity.expires_at - time()))
         return {"user": identity.user, "expires_in_s": left_s}
+
+
+def _subscribe(namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
+    pattern = namespace.subscribe(client, body)
+    return {"pattern": pattern, "epoch": namespace.bus.epoch, "offset": namespace.place(client)}
+
+
+def _unsubscribe(namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
+    """End a subscription; ending one that is not there is no fault."""
+    pattern = read_subscription(body).pattern
+    namespace.subscriptions.end(pattern, client)
+    return {"pattern": pattern}
 
 
 def _unknown_request(name: str) -> InvalidRequest:

@@ -256,10 +256,10 @@ def test_keys_are_read_anew_and_a_fault_in_the_file_changes_nothing(tmp_path: Pa
     assert answers() == ["ana", "unknown_key"]
     write(new=OTHER_SECRET.decode())
     with capture_logs() as lines:
-        tried.reload_keys()
+        tried.apply(tried._settings)
         assert answers() == ["unknown_key", "ana"]
         write(new="short and secret")
-        tried.reload_keys()
+        tried.apply(tried._settings)
     assert answers() == ["unknown_key", "ana"]
     told = [line for line in lines if line["event"].startswith("token keys")]
     assert [line["event"] for line in told] == ["token keys reloaded", "token keys not reloaded"]
@@ -278,7 +278,7 @@ def answer(tried: Logins, token: str | None, namespace: str = "notifications") -
 def test_without_tokens_there_are_no_keys_to_read() -> None:
     """An application's authenticator has its own."""
     with capture_logs() as lines:
-        logins(lambda _: Identity("ana")).reload_keys()
+        logins(lambda _: Identity("ana")).apply(Settings())
     assert lines == []
 
 
@@ -291,7 +291,7 @@ def test_an_unknown_key_may_be_on_its_way_where_an_issuer_is_configured() -> Non
     assert tried._jwks is not None
     assert tried._jwks._wanted.is_set()
     tried._jwks._wanted.clear()
-    tried.reload_keys()
+    tried.apply(tried._settings)
     assert tried._jwks._wanted.is_set()
     tried.close()
 
@@ -323,7 +323,7 @@ def test_an_issuers_keys_are_fetched_where_tokens_decide(monkeypatch: pytest.Mon
     if own:
         tried.authenticator = lambda handshake: Identity("ana")
     tried.start()
-    tried.reload_keys()
+    tried.apply(tried._settings)
     tried.close()
     assert isinstance(tried._jwks, FetchedKeys)
     assert tried._jwks.calls == calls

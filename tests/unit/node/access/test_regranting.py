@@ -330,7 +330,7 @@ def test_a_subscribe_during_which_grants_go_and_come_back_is_not_lost(
     here = people.start("a", source)
     here.publish(topic="a.x")
     client = join(here, "ana")
-    subscriptions = here.namespace._subscriptions
+    subscriptions = here.namespace.subscriptions
     activate_all = subscriptions._activate_all
 
     def between(*arguments: Any) -> None:
@@ -372,7 +372,7 @@ def test_a_subscription_is_held_against_the_grants_of_the_moment_at_which_it_bec
     here = people.start("a", source)
     join(here, "ana")
     (client,) = here.namespace.clients.values()
-    subscriptions = here.namespace._subscriptions
+    subscriptions = here.namespace.subscriptions
     subscriptions._admitted[client] = client.identity
     needed = {"a.x": None, "b.x": None}
     client.identity = client.identity.granted(("b.#",), ())

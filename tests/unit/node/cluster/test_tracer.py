@@ -11,11 +11,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from headgate.delivery.tally import Tallies
-from headgate.node.cluster import tracer as module
 from headgate.node.cluster.tracer import EVERY_S, Tracer
 from headgate.node.namespace import Namespace
 from headgate.redis.loads import process_name
 from headgate.redis.traces import read
+from headgate.runtime import rounds
 from tests.support.loop_clock import LoopClock
 from tests.support.small_redis import SmallRedis
 
@@ -28,7 +28,7 @@ def server() -> SmallRedis:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> LoopClock:
     clock = LoopClock()
-    monkeypatch.setattr(module, "Signal", clock.signal)
+    monkeypatch.setattr(rounds, "Signal", clock.signal)
     return clock
 
 

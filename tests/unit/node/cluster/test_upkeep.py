@@ -15,6 +15,7 @@ from headgate.node.cluster import upkeep as module
 from headgate.node.cluster.upkeep import COUNT_CONSUMERS_EVERY, Upkeep
 from headgate.redis.log import Extent
 from headgate.redis.time_watch import WATCH_EVERY_S, TimeWatch
+from headgate.runtime import rounds
 from headgate.settings import Settings
 from tests.support.loop_clock import LoopClock
 from tests.support.small_redis import SmallRedis
@@ -63,7 +64,7 @@ class Log:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> LoopClock:
     clock = LoopClock()
-    monkeypatch.setattr(module, "Signal", clock.signal)
+    monkeypatch.setattr(rounds, "Signal", clock.signal)
     monkeypatch.setattr(module, "TimeWatch", lambda: TimeWatch(clock.time))
     return clock
 

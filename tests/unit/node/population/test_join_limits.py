@@ -69,7 +69,7 @@ class Joined(RecordedNamespace):
         self.clients[session] = client
         return client
 
-    def subscribe_all(self, client: Client, wanted: list[Any]) -> list[str]:
+    def add_all(self, client: Client, wanted: list[Any]) -> list[str]:
         return [request["pattern"] for request in wanted]
 
     def resume(self, client: Client, point: Any) -> Resumption:

@@ -342,7 +342,7 @@ def test_a_client_that_leaves_while_redis_is_asked_is_not_welcomed(
         gateway.gateway._sockets.disconnect(NAMESPACE, client.session)
         raise Unauthorized("left", "this session has left")
 
-    monkeypatch.setattr(gateway.namespace, "subscribe_all", leave)
+    monkeypatch.setattr(gateway.namespace.subscriptions, "add_all", leave)
     client = gateway.join({"subscriptions": [{"pattern": "a"}]})
     client.wait_for(lambda: client.disconnected, "its end")
     assert (client.named("welcome"), client.closed) == ([], None)

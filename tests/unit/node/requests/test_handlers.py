@@ -223,7 +223,7 @@ def test_subscriptions_that_another_token_does_not_grant_end_with_a_notice(monke
     """Ahead of the answer."""
     desk = Desk(lambda _: Identity("ana", subscribe=("orders.#",)))
     patterns = ("orders.1", "bills.1")
-    monkeypatch.setattr(desk.namespace, "end_subscriptions", lambda client, ends: [one for one in patterns if ends(one)])
+    monkeypatch.setattr(desk.namespace, "end_each", lambda client, ends: [one for one in patterns if ends(one)])
     packets: list[str] = []
     monkeypatch.setattr(desk.client.connection, "offer_control", lambda frame: packets.append(frame.packet.decode()))
     assert desk.ask("refresh", {"token": "new"})["ok"]

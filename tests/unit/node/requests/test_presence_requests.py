@@ -339,7 +339,7 @@ def test_a_replay_that_waits_when_the_grants_change_is_refused(start: Start, mon
     ana = gateway.join({"token": "ana"})
     assert ana.welcome
     (inside,) = gateway.namespace.clients.values()
-    monkeypatch.setattr(gateway.namespace._search, "wait_to_read", lambda client: setattr(inside, "identity", Identity("ana")))
+    monkeypatch.setattr(gateway.namespace.search, "wait_to_read", lambda client: setattr(inside, "identity", Identity("ana")))
     assert ana.request("replay", {"pattern": TOPIC, "from": 1, "to": 2})["error"]["code"] == "forbidden"
 
 

@@ -174,7 +174,7 @@ def test_a_stream_is_a_client_until_it_is_over(gateway: GatewayOnModel) -> None:
     assert gateway.gateway.population.clients._row(client, None).transport == "stream"
     stream.cut()
     assert gateway.namespace.clients == {}
-    assert gateway.namespace.subscriptions == 0
+    assert gateway.namespace.subscriptions.count == 0
 
 
 def test_a_silent_stream_has_heartbeats(gateway: GatewayOnModel) -> None:

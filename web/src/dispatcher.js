@@ -19,7 +19,9 @@
  * @typedef {(this: any, data: any, event: HeadgateEvent) => any} EventCallback
  * @typedef {"all" | `${string}:${string}`} LifecycleName names that no topic has
  * @typedef {{ [name: string]: Callback }} EventMap
- * @typedef {{ key: string, callback: Callback, given: Callback, context: any, options: any, nth: number }} Handler `given`: the
+ * @typedef {Callback & { _callback?: Callback, _left?: () => void }} Own a function in the place of the `_callback` that was given; `_left` is called when it
+ *   was removed
+ * @typedef {{ key: string, callback: Own, given: Callback, context: any, options: any, nth: number }} Handler `given`: the
  *   callback that the application gave; `nth`: in order of registration
  * @typedef {{ on: Function, off: Function }} Listenable any Backbone.Events object or dispatcher
  */
@@ -212,7 +214,7 @@ export class Dispatcher {
    * The raw form of `on` for one key; a subclass uses it to reach a name that `on` reads otherwise (`all`).
    * @protected
    * @param {string} key
-   * @param {Callback & { _callback?: Callback }} callback
+   * @param {Own} callback
    * @param {any} context
    * @param {any} [options]
    */
@@ -242,7 +244,10 @@ export class Dispatcher {
         (!context || context === handler.context),
     );
     for (const handler of left) this.#forget(handler);
-    for (const { key, options } of left) this._handlerLeft(key, options);
+    for (const { key, options, callback } of left) {
+      callback._left?.();
+      this._handlerLeft(key, options);
+    }
   }
 
   /**

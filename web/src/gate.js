@@ -16,7 +16,7 @@
  * meanwhile, and `delivery:resumed` says when all have. It is `lost` when they will not come; then `resync` is called, once.
  * Neither: the subscription said `repair: false`, and `gate.replay` can fetch them.
  *
- * @import { Callback, EventCallback } from "./dispatcher.js"
+ * @import { EventCallback } from "./dispatcher.js"
  * @import { EventMeta, Overflow, Since } from "./language/protocol.js"
  * @import { SessionOptions, State } from "./session/session.js"
  *
@@ -35,6 +35,7 @@
  * @typedef {{ pattern: string, status: import("./subscriptions/subscription.js").SubscriptionState, ready: Promise<void>, close: () => void }} Subscription
  */
 import { Dispatcher, isTopic } from "./dispatcher.js";
+import { disconnected } from "./language/errors.js";
 import { checkOptions, CONNECT, PUBLISH as PUBLISH_OPTIONS, SINCE, SUBSCRIBE } from "./language/options.js";
 import { checkPayload } from "./language/payload.js";
 import { PUBLISH, SEEN } from "./language/protocol.js";
@@ -94,14 +95,15 @@ export class Gate extends Dispatcher {
     let open = !signal?.aborted;
     // Its own function, so that close() ends this subscription and no other of the same handler, and ends it at once: an
     // earlier handler of the same event may have closed it.
-    /** @type {Callback & { _callback?: Callback }} */
+    /** @type {import("./dispatcher.js").Own} */
     const own = (data, event) => open && handler.call(gate, data, event);
     own._callback = handler;
-    const close = () => {
+    // By `off` as by `close`.
+    own._left = () => {
       open = false;
       signal?.removeEventListener("abort", close);
-      this._removeHandler(pattern, own);
     };
+    const close = () => this._removeHandler(pattern, own);
     if (open) {
       // Its own context too: two subscriptions of one handler are two.
       this._addHandler(checkPattern(pattern), own, own, wanted);
@@ -114,7 +116,10 @@ export class Gate extends Dispatcher {
         return open ? gate.#session.subscriptionState(pattern) : "idle";
       },
       get ready() {
-        return gate.subscribed(pattern);
+        const ready = open ? gate.subscribed(pattern) : Promise.reject(disconnected({ pattern }));
+        // To read it is no promise to wait for it: `delivery:error` tells.
+        ready.catch(() => {});
+        return ready;
       },
     };
   }

@@ -1172,7 +1172,59 @@ describe("connection", () => {
   });
 });
 
+describe("a welcome that cannot be read", () => {
+  for (const [what, body] of Object.entries({
+    "without a body": undefined, "a text": "welcome", "without subscriptions": { session: "s", epoch: "e1", offset: 1, limits: {} },
+    "without limits": { session: "s", epoch: "e1", offset: 1, subscriptions: [] }, "without a position": { session: "s", limits: {}, subscriptions: [] },
+  })) {
+    it(`is a lost connection with a reason, and the next one counts: ${what}`, async () => {
+      const told = [];
+      open().on("connection:refused", ({ code, parts }) => told.push([code, parts.reason.startsWith("the welcome cannot be read: TypeError")]));
+      gate.on("a", () => {});
+      await gateway.until(() => gateway.connects.length === 1);
+      gateway.connected = true;
+      gateway.emit("welcome", body);
+      assert.deepEqual([told, gate.status], [[["unreachable", true]], "waiting"]);
+      await gateway.welcome({}, 2);
+      assert.deepEqual([gate.status, gate.state.subscriptions], ["live", { a: "active" }]);
+      assert.equal(gateway.connects[1].resume, undefined);
+    });
+  }
+});
+
 describe("subscribe", () => {
+  it("leaves no listener and no status behind when its handlers are removed another way", async () => {
+    open();
+    await gateway.welcome();
+    const { signal } = new AbortController();
+    const handler = () => {};
+    const subscriptions = ["a", "b"].map((pattern) => gate.subscribe(pattern, { signal }, handler));
+    gate.off("a", handler);
+    assert.deepEqual([getEventListeners(signal, "abort").length, subscriptions[0].status], [1, "idle"]);
+    gate.subscribe("b", () => {});
+    gate.off("b", handler);
+    assert.deepEqual([getEventListeners(signal, "abort").length, subscriptions[1].status], [0, "idle"]);
+    await assert.rejects(subscriptions[1].ready, { code: "disconnected" });
+    gate.subscribe("c", { signal }, handler);
+    gate.off();
+    assert.equal(getEventListeners(signal, "abort").length, 0);
+  });
+
+  it("makes no unhandled rejection of a `ready` that is only read", async () => {
+    open().on("delivery:error", () => {});
+    await gateway.welcome();
+    const unhandled = [];
+    const note = (error) => unhandled.push(error);
+    process.on("unhandledRejection", note);
+    const { ready } = gate.subscribe("a", () => {});
+    await gateway.answer("subscribe", { ok: false, error: { code: "forbidden", message: "no", retry: false } });
+    await settle();
+    await settle();
+    process.off("unhandledRejection", note);
+    assert.deepEqual(unhandled, []);
+    await assert.rejects(ready, { code: "forbidden" });
+  });
+
   it("makes two subscriptions of one handler, each with its own end", async () => {
     open();
     await gateway.welcome();

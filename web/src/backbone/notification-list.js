@@ -16,7 +16,7 @@ import { createSeen } from "./seen.js";
 
 const DEFAULT_LIMIT = 100;
 
-/** @type {WeakMap<object, { gate: Gate, limit: number, accepts: (data: any, event: HeadgateEvent) => boolean, wasRead: (event: HeadgateEvent) => boolean, chosen: Set<string>, unread: number, shown: WeakSet<object>, seen: ReturnType<typeof createSeen> }>} */
+/** Those whose constructor has begun: `initialize` may choose. @type {WeakMap<object, { gate: Gate, limit: number, accepts: (data: any, event: HeadgateEvent) => boolean, wasRead: (event: HeadgateEvent) => boolean, chosen: Set<string>, unread: number, shown: WeakSet<object>, seen: ReturnType<typeof createSeen> }>} */
 const lists = new WeakMap();
 
 export class NotificationList extends AnyIdCollection {
@@ -30,10 +30,11 @@ export class NotificationList extends AnyIdCollection {
     const { gate, limit = DEFAULT_LIMIT, accepts = () => true, wasRead = () => false } = options;
     checkRule("NotificationList: limit", COUNT, limit);
     const seen = createSeen(gate, (count, error) => this.trigger("untold", { count, error }));
-    lists.set(this, { gate, limit, accepts, wasRead, chosen: new Set(), unread: this.unread, shown: new WeakSet(), seen });
+    const { chosen } = Object.assign(listOf(this), { gate, limit, accepts, wasRead, unread: this.unread, seen });
     this.on("add remove reset change:read", this.#recount, this);
     this.on("change:read", (/** @type {any} */ notification) => notification.get("read") && this.shown(notification));
     this.listenTo(gate, "connection:up", seen.again);
+    for (const pattern of chosen) this.listenTo(gate, pattern, this.#take);
     for (const pattern of options.patterns ?? []) this.choose(pattern);
   }
 
@@ -56,7 +57,7 @@ export class NotificationList extends AnyIdCollection {
   choose(pattern) {
     const { gate, chosen } = listOf(this);
     if (chosen.has(checkPattern(pattern))) return this;
-    this.listenTo(gate, pattern, this.#take);
+    if (gate) this.listenTo(gate, pattern, this.#take);
     chosen.add(pattern);
     return this;
   }
@@ -68,7 +69,7 @@ export class NotificationList extends AnyIdCollection {
    */
   dismiss(pattern) {
     const { gate, chosen } = listOf(this);
-    if (chosen.delete(pattern)) this.stopListening(/** @type {any} */ (gate), pattern, this.#take);
+    if (chosen.delete(pattern) && gate) this.stopListening(/** @type {any} */ (gate), pattern, this.#take);
     return this;
   }
 
@@ -121,5 +122,7 @@ Object.assign(NotificationList.prototype, { model: Backbone.Model.extend({ cidPr
 
 /** @param {object} list */
 function listOf(list) {
-  return /** @type {NonNullable<ReturnType<typeof lists.get>>} */ (lists.get(list));
+  const known = lists.get(list) ?? /** @type {any} */ ({ chosen: new Set(), shown: new WeakSet() });
+  lists.set(list, known);
+  return known;
 }

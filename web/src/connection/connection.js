@@ -291,7 +291,7 @@ export function createConnection(address, options) {
      * @param {number} [spreadMs] the attempt comes within this time: many pages may be told at once
      */
     wake(spreadMs = 0) {
-      transport.probe();
+      transport.probe(spreadMs);
       if (!life.is("waiting", "paused")) return;
       const delayMs = Math.max(Math.random() * spreadMs, notBeforeMs - performance.now());
       if (delayMs > 0) after(open, delayMs);
@@ -306,6 +306,9 @@ export function createConnection(address, options) {
       if (life.is("connecting", "resuming")) lost("offline");
       else transport.probe();
     },
+
+    /** The welcome says nothing that can be understood: a gateway of another kind, or a fault of one. @param {unknown} error */
+    unreadable: (error) => refused(new HeadgateError("unreachable", { url: address, reason: `the welcome cannot be read: ${error}` }, true, undefined, error)),
 
     /** The page cannot keep up: leave, and resume once it has dispatched all messages. @param {string} reason */
     overflowed: (reason) => leave("lose", reason),

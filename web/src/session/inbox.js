@@ -12,14 +12,14 @@
  * @import { Handlers } from "./session.js"
  */
 import { camelCase } from "../language/field-names.js";
-import { EVENT } from "../language/protocol.js";
+import { EVENT, WELCOME } from "../language/protocol.js";
 import { createSlicedQueue } from "../base/sliced-queue.js";
 
 /**
  * @param {Pick<Handlers, "_handlerFailed">} gate
  * @param {number} limit messages that may wait
  * @param {Record<string, (...args: any[]) => void>} takes by name; a message of any other name is one of a later protocol
- * @param {{ overflowed: (reason: string) => void, dispatched: () => void }} connection
+ * @param {{ overflowed: (reason: string) => void, unreadable: (error: unknown) => void, dispatched: () => void }} connection
  * @param {(name: string, body: any) => void} tell a lifecycle event
  */
 export function createInbox(gate, limit, takes, connection, tell) {
@@ -37,7 +37,9 @@ export function createInbox(gate, limit, takes, connection, tell) {
     try {
       if (Object.hasOwn(takes, name)) takes[name](...(name === EVENT ? args : camelCase(args)));
     } catch (error) {
-      gate._handlerFailed(error, name);
+      // Nothing could come of this connection.
+      if (name === WELCOME) connection.unreadable(error);
+      else gate._handlerFailed(error, name);
     }
   }
 

@@ -63,7 +63,7 @@ import { createReplays } from "./replays.js";
 import { createRequests } from "../subscriptions/requests.js";
 import { createStatus } from "./status.js";
 import { createSubscriptions } from "../subscriptions/subscriptions.js";
-import { createWelcome } from "./welcome.js";
+import { checkWelcome, createWelcome } from "./welcome.js";
 
 /** The lifecycle events that tell each change of the status, and that the state is worth reading again. */
 const STATUS_CHANGE = "status:change";
@@ -117,6 +117,7 @@ export function createSession(gate, address, options) {
       if (admits && deliver(topic, data, meta, admits)) counts.received++;
     },
     welcome(/** @type {Welcome} */ message) {
+      checkWelcome(message);
       // A gateway that welcomes has its link to Redis, or says otherwise next.
       status({ bus: "up" });
       own.welcome(message.own);

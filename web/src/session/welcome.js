@@ -17,6 +17,11 @@
  * @property {(name: string, body: any) => void} tell a lifecycle event
  */
 
+/** @param {any} message @throws {TypeError} it is no welcome: nothing of it may count */
+export function checkWelcome({ epoch, offset, limits, subscriptions }) {
+  if (typeof epoch !== "string" || typeof offset !== "number" || !limits || !Array.isArray(subscriptions)) throw TypeError("it needs an epoch, an offset, limits and subscriptions");
+}
+
 /** Return what takes a welcome. @param {WelcomeOwner} owner */
 export function createWelcome({ facts, cursor, subscriptions, requests, connection, tell }) {
   return (/** @type {Welcome} */ welcome) => {

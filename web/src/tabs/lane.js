@@ -406,8 +406,8 @@ export function createLane(owner, createPlain, group) {
       group.leave();
     },
 
-    probe() {
-      if (life.is("own", "crossing", "parting")) plain.probe();
+    probe(/** @type {number | undefined} */ spreadMs) {
+      if (life.is("own", "crossing", "parting")) plain.probe(spreadMs);
     },
 
     /** Return CONNECT's auth with the latest token, for the connection that this tab makes for all. */

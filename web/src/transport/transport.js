@@ -2,7 +2,8 @@
  * The transport: the way to the gateway and back for one connection after another. The contract, and the choice of one.
  *
  * A plain WebSocket (websocket.js) unless the application says otherwise. Where HTTP gets through and a WebSocket does not, the
- * transport over HTTP is loaded (http.js), and a WebSocket is tried again later. Who wants socket.io-client gets it (socketio.js). A
+ * transport over HTTP is loaded (http.js), and a WebSocket is tried again every few minutes, when the network is another, and when HTTP could
+ * not be loaded. Who wants socket.io-client gets it (socketio.js). A
  * page whose network is fine loads neither.
  *
  * Promises of each: `greet` is called once for each `connect` that gets as far as the CONNECT packet. Messages are given to `arrived`
@@ -14,7 +15,8 @@
  * @property {() => void} connect begin; not called while one is under way
  * @property {() => void} disconnect end the connection or the attempt, if there is one
  * @property {() => void} close the same, for good
- * @property {() => void} probe ask the gateway for a sign of life: without one in PROBE_MS (and a little) the connection is lost
+ * @property {(spreadMs?: number) => void} probe ask the gateway for a sign of life: without one in PROBE_MS (and a little) the connection is lost.
+ *   `spreadMs`: the network may be another, and many pages learn of it at once
  * @property {(name: string, body: object, timeoutMs: number) => Promise<any>} request returns the acknowledgement
  *
  * @typedef {object} TransportOwner
@@ -33,72 +35,136 @@
  * @property {any} [WebSocket] a class in the place of the browser's own, such as that of `ws`
  * @property {number} [connectTimeoutMs] default 20000, from the attempt to the arrival of the welcome
  */
-import { loadHttp, loadSocketIo } from "./load-transport.js";
+import { Machine } from "../base/machine.js";
+import { startTimer } from "../base/timer.js";
+import * as loaders from "./load-transport.js";
 import { createWebSocket } from "./websocket.js";
 
-/** @param {string} address origin and namespace @param {TransportOptions} options @param {TransportOwner} owner @returns {Transport} */
-export function createTransport(address, options, owner) {
-  // Of `headgate/tabs`, which makes another in the place of this one.
-  const { share } = /** @type {any} */ (options);
-  return share ? share(address, owner, (/** @type {TransportOwner} */ each) => createPlain(address, options, each)) : createPlain(address, options, owner);
-}
+/**
+ * Which way the attempts take, where nobody has chosen: `http` is a fallback, and has a way back. `trying`: a WebSocket is tried beside a
+ * connection over HTTP.
+ *
+ * `block`: HTTP gets through, and a WebSocket does not · `back`: the next attempt is by WebSocket, as what HTTP needs could not be loaded, or
+ * it is time and there is no connection to keep · `attempt`: it is time, and there is one · `stay`: that WebSocket did not get through, or the
+ * connection is gone · `move`: it did.
+ * @type {Record<"websocket" | "http" | "trying", Partial<Record<"block" | "back" | "attempt" | "stay" | "move", "websocket" | "http" | "trying">>>}
+ */
+export const ROUTE = {
+  websocket: { block: "http" },
+  http: { back: "websocket", attempt: "trying" },
+  trying: { stay: "http", move: "websocket" },
+};
 
-/** After so long over HTTP, and after a transport that could not be loaded, the next attempt is by WebSocket again. */
+/** Time over HTTP after which a WebSocket is tried again. */
 const HTTP_MS = 300_000;
 
-/** @param {string} address @param {TransportOptions} options @param {TransportOwner} owner @returns {Transport} */
-function createPlain(address, options, owner) {
+/**
+ * @param {string} address origin and namespace @param {TransportOptions} options @param {TransportOwner} owner
+ * @param {typeof loaders} [load] loads what most pages do not need @returns {Transport}
+ */
+export function createTransport(address, options, owner, load = loaders) {
+  const { share } = /** @type {any} */ (options);
+  // Of `headgate/tabs`, which makes another in the place of this one.
+  return share ? share(address, owner, (/** @type {TransportOwner} */ each) => createPlain(address, options, each, load)) : createPlain(address, options, owner, load);
+}
+
+/** @param {string} address @param {TransportOptions} options @param {TransportOwner} owner @param {typeof loaders} load @returns {Transport} */
+function createPlain(address, options, owner, load) {
   const { transport, io, transports = ["websocket", "polling"], socketOptions, WebSocket = globalThis.WebSocket } = options;
   const isSocketIo = io || options.transports || socketOptions || transport === "socket.io";
   const isPlain = !isSocketIo && transport !== "stream" && (transport || WebSocket);
-  const socket = isPlain ? createWebSocket(address, { ...options, WebSocket }, { ...owner, blocked: transport ? undefined : blocked }) : undefined;
+  const route = new Machine(ROUTE, "websocket");
+  /** @param {TransportOwner & { blocked?: (() => void) | undefined }} by */
+  const createSocket = (by) => createWebSocket(address, { ...options, WebSocket }, by);
+  const socket = isPlain ? createSocket({ ...owner, blocked: transport ? undefined : blocked }) : undefined;
+  /** Tries whether a WebSocket gets through now. @type {Transport | undefined} */
+  let trial;
   let present = socket;
-  /** Until when attempts are over HTTP. */
-  let httpUntilMs = 0;
+  /** There is a connection or an attempt. */
+  let wanted = false;
   /** Rises with every connect and disconnect: what is loaded may come too late. */
   let generation = 0;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let timer;
 
-  async function load() {
+  async function loadOther() {
     const mine = generation;
     try {
-      const made = isSocketIo ? await socketIo() : (await loadHttp()).createHttp(address, options, owner);
+      const made = isSocketIo ? await socketIo() : (await load.loadHttp()).createHttp(address, options, owner);
       if (mine !== generation) return;
       present = made;
       present.connect();
     } catch (error) {
-      httpUntilMs = 0;
+      route.offer("back");
       if (mine === generation) owner.lost(`no transport: ${/** @type {Error} */ (error).message}`);
     }
   }
 
   async function socketIo() {
-    const [{ createSocketIo }, found] = await loadSocketIo(io);
+    const [{ createSocketIo }, found] = await load.loadSocketIo(io);
     return createSocketIo(address, { ...options, transports, io: found.io }, owner);
   }
 
   /** HTTP gets through, and a WebSocket does not. */
   function blocked() {
+    route.take("block");
     present = undefined;
-    httpUntilMs = performance.now() + HTTP_MS;
-    void load();
+    again(HTTP_MS);
+    void loadOther();
+  }
+
+  /** Try a WebSocket later. @param {number} delayMs */
+  function again(delayMs) {
+    clearTimeout(timer);
+    if (!route.is("websocket")) timer = startTimer(attempt, delayMs);
+  }
+
+  function attempt() {
+    again(HTTP_MS);
+    if (!wanted) route.offer("back");
+    else if (route.offer("attempt")) {
+      const stay = () => void route.offer("stay");
+      trial = createSocket({ greet: move, arrived() {}, lost: stay, refused: stay });
+      trial.connect();
+    }
+  }
+
+  /** A WebSocket gets through. */
+  function move() {
+    trial?.disconnect();
+    route.take("move");
+    present?.disconnect();
+    owner.lost("a WebSocket gets through again");
+  }
+
+  function leave() {
+    generation++;
+    wanted = false;
+    if (route.offer("stay")) trial?.disconnect();
   }
 
   return {
     connect() {
       generation++;
-      if (socket && performance.now() >= httpUntilMs) present = socket;
+      wanted = true;
+      if (socket && route.is("websocket")) present = socket;
       if (present) present.connect();
-      else void load();
+      else void loadOther();
     },
     disconnect() {
-      generation++;
+      leave();
       present?.disconnect();
     },
     close() {
-      generation++;
+      leave();
+      clearTimeout(timer);
       present?.close();
     },
-    probe: () => present?.probe(),
+    probe(spreadMs) {
+      present?.probe();
+      // Another network may let it through.
+      if (spreadMs) again(Math.random() * spreadMs);
+    },
     request: async (...request) => present?.request(...request),
   };
 }

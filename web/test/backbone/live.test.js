@@ -582,6 +582,19 @@ describe("NotificationList", () => {
     assert.deepEqual(list.pluck("topic"), ["orders.44.shipped", "orders.43.shipped", "orders.42.shipped"]);
   });
 
+  it("can choose and dismiss patterns in initialize, as any collection sets itself up there", () => {
+    class Mine extends NotificationList {
+      initialize() {
+        this.choose("a").choose("b").choose("c").dismiss("b");
+        this.atFirst = [this.chosen, this.unread];
+      }
+    }
+    const list = new Mine(null, { gate: feed, patterns: ["c", "d"] });
+    assert.deepEqual([list.atFirst, list.chosen], [[["a", "c"], 0], ["a", "c", "d"]]);
+    for (const topic of ["a", "b", "c", "d"]) feed.send(topic, 1);
+    assert.deepEqual(list.pluck("topic"), ["d", "c", "a"]);
+  });
+
   it("lists an event that comes again once", () => {
     const list = new NotificationList(null, { gate: feed, patterns: ["a"] });
     feed.send("a", 1, { id: "same" });

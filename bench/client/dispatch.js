@@ -17,19 +17,23 @@ export function measure({ Dispatcher, connect, mitt, Backbone }, budgetMs) {
   /** @type {Figure[]} */
   const figures = [];
 
-  /** @param {string} scenario @param {string} peer @param {(count: { n: number }) => (nth: number) => void} prepare returns a step that must call one handler */
-  function rate(scenario, peer, prepare) {
+  /**
+   * @param {string} scenario @param {string} peer @param {(count: { n: number }) => (nth: number) => void} prepare returns a step that must call each handler
+   * @param {number} [handlers]
+   */
+  function rate(scenario, peer, prepare, handlers = 1) {
+    const roundEvents = Math.ceil(ROUND_EVENTS / handlers);
     const count = { n: 0 };
     const step = prepare(count);
     let best = 0;
     let sent = 0;
     for (const end = performance.now() + budgetMs; performance.now() < end; ) {
       const began = performance.now();
-      for (let nth = 0; nth < ROUND_EVENTS; nth++) step(nth);
-      sent += ROUND_EVENTS;
-      best = Math.max(best, (ROUND_EVENTS * 1000) / (performance.now() - began));
+      for (let nth = 0; nth < roundEvents; nth++) step(nth);
+      sent += roundEvents;
+      best = Math.max(best, (roundEvents * 1000) / (performance.now() - began));
     }
-    if (count.n !== sent) throw new Error(`${scenario}, ${peer}: ${count.n} calls for ${sent} events`);
+    if (count.n !== sent * handlers) throw new Error(`${scenario}, ${peer}: ${count.n} calls for ${sent} events`);
     figures.push({ scenario, peer, unit: "events/s", value: Math.round(best) });
   }
 
@@ -66,6 +70,24 @@ export function measure({ Dispatcher, connect, mitt, Backbone }, budgetMs) {
     const bus = new Dispatcher().on("orders", () => count.n++);
     return () => bus.dispatch("orders", 1, describe);
   });
+
+  for (const handlers of [10, 100, 1000]) {
+    const scenario = `one name, ${handlers} handlers`;
+    /** @type {Record<string, { make: () => any, send: string }>} */
+    const buses = { mitt: { make: () => mitt(), send: "emit" }, Backbone: { make: () => ({ ...Backbone.Events }), send: "trigger" }, "headgate event": { make: () => new Dispatcher(), send: "dispatch" } };
+    for (const [peer, { make, send }] of Object.entries(buses)) {
+      rate(
+        scenario,
+        peer,
+        (count) => {
+          const bus = make();
+          for (let n = 0; n < handlers; n++) bus.on("orders", () => count.n++);
+          return () => bus[send]("orders", 1, describe);
+        },
+        handlers,
+      );
+    }
+  }
 
   const many = `${MANY} topics`;
   rate(many, "mitt", (count) => {

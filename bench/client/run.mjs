@@ -1,7 +1,7 @@
 /**
  * The figures of the browser client: `node bench/client/run.mjs [milliseconds for each figure]`, after `make build`.
  *
- * Out: dispatch beside mitt and Backbone in Node and in Chromium (`$CHROMIUM`, or one of the usual names), as a table.
+ * Out: dispatch beside mitt and Backbone in Node and in Chromium (`$CHROMIUM`, or one of the usual names), and what many subscriptions cost in Node, as a table.
  */
 import { execFileSync } from "node:child_process";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
@@ -11,8 +11,10 @@ import { fileURLToPath } from "node:url";
 import Backbone from "backbone";
 import { build } from "esbuild";
 import { connect, Dispatcher } from "headgate";
+import { eventsStore } from "headgate/store";
 import mitt from "mitt";
 import { measure } from "./dispatch.js";
+import { measureJoining } from "./joining.js";
 
 const HERE = fileURLToPath(new URL(".", import.meta.url));
 const budgetMs = Number(process.argv[2] ?? 500);
@@ -45,11 +47,11 @@ async function inChromium() {
   }
 }
 
-const node = measure({ connect, Dispatcher, mitt, Backbone }, budgetMs);
+const node = [...measure({ connect, Dispatcher, mitt, Backbone }, budgetMs), ...(await measureJoining({ connect, eventsStore }))];
 const chromium = await inChromium();
 const show = (/** @type {number | undefined} */ value) => (value === undefined ? "–" : value.toLocaleString("en"));
 console.log(`${cpus()[0].model}, ${cpus().length} processors; Node ${process.version}; the best round of ${budgetMs} ms\n`);
 console.log(`| scenario | library | Node | Chromium |\n|---|---|---|---|`);
 for (const [nth, { scenario, peer, unit, value }] of node.entries()) {
-  console.log(`| ${scenario} (${unit}) | ${peer} | ${show(value)} | ${show(chromium?.[nth].value)} |`);
+  console.log(`| ${scenario} (${unit}) | ${peer} | ${show(value)} | ${show(chromium?.[nth]?.value)} |`);
 }

@@ -23,6 +23,7 @@
  *   was removed
  * @typedef {{ key: string, callback: Own, given: Callback, context: any, options: any, nth: number }} Handler `given`: the
  *   callback that the application gave; `nth`: in order of registration
+ * @typedef {{ names: Name[], lists: Handler[][], chosen: Handler[] }} Route the names that a topic is for; their lists, of which `chosen` was made
  * @typedef {{ on: Function, off: Function }} Listenable any Backbone.Events object or dispatcher
  */
 import { report } from "./base/report.js";
@@ -38,6 +39,9 @@ import { hasWildcard } from "./language/topic.js";
 const ALL = ":all";
 /** @type {Handler[]} */
 const NONE = [];
+/** Topics of which the names are remembered. */
+const MAX_ROUTES = 2000;
+const always = () => true;
 
 /** The handlers of one name. */
 class Name {
@@ -62,11 +66,38 @@ function listOf(name) {
   return name.list;
 }
 
+/**
+ * Return the handlers of names in order of registration, each callback at most once per context.
+ * @param {Route} route remembers them for as long as no name has others
+ */
+function choose(route) {
+  const { names, lists } = route;
+  let nth = 0;
+  while (nth < names.length && names[nth].list && names[nth].list === lists[nth]) nth++;
+  if (nth === names.length) return route.chosen;
+  route.lists = names.map(listOf);
+  [route.chosen] = route.lists;
+  if (names.length < 2 && route.chosen.length < 2) return route.chosen;
+  /** @type {Map<Callback, Set<any>>} */
+  const had = new Map();
+  route.chosen = route.lists
+    .flat()
+    .sort((one, other) => one.nth - other.nth)
+    .filter(({ given, context }) => {
+      const contexts = had.get(given) ?? new Set();
+      had.set(given, contexts);
+      return contexts.size < contexts.add(context).size;
+    });
+  return route.chosen;
+}
+
 export class Dispatcher {
   /** @type {Map<string, Name>} those that have handlers */
   #names = new Map();
   /** Names with wildcards. @type {PatternIndex<Name>} */
   #patterns = new PatternIndex();
+  /** The names of topics that events came for, as long as no name comes or goes. @type {Map<string, Route>} */
+  #routes = new Map();
   /** Handlers by their callbacks and by their context, to remove them by. @type {Map<any, Set<Handler>>} */
   #owners = new Map();
   #nth = 0;
@@ -186,12 +217,25 @@ export class Dispatcher {
    * @param {string} [alias] the topic by another name, or the same
    * @returns {number} how many handlers ran
    */
-  dispatch(topic, data, describe, admits = () => true, alias = topic) {
+  dispatch(topic, data, describe, admits = always, alias = topic) {
     const all = listOf(this.#names.get(ALL));
-    const chosen = this.#chosen(new Set([topic, alias]), admits);
+    const route = this.#route(topic, alias);
+    const { names } = route;
+    const { length } = names;
+    // Nearly always each is admitted, and nothing has to be made.
+    const admitted = length === 1 ? (admits(names[0].key) ? names : []) : names.filter(({ key }) => admits(key));
+    const chosen = choose(admitted.length === length ? route : { names: admitted, lists: [], chosen: NONE });
+    /** @type {string | undefined} */
+    let pattern;
+    let event;
     for (const handler of chosen) {
       try {
-        handler.callback.call(handler.context || this, data, describe(handler.key));
+        // One for all handlers of a pattern.
+        if (handler.key !== pattern) {
+          pattern = handler.key;
+          event = describe(pattern);
+        }
+        handler.callback.call(handler.context || this, data, event);
       } catch (error) {
         this._handlerFailed(error, topic);
       }
@@ -282,30 +326,22 @@ export class Dispatcher {
     if (all.length) this.#run(all, [name, ...args], name);
   }
 
-  /**
-   * Return the handlers that an event of a topic is for, in order of registration, each callback at most once per context.
-   * @param {Set<string>} topics its names @param {(pattern: string) => boolean} admits
-   */
-  #chosen(topics, admits) {
+  /** Return the names that an event of a topic is for. @param {string} topic @param {string} alias @returns {Route} */
+  #route(topic, alias) {
+    const key = alias === topic ? topic : `${alias} ${topic}`;
+    const known = this.#routes.get(key);
+    if (known) return known;
     /** @type {Set<Name>} */
     const names = new Set();
-    for (const topic of topics) {
-      for (const name of this.#patterns.match(topic)) names.add(name);
-      const exact = this.#names.get(topic);
+    for (const each of [topic, alias]) {
+      for (const name of this.#patterns.match(each)) names.add(name);
+      const exact = this.#names.get(each);
       if (exact?.isTopic && !exact.words) names.add(exact);
     }
-    const lists = [...names].filter(({ key }) => admits(key)).map(listOf);
-    if (lists.length < 2 && !(lists[0]?.length > 1)) return lists[0] ?? NONE;
-    /** @type {Map<Callback, Set<any>>} */
-    const had = new Map();
-    return lists
-      .flat()
-      .sort((one, other) => one.nth - other.nth)
-      .filter(({ given, context }) => {
-        const contexts = had.get(given) ?? new Set();
-        had.set(given, contexts);
-        return contexts.size < contexts.add(context).size;
-      });
+    if (this.#routes.size >= MAX_ROUTES) this.#routes.clear();
+    const route = { names: [...names], lists: [], chosen: NONE };
+    this.#routes.set(key, route);
+    return route;
   }
 
   /** Return handlers among which are those to remove: of the narrowest criterion. @param {any[]} criteria key, callback, context */
@@ -327,6 +363,7 @@ export class Dispatcher {
   /** @param {string} key that has no handlers */
   #begin(key) {
     const name = new Name(key);
+    this.#routes.clear();
     this.#names.set(key, name);
     if (name.words) this.#patterns.add(name.words, name);
     return name;
@@ -339,6 +376,7 @@ export class Dispatcher {
     name.list = undefined;
     if (!name.handlers.size) {
       this.#names.delete(handler.key);
+      this.#routes.clear();
       if (name.words) this.#patterns.delete(name.words);
     }
     for (const owner of [handler.callback, handler.given, handler.context]) {

@@ -135,7 +135,7 @@ export class Gate extends Dispatcher {
 
   /** Return how a pattern's subscription stands, and why its handlers get nothing; `subscription:<pattern>` is called behind each change. @param {string} pattern */
   _standing(pattern) {
-    return { status: this.#session.subscriptionState(pattern), error: this.#session.refusalOf(pattern) };
+    return this.#session.standing(pattern);
   }
 
   /** Make a request of a part of this package. @param {string} name @param {object} body @returns {Promise<any>} rejected with HeadgateError */

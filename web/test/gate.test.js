@@ -1698,7 +1698,7 @@ describe("publishing", () => {
     void gate.publish("a", 1);
     void gate.publish("a", 1);
     const ids = [await gateway.answer("publish"), await gateway.answer("publish")].map(({ id }) => id);
-    assert.ok(ids.every((id) => /^[0-9a-f]{32}$/.test(id)) && ids[0] !== ids[1]);
+    assert.ok(ids.every((id) => /^\d+(-\d+){3}$/.test(id)) && ids[0] !== ids[1]);
   });
 
   it("says of each publish that was under way that it may have arrived, and by which id it can be tried again", async () => {

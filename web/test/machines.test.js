@@ -10,8 +10,8 @@ import { CONNECTION, coarseOf, statusOf } from "../src/connection/connection-sta
 import { STREAM } from "../src/events.js";
 import { FOLLOW } from "../src/live/follow.js";
 import { CURSOR } from "../src/session/cursor.js";
-import { ROUTE } from "../src/transport/transport.js";
 import { SUBSCRIPTION } from "../src/subscriptions/subscription.js";
+import { WAY_BACK } from "../src/transport/way-back.js";
 
 /** Every table of states, by its first state. */
 const TABLES = {
@@ -23,7 +23,7 @@ const TABLES = {
   follow: [FOLLOW, "idle"],
   "list of shown events": [SEEN, "idle"],
   loop: [STREAM, "new"],
-  "way to the gateway": [ROUTE, "websocket"],
+  "way back from HTTP": [WAY_BACK, "blocked"],
 };
 
 /** Return the states that have no such step. */

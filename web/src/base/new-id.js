@@ -1,7 +1,6 @@
-/** Return an id that nobody else has: 32 hexadecimal digits. */
+/** Return an id that nobody else has, 128 bits: others see ids, and must not foretell the next. */
 export function newId() {
-  const bytes = new Uint8Array(16);
+  const numbers = new Uint32Array(4);
   // `crypto.randomUUID` is there in secure contexts only.
-  const random = globalThis.crypto?.getRandomValues(bytes) ?? bytes.map(() => Math.random() * 256);
-  return Array.from(random, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  return (globalThis.crypto?.getRandomValues(numbers) ?? numbers.map(() => Math.random() * 2 ** 32)).join("-");
 }

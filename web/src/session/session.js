@@ -185,17 +185,16 @@ export function createSession(gate, address, options) {
     changed();
   }
 
-  /** Return why a pattern's handlers get nothing, and will not by themselves. @param {string} pattern @returns {HeadgateError | undefined} */
-  function hopeless(pattern) {
+  /** Return why a pattern's handlers get nothing, if it is in one of some states or the client is refused. @param {string} pattern @param {...SubscriptionState} states */
+  function refusalOf(pattern, ...states) {
     const subscription = subscriptions.find(own.wired(pattern));
-    if (connection.status() === "closed" || !(subscription?.overflow || own.waits(pattern))) return disconnected({ pattern });
-    return connection.refusal() ?? (subscription?.is("refused") ? subscription.error : undefined);
+    return connection.refusal() ?? (subscription?.is(...states) ? subscription.error : undefined);
   }
 
-  /** Return why a pattern's handlers get nothing now: the same, or that there is no place for it. @param {string} pattern @returns {HeadgateError | undefined} */
-  function refusalOf(pattern) {
-    const subscription = subscriptions.find(own.wired(pattern));
-    return hopeless(pattern) ?? (subscription?.is("waiting") ? subscription.error : undefined);
+  /** Return an error if a pattern has no handlers. @param {string} pattern @returns {HeadgateError | undefined} */
+  function unwanted(pattern) {
+    const isWanted = connection.status() !== "closed" && (subscriptions.find(own.wired(pattern))?.overflow || own.waits(pattern));
+    return isWanted ? undefined : disconnected({ pattern });
   }
 
   /** Wait until something is so. Return what it is. @template T @param {string} pattern @param {() => T} isSo @returns {Promise<NonNullable<T>>} */
@@ -254,11 +253,12 @@ export function createSession(gate, address, options) {
 
     /** Wait until a pattern is active. @param {string} pattern @returns {Promise<void>} rejected when it will not be by itself, or nobody is there */
     async subscribed(pattern) {
-      const answer = await until(pattern, () => refusalOf(pattern) ?? connection.stranded() ?? subscriptions.find(own.wired(pattern))?.is("active"));
+      const answer = await until(pattern, () => unwanted(pattern) ?? refusalOf(pattern, "refused", "waiting") ?? connection.stranded() ?? subscriptions.find(own.wired(pattern))?.is("active"));
       if (answer !== true) throw answer;
     },
 
-    refusalOf,
+    /** Return how a pattern's subscription stands, and why its handlers get nothing. @param {string} pattern */
+    standing: (pattern) => ({ status: subscriptionState(pattern), error: refusalOf(pattern, "refused", "waiting") ?? null }),
 
     /** Return the gateway's limits. */
     limits: () => facts.limits,
@@ -272,7 +272,7 @@ export function createSession(gate, address, options) {
     },
 
     /** Wait until a pattern will not be active any more by itself, and return why. @param {string} pattern */
-    ended: (pattern) => until(pattern, () => hopeless(pattern)),
+    ended: (pattern) => until(pattern, () => unwanted(pattern) ?? refusalOf(pattern, "refused")),
 
     /** A pattern gets a handler. @param {string} pattern @param {Wishes} wishes */
     handlerComes(pattern, wishes) {

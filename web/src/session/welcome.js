@@ -19,7 +19,7 @@
 
 /** @param {any} message @throws {TypeError} it is no welcome: nothing of it may count */
 export function checkWelcome({ epoch, offset, limits, subscriptions }) {
-  if (typeof epoch !== "string" || typeof offset !== "number" || !limits || !Array.isArray(subscriptions)) throw TypeError("it needs an epoch, an offset, limits and subscriptions");
+  if (!(epoch && offset >= 0 && limits && subscriptions.map)) throw TypeError(`epoch ${epoch}, offset ${offset}`);
 }
 
 /** Return what takes a welcome. @param {WelcomeOwner} owner */

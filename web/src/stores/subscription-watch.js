@@ -18,11 +18,7 @@ export class SubscriptionWatch {
 
   /** @param {Gate} gate @param {string} pattern @param {() => void} changed */
   constructor(gate, pattern, changed) {
-    const look = () => {
-      const { status, error = null } = gate._standing(pattern);
-      // `disconnected`: its handlers were removed, or the gate was closed. That is an end, not a fault.
-      Object.assign(this, { status, error: error?.code === "disconnected" ? null : error });
-    };
+    const look = () => Object.assign(this, gate._standing(pattern));
     const listen = () => {
       look();
       changed();

@@ -20,7 +20,7 @@ const HELD = ["requested", "active", "changed", "releasing"];
 export const isHeld = (state) => HELD.includes(state);
 
 /** Return how many places some patterns take. @param {string[]} patterns @returns {Record<string, number>} */
-const count = (patterns) => ({ subscriptions: patterns.length, wildcards: patterns.filter(hasWildcard).length });
+export const placesOf = (patterns) => ({ subscriptions: patterns.length, wildcards: patterns.filter(hasWildcard).length });
 
 export function createPlaces() {
   /** @type {Record<string, number>} */
@@ -43,11 +43,6 @@ export function createPlaces() {
       if (by) for (const name of namesOf(pattern)) held[name] += by;
       return by < 0;
     },
-
-    count,
-
-    /** Return whether there are places for all of some patterns. @param {string[]} patterns */
-    fits: (patterns) => Object.entries(count(patterns)).every(([name, each]) => each <= (limits[LIMITS[name]] ?? Infinity)),
 
     /** Return the limit that has no place for a subscription; undefined: there is one, or it has it. @param {Subscription} subscription */
     lacks({ pattern, state }) {

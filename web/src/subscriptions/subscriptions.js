@@ -11,7 +11,7 @@
 import { fromWire, HeadgateError } from "../language/errors.js";
 import { PatternIndex } from "../language/pattern-index.js";
 import { OVERFLOW } from "../language/protocol.js";
-import { createPlaces, isHeld } from "./places.js";
+import { createPlaces, isHeld, placesOf } from "./places.js";
 import { Subscription } from "./subscription.js";
 
 /** The most that a gateway answers in one CONNECT. */
@@ -51,9 +51,6 @@ export function createSubscriptions(stirred = () => {}) {
 
     /** The gateway has named its limits. @param {Limits} limits */
     limit: places.limit,
-
-    /** Return whether there are places for these patterns beside all that there are. @param {string[]} patterns */
-    fits: (patterns) => places.fits([...new Set([...all.keys(), ...patterns])]),
 
     /** A pattern gets a handler. @param {string} pattern @param {Wishes} wishes */
     acquire(pattern, wishes) {
@@ -131,7 +128,7 @@ export function createSubscriptions(stirred = () => {}) {
       for (const each of due) {
         const limit = places.lacks(each);
         if (!limit) return each;
-        leaving ??= places.count([...all.values()].flatMap(({ overflow, state, pattern }) => (!overflow && isHeld(state) ? [pattern] : [])));
+        leaving ??= placesOf([...all.values()].flatMap(({ overflow, state, pattern }) => (!overflow && isHeld(state) ? [pattern] : [])));
         if (leaving[limit.name]-- < 1) tell(each.wait(new HeadgateError("limit_reached", limit)));
       }
     },

@@ -19,7 +19,7 @@
  * one does not come here.
  *
  * @import { HeadgateError } from "../language/errors.js"
- * @import { Position, SubscribeResult, Welcome } from "../language/protocol.js"
+ * @import { Limits, Position, SubscribeResult, Welcome } from "../language/protocol.js"
  * @import { Entry } from "./recent.js"
  * @typedef {"away" | "joining" | "live" | "stalled"} SessionState
  * @typedef {"join" | "welcome" | "stall" | "resume" | "part"} Step
@@ -36,6 +36,7 @@ import { fromWire } from "../language/errors.js";
 import { camelCase } from "../language/field-names.js";
 import { PatternIndex } from "../language/pattern-index.js";
 import { CURSOR, EVENT, GAP, LOG_LOST, ROLLED_BACK, STATUS, SUBSCRIBE, UNSUBSCRIBE, WELCOME } from "../language/protocol.js";
+import { LIMITS, placesOf } from "../subscriptions/places.js";
 import { createRequests } from "../subscriptions/requests.js";
 import { createSubscriptions } from "../subscriptions/subscriptions.js";
 import { LogPosition } from "./log-position.js";
@@ -121,6 +122,8 @@ export class Hub {
   #changed;
   /** The welcome of the present connection. @type {Welcome | undefined} */
   #welcome;
+  /** The gateway's. @type {Limits} */
+  #limits = {};
   /** The latest refusal of each pattern, as the gateway said it. @type {Map<string, any>} */
   #refusals = new Map();
   /** The gateway's latest word on its link to Redis. @type {"up" | "down"} */
@@ -152,7 +155,8 @@ export class Hub {
     session.characters = 0;
     session.asks = [];
     const wanted = new Set(subscriptions.map(({ pattern }) => pattern));
-    if (!this.#subscriptions.fits([...wanted])) return this.#full(session);
+    const places = Object.entries(placesOf([...new Set([...this.#counts.keys(), ...wanted])]));
+    if (!places.every(([name, count]) => count <= (this.#limits[LIMITS[name]] ?? Infinity))) return this.#full(session);
     for (const pattern of wanted) this.#acquire(session, pattern, -1);
     for (const pattern of [...session.patterns.keys()]) if (!wanted.has(pattern)) this.#release(session, pattern);
     if (!this.#welcome) this.#owner.connect();
@@ -262,9 +266,9 @@ export class Hub {
     this.#welcome = welcome;
     // A gateway that welcomes has its link to Redis, or says otherwise next.
     this.#bus = "up";
-    const limits = camelCase(welcome.limits);
-    this.#requests.limit(limits);
-    this.#subscriptions.limit(limits);
+    this.#limits = camelCase(welcome.limits);
+    this.#requests.limit(this.#limits);
+    this.#subscriptions.limit(this.#limits);
     for (const { pattern, error } of welcome.subscriptions) this.#refusals.set(pattern, error);
     this.#subscriptions.welcome(welcome.subscriptions);
     const base = this.#position.offset;

@@ -46,6 +46,8 @@ const neverStreams = !globalThis.TextDecoder;
 /** Requests that need no stream. */
 const ALONE = [PUBLISH, "replay", "seen"];
 
+export { createWayBack } from "./way-back.js";
+
 /** @param {string} address origin and namespace @param {TransportOptions} options @param {TransportOwner} owner @returns {Transport} */
 export function createHttp(address, { path = "" }, owner) {
   const life = new Machine(HTTP, "closed");

@@ -35,28 +35,8 @@
  * @property {any} [WebSocket] a class in the place of the browser's own, such as that of `ws`
  * @property {number} [connectTimeoutMs] default 20000, from the attempt to the arrival of the welcome
  */
-import { Machine } from "../base/machine.js";
-import { startTimer } from "../base/timer.js";
 import * as loaders from "./load-transport.js";
 import { createWebSocket } from "./websocket.js";
-
-/**
- * Which way the attempts take, where nobody has chosen: `http` is a fallback, and has a way back. `trying`: a WebSocket is tried beside a
- * connection over HTTP.
- *
- * `block`: HTTP gets through, and a WebSocket does not · `back`: the next attempt is by WebSocket, as what HTTP needs could not be loaded, or
- * it is time and there is no connection to keep · `attempt`: it is time, and there is one · `stay`: that WebSocket did not get through, or the
- * connection is gone · `move`: it did.
- * @type {Record<"websocket" | "http" | "trying", Partial<Record<"block" | "back" | "attempt" | "stay" | "move", "websocket" | "http" | "trying">>>}
- */
-export const ROUTE = {
-  websocket: { block: "http" },
-  http: { back: "websocket", attempt: "trying" },
-  trying: { stay: "http", move: "websocket" },
-};
-
-/** Time over HTTP after which a WebSocket is tried again. */
-const HTTP_MS = 300_000;
 
 /**
  * @param {string} address origin and namespace @param {TransportOptions} options @param {TransportOwner} owner
@@ -73,29 +53,23 @@ function createPlain(address, options, owner, load) {
   const { transport, io, transports = ["websocket", "polling"], socketOptions, WebSocket = globalThis.WebSocket } = options;
   const isSocketIo = io || options.transports || socketOptions || transport === "socket.io";
   const isPlain = !isSocketIo && transport !== "stream" && (transport || WebSocket);
-  const route = new Machine(ROUTE, "websocket");
   /** @param {TransportOwner & { blocked?: (() => void) | undefined }} by */
   const createSocket = (by) => createWebSocket(address, { ...options, WebSocket }, by);
   const socket = isPlain ? createSocket({ ...owner, blocked: transport ? undefined : blocked }) : undefined;
-  /** Tries whether a WebSocket gets through now. @type {Transport | undefined} */
-  let trial;
   let present = socket;
-  /** There is a connection or an attempt. */
-  let wanted = false;
+  /** Of a fallback, which is loaded with it. @type {ReturnType<typeof import("./way-back.js").createWayBack> | undefined} */
+  let wayBack;
   /** Rises with every connect and disconnect: what is loaded may come too late. */
   let generation = 0;
-  /** @type {ReturnType<typeof setTimeout> | undefined} */
-  let timer;
 
   async function loadOther() {
     const mine = generation;
     try {
-      const made = isSocketIo ? await socketIo() : (await load.loadHttp()).createHttp(address, options, owner);
+      const made = isSocketIo ? await socketIo() : await http();
       if (mine !== generation) return;
       present = made;
       present.connect();
     } catch (error) {
-      route.offer("back");
       if (mine === generation) owner.lost(`no transport: ${/** @type {Error} */ (error).message}`);
     }
   }
@@ -105,65 +79,40 @@ function createPlain(address, options, owner, load) {
     return createSocketIo(address, { ...options, transports, io: found.io }, owner);
   }
 
+  async function http() {
+    const { createHttp, createWayBack } = await load.loadHttp();
+    const made = createHttp(address, options, owner);
+    if (socket) wayBack = createWayBack(createSocket, made, owner);
+    return made;
+  }
+
   /** HTTP gets through, and a WebSocket does not. */
   function blocked() {
-    route.take("block");
     present = undefined;
-    again(HTTP_MS);
     void loadOther();
   }
 
-  /** Try a WebSocket later. @param {number} delayMs */
-  function again(delayMs) {
-    clearTimeout(timer);
-    if (!route.is("websocket")) timer = startTimer(attempt, delayMs);
-  }
-
-  function attempt() {
-    again(HTTP_MS);
-    if (!wanted) route.offer("back");
-    else if (route.offer("attempt")) {
-      const stay = () => void route.offer("stay");
-      trial = createSocket({ greet: move, arrived() {}, lost: stay, refused: stay });
-      trial.connect();
-    }
-  }
-
-  /** A WebSocket gets through. */
-  function move() {
-    trial?.disconnect();
-    route.take("move");
-    present?.disconnect();
-    owner.lost("a WebSocket gets through again");
-  }
-
-  function leave() {
+  /** @param {"disconnect" | "close"} how */
+  function end(how) {
     generation++;
-    wanted = false;
-    if (route.offer("stay")) trial?.disconnect();
+    wayBack?.[how]();
+    present?.[how]();
   }
 
   return {
     connect() {
       generation++;
-      wanted = true;
-      if (socket && route.is("websocket")) present = socket;
+      if (wayBack?.isOpen()) wayBack = undefined;
+      // A fallback that could not be loaded is none.
+      if (socket && !wayBack) present = socket;
       if (present) present.connect();
       else void loadOther();
     },
-    disconnect() {
-      leave();
-      present?.disconnect();
-    },
-    close() {
-      leave();
-      clearTimeout(timer);
-      present?.close();
-    },
+    disconnect: () => end("disconnect"),
+    close: () => end("close"),
     probe(spreadMs) {
       present?.probe();
-      // Another network may let it through.
-      if (spreadMs) again(Math.random() * spreadMs);
+      wayBack?.probe(spreadMs);
     },
     request: async (...request) => present?.request(...request),
   };

@@ -49,6 +49,22 @@ describe("a store of events", () => {
     assert.equal(told.count, count + 1, "nothing of another pattern is told");
   });
 
+  it("looks at its own subscription when that changes, and not when another's does", async () => {
+    const { gateway, gate } = begin();
+    await gateway.welcome();
+    const looks = mock.method(gate, "_standing");
+    const reads = mock.method(Object.getPrototypeOf(gate), "state", () => ({}), { getter: true });
+    const stores = Array.from({ length: 200 }, (_, n) => eventsStore(gate, `a.${n}`));
+    stores.forEach(listen);
+    for (let n = 0; n < stores.length; n++) {
+      await gateway.answer("subscribe");
+      await settle();
+    }
+    assert.ok(stores.every((store) => store.getSnapshot().status === "active"));
+    assert.ok(looks.mock.callCount() <= 5 * stores.length, `${looks.mock.callCount()} looks`);
+    assert.equal(reads.mock.callCount(), 0);
+  });
+
   it("keeps at most its limit of events, the latest", async () => {
     const { gateway, gate } = begin();
     const store = eventsStore(gate, "a.*", { limit: 2 });

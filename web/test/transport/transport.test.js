@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, it, mock } from "node:test";
 // A private module, which dist has inside its files.
 import { createTransport } from "../../src/transport/transport.js";
+import { createWayBack } from "../../src/transport/way-back.js";
 
 const ADDRESS = "https://gateway.test/notifications";
 const HTTP_MS = 300_000;
@@ -61,7 +62,7 @@ beforeEach(() => {
   const loadHttp = async () => {
     if (!isThere) throw TypeError("Failed to fetch dynamically imported module");
     const said = (name) => () => void http.push(name);
-    return { createHttp: () => ({ connect: said("connect"), disconnect: said("disconnect"), close: said("close"), probe: said("probe"), request: async () => ({}) }) };
+    return { createWayBack, createHttp: () => ({ connect: said("connect"), disconnect: said("disconnect"), close: said("close"), probe: said("probe"), request: async () => ({}) }) };
   };
   transport = createTransport(ADDRESS, { WebSocket: Socket, path: "/socket.io", connectTimeoutMs: 20_000 }, owner, { loadHttp });
 });

@@ -12,6 +12,9 @@ from headgate.publisher import Publisher
 from tests.support.chromium import BROWSER_SWITCHES
 from tests.support.gateway_process import GatewayProcess, StartGateway
 from tests.support.held_port import HeldPort
+from tests.support.python_examples import example, wheel
+
+__all__ = ["example", "wheel"]  # fixtures
 
 ROOT = Path(__file__).parents[2]
 BUILT = ROOT / "build/examples"

@@ -2,94 +2,24 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import os
-import shutil
-import subprocess
 import urllib.error
 import urllib.request
-import venv
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from headgate.redis.client import call, open_client
-from headgate.redis.keys import log_key
-from tests.examples.conftest import ROOT
 from tests.fault.redis_process import RedisProcess
-from tests.support.checkout import DEADLINE_S, copy_checkout, only_file, pip_wheel
+from tests.support.checkout import DEADLINE_S
 from tests.support.gateway_process import StartGateway
 from tests.support.held_port import HeldPort
+from tests.support.python_examples import SECRET, MakeExample, published
 from tests.support.raw_client import RawClient
 from tests.support.redis_server import wait_until
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(3 * DEADLINE_S)]
-SECRET = bytes(range(32)).hex()
-WEBHOOK_SECRET = "whsec_" + base64.b64encode(bytes(range(32))).decode()
-MakeExample = Callable[..., "Example"]
-
-
-@pytest.fixture(scope="session")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of this checkout."""
-    folder = tmp_path_factory.mktemp("wheel")
-    made = pip_wheel(copy_checkout(folder, built=True), folder / "made")
-    assert made.returncode == 0, made.stderr
-    return only_file(folder / "made")
-
-
-class Example:
-    """One example in a folder and an environment of its own."""
-
-    def __init__(self, name: str, folder: Path, wheel: Path, redis_url: str, stack: ExitStack, extra: str = "") -> None:
-        self.folder = folder / name
-        shutil.copytree(ROOT / "examples" / name, self.folder)
-        venv.create(self.folder / ".venv", with_pip=True)
-        requirements = self.folder / "requirements.txt"
-        needed = [line for line in requirements.read_text().split() if line != "headgate"] if requirements.exists() else []
-        self.run("python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{wheel}{extra}", *needed)
-        self.environment = {"HEADGATE_REDIS_URL": redis_url, "HEADGATE_TOKEN_SECRET": SECRET, "WEBHOOK_SECRET": WEBHOOK_SECRET}
-        self._stack = stack
-
-    def _words(self, words: tuple[str, ...]) -> list[str]:
-        return [str(self.folder / ".venv/bin" / words[0]), *words[1:]]
-
-    def run(self, *words: str) -> str:
-        """Run a program of its environment to its end."""
-        done = subprocess.run(
-            self._words(words),
-            cwd=self.folder,
-            env=self._inherited(),
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_S,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    def start(self, *words: str) -> None:
-        """Run a program until the test ends."""
-        with (self.folder / "output.txt").open("a") as output:
-            process = subprocess.Popen(self._words(words), cwd=self.folder, env=self._inherited(), stdout=output, stderr=output)
-        self._stack.callback(process.wait, 30)
-        self._stack.callback(process.terminate)
-
-    def _inherited(self) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("HEADGATE_", "PYTHON"))}
-        return {**kept, **getattr(self, "environment", {})}
-
-
-@pytest.fixture
-def example(wheel: Path, tmp_path: Path, redis_url: str) -> Iterator[MakeExample]:
-    """Make an example ready."""
-    with ExitStack() as stack:
-        yield lambda name, extra="": Example(name, tmp_path, wheel, redis_url, stack, extra)
 
 
 @pytest.fixture
@@ -116,14 +46,6 @@ def ask(url: str, method: str = "GET", data: bytes | None = None) -> tuple[int, 
 
     wait_until(asked, f"an answer of {url}")
     return answers[0]
-
-
-def published(redis_url: str) -> list[tuple[str, Any]]:
-    """Return topic and data of everything in the log."""
-    client = open_client(redis_url)
-    entries = [fields for _, fields in call(client, "XRANGE", log_key("notifications"), "-", "+")]
-    client.close()
-    return [(fields[b"topic"].decode(), json.loads(fields[b"data"])) for fields in entries]
 
 
 def test_a_flask_page_with_a_script_tag_hears_events(example: MakeExample, page: Page, port: int) -> None:

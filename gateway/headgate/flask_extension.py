@@ -209,12 +209,13 @@ class Headgate:
         by: str | None = None,
         all_or_none: bool = False,
         traceparent: str | None = None,
+        id_for_s: int | None = None,
     ) -> list[Receipt | HeadgateError]:
         """Publish events (topic, data, id), each for itself; return a receipt or an error for each. May switch greenlets.
 
-        In a gateway they go to Redis with what others publish at the same moment (node/requests/publish_queue.py). `by` and
-        `traceparent`: as `Publisher.publish`. `all_or_none`: publish nothing if any of the events cannot be. What Redis itself
-        refuses of them is not known before.
+        In a gateway they go to Redis with what others publish at the same moment (node/requests/publish_queue.py). `by`,
+        `traceparent` and `id_for_s`: as `Publisher.publish`. `all_or_none`: publish nothing if any of the events cannot be. What
+        Redis itself refuses of them is not known before.
 
         Raises:
             UnknownNamespace: this gateway does not serve it.
@@ -227,7 +228,7 @@ class Headgate:
         if gateway is not None:
             gateway.cluster.pauses.check_publish(served)
         publisher = self._find_publisher() if gateway is None else gateway.publisher
-        prepared = publisher.prepare_each(events, served, by=by, traceparent=traceparent)
+        prepared = publisher.prepare_each(events, served, by=by, traceparent=traceparent, id_for_s=id_for_s)
         right = [event for event in prepared if isinstance(event, Prepared)]
         if all_or_none and len(right) != len(prepared):
             raise NonePublished({at: each for at, each in enumerate(prepared) if isinstance(each, HeadgateError)})

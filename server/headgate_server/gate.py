@@ -73,6 +73,7 @@ class Gate(Protocol):
         by: str | None = None,
         all_or_none: bool = False,
         traceparent: str | None = None,
+        id_for_s: int | None = None,
     ) -> Sequence[Receipt | HeadgateError]:
         """Publish events (topic, data, id), each for itself; return a receipt or an error for each. May switch greenlets.
 

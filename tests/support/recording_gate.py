@@ -51,6 +51,7 @@ class RecordingGate:
         by: str | None = None,
         all_or_none: bool = False,
         traceparent: str | None = None,
+        id_for_s: int | None = None,
     ) -> list[Receipt | HeadgateError]:
         self.traceparents.append(traceparent)
         outcomes: list[Receipt | HeadgateError] = []

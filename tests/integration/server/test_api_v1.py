@@ -112,6 +112,34 @@ def test_a_second_request_with_an_idempotency_key_publishes_nothing_twice(api: A
     assert other_topic.get_json()["receipts"][0]["duplicate"] is False
 
 
+def test_a_key_may_have_ids_remembered_for_a_day_and_a_user_may_not(
+    api: Api, key: Callable[..., str], redis_client: Client, redis_url: str, unstarted_gateway: UnstartedGateway
+) -> None:
+    """Of one event and of a batch; without an id there is nothing to remember."""
+    shop = key("publish:orders.#")
+    one = {"topic": "orders.1", "data": 1, "id": "row-1", "id_for_s": 86400}
+    batch = {"events": [{"topic": "orders.1", "data": 1, "id": "row-1"}], "id_for_s": 3600}
+    assert api.ask("POST", "/events", one, shop)[0] == 201
+    call(redis_client, "UNLINK", *call(redis_client, "KEYS", "hg:*:id:[0-9]*"))
+    assert api.ask("POST", "/events", one, shop)[1]["duplicate"]
+    assert api.ask("POST", "/events/batch", batch, shop)[1]["receipts"][0]["duplicate"]
+    for path, body, reason in (
+        ("/events", {**one, "id": None}, "goes with an id"),
+        ("/events/batch", {**batch, "events": [{"topic": "orders.1", "data": 1}]}, "goes with an id"),
+        ("/events", {**one, "id_for_s": 86401}, "86400"),
+        ("/events/batch", {**batch, "id_for_s": 0}, "1"),
+    ):
+        status, problem = api.ask("POST", path, body, shop)
+        assert (status, problem["code"], problem["errors"][0]["pointer"]) == (422, "invalid_request", "/id_for_s"), problem
+        assert reason in str(problem)
+    settings = Settings(redis_url=redis_url, dev=True)
+    anyone = create_app(settings, gate=unstarted_gateway(settings)).test_client()
+    for path, body in (("/events", one), ("/events/batch", batch)):
+        answer = anyone.post(f"/api/v1{path}", json=body)
+        assert answer.status_code == 422
+        assert "with an API key only" in answer.text
+
+
 def test_the_log_is_read_from_an_offset_and_from_a_time(api: Api, publisher: Publisher, redis_client: Client) -> None:
     """A page ends where it says; a time is the first event at it or behind it; a time to come has none."""
     offsets = [receipt.offset for receipt in publisher.publish_many([("orders.1", number) for number in range(150)])]

@@ -19,7 +19,7 @@ from msgspec import UNSET, Meta, UnsetType
 from headgate.auth.identity import Handshake, Identity
 from headgate.errors import HeadgateError, InvalidRequest, LimitReached, PayloadTooLarge
 from headgate.event import ID_RULE, MAX_ID_LENGTH, JsonText, check_event_id, compact_json
-from headgate.publisher import NonePublished
+from headgate.publisher import MAX_ID_FOR_S, NonePublished
 from headgate.runtime.logging import told
 from headgate.runtime.shared_rates import SharedRates
 from headgate.settings import Settings
@@ -46,6 +46,9 @@ MAX_BATCH_BYTES = 1024 * 1024
 MAX_BATCH_KEY_LENGTH = MAX_ID_LENGTH - len(f".{MAX_BATCH_EVENTS - 1}")
 
 
+IdForS = Annotated[int, Meta(ge=1, le=MAX_ID_FOR_S)]
+
+
 class BatchEvent(msgspec.Struct, forbid_unknown_fields=True):
     """An event of a batch: as an event alone, but that one whose topic or id cannot be is refused in its place."""
 
@@ -57,21 +60,26 @@ class BatchEvent(msgspec.Struct, forbid_unknown_fields=True):
 class NewEvent(msgspec.Struct, forbid_unknown_fields=True):
     """An event: a topic, data that is any JSON, an id, and a namespace; without one it is the first.
 
-    The id makes publishing to the topic idempotent for 300 s (less at a high rate).
+    The id makes publishing to the topic idempotent for 300 s (less at a high rate), or, of a key, for `id_for_s` seconds.
     """
 
     topic: Topic
     data: msgspec.Raw
     id: EventId | None = None
     namespace: str | None = None
+    id_for_s: IdForS | None = None
 
 
 class NewBatch(msgspec.Struct, forbid_unknown_fields=True):
-    """Events in order. `atomic`: nothing is published unless every event can be; else each stands for itself."""
+    """Events in order. `atomic`: nothing is published unless every event can be; else each stands for itself.
+
+    `id_for_s`: of the ids of all of them, as of an event alone.
+    """
 
     events: Annotated[list[BatchEvent], Meta(extra_json_schema={"maxItems": MAX_BATCH_EVENTS})]
     namespace: str | None = None
     atomic: bool = False
+    id_for_s: IdForS | None = None
 
 
 class ReceiptShown(msgspec.Struct):
@@ -146,10 +154,13 @@ class Publishing:
         except HeadgateError as error:
             raise BodyFault([(field, error)]) from error
         self._check_grant(asked, namespace, identity, event.topic)
+        _check_id_for(identity, event.id_for_s, has_ids=event_id is not None)
         self._count(identity, 1)
         events: _Events = [(event.topic, data, event_id)]
         trace = traceparent_of(asked)
-        return _one_answer(self._gate.publish_each(events, namespace, by=identity.user, traceparent=trace))
+        return _one_answer(
+            self._gate.publish_each(events, namespace, by=identity.user, traceparent=trace, id_for_s=event.id_for_s)
+        )  # fmt: skip
 
     def batch(self, asked: Asked) -> Answer:
         """Publish a batch. Switches greenlets."""
@@ -160,6 +171,8 @@ class Publishing:
         if len(batch.events) > limit:
             raise LimitReached("batch_events", limit)
         namespace, identity = self._caller(asked, known, batch.namespace)
+        has_ids = key is not None or all(event.id is not None for event in batch.events)
+        _check_id_for(identity, batch.id_for_s, has_ids=has_ids)
         errors: dict[int, tuple[str, HeadgateError]] = {}
         events: _Events = []
         granted: set[str] = set()
@@ -186,8 +199,13 @@ class Publishing:
         trace = traceparent_of(asked)
         try:
             published = self._gate.publish_each(
-                events, namespace, by=identity.user, all_or_none=batch.atomic, traceparent=trace
-            )  # fmt: skip
+                events,
+                namespace,
+                by=identity.user,
+                all_or_none=batch.atomic,
+                traceparent=trace,
+                id_for_s=batch.id_for_s,
+            )
         except NonePublished as error:
             raise BodyFault([(f"/events/{index}", each) for index, each in error.errors.items()]) from error
         rest: Iterator[Receipt | HeadgateError] = iter(published)
@@ -246,6 +264,16 @@ class Publishing:
         if wait_s := self.rates.spend(identity.user, time.monotonic(), events):
             settings = self._settings
             raise RateReached("publish_per_s", settings.publish_per_s, settings.publish_burst, wait_s)
+
+
+def _check_id_for(identity: Identity, id_for_s: int | None, *, has_ids: bool) -> None:
+    """Refuse to remember ids for a user, who could fill the room that a namespace has for them, or where there are none."""
+    if id_for_s is None:
+        return
+    if identity.scopes is None:
+        raise BodyFault([("/id_for_s", InvalidRequest("ids are remembered for longer with an API key only, not for a user"))])
+    if not has_ids:
+        raise BodyFault([("/id_for_s", InvalidRequest("id_for_s goes with an id for each event, or an Idempotency-Key"))])
 
 
 def _idempotency_key(environ: Mapping[str, Any], at_most: int) -> str | None:

@@ -1,7 +1,7 @@
 """Where is my event? All that is known of one event: its place in the log, each gateway, the browsers of its user, each consumer.
 
 In: an event's id or offset, and the Redis of its namespace. Out: a `Trace`. It reads what is there anyway (the log, consumers'
-groups and dead letters, `seen`) and what gateways tell of every n-th event (redis/traces.py). Each step is bounded, and all of
+groups and dead letters, `seen`) and what gateways tell of single events (redis/traces.py). Each step is bounded, and all of
 them together by DEADLINE_S, however slowly Redis answers: a thread looks, and whoever asks waits no longer. A trace names what
 was not found out by then in `unknown`.
 """

@@ -13,13 +13,16 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from math import ceil
 from time import monotonic
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from headgate.errors import LimitReached
 from headgate.runtime.shared_rates import SharedRates
 
 from .identity import ANONYMOUS, Identity
 from .places import Places
+
+if TYPE_CHECKING:
+    from .expiry import Expiry
 
 # A session joins within milliseconds, or is ended at the handshake deadline.
 SESSION_RETRY_S = 1
@@ -41,17 +44,6 @@ class Admitted(Protocol):
 
 
 C = TypeVar("C", bound=Admitted)
-G = TypeVar("G", contravariant=True)
-
-
-class Expires(Protocol[G]):
-    """Ends the time of clients whose identity expires (expiry.py)."""
-
-    def set(self, client: G, expires_at: float | None) -> None:
-        """Have a client due at a time in seconds since 1970, or never."""
-
-    def forget(self, client: G) -> None:
-        """Never mind this client. Idempotent."""
 
 
 class Admission(Generic[C]):
@@ -63,7 +55,7 @@ class Admission(Generic[C]):
         expiry: is told when the identity of each client ends.
     """
 
-    def __init__(self, per_user: int | Places, per_address: int | Places, expiry: Expires[C]) -> None:
+    def __init__(self, per_user: int | Places, per_address: int | Places, expiry: Expiry[C]) -> None:
         self.places = per_user if isinstance(per_user, Places) else Places(per_user)
         self.places.own_of = self._count_of
         self.addresses = per_address if isinstance(per_address, Places) else Places(per_address, name="clients_per_address")

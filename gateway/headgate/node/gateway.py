@@ -36,7 +36,7 @@ from .health import Health, health
 from .namespace import Namespace
 from .population.evictions import Evictions
 from .population.population import Population
-from .reloading import OF_TOKENS, Applies, Changed, changes
+from .reloading import OF_TOKENS, Changed, changes
 from .requests.requests import Requests
 from .requests.streams import PATHS
 from .state import Describes, state_of
@@ -144,9 +144,11 @@ class Gateway:
         apply_schemas = self.publisher.prepare_schemas(settings.schemas, settings.schema_check_in_force())
         apply_schemas()
         self.settings = settings
-        parts: list[Applies] = [self.cluster, self.access, self.population, *self.namespaces.values()]
-        for part in parts:
-            part.apply(settings)
+        self.cluster.apply(settings)
+        self.access.apply(settings)
+        self.population.apply(settings)
+        for namespace in self.namespaces.values():
+            namespace.apply(settings)
         return changed
 
     def drain(self, within_s: float) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import inf
 from time import monotonic, time
+from typing import TYPE_CHECKING
 
 from headgate.auth.identity import ANONYMOUS, Identity
 from headgate.bus.listener import Bus
@@ -40,7 +41,10 @@ from headgate.settings import MOST_LOG_EVENTS, Settings
 from .line import Line
 from .log_search import LogSearch
 from .receipt_check import ReceiptCheck
-from .subscriptions import SHARE_S, Authorizes, Subscriptions
+from .subscriptions import SHARE_S, Subscriptions
+
+if TYPE_CHECKING:
+    from .access.authorizing import Authorizing
 
 _JOIN_KINDS = {None: "fresh", True: "resumed", False: "not_resumed"}
 
@@ -66,7 +70,7 @@ class Namespace:
     the rate of now (cluster/upkeep.py says so every few seconds).
     """
 
-    def __init__(self, name: str, redis_url: str, settings: Settings, authorizing: Authorizes, presence: Presence) -> None:
+    def __init__(self, name: str, redis_url: str, settings: Settings, authorizing: Authorizing, presence: Presence) -> None:
         self.name, self.authorizing, self.presence = name, authorizing, presence
         self.on_log_lost: Callable[[], object] = lambda: None
         self._settings = settings

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from headgate.settings import PREFIX, Settings
 
@@ -45,13 +45,6 @@ class Changed(NamedTuple):
 
     applied: list[str]
     needs_restart: list[str]
-
-
-class Applies(Protocol):
-    """A part of the gateway."""
-
-    def apply(self, settings: Settings) -> None:
-        """Go on with other settings; cannot fail."""
 
 
 def changes(current: Settings, wanted: Settings, excepted: Sequence[str] = ()) -> tuple[Settings, Changed]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from time import monotonic
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from headgate.auth.identity import Identity
 from headgate.delivery.client import Client
@@ -25,20 +25,13 @@ from headgate.topic import check_pattern, is_wildcard
 
 from .line import Line
 
+if TYPE_CHECKING:
+    from .access.authorizing import Authorizing
+
 # How long subscriptions are worked on, whosever they are, before everybody else has a turn.
 SHARE_S = 0.001
 # Patterns without a wildcard that are admitted between two looks at the time, at some 3 µs each.
 EXACT_AT_ONCE = 8
-
-
-class Authorizes(Protocol):
-    """The application, asked about patterns that a client's grants cover (access/authorizing.py). Each call may wait for it."""
-
-    def check(self, client: Client, pattern: str, action: str) -> None:
-        """Refuse a client a pattern: raises Forbidden."""
-
-    def refused(self, client: Client, patterns: Iterable[str], action: str) -> set[str]:
-        """Return which of the patterns a client may not have."""
 
 
 class Subscriptions:
@@ -49,7 +42,7 @@ class Subscriptions:
         clients: Mapping[str, Client],
         matcher: SubscriptionMatcher[Client],
         line: Line,
-        authorizing: Authorizes,
+        authorizing: Authorizing,
         settings: Settings,
     ) -> None:
         self._clients, self._matcher, self._line = clients, matcher, line

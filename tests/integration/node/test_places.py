@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -88,7 +89,7 @@ def test_a_process_whose_counts_redis_has_lost_tells_them_anew(redis_client: Cli
     places = Places(5)
     with closing(Telling(redis_client)) as telling:
         counted = SimpleNamespace(places=places, addresses=Places(0), counts=lambda: counts, counts_at=dict)
-        PlacesWatch(telling, counted)
+        PlacesWatch(telling, cast(Any, counted))
         key = places_key(telling.process_id)
         telling.look()
         assert call(redis_client, "HGETALL", key) == {b"ana": b"2", b"ben": b"1"}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from headgate.auth.admission import Admission
 from headgate.auth.api_keys import ApiKeys
@@ -32,15 +32,8 @@ from .places_watch import PlacesWatch
 from .refusals import Refusals
 from .regranting import Regranting
 
-
-class Evicts(Protocol):
-    """The evictions (population/evictions.py). They let the loop run."""
-
-    def expired(self, clients: Iterable[Client]) -> None:
-        """Disconnect clients whose identity has expired."""
-
-    def refused(self, clients: Iterable[Client], why: Unauthorized) -> None:
-        """Tell clients why they are no longer authorized, and disconnect them."""
+if TYPE_CHECKING:
+    from headgate.node.population.evictions import Evictions
 
 
 class Access:
@@ -52,7 +45,7 @@ class Access:
         authenticator: Authenticator | None,
         sockets: SocketIOFace,
         namespaces: Mapping[str, Namespace],
-        evictions: Evicts,
+        evictions: Evictions,
         cluster: Cluster,
     ) -> None:
         assert settings.redis_url is not None  # the gateway has seen to that

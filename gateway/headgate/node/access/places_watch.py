@@ -10,11 +10,13 @@ front.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
+from headgate.auth.admission import Admission
 from headgate.auth.places import Places, Question
+from headgate.delivery.client import Client
 from headgate.node.cluster.telling import Telling
-from headgate.redis.client import Client
+from headgate.redis.client import Client as Redis
 from headgate.redis.keys import places_key
 from headgate.redis.places import read_others
 from headgate.runtime.loop import Signal
@@ -22,20 +24,6 @@ from headgate.runtime.loop import Signal
 # A client about whom it is not known whether there is room waits for a look, for so long.
 LOOK_WAIT_S = 1.0
 ADDRESS = "\0@"
-
-
-class Counted(Protocol):
-    """The admission: its places, and how many clients each user and each address has in this process."""
-
-    @property
-    def places(self) -> Places: ...
-
-    @property
-    def addresses(self) -> Places: ...
-
-    def counts(self) -> Mapping[str, int]: ...
-
-    def counts_at(self) -> Mapping[str, int]: ...
 
 
 class _Kind(NamedTuple):
@@ -57,7 +45,7 @@ class _Kind(NamedTuple):
 class PlacesWatch:
     """See the module."""
 
-    def __init__(self, telling: Telling, admission: Counted) -> None:
+    def __init__(self, telling: Telling, admission: Admission[Client]) -> None:
         users = _Kind(admission.places, admission.counts, is_address=False)
         self._kinds = [users, _Kind(admission.addresses, admission.counts_at, is_address=True)]
         self._questions: list[Question] = []
@@ -83,7 +71,7 @@ class PlacesWatch:
             told |= kind.fields(kind.places.all_told(kind.counts()) if anew else question.told)
         return {field: count or None for field, count in told.items()}
 
-    def hear(self, client: Client, others: Sequence[str], *, lost: bool) -> None:
+    def hear(self, client: Redis, others: Sequence[str], *, lost: bool) -> None:
         """Ask the others for their counts. Waits for Redis."""
         questions, self._questions = self._questions or [Question({}, [])] * len(self._kinds), []
         asked = [kind.field(name) for kind, question in zip(self._kinds, questions, strict=True) for name in question.asked]

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from time import monotonic, time
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -32,6 +32,9 @@ from headgate.transport.socketio_face import SocketIOFace
 
 from .logins import Logins
 
+if TYPE_CHECKING:
+    from headgate.node.population.evictions import Evictions
+
 log = structlog.get_logger("headgate.gateway")
 
 # For a page to fetch a token and bring it.
@@ -40,13 +43,6 @@ RENEW_WITHIN_S = 30
 ASK_S = 10.0
 # How late a live client loses explicit grants that have ended.
 LOOK_EVERY_S = 5.0
-
-
-class Refuses(Protocol):
-    """The evictions."""
-
-    def refused(self, clients: Iterable[Client], why: Unauthorized) -> None:
-        """Disconnect clients that the authenticator does not accept any more."""
 
 
 class Regranting:
@@ -58,7 +54,7 @@ class Regranting:
         namespaces: Mapping[str, Namespace],
         logins: Logins,
         admission: Admission[Client],
-        evictions: Refuses,
+        evictions: Evictions,
         redis: Redis,
         now_s: Callable[[], float] = monotonic,
     ) -> None:

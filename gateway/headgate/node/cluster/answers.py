@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 import structlog
@@ -26,6 +26,8 @@ from headgate.redis.client import Client
 from headgate.redis.questions import Question, answer, read_question
 from headgate.runtime.log_throttle import LogThrottle
 from headgate.runtime.loop import spawn
+
+from .registration import Registration
 
 log = structlog.get_logger("headgate.answers")
 
@@ -52,14 +54,6 @@ class Answering(NamedTuple):
     missed: Callable[[Client], object] | None = None
 
 
-class Registered(Protocol):
-    """The registration."""
-
-    @property
-    def id(self) -> str:
-        """This process's id in the registry."""
-
-
 def announced(note: Callable[[], object], *, may_be_missed: bool) -> Answering:
     """Return how a question is taken that only announces something. `may_be_missed`: else `note` is called to be sure."""
     return Answering(type(None), lambda _: (), lambda _: note(), missed=None if may_be_missed else lambda _: note())
@@ -76,7 +70,7 @@ class _Lane:
 class Answers:
     """See the module. `now_s` is monotonic."""
 
-    def __init__(self, client: Client, registration: Registered, now_s: Callable[[], float] = monotonic) -> None:
+    def __init__(self, client: Client, registration: Registration, now_s: Callable[[], float] = monotonic) -> None:
         self._client, self._registration, self._now_s = client, registration, now_s
         self._kinds: dict[str, Answering] = {}
         self._lane, self._lane_of_applications = _Lane(), _Lane()

@@ -7,7 +7,7 @@ know the answers; the registry, the loads, the traces and the numbers of this pr
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import TypeAlias
 
 from headgate.auth.revocation_watch import Listening
 from headgate.node.namespace import Namespace
@@ -30,13 +30,7 @@ from .vitals_watch import Measure, VitalsWatch
 
 COMMAND_TIMEOUT_S, ROUND_TIMEOUT_S = 2.0, 1.0
 
-
-class Runs(Protocol):
-    """What runs between `start` and `close`; both are idempotent."""
-
-    def start(self) -> None: ...
-
-    def close(self) -> None: ...
+Running: TypeAlias = PauseWatch | Telling | VitalsWatch | Upkeep | Tracer | StatsdPush
 
 
 class Cluster:
@@ -67,7 +61,11 @@ class Cluster:
         self.answers.add({vitals.KIND: announced(self.vitals.hear, may_be_missed=True)})
         channel = questions_channel(database_number(self.redis))
         self.questions = Listening(channel, self.answers.begin, self.answers.hear)
-        self._others: list[Runs] = [self.pause_watch, self.telling, self.vitals]
+        self._others: list[Running] = [
+            self.pause_watch,
+            self.telling,
+            self.vitals,
+        ]
         self._others += [Upkeep(self.rounds, settings, namespaces), Tracer(self.rounds, namespaces)]
         if settings.statsd is not None:
             self._others.append(StatsdPush(settings.statsd, settings.statsd_prefix))

@@ -11,12 +11,12 @@ Rules. 1. A refusal costs a line in the log, and nothing else. 2. Each call to t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
 
 import structlog
 
 from headgate.errors import BusRefused, BusUnavailable
 from headgate.metrics import CONSUMERS_ELSEWHERE, ID_HOLD_SECONDS, LOG_BYTES, LOG_OLDEST_SECONDS, LOG_RETENTION_SECONDS
+from headgate.node.namespace import Namespace
 from headgate.redis.client import Client, is_full
 from headgate.redis.log import RECONNECT_S, EventLog
 from headgate.redis.time_watch import WATCH_EVERY_S, TimeWatch
@@ -104,16 +104,10 @@ class LogUpkeep:
         self._is_short = retention_s < (2 * RECONNECT_S if self._is_short else RECONNECT_S)
 
 
-class Retains(Protocol):
-    """A namespace. `retention_s`: how long an event stays in its log at the rate of now."""
-
-    retention_s: float
-
-
 class Upkeep:
     """See the module."""
 
-    def __init__(self, client: Client, settings: Settings, namespaces: Mapping[str, Retains]) -> None:
+    def __init__(self, client: Client, settings: Settings, namespaces: Mapping[str, Namespace]) -> None:
         self._namespaces = namespaces
         self._logs = [LogUpkeep(name, EventLog(name, client, settings.max_payload_bytes), TimeWatch()) for name in namespaces]
         self._rounds = Rounds(self._round, lambda: log.exception("upkeep failed"), WATCH_EVERY_S)

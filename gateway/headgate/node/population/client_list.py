@@ -14,7 +14,7 @@ from headgate.auth.admission import Admission
 from headgate.clients import ConnectedClient, ListAnswer, ListQuestion, OneAnswer, OneQuestion, Row, Sort
 from headgate.delivery.client import Client
 from headgate.delivery.state import Phase, Pressure
-from headgate.node.cluster.answers import Registered
+from headgate.node.cluster.registration import Registration
 from headgate.node.connection import connection_of, environ_of
 from headgate.node.namespace import Namespace
 from headgate.redis.registry import name_of
@@ -44,7 +44,7 @@ class ClientList:
         admission: Admission[Client],
         sockets: SocketIOFace,
         settings: Settings,
-        registration: Registered,
+        registration: Registration,
     ) -> None:
         self._namespaces, self._admission, self._sockets, self._settings = namespaces, admission, sockets, settings
         self._registration = registration

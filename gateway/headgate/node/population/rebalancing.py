@@ -14,7 +14,6 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from time import monotonic
-from typing import Protocol
 
 import structlog
 
@@ -25,6 +24,7 @@ from headgate.redis.client import Client
 from headgate.redis.loads import LEASE_S, Load, Look, leave, look, process_name
 from headgate.runtime.rounds import Rounds
 from headgate.transport.descriptors import descriptor_limit
+from headgate.transport.socketio_face import SocketIOFace
 
 from .balance import Balance, Occasion, State
 from .moves import LEAVE_WITHIN_S, Moves
@@ -35,14 +35,6 @@ LOOK_EVERY_S = LEASE_S / 3
 TELL_EVERY_S = 0.25
 SETTLED_S = 30
 DEPLOY_S = 900
-
-
-class Counts(Protocol):
-    """The sockets."""
-
-    @property
-    def count(self) -> int:
-        """How many sessions there are."""
 
 
 class Rebalancing:
@@ -60,7 +52,7 @@ class Rebalancing:
         self,
         client: Client,
         namespaces: Mapping[str, Namespace],
-        sockets: Counts,
+        sockets: SocketIOFace,
         per_s: float,
         now_s: Callable[[], float] = monotonic,
         name: Callable[[], str] = process_name,

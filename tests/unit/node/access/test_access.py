@@ -25,7 +25,7 @@ class House:
         self.namespace = RecordedNamespace()
         self.evicted: list[tuple[str, UnauthorizedReason | None]] = []
         namespaces = {"notifications": self.namespace.real()}
-        self.access = Access(wanted, None, cast(Any, None), namespaces, self, Cluster(wanted, {}, ()))
+        self.access = Access(wanted, None, cast(Any, None), namespaces, cast(Any, self), Cluster(wanted, {}, ()))
 
     def expired(self, clients: Iterable[Client]) -> None:
         self.evicted += [(client.session, None) for client in clients]

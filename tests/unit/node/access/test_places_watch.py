@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import gevent
 import pytest
@@ -41,7 +41,7 @@ class Process:
         self.places.own_of = lambda user: self.own.get(user, 0)
         self.telling = Telling(server.client())
         self.addresses = Places(0, name="clients_per_address")
-        self.watch = PlacesWatch(self.telling, self)
+        self.watch = PlacesWatch(self.telling, cast(Any, self))
 
     def counts(self) -> dict[str, int]:
         return self.own
@@ -98,7 +98,7 @@ def test_addresses_have_places_of_their_own(server: SmallRedis) -> None:
         addresses = Places(8, lambda: float(server.now_s), name="clients_per_address", quiet=2)
         admission: Admission[Client] = Admission(users, addresses, Expiry(lambda clients: None))
         telling = Telling(server.client())
-        PlacesWatch(telling, admission)
+        PlacesWatch(telling, cast(Any, admission))
         made.append((telling, admission))
 
     def look() -> None:

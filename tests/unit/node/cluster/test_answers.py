@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import gevent
 import msgspec
@@ -44,7 +44,7 @@ class Process:
         self.fault: Exception | None = None
         self.answers = Answers(
             self.redis.client(),
-            SimpleNamespace(id="a:1"),
+            cast(Any, SimpleNamespace(id="a:1")),
             lambda: self.now_s,
         )
         self.answers.add({"k": Answering(Wish, self._double, self.noted.append)})

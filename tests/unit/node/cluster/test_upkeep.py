@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import gevent
 import pytest
@@ -93,7 +93,7 @@ class Kept:
 @pytest.fixture
 def upkeep(clock: LoopClock, log: Log) -> Iterator[Upkeep]:
     """The upkeep of one namespace, which has ticked once."""
-    upkeep = Upkeep(SmallRedis().client(), Settings(), {"notifications": Kept()})
+    upkeep = Upkeep(SmallRedis().client(), Settings(), {"notifications": cast(Any, Kept())})
     upkeep.start()
     upkeep.start()
     gevent.idle(-2)
@@ -194,7 +194,7 @@ def test_the_metrics_have_for_how_long_an_id_counts(upkeep: Upkeep, clock: LoopC
 def test_how_long_the_log_keeps_an_event_follows_the_rate_and_a_short_one_is_warned_of_once(clock: LoopClock, log: Log) -> None:
     """100 MB of events of 1,000 bytes: 2 s at 50,000 per second. It may be well again before it is warned of anew."""
     kept = Kept()
-    upkeep = Upkeep(SmallRedis().client(), Settings(), {"notifications": kept})
+    upkeep = Upkeep(SmallRedis().client(), Settings(), {"notifications": cast(Any, kept)})
     upkeep.start()
     gevent.idle(-2)
     with capture_logs() as lines:
@@ -211,7 +211,7 @@ def test_how_long_the_log_keeps_an_event_follows_the_rate_and_a_short_one_is_war
 def test_another_epoch_says_nothing_of_the_rate(clock: LoopClock, log: Log) -> None:
     """Its offsets and its clock may be others; the first measurement says nothing either."""
     kept = Kept()
-    upkeep = Upkeep(SmallRedis().client(), Settings(), {"notifications": kept})
+    upkeep = Upkeep(SmallRedis().client(), Settings(), {"notifications": cast(Any, kept)})
     upkeep.start()
     gevent.idle(-2)
     for epoch in ("e2", "", "e3"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import gevent
 import pytest
@@ -28,7 +28,7 @@ class Process:
         self.rebalancing = Rebalancing(
             server.client(),
             {namespace: self.namespace.real()},
-            self,
+            cast(Any, self),
             per_s,
             lambda: float(server.now_s),
         )

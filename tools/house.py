@@ -2,7 +2,8 @@
 
 The order of the packages is a contract of import-linter in pyproject.toml. Three rules are here: a module whose docstring says
 "No I/O" imports nothing that does any, directly or through others; a library is imported only where `MET_IN` says; modules do
-not import each other in a circle. Imports of types alone do not count for these, as they are not there at run time.
+not import each other in a circle. A constructor of the gateway process takes at most MAX_COLLABORATORS. Imports of types alone
+do not count for these, as they are not there at run time.
 """
 
 from __future__ import annotations
@@ -48,6 +49,10 @@ MET_IN: Mapping[str, tuple[str, ...]] = {
     "socketio": ("socketio",),
     "websockets": ("transport.frame_parser", "diagnosis.browser"),
 }
+# Besides the settings, plain values and clocks.
+MAX_COLLABORATORS = 6
+_BUILT_BY_PARTS = "headgate.node."
+_NO_COLLABORATORS = frozenset(("Settings", "str", "int", "float", "bool", "Callable[[], float]"))
 _NO_IO = re.compile(r"\bNo\s+I/O\b")
 
 
@@ -74,8 +79,19 @@ def faults() -> Iterator[str]:
                 for module in sorted(graph.find_modules_that_directly_import(library))
                 if module.startswith("headgate.") and not _is_in(module.removeprefix("headgate."), places)
             )
+    for module in sorted(each for each in trees if each.startswith(_BUILT_BY_PARTS)):
+        for name, init in _constructors(trees[module]):
+            parts = collaborators(init)
+            if len(parts) > MAX_COLLABORATORS:
+                yield f"{module}.{name} takes more than {MAX_COLLABORATORS} collaborators: {', '.join(parts)}"
     imports = {module: graph.find_modules_directly_imported_by(module) & trees.keys() for module in trees}
     yield from (f"these modules import each other: {', '.join(circle)}" for circle in circles(imports))
+
+
+def collaborators(init: ast.FunctionDef) -> list[str]:
+    """Return the parameters of a constructor that are parts: neither settings nor plain values nor clocks."""
+    _, *parameters = *init.args.posonlyargs, *init.args.args, *init.args.kwonlyargs
+    return [each.arg for each in parameters if each.annotation is None or ast.unparse(each.annotation) not in _NO_COLLABORATORS]
 
 
 def circles(imports: Mapping[str, Iterable[str]]) -> list[list[str]]:
@@ -146,6 +162,8 @@ def table() -> Iterator[Row]:
     classes = sum(isinstance(node, ast.ClassDef) for tree in trees for node in ast.walk(tree))
     settings = ast.parse((ROOT / "gateway/headgate/settings.py").read_text("utf-8"))
     body = next(node.body for node in settings.body if isinstance(node, ast.ClassDef) and node.name == "Settings")
+    gateway = ast.parse((ROOT / "gateway/headgate/node/gateway.py").read_text("utf-8"))
+    init = next(init for name, init in _constructors(gateway) if name == "Gateway")
     project = (ROOT / "pyproject.toml").read_text("utf-8")
     contracts = tomllib.loads(project)["tool"]["importlinter"]["contracts"]
     yield Row("product lines (Python, Lua, C; without demo and console)", f"{_lines(product):,}", "≤ 46,000")
@@ -157,6 +175,7 @@ def table() -> Iterator[Row]:
     yield Row("flat modules in gateway/headgate", str(sum(module.startswith("headgate.") for module in flat)), "≤ 10")
     yield Row("classes", str(classes), "≤ 520")
     yield Row("settings", str(sum(isinstance(node, ast.AnnAssign) for node in body)), "≤ 60")
+    yield Row("lines of Gateway.__init__", str((init.end_lineno or 0) - init.lineno + 1), "≤ 40")
     yield Row("lines of pyproject.toml", str(len(project.splitlines())), "≤ 350")
     yield Row("import contracts", str(len(contracts)), "the order of packages")
 
@@ -169,6 +188,13 @@ def _modules() -> dict[str, Path]:
             parts = path.relative_to(root).with_suffix("").parts
             found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found
+
+
+def _constructors(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
+    """Yield the constructors of a module's classes, with the name of the class."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            yield from ((node.name, each) for each in node.body if isinstance(each, ast.FunctionDef) and each.name == "__init__")
 
 
 def _room(module: str) -> str:

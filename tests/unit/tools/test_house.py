@@ -50,6 +50,19 @@ def test_a_broken_rule_is_named_with_the_way_to_it(small_house: Path, line: str,
     assert list(house.faults()) == [fault]
 
 
+def test_a_constructor_of_too_many_parts_is_named(small_house: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settings, plain values and clocks are no parts."""
+    monkeypatch.setattr(house, "_BUILT_BY_PARTS", "smallhouse.")
+    parts = ", ".join(f"{letter}: Part" for letter in "abcdef")
+    values = "settings: Settings, name: str, now_s: Callable[[], float] = clock"
+    text = f'"""Words."""\nclass House:\n    def __init__(self, {parts}, {values}): ...\n'
+    (small_house / "helper.py").write_text(text)
+    assert list(house.faults()) == []
+    (small_house / "helper.py").write_text(text.replace("name: str", "name: Name"))
+    [fault] = house.faults()
+    assert fault == "smallhouse.helper.House takes more than 6 collaborators: a, b, c, d, e, f, name"
+
+
 def test_an_import_for_types_alone_breaks_no_rule(small_house: Path) -> None:
     """It is not there at run time."""
     (small_house / "helper.py").write_text(

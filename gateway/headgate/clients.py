@@ -67,7 +67,7 @@ class ConnectedClient(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         gateway: the name of the process, `<machine>/<process id>`.
-        address: the network address, as HEADGATE_CLIENT_ADDRESSES lets it be shown; None: not shown, or there is none.
+        address: the network of its address, of IPv4 a /24, of IPv6 a /48; None: there is none.
         transport: `websocket`, `polling` or `stream`.
         since_ms: when it connected, in milliseconds since 1970.
         patterns: its subscriptions, of a page the first 20; `subscriptions` is how many there are.

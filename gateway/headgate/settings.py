@@ -12,12 +12,11 @@ import re
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, fields
 from ipaddress import IPv6Address
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from .errors import BusRefused, SettingsError, UnknownNamespace
 from .http_target import read_target
 from .options import (
-    STATSD_PREFIX,
     Kind,
     WrongValue,
     all_parsed,
@@ -214,9 +213,16 @@ def is_placeholder(secret: bytes) -> bool:
     return any(each in bare for each in PLACEHOLDERS)
 
 
+# After so long the failed logins of an address are forgotten.
+FAILED_LOGINS_S = 50.0
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Everything that can be set. Each field `name` is `HEADGATE_NAME` in the environment and in `app.config`."""
+
+    # What a page may say about its user as a member of a topic, in bytes of JSON text.
+    max_presence_meta_bytes: ClassVar[int] = 1024
 
     host: str = option(
         "127.0.0.1",
@@ -277,7 +283,6 @@ class Settings:
     statsd: tuple[str, int] | None = option(
         None, host_and_port(), "StatsD server (UDP) that gets what each process counts, every 10 s."
     )
-    statsd_prefix: str = option("headgate", STATSD_PREFIX, "Prefix of names in StatsD; a dot follows it.")
     namespaces: tuple[str, ...] = option(
         (DEFAULT_NAMESPACE,),
         Kind(_namespaces, "names of [A-Za-z0-9_-], comma-separated, each once"),
@@ -351,26 +356,11 @@ class Settings:
         integer(0, 10_000_000, "clients (0 for no limit)"),
         "Clients of one gateway process in all. Beyond that newcomers get 503. One place in twenty is for those that come back.",
     )
-    shed_lag_s: float = option(
-        1.0,
-        number(0, 60, "seconds (0 for never)"),
-        "Lag of the event loop at which a gateway refuses newcomers: three beats in a row that are so late. It lets them in "
-        "again after five seconds with less than half of that.",
-    )
-    client_addresses: Literal["full", "network", "none"] = option(
-        "network",
-        one_of("full", "network", "none"),
-        "Part of a client's network address that the list of clients shows to operators: all of it, its network (IPv4: the /24, "
-        "IPv6: the /48), or nothing.",
-    )
     failed_logins_burst: int = option(
         100,
         integer(0, 1_000_000, "logins (0 for no limit)"),
         "Failed logins of one network address, at all gateways of one Redis, after which they refuse more of them unread for "
         "a while. Not in development.",
-    )
-    failed_logins_per_s: float = option(
-        2.0, number(0.01, 100000, "logins per second"), "Failed logins of an address that are forgotten per second."
     )
     proxies: int = option(
         0,
@@ -396,21 +386,10 @@ class Settings:
         10.0,
         number(0.1, 3600, "seconds"),
         "An HTTP client may keep the gateway waiting for a request's body for this long, and longer while the body comes at "
-        "HEADGATE_HTTP_MIN_BYTES_PER_S or faster. Raise it for uploads over lines that pause.",
-    )
-    http_min_bytes_per_s: float = option(
-        1024.0,
-        number(1, 1e9, "bytes per second"),
-        "Lowest rate at which a client may send a body or read an HTTP answer. The gateway disconnects a slower client when it "
-        "has used up HEADGATE_BODY_DEADLINE_S or HEADGATE_WRITE_DEADLINE_S. The time that an application takes does not count.",
+        "1 KiB per second or faster. Raise it for uploads over lines that pause.",
     )
     keep_alive_s: float = option(
         10.0, number(0.1, 3600, "seconds"), "The gateway closes an HTTP connection without a request after this time."
-    )
-    max_body_bytes: int = option(
-        16 * 1024 * 1024,
-        integer(1024, 2**40, "bytes"),
-        "Largest body of an HTTP request to your application, unless it sets MAX_CONTENT_LENGTH itself.",
     )
     max_connections_per_address: int = option(
         1000,
@@ -465,20 +444,11 @@ class Settings:
         integer(1, 1_000_000, "users"),
         "Users that may be members of one topic, over all gateways. It may be exceeded by those who enter at one moment.",
     )
-    max_presence_meta_bytes: int = option(
-        1024, integer(0, 16384, "bytes"), "What a page may say about its user as a member of a topic, in bytes of JSON text."
-    )
     presence_events: tuple[str, ...] = option(
         (),
         patterns(),
         "Topics of which an event `<topic>.occupied` tells the first member, and `<topic>.vacated` that the last one has left. "
         "Not set: none.",
-    )
-    max_refusals: int = option(
-        256,
-        integer(1, 1_000_000, "requests"),
-        "Refused requests after which the gateway ends a connection. Each subscription of a CONNECT counts, all that are over "
-        "its limits as one, and one is forgiven each second. Must be more than HEADGATE_MAX_SUBSCRIPTIONS.",
     )
     log_max_events: int = option(
         0,
@@ -572,6 +542,16 @@ class Settings:
         """Return how events are checked: without schemas not at all."""
         return self.schema_check if self.schemas else "off"
 
+    @property
+    def max_refusals(self) -> int:
+        """Refused requests after which a connection ends: more than one CONNECT may have. One is forgiven a second."""
+        return 2 * self.max_subscriptions
+
+    @property
+    def failed_logins_per_s(self) -> float:
+        """Failed logins of an address that are forgotten per second: after FAILED_LOGINS_S all of them are."""
+        return max(self.failed_logins_burst, 1) / FAILED_LOGINS_S
+
     def values_for(self, declared: type[Any]) -> dict[str, Any]:
         """Return the settings that a dataclass has fields of the same name for."""
         return {each.name: getattr(self, each.name) for each in fields(declared) if each.name in _NAMES}
@@ -612,7 +592,16 @@ _TOLD_LIMITS = (
 REMOVED = dict.fromkeys(
     ("internal_address", "relay_key"),
     'gateways no longer relay requests to each other; take it away, and see "Several gateways" in docs/operations/deploy.md',
-)
+) | {
+    "statsd_prefix": "names in StatsD begin with `headgate`; take it away",
+    "http_min_bytes_per_s": "a slow HTTP client needs 1 KiB a second; take it away",
+    "shed_lag_s": "a gateway refuses newcomers when its loop is a second late; take it away",
+    "max_body_bytes": "set MAX_CONTENT_LENGTH in your application instead",
+    "failed_logins_per_s": "failed logins are forgotten within 50 s; set HEADGATE_FAILED_LOGINS_BURST alone",
+    "max_presence_meta_bytes": "a page says at most 1 KiB about its user; take it away",
+    "client_addresses": "the list of clients shows the network of an address; take it away",
+    "max_refusals": "it is twice HEADGATE_MAX_SUBSCRIPTIONS; take it away",
+}
 _NAMES = frozenset(each.name for each in fields(Settings))
 # Those of a gateway for which nothing is set: parts of Headgate that run without one have the same limits.
 DEFAULTS = Settings()
@@ -628,11 +617,6 @@ def _cross_faults(settings: Settings) -> list[str]:
         faults.append(
             f"HEADGATE_QUEUE_BYTES={settings.queue_bytes}: expected at least twice HEADGATE_MAX_PAYLOAD_BYTES "
             f"({settings.max_payload_bytes}), or one event could fill a client's queue"
-        )
-    if settings.max_refusals <= settings.max_subscriptions:
-        faults.append(
-            f"HEADGATE_MAX_REFUSALS={settings.max_refusals}: expected more than HEADGATE_MAX_SUBSCRIPTIONS "
-            f"({settings.max_subscriptions}), or a client whose subscriptions are all refused would be ended as soon as it joins"
         )
     if "*" in settings.allowed_origins and not settings.dev:
         faults.append("HEADGATE_ALLOWED_ORIGINS=*: expected exact origins; * is only accepted together with HEADGATE_DEV=1")

@@ -13,16 +13,20 @@ from headgate.settings import DEFAULTS, Settings
 BACKLOG = 65535
 
 
+# Of a request to an application that sets no MAX_CONTENT_LENGTH.
+MAX_BODY_BYTES = 16 * 1024 * 1024
+
+
 @dataclass(frozen=True, slots=True)
 class HttpLimits:
-    """The limits of an HTTP server: the settings of these names, but for two that have other names there."""
+    """The limits of an HTTP server: the settings of these names; `header_deadline_s` is `handshake_deadline_s` there."""
 
     header_deadline_s: float = DEFAULTS.handshake_deadline_s
     keep_alive_s: float = DEFAULTS.keep_alive_s
     body_deadline_s: float = DEFAULTS.body_deadline_s
     write_deadline_s: float = DEFAULTS.write_deadline_s
-    min_bytes_per_s: float = DEFAULTS.http_min_bytes_per_s
-    max_body_bytes: int = DEFAULTS.max_body_bytes
+    min_bytes_per_s: float = 1024.0
+    max_body_bytes: int = MAX_BODY_BYTES
     send_buffer_bytes: int = DEFAULTS.send_buffer_bytes
     max_connections_per_address: int = DEFAULTS.max_connections_per_address
     proxies: int = DEFAULTS.proxies
@@ -35,7 +39,7 @@ class HttpLimits:
         values = settings.values_for(cls)
         if settings.dev:
             values["max_connections_per_address"] = 0  # one machine: there an address says nothing about who it is
-        return cls(header_deadline_s=settings.handshake_deadline_s, min_bytes_per_s=settings.http_min_bytes_per_s, **values)
+        return cls(header_deadline_s=settings.handshake_deadline_s, **values)
 
     @property
     def max_chunked_bytes(self) -> int:

@@ -11,6 +11,7 @@ from headgate.errors import InvalidRequest
 from headgate.flask_extension import SOCKET_PATH, Headgate
 from headgate.runtime.importing import APPLICATION, import_string
 from headgate.settings import Settings
+from headgate.transport.http_limits import MAX_BODY_BYTES
 
 
 def load_application(target: str | None, settings: Settings) -> Flask:
@@ -42,7 +43,7 @@ def made_ready(app: object, settings: Settings, name: str) -> Flask:
             "without a gateway, as with `gunicorn -k gevent -w 1`"
         )
     if app.config.get("MAX_CONTENT_LENGTH") is None:
-        app.config["MAX_CONTENT_LENGTH"] = settings.max_body_bytes
+        app.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES
     if "headgate" not in app.extensions:
         Headgate(app, settings=settings)
     if not any(rule.rule == "/healthz" for rule in app.url_map.iter_rules()):

@@ -110,7 +110,7 @@ def test_a_broken_connection_keeps_its_place_for_a_while(start: Start, monkeypat
 
 def test_presence_is_granted_as_a_subscription_is(start: Start) -> None:
     """Neither to enter nor to watch; and a page of a topic that is not watched is refused too."""
-    client = start(max_presence_topics=1, max_presence_meta_bytes=10).join({"token": "guest"})
+    client = start(max_presence_topics=1).join({"token": "guest"})
     for act in ("enter", "watch"):
         client.welcome  # noqa: B018
         assert client.request("presence", {"topic": TOPIC, "act": act})["error"]["code"] == "forbidden"
@@ -123,8 +123,8 @@ def test_presence_is_granted_as_a_subscription_is(start: Start) -> None:
     ]
     assert {client.request("presence", body)["error"]["code"] for body in wrong} == {"invalid_request"}
     assert client.request("presence", {"topic": "rooms.*", "act": "watch"})["error"]["code"] == "invalid_topic"
-    large = enter(client, "rooms.8", meta="0123456789")["error"]
-    assert (large["code"], large["limit"], large["where"]) == ("payload_too_large", 10, "presence")
+    large = enter(client, "rooms.8", meta="x" * 1023)["error"]
+    assert (large["code"], large["limit"], large["where"]) == ("payload_too_large", 1024, "presence")
 
 
 def test_topics_of_a_client_and_members_of_a_topic_have_limits(start: Start) -> None:

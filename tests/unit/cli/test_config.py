@@ -22,7 +22,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "headgate.toml").write_text(f"[settings]\n{settings}")
     (tmp_path / "configured.py").write_text(
         "from flask import Flask\napp = Flask(__name__)\n"
-        "app.config.update(HEADGATE_MAX_CLIENTS=1, HEADGATE_MAX_REFUSALS=500, OTHER=1)\n"
+        "app.config.update(HEADGATE_MAX_CLIENTS=1, HEADGATE_MAX_SUBSCRIPTIONS=500, OTHER=1)\n"
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -45,7 +45,7 @@ def test_each_setting_has_the_origin_that_wins() -> None:
         "HEADGATE_ALLOWED_ORIGINS": (["https://a"], "file"),
         "HEADGATE_MAX_CLIENTS": (5, "file"),
         "HEADGATE_MAX_WILDCARDS": (4, "environment"),
-        "HEADGATE_MAX_REFUSALS": (500, "Flask"),
+        "HEADGATE_MAX_SUBSCRIPTIONS": (500, "Flask"),
     }
 
 

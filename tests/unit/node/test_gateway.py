@@ -233,13 +233,13 @@ def test_a_refusal_names_the_pattern_as_it_was_sent(gateway_on_model: StartGatew
 )
 def test_every_kind_of_refusal_counts(gateway_on_model: StartGatewayOnModel, request_: list[Any]) -> None:
     """The last one is answered like the others, and then it is over."""
-    client = gateway_on_model(max_refusals=5).join()
-    for _ in range(5):
+    client = gateway_on_model(max_subscriptions=3).join()
+    for _ in range(6):
         assert not client.request_text(json.dumps(request_))["ok"]
     while client.closed is None:  # one more is enough, but for those that have been forgiven meanwhile
         number = client.send_request(json.dumps(request_))
         client.wait_for(lambda number=number: number in client.acknowledged or client.closed, "an answer, or the end")  # type: ignore[misc]
-    assert client.closed == (1008, "limit_reached: refusals (at most 5)")
+    assert client.closed == (1008, "limit_reached: refusals (at most 6)")
 
 
 def test_a_client_that_is_refused_too_often_is_ended_also_when_it_joins_again_in_between(
@@ -294,7 +294,7 @@ class OpenGateway:
 @pytest.fixture
 def open_gateway(gateway_on_model: StartGatewayOnModel) -> OpenGateway:
     """The same for every example of a test."""
-    return OpenGateway(gateway_on_model(inbound_per_s=100_000.0, inbound_burst=100_000, max_refusals=100_000))
+    return OpenGateway(gateway_on_model(inbound_per_s=100_000.0, inbound_burst=100_000, max_subscriptions=50_000))
 
 
 @FUZZ

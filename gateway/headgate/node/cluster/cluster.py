@@ -68,7 +68,7 @@ class Cluster:
         ]
         self._others += [Upkeep(self.rounds, settings, namespaces), Tracer(self.rounds, namespaces)]
         if settings.statsd is not None:
-            self._others.append(StatsdPush(settings.statsd, settings.statsd_prefix))
+            self._others.append(StatsdPush(settings.statsd))
         for name, namespace in namespaces.items():
             namespace.on_log_lost = self.registration.renew
             self.rates.share(namespace.search.reads)

@@ -28,6 +28,8 @@ EVERY_S = 10.0
 # Label sets are bounded; this bounds them all the same.
 MAX_NAMES = 4096
 _OURS = "headgate_"
+# The first word of every name in StatsD.
+PREFIX = "headgate"
 _ODD = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -71,8 +73,8 @@ class Pushed:
 class StatsdPush:
     """See the module. `place` is host and port; `read` returns the families of metrics."""
 
-    def __init__(self, place: tuple[str, int], prefix: str, read: Callable[[], Iterable[Family]] = families) -> None:
-        self._prefix, self._read = prefix, read
+    def __init__(self, place: tuple[str, int], read: Callable[[], Iterable[Family]] = families) -> None:
+        self._read = read
         self._sender = Statsd(place, self._failed)
         self._pushed = Pushed()
         self._wakeup = Signal()
@@ -94,7 +96,7 @@ class StatsdPush:
 
     def push(self) -> None:
         """Push what has come since the last time."""
-        counts, timings = self._pushed.since(self._read(), self._prefix)
+        counts, timings = self._pushed.since(self._read(), PREFIX)
         self._sender.send(counts, {}, timings)
 
     def _run(self) -> None:

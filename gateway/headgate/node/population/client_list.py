@@ -31,7 +31,7 @@ PART_ROWS = 100
 SHOWN_PATTERNS = 20
 _CATCHING_UP = (Phase.ARRIVING_BEHIND, Phase.COLLECTING, Phase.READING, Phase.HANDOVER)
 _URGENCY = {Pressure.FULL: 3, Pressure.WARNED: 2, Pressure.EASED: 1, Pressure.OK: 0}
-# Of an address, in the setting `network`: its network.
+# Of an address: its network.
 _IPV4_BITS, _IPV6_BITS = 24, 48
 
 
@@ -143,7 +143,7 @@ class ClientList:
             user=client.identity.user,
             namespace=client.namespace,
             gateway=name_of(self._registration.id),
-            address=shown_address(address_of(environ, self._settings.proxies), self._settings.client_addresses),
+            address=shown_network(address_of(environ, self._settings.proxies)),
             transport=connection.transport,
             since_ms=client.since_ms,
             patterns=tuple(client.subscriptions)[:shown],
@@ -161,14 +161,10 @@ class ClientList:
         )
 
 
-def shown_address(address: str | None, privacy: str) -> str | None:
-    """Return what operators may see of a client's address: all of it, its network (of IPv4 a /24, of IPv6 a /48), or nothing."""
-    if address is None or privacy == "none":
-        return None
-    if privacy == "full":
-        return address
+def shown_network(address: str | None) -> str | None:
+    """Return what operators may see of a client's address: its network, of IPv4 a /24, of IPv6 a /48."""
     try:
-        parsed = ip_address(address.partition("/")[0])
+        parsed = ip_address((address or "").partition("/")[0])
     except ValueError:
         return None
     return str(ip_network((parsed, _IPV4_BITS if parsed.version == 4 else _IPV6_BITS), strict=False))

@@ -39,7 +39,7 @@ class Population:
     ) -> None:
         self._sockets, self._namespaces, self.evictions = sockets, namespaces, evictions
         self.drain = Drain(namespaces)
-        self.shedding = Shedding(settings.max_clients, settings.shed_lag_s, self.count)
+        self.shedding = Shedding(settings.max_clients, self.count)
         self._watchdog = Watchdog(self.shedding.beat)
         self._rebalancing = Rebalancing(cluster.rounds, namespaces, sockets, settings.rebalance_per_s)
         self.clients = ClientList(namespaces, access.admission, sockets, settings, cluster.registration)
@@ -55,7 +55,7 @@ class Population:
 
     def apply(self, settings: Settings) -> None:
         """Go on with other limits; whoever is above them stays."""
-        self.shedding.apply(settings.max_clients, settings.shed_lag_s)
+        self.shedding.apply(settings.max_clients)
         self.joining.apply(settings)
         self.evictions.apply(settings)
 

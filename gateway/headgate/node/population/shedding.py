@@ -34,6 +34,8 @@ LATE_BEATS = 3
 CALM_S = 5.0
 # One place in so many is for clients that come back.
 RETURNING_SHARE = 20
+# A beat that is so late counts as late.
+LAG_S = 1.0
 # From and to: when the refused may come back. A place is free when somebody leaves, a lag is over when the loop has caught up.
 FULL_RETRY_S = (5, 20)
 LAG_RETRY_S = (3, 10)
@@ -81,37 +83,30 @@ class Shedding:
 
     Args:
         max_clients: how many there may be; 0 for any number.
-        lag_s: a beat that is so late counts as late; 0 for never.
         count: how many clients there are.
     """
 
     def __init__(
         self,
         max_clients: int,
-        lag_s: float,
         count: Callable[[], int],
         now_s: Callable[[], float] = monotonic,
         spread: Callable[[int, int], int] = randint,
     ) -> None:
-        self._max_clients, self._lag_s, self._count = max_clients, lag_s, count
+        self._max_clients, self._count = max_clients, count
         self._now_s, self._spread = now_s, spread
         self.state = State.ADMITTING
         self._late_beats = 0
         self._calm_from_s = 0.0
 
-    def apply(self, max_clients: int, lag_s: float) -> None:
-        """Go on with other limits. Shedding that has begun ends as it would have."""
-        if not lag_s:
-            self.state, self._late_beats = State.ADMITTING, 0
-            SHEDDING.set(False)
-        self._max_clients, self._lag_s = max_clients, lag_s
+    def apply(self, max_clients: int) -> None:
+        """Go on with another limit."""
+        self._max_clients = max_clients
 
     def beat(self, lag_s: float) -> None:
         """The loop beats, so much too late. In the hub: it never waits."""
-        if not self._lag_s:
-            return
         refusing = self.state in _REFUSING
-        if lag_s >= (self._lag_s / 2 if refusing else self._lag_s):
+        if lag_s >= (LAG_S / 2 if refusing else LAG_S):
             self._late_beats += 1
             self._take(Step.LATE)
             if self.state is State.STRAINED and self._late_beats >= LATE_BEATS:

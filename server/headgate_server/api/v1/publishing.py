@@ -132,7 +132,7 @@ class Publishing:
     def __init__(self, gate: Gate, settings: Settings) -> None:
         self._gate, self._settings = gate, settings
         self._max_one_bytes = settings.max_payload_bytes + ENVELOPE_BYTES
-        self._max_batch_bytes = max(self._max_one_bytes, min(settings.max_body_bytes, MAX_BATCH_BYTES))
+        self._max_batch_bytes = max(self._max_one_bytes, MAX_BATCH_BYTES)
         self.rates = SharedRates("publish", settings.publish_per_s, settings.publish_burst)
         self._bodies = WaitingBodies(self._max_batch_bytes)
 

@@ -95,7 +95,7 @@ def server() -> Iterator[socket.socket]:
 def test_everything_of_this_process_arrives_in_bounded_datagrams(server: socket.socket) -> None:
     """At the latest with the end; a second end sends nothing."""
     drops = [counted(1, f"outcome-{number}") for number in range(500)]
-    push = StatsdPush(server.getsockname(), "shop", lambda: drops)
+    push = StatsdPush(server.getsockname(), lambda: drops)
     push.start()
     push._sender.start()
     push.close()
@@ -105,7 +105,7 @@ def test_everything_of_this_process_arrives_in_bounded_datagrams(server: socket.
         datagram = server.recv(65536)
         assert len(datagram) <= MAX_DATAGRAM_BYTES
         received |= set(datagram.decode().split("\n"))
-    assert received == {f"shop.outcomes.notifications.outcome-{number}:1|c" for number in range(500)}
+    assert received == {f"headgate.outcomes.notifications.outcome-{number}:1|c" for number in range(500)}
 
 
 def test_the_metrics_of_a_gateway_have_names_that_statsd_takes() -> None:

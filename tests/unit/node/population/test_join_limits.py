@@ -96,7 +96,7 @@ class Door:
         access = Access(self.settings, identify, face, namespaces, evictions, cluster)
         access.revocations.known = True
         self.admission, self.pending = access.admission, evictions.pending
-        drain, shedding = Drain(namespaces), Shedding(0, 1.0, lambda: 0)
+        drain, shedding = Drain(namespaces), Shedding(0, lambda: 0)
         self.joining = Joining(self.settings, face, access, evictions, drain, shedding, cluster.pauses)
 
     def open(self, sid: str, environ: dict[str, Any] = HERE) -> OneTooMany | None:

@@ -263,7 +263,7 @@ def test_a_connect_over_its_limits_gets_what_they_allow(gateway_on_model: StartG
 
 def test_a_surplus_of_patterns_does_not_end_the_connection(gateway_on_model: StartGatewayOnModel) -> None:
     """All patterns over the limits count as one refusal, since a client learns of its limits by the answer."""
-    gateway = gateway_on_model(max_subscriptions=2, max_refusals=3)
+    gateway = gateway_on_model(max_subscriptions=2)
     client = gateway.join({"subscriptions": [{"pattern": f"a.{number}"} for number in range(1000)]})
     assert [each["ok"] for each in client.welcome["subscriptions"]].count(True) == 2
     assert client.request("subscribe", {"pattern": "a.1000"})["error"]["code"] == "limit_reached"

@@ -12,7 +12,7 @@ from headgate.clients import Clients, ConnectedClient, Reached
 from headgate.delivery.state import FIRST
 from headgate.errors import BusUnavailable, InvalidRequest, InvalidTopic, NotSerializable, PayloadTooLarge
 from headgate.node.population import client_list
-from headgate.node.population.client_list import shown_address
+from headgate.node.population.client_list import shown_network
 from tests.support.gateway_here import GatewayOnModel
 from tests.support.people_here import PeopleHere
 
@@ -234,19 +234,12 @@ def test_a_look_at_thousands_of_clients_lets_the_loop_run_between_any_two(
 
 
 @pytest.mark.parametrize(
-    ("privacy", "address", "shown"),
-    [
-        ("full", "192.0.2.77", "192.0.2.77"),
-        ("network", "192.0.2.77", "192.0.2.0/24"),
-        ("network", "2001:db8:1:2::/64", "2001:db8:1::/48"),
-        ("network", "no address", None),
-        ("none", "192.0.2.77", None),
-        ("full", None, None),
-    ],
+    ("address", "shown"),
+    [("192.0.2.77", "192.0.2.0/24"), ("2001:db8:1:2::/64", "2001:db8:1::/48"), ("no address", None), (None, None)],
 )
-def test_of_an_address_as_much_is_shown_as_the_setting_allows(privacy: str, address: str | None, shown: str | None) -> None:
-    """Its network tells an operator the site, and not the person."""
-    assert shown_address(address, privacy) == shown
+def test_of_an_address_its_network_is_shown(address: str | None, shown: str | None) -> None:
+    """It tells an operator the site, and not the person."""
+    assert shown_network(address) == shown
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,9 @@ from headgate.runtime.machine import IllegalStep
 class Gateway:
     """As many clients as a test says, and time that passes with each beat."""
 
-    def __init__(self, max_clients: int = 0, lag_s: float = 1.0) -> None:
+    def __init__(self, max_clients: int = 0) -> None:
         self.clients, self.now_s = 0, 100.0
-        self.shedding = Shedding(max_clients, lag_s, lambda: self.clients, lambda: self.now_s, Random(1).randint)
+        self.shedding = Shedding(max_clients, lambda: self.clients, lambda: self.now_s, Random(1).randint)
 
     def beats(self, *lags_s: float) -> State:
         for lag_s in lags_s:
@@ -74,11 +74,6 @@ def test_the_lag_that_ends_shedding_is_half_of_what_begins_it() -> None:
     gateway.calm(CALM_S / 2)
     assert gateway.beats(0.6) is State.SHEDDING  # and calm begins anew
     assert gateway.calm(CALM_S - 1) is State.RECOVERING
-
-
-def test_without_a_lag_nothing_is_shed() -> None:
-    """0 turns it off."""
-    assert Gateway(lag_s=0).beats(*[60.0] * 10) is State.ADMITTING
 
 
 def test_beyond_the_most_clients_a_newcomer_is_refused_with_the_limit_and_a_time() -> None:

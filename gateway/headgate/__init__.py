@@ -28,6 +28,7 @@ from .errors import (
     Overloaded,
     Paused,
     PayloadTooLarge,
+    PublisherClosed,
     SchemaViolation,
     SettingsError,
     Unauthorized,
@@ -38,6 +39,7 @@ from .extras import needing
 from .topic import own_topics, pattern, user_word
 
 if TYPE_CHECKING:
+    from .async_publisher import AsyncPublisher
     from .auth.identity import Handshake, Identity
     from .clients import Clients, ClientsPage, ConnectedClient, Reached
     from .flask_extension import Headgate
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 _LAZY = {
+    "AsyncPublisher": "async_publisher",
     "Clients": "clients",
     "ClientsPage": "clients",
     "ConnectedClient": "clients",
@@ -59,6 +62,7 @@ _LAZY = {
 }
 
 __all__ = [
+    "AsyncPublisher",
     "BusRefused",
     "BusUnavailable",
     "Clients",
@@ -84,6 +88,7 @@ __all__ = [
     "PayloadTooLarge",
     "PresentUser",
     "Publisher",
+    "PublisherClosed",
     "Reached",
     "Receipt",
     "SchemaViolation",

@@ -214,6 +214,15 @@ class NotDurable(HeadgateError):
         )
 
 
+class PublisherClosed(HeadgateError):
+    """An AsyncPublisher that was closed, or belongs to another event loop: nothing was sent. Does not travel the wire."""
+
+    code = "publisher_closed"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"this publisher cannot be used: {reason}", reason=reason)
+
+
 class BusRefused(HeadgateError):
     """Redis answered and will not do it: too old, wrong password, no permission, out of memory, a read-only replica.
 

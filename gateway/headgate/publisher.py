@@ -51,8 +51,9 @@ MAX_BATCH_BYTES = 64 * 1024 * 1024
 # How long an id can be remembered.
 MAX_ID_FOR_S = 86400
 
-# One FCALL: the command, the function, the number of keys, the key, topic, payload and id; the places of three of them.
+# One FCALL: the command, the function, the number of keys, the key, topic, payload and id; the places of four of them.
 _Call = tuple[str, str, int, str, str, bytes, str]
+_KEY: Final = 3
 _TOPIC: Final = 4
 _PAYLOAD: Final = 5
 _ID: Final = 6
@@ -108,14 +109,17 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
 
 
 class Prepared(msgspec.Struct, frozen=True, gc=False):
-    """An event that is ready to be sent: the command, and the id that it carries (`has_new_id`: nobody has used it before)."""
+    """An event that is ready to be sent: the command, and the id that it carries (`has_new_id`: nobody has used it before).
+
+    `is_checked`: it has been held against the schemas of its topic. `size_bytes` is the length of the payload.
+    """
 
     command: Command
     namespace: str
     has_new_id: bool
     id: str
     size_bytes: int
-    """The length of the payload."""
+    is_checked: bool = True
 
 
 class PublishManyError(HeadgateError):
@@ -256,9 +260,7 @@ class Publisher:
                 receipt. Publish it again with the same id, while that counts, to wait on.
             InvalidRequest: `durable` or `id_for_s` is none of its values; nothing was published.
         """
-        _check_id_for(id_for_s)
-        if id_for_s is not None and id is None:
-            raise InvalidRequest("id_for_s goes with an id: one that nobody knows is never tried again")
+        _check_id_for(id_for_s, has_id=id is not None)
         wish, wait_ms = self._durable if durable is None else read_durable(durable), 0
         namespace = self._named(namespace)
         event_id = new_ids(1)[0] if id is None else check_event_id(id)
@@ -279,7 +281,7 @@ class Publisher:
         receipt = _receipt(appended, command[_ID], new_id=id is None)
         if not receipt.duplicate:
             self._writer.newest.note(receipt.epoch, receipt.offset)
-        return receipt if wish is None else _confirmed([receipt], wish, waited, wait_ms)[0]
+        return receipt if wish is None else _all_confirmed([receipt], wish, waited, wait_ms)[0]
 
     def publish_many(
         self,
@@ -349,7 +351,7 @@ class Publisher:
         self._note_newest(receipts)
         if len(receipts) < len(outcomes):
             raise PublishManyError(outcomes)
-        return receipts if wish is None else _confirmed(receipts, wish, waited, wait_ms)
+        return receipts if wish is None else _all_confirmed(receipts, wish, waited, wait_ms)
 
     def prepare(
         self,
@@ -358,12 +360,22 @@ class Publisher:
         id: str | None = None,
         namespace: str | None = None,
         *,
+        user: str | None = None,
         by: str | None = None,
         traceparent: str | None = None,
         id_for_s: int | None = None,
+        check_schemas: bool = True,
     ) -> Prepared:
-        """Return an event that is checked and encoded, for `publish_prepared`. Arguments and errors as `publish`; never waits."""
-        (prepared,) = self.prepare_each([(topic, data, id)], namespace, by=by, traceparent=traceparent, id_for_s=id_for_s)
+        """Return an event that is checked and encoded, for `publish_prepared`. Arguments and errors as `publish`.
+
+        `check_schemas`: False: `publish_prepared` does it, as the schemas of the registry may have to be read. Then, and where
+        there are none, it never waits.
+        """
+        _check_id_for(id_for_s, has_id=id is not None)
+        event = (topic if user is None else user_topic(user, topic), data, id)
+        (prepared,) = self.prepare_each(
+            [event], namespace, by=by, traceparent=traceparent, id_for_s=id_for_s, check_schemas=check_schemas
+        )
         if isinstance(prepared, HeadgateError):
             raise prepared
         return prepared
@@ -376,6 +388,7 @@ class Publisher:
         by: str | None = None,
         traceparent: str | None = None,
         id_for_s: int | None = None,
+        check_schemas: bool = True,
     ) -> list[Prepared | HeadgateError]:
         """Return each of some events (topic, data, id) as `prepare` does, or its error.
 
@@ -392,37 +405,54 @@ class Publisher:
         prepared: list[Prepared | HeadgateError] = []
         for topic, data, event_id in events:
             try:
-                call = self._call(key, topic, data, spare_id() if event_id is None else check_event_id(event_id))
+                call = self._encoded(key, topic, data, spare_id() if event_id is None else check_event_id(event_id))
+                if check_schemas:
+                    self._check_schemas(call)
             except HeadgateError as error:
                 prepared.append(error)
                 continue
             command = call if origin is None else (*call, origin)
-            prepared.append(Prepared(command, namespace, event_id is None, call[_ID], len(call[_PAYLOAD])))
+            prepared.append(Prepared(command, namespace, event_id is None, call[_ID], len(call[_PAYLOAD]), check_schemas))
         return prepared
 
-    def publish_prepared(self, events: Sequence[Prepared]) -> list[Receipt | HeadgateError]:
+    def publish_prepared(self, events: Sequence[Prepared], *, durable: Durable = None) -> list[Receipt | HeadgateError]:
         """Publish events of one namespace in order and in one round trip; return a receipt, or what Redis said, for each.
 
         The events stand for themselves: one that is refused keeps no other out. Each keeps the id that it was prepared with, so
-        to publish them again adds nothing while their ids count, for 300 s (less at a high rate). Waits for Redis.
+        to publish them again adds nothing while their ids count, for 300 s (less at a high rate). Waits for Redis. `durable`: of
+        all of them, as of `publish`; one that is not where it is wanted has NotDurable for its outcome.
 
         Raises:
-            NamespaceNotServed: as `publish`.
+            NamespaceNotServed, InvalidRequest (`durable`): as `publish`.
             BusUnavailable: as `publish_many`.
         """
-        if not events:
-            return []
-        namespace = events[0].namespace
-        writer = self._writer
-        with writer.budget(namespace):
-            writer.refuse_unserved(namespace)
-            replies = writer.append_many([event.command for event in events])
-            writer.warn_unserved(namespace)
-        outcomes = [
+        wish, wait_ms = self._durable if durable is None else read_durable(durable), 0
+        violations = {} if self._schemas is None else self._violations(events)
+        sent = [event for index, event in enumerate(events) if index not in violations] if violations else events
+        replies: list[Any] = []
+        waited = None
+        if sent:
+            namespace = sent[0].namespace
+            writer = self._writer
+            with writer.budget(namespace):
+                writer.refuse_unserved(namespace)
+                commands = [event.command for event in sent]
+                if wish is not None:
+                    wish = writer.counted(wish, namespace)
+                    wait_ms = writer.wait_ms(namespace)
+                    commands.append(wish.command(wait_ms))
+                replies = writer.append_many(commands)
+                writer.warn_unserved(namespace)
+            waited = None if wish is None else replies.pop()
+        outcomes: list[Receipt | HeadgateError] = [
             reply if isinstance(reply, HeadgateError) else _receipt(reply, event.id, new_id=event.has_new_id)
-            for reply, event in zip(replies, events, strict=True)
+            for reply, event in zip(replies, sent, strict=True)
         ]
         self._note_newest(outcomes)
+        if wish is not None:
+            outcomes = [each if isinstance(each, HeadgateError) else _confirmed(each, wish, waited, wait_ms) for each in outcomes]
+        for index, error in violations.items():  # by number, the lowest first
+            outcomes.insert(index, error)
         return outcomes
 
     def check(self, receipt: Receipt, namespace: str | None = None) -> Fate:
@@ -505,15 +535,34 @@ class Publisher:
 
     def _call(self, key: str, topic: str, data: object, event_id: str) -> _Call:
         """Return the call that appends an event; only `topic` and `data` are checked here. Raises as `publish`."""
+        call = self._encoded(key, topic, data, event_id)
+        self._check_schemas(call)
+        return call
+
+    def _encoded(self, key: str, topic: str, data: object, event_id: str) -> _Call:
         check_topic(topic)
         payload = encode_data(data)
         if len(payload) > self._max_payload_bytes:
             raise PayloadTooLarge(len(payload), self._max_payload_bytes, "publisher")
-        if self._schemas is not None:
-            namespace = namespace_of(key)
-            with self._writer.budget(namespace, is_patient=True):
-                self._schemas.check(namespace, topic, payload)
         return "FCALL", TRUSTED, 1, key, topic, payload, event_id
+
+    def _check_schemas(self, call: Any) -> None:
+        """Hold an event against the schemas of its topic. May wait for Redis. Raises as `publish`."""
+        if self._schemas is not None:
+            namespace = namespace_of(call[_KEY])
+            with self._writer.budget(namespace, is_patient=True):
+                self._schemas.check(namespace, call[_TOPIC], call[_PAYLOAD])
+
+    def _violations(self, events: Sequence[Prepared]) -> dict[int, HeadgateError]:
+        """Return the errors of those that have not been checked and break a schema, by their numbers in order."""
+        found: dict[int, HeadgateError] = {}
+        for index, event in enumerate(events):
+            if not event.is_checked:
+                try:
+                    self._check_schemas(event.command)
+                except HeadgateError as error:
+                    found[index] = error
+        return found
 
     def _note_newest(self, outcomes: Sequence[Receipt | HeadgateError]) -> None:
         """Note the last new event of a batch; a duplicate is an older event."""
@@ -523,15 +572,21 @@ class Publisher:
                 return
 
 
-def _confirmed(receipts: list[Receipt], wish: Durability, waited: Any, wait_ms: int) -> list[Receipt]:
-    """Return the receipts with what is known of the writes, or raise NotDurable."""
+def _all_confirmed(receipts: list[Receipt], wish: Durability, waited: Any, wait_ms: int) -> list[Receipt]:
+    """Return the receipts with what is known of the writes, or raise NotDurable with the last one."""
+    outcomes = [_confirmed(receipt, wish, waited, wait_ms) for receipt in receipts]
+    if isinstance(outcomes[-1], NotDurable):
+        raise outcomes[-1]
+    return [outcome for outcome in outcomes if isinstance(outcome, Receipt)]  # one answer was for all
+
+
+def _confirmed(receipt: Receipt, wish: Durability, waited: Any, wait_ms: int) -> Receipt | NotDurable:
+    """Return a receipt with what is known of the write, or NotDurable."""
     if isinstance(waited, HeadgateError):
-        raise NotDurable(receipts[-1], not_waited(waited))
+        return NotDurable(receipt, not_waited(waited))
     replicas, fsynced = wish.confirmed(waited)
-    receipts = [msgspec.structs.replace(receipt, replicas=replicas, fsynced=fsynced) for receipt in receipts]
-    if not wish.met(replicas, fsynced):
-        raise NotDurable(receipts[-1], wish.shortfall(replicas, wait_ms))
-    return receipts
+    receipt = msgspec.structs.replace(receipt, replicas=replicas, fsynced=fsynced)
+    return receipt if wish.met(replicas, fsynced) else NotDurable(receipt, wish.shortfall(replicas, wait_ms))
 
 
 def _receipt(reply: Any, event_id: str, *, new_id: bool) -> Receipt:
@@ -547,11 +602,13 @@ def _traced(traceparent: str | None, namespace: str, topic: str, events: int = 1
     return publishing(namespace, topic, events)
 
 
-def _check_id_for(id_for_s: int | None) -> None:
+def _check_id_for(id_for_s: int | None, *, has_id: bool = True) -> None:
     if id_for_s is None:
         return
     if not isinstance(id_for_s, int) or isinstance(id_for_s, bool) or not 1 <= id_for_s <= MAX_ID_FOR_S:
         raise InvalidRequest(f"id_for_s={id_for_s!r}: expected a whole number of seconds from 1 to {MAX_ID_FOR_S}")
+    if not has_id:
+        raise InvalidRequest("id_for_s goes with an id: one that nobody knows is never tried again")
 
 
 def _origin(by: str | None, traceparent: str | None, id_for_s: int | None = None) -> str:

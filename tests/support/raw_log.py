@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from headgate.event import Event
+from headgate.redis.client import Client, call
+from headgate.redis.keys import log_key
 from headgate.redis.log import Entry, RawEntry, read_entry
 
 
@@ -30,3 +32,11 @@ def raw_event(event: Event) -> RawEntry:
     """Return the entry of an event."""
     fields = {"topic": event.topic.encode(), "id": (event.id or "").encode(), "time": b"%d" % event.time_ms, "data": event.data}
     return raw_entry(event.offset or 0, **fields)
+
+
+def read_log(client: Client, key: str = log_key("notifications")) -> list[tuple[int, bytes, bytes, bytes]]:
+    """Return (offset, id, topic, data) of each entry of a log in Redis."""
+    return [
+        (int(entry.partition(b"-")[0]), fields[b"id"], fields[b"topic"], fields[b"data"])
+        for entry, fields in call(client, "XRANGE", key, "-", "+")
+    ]

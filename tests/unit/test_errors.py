@@ -29,6 +29,7 @@ from headgate.errors import (
     Overloaded,
     Paused,
     PayloadTooLarge,
+    PublisherClosed,
     SchemaViolation,
     SettingsError,
     Unauthorized,
@@ -49,6 +50,7 @@ EXAMPLES: tuple[HeadgateError, ...] = (
     UnknownNamespace("/admin", ("notifications",)),
     NamespaceNotServed("nobody", ("notifications",)),
     NotDurable(Receipt("0123456789abcdef", 7, False, "a1"), "0 of 1 replicas have it after 4 s"),
+    PublisherClosed("it was closed"),
     UnknownHost("evil.example"),
     OriginNotAllowed("https://evil.example"),
     BusUnavailable("connection refused"),
@@ -218,7 +220,7 @@ ROWS = {
     for code, parts, retry in re.findall(r"^\| `(\w+)` \|([^|]*)\| (yes|no|by `name`) \|", PAGE, re.MULTILINE)
 }
 # A caller of a method gets these, and no client.
-NOT_ON_THE_WIRE = {"invalid_schema", "namespace_not_served", "not_durable", "invalid_settings"}
+NOT_ON_THE_WIRE = {"invalid_schema", "namespace_not_served", "not_durable", "publisher_closed", "invalid_settings"}
 
 
 @pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: error.code)

@@ -1,92 +1,26 @@
 """The publisher without a Redis: arguments checked before anything is sent, and its imports."""
 
-import math
 import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from headgate import (
     BusUnavailable,
     InvalidEvent,
-    InvalidRequest,
-    InvalidTopic,
-    LimitReached,
-    NotSerializable,
     PayloadTooLarge,
     Publisher,
     SettingsError,
-    UnknownNamespace,
 )
-from headgate.publisher import MAX_BATCH_EVENTS, Prepared, PublishManyError, Receipt, find_redis_url
+from headgate.publisher import Prepared, PublishManyError, Receipt, find_redis_url
 
 
 @pytest.fixture
 def publisher(tmp_path: Path) -> Publisher:
     """A publisher whose Redis is not there: whatever raises something else than BusUnavailable has sent nothing."""
     return Publisher(f"unix://{tmp_path}/no.sock")
-
-
-def test_the_payload_limit_is_exact(tmp_path: Path) -> None:
-    """In bytes of UTF-8; at the limit it would be sent (and here finds no Redis), one byte more is refused at the publisher."""
-    publisher = Publisher(f"unix://{tmp_path}/no.sock", max_payload_bytes=10)
-    with pytest.raises(BusUnavailable):
-        publisher.publish("a", "éé1234")
-
-    with pytest.raises(PayloadTooLarge) as caught:
-        publisher.publish("a", "éé12345")
-
-    assert caught.value.parts == {"size": 11, "limit": 10, "where": "publisher"}
-
-
-def test_arguments_are_checked_before_anything_is_sent(publisher: Publisher) -> None:
-    """Each wrong argument has its own error, although there is no Redis at all."""
-    with pytest.raises(InvalidTopic):
-        publisher.publish("a..b", 1)
-    with pytest.raises(InvalidTopic):
-        publisher.publish("orders.*", 1)
-    with pytest.raises(InvalidEvent):
-        publisher.publish("a", 1, id="a b")
-    with pytest.raises(InvalidEvent):
-        publisher.publish("a", 1, id="")
-    with pytest.raises(UnknownNamespace):
-        publisher.publish("a", 1, namespace="a b")
-    with pytest.raises(NotSerializable):
-        publisher.publish("a", math.nan)
-    with pytest.raises(BusUnavailable):
-        publisher.publish("a", 1)
-
-
-@pytest.mark.parametrize("user", ["", "a\nb", "\ud800", "x" * 250, 42])
-def test_a_user_whom_nobody_can_be_is_refused(publisher: Publisher, user: Any) -> None:
-    """Nothing is published to a topic that was not meant."""
-    with pytest.raises(InvalidRequest, match="user: "):
-        publisher.publish("mail", 1, user=user)
-
-
-def test_a_batch_is_checked_whole_before_anything_is_sent(publisher: Publisher) -> None:
-    """The error of the item, with its number, instead of BusUnavailable."""
-    with pytest.raises(InvalidTopic) as caught:
-        publisher.publish_many([("a", 1), ("b", 2, "id"), ("no no", 3)])
-
-    assert caught.value.__notes__ == ["event number 2 of the batch"]
-    with pytest.raises(NotSerializable) as refused:
-        publisher.publish_many([("a", 1), ("b", {"lines": [1, {2}, object()]})])
-    assert (refused.value.path, refused.value.__notes__) == ("$.lines[2]", ["event number 1 of the batch"])
-
-
-def test_a_batch_is_bounded(publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An endless iterable ends in an error, not in memory."""
-    with pytest.raises(LimitReached) as caught:
-        publisher.publish_many(("a", 1) for _ in iter(int, 1))
-    assert caught.value.parts == {"name": "batch_events", "limit": MAX_BATCH_EVENTS}
-
-    monkeypatch.setattr("headgate.publisher.MAX_BATCH_BYTES", 100)
-    with pytest.raises(LimitReached, match="batch_bytes"):
-        publisher.publish_many([("a", "x" * 60), ("a", "x" * 60)])
 
 
 def test_each_event_without_an_id_gets_one_of_its_own(publisher: Publisher) -> None:
@@ -101,18 +35,6 @@ def test_each_event_without_an_id_gets_one_of_its_own(publisher: Publisher) -> N
     assert all(re.fullmatch(r"[0-9a-f]{32}", each) for each in ids if each != "mine")
     assert isinstance(prepared[80], InvalidEvent)
     assert [event.has_new_id for event in prepared[70:72] if isinstance(event, Prepared)] == [False, True]
-
-
-def test_an_empty_batch_needs_no_redis(publisher: Publisher) -> None:
-    """Nothing to publish, nothing to fail."""
-    assert publisher.publish_many([]) == []
-
-
-@pytest.mark.parametrize("limit", [0, -1, 1024 * 1024 + 1])
-def test_the_payload_limit_has_limits(limit: int) -> None:
-    """No publisher can raise the hard limit."""
-    with pytest.raises(SettingsError):
-        Publisher("redis://127.0.0.1", max_payload_bytes=limit)
 
 
 def test_without_any_redis_the_error_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 from headgate.cli import bulk_file
 from headgate.cli.bulk import MAX_BATCH_EVENTS, MAX_TOLD, Bulk, Interrupted, summary
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
-from headgate.publisher import Prepared, Publisher, Receipt
+from headgate.publisher import Durable, Prepared, Publisher, Receipt
 
 
 class Recording(Publisher):
@@ -22,7 +22,7 @@ class Recording(Publisher):
         self.known: list[str] = []
         self.fails_at = 0
 
-    def publish_prepared(self, events: Sequence[Prepared]) -> list[Receipt | HeadgateError]:
+    def publish_prepared(self, events: Sequence[Prepared], *, durable: Durable = None) -> list[Receipt | HeadgateError]:
         if len(self.batches) + 1 == self.fails_at:
             raise BusUnavailable("gone")
         self.batches.append([event.id for event in events])

@@ -1,0 +1,249 @@
+"""The publisher for asyncio against a real Redis: what it adds to the contract of both publishers (tests/contract)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import pytest
+
+from headgate import AsyncPublisher, BusUnavailable, InvalidRequest, LimitReached, NotDurable, PublisherClosed, SchemaViolation
+from headgate.async_publisher import MAX_CALLS
+from headgate.publisher import PublishManyError, Receipt
+from headgate.redis.client import Client, call
+from headgate.redis.embedded import EmbeddedRedis
+from tests.support.raw_log import read_log
+from tests.support.redis_server import DEADLINE_S
+
+T = TypeVar("T")
+
+
+def calls(client: Client, function: str) -> int:
+    """How often a function of the log was called, by any name of a command that counts calls."""
+    return int(call(client, "INFO", "commandstats")[f"cmdstat_{function}"]["calls"])
+
+
+def run(main: Callable[[], Awaitable[T]]) -> T:
+    """Run a coroutine function in a loop of its own, within a deadline."""
+
+    async def within() -> T:
+        async with asyncio.timeout(DEADLINE_S):
+            return await main()
+
+    return asyncio.run(within())
+
+
+def test_publishes_of_one_turn_share_a_round_trip(redis_url: str, redis_client: Client) -> None:
+    """Two hundred of them are two calls of Redis; their order is that of the calls."""
+
+    async def main() -> list[Receipt]:
+        async with AsyncPublisher(redis_url) as publisher:
+            await publisher.publish("a", -1)
+            call(redis_client, "CONFIG", "RESETSTAT")
+            return await asyncio.gather(*(publisher.publish("a", number) for number in range(200)))
+
+    receipts = run(main)
+
+    assert [receipt.offset for receipt in receipts] == list(range(2, 202))
+    assert [int(data) for *_, data in read_log(redis_client)] == list(range(-1, 200))
+    assert calls(redis_client, "fcall") == 2
+
+
+def test_the_loop_goes_on_while_redis_stands_still(redis_url: str, redis_server: EmbeddedRedis) -> None:
+    """Other tasks have a thousand turns while a publish and a batch wait for a stopped Redis."""
+
+    async def main() -> tuple[int, int]:
+        async with AsyncPublisher(redis_url, timeout_s=DEADLINE_S) as publisher:
+            await publisher.publish("a", 0)
+            os.kill(redis_server.pid, signal.SIGSTOP)
+            try:
+                one = asyncio.create_task(publisher.publish("a", 1))
+                many = asyncio.create_task(publisher.publish_many([("a", 2)]))
+                for _ in range(1000):
+                    await asyncio.sleep(0)
+                assert not one.done()
+                assert not many.done()
+            finally:
+                os.kill(redis_server.pid, signal.SIGCONT)
+            return (await one).offset, (await many)[0].offset
+
+    assert sorted(run(main)) == [2, 3]
+
+
+def test_what_waits_behind_a_silent_redis_fails_with_it(redis_url: str, redis_server: EmbeddedRedis) -> None:
+    """Each of a thousand gets the error of the one round trip; later ones fail at once, by the breaker of `Publisher`."""
+
+    async def main() -> list[Any]:
+        async with AsyncPublisher(redis_url, timeout_s=0.3) as publisher:
+            while True:
+                try:
+                    await publisher.publish("a", 0)
+                    break
+                except BusUnavailable:
+                    continue  # that time is not long on a busy machine
+            os.kill(redis_server.pid, signal.SIGSTOP)
+            try:
+                outcomes = await asyncio.gather(
+                    *(publisher.publish("a", number) for number in range(1000)), return_exceptions=True
+                )
+                with pytest.raises(BusUnavailable, match="nothing was sent"):
+                    await publisher.publish("a", 1)
+            finally:
+                os.kill(redis_server.pid, signal.SIGCONT)
+            assert (publisher.queue.events, publisher.queue.bytes, publisher.queue.most_events) == (0, 0, 1000)
+            return outcomes
+
+    outcomes = run(main)
+
+    assert len(outcomes) == 1000
+    assert {type(outcome) for outcome in outcomes} == {BusUnavailable}
+
+
+def test_what_waits_is_bounded_and_a_refusal_names_the_limit(
+    redis_url: str, redis_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Events, their bytes, and other calls: those beyond the bound are refused and counted, and the others are published."""
+    monkeypatch.setattr("headgate.async_publisher.MAX_WAITING_EVENTS", 3)
+
+    async def main() -> list[Any]:
+        async with AsyncPublisher(redis_url) as publisher:
+            outcomes = await asyncio.gather(*(publisher.publish("a", number) for number in range(5)), return_exceptions=True)
+            assert publisher.queue.refused == 2
+            monkeypatch.setattr("headgate.async_publisher.MAX_WAITING_BYTES", 10)
+            with pytest.raises(LimitReached, match="publish_queue_bytes"):
+                await publisher.publish("a", "x" * 20)
+            first = outcomes[0]
+            assert isinstance(first, Receipt)
+            checks = await asyncio.gather(*(publisher.check(first) for _ in range(MAX_CALLS + 1)), return_exceptions=True)
+            assert sum(isinstance(each, LimitReached) for each in checks) == 1
+            return outcomes
+
+    *published, fourth, fifth = run(main)
+
+    assert [receipt.offset for receipt in published] == [1, 2, 3]
+    assert fourth.parts == fifth.parts == {"name": "publish_queue_events", "limit": 3}
+    assert len(read_log(redis_client)) == 3
+
+
+def test_a_publish_that_is_cancelled_before_it_is_sent_sends_nothing(redis_url: str, redis_client: Client) -> None:
+    """The others of its turn are published, and nothing of it stays in the queue."""
+
+    async def main() -> None:
+        async with AsyncPublisher(redis_url) as publisher:
+            await publisher.publish("a", 0)
+            tasks = [asyncio.create_task(publisher.publish("a", number)) for number in (1, 2, 3)]
+            await asyncio.sleep(0)
+            tasks[1].cancel()
+            outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+            assert isinstance(outcomes[1], asyncio.CancelledError)
+            assert publisher.queue.events == 0
+
+    run(main)
+
+    assert [data for *_, data in read_log(redis_client)] == [b"0", b"1", b"3"]
+
+
+def test_closing_waits_for_what_is_under_way_and_refuses_the_rest(redis_url: str, redis_client: Client) -> None:
+    """Each publish that began before `close` has its receipt; one that begins after it has one clear error; so does a batch."""
+
+    async def main() -> list[int]:
+        publisher = AsyncPublisher(redis_url)
+        await publisher.publish("a", 0)
+        tasks = [asyncio.create_task(publisher.publish("a", number)) for number in range(1, 500)]
+        await asyncio.sleep(0)
+        await publisher.close()
+        await publisher.close()
+        for late in (publisher.publish("a", "late"), publisher.publish_many([("a", "late")])):
+            with pytest.raises(PublisherClosed, match="it was closed"):
+                await late
+        assert all(task.done() for task in tasks)
+        return [task.result().offset for task in tasks]
+
+    assert run(main) == list(range(2, 501))
+    assert len(read_log(redis_client)) == 500
+
+
+def test_another_loop_is_refused(redis_url: str) -> None:
+    """A publisher that was made for every request of another framework, say: the error names the cause, and closing works."""
+    publisher = AsyncPublisher(redis_url)
+    run(lambda: publisher.publish("a", 1))
+
+    with pytest.raises(PublisherClosed, match="another event loop"):
+        run(lambda: publisher.publish("a", 2))
+
+    run(publisher.close)
+
+
+def test_wrong_arguments_are_refused_when_it_begins_and_the_next_call_tries_again(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of `Publisher`; a Redis that is named later is found by the next call."""
+    monkeypatch.setenv("HEADGATE_REDIS_URL", "")
+    monkeypatch.setenv("HEADGATE_DATA_DIR", "/nowhere")
+
+    async def main() -> int:
+        publisher = AsyncPublisher()
+        with pytest.raises(BusUnavailable, match="no Redis"):
+            await publisher.publish("a", 1)
+        monkeypatch.setenv("HEADGATE_REDIS_URL", redis_url)
+        async with publisher:
+            return (await publisher.publish("a", 1)).offset
+
+    assert run(main) == 1
+
+
+def test_durability_is_asked_for_by_those_who_want_it(redis_url: str) -> None:
+    """A server without replicas: the event is published, and its error has the receipt. A wrong wish is refused at once."""
+
+    async def main() -> tuple[Receipt, NotDurable]:
+        async with AsyncPublisher(redis_url, timeout_s=0.5) as publisher:
+            with pytest.raises(InvalidRequest, match="durable"):
+                await publisher.publish("a", 0, durable="twice")  # type: ignore[arg-type]
+            plain, wanted = await asyncio.gather(
+                publisher.publish("a", 1), publisher.publish("a", 2, durable="replica"), return_exceptions=True
+            )
+            assert isinstance(plain, Receipt)
+            assert isinstance(wanted, NotDurable)
+            return plain, wanted
+
+    plain, wanted = run(main)
+
+    assert plain.replicas is None
+    assert wanted.receipt.replicas == 0
+
+
+def test_data_that_breaks_a_schema_is_refused_and_the_others_are_published(
+    redis_url: str, redis_client: Client, tmp_path: Any
+) -> None:
+    """Each for itself, in one round trip."""
+    (tmp_path / "a.json").write_text('{"type": "integer"}')
+
+    async def main() -> list[Any]:
+        async with AsyncPublisher(redis_url, schemas=str(tmp_path), schema_check="refuse") as publisher:
+            return await asyncio.gather(*(publisher.publish("a", data) for data in (1, "x", 3)), return_exceptions=True)
+
+    first, refused, third = run(main)
+
+    assert (first.offset, third.offset) == (1, 2)
+    assert isinstance(refused, SchemaViolation)
+    assert [data for *_, data in read_log(redis_client)] == [b"1", b"3"]
+
+
+def test_an_event_that_redis_refuses_keeps_no_other_out(redis_url: str, redis_client: Client) -> None:
+    """The limit of the namespace is lower than the publisher's; a batch says which ones were refused."""
+
+    async def main() -> list[Any]:
+        async with AsyncPublisher(redis_url) as publisher:
+            await publisher.publish("a", 0)
+            call(redis_client, "FCALL", "headgate_configure", 1, "hg:{notifications}:log", 100, 60000, 10)
+            with pytest.raises(PublishManyError):
+                await publisher.publish_many([("a", "x" * 9), ("a", 1)])
+            return await asyncio.gather(*(publisher.publish("a", data) for data in ("x" * 9, 2)), return_exceptions=True)
+
+    refused, published = run(main)
+
+    assert refused.parts == {"size": 11, "limit": 10, "where": "bus"}
+    assert published.offset == 3

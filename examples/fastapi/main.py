@@ -2,39 +2,35 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Annotated
 
 try:
-    from fastapi import FastAPI, HTTPException, Request
-    from fastapi.concurrency import run_in_threadpool
+    from fastapi import Depends, FastAPI, HTTPException, Request
 
-    from headgate import HeadgateError, Publisher
+    from headgate import AsyncPublisher, HeadgateError
 except ModuleNotFoundError as missing:
     raise SystemExit(f"{missing.name} is not installed: pip install -r requirements.txt") from None
 
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    app.state.publisher = Publisher()  # HEADGATE_REDIS_URL, or the private Redis of a gateway in this folder
-    yield
-    app.state.publisher.close()
+    async with AsyncPublisher() as app.state.publisher:  # HEADGATE_REDIS_URL, or the private Redis of a gateway in this folder
+        yield
 
 
+def get_publisher(request: Request) -> AsyncPublisher:
+    return request.app.state.publisher
+
+
+Publisher = Annotated[AsyncPublisher, Depends(get_publisher)]
 app = FastAPI(lifespan=lifespan)
 
 
 @app.post("/orders/{number}/ship")
-def ship(number: int, request: Request) -> dict[str, object]:
-    """A plain `def`: FastAPI runs it in a thread, so it may wait for Redis."""
+async def ship(number: int, publisher: Publisher) -> dict[str, object]:
     order = {"id": number, "status": "shipped"}
     try:
-        receipt = request.app.state.publisher.publish(f"orders.{number}.shipped", order)
+        receipt = await publisher.publish(f"orders.{number}.shipped", order)
     except HeadgateError as error:
-        raise HTTPException(503, f"shipped, but not told: {error}") from error
+        raise HTTPException(503, f"shipped, but not announced: {error}") from error
     return {**order, "offset": receipt.offset}
-
-
-@app.post("/orders/{number}/pack")
-async def pack(number: int, request: Request) -> dict[str, object]:
-    """In an `async def` the publish goes to a thread, so that the loop does not wait."""
-    receipt = await run_in_threadpool(request.app.state.publisher.publish, f"orders.{number}.packed", {"id": number})
-    return {"id": number, "offset": receipt.offset}

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from .clients import Clients, ClientsPage, ConnectedClient, Reached
     from .flask_extension import Headgate
     from .publisher import PresentUser, Publisher, Receipt
+    from .subscriber import Gap, Subscriber
 
 __version__ = "0.2.0"
 
@@ -53,12 +54,14 @@ _LAZY = {
     "ClientsPage": "clients",
     "ConnectedClient": "clients",
     "Reached": "clients",
+    "Gap": "subscriber",
     "Headgate": "flask_extension",
     "Handshake": "auth.identity",
     "Identity": "auth.identity",
     "PresentUser": "publisher",
     "Publisher": "publisher",
     "Receipt": "publisher",
+    "Subscriber": "subscriber",
 }
 
 __all__ = [
@@ -69,6 +72,7 @@ __all__ = [
     "ClientsPage",
     "ConnectedClient",
     "Forbidden",
+    "Gap",
     "Handshake",
     "Headgate",
     "HeadgateError",
@@ -93,6 +97,7 @@ __all__ = [
     "Receipt",
     "SchemaViolation",
     "SettingsError",
+    "Subscriber",
     "Unauthorized",
     "UnknownHost",
     "UnknownNamespace",

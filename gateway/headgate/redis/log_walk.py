@@ -1,0 +1,119 @@
+"""A reader's way through the log: from a position onward, every event or a gap in its place. No I/O.
+
+In: heads of the log, and pages of entries after the position. Out: items in log order: an event that the reader wants, or a Gap
+for what will not come. What is yielded, what was left out by the patterns and what the gaps report is together the whole log.
+
+A position is (epoch, offset): everything up to it has been dealt with. lineage.py says when it is on the line of a head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from headgate.event import Event
+from headgate.protocol.packets import GapReason
+
+from .entries import Entry, Head
+from .lineage import alone
+
+
+class Gap(msgspec.Struct, frozen=True, gc=False):
+    """Events that will not come, in their place among the others; as a page gets it (docs/protocol.md, `gap`).
+
+    Attributes:
+        reason: `trimmed` (the log no longer holds them), `quarantined` (not deliverable), `rolled_back` (Redis has lost the end
+            of its log; they may have come before), or `log_lost` (the log is another one: what follows is all that it holds).
+        first, last: the offsets, both included; None: nobody knows.
+        count: the positions of the log in the range, whatever their topics; None: nobody knows.
+        epoch: after `rolled_back` and `log_lost`, the epoch in which the log goes on ("": there is no log).
+    """
+
+    reason: GapReason
+    first: int | None = None
+    last: int | None = None
+    epoch: str | None = None
+
+    @property
+    def count(self) -> int | None:
+        """See the class."""
+        return None if self.first is None or self.last is None else self.last - self.first + 1
+
+
+Item = Event | Gap
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A place in the log: everything up to `offset` of the line that leads to `epoch`. As text `<epoch>:<offset>`."""
+
+    epoch: str
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.epoch}:{self.offset}"
+
+
+class LogWalk:
+    """See the module. `wanted` says of a topic whether its events are.
+
+    Attributes:
+        at: the position that has been reached.
+        had: the newest offset of `at.epoch` that Redis has reported to this process.
+    """
+
+    def __init__(self, at: Position, head: Head, wanted: Callable[[str], bool]) -> None:
+        """Begin at a position of any epoch. The head has its lineage."""
+        self.at, self.had = at, 0
+        self._line = (head.lineage if at.epoch == head.epoch else None) or alone(at.epoch)
+        self._wanted = wanted
+
+    def follow(self, head: Head) -> Gap | None:
+        """Bring the position onto the line of a head; return what that has cost.
+
+        Later a head of this epoch may be below what is known: it is that of a replica which lags, or of a Redis that was put back
+        and has written nothing yet. There is nothing to read then, and the next head says more.
+        """
+        at = self.at
+        if head.epoch == at.epoch:
+            is_first, self.had = not self.had, max(self.had, head.offset)
+            return self._roll_back(head, head.offset) if is_first else None
+        if not at.epoch:  # there was no log yet
+            self._go_on(head, 0)
+            return None
+        self._line = line = (head.lineage or alone(head.epoch)).following(self._line)
+        end = line.end_of(at.epoch, head.offset) if head.epoch else None
+        if end is None:
+            self._go_on(head, 0)
+            return Gap(GapReason.LOG_LOST, epoch=head.epoch)
+        return self._roll_back(head, end)
+
+    def take(self, entries: Sequence[Entry], last: int) -> list[tuple[int, Item]]:
+        """Go on to `last` over the entries up to there that the log holds; return the items, each with its last offset."""
+        items: list[tuple[int, Item]] = []
+        for entry in entries:
+            self._miss(items, entry.offset - 1)
+            self.at = Position(self.at.epoch, entry.offset)
+            if entry.event is None:
+                items.append((entry.offset, Gap(GapReason.QUARANTINED, entry.offset, entry.offset)))
+            elif self._wanted(entry.event.topic):
+                items.append((entry.offset, msgspec.structs.replace(entry.event, epoch=self.at.epoch)))
+        self._miss(items, last)
+        return items
+
+    def _miss(self, items: list[tuple[int, Item]], last: int) -> None:
+        """Go on to an offset; what is before it is not in the log."""
+        if last > self.at.offset:
+            items.append((last, Gap(GapReason.TRIMMED, self.at.offset + 1, last)))
+            self.at = Position(self.at.epoch, last)
+
+    def _roll_back(self, head: Head, end: int) -> Gap | None:
+        """Go on in the epoch of a head, at the end of what it shares with the position."""
+        last = self.at.offset
+        self._go_on(head, min(end, last))
+        return Gap(GapReason.ROLLED_BACK, end + 1, last, head.epoch) if end < last else None
+
+    def _go_on(self, head: Head, offset: int) -> None:
+        self.at, self.had = Position(head.epoch, offset), head.offset

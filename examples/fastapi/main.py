@@ -34,3 +34,9 @@ async def ship(number: int, publisher: Publisher) -> dict[str, object]:
     except HeadgateError as error:
         raise HTTPException(503, f"shipped, but not announced: {error}") from error
     return {**order, "offset": receipt.offset}
+
+
+@app.post("/orders/{number}/pack")
+async def pack(number: int, publisher: Publisher) -> dict[str, object]:
+    receipt = await publisher.publish(f"orders.{number}.packed", {"id": number})
+    return {"id": number, "offset": receipt.offset}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headgate import (
+    AsyncPublisher,
     BusUnavailable,
     Headgate,
     HeadgateError,
@@ -24,7 +26,7 @@ from headgate import (
     UnknownNamespace,
     testing,
 )
-from headgate.publisher import Fate
+from headgate.publisher import Fate, Receipt
 from headgate.settings import Settings
 from headgate.testing import Published, record
 from tests.support.schema_files import write
@@ -103,6 +105,22 @@ def test_schemas_are_obeyed(tmp_path: Path, published: Published) -> None:
     assert len(published("orders.1")) == 1
     with pytest.raises(SettingsError, match="expected a folder"):
         Publisher(schemas="redis")
+
+
+def test_the_publisher_for_asyncio_is_recorded(published: Published) -> None:
+    """One by one and in batches, with the receipts that they return."""
+
+    async def main() -> list[Receipt]:
+        async with AsyncPublisher() as publisher:
+            return [await publisher.publish("a", 1, user="ana"), *await publisher.publish_many([("b", 2), ("b", 3)])]
+
+    receipts = asyncio.run(main())
+
+    assert [(event.topic, event.data, event.receipt) for event in published()] == [
+        ("users.ana.a", 1, receipts[0]),
+        ("b", 2, receipts[1]),
+        ("b", 3, receipts[2]),
+    ]
 
 
 def test_the_flask_extension_is_recorded(published: Published, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

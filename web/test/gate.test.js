@@ -546,6 +546,70 @@ describe("dispatching", () => {
   });
 });
 
+describe("a client that comes back, with handlers that want the newest alone", () => {
+  const NEWEST = { overflow: "latest", repair: false };
+
+  async function comeBack(listen) {
+    const { calls, record } = recorder();
+    const told = [];
+    open().on("delivery:backpressure", ({ conflated, where }) => told.push([conflated, where]));
+    listen(record);
+    await gateway.welcome();
+    gateway.event("price.a", 1, 101);
+    gateway.cut();
+    await gateway.welcome({ offset: 109 }, 2);
+    calls.length = 0;
+    return { calls, told };
+  }
+  const missed = (topic, offset) => gateway.event(topic, offset, offset, { replayed: true });
+
+  it("get the newest event of each topic that was missed, in order, before what is new, and the number of the others", async () => {
+    const { calls, told } = await comeBack((record) => gate.subscribe("price.*", NEWEST, record("newest")).pattern && gate.on("price.b", record("all")));
+    for (const [topic, offset] of [["price.a", 102], ["price.b", 103], ["price.a", 104], ["price.b", 105], ["price.a", 106]]) missed(topic, offset);
+    assert.deepEqual(calls, [["all", 103, 103], ["all", 105, 105]]);
+    gateway.event("price.b", 110, 110);
+    assert.deepEqual(calls.slice(2), [["newest", 105, 105], ["newest", 106, 106], ["newest", 110, 110], ["all", 110, 110]]);
+    assert.deepEqual([told, gate.state.missed], [[[3, "browser"]], 0]);
+  });
+
+  it("get them when the gateway says that this was all, and over a second break", async () => {
+    const { calls } = await comeBack((record) => gate.subscribe("price.*", NEWEST, record("newest")));
+    missed("price.a", 102);
+    gateway.cut();
+    await gateway.welcome({ offset: 109 }, 3);
+    assert.equal(gateway.connects[2].resume.offset, 102);
+    missed("price.a", 103);
+    assert.deepEqual(calls, []);
+    gateway.emit("cursor", { epoch: "e1", offset: 109 });
+    assert.deepEqual(calls, [["newest", 103, 103]]);
+  });
+
+  it("get what is held before a gap is told", async () => {
+    const { calls } = await comeBack((record) => gate.subscribe("price.*", NEWEST, record("newest")) && gate.on("delivery:gap", record("gap")));
+    missed("price.a", 102);
+    gateway.emit("gap", { patterns: ["price.*"], from: 103, to: 104, count: 2, bytes: 1, reason: "trimmed", recoverable: false });
+    assert.deepEqual(calls.map(([label]) => label), ["newest", "gap"]);
+  });
+
+  it("hold a bounded number of topics", async () => {
+    const { calls } = await comeBack((record) => gate.subscribe("price.*", NEWEST, record("newest")));
+    for (let n = 0; n < 1500; n++) missed(`price.${n}`, 102 + n);
+    assert.equal(calls.length, 1000);
+    gateway.emit("cursor", { epoch: "e1", offset: 1700 });
+    assert.deepEqual([calls.length, calls.at(-1)[2]], [1500, 1601]);
+  });
+
+  it("are not those that want repairs, another policy, or a past that was asked for", async () => {
+    const { calls } = await comeBack((record) => {
+      gate.subscribe("price.a", { overflow: "latest" }, record("repaired"));
+      gate.subscribe("price.b", NEWEST, record("shared"));
+      gate.subscribe("price.b", record("catches up"));
+    });
+    for (const [topic, offset] of [["price.a", 102], ["price.a", 103], ["price.b", 104]]) missed(topic, offset);
+    assert.deepEqual(calls.map(([label]) => label), ["repaired", "repaired", "shared", "catches up"]);
+  });
+});
+
 describe("the past", () => {
   it("reaches the handlers that asked for it before the first connection", async () => {
     const { calls, record } = recorder();

@@ -55,6 +55,7 @@ import { createDelivery } from "./delivery.js";
 import { disconnected } from "../language/errors.js";
 import { createGaps } from "./gaps.js";
 import { createInbox } from "./inbox.js";
+import { createNewest } from "./newest.js";
 import { createNotices } from "./notices.js";
 import { createOwnTopics } from "../subscriptions/own-topics.js";
 import { watchPage } from "../connection/page.js";
@@ -104,17 +105,26 @@ export function createSession(gate, address, options) {
   // From the gateway.
   const cursor = createCursor(options.resume, replays, (isLive) => {
     connection.stands(isLive);
+    if (isLive) newest.flush();
     changed();
   });
   const { deliver, handled } = createDelivery(gate, cursor, own);
+  const newest = createNewest(
+    subscriptions,
+    (...event) => {
+      if (deliver(...event)) counts.received++;
+    },
+    (conflated) => tell("delivery:backpressure", { state: "off", queued: 0, queuedBytes: 0, discarded: 0, conflated, where: "browser" }),
+  );
   const gaps = createGaps({ deliver, counts, cursor, subscriptions, connection, requests, tell, resync: options.resync });
   const welcome = createWelcome({ facts, cursor, subscriptions, requests, connection, tell });
   const status = createStatus({ facts, subscriptions, connection, tell, changed });
   const takes = {
     /** The cursor moves on before the handlers are called: one that throws or disconnects cannot have the event come again. */
     event(/** @type {string} */ topic, /** @type {any} */ data, meta = /** @type {EventMeta} */ ({})) {
+      const isMissed = meta.replayed && /** @type {number} */ (meta.offset) > (cursor.position()?.offset ?? 0);
       const admits = gaps.admit(topic, meta);
-      if (admits && deliver(topic, data, meta, admits)) counts.received++;
+      if (admits && deliver(topic, data, meta, (pattern) => admits(pattern) && !(isMissed && newest.holds(pattern, topic, data, meta)))) counts.received++;
     },
     welcome(/** @type {Welcome} */ message) {
       checkWelcome(message);
@@ -125,7 +135,11 @@ export function createSession(gate, address, options) {
       for (const { pattern } of message.subscriptions) replays.acknowledge(pattern, message.offset);
     },
     cursor: cursor.follow,
-    gap: gaps.take,
+    gap(/** @type {Gap} */ gap) {
+      // Before anything later.
+      newest.flush();
+      gaps.take(gap);
+    },
     backpressure: (/** @type {Backpressure} */ notice) => tell("delivery:backpressure", { ...notice, where: "gateway" }),
     status,
     // Nobody is told if it does not arrive: the gateway asks for people, who see that there is no answer.

@@ -1,6 +1,7 @@
 /** The types of the package: those that an application compiles with, as they are shipped. Needs `npm run build`. */
 import assert from "node:assert/strict";
 import { execFile, execFileSync } from "node:child_process";
+import { existsSync } from "node:fs";
 import { cp, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { join } from "node:path";
@@ -8,14 +9,7 @@ import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import ts from "typescript";
-import * as live from "#headgate/backbone";
-import * as offline from "#headgate/offline";
-import * as react from "#headgate/react";
-import * as store from "#headgate/store";
-import * as svelte from "#headgate/svelte";
-import * as tabs from "#headgate/tabs";
-import * as vue from "#headgate/vue";
-import * as headgate from "#headgate";
+import { Dispatcher } from "#headgate";
 // No part of what an application imports.
 import { EXPLAINED, sentenceOf } from "../src/language/development.js";
 
@@ -52,8 +46,9 @@ describe("an application in strict TypeScript", { skip: !isBuilt }, () => {
     // The types that `headgate types` writes from schemas (tests/unit/schemas/test_typescript.py), and a page that uses them.
     await cp(join(WEB, "../tests/golden/topics.ts"), join(folder, "topics.mts"));
     await cp(join(WEB, "test/types/generated.ts"), join(folder, "generated.mts"));
+    await writeFile(join(folder, "script.mts"), 'import "headgate/global";\nwindow.headgate.connect().on("a.b", () => {});\nexport class Mine extends headgate.LiveModel {}\n');
     await writeFile(join(folder, "wrong.mts"), 'import { connect } from "headgate";\nexport const wrong: number = connect().status;\n');
-    await writeFile(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions: SETTINGS, files: ["consumer.mts", "consumer.cts", "frameworks.mts", "generated.mts", "page.tsx", "page.mts", "wrong.mts"] }));
+    await writeFile(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions: SETTINGS, files: ["consumer.mts", "consumer.cts", "frameworks.mts", "generated.mts", "page.tsx", "page.mts", "script.mts", "wrong.mts"] }));
   });
 
   after(() => rm(folder, { recursive: true, force: true }));
@@ -77,7 +72,7 @@ describe("an application in strict TypeScript", { skip: !isBuilt }, () => {
   }
 });
 
-describe("the declarations", () => {
+describe("the declarations", async () => {
   /** The statements of a declaration file that are exported. */
   async function exported(file) {
     const text = await readFile(join(WEB, "types", file), "utf8");
@@ -85,7 +80,18 @@ describe("the declarations", () => {
     return source.statements.filter((each) => ts.canHaveModifiers(each) && ts.getModifiers(each)?.some(({ kind }) => kind === ts.SyntaxKind.ExportKeyword));
   }
 
-  const modules = { "index.d.ts": headgate, "backbone.d.ts": live, "offline.d.ts": offline, "tabs.d.ts": tabs, "store.d.ts": store, "react.d.ts": react, "vue.d.ts": vue, "svelte.d.ts": svelte };
+  /** Each declaration file that the package exports, with the module that it declares: of a script there is none to import. */
+  const { exports } = require("../package.json");
+  const parts = Object.keys(exports).filter((name) => exports[name].import && !name.startsWith("./global"));
+  const modules = Object.fromEntries(parts.map((name) => [`${name === "." ? "index" : name.slice(2)}.d.ts`, `#headgate${name.slice(1)}`]));
+  for (const [file, specifier] of Object.entries(modules)) modules[file] = await import(specifier);
+
+  it("are there for every part of the package", () => {
+    for (const [name, { import: esm, require: cjs }] of Object.entries(exports)) {
+      if (!name.endsWith(".json") && !name.endsWith(".min")) assert.ok([esm, cjs].every((each) => existsSync(join(WEB, "types", each?.types.split("/").at(-1)))), name);
+    }
+  });
+
   for (const [file, module] of Object.entries(modules)) {
     it(`name what the package exports: ${file}`, async () => {
       const statements = await exported(file);
@@ -97,7 +103,8 @@ describe("the declarations", () => {
     it(`name the members of its classes: ${file}`, async () => {
       for (const declared of (await exported(file)).filter(ts.isClassDeclaration)) {
         const { prototype } = module[declared.name.text];
-        const instance = declared.name.text === "Dispatcher" || declared.name.text === "HeadgateError" ? new module[declared.name.text]("closed") : prototype;
+        const arguments_ = { Dispatcher: [], HeadgateError: ["closed"], Room: [new Dispatcher(), "a", () => {}] }[declared.name.text];
+        const instance = arguments_ ? new module[declared.name.text](...arguments_) : prototype;
         const isStatic = (member) => ts.getModifiers(member)?.some(({ kind }) => kind === ts.SyntaxKind.StaticKeyword);
         const members = declared.members.filter((member) => member.name && !isStatic(member)).map(({ name }) => name.text);
         assert.deepEqual(members.filter((name) => !(name in instance)), [], `${declared.name.text} lacks`);

@@ -1,7 +1,7 @@
 /** The types of `headgate`. */
-import type { AnyTopics, Names, PayloadOf, Publishable } from "./topics.js";
+import type { AnyTopics, Names, PayloadOf, Publishable, Subscribable } from "./topics.js";
 
-export type { AnyTopics, PayloadOf } from "./topics.js";
+export type { AnyTopics, PayloadOf, Subscribable } from "./topics.js";
 
 // Events.
 
@@ -342,7 +342,7 @@ export class Dispatcher<Topics = AnyTopics> {
   /** Bind a handler, as Backbone does. */
   on<Name extends LifecycleName>(name: Name, callback: (this: any, ...args: NamedEvents[Name]) => any, context?: any): this;
   on<Name extends keyof Topics & string>(name: Name, callback: EventCallback<Topics[Name]>, context?: any, options?: SubscribeOptions): this;
-  on<const Name extends string>(name: Name & Declared<Name>, callback: CallbackFor<Topics, Name>, context?: any, options?: SubscribeOptions): this;
+  on<const Name extends string>(name: Name & Declared<Name> & Subscribable<Topics, Name>, callback: CallbackFor<Topics, Name>, context?: any, options?: SubscribeOptions): this;
   on<Map extends EventMap<Topics>>(names: EventMap<Topics> & Map & DeclaredMap<Map>, context?: any): this;
   /** Remove handlers: any that match. */
   off<Name extends string>(name?: (Name & Declared<Name>) | null, callback?: Callback | null, context?: any): this;
@@ -350,7 +350,7 @@ export class Dispatcher<Topics = AnyTopics> {
   /** Bind a handler for one call. */
   once<Name extends LifecycleName>(name: Name, callback: (this: any, ...args: NamedEvents[Name]) => any, context?: any): this;
   once<Name extends keyof Topics & string>(name: Name, callback: EventCallback<Topics[Name]>, context?: any, options?: SubscribeOptions): this;
-  once<const Name extends string>(name: Name & Declared<Name>, callback: CallbackFor<Topics, Name>, context?: any, options?: SubscribeOptions): this;
+  once<const Name extends string>(name: Name & Declared<Name> & Subscribable<Topics, Name>, callback: CallbackFor<Topics, Name>, context?: any, options?: SubscribeOptions): this;
   once<Map extends EventMap<Topics>>(names: EventMap<Topics> & Map & DeclaredMap<Map>, context?: any): this;
   /** Backbone's old name of `on`. */
   bind: this["on"];
@@ -388,8 +388,8 @@ export class Gate<Topics = AnyTopics> extends Dispatcher<Topics> {
   /** Subscribe a handler to a topic or pattern. */
   subscribe<Name extends keyof Topics & string>(pattern: Name, handler: EventCallback<Topics[Name]>): Subscription;
   subscribe<Name extends keyof Topics & string>(pattern: Name, options: SubscribeOptions, handler: EventCallback<Topics[Name]>): Subscription;
-  subscribe<Name extends string>(pattern: Name, handler: EventCallback<PayloadOf<Topics, Name>>): Subscription;
-  subscribe<Name extends string>(pattern: Name, options: SubscribeOptions, handler: EventCallback<PayloadOf<Topics, Name>>): Subscription;
+  subscribe<Name extends string>(pattern: Name & Subscribable<Topics, Name>, handler: EventCallback<PayloadOf<Topics, Name>>): Subscription;
+  subscribe<Name extends string>(pattern: Name & Subscribable<Topics, Name>, options: SubscribeOptions, handler: EventCallback<PayloadOf<Topics, Name>>): Subscription;
   /** Wait until a pattern is active. */
   subscribed(pattern: string): Promise<void>;
   /** Publish an event, if the token grants it. */
@@ -409,7 +409,7 @@ export function connect<Topics = AnyTopics>(url?: string | undefined, options?: 
 /** Events of a pattern, for `for await`. */
 export function events<Topics, Name extends string>(
   gate: Gate<Topics>,
-  pattern: Name,
+  pattern: Name & Subscribable<Topics, Name>,
   options?: EventsOptions,
 ): AsyncIterableIterator<HeadgateEvent<PayloadOf<Topics, Name>>>;
 /** Return the topic if it is one. */

@@ -42,7 +42,9 @@ export interface PresenceOptions<Meta = any> {
 }
 
 /** Who is in a topic; tells `member:join`, `member:leave`, `member:change` and `change`. */
-export interface Room<Meta = any> extends Dispatcher {
+export class Room<Meta = any> extends Dispatcher {
+  /** Made by `presence` alone. */
+  private constructor();
   readonly topic: string;
   readonly status: PresenceStatus;
   readonly error: HeadgateError | null;

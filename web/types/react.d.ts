@@ -1,6 +1,6 @@
 /** The types of `headgate/react`. */
 import type { ReactElement, ReactNode } from "react";
-import type { AnyTopics, ConnectOptions, EventCallback, Gate, PayloadOf, Status, SubscribeOptions } from "./index.js";
+import type { AnyTopics, ConnectOptions, EventCallback, Gate, PayloadOf, Status, Subscribable, SubscribeOptions } from "./index.js";
 import type { CollectionOptions, CollectionSnapshot, EventsSnapshot, EventsStoreOptions } from "./store.js";
 
 /** A gate of the application's, or the address of one. */
@@ -33,9 +33,9 @@ export interface Hooks<Topics = AnyTopics> {
   /** The connection in one word. */
   useGateStatus: () => Status;
   /** The last events of a pattern. */
-  useEvents: <Pattern extends string>(pattern: Pattern, options?: EventsStoreOptions) => EventsSnapshot<PayloadOf<Topics, Pattern>>;
+  useEvents: <Pattern extends string>(pattern: Pattern & Subscribable<Topics, Pattern>, options?: EventsStoreOptions) => EventsSnapshot<PayloadOf<Topics, Pattern>>;
   /** Call a handler for each event, without rendering. */
-  useSubscription: <Pattern extends string>(pattern: Pattern, handler: EventCallback<PayloadOf<Topics, Pattern>>, options?: SubscribeOptions) => void;
+  useSubscription: <Pattern extends string>(pattern: Pattern & Subscribable<Topics, Pattern>, handler: EventCallback<PayloadOf<Topics, Pattern>>, options?: SubscribeOptions) => void;
   /** Plain objects, kept in step by events. */
   useLiveCollection: <Item extends object = any>(topic: string, options?: LiveCollectionOptions<Item>) => LiveCollection<Item>;
 }

@@ -1,5 +1,5 @@
 /** The types of `headgate/store`. */
-import type { Gate, HeadgateError, HeadgateEvent, PayloadOf, Status, SubscribeOptions, SubscriptionState, ToldGap } from "./index.js";
+import type { Gate, HeadgateError, HeadgateEvent, PayloadOf, Status, Subscribable, SubscribeOptions, SubscriptionState, ToldGap } from "./index.js";
 
 /** A value that changes, as React's useSyncExternalStore takes it. */
 export interface Store<Snapshot> {
@@ -80,7 +80,7 @@ export interface CollectionStore<Item extends object = any> extends Store<Collec
 /** The last events of a pattern, in log order. */
 export function eventsStore<Topics, Pattern extends string>(
   gate: Gate<Topics>,
-  pattern: Pattern,
+  pattern: Pattern & Subscribable<Topics, Pattern>,
   options?: EventsStoreOptions,
 ): Store<EventsSnapshot<PayloadOf<Topics, Pattern>>>;
 /** Plain objects, kept in step by events. */

@@ -1,5 +1,5 @@
 /** The types of `headgate/svelte`. */
-import type { AnyTopics, ConnectOptions, EventCallback, Gate, PayloadOf, Status, SubscribeOptions } from "./index.js";
+import type { AnyTopics, ConnectOptions, EventCallback, Gate, PayloadOf, Status, Subscribable, SubscribeOptions } from "./index.js";
 import type { CollectionOptions, CollectionSnapshot, EventsSnapshot, EventsStoreOptions, Store } from "./store.js";
 
 /** A store with the contract of Svelte's. */
@@ -21,9 +21,9 @@ export interface Hooks<Topics = AnyTopics> {
   /** The connection in one word. */
   useGateStatus: () => Readable<Status>;
   /** The last events of a pattern. */
-  useEvents: <Pattern extends string>(pattern: Pattern, options?: EventsStoreOptions) => Readable<EventsSnapshot<PayloadOf<Topics, Pattern>>>;
+  useEvents: <Pattern extends string>(pattern: Pattern & Subscribable<Topics, Pattern>, options?: EventsStoreOptions) => Readable<EventsSnapshot<PayloadOf<Topics, Pattern>>>;
   /** Call a handler for each event. */
-  useSubscription: <Pattern extends string>(pattern: Pattern, handler: EventCallback<PayloadOf<Topics, Pattern>>, options?: SubscribeOptions) => void;
+  useSubscription: <Pattern extends string>(pattern: Pattern & Subscribable<Topics, Pattern>, handler: EventCallback<PayloadOf<Topics, Pattern>>, options?: SubscribeOptions) => void;
   /** Plain objects, kept in step by events. */
   useLiveCollection: <Item extends object = any>(topic: string, options?: CollectionOptions<Item>) => LiveCollection<Item>;
 }

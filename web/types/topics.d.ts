@@ -67,3 +67,17 @@ export type PayloadOf<Topics, Name extends string> = Names<Name> extends infer E
 
 /** A topic that may be published: one that meets a pattern of the map, or is only known as `string`. */
 export type Publishable<Topics, Topic extends string> = string extends Topic ? Topic : [Meeting<Topics, Topic>] extends [never] ? never : Topic;
+
+/** Those of some names that meet no topic of a map: patterns, not names with a colon. */
+type Unmet<Topics, Each> = Each extends string
+  ? string extends Each
+    ? never
+    : Each extends "all" | `${string}:${string}`
+      ? never
+      : [Meeting<Topics, Each>] extends [never]
+        ? Each
+        : never
+  : never;
+
+/** A name, or several with spaces, if each can have an event; else what the map has. */
+export type Subscribable<Topics, Name extends string> = [Unmet<Topics, Names<Name>>] extends [never] ? Name : keyof Topics & string;

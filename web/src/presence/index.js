@@ -1,2 +1,2 @@
 /** The entry point `headgate/presence`: who is in a topic now. */
-export { presence, ROOM, Room } from "./room.js";
+export { presence, Room } from "./room.js";

@@ -273,7 +273,7 @@ export class Room extends Dispatcher {
     if (was && was.connections === member.connections && was.since === member.since && JSON.stringify(was.meta) === JSON.stringify(member.meta)) return;
     this.#members.set(member.user, member);
     this.#changed();
-    if (!quiet) this.trigger(was ? "member:change" : "member:join", member);
+    if (!quiet) this.trigger(was ? "member:change" : "member:join", member, ...(was ? [was] : []));
   }
 
   /** @param {string} user */

@@ -85,8 +85,11 @@ describe("presence", () => {
     assert.deepEqual(room.members[1], { user: "ben", connections: 2, since: 1000, meta: { the_key: 1 } });
     assert.deepEqual(told, [], "those who were there have not come");
     const before = room.getSnapshot();
+    const changes = [];
+    room.on("member:change", (member, previous) => changes.push([member.connections, previous.connections]));
     await notify(gateway, 0, 1, [wire("eve"), wire("ben", 1, { the_key: 1 })], ["ann", "nobody"]);
     assert.deepEqual(told, ["eve join", "ben change", "ann leave"]);
+    assert.deepEqual(changes, [[1, 2]], "with what was so before");
     assert.deepEqual(names(room), ["ben", "eve"]);
     assert.equal(before.members.length, 2, "a snapshot is never changed");
     await notify(gateway, 0, 1, [wire("late")]);

@@ -65,13 +65,8 @@ gate.on("orders.#", (either) => ("carrier" in either ? either.carrier : either.s
 gate.on("orders.*.shipped", function (this: Order) {
   return this.id;
 }, { id: 1, status: "" });
-gate.on("unknown.topic", (data) => {
-  sure<Same<typeof data, unknown>>();
-});
 // @ts-expect-error an order has no carrier
 gate.on("orders.*.created", (order) => order.carrier);
-// @ts-expect-error nothing is known of it
-gate.on("unknown.topic", (data) => data.carrier);
 // @ts-expect-error another payload
 gate.on("orders.*.shipped", (order: Order) => order.id);
 gate.on({ "orders.*.created": (order) => order.id, "connection:up": ({ session }) => session.length, "menu:open": (place) => place.length });
@@ -89,6 +84,7 @@ gate.on("menu:open", (place) => place.length);
 gate.on("connection:up menu:open", (...anything) => anything.length);
 gate.off("delivery:gap").off(null, undefined, base).off();
 presence(gate, "rooms.7").on("member:join", ({ user }) => user.length).on("change", () => {});
+presence(gate, "rooms.7").on("member:change", (member, previous) => member.since - previous.since);
 connectTabs().on("tabs:change", ({ role }) => role === "leading");
 // @ts-expect-error no such name
 presence(gate, "rooms.7").on("member:joined", () => {});
@@ -199,3 +195,18 @@ console.log(new Mine().isNewest());
 const list = new NotificationList<Order>([], { gate, patterns: ["orders.#"], limit: undefined });
 list.on("unread", (count: number) => count).choose("a").dismiss("a");
 console.log(list.at(0)?.get("data")?.status, list.unread.toFixed(), [work, word, state, code, status, loose, event]);
+
+// A pattern that no topic of the map can match is a mistake, wherever it is.
+// @ts-expect-error orders are shipped, not sent
+gate.on("orders.*.sent", () => {});
+// @ts-expect-error one of two
+gate.on("plain orders.*.sent", () => {});
+// @ts-expect-error the same
+gate.subscribe("orders.42", () => {});
+// @ts-expect-error the same
+gate.subscribe("orders.42", { overflow: "drop" }, () => {});
+// @ts-expect-error the same
+void events(gate, "nothing.here").next();
+gate.on("users.me.mail plain connection:up all", () => {}).subscribe("#", (anything) => anything);
+declare const anyName: string;
+gate.on(anyName, () => {}).subscribe(anyName, () => {});

@@ -1,0 +1,14 @@
+/** The types of the script tag, and of `headgate/global`: `window.headgate`. */
+import type * as live from "./backbone.js";
+import type * as client from "./index.js";
+
+/** All of `headgate`, and the helpers for Backbone in a page that has it. */
+export type Global = typeof client & typeof live;
+
+declare global {
+  /** Defined by the script. */
+  const headgate: Global;
+  interface Window {
+    readonly headgate: Global;
+  }
+}

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -137,6 +140,28 @@ def test_the_flask_extension_is_recorded(published: Published, monkeypatch: pyte
     assert [event.topic for event in published("orders.#")] == ["orders.42.shipped"]
     assert len(gate.publish_each([("orders.1", 1, None), ("orders..2", 2, None)])) == 2
     assert len(published()) == 2
+
+
+def test_the_example_of_the_page_passes_without_redis(tmp_path: Path) -> None:
+    """As docs/howto/testing.md shows it for Flask; tests/examples/test_python.py runs those of Django and FastAPI."""
+    folder = Path(__file__).parents[2] / "examples" / "flask"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("HEADGATE_", "PYTEST_"))}
+    words = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-c",
+        os.devnull,
+        "-p",
+        "no:cacheprovider",
+        "--rootdir",
+        str(folder),
+        str(folder),
+    ]
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
 
 
 def test_a_publisher_that_outlives_its_test_reaches_no_log(monkeypatch: pytest.MonkeyPatch) -> None:

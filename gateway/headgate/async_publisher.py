@@ -22,7 +22,7 @@ from contextvars import copy_context
 from functools import partial
 from itertools import islice
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -60,7 +60,8 @@ MAX_CALLS = 100
 MAX_THREADS = 4
 _FULL_RETRY_S = 1
 
-Event = tuple[str, object] | tuple[str, object, str | None]
+_Waiting: TypeAlias = tuple[Prepared, asyncio.Future[Receipt]]
+Event: TypeAlias = tuple[str, object] | tuple[str, object, str | None]
 R = TypeVar("R")
 
 log = logging.getLogger("headgate.publisher")
@@ -81,7 +82,7 @@ class _Lane:
     __slots__ = ("is_sending", "waiting")
 
     def __init__(self) -> None:
-        self.waiting: deque[tuple[Prepared, asyncio.Future[Receipt]]] = deque()
+        self.waiting: deque[_Waiting] = deque()
         self.is_sending = False
 
 
@@ -207,19 +208,20 @@ class AsyncPublisher:
         await self._call(Publisher.revoke, user=user, token_id=token_id, for_s=for_s)
 
     async def close(self) -> None:
-        """Wait for what is under way, then close for good; idempotent. Whatever is published from now on is refused."""
-        if not self._is_closed:
-            if self._loop is not None and self._loop.is_closed():
-                self._end()
-                return
-            self._check_loop()
+        """Wait for what is under way, then close for good; idempotent. Whatever is published from now on is refused.
+
+        One that is cancelled does not wait: the connections close when everything has ended.
+        """
+        if self._loop is not None and self._loop.is_closed():
+            self._end()
+            return
+        self._check_loop()
         self._is_closed = True
-        try:
-            while self._is_busy():
-                if self._idle is None:
-                    self._idle = asyncio.get_running_loop().create_future()
-                await asyncio.shield(self._idle)
-        finally:
+        if self._is_busy():
+            if self._idle is None:
+                self._idle = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._idle)
+        else:
             self._end()
 
     async def __aenter__(self) -> AsyncPublisher:
@@ -263,10 +265,10 @@ class AsyncPublisher:
         return bool(self._lanes or self._ended or self._calls)
 
     def _note_idle(self) -> None:
-        if self._idle is not None and not self._is_busy():
-            idle, self._idle = self._idle, None
-            if not idle.done():
-                idle.set_result(None)
+        if self._is_closed and not self._is_busy():
+            self._end()
+            if self._idle is not None and not self._idle.done():
+                self._idle.set_result(None)
 
     def _end(self) -> None:
         self._is_closed = True
@@ -333,9 +335,9 @@ class AsyncPublisher:
         )
         running.add_done_callback(partial(self._answered, key, lane, sent))
 
-    def _take(self, lane: _Lane) -> list[tuple[Prepared, asyncio.Future[Receipt]]]:
+    def _take(self, lane: _Lane) -> list[_Waiting]:
         """Take a round out of a lane, without events that nobody waits for any more."""
-        sent: list[tuple[Prepared, asyncio.Future[Receipt]]] = []
+        sent: list[_Waiting] = []
         size_bytes = 0
         while lane.waiting and len(sent) < MAX_ROUND_EVENTS and size_bytes < MAX_ROUND_BYTES:
             event, outcome = lane.waiting.popleft()
@@ -350,27 +352,31 @@ class AsyncPublisher:
         self,
         key: tuple[str, Durable],
         lane: _Lane,
-        sent: Sequence[tuple[Prepared, asyncio.Future[Receipt]]],
+        sent: Sequence[_Waiting],
         running: asyncio.Future[list[Receipt | HeadgateError]],
     ) -> None:
         """A round trip is over: end its publishes, and send the next one."""
-        outcomes: Sequence[Receipt | HeadgateError]
         try:
-            outcomes = running.result()
+            self._end_each(sent, running.result())
         except HeadgateError as error:
-            outcomes = [error] * len(sent)
+            self._end_with(sent, error)
             if isinstance(error, BusUnavailable):
-                sent = [*sent, *lane.waiting]
-                outcomes = [error] * len(sent)
+                self._end_with(list(lane.waiting), error)
                 lane.waiting.clear()
         except Exception:
             log.exception("publishing failed")
-            outcomes = [BusUnavailable("the publisher failed; its log says why")] * len(sent)
+            self._end_with(sent, BusUnavailable("the publisher failed; its log says why"))
+        self._send(key, lane)
+
+    def _end_with(self, sent: Sequence[_Waiting], error: HeadgateError) -> None:
+        self._end_each(sent, [error] * len(sent))
+
+    def _end_each(self, sent: Sequence[_Waiting], outcomes: Sequence[Receipt | HeadgateError]) -> None:
+        """Have publishes end, a few in each turn of the loop."""
         is_ending = bool(self._ended)
         for (event, outcome), each in zip(sent, outcomes, strict=True):
             self._forget(event)
             self._ended.append((outcome, each))
-        self._send(key, lane)
         if not is_ending:
             self._end_some()
 

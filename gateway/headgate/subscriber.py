@@ -22,6 +22,7 @@ from threading import Event as Flag
 from threading import Lock
 from time import monotonic
 from types import TracebackType
+from typing import TypeVar
 
 from .errors import BusUnavailable, InvalidPattern, InvalidRequest
 from .protocol.stream_text import read_cursor
@@ -50,6 +51,8 @@ _MAX_OFFSET = 10**15
 _ANOTHER_EPOCH = "0" * 16
 
 Since = str | int | datetime | None
+
+R = TypeVar("R")
 
 log = logging.getLogger("headgate.subscriber")
 
@@ -127,10 +130,10 @@ class Subscriber:
 
     def __next__(self) -> Item:
         """Return the next item. Waits for Redis."""
-        with self._lock:
-            if not self._fill():
-                raise StopIteration
-            return self._hand_out()
+        item = self._locked(lambda: self._hand_out() if self._fill() else None)
+        if item is None:
+            raise StopIteration
+        return item
 
     def __aiter__(self) -> Subscriber:
         return self
@@ -143,15 +146,18 @@ class Subscriber:
         return self._hand_out()
 
     def close(self) -> None:
-        """End the iteration, within a second, and close the connection; idempotent, from any thread."""
+        """End the iteration and close the connection, within a second; idempotent, from any thread."""
         self._closed.set()
         if self._thread is not None:
             self._thread.shutdown(wait=False)
-        self._client.close()
+        if self._lock.acquire(blocking=False):  # else a thread is waiting at Redis, and closes it
+            try:
+                self._client.close()
+            finally:
+                self._lock.release()
 
     def __enter__(self) -> Subscriber:
-        with self._lock:
-            self._begin()
+        self._locked(self._begin)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -179,9 +185,14 @@ class Subscriber:
             if filling.done() and self._filling is filling:
                 self._filling = None
 
-    def _locked(self, work: Callable[[], bool]) -> bool:
-        with self._lock:
-            return work()
+    def _locked(self, work: Callable[[], R]) -> R:
+        """Do something, one thread at a time."""
+        try:
+            with self._lock:
+                return work()
+        finally:
+            if self._closed.is_set():
+                self.close()
 
     def _hand_out(self) -> Item:
         self._reached, item = self._items.popleft()

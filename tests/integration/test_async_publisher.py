@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import pytest
 
 from headgate import AsyncPublisher, BusUnavailable, InvalidRequest, LimitReached, NotDurable, PublisherClosed, SchemaViolation
-from headgate.async_publisher import MAX_CALLS
+from headgate.async_publisher import MAX_CALLS, MAX_ROUND_EVENTS
 from headgate.publisher import PublishManyError, Receipt
 from headgate.redis.client import Client, call
 from headgate.redis.embedded import EmbeddedRedis
@@ -164,6 +164,31 @@ def test_closing_waits_for_what_is_under_way_and_refuses_the_rest(redis_url: str
 
     assert run(main) == list(range(2, 501))
     assert len(read_log(redis_client)) == 500
+
+
+def test_a_close_that_is_cancelled_ends_later(redis_url: str, redis_client: Client) -> None:
+    """What was under way still has its receipts, in several round trips, and nothing more is taken."""
+
+    async def main() -> list[int]:
+        publisher = AsyncPublisher(redis_url, timeout_s=DEADLINE_S)
+        await publisher.publish("a", 0)
+        call(redis_client, "CLIENT", "PAUSE", 600_000, "WRITE")
+        tasks = [asyncio.create_task(publisher.publish("a", number)) for number in range(MAX_ROUND_EVENTS + 1)]
+        for _ in range(3):
+            await asyncio.sleep(0)
+        closing = asyncio.create_task(publisher.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        with pytest.raises(PublisherClosed):
+            await publisher.publish("a", "late")
+        await asyncio.to_thread(call, redis_client, "CLIENT", "UNPAUSE")
+        receipts = await asyncio.gather(*tasks)
+        await publisher.close()
+        return [receipt.offset for receipt in receipts]
+
+    assert run(main) == list(range(2, MAX_ROUND_EVENTS + 3))
 
 
 def test_another_loop_is_refused(redis_url: str) -> None:

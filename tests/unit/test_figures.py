@@ -14,7 +14,7 @@ import pytest
 from bench import page as benchmarks
 from bench.page import Figure
 from headgate import __version__, clients, event, publisher, topic
-from headgate.auth import claims, grants, places, proven, regrants, revocation, tokens
+from headgate.auth import claims, client_counts, grants, proven, regrants, revocation, tokens
 from headgate.auth.api_keys import MAX_NAMESPACES
 from headgate.bus import interest, listener
 from headgate.consumers.work.dead_letters import PAGE_LETTERS
@@ -288,7 +288,7 @@ PROMISED = [
         r"per user (\d+), over .*?; per address ([\d,]{5}), likewise",
         thousands(Settings().max_clients_per_user, Settings().max_clients_per_address),
     ),
-    (r"tried again after (\d+) s", thousands(places.PLACE_RETRY_S)),
+    (r"tried again after (\d+) s", thousands(client_counts.PLACE_RETRY_S)),
     (r"messages that wait in a page \| ([\d,]+) ", in_javascript("language/options.js", r"inboxLimit: \[COUNT, ([\d_]+)\]")),
     (
         r"another \| (\d+) messages .*? the leader remembers ([\d,]+) messages",

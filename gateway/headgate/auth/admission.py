@@ -2,7 +2,7 @@
 
 In: clients as they join and leave, from the gateway; sessions that have not joined. Out: `LimitReached` before one too many
 joins, or opens; the clients of a user or of a token; to `expiry`, when each of them is due to go. It counts this gateway's, and
-`Places` those of others; one browser in two namespaces is two clients.
+`ClientCounts` those of others; one browser in two namespaces is two clients.
 
 Addresses may be spread and users may not know each other, so a limit is not a defence against everyone; it keeps one broken
 page, or one visitor, from using up the places of all.
@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from headgate.errors import LimitReached
 from headgate.runtime.shared_rates import SharedRates
 
+from .client_counts import ClientCounts
 from .identity import ANONYMOUS, Identity
-from .places import Places
 
 if TYPE_CHECKING:
     from .expiry import Expiry
@@ -50,15 +50,17 @@ class Admission(Generic[C]):
     """The clients that are in.
 
     Args:
-        per_user: how many clients a user may have; 0 for any number. `Places` counts those of other processes too.
+        per_user: how many clients a user may have; 0 for any number. `ClientCounts` counts those of other processes too.
         per_address: how many clients an address may have; likewise.
         expiry: is told when the identity of each client ends.
     """
 
-    def __init__(self, per_user: int | Places, per_address: int | Places, expiry: Expiry[C]) -> None:
-        self.places = per_user if isinstance(per_user, Places) else Places(per_user)
+    def __init__(self, per_user: int | ClientCounts, per_address: int | ClientCounts, expiry: Expiry[C]) -> None:
+        self.places = per_user if isinstance(per_user, ClientCounts) else ClientCounts(per_user)
         self.places.own_of = self._count_of
-        self.addresses = per_address if isinstance(per_address, Places) else Places(per_address, name="clients_per_address")
+        self.addresses = (
+            per_address if isinstance(per_address, ClientCounts) else ClientCounts(per_address, name="clients_per_address")
+        )
         self.addresses.own_of = self._count_at
         self.expiry = expiry
         self._of_user: dict[str, set[C]] = {}

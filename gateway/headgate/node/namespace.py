@@ -67,7 +67,7 @@ class Namespace:
     """See the module. Implements `bus.Receiver` and `bus.DirectReceiver`.
 
     `on_log_lost` is called when the log is another one, and must not wait. `retention_s`: how long an event stays in the log at
-    the rate of now (cluster/upkeep.py says so every few seconds).
+    the rate of now (cluster/log_maintenance.py says so every few seconds).
     """
 
     def __init__(self, name: str, redis_url: str, settings: Settings, authorizing: Authorizing, presence: Presence) -> None:

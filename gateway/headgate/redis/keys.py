@@ -20,7 +20,7 @@ API_KEYS = "hg:api-keys"
 PROCESSES = "hg:processes"
 # The hash of gateway processes with how many sessions each has, and of an operator's wish that they be balanced (loads.py).
 LOADS = "hg:loads"
-# While a console watches: the hash of what each gateway process says of itself (vitals.py).
+# While a console watches: the hash of what each gateway process says of itself (process_stats.py).
 VITALS = "hg:vitals"
 # The hash of the users who have explicit grants in place of their own (auth/regrants.py).
 REGRANTED = "hg:regranted"
@@ -47,12 +47,12 @@ def questions_channel(database: int) -> str:
     return f"hg:questions{_of(database)}"
 
 
-def places_key(process_id: str) -> str:
+def client_counts_key(process_id: str) -> str:
     """Return the key of the hash with a process's clients by user."""
     return f"hg:places:{process_id}"
 
 
-def spendings_key(process_id: str) -> str:
+def rate_usage_key(process_id: str) -> str:
     """Return the key of the hash with what a process has let callers spend."""
     return f"hg:spendings:{process_id}"
 

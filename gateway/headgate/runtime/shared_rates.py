@@ -1,6 +1,6 @@
 """Shared rates: how fast each caller may go over several processes that tell each other what it has spent. No I/O.
 
-In: what callers spend here; what the other processes have let them spend, from each look (redis/spendings.py). Out: whether a
+In: what callers spend here; what the other processes have let them spend, from each look (redis/rate_usage.py). Out: whether a
 caller may go on, at once and without waiting for anyone; what the next look is to tell.
 
 Rule. Each process has a whole bucket for each caller. It takes from it at once what it lets the caller spend, and at the next

@@ -9,14 +9,14 @@ from typing import Any, cast
 
 import pytest
 
-from headgate.auth.places import Places
+from headgate.auth.client_counts import ClientCounts
 from headgate.auth.tokens import Tokens
-from headgate.node.access.places_watch import PlacesWatch
+from headgate.node.access.client_counts_watch import ClientCountsWatch
 from headgate.node.cluster.telling import Telling
 from headgate.redis.client import Client, call
-from headgate.redis.keys import PROCESSES, places_key
+from headgate.redis.client_counts import read_others
+from headgate.redis.keys import PROCESSES, client_counts_key
 from headgate.redis.leased import LEASE_S, leave, tell
-from headgate.redis.places import read_others
 from headgate.settings import Settings
 from tests.support.gateway_process import GatewayProcess, StartGateway
 from tests.support.raw_client import RawClient
@@ -30,7 +30,7 @@ def look(
 ) -> tuple[int, dict[str, int], bool]:
     """Tell counts and ask for others; return how many processes there are, these counts, and whether the lease was known."""
     counts = {user: count or None for user, count in told.items()}
-    others, known = tell(client, process, {places_key(process): counts}, anew=anew)
+    others, known = tell(client, process, {client_counts_key(process): counts}, anew=anew)
     return len(others) + 1, read_others(client, others, asked), known
 
 
@@ -67,11 +67,11 @@ def test_a_process_is_told_what_the_others_have(redis_client: Client) -> None:
     assert look(redis_client, "a", {"ana": 3, "ben": 1}, []) == (1, {}, False)
     assert look(redis_client, "b", {"ana": 2}, ["ana", "ben", "cleo"]) == (2, {"ana": 3, "ben": 1, "cleo": 0}, False)
     assert look(redis_client, "a", {"ben": 0}, ["ana"]) == (2, {"ana": 2}, True)
-    assert call(redis_client, "HKEYS", places_key("a")) == [b"ana"]
-    assert 0 < call(redis_client, "TTL", places_key("a")) <= LEASE_S
+    assert call(redis_client, "HKEYS", client_counts_key("a")) == [b"ana"]
+    assert 0 < call(redis_client, "TTL", client_counts_key("a")) <= LEASE_S
     look(redis_client, "a", {"dora": 1}, [], anew=True)
-    assert call(redis_client, "HKEYS", places_key("a")) == [b"dora"]
-    leave(redis_client, "a", [places_key("a")])
+    assert call(redis_client, "HKEYS", client_counts_key("a")) == [b"dora"]
+    leave(redis_client, "a", [client_counts_key("a")])
     assert look(redis_client, "b", {}, ["ana", "dora"]) == (1, {"ana": 0, "dora": 0}, True)
 
 
@@ -86,11 +86,11 @@ def test_a_process_that_is_silent_for_a_lease_counts_no_more(redis_client: Clien
 def test_a_process_whose_counts_redis_has_lost_tells_them_anew(redis_client: Client) -> None:
     """All of them, at its next two looks; of what it has told before it tells the changes."""
     counts = {"ana": 2, "ben": 1}
-    places = Places(5)
+    places = ClientCounts(5)
     with closing(Telling(redis_client)) as telling:
-        counted = SimpleNamespace(places=places, addresses=Places(0), counts=lambda: counts, counts_at=dict)
-        PlacesWatch(telling, cast(Any, counted))
-        key = places_key(telling.process_id)
+        counted = SimpleNamespace(places=places, addresses=ClientCounts(0), counts=lambda: counts, counts_at=dict)
+        ClientCountsWatch(telling, cast(Any, counted))
+        key = client_counts_key(telling.process_id)
         telling.look()
         assert call(redis_client, "HGETALL", key) == {b"ana": b"2", b"ben": b"1"}
         places.changed("ben", 0)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from headgate.errors import MAX_RETRY_AFTER_S, BusRefused, InvalidEvent, LimitReached
-from headgate.node.cluster.upkeep import LogUpkeep
+from headgate.node.cluster.log_maintenance import LogMaintenance
 from headgate.redis.client import Client, call, open_client
 from headgate.redis.embedded import EmbeddedRedis
 from headgate.redis.functions import LOG_LIBRARY, ensure_loaded
@@ -31,7 +31,7 @@ class Log:
         self._true_s = 0.0
         self.log = EventLog(NAMESPACE, client, 65536)
         self.log.configure(10_000, MAX_AGE_S)
-        self.upkeep = LogUpkeep(NAMESPACE, self.log, TimeWatch(lambda: self._true_s))
+        self.upkeep = LogMaintenance(NAMESPACE, self.log, TimeWatch(lambda: self._true_s))
         self.upkeep.tick()
 
     def pass_time(self, seconds: int, every_s: int = 5) -> None:
@@ -391,7 +391,7 @@ def test_upkeep_needs_few_rights_and_says_which(full: Log, redis_server: Embedde
         allowed = [right for right in rights if right != missing]
         call(full.client, "ACL", "SETUSER", "limited", "reset", "on", ">pass", f"~hg:{{{NAMESPACE}}}:*", "~test:*", *allowed)
         limited = open_client(f"unix://limited:pass@{redis_server.url.removeprefix('unix://')}")
-        upkeep = LogUpkeep(NAMESPACE, EventLog(NAMESPACE, limited, 65536), TimeWatch())
+        upkeep = LogMaintenance(NAMESPACE, EventLog(NAMESPACE, limited, 65536), TimeWatch())
         before = call(full.client, "HGETALL", head_key(NAMESPACE))
         if missing is None:
             assert upkeep.tick() == 0

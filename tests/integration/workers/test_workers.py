@@ -27,7 +27,7 @@ from headgate.cli.main import main
 from headgate.publisher import Publisher
 from headgate.redis.client import Client, call, open_client
 from headgate.redis.embedded import EmbeddedRedis
-from headgate.redis.keys import PROCESSES, spendings_key
+from headgate.redis.keys import PROCESSES, rate_usage_key
 from headgate.transport.http_limits import BACKLOG
 from tests.support.gateway_process import GatewayProcess, StartGateway
 from tests.support.listening import granted, places_of
@@ -74,7 +74,7 @@ def publish(url: str) -> str:
 
 def told_of_publishes(client: Client) -> int:
     """What both workers have told of the publishes of the anonymous caller."""
-    told = [call(client, "HGET", key, "publish:anonymous") for key in call(client, "KEYS", spendings_key("*"))]
+    told = [call(client, "HGET", key, "publish:anonymous") for key in call(client, "KEYS", rate_usage_key("*"))]
     return sum(int(each.split()[0]) for each in told if each)
 
 
@@ -175,7 +175,7 @@ def test_two_workers_are_one_gateway_from_start_to_stop(start_gateway: StartGate
     assert accepted == 6
     wait_until(lambda: told_of_publishes(with_rates) == accepted, "both have told what they let the caller spend")
     call(with_rates, "ZADD", PROCESSES, "+inf", "test")
-    call(with_rates, "HSET", spendings_key("test"), "publish:anonymous", "1000000 400")
+    call(with_rates, "HSET", rate_usage_key("test"), "publish:anonymous", "1000000 400")
     wait_until(lambda: all("publish_per_s" in publish(url) for _ in range(8)), "both refuse")
     with_rates.close()
 

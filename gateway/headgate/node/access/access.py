@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from headgate.auth.admission import Admission
 from headgate.auth.api_keys import ApiKeys
+from headgate.auth.client_counts import QUIET_CLIENTS, ClientCounts
 from headgate.auth.expiry import Expiry
 from headgate.auth.identity import Authenticator
-from headgate.auth.places import QUIET_CLIENTS, Places
 from headgate.auth.revocation import TOKEN, kind_of
 from headgate.auth.revocation_watch import RevocationWatch
 from headgate.delivery.client import Client
@@ -26,9 +26,9 @@ from headgate.redis import api_keys
 from headgate.settings import Settings
 from headgate.transport.socketio_face import SocketIOFace
 
+from .client_counts_watch import ClientCountsWatch
 from .logins import Logins
 from .origin import Hosts
-from .places_watch import PlacesWatch
 from .refusals import Refusals
 from .regranting import Regranting
 
@@ -52,9 +52,9 @@ class Access:
         self._evictions = evictions
         self.hosts = Hosts(settings)
         self.expiry: Expiry[Client] = Expiry(evictions.expired)
-        addresses = Places(settings.max_clients_per_address, name="clients_per_address", quiet=QUIET_CLIENTS)
+        addresses = ClientCounts(settings.max_clients_per_address, name="clients_per_address", quiet=QUIET_CLIENTS)
         self.admission: Admission[Client] = Admission(settings.max_clients_per_user, addresses, self.expiry)
-        self.places_watch = PlacesWatch(cluster.telling, self.admission)
+        self.client_counts_watch = ClientCountsWatch(cluster.telling, self.admission)
         self.refusals = Refusals(settings.max_refusals)
         # Nobody is let in before it has read, so it waits for no other part.
         self.revocations = RevocationWatch(settings.redis_url, cluster.redis, self._revoked, also=cluster.questions)

@@ -12,25 +12,25 @@ from typing import TypeAlias
 from headgate.auth.revocation_watch import Listening
 from headgate.node.namespace import Namespace
 from headgate.node.state import Describes, State
-from headgate.redis import pauses, vitals
+from headgate.redis import pauses, process_stats
 from headgate.redis.client import database_number, open_client
 from headgate.redis.keys import questions_channel
 from headgate.redis.registry import remembered
 from headgate.settings import Settings
 
 from .answers import Answers, announced
+from .log_maintenance import Maintenance
 from .pauses import Pauses, PauseWatch
+from .process_stats_watch import Measure, ProcessStatsWatch
 from .rates_watch import RatesWatch
 from .registration import Registration
 from .statsd_push import StatsdPush
 from .telling import Telling
 from .tracer import Tracer
-from .upkeep import Upkeep
-from .vitals_watch import Measure, VitalsWatch
 
 COMMAND_TIMEOUT_S, ROUND_TIMEOUT_S = 2.0, 1.0
 
-Running: TypeAlias = PauseWatch | Telling | VitalsWatch | Upkeep | Tracer | StatsdPush
+Running: TypeAlias = PauseWatch | Telling | ProcessStatsWatch | Maintenance | Tracer | StatsdPush
 
 
 class Cluster:
@@ -55,10 +55,10 @@ class Cluster:
         self.pause_watch = PauseWatch(self.rounds, self.pauses)
         self.telling = Telling(self.rounds)
         self.rates = RatesWatch(self.telling)
-        self.vitals = VitalsWatch(self.rounds, Measure(namespaces, parts))
+        self.vitals = ProcessStatsWatch(self.rounds, Measure(namespaces, parts))
         self.answers = Answers(self.redis, self.registration)
         self.answers.add({pauses.KIND: announced(self.pause_watch.hurry, may_be_missed=False)})
-        self.answers.add({vitals.KIND: announced(self.vitals.hear, may_be_missed=True)})
+        self.answers.add({process_stats.KIND: announced(self.vitals.hear, may_be_missed=True)})
         channel = questions_channel(database_number(self.redis))
         self.questions = Listening(channel, self.answers.begin, self.answers.hear)
         self._others: list[Running] = [
@@ -66,7 +66,7 @@ class Cluster:
             self.telling,
             self.vitals,
         ]
-        self._others += [Upkeep(self.rounds, settings, namespaces), Tracer(self.rounds, namespaces)]
+        self._others += [Maintenance(self.rounds, settings, namespaces), Tracer(self.rounds, namespaces)]
         if settings.statsd is not None:
             self._others.append(StatsdPush(settings.statsd))
         for name, namespace in namespaces.items():

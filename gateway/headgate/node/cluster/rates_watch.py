@@ -1,6 +1,6 @@
 """The watch on rates: it tells the other processes what callers have spent here, and hears what they have spent there.
 
-In: rates that are shared (runtime/shared_rates.py). Out: what is told (redis/spendings.py) soon after a caller has spent
+In: rates that are shared (runtime/shared_rates.py). Out: what is told (redis/rate_usage.py) soon after a caller has spent
 something, as a part of the telling (node/cluster/telling.py, which has the rules).
 """
 
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headgate.redis.client import Client
-from headgate.redis.keys import spendings_key
-from headgate.redis.spendings import read_others, text_of
+from headgate.redis.keys import rate_usage_key
+from headgate.redis.rate_usage import read_others, text_of
 from headgate.runtime.shared_rates import SharedRates
 from headgate.settings import Settings
 
@@ -39,7 +39,7 @@ class RatesWatch:
 
     def key(self, process_id: str) -> str:
         """Return the key of a process's hash."""
-        return spendings_key(process_id)
+        return rate_usage_key(process_id)
 
     def tell(self, *, anew: bool) -> dict[str, str | None]:
         """Return what has been spent since the last look, or all."""

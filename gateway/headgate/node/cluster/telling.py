@@ -1,6 +1,6 @@
 """The telling: what this process tells the other processes through Redis, under a lease, and hears of what they have told.
 
-In: parts (places_watch.py, rates_watch.py), each with a hash of its own (redis/leased.py). Out: a look for all parts every
+In: parts (rates_watch.py, the counts of access), each with a hash of its own (redis/leased.py). Out: a look for all parts every
 RENEW_EVERY_S, and one for a part soon after it is in a hurry, at most one each GAP_S; one greenlet, off the hot path.
 
 Rules. 1. Redis that cannot be reached costs a line in the log; each process keeps its share then. 2. A process whose words Redis

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
+from headgate.auth.client_counts import StillLooking
 from headgate.auth.identity import ANONYMOUS, Handshake, Identity
-from headgate.auth.places import StillLooking
 from headgate.delivery.client import Client
 from headgate.errors import BusUnavailable, Forbidden, HeadgateError, InvalidRequest, LimitReached, Unauthorized
 from headgate.metrics import REFUSED, SESSIONS_REFUSED
@@ -73,7 +73,7 @@ class Joining:
     ) -> None:
         self._sockets, self._evictions, self._pending = sockets, evictions, evictions.pending
         self._logins, self._admission, self._refusals = access.logins, access.admission, access.refusals
-        self._next_look = access.places_watch.next_look
+        self._next_look = access.client_counts_watch.next_look
         self._drain, self._shedding, self._pauses = drain, shedding, pauses
         self.apply(settings)
 

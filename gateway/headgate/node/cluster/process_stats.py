@@ -1,8 +1,8 @@
-"""Vitals: the numbers of one gateway process as a console shows them, and those of all processes put together. No I/O.
+"""Process statistics: the numbers of one gateway process as a console shows them, and those of all put together. No I/O.
 
-In: `Vitals` of each process, once a second while a console watches (vitals_watch.py). They count from the start of the process,
-so one that is lost costs nothing. Out: a frame for the page: rates, percentiles over what was met since the frame before (sums of
-exact histograms, histogram.py), what there is now, a row for each namespace and each process.
+In: `ProcessStats` of each process, once a second while a console watches. They count from the start of the
+process, so one that is lost costs nothing. Out: a frame for the page: rates, percentiles over what was met since the frame
+before (sums of exact histograms, histogram.py), what there is now, a row for each namespace and each process.
 
 The rate of a process is taken between two of its own words, by its own clock. A process that says nothing keeps its row, and
 `silent_s` says for how long, until FORGOTTEN_S.
@@ -28,7 +28,7 @@ MAX_PROCESSES = 256
 Counts = dict[int, int]
 
 
-class NamespaceVitals(msgspec.Struct, array_like=True):
+class NamespaceStats(msgspec.Struct, array_like=True):
     """One namespace at one process: counts since its start, and what there is now. Named as delivery/ledger.py has them."""
 
     bus_up: bool
@@ -60,7 +60,7 @@ class NamespaceVitals(msgspec.Struct, array_like=True):
     log_retention_s: float = 0.0  # 0: not known
 
 
-class Vitals(msgspec.Struct, array_like=True):
+class ProcessStats(msgspec.Struct, array_like=True):
     """One process. `at_s` is its monotonic clock, `cpu_s` the processor time that it has used."""
 
     name: str
@@ -77,14 +77,14 @@ class Vitals(msgspec.Struct, array_like=True):
     revocations_known: bool
     lag: Counts
     redis: Counts
-    namespaces: dict[str, NamespaceVitals]
+    namespaces: dict[str, NamespaceStats]
 
 
 @dataclass(slots=True)
 class _Known:
     """A process as of its last word: what it said, when that was heard, and what has changed since the word before."""
 
-    said: Vitals
+    said: ProcessStats
     heard_s: float
     rates: dict[str, Counter[str]] = field(default_factory=dict)
     latency: dict[str, Counts] = field(default_factory=dict)
@@ -104,7 +104,7 @@ class Together:
         self._known: dict[str, _Known] = {}
         self._heads: dict[str, tuple[str | None, int, float]] = {}
 
-    def frame(self, told: Mapping[str, Vitals], now_s: float) -> dict[str, Any]:
+    def frame(self, told: Mapping[str, ProcessStats], now_s: float) -> dict[str, Any]:
         """Return what a console shows after this look. `told`: the last word of each process; `now_s`: monotonic."""
         for process, said in list(told.items())[:MAX_PROCESSES]:
             self._hear(process, said, now_s)
@@ -125,7 +125,7 @@ class Together:
             "processes": [_process(process, each, now_s) for process, each in sorted(self._known.items(), key=_by_name)],
         }
 
-    def _hear(self, process: str, said: Vitals, now_s: float) -> None:
+    def _hear(self, process: str, said: ProcessStats, now_s: float) -> None:
         known = self._known.get(process)
         if known is None:
             self._known[process] = _Known(said, now_s)
@@ -159,7 +159,7 @@ class Together:
         return max(0, newest.head - head) / (now_s - at_s) if epoch == newest.epoch and now_s > at_s else 0.0
 
 
-def _newest(name: str, known: Iterable[_Known]) -> NamespaceVitals | None:
+def _newest(name: str, known: Iterable[_Known]) -> NamespaceStats | None:
     """Return what was said last of a namespace: a process that has died may have been ahead in a log that was lost since."""
     found = [(each.heard_s, space.head, space) for each in known if (space := each.said.namespaces.get(name)) is not None]
     return max(found, key=lambda each: each[:2])[2] if found else None
@@ -192,7 +192,7 @@ def _spread(counts: Mapping[int, int]) -> dict[str, float] | None:
     return {"count": sum(counts.values()), **spread, "max": limit_of(max(counts)) * 1000}
 
 
-def _now(spaces: Iterable[NamespaceVitals]) -> dict[str, float]:
+def _now(spaces: Iterable[NamespaceStats]) -> dict[str, float]:
     found = list(spaces)
     return {
         **{name: sum(getattr(space, name) for space in found) for name in _NOW},

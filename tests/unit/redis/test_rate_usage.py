@@ -1,4 +1,4 @@
-"""Spendings in Redis: what a process tells and is told, and what is left of one that is gone. On a small Redis here."""
+"""Rate usage in Redis: what a process tells and is told, and what is left of one that is gone. On a small Redis here."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 
 from headgate.errors import BusRefused, BusUnavailable
 from headgate.redis.client import Client
-from headgate.redis.keys import PROCESSES, spendings_key
+from headgate.redis.keys import PROCESSES, rate_usage_key
 from headgate.redis.leased import LEASE_S, leave, tell
-from headgate.redis.spendings import read_others, text_of
+from headgate.redis.rate_usage import read_others, text_of
 from headgate.runtime.shared_rates import Spending
 from tests.support.small_redis import SmallRedis
 
@@ -25,7 +25,7 @@ def look(
 ) -> tuple[int, dict[str, dict[str, Spending]], bool]:
     """Tell spendings and hear others; return how many processes there are, theirs, and whether the lease was known."""
     fields = {name: None if each is None else text_of(each) for name, each in told.items()}
-    others, known = tell(client, process, {spendings_key(process): fields}, anew=anew)
+    others, known = tell(client, process, {rate_usage_key(process): fields}, anew=anew)
     return len(others) + 1, read_others(client, others), known
 
 
@@ -36,7 +36,7 @@ def test_each_process_learns_what_the_others_have_told(server: SmallRedis) -> No
     assert look(client, "two", {"read:ana": Spending(1, 1)}) == (2, {"one": {"publish:ana": Spending(3, 2)}}, False)
     assert look(client, "one", {"publish:ana": None}) == (2, {"two": {"read:ana": Spending(1, 1)}}, True)
     assert look(client, "two", {}) == (2, {"one": {}}, True)
-    leave(client, "one", [spendings_key("one")])
+    leave(client, "one", [rate_usage_key("one")])
     assert look(client, "two", {}) == (1, {}, True)
     server.now_s += LEASE_S
     assert look(client, "three", {}) == (1, {}, False)
@@ -57,7 +57,7 @@ def test_an_entry_that_is_no_spending_does_not_count(server: SmallRedis, value: 
     """Whatever has written it."""
     client = server.client()
     look(client, "one", {})
-    server._hset(spendings_key("one"), "publish:ana", value)
+    server._hset(rate_usage_key("one"), "publish:ana", value)
     assert look(client, "two", {})[1] == {"one": {}}
 
 

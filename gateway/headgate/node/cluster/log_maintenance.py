@@ -30,7 +30,7 @@ log = structlog.get_logger("headgate.upkeep")
 COUNT_CONSUMERS_EVERY = 6
 
 
-class LogUpkeep:
+class LogMaintenance:
     """The upkeep of one namespace's log."""
 
     def __init__(self, namespace: str, log: EventLog, watch: TimeWatch) -> None:
@@ -104,12 +104,14 @@ class LogUpkeep:
         self._is_short = retention_s < (2 * RECONNECT_S if self._is_short else RECONNECT_S)
 
 
-class Upkeep:
+class Maintenance:
     """See the module."""
 
     def __init__(self, client: Client, settings: Settings, namespaces: Mapping[str, Namespace]) -> None:
         self._namespaces = namespaces
-        self._logs = [LogUpkeep(name, EventLog(name, client, settings.max_payload_bytes), TimeWatch()) for name in namespaces]
+        self._logs = [
+            LogMaintenance(name, EventLog(name, client, settings.max_payload_bytes), TimeWatch()) for name in namespaces
+        ]
         self._rounds = Rounds(self._round, lambda: log.exception("upkeep failed"), WATCH_EVERY_S)
         self._told: dict[str, str] = {}
         self.start = self._rounds.start
@@ -124,7 +126,7 @@ class Upkeep:
                 self._tick(upkeep)
         return WATCH_EVERY_S
 
-    def _tick(self, upkeep: LogUpkeep) -> None:
+    def _tick(self, upkeep: LogMaintenance) -> None:
         try:
             trimmed = upkeep.tick()
             if (retention_s := upkeep.measure()) is not None:

@@ -11,13 +11,13 @@ from structlog.testing import capture_logs
 
 from headgate.auth.identity import Identity
 from headgate.errors import BusUnavailable, Forbidden
-from headgate.node.cluster.vitals import FORGOTTEN_S, Vitals
-from headgate.node.cluster.vitals_watch import EVERY_S, WALK_SHARE, WATCHED_S, Measure, VitalsWatch
+from headgate.node.cluster.process_stats import FORGOTTEN_S, ProcessStats
+from headgate.node.cluster.process_stats_watch import EVERY_S, WALK_SHARE, WATCHED_S, Measure, ProcessStatsWatch
 from headgate.redis.keys import VITALS, questions_channel
 from tests.support.gateway_here import StartGatewayOnModel
 from tests.support.model_redis import NAMESPACE
 from tests.support.small_redis import SmallRedis
-from tests.unit.node.cluster.test_vitals import process
+from tests.unit.node.cluster.test_process_stats import process
 
 ADMIN = Identity("ann", admin="read")
 
@@ -36,7 +36,7 @@ class Measured:
     def __init__(self, name: str, clock: Clock) -> None:
         self.name, self.clock, self.sent, self.reads = name, clock, 0, 0
 
-    def read(self) -> Vitals:
+    def read(self) -> ProcessStats:
         self.reads += 1
         return process(self.clock.now_s, self.name, sent=self.sent)
 
@@ -46,7 +46,7 @@ class Process:
 
     def __init__(self, name: str, clock: Clock, server: SmallRedis) -> None:
         self.measured = Measured(name, clock)
-        self.watch = VitalsWatch(server.client(), cast(Measure, self.measured), clock)
+        self.watch = ProcessStatsWatch(server.client(), cast(Measure, self.measured), clock)
         self.watch._id = name
 
     def ask(self) -> dict[str, Any]:

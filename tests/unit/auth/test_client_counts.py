@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from headgate.auth.places import LOOK_RETRY_S, OUT_OF_TOUCH_S, PLACE_RETRY_S, SETTLE_S, Places
+from headgate.auth.client_counts import LOOK_RETRY_S, OUT_OF_TOUCH_S, PLACE_RETRY_S, SETTLE_S, ClientCounts
 from headgate.errors import LimitReached
 
 LEASE_S = 15.0
@@ -25,8 +25,8 @@ class World:
         for number in [*range(processes), *range(processes)]:
             self.look(number)  # twice: each knows of all
 
-    def _places(self, number: int) -> Places:
-        places = Places(self.most, lambda: self.now_s, quiet=self.quiet)
+    def _places(self, number: int) -> ClientCounts:
+        places = ClientCounts(self.most, lambda: self.now_s, quiet=self.quiet)
         places.own_of = lambda user: self.own[number].get(user, 0)
         return places
 
@@ -254,7 +254,7 @@ def test_quiet_ones_exceed_a_limit_by_a_few_at_each_other_process(seed: int) -> 
 
 def test_without_a_limit_nothing_is_told_or_asked() -> None:
     """0 turns it off."""
-    places = Places(0)
+    places = ClientCounts(0)
     places.processes = 3
     places.check("ana", 10**6)
     places.changed("ana", 1)

@@ -11,8 +11,8 @@ from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
 from headgate.errors import BusRefused, BusUnavailable
-from headgate.node.cluster import upkeep as module
-from headgate.node.cluster.upkeep import COUNT_CONSUMERS_EVERY, Upkeep
+from headgate.node.cluster import log_maintenance as module
+from headgate.node.cluster.log_maintenance import COUNT_CONSUMERS_EVERY, Maintenance
 from headgate.redis.log import Extent
 from headgate.redis.time_watch import WATCH_EVERY_S, TimeWatch
 from headgate.runtime import rounds
@@ -91,9 +91,9 @@ class Kept:
 
 
 @pytest.fixture
-def upkeep(clock: LoopClock, log: Log) -> Iterator[Upkeep]:
+def upkeep(clock: LoopClock, log: Log) -> Iterator[Maintenance]:
     """The upkeep of one namespace, which has ticked once."""
-    upkeep = Upkeep(SmallRedis().client(), Settings(), {"notifications": cast(Any, Kept())})
+    upkeep = Maintenance(SmallRedis().client(), Settings(), {"notifications": cast(Any, Kept())})
     upkeep.start()
     upkeep.start()
     gevent.idle(-2)
@@ -102,13 +102,13 @@ def upkeep(clock: LoopClock, log: Log) -> Iterator[Upkeep]:
     gevent.idle(-2)
 
 
-def test_each_tick_says_what_was_told_and_how_long_ago(upkeep: Upkeep, clock: LoopClock, log: Log) -> None:
+def test_each_tick_says_what_was_told_and_how_long_ago(upkeep: Maintenance, clock: LoopClock, log: Log) -> None:
     """The first one has been told nothing."""
     clock.advance(WATCH_EVERY_S)
     assert log.heard == [(), ("e1", 1_000, int(WATCH_EVERY_S * 1000))]
 
 
-def test_now_and_then_it_counts_consumers_that_are_elsewhere(upkeep: Upkeep, clock: LoopClock, log: Log) -> None:
+def test_now_and_then_it_counts_consumers_that_are_elsewhere(upkeep: Maintenance, clock: LoopClock, log: Log) -> None:
     """Not with each tick, as that asks for each of them."""
     log.elsewhere = 2
     found = []
@@ -119,14 +119,14 @@ def test_now_and_then_it_counts_consumers_that_are_elsewhere(upkeep: Upkeep, clo
     assert REGISTRY.get_sample_value("headgate_consumers_elsewhere", {"namespace": "notifications"}) == 2
 
 
-def test_without_a_clock_there_is_nothing_to_say(upkeep: Upkeep, clock: LoopClock, log: Log) -> None:
+def test_without_a_clock_there_is_nothing_to_say(upkeep: Maintenance, clock: LoopClock, log: Log) -> None:
     """As before another process of Redis has begun its epoch: what was told before is of no use."""
     log.epoch, log.clock_ms = "", 0
     clock.advance(2 * WATCH_EVERY_S)
     assert log.heard[-1] == ()
 
 
-def test_a_full_redis_is_trimmed_until_nothing_is_left_to_trim(upkeep: Upkeep, clock: LoopClock, log: Log) -> None:
+def test_a_full_redis_is_trimmed_until_nothing_is_left_to_trim(upkeep: Maintenance, clock: LoopClock, log: Log) -> None:
     """One that has room is not, and the trouble is logged once."""
     assert log.trims == 0
     log.full, log.too_old = True, 5
@@ -137,7 +137,7 @@ def test_a_full_redis_is_trimmed_until_nothing_is_left_to_trim(upkeep: Upkeep, c
     assert [(line["event"], line["trimmed"]) for line in lines] == [("Redis refuses writes", 5)]
 
 
-def test_a_refusal_is_logged_once_and_again_after_it_has_passed(upkeep: Upkeep, clock: LoopClock, log: Log) -> None:
+def test_a_refusal_is_logged_once_and_again_after_it_has_passed(upkeep: Maintenance, clock: LoopClock, log: Log) -> None:
     """An outage is not: the bus tells of that. Neither ends the upkeep."""
     with capture_logs() as lines:
         for fault in (BusRefused("no permission"), BusRefused("no permission"), None, BusRefused("no permission")):
@@ -149,7 +149,7 @@ def test_a_refusal_is_logged_once_and_again_after_it_has_passed(upkeep: Upkeep, 
     assert len(log.heard) == 1 + 5
 
 
-def test_a_fault_of_ours_does_not_end_the_upkeep(upkeep: Upkeep, clock: LoopClock, log: Log) -> None:
+def test_a_fault_of_ours_does_not_end_the_upkeep(upkeep: Maintenance, clock: LoopClock, log: Log) -> None:
     """It is logged whole."""
     log.fault = ZeroDivisionError()
     with capture_logs() as lines:
@@ -160,14 +160,14 @@ def test_a_fault_of_ours_does_not_end_the_upkeep(upkeep: Upkeep, clock: LoopCloc
     assert len(log.heard) == 3
 
 
-def test_one_that_is_closed_ticks_no_more(upkeep: Upkeep, clock: LoopClock, log: Log) -> None:
+def test_one_that_is_closed_ticks_no_more(upkeep: Maintenance, clock: LoopClock, log: Log) -> None:
     """Its greenlet ends at once."""
     upkeep.close()
     clock.advance(3 * WATCH_EVERY_S)
     assert len(log.heard) == 1
 
 
-def test_the_metrics_are_told_how_much_the_log_holds_and_how_old_that_is(upkeep: Upkeep, clock: LoopClock, log: Log) -> None:
+def test_the_metrics_are_told_how_much_the_log_holds_and_how_old_that_is(upkeep: Maintenance, clock: LoopClock, log: Log) -> None:
     """By the clock of the log, which may differ from ours; an empty one has no age."""
 
     def told() -> tuple[float | None, float | None]:
@@ -184,7 +184,7 @@ def test_the_metrics_are_told_how_much_the_log_holds_and_how_old_that_is(upkeep:
     assert told() == (0, 0)
 
 
-def test_the_metrics_have_for_how_long_an_id_counts(upkeep: Upkeep, clock: LoopClock, log: Log) -> None:
+def test_the_metrics_have_for_how_long_an_id_counts(upkeep: Maintenance, clock: LoopClock, log: Log) -> None:
     """An alert can compare it with the delay of a task that is tried again."""
     log.id_hold_s = 84.5
     clock.advance(WATCH_EVERY_S)
@@ -194,7 +194,7 @@ def test_the_metrics_have_for_how_long_an_id_counts(upkeep: Upkeep, clock: LoopC
 def test_how_long_the_log_keeps_an_event_follows_the_rate_and_a_short_one_is_warned_of_once(clock: LoopClock, log: Log) -> None:
     """100 MB of events of 1,000 bytes: 2 s at 50,000 per second. It may be well again before it is warned of anew."""
     kept = Kept()
-    upkeep = Upkeep(SmallRedis().client(), Settings(), {"notifications": cast(Any, kept)})
+    upkeep = Maintenance(SmallRedis().client(), Settings(), {"notifications": cast(Any, kept)})
     upkeep.start()
     gevent.idle(-2)
     with capture_logs() as lines:
@@ -211,7 +211,7 @@ def test_how_long_the_log_keeps_an_event_follows_the_rate_and_a_short_one_is_war
 def test_another_epoch_says_nothing_of_the_rate(clock: LoopClock, log: Log) -> None:
     """Its offsets and its clock may be others; the first measurement says nothing either."""
     kept = Kept()
-    upkeep = Upkeep(SmallRedis().client(), Settings(), {"notifications": cast(Any, kept)})
+    upkeep = Maintenance(SmallRedis().client(), Settings(), {"notifications": cast(Any, kept)})
     upkeep.start()
     gevent.idle(-2)
     for epoch in ("e2", "", "e3"):

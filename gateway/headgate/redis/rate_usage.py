@@ -1,7 +1,7 @@
-"""Spendings in Redis: what each process of a database has let callers spend of their rates, under a lease.
+"""Rate usage in Redis: what each process of a database has let callers spend of their rates, under a lease.
 
 In: a process's own spendings (node/cluster/rates_watch.py). Out: what the others have told. In Redis (leased.py): the hash
-`spendings_key(id)` of each process: `<rate>:<caller>` → `<spent> <missing>` (runtime/shared_rates.py).
+`rate_usage_key(id)` of each process: `<rate>:<caller>` → `<spent> <missing>` (runtime/shared_rates.py).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from headgate.runtime.shared_rates import Spending
 
 from .client import Client, call_all
-from .keys import spendings_key
+from .keys import rate_usage_key
 
 
 def text_of(spending: Spending) -> str:
@@ -25,7 +25,7 @@ def read_others(client: Client, processes: Sequence[str]) -> dict[str, dict[str,
     Raises:
         BusUnavailable, BusRefused: as `redis.client.call`.
     """
-    found = call_all(client, [("HGETALL", spendings_key(each)) for each in processes]) if processes else []
+    found = call_all(client, [("HGETALL", rate_usage_key(each)) for each in processes]) if processes else []
     return {each: _read(said.items()) for each, said in zip(processes, found, strict=True)}
 
 

@@ -1,4 +1,4 @@
-"""Places in Redis: what a process tells and is told, and what is left of one that is gone. On a small Redis in this process."""
+"""Client counts in Redis: what a process tells and is told, and what is left of one that is gone. On a small Redis."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 
 from headgate.errors import BusRefused, BusUnavailable
 from headgate.redis.client import Client
-from headgate.redis.keys import PROCESSES, places_key
+from headgate.redis.client_counts import read_others
+from headgate.redis.keys import PROCESSES, client_counts_key
 from headgate.redis.leased import LEASE_S, leave, tell
-from headgate.redis.places import read_others
 from tests.support.small_redis import SmallRedis
 
 
@@ -24,7 +24,7 @@ def look(
 ) -> tuple[int, dict[str, int], bool]:
     """Tell counts and ask for others; return how many processes there are, these counts, and whether the lease was known."""
     counts = {user: count or None for user, count in told.items()}
-    others, known = tell(client, process, {places_key(process): counts}, anew=anew)
+    others, known = tell(client, process, {client_counts_key(process): counts}, anew=anew)
     return len(others) + 1, read_others(client, others, asked), known
 
 
@@ -43,9 +43,9 @@ def test_clients_that_have_left_count_no_more(server: SmallRedis) -> None:
     look(client, "one", {"ana": 2, "ben": 1}, [])
     look(client, "one", {"ana": 0}, [])
     assert look(client, "two", {}, ["ana", "ben"])[1] == {"ana": 0, "ben": 1}
-    leave(client, "one", [places_key("one")])
+    leave(client, "one", [client_counts_key("one")])
     assert look(client, "two", {}, ["ben"]) == (1, {"ben": 0}, True)
-    assert places_key("one") not in server.present()
+    assert client_counts_key("one") not in server.present()
 
 
 def test_a_dead_process_gives_its_places_back_when_its_lease_ends(server: SmallRedis) -> None:

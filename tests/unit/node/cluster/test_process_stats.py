@@ -8,19 +8,19 @@ import msgspec
 import pytest
 
 from headgate.histogram import bucket_of
-from headgate.node.cluster.vitals import FORGOTTEN_S, STALE_S, NamespaceVitals, Together, Vitals
+from headgate.node.cluster.process_stats import FORGOTTEN_S, STALE_S, NamespaceStats, ProcessStats, Together
 
 
-def space(**more: Any) -> NamespaceVitals:
+def space(**more: Any) -> NamespaceStats:
     nothing: dict[str, Any] = {
-        field.name: {int: 0, float: 0.0, str: "", bool: True}.get(field.type) for field in msgspec.structs.fields(NamespaceVitals)
+        field.name: {int: 0, float: 0.0, str: "", bool: True}.get(field.type) for field in msgspec.structs.fields(NamespaceStats)
     }
-    return NamespaceVitals(**{**nothing, "epoch": "e", "latency": {}, **more})
+    return NamespaceStats(**{**nothing, "epoch": "e", "latency": {}, **more})
 
 
-def process(at_s: float, name: str = "one/1", cpu_s: float = 0.0, **more: Any) -> Vitals:
+def process(at_s: float, name: str = "one/1", cpu_s: float = 0.0, **more: Any) -> ProcessStats:
     spaces = more.pop("namespaces", None) or {"shop": space(**more)}
-    return Vitals(name, "0", 0, at_s, cpu_s, 1000, 3, 0, False, "admitting", [], True, {}, {}, spaces)
+    return ProcessStats(name, "0", 0, at_s, cpu_s, 1000, 3, 0, False, "admitting", [], True, {}, {}, spaces)
 
 
 def test_a_rate_is_what_came_between_two_words_of_a_process_by_its_own_clock() -> None:

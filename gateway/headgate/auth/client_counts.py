@@ -1,13 +1,13 @@
-"""Places: how many clients a user, or an address, may have over processes that look at each other once in a while. No I/O.
+"""Client counts: how many clients a user, or an address, may have over processes that look at each other once in a while. No I/O.
 
-In: this process's own counts, from admission.py; what the others have, from each look (redis/places.py). Out: whether one client
-more may join, without waiting; what the next look is to tell and to ask.
+In: this process's own counts, from admission.py; what the others have, from each look (redis/client_counts.py). Out: whether
+one client more may join, without waiting; what the next look is to tell and to ask.
 
-Rule. With a look at `total` clients of a user over `processes`, this process may let in `(max - total) // processes` more before
-the next look, and one at least while there is room. Of a user about whom it has not looked, and of every user while Redis does
-not answer, it may have its share: `max // processes`, and one at least. So `max` is exceeded by `processes - 1` at most where
-looks lie between the joins, by `(processes - 1) * share` at most when all processes let a user in at one moment, and never with
-one process. docs/decisions/0034 has the argument. A process that dies gives its places back when its lease ends.
+Rule. With a look at `total` clients of a user over `processes`, this process may let in `(max - total) // processes` more
+before the next look, and one at least while there is room. Of a user about whom it has not looked, and of every user while
+Redis does not answer, it may have its share: `max // processes`, and one at least. So `max` is exceeded by `processes - 1` at
+most where looks lie between the joins, by `(processes - 1) * share` at most when all processes let a user in at one moment, and
+never with one process. docs/decisions/0034 has the argument. A process that dies gives its places back when its lease ends.
 
 Of addresses there are as many as clients, and few come near their limit: one that has fewer than QUIET_CLIENTS at a process is
 neither told nor asked about there, so each other process may have let in so many more.
@@ -57,7 +57,7 @@ class _Look(NamedTuple):
     full: bool
 
 
-class Places:
+class ClientCounts:
     """See the module. `wanted` is called when a look is worth making soon; `own_of` tells how many clients a user has here.
 
     `now_s` is monotonic.

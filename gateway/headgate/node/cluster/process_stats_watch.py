@@ -2,7 +2,7 @@
 together for the pages of a console that are connected here.
 
 In: requests of those pages (`answer`), each of which keeps the watch going for WATCHED_S, and the notices of processes with such
-pages (`hear`), which do so too. Out: these notices; this process's vitals to Redis; a frame (vitals.py) as the answer.
+pages (`hear`), which do so too. Out: these notices; this process's vitals to Redis; a frame (process_stats.py) as the answer.
 
 Rules. 1. Nothing on the way of an event does more than without a console: counters are read, and clients are walked as for
 /metrics. 2. That walk takes WALK_SHARE of the time at most: with very many clients its numbers are some seconds old. 3. Without a
@@ -42,11 +42,11 @@ from headgate.node.namespace import Namespace
 from headgate.node.state import Describes, state_of
 from headgate.redis.client import Client
 from headgate.redis.loads import process_name
+from headgate.redis.process_stats import KIND, forget, tell
 from headgate.redis.questions import announce
-from headgate.redis.vitals import KIND, forget, tell
 from headgate.runtime.loop import Signal, spawn
 
-from .vitals import FORGOTTEN_S, NamespaceVitals, Together, Vitals
+from .process_stats import FORGOTTEN_S, NamespaceStats, ProcessStats, Together
 
 log = structlog.get_logger("headgate.vitals")
 
@@ -79,7 +79,7 @@ class Measure:
         self._balances: dict[str, Any] = {}
         self._walk_at_s = -inf
 
-    def read(self) -> Vitals:
+    def read(self) -> ProcessStats:
         """Return how this process is. Lets the loop run when there are many clients."""
         if (began_s := self._now_s()) >= self._walk_at_s:
             began_cpu_s = self._cpu_s()
@@ -88,7 +88,7 @@ class Measure:
             self._walk_at_s = began_s + (self._cpu_s() - began_cpu_s) / WALK_SHARE
         counted = {each: totals(metric) for each, metric in _COUNTERS.items()}
         state = state_of(self._parts)
-        return Vitals(
+        return ProcessStats(
             name=process_name(),
             version=__version__,
             began_ms=self._began_ms,
@@ -106,9 +106,9 @@ class Measure:
             namespaces={name: self._namespace(name, namespace, counted) for name, namespace in self._namespaces.items()},
         )
 
-    def _namespace(self, name: str, namespace: Namespace, counted: Mapping[str, Mapping[str, float]]) -> NamespaceVitals:
+    def _namespace(self, name: str, namespace: Namespace, counted: Mapping[str, Mapping[str, float]]) -> NamespaceStats:
         bus, balance = namespace.bus, self._balances[name]
-        return NamespaceVitals(
+        return NamespaceStats(
             bus_up=bus.up,
             epoch=bus.epoch,
             head=max(bus.head, bus.reached),
@@ -139,7 +139,7 @@ class Measure:
 _COUNTERS: dict[str, Totalled] = {"received": EVENTS, "repaired": REPAIRED, "joins": JOINS, "refused": REFUSED}
 
 
-class VitalsWatch:
+class ProcessStatsWatch:
     """See the module. `now_s` is monotonic."""
 
     def __init__(self, client: Client, measure: Measure, now_s: Callable[[], float] = time.monotonic) -> None:
@@ -226,9 +226,9 @@ class VitalsWatch:
     def _is_watched(self) -> bool:
         return self._now_s() - max(self._asked_s, self._heard_s) < WATCHED_S
 
-    def _put_together(self, found: Mapping[str, bytes], own: Vitals) -> None:
+    def _put_together(self, found: Mapping[str, bytes], own: ProcessStats) -> None:
         now_s = self._now_s()
-        told: dict[str, Vitals] = {self._id: own}
+        told: dict[str, ProcessStats] = {self._id: own}
         for process, said in found.items():
             if self._seen.get(process, (b"", 0.0))[0] != said:
                 self._seen[process] = (said, now_s)
@@ -266,7 +266,7 @@ class VitalsWatch:
             self._framed.set()
 
 
-_decode = msgspec.msgpack.Decoder(Vitals).decode
+_decode = msgspec.msgpack.Decoder(ProcessStats).decode
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 

@@ -1,7 +1,7 @@
 """The watch on places: it tells the other processes how many clients each user and each address has here, and asks for theirs.
 
-In: `Places` (auth/places.py), which say what to tell and to ask. Out: what is told and asked (redis/places.py)
-soon after a join, as a part of the telling (node/cluster/telling.py, which has the rules).
+In: `ClientCounts` (auth/client_counts.py), which say what to tell and to ask. Out: what is told and asked
+(redis/client_counts.py) soon after a join, as a part of the telling (node/cluster/telling.py, which has the rules).
 
 In Redis, an address is a user whose name begins with ADDRESS; a user whose name begins like that is told with another one in
 front.
@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from headgate.auth.admission import Admission
-from headgate.auth.places import Places, Question
+from headgate.auth.client_counts import ClientCounts, Question
 from headgate.delivery.client import Client
 from headgate.node.cluster.telling import Telling
 from headgate.redis.client import Client as Redis
-from headgate.redis.keys import places_key
-from headgate.redis.places import read_others
+from headgate.redis.client_counts import read_others
+from headgate.redis.keys import client_counts_key
 from headgate.runtime.loop import Signal
 
 # A client about whom it is not known whether there is room waits for a look, for so long.
@@ -29,7 +29,7 @@ ADDRESS = "\0@"
 class _Kind(NamedTuple):
     """Whose clients are counted: users, or addresses."""
 
-    places: Places
+    places: ClientCounts
     counts: Callable[[], Mapping[str, int]]
     is_address: bool
 
@@ -42,7 +42,7 @@ class _Kind(NamedTuple):
         return {self.field(name): count for name, count in counts.items()}
 
 
-class PlacesWatch:
+class ClientCountsWatch:
     """See the module."""
 
     def __init__(self, telling: Telling, admission: Admission[Client]) -> None:
@@ -61,7 +61,7 @@ class PlacesWatch:
 
     def key(self, process_id: str) -> str:
         """Return the key of a process's hash."""
-        return places_key(process_id)
+        return client_counts_key(process_id)
 
     def tell(self, *, anew: bool) -> dict[str, int | None]:
         """Return the counts that have changed, or all, and keep what `hear` is to ask."""

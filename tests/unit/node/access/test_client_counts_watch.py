@@ -11,12 +11,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from headgate.auth.admission import Admission
+from headgate.auth.client_counts import ClientCounts
 from headgate.auth.expiry import Expiry
 from headgate.auth.identity import Identity
-from headgate.auth.places import Places
 from headgate.errors import LimitReached
-from headgate.node.access import places_watch
-from headgate.node.access.places_watch import PlacesWatch
+from headgate.node.access import client_counts_watch
+from headgate.node.access.client_counts_watch import ClientCountsWatch
 from headgate.node.cluster import telling
 from headgate.node.cluster.rates_watch import RatesWatch
 from headgate.node.cluster.telling import Telling
@@ -37,11 +37,11 @@ class Process:
 
     def __init__(self, server: SmallRedis, most: int = 4) -> None:
         self.own: dict[str, int] = {}
-        self.places = Places(most, lambda: float(server.now_s))
+        self.places = ClientCounts(most, lambda: float(server.now_s))
         self.places.own_of = lambda user: self.own.get(user, 0)
         self.telling = Telling(server.client())
-        self.addresses = Places(0, name="clients_per_address")
-        self.watch = PlacesWatch(self.telling, cast(Any, self))
+        self.addresses = ClientCounts(0, name="clients_per_address")
+        self.watch = ClientCountsWatch(self.telling, cast(Any, self))
 
     def counts(self) -> dict[str, int]:
         return self.own
@@ -94,11 +94,11 @@ def test_addresses_have_places_of_their_own(server: SmallRedis) -> None:
     """Over the same look. A user is no address, whatever its name."""
     made: list[tuple[Telling, Admission[Client]]] = []
     for _ in range(2):
-        users = Places(4, lambda: float(server.now_s))
-        addresses = Places(8, lambda: float(server.now_s), name="clients_per_address", quiet=2)
+        users = ClientCounts(4, lambda: float(server.now_s))
+        addresses = ClientCounts(8, lambda: float(server.now_s), name="clients_per_address", quiet=2)
         admission: Admission[Client] = Admission(users, addresses, Expiry(lambda clients: None))
         telling = Telling(server.client())
-        PlacesWatch(telling, cast(Any, admission))
+        ClientCountsWatch(telling, cast(Any, admission))
         made.append((telling, admission))
 
     def look() -> None:
@@ -115,7 +115,7 @@ def test_addresses_have_places_of_their_own(server: SmallRedis) -> None:
         return "in"
 
     look()
-    strange = f"{places_watch.ADDRESS}192.0.2.7"
+    strange = f"{client_counts_watch.ADDRESS}192.0.2.7"
     joined: list[str] = []
     for number in range(12):
         joined.append(join(number % 2, strange if number < 3 else f"user {number}"))
@@ -127,8 +127,8 @@ def test_addresses_have_places_of_their_own(server: SmallRedis) -> None:
     look()
     assert join(0, "another") == "clients_per_address"
     assert {name for fields in server._hashes.values() for name in fields} == {
-        f"{places_watch.ADDRESS}192.0.2.7",
-        f"{places_watch.ADDRESS}{strange}",
+        f"{client_counts_watch.ADDRESS}192.0.2.7",
+        f"{client_counts_watch.ADDRESS}{strange}",
         *(f"user {number}" for number, each in enumerate(joined) if number >= 3 and each == "in"),
     }
     for telling, _ in made:
@@ -230,7 +230,7 @@ def test_a_fault_of_ours_does_not_end_it(server: SmallRedis, monkeypatch: pytest
         looks.append(1)
         raise RuntimeError("a fault")
 
-    monkeypatch.setattr(places_watch, "read_others", look)
+    monkeypatch.setattr(client_counts_watch, "read_others", look)
     monkeypatch.setattr(telling, "GAP_S", 0.0)
     process = Process(server)
     with capture_logs() as entries, gevent.Timeout(30):

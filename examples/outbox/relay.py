@@ -8,18 +8,18 @@ try:
     from txoutbox import OutboxMessage, Relay, RelayConfig
     from txoutbox.adapters.sqlite import SqliteStorage
 
-    from headgate import Publisher
+    from headgate import AsyncPublisher
 except ModuleNotFoundError as missing:
     raise SystemExit(f"{missing.name} is not installed: pip install -r requirements.txt") from None
 
-publisher = Publisher()
+publisher = AsyncPublisher()
 # A Redis that is away for hours must not make dead letters of rows, as ten attempts would.
 CONFIG = RelayConfig(max_attempts=1_000_000)
 
 
 async def publish(row: OutboxMessage) -> None:
     """Publish a row under its own id: a row that comes again, within a day, adds nothing to the log."""
-    await asyncio.to_thread(publisher.publish, row.topic, msgspec.Raw(row.payload), f"outbox-{row.id}", id_for_s=86400)
+    await publisher.publish(row.topic, msgspec.Raw(row.payload), f"outbox-{row.id}", id_for_s=86400)
 
 
 async def main() -> None:

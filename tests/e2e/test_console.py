@@ -203,7 +203,7 @@ def test_a_key_of_elsewhere_comes_and_goes_in_the_open_view(console: ConsolePage
 
 def test_a_view_without_an_answer_says_so_and_not_that_there_is_nothing(browser: Browser, site: GatewayProcess) -> None:
     """Redis is away: neither `no client is connected` nor `there are no keys`. When it is back, the rows are there."""
-    refusal = {"error": {"code": "bus_unavailable", "message": "the bus is unavailable: it does not answer", "retry": True}}
+    refusal = {"code": "bus_unavailable", "detail": "the bus is unavailable: it does not answer", "retry": True}
     with browser.new_context() as context:
         console = ConsolePage(context.new_page(), site.url)
         console.sign_in()

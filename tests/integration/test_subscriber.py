@@ -13,14 +13,13 @@ from typing import Any
 
 import pytest
 
-from headgate import BusRefused, BusUnavailable, Gap, InvalidPattern, InvalidRequest, Publisher, Subscriber
+from headgate import BusRefused, BusUnavailable, Gap, InvalidRequest, Publisher, Subscriber
 from headgate.event import Event
 from headgate.redis.client import Client, call
 from headgate.redis.embedded import EmbeddedRedis
 from headgate.redis.functions import SOURCE
 from headgate.redis.keys import epochs_key, head_key, log_key
 from headgate.redis.log_walk import Item
-from headgate.subscriber import EXPECTED_SINCE
 from tests.support.redis_server import DEADLINE_S, wait_until
 
 KEY, HEAD, EPOCHS = log_key("notifications"), head_key("notifications"), epochs_key("notifications")
@@ -162,43 +161,12 @@ def test_a_log_that_is_lost_begins_again(publisher: Publisher, subscriber: MakeS
     assert reading.cursor == f"{receipt.epoch}:1"
 
 
-EPOCH = "0123456789abcdef"
-NO_CURSORS: list[Any] = [
-    "",
-    "now",
-    "1",
-    "0123:5",
-    EPOCH,
-    f"{EPOCH}:",
-    f"{EPOCH}:-1",
-    -1,
-    1.5,
-    True,
-    b"1",
-    datetime.fromisoformat("2026-01-01"),
-]
-
-
-@pytest.mark.parametrize("since", NO_CURSORS, ids=repr)
-def test_garbage_is_no_cursor(since: Any, redis_url: str) -> None:
-    """One error, before Redis is asked, that names the value and what is allowed."""
-    with pytest.raises(InvalidRequest) as caught:
-        Subscriber(redis_url, "a", since=since)
-
-    assert caught.value.message.endswith(f"since={since!r}: expected {EXPECTED_SINCE}")
-
-
-def test_other_arguments_are_checked_too(redis_url: str, publisher: Publisher) -> None:
-    """Patterns and times before anything is read; an offset that is not there yet when it is."""
-    for patterns in ((), ("a..b",), ("a", "b.*c"), ("a",) * 101):
-        with pytest.raises(InvalidPattern):
-            Subscriber(redis_url, *patterns)
-    for option in ({"wait_s": -1}, {"wait_s": float("nan")}, {"patience_s": "1"}, {"wait_s": True}):
-        with pytest.raises(InvalidRequest, match="expected 0 to 1e"):
-            Subscriber(redis_url, "a", **option)
+def test_an_offset_that_the_log_has_not_reached_is_refused(publisher: Publisher, subscriber: MakeSubscriber) -> None:
+    """With the newest that there is."""
     publisher.publish("a", 1)
+
     with pytest.raises(InvalidRequest, match="since=2: it is beyond the newest event of this log, 1"):
-        next(Subscriber(redis_url, "a", since=2))
+        next(subscriber("a", since=2))
 
 
 def test_an_iteration_outlives_a_crash_of_redis(start_redis: Callable[..., EmbeddedRedis]) -> None:

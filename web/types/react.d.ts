@@ -33,9 +33,15 @@ export interface Hooks<Topics = AnyTopics> {
   /** The connection in one word. */
   useGateStatus: () => Status;
   /** The last events of a pattern. */
-  useEvents: <Pattern extends string>(pattern: Pattern & Subscribable<Topics, Pattern>, options?: EventsStoreOptions) => EventsSnapshot<PayloadOf<Topics, Pattern>>;
+  useEvents: <Pattern extends string, Part = EventsSnapshot<PayloadOf<Topics, Pattern>>>(
+    pattern: (Pattern & Subscribable<Topics, Pattern>) | null,
+    options?: EventsStoreOptions & {
+      /** What this component needs: it is rendered when that is another value. */
+      select?: ((snapshot: EventsSnapshot<PayloadOf<Topics, Pattern>>) => Part) | undefined;
+    },
+  ) => Part;
   /** Call a handler for each event, without rendering. */
-  useSubscription: <Pattern extends string>(pattern: Pattern & Subscribable<Topics, Pattern>, handler: EventCallback<PayloadOf<Topics, Pattern>>, options?: SubscribeOptions) => void;
+  useSubscription: <Pattern extends string>(pattern: (Pattern & Subscribable<Topics, Pattern>) | null, handler: EventCallback<PayloadOf<Topics, Pattern>>, options?: SubscribeOptions & { enabled?: boolean | undefined }) => void;
   /** Plain objects, kept in step by events. */
   useLiveCollection: <Item extends object = any>(topic: string, options?: LiveCollectionOptions<Item>) => LiveCollection<Item>;
 }

@@ -15,6 +15,8 @@ export interface Store<Snapshot> {
 export interface EventsStoreOptions extends SubscribeOptions {
   /** Events that are held, default 100. */
   limit?: number | undefined;
+  /** `false`: subscribe to nothing. */
+  enabled?: boolean | undefined;
 }
 
 /** The last events of a pattern. */
@@ -80,7 +82,7 @@ export interface CollectionStore<Item extends object = any> extends Store<Collec
 /** The last events of a pattern, in log order. */
 export function eventsStore<Topics, Pattern extends string>(
   gate: Gate<Topics>,
-  pattern: Pattern & Subscribable<Topics, Pattern>,
+  pattern: (Pattern & Subscribable<Topics, Pattern>) | null,
   options?: EventsStoreOptions,
 ): Store<EventsSnapshot<PayloadOf<Topics, Pattern>>>;
 /** Plain objects, kept in step by events. */

@@ -21,9 +21,9 @@ export interface Hooks<Topics = AnyTopics> {
   /** The connection in one word. */
   useGateStatus: () => Readable<Status>;
   /** The last events of a pattern. */
-  useEvents: <Pattern extends string>(pattern: Pattern & Subscribable<Topics, Pattern>, options?: EventsStoreOptions) => Readable<EventsSnapshot<PayloadOf<Topics, Pattern>>>;
+  useEvents: <Pattern extends string>(pattern: (Pattern & Subscribable<Topics, Pattern>) | null, options?: EventsStoreOptions) => Readable<EventsSnapshot<PayloadOf<Topics, Pattern>>>;
   /** Call a handler for each event. */
-  useSubscription: <Pattern extends string>(pattern: Pattern & Subscribable<Topics, Pattern>, handler: EventCallback<PayloadOf<Topics, Pattern>>, options?: SubscribeOptions) => void;
+  useSubscription: <Pattern extends string>(pattern: (Pattern & Subscribable<Topics, Pattern>) | null, handler: EventCallback<PayloadOf<Topics, Pattern>>, options?: SubscribeOptions & { enabled?: boolean | undefined }) => void;
   /** Plain objects, kept in step by events. */
   useLiveCollection: <Item extends object = any>(topic: string, options?: CollectionOptions<Item>) => LiveCollection<Item>;
 }

@@ -17,14 +17,14 @@ export interface Hooks<Topics = AnyTopics> {
   useGateStatus: () => Readonly<ShallowRef<Status>>;
   /** The last events of a pattern. */
   useEvents: <Pattern extends string>(
-    pattern: MaybeRefOrGetter<Pattern>,
+    pattern: MaybeRefOrGetter<Pattern | null>,
     options?: MaybeRefOrGetter<EventsStoreOptions | undefined>,
   ) => Refs<EventsSnapshot<PayloadOf<Topics, Pattern>>>;
   /** Call a handler for each event. */
   useSubscription: <Pattern extends string>(
-    pattern: MaybeRefOrGetter<Pattern>,
+    pattern: MaybeRefOrGetter<Pattern | null>,
     handler: EventCallback<PayloadOf<Topics, Pattern>>,
-    options?: MaybeRefOrGetter<SubscribeOptions | undefined>,
+    options?: MaybeRefOrGetter<(SubscribeOptions & { enabled?: boolean | undefined }) | undefined>,
   ) => void;
   /** Plain objects, kept in step by events. */
   useLiveCollection: <Item extends object = any>(

@@ -17,7 +17,8 @@
  * @property {(Gap & Fate) | null} gap
  * @property {SubscriptionState} status
  * @property {HeadgateError | null} error
- * @typedef {SubscribeOptions & { limit?: number }} EventsStoreOptions `limit`: events that are held, default 100
+ * @typedef {SubscribeOptions & { limit?: number, enabled?: boolean }} EventsStoreOptions `limit`: events that are held, default 100; `enabled: false`
+ *   subscribes to nothing
  */
 import { COUNT, SUBSCRIBE } from "../language/options.js";
 import { LOG_LOST, ROLLED_BACK } from "../language/protocol.js";
@@ -27,21 +28,22 @@ import { createStore } from "./snapshot-store.js";
 import { SubscriptionWatch } from "./subscription-watch.js";
 
 /** @type {import("../language/options.js").Table} */
-const OPTIONS = { ...SUBSCRIBE, limit: [COUNT, 100] };
+const OPTIONS = { ...SUBSCRIBE, limit: [COUNT, 100], enabled: ["boolean", true] };
 /** @type {EventsSnapshot} */
 const NOTHING = Object.freeze({ events: Object.freeze([]), missed: 0, gap: null, status: "idle", error: null });
 
 /**
  * @param {Gate} gate
- * @param {string} pattern
+ * @param {string | null} pattern null: not known yet, as with `enabled: false`
  * @param {EventsStoreOptions} [given]
  * @returns {Store<EventsSnapshot>}
  * @throws {HeadgateError} `invalid_pattern`
  * @throws {TypeError} an option that breaks its rule
  */
 export function eventsStore(gate, pattern, given = {}) {
+  const { limit, enabled, ...options } = gate._checkOptions("eventsStore", OPTIONS, given);
+  if (pattern === null || !enabled) return createStore(NOTHING, () => ({ read: () => NOTHING, end() {} }));
   checkPattern(pattern);
-  const { limit, ...options } = gate._checkOptions("eventsStore", OPTIONS, given);
   return createStore(NOTHING, (changed) => new EventsSource(gate, pattern, limit, options, changed));
 }
 

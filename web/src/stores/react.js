@@ -8,7 +8,7 @@
  * @import { EventCallback } from "../dispatcher.js"
  * @import { Gate, SubscribeOptions } from "../gate.js"
  * @import { CollectionOptions } from "./collection-store.js"
- * @import { EventsStoreOptions } from "./events-store.js"
+ * @import { EventsSnapshot, EventsStoreOptions } from "./events-store.js"
  * @import { Store } from "./snapshot-store.js"
  */
 import { createContext, createElement, useContext, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
@@ -63,30 +63,34 @@ export function useGateStatus() {
 
 /**
  * Return the last events of a pattern: {events, missed, gap, status, error}.
- * @param {string} pattern
- * @param {EventsStoreOptions} [options]
+ * @param {string | null} pattern null: not known yet, as with `enabled: false`
+ * @param {EventsStoreOptions & { select?: (snapshot: EventsSnapshot) => any }} [options] `select` returns what this component needs of it: it is
+ *   rendered when that is another value
  */
 export function useEvents(pattern, options = {}) {
   const gate = useGate();
-  const { limit } = options;
+  const { limit, enabled, select } = options;
   const wanted = useWanted(options);
-  return useStore(useMemo(() => eventsStore(gate, pattern, { ...wanted, ...given({ limit }) }), [gate, pattern, limit, wanted]));
+  const store = useMemo(() => eventsStore(gate, pattern, { ...wanted, ...given({ limit, enabled }) }), [gate, pattern, limit, enabled, wanted]);
+  return useStore(useMemo(() => (select ? selected(store, select) : store), [store, select]));
 }
 
 /**
  * Call a handler for each event of a pattern, without rendering.
- * @param {string} pattern
+ * @param {string | null} pattern null: not known yet, as with `enabled: false`
  * @param {EventCallback} handler that of the latest render is called
- * @param {SubscribeOptions} [options]
+ * @param {SubscribeOptions & { enabled?: boolean }} [options]
  */
 export function useSubscription(pattern, handler, options = {}) {
   const gate = useGate();
+  const { enabled = true } = options;
   const latest = useLatest(handler);
   const wanted = useWanted(options);
   useEffect(() => {
+    if (pattern === null || !enabled) return;
     const { close } = gate.subscribe(pattern, wanted, (data, event) => latest.current.call(gate, data, event));
     return close;
-  }, [gate, pattern, wanted, latest]);
+  }, [gate, pattern, enabled, wanted, latest]);
 }
 
 /**
@@ -128,6 +132,20 @@ function latestToken(options, latest) {
       return typeof now === "function" ? now() : token();
     },
   };
+}
+
+/** Return a store of a part of each snapshot, which is the same until there is another snapshot. @param {Store<any>} store @param {(snapshot: any) => any} select @returns {Store<any>} */
+function selected({ subscribe, getSnapshot, getServerSnapshot }, select) {
+  /** @type {any} */
+  let snapshot;
+  /** @type {any} */
+  let part;
+  const read = (/** @type {any} */ now) => {
+    if (now !== snapshot) part = select(now);
+    snapshot = now;
+    return part;
+  };
+  return { subscribe, getSnapshot: () => read(getSnapshot()), getServerSnapshot: () => read(getServerSnapshot()) };
 }
 
 /** @template T @param {Store<T>} store @returns {T} */

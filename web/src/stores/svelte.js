@@ -52,7 +52,7 @@ export function useGateStatus() {
 
 /**
  * Return a store of the last events of a pattern: {events, missed, gap, status, error}.
- * @param {string} pattern
+ * @param {string | null} pattern null: none, as with `enabled: false`
  * @param {EventsStoreOptions} [options]
  */
 export function useEvents(pattern, options) {
@@ -61,13 +61,13 @@ export function useEvents(pattern, options) {
 
 /**
  * Call a handler for each event of a pattern while the component is mounted.
- * @param {string} pattern
+ * @param {string | null} pattern null: none, as with `enabled: false`
  * @param {EventCallback} handler
- * @param {SubscribeOptions} [options]
+ * @param {SubscribeOptions & { enabled?: boolean }} [options]
  */
-export function useSubscription(pattern, handler, options = {}) {
+export function useSubscription(pattern, handler, { enabled = true, ...options } = {}) {
   const gate = useGate();
-  onMount(() => gate.subscribe(pattern, options, handler).close);
+  if (pattern !== null && enabled) onMount(() => gate.subscribe(pattern, options, handler).close);
 }
 
 /**

@@ -65,7 +65,7 @@ export function useGateStatus() {
 
 /**
  * Return refs of the last events of a pattern: {events, missed, gap, status, error}.
- * @param {Given<string>} pattern
+ * @param {Given<string | null>} pattern null: not known yet, as with `enabled: false`
  * @param {Given<EventsStoreOptions>} [options]
  */
 export function useEvents(pattern, options) {
@@ -82,16 +82,20 @@ export function useEvents(pattern, options) {
 
 /**
  * Call a handler for each event of a pattern.
- * @param {Given<string>} pattern
+ * @param {Given<string | null>} pattern null: not known yet, as with `enabled: false`
  * @param {EventCallback} handler
- * @param {Given<SubscribeOptions>} [options]
+ * @param {Given<SubscribeOptions & { enabled?: boolean }>} [options]
  */
 export function useSubscription(pattern, handler, options) {
   const gate = useGate();
   begin(() => {
     watch(
       () => [toValue(pattern), toValue(options)],
-      (_is, _was, onCleanup) => onCleanup(gate.subscribe(toValue(pattern), toValue(options) ?? {}, handler).close),
+      (_is, _was, onCleanup) => {
+        const { enabled = true, ...wanted } = toValue(options) ?? {};
+        const now = toValue(pattern);
+        if (now !== null && enabled) onCleanup(gate.subscribe(now, wanted, handler).close);
+      },
       { immediate: true },
     );
   });

@@ -1,7 +1,8 @@
 /** headgate/react, /vue and /svelte, as far as they need no page: rendering on a server, scopes, contracts. tests/e2e has the page. */
 import assert from "node:assert/strict";
 import { afterEach, describe, it, mock } from "node:test";
-import { createElement, StrictMode, Suspense } from "react";
+import { createRequire } from "node:module";
+import { act, createElement, StrictMode, Suspense } from "react";
 import { renderToString as renderReact } from "react-dom/server";
 import { createSSRApp, effectScope, h, nextTick, ref } from "vue";
 import { renderToString as renderVue } from "vue/server-renderer";
@@ -13,6 +14,7 @@ import * as vue from "#headgate/vue";
 import { connect } from "#headgate";
 import { FakeGateway, settle } from "../fake-gateway.js";
 
+const require = createRequire(import.meta.url);
 /** @type {import("#headgate").Gate[]} */
 const gates = [];
 afterEach(() => {
@@ -49,6 +51,76 @@ describe("headgate/react", () => {
       assert.equal(timers.mock.callCount(), 0);
     });
   }
+
+  describe("in a page", () => {
+    /** Render components in jsdom. Return how to render anew, and how to let React finish. */
+    async function mount(gate, component) {
+      const { JSDOM } = createRequire(require.resolve("jest-environment-jsdom"))("jsdom");
+      const { window } = new JSDOM("<div id=root></div>");
+      for (const [name, value] of Object.entries({ window, document: window.document, navigator: window.navigator, IS_REACT_ACT_ENVIRONMENT: true })) {
+        pageGlobals.push([name, Object.getOwnPropertyDescriptor(globalThis, name)]);
+        Object.defineProperty(globalThis, name, { value, configurable: true, writable: true });
+      }
+      const { createRoot } = await import("react-dom/client");
+      const root = createRoot(window.document.getElementById("root"));
+      roots.push(root);
+      return (props) => act(async () => root.render(createElement(GateProvider, { gate }, createElement(component, props))));
+    }
+    const pageGlobals = [];
+    const roots = [];
+    afterEach(async () => {
+      for (const root of roots.splice(0)) await act(async () => root.unmount());
+      for (const [name, was] of pageGlobals.splice(0)) {
+        if (was) Object.defineProperty(globalThis, name, was);
+        else delete globalThis[name];
+      }
+    });
+
+    it("subscribes to nothing without a pattern, or while it is not enabled", async () => {
+      const { gateway, gate } = begin();
+      const statuses = [];
+      const handled = [];
+      const render = await mount(gate, ({ pattern, enabled }) => {
+        statuses.push(useEvents(pattern, { enabled }).status);
+        react.useSubscription(pattern, (data) => handled.push(data), { enabled });
+        return null;
+      });
+      await render({ pattern: null });
+      await render({ pattern: "a", enabled: false });
+      await gateway.welcome();
+      await act(settle);
+      assert.deepEqual([gate.state.subscriptions, new Set(statuses)], [{}, new Set(["idle"])]);
+      await render({ pattern: "a", enabled: true });
+      await gateway.answer("subscribe");
+      await act(settle);
+      gateway.event("a", 1, 101);
+      assert.deepEqual([gate.state.subscriptions, statuses.at(-1), handled], [{ a: "active" }, "active", [1]]);
+      await render({ pattern: "a", enabled: false });
+      await act(settle);
+      assert.deepEqual((await gateway.answer("unsubscribe")).pattern, "a");
+    });
+
+    it("renders when what is selected is another value, by the latest function", async () => {
+      const { gateway, gate } = begin();
+      const rendered = [];
+      const render = await mount(gate, ({ least }) => {
+        rendered.push(useEvents("a", { select: ({ events }) => events.filter(({ data }) => data >= least).length }));
+        return null;
+      });
+      await render({ least: 2 });
+      await gateway.welcome();
+      await act(settle);
+      const before = rendered.length;
+      gateway.event("a", 1, 101);
+      await act(settle);
+      assert.deepEqual([rendered.at(-1), rendered.length], [0, before]);
+      gateway.event("a", 2, 102);
+      await act(settle);
+      assert.deepEqual([rendered.at(-1), rendered.length], [1, before + 1]);
+      await render({ least: 1 });
+      assert.equal(rendered.at(-1), 2);
+    });
+  });
 
   it("says that a hook has no provider above it", () => {
     assert.throws(() => renderReact(createElement(Orders)), /no <GateProvider>/);
@@ -116,6 +188,32 @@ describe("headgate/vue", () => {
     scope.stop();
     await gateway.answer("unsubscribe");
     assert.deepEqual(gate.state.subscriptions, {});
+  });
+
+  it("subscribes to nothing without a pattern, or while it is not enabled", async () => {
+    const { gateway, gate } = begin();
+    const [pattern, enabled] = [ref(null), ref(false)];
+    const handled = [];
+    const { scope, made } = scoped(gate, () => {
+      vue.useSubscription(pattern, (data) => handled.push(data), () => ({ enabled: enabled.value }));
+      return vue.useEvents(pattern, () => ({ enabled: enabled.value }));
+    });
+    await gateway.welcome();
+    await settle();
+    pattern.value = "a";
+    await nextTick();
+    await settle();
+    assert.deepEqual([gate.state.subscriptions, made.status.value], [{}, "idle"]);
+    enabled.value = true;
+    await nextTick();
+    await gateway.answer("subscribe");
+    await settle();
+    gateway.event("a", 1, 101);
+    assert.deepEqual([made.status.value, handled], ["active", [1]]);
+    pattern.value = null;
+    await nextTick();
+    assert.equal((await gateway.answer("unsubscribe")).pattern, "a");
+    scope.stop();
   });
 
   it("keeps a collection live, and loads it again when it is told to", async () => {

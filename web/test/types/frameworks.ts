@@ -44,6 +44,8 @@ const hooks = react.hooksFor<Topics>();
 export function Board() {
   const { events: shipped, error } = hooks.useEvents("orders.42.shipped", { limit: 10 });
   const { items, reload, status } = hooks.useLiveCollection<Order>("orders", { load, key: "mine" });
+  const count = hooks.useEvents("orders.42.shipped", { select: ({ events }) => events.length, enabled: Boolean(shipped) });
+  hooks.useSubscription(error ? null : "orders.*.created", () => count.toFixed(), { enabled: false });
   hooks.useSubscription("orders.*.created", (order, event) => [order.id.toFixed(), event.data.status]);
   // @ts-expect-error an order has no carrier
   hooks.useSubscription("orders.*.created", (order) => order.carrier);

@@ -18,6 +18,7 @@
  *
  * @import { EventCallback } from "./dispatcher.js"
  * @import { EventMeta, Overflow, Since } from "./language/protocol.js"
+ * @import { Fetch, LoadOptions, PartOptions } from "./load.js"
  * @import { SessionOptions, State } from "./session/session.js"
  *
  * @typedef {object} HeadgateEvent the second argument of a handler
@@ -36,7 +37,8 @@
  */
 import { Dispatcher, isTopic } from "./dispatcher.js";
 import { disconnected } from "./language/errors.js";
-import { checkOptions, CONNECT, PUBLISH as PUBLISH_OPTIONS, SINCE, SUBSCRIBE } from "./language/options.js";
+import { Load } from "./load.js";
+import { checkOptions, checkRule, CONNECT, LOAD, PUBLISH as PUBLISH_OPTIONS, SINCE, SUBSCRIBE } from "./language/options.js";
 import { checkPayload } from "./language/payload.js";
 import { PUBLISH, SEEN } from "./language/protocol.js";
 import { newId } from "./base/new-id.js";
@@ -138,9 +140,35 @@ export class Gate extends Dispatcher {
     return this.#session.standing(pattern);
   }
 
+  /**
+   * Load, then follow: fetch a state when the pattern is active, and change it by each event from then on. It is fetched again after a loss that
+   * nothing repairs. An answer with a `position` (epoch, offset) leaves out the events up to there.
+   * @param {string} pattern
+   * @param {Fetch} fetch brings the state, one call at a time; a rejection, or no answer in `timeoutMs`, is reported by `delivery:error` and repeated
+   * @param {LoadOptions} options `reset(answer)` replaces the state, `apply(data, event)` changes it
+   * @returns {Load} `status`, `error`, `reload()`, `close()`
+   * @throws {HeadgateError} `invalid_pattern`
+   * @throws {TypeError} an option that breaks its rule
+   */
+  load(pattern, fetch, options) {
+    const checked = checkOptions("load", LOAD, options ?? {});
+    for (const [name, value = null] of Object.entries({ fetch, reset: checked.reset, apply: checked.apply })) checkRule(`load: ${name}`, "function", value);
+    return this._load(checkPattern(pattern), fetch, checked);
+  }
+
+  /** As `load`, for a part of this package, which has checked what it gives. @param {string} pattern @param {Fetch | undefined} fetch @param {PartOptions} options */
+  _load(pattern, fetch, options) {
+    return new Load(this, pattern, fetch, options);
+  }
+
   /** Make a request of a part of this package. @param {string} name @param {object} body @returns {Promise<any>} rejected with HeadgateError */
   _request(name, body) {
     return this.#session.request(name, body);
+  }
+
+  /** Return the position in the log; undefined: there is none, or the event whose handlers are called was read by `replay` or a repair. */
+  _position() {
+    return this.#session.position();
   }
 
   /** Return the name of a topic on the wire. @param {string} topic */

@@ -8,7 +8,7 @@ import { Machine } from "../src/base/machine.js";
 import { LINE, SLICES } from "../src/base/sliced-queue.js";
 import { CONNECTION, coarseOf, statusOf } from "../src/connection/connection-state.js";
 import { STREAM } from "../src/events.js";
-import { FOLLOW } from "../src/live/follow.js";
+import { LOAD } from "../src/load.js";
 import { CURSOR } from "../src/session/cursor.js";
 import { SUBSCRIPTION } from "../src/subscriptions/subscription.js";
 import { WAY_BACK } from "../src/transport/way-back.js";
@@ -20,7 +20,7 @@ const TABLES = {
   cursor: [CURSOR, "none"],
   line: [LINE, "open"],
   slices: [SLICES, "resting"],
-  follow: [FOLLOW, "idle"],
+  load: [LOAD, "requested"],
   "list of shown events": [SEEN, "idle"],
   loop: [STREAM, "new"],
   "way back from HTTP": [WAY_BACK, "blocked"],

@@ -301,21 +301,23 @@ class ModelGateway {
     }
     // A gap is of the subscriptions that there were.
     this.relieve();
+    const isNew = !this.#subscribed.has(pattern);
     this.#subscribed.set(pattern, overflow);
     let offset = head;
-    if (since) offset = Math.max(this.#past(pattern, since), since.epoch === undefined ? since.offset : 0);
-    else if (this.#reading) this.#starts.set(pattern, head);
+    if (since) offset = Math.max(this.#past(pattern, since, isNew), since.epoch === undefined ? since.offset : 0);
+    else if (this.#reading && isNew) this.#starts.set(pattern, head);
     return [{ ok: true, pattern, epoch, offset: head }, () => (this.acknowledged[pattern] ??= { epoch, offset })];
   }
 
-  /** Have the log bring a pattern's events from where it asks. */
-  #past(pattern, { offset, epoch }) {
+  /** Have the log bring a pattern's events from where it asks, or from where they are still to be sent, if the client has the pattern. */
+  #past(pattern, { offset, epoch }, isNew = true) {
     // Of a log that is gone: all there is of this one; if some of it was trimmed, a gap says so.
-    const start = Math.min(offset, epoch === undefined ? this.head : (this.#endOf(epoch) ?? 0));
+    let start = Math.min(offset, epoch === undefined ? this.head : (this.#endOf(epoch) ?? 0));
     if (!this.#reading) {
       this.#base = this.head;
       this.#starts.clear();
     } else {
+      if (!isNew) start = Math.min(start, Math.max(this.#starts.get(pattern) ?? this.#base, this.#position));
       this.#base = Math.max(this.#base, this.#position);
       for (const [other, begin] of this.#starts) this.#starts.set(other, Math.max(begin, this.#position));
     }

@@ -233,7 +233,7 @@ describe("the built package", { skip: !import.meta.resolve("#headgate").includes
   });
 
   it("goes on at a step that a table of states does not name, where the sources throw", async () => {
-    for (const file of ["headgate.js", "headgate.cjs", "headgate.live-collection.js", "headgate.notification-list.js", "headgate.backbone.cjs", "headgate.global.js", "headgate.global.min.js"]) {
+    for (const file of ["headgate.js", "headgate.cjs", "headgate.notification-list.js", "headgate.backbone.cjs", "headgate.global.js", "headgate.global.min.js"]) {
       const code = await readFile(new URL(`../dist/${file}`, import.meta.url), "utf8");
       assert.match(code, /"catch_up"|"planned"|restart:"requested"/, file);
       assert.doesNotMatch(code, /no step|STRICT/, file);

@@ -80,7 +80,7 @@ export interface PublishNotice {
   restored: boolean;
 }
 
-/** A handler that threw (`topic`), or a subscription that was refused (`pattern`). */
+/** A handler that threw (`topic`), a refused subscription or a failed load (`pattern`). */
 export interface DeliveryError {
   error: any;
   pattern?: string;
@@ -303,6 +303,40 @@ export interface EventsOptions extends SubscribeOptions {
   limit?: number | undefined;
 }
 
+/** `behind`: events may be missing. `current`: none is. */
+export type LoadStatus = "loading" | "behind" | "current" | "failed" | "closed";
+
+/** Options of `load`. */
+export interface LoadOptions<Data = any, Answer = any> {
+  /** Replaces the state. */
+  reset: (answer: Answer) => void;
+  /** Changes the state; an event may come again after an answer. */
+  apply: (data: Data, event: HeadgateEvent<Data>) => void;
+  /** Called when `status` or `error` is another. */
+  changed?: ((load: Load) => void) | undefined;
+  /** Where in the log the state that came with the page was read: nothing is fetched at first. */
+  since?: Position | undefined;
+  /** Closes it. */
+  signal?: AbortSignal | undefined;
+  /** For a fetch, default 30000. */
+  timeoutMs?: number | undefined;
+  /** Default 1000: a fetch after a loss waits up to this. */
+  resyncSpreadMs?: number | undefined;
+}
+
+/** A state that is fetched, and followed by events. */
+export interface Load {
+  readonly pattern: string;
+  /** Where it is, in one word. */
+  readonly status: LoadStatus;
+  /** Why it has failed, else `null`. */
+  readonly error: any;
+  /** Fetch again now. */
+  reload(): void;
+  /** End it. */
+  close(): void;
+}
+
 /** Offsets, inclusive. */
 export interface Range {
   from: number;
@@ -390,6 +424,17 @@ export class Gate<Topics = AnyTopics> extends Dispatcher<Topics> {
   subscribe<Name extends keyof Topics & string>(pattern: Name, options: SubscribeOptions, handler: EventCallback<Topics[Name]>): Subscription;
   subscribe<Name extends string>(pattern: Name & Subscribable<Topics, Name>, handler: EventCallback<PayloadOf<Topics, Name>>): Subscription;
   subscribe<Name extends string>(pattern: Name & Subscribable<Topics, Name>, options: SubscribeOptions, handler: EventCallback<PayloadOf<Topics, Name>>): Subscription;
+  /** Fetch a state when the pattern is active, and change it by each event from then on. */
+  load<Name extends keyof Topics & string, Answer = any>(
+    pattern: Name,
+    fetch: (how: { signal: AbortSignal }) => Answer | Promise<Answer>,
+    options: LoadOptions<Topics[Name], Answer>,
+  ): Load;
+  load<Name extends string, Answer = any>(
+    pattern: Name & Subscribable<Topics, Name>,
+    fetch: (how: { signal: AbortSignal }) => Answer | Promise<Answer>,
+    options: LoadOptions<PayloadOf<Topics, Name>, Answer>,
+  ): Load;
   /** Wait until a pattern is active. */
   subscribed(pattern: string): Promise<void>;
   /** Publish an event, if the token grants it. */

@@ -1,5 +1,5 @@
 /** The types of `headgate/store`. */
-import type { Gate, HeadgateError, HeadgateEvent, PayloadOf, Status, Subscribable, SubscribeOptions, SubscriptionState, ToldGap } from "./index.js";
+import type { Gate, HeadgateError, HeadgateEvent, PayloadOf, Position, Status, Subscribable, SubscribeOptions, SubscriptionState, ToldGap } from "./index.js";
 
 /** A value that changes, as React's useSyncExternalStore takes it. */
 export interface Store<Snapshot> {
@@ -35,10 +35,13 @@ export interface EventsSnapshot<Data = any> {
 /** `behind`: events may be missing. `current`: none is. */
 export type CollectionStatus = "loading" | "behind" | "current" | "failed";
 
+/** What a load brings; `position`: of the log, read before the items. */
+export type Loaded<Item> = readonly Item[] | { items: readonly Item[]; position?: Position | null | undefined };
+
 /** Options of a live collection. */
 export interface CollectionOptions<Item extends object = any> {
   /** Brings all items from the server. */
-  load?: ((how: { signal: AbortSignal }) => readonly Item[] | Promise<readonly Item[]>) | undefined;
+  load?: ((how: { signal: AbortSignal }) => Loaded<Item> | Promise<Loaded<Item>>) | undefined;
   /** Items that came with the page. */
   initial?: readonly Item[] | undefined;
   /** Default `<topic>.*.*`. */

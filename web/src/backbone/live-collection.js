@@ -5,11 +5,10 @@
  * Rules, beside those of LiveModel:
  * - while a `create` is under way, an event of an unknown model waits for the answer: it may be of the same model;
  * - models that were fetched, or given, before the subscription was acknowledged are fetched again then, with the same options,
- *   and after that only when events were lost for good (live/follow.js).
+ *   and after that only when events were lost for good (load.js).
  *
  * @import { Change, LiveOptions } from "../live/rules.js"
  * @import { Gate, HeadgateEvent } from "../gate.js"
- * @typedef {{ change: Change & { attributes: { [name: string]: any } }, event: HeadgateEvent }} Arrival
  * @typedef {{ follow: Follow, creates: number }} Record
  */
 import { Follow } from "../live/follow.js";
@@ -43,11 +42,15 @@ export class LiveCollection extends AnyIdCollection {
     const mapping = options.mapping ?? byConvention(checkPattern(topic));
     const pattern = checkPattern(options.pattern ?? `${checkPattern(topic)}.*.*`);
     if (options.versionAttribute) Object.assign(this, { versionAttribute: options.versionAttribute });
+    const record = recordOf(this);
     const take = (/** @type {HeadgateEvent} */ event) => {
       const change = mapping(event);
-      if (change && change.op !== "ignore") this.applyLive(change, event);
+      if (!change || change.op === "ignore") return;
+      // It comes again when the creation has been answered.
+      const isAwaited = record.creates > 0 && change.op === "upsert" && !find(this, change);
+      if (!isAwaited) this.applyLive(change, event);
     };
-    recordOf(this).follow.start(gate, pattern, take, options);
+    record.follow.start(gate, pattern, take, options);
     return this;
   }
 
@@ -62,11 +65,18 @@ export class LiveCollection extends AnyIdCollection {
    * @param {HeadgateEvent} event
    */
   applyLive(change, event) {
-    const { follow, creates } = recordOf(this);
-    const arrival = { change: { ...change, attributes: sound(change.attributes ?? {}, idKey(this)) }, event };
-    const awaited = creates > 0 && change.op === "upsert" && !find(this, arrival.change);
-    if (!awaited) apply(this, arrival);
-    if (follow.busy || awaited) follow.keep(() => apply(this, arrival));
+    const options = /** @type {any} */ ({ live: true, event });
+    const { op, id } = change;
+    const attributes = sound(change.attributes ?? {}, idKey(this));
+    const { versionAttribute } = /** @type {any} */ (this);
+    const model = find(this, change);
+    if (!model) {
+      if (op === "upsert") this.add({ [idKey(this)]: id, ...attributes }, options);
+    } else if (op === "remove") {
+      if (model.removeLive) model.removeLive(attributes, event);
+      else if (!isStale(attributes, model.attributes, versionAttribute, false)) this.remove(model, options);
+    } else if (model.setLive) model.setLive(attributes, event);
+    else if (!isStale(attributes, model.attributes, versionAttribute)) model.set(attributes, options);
   }
 
   /** As Backbone's. @param {any} [options] @returns {any} */
@@ -100,26 +110,12 @@ function recordOf(collection) {
   return record;
 }
 
-/** @param {any} collection @param {Arrival["change"]} change @returns {any} */
-function find(collection, { id, attributes }) {
-  return collection.get(id) ?? collection.get(attributes[idKey(collection)]);
+/** @param {any} collection @param {Change} change @returns {any} */
+function find(collection, { id, attributes = {} }) {
+  return collection.get(id) ?? collection.get(sound(attributes, idKey(collection))[idKey(collection)]);
 }
 
 /** @param {any} collection @returns {string} */
 function idKey(collection) {
   return collection.model.prototype?.idAttribute ?? "id";
-}
-
-/** @param {any} collection @param {Arrival} arrival */
-function apply(collection, { change, event }) {
-  const { op, id, attributes } = change;
-  const options = { live: true, event };
-  const model = find(collection, change);
-  if (!model) {
-    if (op === "upsert") collection.add({ [idKey(collection)]: id, ...attributes }, options);
-  } else if (op === "remove") {
-    if (model.removeLive) model.removeLive(attributes, event);
-    else if (!isStale(attributes, model.attributes, collection.versionAttribute, false)) collection.remove(model, options);
-  } else if (model.setLive) model.setLive(attributes, event);
-  else if (!isStale(attributes, model.attributes, collection.versionAttribute)) model.set(attributes, options);
 }

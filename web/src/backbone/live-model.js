@@ -4,11 +4,11 @@
  * In: events of `<topic>.<id>.*` (or changes that `mapping` makes of them), answers of the server, edits of the user. Out: the usual
  * Backbone events, with `{live: true, event}` as options where an event is the cause. Rules:
  * - attributes whose version is not above the model's are stale and change nothing, whether an event or an answer brings
- *   them; but the fetch that follows when the log has lost its end is taken whatever its version is (live/follow.js);
+ *   them; but the fetch that follows when the log has lost its end is taken whatever its version is (load.js);
  * - while a save is under way, only the user changes the attributes that are being saved, so an optimistic edit does
  *   not flicker (pending-edits.js says which value holds afterwards); a save that fails puts it back;
  * - a model that was fetched, or given, before the subscription was acknowledged is fetched again then, and after that only when
- *   events were lost for good (live/follow.js);
+ *   events were lost for good (load.js);
  * - without an id it waits; when the id comes or changes, its subscription moves along.
  *
  * A LiveModel in a LiveCollection is fed by the collection and subscribes to nothing.
@@ -175,12 +175,7 @@ function move(model) {
   const { gate, topic, mapping, options } = wish;
   try {
     const pattern = patternOf(topic, model.id);
-    const arrived = (/** @type {HeadgateEvent} */ event) => {
-      const change = /** @type {Partial<Change>} */ (mapping(event) ?? {});
-      take(model, change, event);
-      if (follow.busy && change.op !== "remove") follow.keep(() => take(model, change, event));
-    };
-    follow.start(gate, pattern, arrived, options);
+    follow.start(gate, pattern, (event) => take(model, mapping(event) ?? {}, event), options);
   } catch (error) {
     // The caller only sets attributes; it may be Backbone with an answer.
     report(error);

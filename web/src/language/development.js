@@ -43,7 +43,12 @@ export const EXPLAINED = {
   overloaded: { cure: "The client tries again by itself.", more: "operations/scale.md" },
   paused: { cure: "An operator ends it with `headgate resume`. The client tries again by itself.", more: "operations/upgrade.md#pause" },
   disconnected: { what: () => "There is no connection to the gateway now", cure: "Nothing was sent: wait for `connection:up`, or publish through an outbox.", more: OUTBOX },
-  timeout: { what: () => "The gateway has not answered in time", cure: "The request may have arrived. Publish again with the same id, within 300 s (less at a high rate): the log then holds it once.", more: PUBLISH },
+  timeout: {
+    what: ({ where, pattern, timeoutMs }) => (where === "fetch" ? `The fetch of load("${pattern}") has not settled in ${timeoutMs} ms` : "The gateway has not answered in time"),
+    cure: ({ where }) =>
+      where === "fetch" ? "It was aborted by its signal, and is repeated by itself." : "The request may have arrived. Publish again with the same id, within 300 s (less at a high rate): the log then holds it once.",
+    more: PUBLISH,
+  },
   closed: { what: () => "This gate was closed, and stays so", cure: "Make another with connect().", more: "guide.md" },
   token_unavailable: { what: ({ reason }) => `The token function failed: ${reason}`, cure: "Correct the function or the request that it makes. The client calls it again by itself.", more: SIGN_IN },
   invalid_address: { what: ({ url, reason }) => `connect() was given "${url}": ${reason}`, cure: "Give an origin such as https://example.com, or nothing for the page's own. The endpoint's path and the namespace are the options path and namespace.", more: TROUBLE },

@@ -50,6 +50,17 @@ export const SUBSCRIBE = {
   signal: ["object"],
 };
 
+/** Options of a load. @type {Table} */
+export const LOAD = {
+  reset: ["function"],
+  apply: ["function"],
+  changed: ["function"],
+  since: ["object"],
+  signal: ["object"],
+  timeoutMs: [TIME_MS],
+  resyncSpreadMs: [[0, MAX_DELAY_MS]],
+};
+
 /** Where in the log a subscription starts. @type {Table} */
 export const SINCE = {
   offset: [[0, Number.MAX_SAFE_INTEGER, true]],

@@ -33,6 +33,8 @@ export function createGaps({ deliver, counts, cursor, subscriptions, connection,
   const repair = createRepair(fetch, requests.waitMs, repaired);
   /** Repairs, over or not, of gaps that no later event has passed. @type {Job[]} */
   let open = [];
+  /** Whether handlers are called with events of a page. */
+  let isReading = false;
 
   /** Whether an event was left out by a full queue: none that a stronger policy matched then. @param {Job} job @param {string} topic */
   const dropped = ({ patterns, policy }, topic) => policy(topic) === "drop" && patterns.some((each) => matches(each, topic));
@@ -82,7 +84,9 @@ export function createGaps({ deliver, counts, cursor, subscriptions, connection,
     const { events, next } = await connection.request(wire.REPLAY, { pattern, from, to, epoch });
     // It may hold what the log has lost since: this page again.
     if (losses !== cursor.losses()) return from;
+    isReading = true;
     for (const event of events) each(.../** @type {[string, any, EventMeta]} */ (event));
+    isReading = false;
     return next;
   }
 
@@ -111,6 +115,8 @@ export function createGaps({ deliver, counts, cursor, subscriptions, connection,
 
   return {
     take,
+
+    isReading: () => isReading,
 
     /**
      * Take an event in its turn. Return which patterns' handlers may see it: not those to which a repair has brought it; null: nobody's.

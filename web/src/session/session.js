@@ -255,6 +255,7 @@ export function createSession(gate, address, options) {
     state,
     tellState,
     subscriptionState,
+    position: () => (gaps.isReading() ? undefined : cursor.position()),
     wired: own.wired,
     replay: (/** @type {string} */ pattern, /** @type {import("./gaps.js").Range} */ range) => gaps.replay(own.wired(pattern), range),
     refresh,

@@ -5,16 +5,16 @@
  * error, dropped}. An item that changes is another object. Rules, as for LiveCollection:
  * - an event or an answer with a version that is not above the item's changes nothing, unless the log has lost its end;
  * - items that were loaded, or came with the page, before the subscription was acknowledged are loaded again then, and after that only
- *   when events were lost for good (live/follow.js);
+ *   when events were lost for good (load.js), unless the answer names its position;
  * - events that arrive while a load is under way are applied at once, and again after its answer.
  *
  * @import { Change, LiveOptions } from "../live/rules.js"
- * @import { Gate, HeadgateEvent } from "../gate.js"
+ * @import { Gate } from "../gate.js"
  * @import { Source, Store } from "./snapshot-store.js"
  * @typedef {{ [name: string]: any }} Item
  *
  * @typedef {object} CollectionOnlyOptions
- * @property {(how: { signal: AbortSignal }) => Item[] | Promise<Item[]>} [load] brings all items from the server
+ * @property {(how: { signal: AbortSignal }) => any} [load] brings all items from the server: an array, or {items, position}
  * @property {readonly Item[]} [initial] that came with the page
  * @property {string} [pattern] default `<topic>.*.*`
  * @property {string} [idAttribute] default `id`
@@ -33,11 +33,9 @@
  */
 import { MAX_DELAY_MS } from "../base/timer.js";
 import { COUNT } from "../language/options.js";
-import { Follow } from "../live/follow.js";
 import { byConvention, isStale, sound } from "../live/rules.js";
-import { checkPattern, Dispatcher } from "../index.js";
+import { checkPattern } from "../index.js";
 import { createStore } from "./snapshot-store.js";
-import { SubscriptionWatch } from "./subscription-watch.js";
 
 /** @type {import("../language/options.js").Table} */
 const OPTIONS = {
@@ -79,17 +77,12 @@ export function collectionStore(gate, topic, given = {}) {
 class CollectionSource {
   #options;
   #changed;
-  #follow;
-  #watch;
-  #follower = Object.assign(new Dispatcher(), { fetch: (/** @type {any} */ options) => this.#fetch(options) });
-  #leaving = new AbortController();
+  #load;
   /** By the text of their ids, as topics have them. @type {Map<string, Item>} */
   #items = new Map();
   #dropped = 0;
-  #asked = false;
-  #answered;
-  /** Why the latest load failed. @type {unknown} */
-  #failure;
+  /** Whether the log has lost its end since the latest answer, which then counts whatever its versions are. */
+  #isRolledBack = false;
   #snapshot;
   #hasNews = false;
 
@@ -99,104 +92,58 @@ class CollectionSource {
     this.#options = options;
     this.#changed = changed;
     this.#snapshot = first;
-    this.#answered = first.items.length > 0;
     for (const item of first.items) this.#set(item);
-    this.#follow = new Follow(this.#follower, () => Boolean(load) || this.#items.size > 0);
-    const take = (/** @type {HeadgateEvent} */ event) => {
-      const change = mapping(event);
-      if (change && change.op !== "ignore") this.#take(change);
-    };
-    this.#follow.start(gate, pattern, take, { refetch: Boolean(load), ...(resyncSpreadMs === undefined ? {} : { resyncSpreadMs }) });
-    this.#watch = new SubscriptionWatch(gate, pattern, changed);
-    // Behind the follower's own: it has asked for what it needs when it is told.
-    this.#follower.listenTo(gate, "delivery:gap", () => changed());
-    // The acknowledgement that it waits for may be long in coming now.
-    this.#follower.listenTo(gate, "connection:down", () => this.#asked || this.reload());
-    void this.#begin(gate, pattern);
+    this.#load = gate._load(pattern, load, {
+      reset: (answer) => this.#replace(answer),
+      apply: (_data, event) => {
+        const change = mapping(event);
+        if (change && change.op !== "ignore") this.#apply(change);
+      },
+      lost: (rolledBack) => {
+        this.#isRolledBack ||= Boolean(rolledBack);
+      },
+      changed,
+      eager: true,
+      loaded: !load && !first.items.length,
+      resyncSpreadMs,
+    });
+    // Not where the acknowledgement is near: an earlier answer would have to be loaded again.
+    if (gate.status !== "live" && gate.status !== "catching_up") this.reload();
   }
 
   read() {
-    const { status, error, dropped } = { status: this.#status(), error: this.#failure ?? this.#watch.error, dropped: this.#dropped };
+    const { status: is, error } = this.#load;
     const before = this.#snapshot;
+    const status = is === "closed" || (is === "loading" && this.#options.initial.length) ? "behind" : is;
     const items = this.#hasNews ? [...this.#items.values()] : before.items;
-    if (this.#hasNews || status !== before.status || error !== before.error) this.#snapshot = { items, status, error, dropped };
+    if (this.#hasNews || status !== before.status || error !== before.error) this.#snapshot = { items, status, error, dropped: this.#dropped };
     this.#hasNews = false;
     return this.#snapshot;
   }
 
   end() {
-    this.#leaving.abort();
-    this.#follow.stop();
-    this.#watch.stop();
-    this.#follower.stopListening();
+    this.#load.close();
   }
 
   /** Load again now. */
   reload() {
-    if (this.#options.load && !this.#leaving.signal.aborted) this.#fetch({});
+    if (this.#options.load) this.#load.reload();
   }
 
-  /** Load at once or, if the acknowledgement is near, with it: an earlier answer would have to be loaded again. @param {Gate} gate @param {string} pattern */
-  async #begin(gate, pattern) {
-    const isNear = gate.status === "live" || gate.status === "catching_up";
-    if (!isNear) this.reload();
-    try {
-      await gate.subscribed(pattern);
-    } catch {
-      // It cannot follow, but it can show something.
-      if (isNear) this.reload();
-    }
-    this.#changed();
-  }
-
-  /** @param {any} options of the follower */
-  #fetch(options) {
-    this.#asked = true;
-    return this.#follow.fetch(options, (how) => void this.#load(how));
-  }
-
-  /** @param {any} how of the follower */
-  async #load(how) {
-    const { signal } = this.#leaving;
-    try {
-      const answer = await this.#options.load?.({ signal });
-      if (signal.aborted) return how.finish();
-      if (!Array.isArray(answer)) throw TypeError("headgate: load must bring an array of items");
-      this.#replace(answer, how.rolledBack !== undefined);
-      how.success();
-    } catch (error) {
-      if (!signal.aborted) this.#failure = error;
-      how.error();
-    }
-    this.#changed();
-  }
-
-  /** @returns {CollectionStatus} */
-  #status() {
-    if (this.#failure ?? this.#watch.error) return "failed";
-    if (this.#follow.current) return "current";
-    return this.#answered ? "behind" : "loading";
-  }
-
-  /** @param {Item[]} answer @param {boolean} rolledBack the answer counts whatever its versions are */
-  #replace(answer, rolledBack) {
+  /** @param {any} answer items, or an object with them */
+  #replace(answer) {
+    const items = Array.isArray(answer) ? answer : answer?.items;
+    if (!Array.isArray(items)) throw TypeError("headgate: load must bring an array of items, or {items, position}");
     const { idAttribute, versionAttribute } = this.#options;
     const before = this.#items;
     this.#items = new Map();
     this.#dropped = 0;
-    for (const item of answer) {
+    for (const item of items) {
       const present = before.get(String(item[idAttribute]));
-      this.#set(present && !rolledBack && isStale(item, present, versionAttribute, false) ? present : item);
+      this.#set(present && !this.#isRolledBack && isStale(item, present, versionAttribute, false) ? present : item);
     }
-    this.#failure = undefined;
-    this.#answered = true;
+    this.#isRolledBack = false;
     this.#hasNews = true;
-  }
-
-  /** @param {Change} change */
-  #take(change) {
-    this.#apply(change);
-    if (this.#follow.busy) this.#follow.keep(() => this.#apply(change));
   }
 
   /** @param {Change} change */

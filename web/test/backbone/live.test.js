@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, it, mock } from "node:test";
 import Backbone from "backbone";
-import { connect, Dispatcher } from "#headgate";
+import { connect, Dispatcher, Gate } from "#headgate";
 import { LiveCollection, LiveModel, NotificationList } from "#headgate/backbone";
 import { FakeGateway, settle } from "../fake-gateway.js";
 
@@ -16,6 +16,21 @@ class Feed extends Dispatcher {
 
   seen(ids) {
     return new Promise((take, refuse) => this.told.push({ ids, take, refuse }));
+  }
+
+  /** What the gate makes of them. */
+  _load(...args) {
+    return Gate.prototype._load.apply(this, args);
+  }
+
+  _position() {
+    return { epoch: "e1", offset: this.#offset };
+  }
+
+  subscribe(pattern, _options, handler) {
+    const context = {};
+    this.on(pattern, handler, context);
+    return { close: () => this.off(pattern, null, context) };
   }
 
   subscribed() {
@@ -229,15 +244,15 @@ describe("LiveModel", () => {
     feed.acknowledges = true;
     const order = new Order({ id: 42 }, { gate: feed, topic: "orders", resyncSpreadMs: 5 });
     await settle();
-    feed.trigger("delivery:gap", { recoverable: true });
+    feed.trigger("delivery:gap", { patterns: [], lost: false });
     feed.trigger("connection:up", { resumed: true });
     await settle();
     assert.equal(requests.length, 0);
-    feed.trigger("delivery:gap", { recoverable: false });
-    feed.trigger("delivery:gap", { recoverable: false });
+    feed.trigger("delivery:gap", { patterns: [], lost: true });
+    feed.trigger("delivery:gap", { patterns: [], lost: true });
     feed.trigger("connection:up", { resumed: false });
     await until(() => requests.length > 0);
-    feed.trigger("delivery:gap", { recoverable: false });
+    feed.trigger("delivery:gap", { patterns: [], lost: true });
     requests[0].succeed({ id: 42, status: "fetched" });
     await until(() => requests.length > 1);
     requests[1].fail();
@@ -504,7 +519,7 @@ describe("LiveCollection", () => {
     feed.acknowledges = true;
     const orders = new Orders(null, { gate: feed, resyncSpreadMs: 1 });
     await settle();
-    feed.trigger("delivery:gap", { recoverable: false });
+    feed.trigger("delivery:gap", { patterns: [], lost: true });
     await until(() => requests.length === 1);
     requests[0].succeed([{ id: 5 }]);
     assert.deepEqual(orders.pluck("id"), [5]);
@@ -564,14 +579,12 @@ describe("a gap", () => {
     }
   });
 
-  for (const [title, patterns] of [["no patterns", undefined], ["an empty list of them", []]]) {
-    it(`makes everybody fetch again that has ${title}`, async () => {
-      followers();
-      await settle();
-      feed.trigger("delivery:gap", { ...GAP, patterns });
-      await until(() => requests.length === 51);
-    });
-  }
+  it("makes everybody fetch again that has an empty list of patterns", async () => {
+    followers();
+    await settle();
+    feed.trigger("delivery:gap", { ...GAP, patterns: [] });
+    await until(() => requests.length === 51);
+  });
 });
 
 describe("NotificationList", () => {

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
 import Backbone from "backbone";
+import { Gate } from "#headgate";
 import { changeOf, isOfTheShop, money, neighbour, nextStep, STATUSES } from "../../demo/src/order.js";
 import { Orders } from "../../demo/src/orders.js";
 import { wordsFor } from "../../demo/src/words.js";
@@ -81,6 +82,22 @@ test("anything else is shown as its topic and its text, bounded", () => {
   assert.equal(wordsFor("users.ana.hello", "x".repeat(70_000), reader).detail.length, 161);
 });
 
+/** A gate without a gateway, which acknowledges at once. @returns {any} */
+function gateOf() {
+  const gate = {
+    ...Backbone.Events,
+    _loads: new Set(),
+    _load: Gate.prototype._load,
+    _position: () => ({ epoch: "e1", offset: 0 }),
+    subscribed: () => Promise.resolve(),
+    subscribe(/** @type {string} */ pattern, /** @type {any} */ _options, /** @type {any} */ handler) {
+      gate.on(pattern, handler);
+      return { close: () => gate.off(pattern, handler) };
+    },
+  };
+  return gate;
+}
+
 test("an order that was made while the board opened stays, in whatever order its two questions are answered", async () => {
   const book = [{ id: "1" }];
   /** @type {(() => void)[]} */
@@ -89,7 +106,7 @@ test("an order that was made while the board opened stays, in whatever order its
     const now = [...book];
     return new Promise((resolve) => waiting.push(() => resolve(now)));
   };
-  const gate = { ...Backbone.Events, subscribed: () => Promise.resolve() };
+  const gate = gateOf();
   const orders = new Orders(/** @type {any} */ ({ orders: ask }), gate);
   orders.goLive();
   book.push({ id: "2" });
@@ -109,7 +126,7 @@ test("an answer to a board that was turned off meanwhile does not undo what it s
     const now = [...book];
     return new Promise((resolve) => waiting.push(() => resolve(now)));
   };
-  const gate = { ...Backbone.Events, subscribed: () => Promise.resolve() };
+  const gate = gateOf();
   const orders = new Orders(/** @type {any} */ ({ orders: ask }), gate);
   orders.goLive();
   await turn();
@@ -128,11 +145,11 @@ test("an answer to a board that was turned off meanwhile does not undo what it s
 
 /** Orders that follow a gate without a gateway, and what an event does to them. @param {any} shop */
 async function following(shop) {
-  const gate = { ...Backbone.Events, subscribed: () => Promise.resolve() };
+  const gate = gateOf();
   const orders = new Orders(/** @type {any} */ (shop), gate);
   orders.goLive();
   for (let i = 0; i < 4; i++) await turn();
-  const happens = (/** @type {string} */ topic, /** @type {any} */ data) => gate.trigger("orders.*.*", data, { topic, data });
+  const happens = (/** @type {string} */ topic, /** @type {any} */ data) => gate.trigger("orders.*.*", data, { topic, data, offset: null });
   return { orders, happens };
 }
 

@@ -39,7 +39,7 @@ from .publisher import (
 )
 from .redis.durability import read_durable
 from .redis.keys import DEFAULT_REVOKED_S
-from .redis.lineage import Fate
+from .redis.lineage import Fate, LogPosition
 from .spans import publishing
 from .topic import DEFAULT_NAMESPACE, check_namespace, check_topic
 
@@ -192,6 +192,10 @@ class AsyncPublisher:
     async def check(self, receipt: Receipt, namespace: str | None = None) -> Fate:
         """Return what has become of an event that was published; as `Publisher.check`."""
         return await self._call(Publisher.check, receipt, namespace)
+
+    async def position(self, namespace: str | None = None) -> LogPosition | None:
+        """Return where the log ends now; as `Publisher.position`."""
+        return await self._call(Publisher.position, namespace)
 
     async def presence(self, topic: str, namespace: str | None = None) -> list[PresentUser]:
         """Return who is in a topic now; as `Publisher.presence`."""

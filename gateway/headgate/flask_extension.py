@@ -30,7 +30,17 @@ from .event import Event
 from .extras import needing
 from .page_files import add_page_files
 from .protocol.requests import MAX_OFFSET, Replay
-from .publisher import Durable, NonePublished, Prepared, PresencePage, PresentUser, Publisher, Receipt, find_redis_url
+from .publisher import (
+    Durable,
+    LogPosition,
+    NonePublished,
+    Prepared,
+    PresencePage,
+    PresentUser,
+    Publisher,
+    Receipt,
+    find_redis_url,
+)
 from .redis.keys import DEFAULT_REVOKED_S
 from .runtime.patching import NOT_PATCHED, is_patched
 from .runtime.servers import instead
@@ -347,6 +357,10 @@ class Headgate:
         epoch = found.bus.epoch
         events, next_ = found.search.page(Replay(check_pattern(pattern), first, MAX_OFFSET if last is None else last, epoch))
         return epoch or "", events, next_
+
+    def position(self, namespace: str | None = None) -> LogPosition | None:
+        """Return where the log ends now, for an answer that a page loads; as `presence`. See `Publisher.position`."""
+        return self._find_publisher().position(self._attached().served(namespace))
 
     def presence(self, topic: str, namespace: str | None = None) -> list[PresentUser]:
         """Return who is in a topic now, by name, over all gateways. See `Publisher.presence`. May switch greenlets.

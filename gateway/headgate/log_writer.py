@@ -17,7 +17,7 @@ from .redis.budget import Budget, left_s
 from .redis.client import call_at, open_client, place_of
 from .redis.durability import Durability, OnlineReplicas
 from .redis.keys import log_key
-from .redis.lineage import Fate, alone
+from .redis.lineage import Fate, LogPosition, alone
 from .redis.log import EventLog
 from .redis.newest import NewestReceipts
 from .redis.presence import read_members, read_page
@@ -132,6 +132,13 @@ class LogWriter:
             # Redis that is reverted with its memory may give a place twice (docs/guarantees.md, the limits of promise 2).
             is_another = event_id and there[0].event is not None and there[0].event.id != event_id
             return Fate.ROLLED_BACK if is_another else Fate.IN_LOG
+
+    def position(self, namespace: str, max_payload_bytes: int) -> LogPosition | None:
+        """Return where the log of a namespace ends; None: it has no event yet. Waits for Redis. Raises as `call_at`."""
+        with self.budget(namespace, is_patient=True):
+            self._appending.check_library(log_key(namespace))
+            head = EventLog(namespace, self._client, max_payload_bytes).head()
+        return {"epoch": head.epoch, "offset": head.offset} if head.epoch else None
 
     def members(self, namespace: str, topic: str) -> list[Member]:
         """Return who is in a topic. Waits for Redis. Raises as `call_at`."""

@@ -34,6 +34,7 @@ from .new_ids import endless_ids, new_ids, spare_id
 from .redis.durability import Durability, not_waited, read_durable
 from .redis.keys import DEFAULT_REVOKED_S, TRUSTED, log_key, namespace_of
 from .redis.lineage import Fate as Fate
+from .redis.lineage import LogPosition as LogPosition
 from .spans import current_traceparent, publishing
 from .topic import DEFAULT_NAMESPACE, check_namespace, check_topic, user_topic
 from .traceparent import read_traceparent
@@ -467,6 +468,20 @@ class Publisher:
         """
         namespace = self._namespace if namespace is None else check_namespace(namespace)
         return self._writer.fate(namespace, receipt.epoch, receipt.offset, receipt.id, self._max_payload_bytes)
+
+    def position(self, namespace: str | None = None) -> LogPosition | None:
+        """Return where the log ends now; None: it has no event yet. One round trip; waits for Redis.
+
+        Read it before the state that an answer shows, and put it into the answer: `gate.load` in the page then leaves out the
+        events up to there, and a page that was rendered with the state fetches nothing.
+
+        Raises:
+            UnknownNamespace: `namespace` is no name.
+            BusUnavailable, BusRefused: as `redis.client.call`.
+        """
+        return self._writer.position(
+            self._namespace if namespace is None else check_namespace(namespace), self._max_payload_bytes
+        )
 
     def presence(self, topic: str, namespace: str | None = None) -> list[PresentUser]:
         """Return who is in a topic now, by name, over all gateways (docs/presence.md). Three round trips; waits for Redis.

@@ -70,6 +70,16 @@ def nowhere(open_publisher: Opens, tmp_path: Path) -> Iterator[Publishes]:
         yield publisher
 
 
+def test_the_position_is_that_of_the_newest_event_of_the_namespace(publisher: Publishes) -> None:
+    """It is JSON as `gate.load` reads it, and None while a namespace has no event."""
+    assert publisher.position() is None
+    publisher.publish("orders.1", 0)
+    receipt = publisher.publish("orders.1", 1)
+
+    assert publisher.position() == {"epoch": receipt.epoch, "offset": receipt.offset}
+    assert publisher.position("others") is None
+
+
 def test_the_payload_limit_is_exact(open_publisher: Opens, tmp_path: Path) -> None:
     """In bytes of UTF-8; at the limit it would be sent (and here finds no Redis), one byte more is refused at the publisher."""
     with open_publisher(f"unix://{tmp_path}/no.sock", max_payload_bytes=10) as publisher:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page
+from playwright.sync_api import Browser, BrowserContext, Page, Route
 
 from headgate.publisher import Publisher
 from headgate.redis.data_folder import find_private_redis
@@ -28,6 +28,7 @@ SETTINGS = {
 }
 STALL_MS = 10_000
 POLL_MS = 20
+LATE_MS = 300
 BATCH_EVENTS = 500
 
 OpenPage = Callable[..., Page]
@@ -114,6 +115,36 @@ def test_a_loop_gets_every_event_and_leaves_nothing_behind(open_page: OpenPage, 
         publisher.publish(f"loops.n{number}", number)
     assert page.evaluate("page.looped") == [1, 2, 3]
     assert "loops.*" not in state(page)["subscriptions"]
+
+
+def test_an_answer_that_is_read_before_an_event_and_comes_300_ms_later_undoes_nothing(
+    open_page: OpenPage, publisher: Publisher
+) -> None:
+    """A page that subscribes and then fetches shows the old state for good; one that uses `gate.load` shows the new one."""
+    page = open_page()
+    asked: list[Route] = []
+    page.route("**/state", lambda route: asked.append(route))  # Playwright marks the function
+    page.evaluate(
+        """() => {
+            const fetchState = () => fetch("/state").then((answer) => answer.json());
+            const reset = (place) => (answer) => { page[place] = answer; };
+            const apply = (place) => (data, { topic }) => { page[place] = { ...page[place], [topic]: data }; };
+            page.gate.subscribe("states.*", apply("byHand"));
+            page.gate.subscribed("states.*").then(fetchState).then(reset("byHand"));
+            page.list = page.gate.load("states.*", fetchState, { reset: reset("loaded"), apply: apply("loaded") });
+        }"""
+    )
+    give_up = time.monotonic() + DEADLINE_MS / 1000
+    while len(asked) < 2:
+        assert time.monotonic() < give_up
+        page.wait_for_timeout(POLL_MS)
+    publisher.publish("states.door", "open")
+    wait_until(page, "page.byHand?.['states.door'] === 'open'")
+    page.wait_for_timeout(LATE_MS)
+    for route in asked:
+        route.fulfill(json={"states.door": "shut"})
+    wait_until(page, "page.list.status === 'current' && page.byHand['states.door'] === 'shut'")
+    assert page.evaluate("page.loaded") == {"states.door": "open"}
 
 
 def test_a_reload_goes_on_where_the_page_was(open_page: OpenPage, publisher: Publisher) -> None:

@@ -38,6 +38,9 @@ class PublisherOnLoop:
     def check(self, *args: Any) -> Any:
         return self._run(self._publisher.check(*args))
 
+    def position(self, *args: Any) -> Any:
+        return self._run(self._publisher.position(*args))
+
     def close(self) -> None:
         if self._thread.is_alive():
             self._run(self._publisher.close())

@@ -14,9 +14,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
+from typing import TypedDict
 
 # Epochs that Redis has lost and a gateway remembers, so that clients which saw them can be told what they saw.
 MAX_LOST = 64
+
+
+class LogPosition(TypedDict):
+    """A place in the log, as JSON has it: everything up to `offset` in `epoch`."""
+
+    epoch: str
+    offset: int
 
 
 class Fate(StrEnum):

@@ -44,7 +44,9 @@ it("does what it says", async () => {
   const of = (/** @type {string} */ language, between = "") => blocks.filter((block) => block.run && block.language === language).map(({ code }) => code).join(`\n${between}\n`);
   /** @type {string[]} */
   const logged = [];
-  const fetched = mock.method(globalThis, "fetch", async () => new Response(token("ann", { subscribe: ["#"], publish: ["#"] })));
+  const fetched = mock.method(globalThis, "fetch", async (/** @type {string} */ url) =>
+    url === "/orders" ? Response.json({ orders: [{ id: 42, status: "new" }] }) : new Response(token("ann", { subscribe: ["#"], publish: ["#"] })),
+  );
   // The reader's own server: Backbone wants jQuery for it, in a browser.
   const asked = mock.method(Backbone, "ajax", (/** @type {any} */ { success }) => void setImmediate(() => success([{ id: 42, version: 1, status: "new" }])));
   mock.method(console, "log", (/** @type {any[]} */ ...words) => logged.push(words.join(" ")));
@@ -54,7 +56,7 @@ it("does what it says", async () => {
       until(() => Object.values(gate.state.subscriptions).every((standing) => standing === "active"), "every subscription"),
   });
   const file = `${FOLDER}guide.mjs`;
-  const program = `${of("js", "await inForce(gate);").replaceAll("https://example.com", gateway.url)}\nexport { careful, firstShipped, gate, notifications, orders };\n`;
+  const program = `${of("js", "await inForce(gate);").replaceAll("https://example.com", gateway.url)}\nexport { board, careful, firstShipped, gate, notifications, orders, orderStatus };\n`;
   await writeFile(file, program);
   const page = await import(pathToFileURL(file).href);
   try {
@@ -71,6 +73,7 @@ it("does what it says", async () => {
     ];
     await until(() => expected.every((line) => logged.includes(line)), `all of ${expected.filter((line) => !logged.includes(line))}`);
     assert.equal(page.orders.get(42).get("status"), "shipped");
+    assert.deepEqual([page.board.status, page.orderStatus.get(42)], ["current", "shipped"]);
     assert.deepEqual(asked.mock.calls.map(({ arguments: [{ type, url }] }) => [type, url]), [["GET", "/orders"], ["GET", "/orders"]]);
     assert.ok(!logged.some((line) => /^(stock|missed|fetch again|error|signed out)/.test(line)), logged.join("\n"));
     assert.ok(fetched.mock.callCount() >= 1);

@@ -95,7 +95,12 @@ class OwnMembers:
         return None if found is None else Entry(len(found.connections), found.since_ms, found.changed_ms, found.meta)
 
     def enter(self, session: str, user: str, meta: str | None, now_ms: int, since_ms: int | None = None) -> None:
-        """Let a connection be a member, or change its user's meta. `since_ms`: since when other processes have had the user."""
+        """Let a connection be a member, or change its user's meta.
+
+        Args:
+            meta: JSON text; None: this page says nothing, and what another page of the user has said stays.
+            since_ms: since when other processes have had the user.
+        """
         found = self._users.get(user)
         if found is None:
             found = self._users[user] = _User(now_ms if since_ms is None else min(since_ms, now_ms))
@@ -106,7 +111,7 @@ class OwnMembers:
                 found.connections.pop(oldest).step(Step.RETURN)
                 self._forget_broken(oldest)
             found.connections[session] = _Connection()
-        if meta != found.meta:
+        if meta is not None and meta != found.meta:
             found.meta = meta
             found.changed_ms = max(now_ms, found.changed_ms + 1)
 

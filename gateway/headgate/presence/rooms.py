@@ -348,14 +348,16 @@ class Rooms:
 
 
 def read_meta(meta: object, user: str, max_bytes: int) -> str | None:
-    """Return what a page says about its user, as JSON text; of the anonymous, who have one name, nothing.
+    """Return what a page says about its user, as JSON text; None: nothing, as all of the anonymous, who have one name.
 
     Raises:
         PayloadTooLarge: where = `presence`.
         InvalidRequest: it is no JSON.
     """
-    if meta is None or user == ANONYMOUS:
+    if meta is msgspec.UNSET or user == ANONYMOUS:
         return None
+    if meta is None:
+        return "null"
     try:
         text = _encode(meta)
     except (TypeError, ValueError, RecursionError) as error:

@@ -69,7 +69,7 @@ class PresenceAct(StrEnum):
 
 
 class PresenceRequest(NamedTuple):
-    """`meta` is of `enter`, `after` of `page`."""
+    """`meta` is of `enter` (UNSET: the client says none), `after` of `page`."""
 
     act: PresenceAct
     topic: str
@@ -217,7 +217,7 @@ def read_presence(request: object) -> PresenceRequest:
     after = body.get("after", "")
     if ("after" in body) != (act is PresenceAct.PAGE) or not isinstance(after, str):
         raise InvalidRequest("after: expected a user's name, with `page` and with nothing else")
-    return PresenceRequest(act, check_topic(body.get("topic")), body.get("meta"), after)
+    return PresenceRequest(act, check_topic(body.get("topic")), body.get("meta", msgspec.UNSET), after)
 
 
 def _is_unicode(text: str) -> bool:

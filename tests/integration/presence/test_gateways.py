@@ -86,6 +86,21 @@ def test_users_on_two_gateways_see_each_other_counted_by_user(start: Start, redi
     seen.wait_for({"ana": 1})
 
 
+def test_a_second_tab_without_meta_changes_only_the_count(start: Start) -> None:
+    """What the first tab has said stays, for the pages on another gateway too, and a tab that says null takes it back."""
+    here, there = start(), start()
+    ana = there.join({"token": "ana"})
+    seen = Seen(ana, enter(ana))
+    first, second = here.join({"token": "ben"}), here.join({"token": "ben"})
+    enter(first, meta={"status": "typing"})
+    seen.wait_for({"ana": 1, "ben": 1})
+    enter(second)
+    seen.wait_for({"ana": 1, "ben": 2})
+    assert seen.members["ben"][1] == '{"status":"typing"}'
+    enter(second, meta=None)
+    ana.wait_for(lambda: seen.look() and seen.members["ben"][1] == "null", "the meta is taken back")
+
+
 def test_a_broken_connection_keeps_its_place_for_a_while(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """The user is gone when the grace is over, and not before; a disconnect in good order needs none."""
     gateway = start()

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 from structlog.testing import capture_logs
 
 from headgate.errors import InvalidRequest, LimitReached, PayloadTooLarge
@@ -55,6 +56,28 @@ def test_a_connection_that_comes_back_takes_the_place_of_the_broken_one() -> Non
     own.enter("s3", "ana", None, now_ms=7)
     assert own.entry("ana") == Entry(2, 5, 0, None)
     assert own.expire(200.0) == []
+
+
+def test_a_page_that_enters_without_meta_keeps_what_another_page_of_the_user_has_said() -> None:
+    """A second tab changes only the count, as a tab that comes back does; a page that says null takes the meta back."""
+    own = OwnMembers()
+    own.enter("s1", "ana", '"typing"', now_ms=5)
+    own.enter("s2", "ana", None, now_ms=6)
+    assert own.entry("ana") == Entry(2, 5, 5, '"typing"')
+    own.break_off("s2", now_s=100.0)
+    own.enter("s3", "ana", None, now_ms=7)
+    assert own.entry("ana") == Entry(2, 5, 5, '"typing"')
+    own.enter("s3", "ana", "null", now_ms=8)
+    assert own.entry("ana") == Entry(2, 5, 8, "null")
+
+
+def test_a_second_process_that_has_the_user_without_meta_leaves_it_to_the_first() -> None:
+    """The user's member has the meta of the process that was given one."""
+    first, second = OwnMembers(), OwnMembers()
+    first.enter("s1", "ana", '"typing"', now_ms=5)
+    second.enter("s2", "ana", None, now_ms=6, since_ms=5)
+    entries = [own.entry("ana") for own in (first, second)]
+    assert merge("ana", [each for each in entries if each]) == Member("ana", 2, 5, '"typing"')
 
 
 def test_a_connection_that_leaves_in_good_order_is_gone_at_once_and_once() -> None:
@@ -542,7 +565,8 @@ def test_meta_is_json_of_a_size_and_nothing_of_the_anonymous() -> None:
     """They have one name, and would overwrite each other's."""
     assert read_meta({"at": "door"}, "ana", 100) == '{"at":"door"}'
     assert read_meta({"at": "door"}, "anonymous", 100) is None
-    assert read_meta(None, "ana", 0) is None
+    assert read_meta(UNSET, "ana", 100) is None
+    assert read_meta(None, "ana", 100) == "null"
     with pytest.raises(PayloadTooLarge):
         read_meta("12345", "ana", 6)
     with pytest.raises(InvalidRequest):

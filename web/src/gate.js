@@ -51,6 +51,8 @@ export class Gate extends Dispatcher {
   #session;
   /** Removes our listeners from the application's signals when the gate closes. */
   #closing = new AbortController();
+  /** Those that have not ended. @type {Set<Load>} */
+  _loads = new Set();
   /** Checks the options of a part of this package. */
   _checkOptions = checkOptions;
 
@@ -185,13 +187,16 @@ export class Gate extends Dispatcher {
    * Publish an event, if the client's token grants it.
    * @param {string} topic
    * @param {unknown} data JSON
-   * @param {{ id?: string }} [options] `id`: of an earlier try, so that it is published once
+   * @param {{ id?: string, echo?: boolean }} [options] `id`: of an earlier try, so that it is published once; `echo: false`: the handlers of this page do not get the event,
+   *   only those of others
    * @returns {Promise<Receipt>} rejected with HeadgateError; `retry` says whether to try again. `outcome_unknown` {id}: it was sent and its answer
    *   is lost; to publish it again by that id is safe for as long as an id counts
    */
   async publish(topic, data, options = {}) {
-    const { id = newId() } = checkOptions("publish", PUBLISH_OPTIONS, options);
+    const { id = newId(), echo } = checkOptions("publish", PUBLISH_OPTIONS, options);
     const body = { topic: checkTopic(topic), data: checkPayload(data, this.#session.limits().maxPayloadBytes), id };
+    // Before it is sent: the event may come before its receipt.
+    if (echo === false) this.#session.leaveOut(id);
     return this._request(PUBLISH, body);
   }
 

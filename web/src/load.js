@@ -35,6 +35,7 @@ import { report } from "./base/report.js";
 import { startTimer } from "./base/timer.js";
 import { HeadgateError } from "./language/errors.js";
 import { LOG_LOST, ROLLED_BACK } from "./language/protocol.js";
+import { matches } from "./language/topic.js";
 
 /** Events that are kept for after an answer; beyond that the state is fetched once more. */
 const MAX_KEPT = 10_000;
@@ -106,6 +107,7 @@ export class Load {
   /** @param {Since} [since] */
   #begin(since) {
     const { pattern } = this;
+    this.#gate._loads.add(this);
     this.#subscribe(since);
     this.#options.signal?.addEventListener("abort", this.close);
     const changed = () => this.#changed();
@@ -169,6 +171,7 @@ export class Load {
     if (!this.#life.offer("close")) return;
     this.#options.signal?.removeEventListener("abort", this.close);
     this.#gate.off(null, null, this);
+    this.#gate._loads.delete(this);
     this.#subscription?.close();
     clearTimeout(this.#timer);
     this.#kept = [];
@@ -184,6 +187,11 @@ export class Load {
       if (!this.#holds) this.#applyKept(0, Boolean(this.#abort));
       queueMicrotask(() => this.#run());
     };
+  }
+
+  /** Take an event that the page has done itself: the state has it, and an answer that is older has not. @param {string[]} names of its topic @param {(pattern: string) => HeadgateEvent} describe */
+  _takeOwn(names, describe) {
+    if (names.some((name) => matches(this.pattern, name))) this.#take(describe(this.pattern), true);
   }
 
   /** What was fetched may miss events. */
@@ -319,8 +327,8 @@ export class Load {
     this.#gate.trigger("delivery:error", { error, pattern: this.pattern });
   }
 
-  /** @param {HeadgateEvent} event */
-  #take(event) {
+  /** @param {HeadgateEvent} event @param {boolean} [isOwn] the state has it already */
+  #take(event, isOwn = false) {
     const { offset } = event;
     // The application has asked for it again (`gate.replay`): it says nothing of what lies between.
     if (!this.#gate._position()) return;
@@ -333,7 +341,7 @@ export class Load {
       this.#kept.push(event);
       if (this.#kept.length > MAX_KEPT) this.#lose();
     }
-    if (this.#shows || this.#options.eager) this.#apply(event);
+    if (!isOwn && (this.#shows || this.#options.eager)) this.#apply(event);
   }
 
   /** Apply the events that were kept and lie above an offset. @param {number} [upTo] @param {boolean} [again] keep them for a later answer too */

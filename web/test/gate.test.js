@@ -1732,6 +1732,37 @@ describe("publishing", () => {
     assert.deepEqual(await published, { epoch: "e1", offset: 7, duplicate: false });
   });
 
+  it("leaves its own event out where it wants no echo, before and after the receipt, and gets those of others in order", async () => {
+    open();
+    const got = [];
+    gate.on("a.*", (data) => got.push(data));
+    gate.on("all", (name, data) => name.startsWith("a.") && got.push(`all ${data}`));
+    await gateway.welcome();
+    const options = { echo: false };
+    for (const isFirst of [true, false]) {
+      const published = gate.publish("a.b", "own", options);
+      await gateway.until(() => gateway.requests.length === 1);
+      const [{ body }] = gateway.requests;
+      assert.match(body.id, /^[\w-]{32,}$/);
+      assert.deepEqual(Object.keys(body), ["topic", "data", "id"]);
+      const offset = isFirst ? 102 : 105;
+      gateway.event("a.b", "before", offset - 1, { id: "other" });
+      if (isFirst) gateway.event("a.b", "own", offset, { id: body.id });
+      await gateway.answer("publish", { ok: true, epoch: "e1", offset, id: body.id, duplicate: false });
+      assert.equal((await published).offset, offset);
+      if (!isFirst) gateway.event("a.b", "own", offset, { id: body.id });
+      gateway.event("a.b", "after", offset + 1, { id: "another" });
+    }
+    assert.deepEqual(got.filter((each) => !each.startsWith("all")), ["before", "after", "before", "after"]);
+    assert.equal(got.length, 8);
+    assert.equal(gate.state.offset, 106);
+    const again = gate.publish("a.b", "own", { id: "mine" });
+    await gateway.answer("publish", { ok: true, epoch: "e1", offset: 107, id: "mine" });
+    await again;
+    gateway.event("a.b", "own", 107, { id: "mine" });
+    assert.deepEqual(got.slice(-2), ["own", "all own"]);
+  });
+
   it("refuses data that is too large, in bytes of UTF-8, before it is sent", async () => {
     open();
     await gateway.welcome();

@@ -167,6 +167,23 @@ describe("a load", () => {
     assert.deepEqual(calls, ["reset 7", "apply new"]);
   });
 
+  it("applies what the page has published without an echo after an answer that may be older, and not before", async () => {
+    begin();
+    await letIn();
+    await answer(0, 7);
+    const published = gate.publish("orders.1", "own", { echo: false, id: "mine" });
+    gateway.event("orders.1", "own", 101, { id: "mine" });
+    await gateway.answer("publish", { ok: true, epoch: "e1", offset: 101 });
+    await published;
+    assert.deepEqual(calls, ["reset 7"]);
+    gateway.emit("gap", TRIMMED);
+    await pass(1);
+    gateway.event("orders.1", "own too", 105, { id: "mine" });
+    assert.deepEqual(calls, ["reset 7"]);
+    await answer(1, 8);
+    assert.deepEqual(calls, ["reset 7", "reset 8", "apply own too"]);
+  });
+
   it("takes events without a place in the log", async () => {
     begin();
     await letIn();

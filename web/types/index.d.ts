@@ -438,7 +438,7 @@ export class Gate<Topics = AnyTopics> extends Dispatcher<Topics> {
   /** Wait until a pattern is active. */
   subscribed(pattern: string): Promise<void>;
   /** Publish an event, if the token grants it. */
-  publish<Topic extends string>(topic: Topic & Publishable<Topics, Topic>, data: PayloadOf<Topics, Topic>, options?: { id?: string | undefined }): Promise<Receipt>;
+  publish<Topic extends string>(topic: Topic & Publishable<Topics, Topic>, data: PayloadOf<Topics, Topic>, options?: { id?: string | undefined; echo?: boolean | undefined }): Promise<Receipt>;
   /** Say which events the user was shown. */
   seen(ids: string[]): Promise<{ seen: number }>;
   /** Give a part of the log to the handlers of one pattern again. */

@@ -52,7 +52,7 @@ export class Room<Meta = any> extends Dispatcher {
   readonly members: readonly Member<Meta>[];
   get(user: string): Member<Meta> | undefined;
   /** Say something else about this user. */
-  update(meta: Meta): void;
+  update(meta: Meta | null): void;
   /** Leave, when everyone who has asked for the room has closed it. */
   close(): void;
   /** Be told of each new snapshot; returns the function that ends it. */

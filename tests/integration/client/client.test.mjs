@@ -80,6 +80,19 @@ describe("against a real gateway", () => {
     assert.deepEqual([second.offset, second.duplicate], [first.offset, true]);
   });
 
+  it("leaves out its own event where it wants no echo, which other pages get", async () => {
+    const [gate, other] = [open(), open()];
+    /** @type {any[]} */
+    const own = [];
+    /** @type {any[]} */
+    const others = [];
+    await Promise.all([gate.subscribe("echo.*", (data) => own.push(data)).ready, other.subscribe("echo.*", (data) => others.push(data)).ready]);
+    for (let n = 1; n <= 5; n++) await gate.publish("echo.own", n, { echo: false });
+    await other.publish("echo.other", 6);
+    await until(() => own.length > 0 && others.length === 6, "the event of the other page");
+    assert.deepEqual([own, others], [[6], [1, 2, 3, 4, 5, 6]]);
+  });
+
   it("hears the gateway's refusal of an id", async () => {
     const gate = open();
     await isUp(gate);

@@ -70,7 +70,7 @@ export const SINCE = {
 };
 
 /** @type {Table} */
-export const PUBLISH = { id: ["string"] };
+export const PUBLISH = { id: ["string"], echo: ["boolean"] };
 
 /**
  * Return options with their defaults.

@@ -10,11 +10,11 @@
 
 import { isMine } from "../subscriptions/own-topics.js";
 
-/** How many events are remembered. */
+/** How many events are remembered, and how many ids of this page's own. */
 const MOST = 1000;
 
 /**
- * @param {Pick<Handlers, "dispatch">} gate @param {ReturnType<typeof import("./cursor.js").createCursor>} cursor
+ * @param {Pick<Handlers, "dispatch" | "_loads">} gate @param {ReturnType<typeof import("./cursor.js").createCursor>} cursor
  * @param {ReturnType<typeof import("../subscriptions/own-topics.js").createOwnTopics>} own
  */
 export function createDelivery(gate, cursor, own) {
@@ -24,6 +24,8 @@ export function createDelivery(gate, cursor, own) {
   let since = 0;
   /** @type {string | undefined} */
   let epoch;
+  /** Ids of events that this page has published, and that its handlers are not to get. @type {Set<string>} */
+  const leftOut = new Set();
 
   /** Return the position. Forget everything if the epoch is another one. */
   function stand() {
@@ -36,6 +38,13 @@ export function createDelivery(gate, cursor, own) {
   }
 
   return {
+    /** Keep an event of this page's own from its handlers. @param {string} id */
+    leaveOut(id) {
+      leftOut.add(id);
+      const [first] = leftOut;
+      if (leftOut.size > MOST) leftOut.delete(first);
+    },
+
     /**
      * Call the handlers of an event. Return how many there were. A handler of `users.me.…` gets the topic by that name.
      * @param {string} topic @param {any} data @param {EventMeta} meta
@@ -44,6 +53,11 @@ export function createDelivery(gate, cursor, own) {
     deliver(topic, data, meta, admits) {
       const mine = own.mine(topic);
       const describe = (/** @type {string} */ pattern) => ({ id: null, offset: null, replayed: false, ...meta, topic: isMine(pattern) ? mine : topic, data, pattern });
+      if (leftOut.has(/** @type {string} */ (meta.id))) {
+        // A load needs it for after an answer that may be older.
+        for (const load of gate._loads) load._takeOwn([topic, mine], describe);
+        return 0;
+      }
       const handlers = gate.dispatch(topic, data, describe, (pattern) => admits(own.wired(pattern)), mine);
       if (handlers && meta.offset) {
         stand();

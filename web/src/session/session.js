@@ -27,6 +27,7 @@
  * @property {(topic: string, data: any, describe: (pattern: string) => any, admits: (pattern: string) => boolean, alias: string) => number} dispatch
  *   an event; returns how many handlers ran
  * @property {(error: unknown, name: string) => void} _handlerFailed
+ * @property {Set<{ _takeOwn: (names: string[], describe: (pattern: string) => any) => void }>} _loads
  *
  * @typedef {{ session: string | null, user: string | null, limits: Limits, bus: "up" | "down" }} Facts what the gateway has said of this client and of
  *   itself; the session is null until there was a welcome
@@ -108,7 +109,7 @@ export function createSession(gate, address, options) {
     if (isLive) newest.flush();
     changed();
   });
-  const { deliver, handled } = createDelivery(gate, cursor, own);
+  const { deliver, handled, leaveOut } = createDelivery(gate, cursor, own);
   const newest = createNewest(
     subscriptions,
     (...event) => {
@@ -255,6 +256,7 @@ export function createSession(gate, address, options) {
     state,
     tellState,
     subscriptionState,
+    leaveOut,
     position: () => (gaps.isReading() ? undefined : cursor.position()),
     wired: own.wired,
     replay: (/** @type {string} */ pattern, /** @type {import("./gaps.js").Range} */ range) => gaps.replay(own.wired(pattern), range),

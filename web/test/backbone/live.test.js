@@ -18,6 +18,8 @@ class Feed extends Dispatcher {
     return new Promise((take, refuse) => this.told.push({ ids, take, refuse }));
   }
 
+  _loads = new Set();
+
   /** What the gate makes of them. */
   _load(...args) {
     return Gate.prototype._load.apply(this, args);

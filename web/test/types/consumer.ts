@@ -121,11 +121,22 @@ gate.subscribe("plain", { overflow: "drop" });
 // @ts-expect-error it cannot be set
 subscription.status = "idle";
 
+// Loading and following.
+const carriersLoad = gate.load("orders.*.shipped", async ({ signal }) => (signal.aborted ? ["none"] : ["UPS"]), {
+  reset: (carriers) => carriers.map((carrier) => carrier.length),
+  apply: ({ carrier }, { offset }) => console.log(carrier.length, offset),
+  changed: ({ status, error }) => console.log(status === "behind", error),
+  since: { epoch: "e", offset: 1 },
+});
+carriersLoad.close();
+// @ts-expect-error: there is nothing to do with an event
+gate.load("orders.*.shipped", () => [], { reset: () => {} });
+
 // Loops, publishing, the rest.
 async function work() {
   for await (const { data, topic } of events(gate, "orders.*.shipped", { limit: 10, signal: maybe })) console.log(data.carrier, topic.length);
   for await (const event of events(gate, "orders.42.*")) sure<Same<typeof event.data, Shipped | Order>>();
-  const { offset } = await gate.publish("orders.1.shipped", { carrier: "UPS" }, { id: "x" });
+  const { offset } = await gate.publish("orders.1.shipped", { carrier: "UPS" }, { id: "x", echo: false });
   await gate.publish(`orders.${id}.created`, { id: 1, status: "new" });
   // @ts-expect-error another payload
   await gate.publish("orders.1.shipped", { id: 1 });

@@ -86,3 +86,35 @@ def test_a_page_shows_an_example_as_it_is(page: Path, title: str) -> None:
 def test_pages_show_examples() -> None:
     """The rule above has cases."""
     assert len(EMBEDDED) >= 5
+
+
+# A wait for the subscription, or the option that tells of a loss, and a fetch right behind it.
+FETCHES_BY_HAND = re.compile(
+    r"(?:subscribed\([^)]*\)|\.ready)\)?[\s;]*(?:\.then\(|await\s+)\s*[^\n]*(?:load|fetch|reload)|resync: *\w*(?:load|fetch)",
+    re.IGNORECASE,
+)
+EXAMPLES = [
+    path
+    for path in ROOT.glob("examples/**/*")
+    if path.suffix in {".md", ".js", ".ts", ".tsx", ".html", ".vue", ".svelte"} and "node_modules" not in path.parts
+]
+
+
+@pytest.mark.parametrize("file", [*PAGES, *EXAMPLES], ids=name_of)
+def test_nothing_that_a_reader_copies_fetches_by_hand_after_a_subscribe(file: Path) -> None:
+    """An answer that was read before an event and arrives after it would overwrite it for good: `gate.load` is for that."""
+    assert not FETCHES_BY_HAND.findall(file.read_text())
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'gate.subscribed("items.bought").then(load);',
+        'await gate.subscribed("orders.#");\nawait fetch("/orders");',
+        "await shipped.ready;\nawait reload();",
+        "connect(origin, { resync: load })",
+    ],
+)
+def test_a_fetch_by_hand_is_found(code: str) -> None:
+    """Each way in which a page could write it."""
+    assert FETCHES_BY_HAND.search(code)

@@ -16,7 +16,19 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parent.parent
-PYTHON_EXAMPLES = ("flask", "vite", "django", "fastapi", "outbox", "celery", "script", "stream", "webhook", "consumer")
+PYTHON_EXAMPLES = (
+    "flask",
+    "vite",
+    "django",
+    "fastapi",
+    "outbox",
+    "celery",
+    "progress",
+    "script",
+    "stream",
+    "webhook",
+    "consumer",
+)
 # Pages outside docs/: the file in the project, and its place in the site.
 PAGES = {
     "CHANGELOG.md": "project/changelog.md",

@@ -122,6 +122,22 @@ def test_a_celery_task_tells_how_far_it_is(example: MakeExample, tmp_path: Path)
     assert topics == ["users.ana.reports.progress"] * 3 + ["users.ana.reports.ready"]
 
 
+def test_a_page_follows_a_task_over_a_reload(example: MakeExample, tmp_path: Path, page: Page, port: int) -> None:
+    """The page shows the first words again, and then the rest, each once and in order."""
+    progress = example("progress", "[server]")
+    with RedisProcess(tmp_path / "redis") as redis:
+        progress.environment |= {"HEADGATE_REDIS_URL": redis.url, "HEADGATE_PORT": str(port)}
+        progress.start("celery", "-A", "tasks", "worker", "--concurrency", "1", "--loglevel", "warning")
+        progress.start("headgate", "serve", "app:app", "--dev")
+        ask(f"http://127.0.0.1:{port}/")
+        page.goto(f"http://127.0.0.1:{port}/")
+        page.get_by_role("button").click()
+        expect(page.locator("p")).to_contain_text("word3", timeout=DEADLINE_S * 1000)
+        page.reload()
+        words = " ".join(f"word{n}" for n in range(1, 31))
+        expect(page.locator("p")).to_have_text(words, timeout=DEADLINE_S * 1000)
+
+
 def test_a_script_publishes(example: MakeExample, redis_url: str) -> None:
     """With no more than `pip install headgate`."""
     assert "offset=1" in example("script").run("python", "nightly.py")

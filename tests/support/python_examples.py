@@ -45,7 +45,8 @@ class Example:
         shutil.copytree(ROOT / "examples" / name, self.folder)
         venv.create(self.folder / ".venv", with_pip=True)
         requirements = self.folder / "requirements.txt"
-        needed = [line for line in requirements.read_text().split() if line != "headgate"] if requirements.exists() else []
+        lines = requirements.read_text().split() if requirements.exists() else []
+        needed = [line for line in lines if not line.startswith("headgate")]
         self.run("python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{wheel}{extra}", *needed)
         self.environment = {"HEADGATE_REDIS_URL": redis_url, "HEADGATE_TOKEN_SECRET": SECRET, "WEBHOOK_SECRET": WEBHOOK_SECRET}
         self._stack = stack

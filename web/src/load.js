@@ -304,6 +304,7 @@ export class Load {
     this.#early = false;
     this.#shows = true;
     this.#loaded = mark;
+    this.#since = undefined;
     if (!this._mark && position) {
       // In one turn, so that nothing is unsubscribed.
       this.#subscription?.close();

@@ -1,0 +1,24 @@
+"""A page that shows how far a task is, after a reload too: `headgate serve app:app --dev`."""
+
+try:
+    from flask import Flask, render_template
+    from tasks import write
+
+    from headgate import Headgate
+except ModuleNotFoundError as missing:
+    raise SystemExit(f"{missing.name} is not installed: pip install -r requirements.txt") from None
+
+app = Flask(__name__)
+gate = Headgate(app)
+
+
+@app.get("/")
+def page() -> str:
+    return render_template("page.html")
+
+
+@app.post("/texts")
+def start() -> dict[str, object]:
+    """The position is read before the task begins: all of its events come after it."""
+    since = gate.position()
+    return {"id": write.delay(30).id, "since": since or {"offset": 0}}

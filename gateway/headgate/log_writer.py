@@ -16,6 +16,7 @@ from .redis.appending import Appending
 from .redis.budget import Budget, left_s
 from .redis.client import call_at, open_client, place_of
 from .redis.durability import Durability, OnlineReplicas
+from .redis.inbox import InboxPage, read_inbox
 from .redis.keys import log_key
 from .redis.lineage import Fate, LogPosition, alone
 from .redis.log import EventLog
@@ -149,6 +150,11 @@ class LogWriter:
         """Return (members in all, a part of them, where the next part begins or None). Waits for Redis. Raises as `call_at`."""
         with self.budget(namespace, is_patient=True):
             return read_page(self._client, namespace, topic, after, limit)
+
+    def inbox_page(self, namespace: str, user: str, before: int | None, limit: int, *, archived: bool) -> InboxPage:
+        """Return a part of a user's inbox. Waits for Redis. Raises as `read_inbox`."""
+        with self.budget(namespace, is_patient=True):
+            return read_inbox(self._client, namespace, user, before, limit, archived=archived)
 
     def revoke(self, namespace: str, *, user: str | None, token_id: str | None, for_s: int) -> None:
         """Refuse a user or a token, within the budget of a namespace. Raises as `auth.revocation.revoke`."""

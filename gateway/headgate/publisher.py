@@ -41,6 +41,7 @@ from .traceparent import read_traceparent
 
 if TYPE_CHECKING:
     from .redis.connections import Command
+    from .redis.inbox import InboxPage
     from .redis.presence_entries import Member
     from .schemas.check import OnViolation
     from .settings import Settings
@@ -508,6 +509,12 @@ class Publisher:
         name = self._namespace if namespace is None else check_namespace(namespace)
         count, members, next_ = self._writer.members_page(name, check_topic(topic), after, limit)
         return PresencePage(count, _present(members), next_)
+
+    def inbox_page(
+        self, user: str, before: int | None = None, limit: int = 20, *, archived: bool = False, namespace: str | None = None
+    ) -> InboxPage:
+        """Return a part of a user's inbox, as `headgate.inbox.Inbox.page` does."""
+        return self._writer.inbox_page(self._named(namespace), user, before, limit, archived=archived)
 
     def revoke(self, *, user: str | None = None, token_id: str | None = None, for_s: int = DEFAULT_REVOKED_S) -> None:
         """Refuse a user, or one token (its `jti`), for `for_s` seconds; 0 lifts it. See `revocation.revoke`.

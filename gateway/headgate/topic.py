@@ -27,6 +27,8 @@ MAX_TOPIC_WORDS = 8
 MAX_KNOWN_TOPICS = 4096
 # The first word of topics that belong to one user (`users.<user>.…`).
 USERS = "users"
+# Behind a user's word: an event on `users.<user>.inbox.<kind>` stays in the user's inbox; `users.<user>.inbox` has its changes.
+INBOX = "inbox"
 # The second word that stands for the user's own in a page (web/src/subscriptions/own-topics.js); on the wire it is nobody's.
 ME = "me"
 # The word of a user's name at most, so that the pattern of the user's own topics is one.
@@ -167,6 +169,15 @@ def probe_topic(user: str | None) -> str:
 def is_probe(topic: str) -> bool:
     """Return whether an event of this topic is a probe, on which nobody works."""
     return topic == PROBE or (topic.endswith(f".{PROBE}") and user_of(topic) is not None and topic.count(".") == 2)
+
+
+def inbox_topic(user: object) -> str:
+    """Return the topic of the changes of one user's inbox, `users.<word of the user>.inbox`. The user may always publish there.
+
+    Raises:
+        InvalidRequest: `user` is no name.
+    """
+    return user_topic(user, INBOX)
 
 
 def own_topics(user: object) -> str:

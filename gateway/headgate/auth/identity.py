@@ -10,11 +10,12 @@ from typing import Any, Literal
 from urllib.parse import unquote_plus
 
 from headgate.errors import InvalidPattern, InvalidRequest
-from headgate.topic import check_namespace, check_pattern, check_user, own_topics
+from headgate.topic import INBOX, check_namespace, check_pattern, check_user, own_topics
 
 from .grants import compiled
 
 _WILDCARDS = frozenset("*#")
+_INBOX = f".{INBOX}"
 # Bounds of a text for the log that may hold a secret, and of the part of a secret that is hidden in it.
 MAX_LOGGED_CHARACTERS = 500
 _RUN, _SHORTEST_SECRET, _MAX_DEPTH = 8, 4, 4
@@ -169,8 +170,8 @@ class Identity:
         return pattern in self.subscribe or compiled(self.subscribe).contain(pattern)
 
     def may_publish(self, topic: str) -> bool:
-        """Return whether some grant contains the topic."""
-        return compiled(self.publish).contain(topic)
+        """Return whether some grant contains the topic, or it is that of the changes of the user's own inbox."""
+        return compiled(self.publish).contain(topic) or (topic.endswith(_INBOX) and topic == _own_inbox(self.own_topics))
 
 
 def _texts(value: object, depth: int = 0) -> Iterator[str]:
@@ -202,6 +203,10 @@ def _own_topics(user: str) -> str | None:
         return None if user == ANONYMOUS else own_topics(user)
     except InvalidRequest:  # a key's
         return None
+
+
+def _own_inbox(own_topics: str | None) -> str | None:
+    return None if own_topics is None else own_topics.removesuffix(".#") + _INBOX
 
 
 def check_name_in_grant(user: str, grant: str) -> None:

@@ -23,8 +23,8 @@ from headgate.errors import BusRefused
 from .client import Client, call, call_at, primaries
 from .faults import NO_FUNCTION, NO_PERMISSION
 
-# The line of a library's file in whose place clock.lua comes: libraries of Redis cannot call each other.
-CLOCK_GOES_HERE = "-- <clock.lua>\n"
+# The lines of a library's file in whose place other files come: libraries of Redis cannot call each other.
+PARTS = ("clock.lua", "inbox.lua")
 # So Redis and Valkey refuse a FUNCTION LOAD without REPLACE ("ERR Library 'headgate' already exists").
 ALREADY_LOADED = "already exists"
 
@@ -38,8 +38,10 @@ class Library:
     """
 
     def __init__(self, package: str, file: str, version_function: str) -> None:
-        clock = files("headgate.redis").joinpath("clock.lua").read_text("utf-8")
-        self.source = files(package).joinpath(file).read_text("utf-8").replace(CLOCK_GOES_HERE, clock)
+        self.source = files(package).joinpath(file).read_text("utf-8")
+        for part in PARTS:
+            if (mark := f"-- <{part}>\n") in self.source:
+                self.source = self.source.replace(mark, files("headgate.redis").joinpath(part).read_text("utf-8"))
         self.version = int(re.findall(r"^local VERSION = (\d+)$", self.source, re.MULTILINE)[0])
         self._version_function = version_function
 

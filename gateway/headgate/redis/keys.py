@@ -137,6 +137,11 @@ def seen_key(namespace: str, user: str) -> str:
     return f"hg:{{{namespace}}}:seen:{user}"
 
 
+def inbox_key(namespace: str, word: str) -> str:
+    """Return the key of the hash with the inbox of the user whose word in topics this is (inbox.lua has its fields)."""
+    return f"hg:{{{namespace}}}:inbox:{word}"
+
+
 def trace_key(namespace: str, part: int) -> str:
     """Return the key of a hash with what gateways did with single events (traces.py says which)."""
     return f"hg:{{{namespace}}}:trace:{part}"

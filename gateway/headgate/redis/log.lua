@@ -14,6 +14,8 @@
 --                                                → the same; without lineage (nil), unless <epoch> is another one
 --   FCALL    headgate_tick      1 hg:{N}:log [<epoch> <told> <elapsed_ms>]   → [epoch, clock, 0]
 --   FCALL    headgate_trim      1 hg:{N}:log [<epoch> <told> <elapsed_ms>]   → [epoch, clock, events trimmed]
+--   FCALL_RO headgate_inbox     1 hg:{N}:log <user> <before, or ''> <limit> <archived, or ''>
+--                                                → a page of a user's inbox (inbox.lua)
 --   FCALL_RO headgate_version   0 [server [<epoch> <offset>]… [<server that is known>]]
 --                                                → version of this library; with `server`: [version, server, replica 0/1]
 --
@@ -93,7 +95,7 @@
 --
 -- Raise VERSION with every change: an older library is replaced by a newer one, never the other way round.
 
-local VERSION = 15
+local VERSION = 16
 -- The version that an older gateway is answered while it would miss events of users.
 local VERSION_WITHOUT_USERS = 1
 
@@ -1018,6 +1020,8 @@ local function announce(head, topic, user, header, payload)
   if head.sharded then call(command, head.feed, message) end
 end
 
+-- <inbox.lua>
+
 -- One event that is right, in a log that may have to begin. Returns its epoch, its offset, and 1 if its id was known or else 0; or nil
 -- and an error.
 local function take(name, head, topic, user, payload, id, by, origin, trusted, for_s)
@@ -1036,6 +1040,18 @@ local function take(name, head, topic, user, payload, id, by, origin, trusted, f
       if not may('HSET', kept.key, '', '') then call('HSET', kept.key, own_id, kept.receipt) end
       return kept.epoch, kept.offset, 1
     end
+  end
+  local kind = user and inbox.kind_of(topic, user)
+  local plan
+  if kind then
+    plan, refused = inbox.plan(name, head, user, kind, payload)
+    if not plan then
+      -- The answer to a change that is repeated is that to the first.
+      local known = own_id and head.exists and recall(name, head, own_id)
+      if known then return known.epoch, known.offset, 1 end
+      return nil, refused
+    end
+    payload = plan.payload
   end
   local claimed = own_id and not begins and claim(name, head, own_id)
   if own_id and head.exists and not claimed then
@@ -1064,7 +1080,9 @@ local function take(name, head, topic, user, payload, id, by, origin, trusted, f
   if kept then keep_id(name, kept, own_id, receipt_of(head, head.offset_text)) end
   write_head(name, head)
   announce(head, topic, user, header_of(head, event_id, origin), payload)
-  return head.epoch, head.offset_text, 0
+  local offset_text = head.offset_text
+  if plan then inbox.apply(name, head, plan, event_id) end
+  return head.epoch, offset_text, 0
 end
 
 -- The usual event, in as few commands as there can be: one with an id of its own, in a log that this process writes and where nothing
@@ -1074,7 +1092,9 @@ end
 -- newest event is stored now and then only; entries have it.
 local function append_usual(key, topic, payload, id, trusted)
   local head, user, name = newest_head[key], read_topic(topic), known_keys[key]
-  if not (head and name) or user == nil or written[head.epoch] ~= head or head.sharded or in_cluster then return end
+  if not (head and name) or user == nil or written[head.epoch] ~= head or head.sharded or in_cluster
+    or user and inbox.kind_of(topic, user)
+  then return end
   local own, clock, limit = head.own, head.own.clock, head.max_payload_bytes
   if #payload > limit or limit > HARD_MAX_PAYLOAD_BYTES or own.unsaved or not clock.saved or clock.doubt ~= 0
     or clock.shift ~= 0 or not is_event_id(id)
@@ -1306,7 +1326,9 @@ local function told_batch(events)
     if event.fault then
       lines[#lines + 1] = '-' .. string.gsub(event.fault.err, '%c', ' ')
     else
-      while events[index + count] and events[index + count].is_new and events[index + count].epoch == event.epoch do
+      while events[index + count] and events[index + count].is_new and events[index + count].epoch == event.epoch
+      and tonumber(events[index + count].offset) == tonumber(event.offset) + count
+    do
         count = count + 1
       end
       lines[#lines + 1] = event.epoch .. ' ' .. event.offset .. ' ' .. count
@@ -1326,9 +1348,10 @@ local function append_batch(keys, args)
   end
   local head, unreadable = read_head(name)
   if not head then return unreadable end
-  local events, index = read_batch(head, args), 1
-  -- One by one until this process writes the log.
-  while index <= #events and (not head.exists or needs_epoch(head)) do
+  local events, index, is_for_inbox = read_batch(head, args), 1, false
+  for _, event in ipairs(events) do is_for_inbox = is_for_inbox or event.user and inbox.kind_of(event.topic, event.user) end
+  -- One by one until this process writes the log, and where inboxes change too.
+  while index <= #events and (is_for_inbox or not head.exists or needs_epoch(head)) do
     local event = events[index]
     if not event.fault then
       local epoch, offset, duplicate =
@@ -1476,6 +1499,7 @@ register('headgate_configure', configure, 'allow-oom')
 register('headgate_trim', function(keys, args) return upkeep(keys, args, true) end, 'allow-oom')
 register('headgate_tick', function(keys, args) return upkeep(keys, args, false) end)
 register('headgate_head', head_position, 'no-writes')
+register('headgate_inbox', inbox.page, 'no-writes')
 register('headgate_version', function(_, args)
   if args[1] ~= 'server' then return VERSION end
   end_reverted(args, 2)

@@ -1,0 +1,253 @@
+-- Inboxes: what stays of events under users.<user>.inbox, and what the user has done with it. A part of log.lua, which calls it
+-- in the step that appends an event, so an item is there if and only if its event has a receipt, and the count is never behind.
+--
+-- In: an event on users.<user>.inbox.<kind>, which becomes an item; or one on users.<user>.inbox, a change of items:
+--   {op: "read" | "unread" | "archive", ids: [1 to 100 ids of items]}
+--   {op: "read_all", up_to?: offset}              every item whose event is at or below that offset; without it every item
+-- Out: the items; and of a change the payload that is logged, in which `unread` is the count after it. Events of the library's own,
+-- on users.<user>.inbox too, say what a page cannot know:
+--   {op: "dropped", ids, unread}                  items that the bounds have pushed out: archived ones first, then the oldest
+--   {op: "kept", id, at, unread}                  the event at offset `at` has the id of an item that is there: it changes nothing
+--
+-- An item's id is `<kind>/<id of its event>`. Keys: the hash hg:{N}:inbox:<user> has, by item id, `<state> <offset> <time> <shift>
+-- <data>`, and in the field '' `<unread> <bytes> <clock of the oldest>`; the sorted set hg:{N}:inbox:<user>:order has the item ids
+-- by offset. The state is `u` (unread), `r` (read) or `a` (archived); the clock of an item is its time and shift.
+
+local inbox = {}
+
+local MAX_INBOX_ITEMS, MAX_INBOX_BYTES, MAX_INBOX_AGE_MS = 1000, 2 * 1024 * 1024, 90 * 86400000
+-- A full inbox drops a tenth at once, so that one event in a hundred reports it. At most so many, in at most so many bytes of ids.
+local MOST_DROPPED, MOST_DROPPED_BYTES = 100, 16384
+local MAX_CHANGED, MAX_INBOX_PAGE = 100, 100
+-- What an item takes beside its id and value: measured (docs/decisions/0070-inbox.md).
+local ITEM_BYTES = 200
+local STATE_AFTER = { read = { u = 'r' }, unread = { r = 'u', a = 'u' }, archive = { u = 'a', r = 'a' }, read_all = { u = 'r' } }
+local WRITES = { 'HSET', 'HDEL', 'HMGET', 'HEXISTS', 'PEXPIRE' }
+local ORDER_WRITES = { 'ZADD', 'ZREM', 'ZRANGE', 'ZCARD', 'PEXPIRE' }
+
+-- The kind of an item of a user's topic, '' of a change, nil of any other topic.
+function inbox.kind_of(topic, user)
+  local at = #user + 7
+  if string.sub(topic, at, at + 5) ~= '.inbox' then return end
+  if #topic == at + 5 then return '' end
+  return string.sub(topic, at + 6, at + 6) == '.' and string.sub(topic, at + 7) or nil
+end
+
+local function read_item(value)
+  local state, offset, time, shift, from = match(value, '^(%l) (%d+) (%d+) (-?%d+) ()')
+  return state, tonumber(offset), tonumber(time), tonumber(shift), from
+end
+
+local function inbox_right(key, order)
+  for _, command in ipairs(WRITES) do
+    if not is_allowed(command, key, '1', '1') then return may(command, key, '1', '1') end
+  end
+  for _, command in ipairs(ORDER_WRITES) do
+    if not is_allowed(command, order, '1', '1') then return may(command, order, '1', '1') end
+  end
+end
+
+-- The values of items, by their place in `ids`; `unpack` takes a few thousand at most.
+local function values_of(key, ids)
+  local values = {}
+  for first = 1, #ids, 500 do
+    local some = call('HMGET', key, unpack(ids, first, min(first + 499, #ids)))
+    for place = 1, #some do values[first + place - 1] = some[place] end
+  end
+  return values
+end
+
+local function wrong_change(reason) return nil, refusal('invalid_request', { reason = 'inbox: ' .. reason }) end
+
+-- The parts of a change, read strictly. Returns nil and a refusal.
+local function read_change(payload)
+  local valid, change = pcall(cjson.decode, payload)
+  if not valid or type(change) ~= 'table' then return wrong_change('expected a change such as {"op":"read","ids":["…"]}') end
+  local op, ids, up_to = change.op, change.ids, change.up_to
+  if type(op) ~= 'string' or not STATE_AFTER[op] then
+    return wrong_change('op: expected one of archive, read, read_all, unread')
+  end
+  for member in pairs(change) do
+    if member ~= 'op' and member ~= (op == 'read_all' and 'up_to' or 'ids') then
+      return wrong_change('unknown field ' .. shown(tostring(member)) .. '; known to ' .. op .. ': ' .. (op == 'read_all' and 'up_to' or 'ids'))
+    end
+  end
+  if op == 'read_all' then
+    if up_to ~= nil and not (type(up_to) == 'number' and up_to >= 0 and up_to % 1 == 0 and up_to < 2 ^ 53) then
+      return wrong_change('up_to: expected the offset of an event')
+    end
+    return { op = op, up_to = up_to }
+  end
+  if type(ids) ~= 'table' or #ids < 1 or #ids > MAX_CHANGED then
+    return wrong_change('ids: expected a list of 1 to ' .. MAX_CHANGED .. ' ids of items')
+  end
+  local seen, each = {}, {}
+  for _, id in ipairs(ids) do
+    if type(id) ~= 'string' or id == '' then return wrong_change('ids: expected the ids of items, as text') end
+    if not seen[id] then seen[id], each[#each + 1] = true, id end
+  end
+  return { op = op, ids = each }
+end
+
+-- What a change does: `fields` to be written, and `unread` after it.
+local function plan_change(head, plan)
+  local change, wrong = read_change(plan.payload)
+  if not change then return nil, wrong end
+  local ids = change.ids
+  if not ids then
+    local last = change.up_to and whole(change.up_to) or '+inf'
+    ids = call('ZRANGE', plan.order, '-inf', last, 'BYSCORE')
+  end
+  local after, fields, is_known = STATE_AFTER[change.op], {}, not change.ids
+  for place, value in ipairs(values_of(plan.key, ids)) do
+    if value then
+      is_known = true
+      local before = string.sub(value, 1, 1)
+      local state = after[before]
+      if state then
+        fields[#fields + 1], fields[#fields + 2] = ids[place], state .. string.sub(value, 2)
+        plan.unread = plan.unread + (state == 'u' and 1 or 0) - (before == 'u' and 1 or 0)
+      end
+    end
+  end
+  if not is_known then
+    return wrong_change('ids: the inbox has no item ' .. shown(change.ids[1]) .. '; an id is <kind>/<id of the event>')
+  end
+  plan.fields = fields
+  plan.payload = match(plan.payload, '^(.*)}%s*$') .. ',"unread":' .. whole(plan.unread) .. '}'
+  local refused = size_fault(head, plan.payload)
+  if refused then return nil, refused end
+  return plan
+end
+
+-- Look at an inbox before the first write of an event for it. Returns a plan, whose payload is the one to append; or nil and an error.
+function inbox.plan(name, head, user, kind, payload)
+  local key = name.tag .. ':inbox:' .. user
+  local order = key .. ':order'
+  local refused = inbox_right(key, order) or (in_cluster or head.sharded) and moving(name, head)
+  if refused then return nil, refused end
+  local counts = try('HMGET', key, '')
+  if counts.err then return nil, try_again(counts) end
+  local unread, bytes, oldest = match(counts[1] or '', '^(%d+) (%d+) (%d+)$')
+  local plan = {
+    key = key, order = order, user = user, kind = kind, payload = payload,
+    unread = tonumber(unread) or 0, bytes = tonumber(bytes) or 0, oldest = tonumber(oldest),
+  }
+  if kind == '' then return plan_change(head, plan) end
+  return plan
+end
+
+local function write_counts(plan)
+  call('HSET', plan.key, '', whole(plan.unread) .. ' ' .. whole(plan.bytes) .. ' ' .. whole(plan.oldest or 0))
+end
+
+-- Append an event of the library's own behind the one that caused it. One that cannot be is not missed for long: the next count is right.
+local function report_inbox(name, head, plan, body)
+  local topic = 'users.' .. plan.user .. '.inbox'
+  body.unread = plan.unread
+  local payload = cjson.encode(body)
+  local event_id = append(name, head, topic, nil, head.time, payload)
+  if not event_id then return end
+  write_head(name, head)
+  announce(head, topic, plan.user, header_of(head, event_id), payload)
+end
+
+-- Drop what is beyond the bounds, never the newest item.
+local function drop_surplus(name, head, plan)
+  local count, oldest_at = call('ZCARD', plan.order), head.clock - MAX_INBOX_AGE_MS
+  if count <= MAX_INBOX_ITEMS and plan.bytes <= MAX_INBOX_BYTES and plan.oldest >= oldest_at then return end
+  local most = count > MAX_INBOX_ITEMS and floor(MAX_INBOX_ITEMS * 0.9) or MAX_INBOX_ITEMS
+  local most_bytes = plan.bytes > MAX_INBOX_BYTES and floor(MAX_INBOX_BYTES * 0.9) or MAX_INBOX_BYTES
+  local ids = call('ZRANGE', plan.order, '0', '-1')
+  local values = values_of(plan.key, ids)
+  local dropped, gone, size, oldest = {}, {}, 0, nil
+  local function drop(place)
+    local id, value = ids[place], values[place] or 'a 0 0 0 '
+    if #dropped >= MOST_DROPPED or size + #id > MOST_DROPPED_BYTES then return end
+    dropped[#dropped + 1], gone[place], size = id, true, size + #id
+    count, plan.bytes = count - 1, max(0, plan.bytes - #id - #value - ITEM_BYTES)
+    if string.sub(value, 1, 1) == 'u' then plan.unread = plan.unread - 1 end
+  end
+  for pass = 1, 3 do
+    for place = 1, #ids - 1 do
+      local state, _, time, shift = read_item(values[place] or 'a 0 0 0 ')
+      local is_over = pass == 1 and time + shift < oldest_at
+        or pass > 1 and (count > most or plan.bytes > most_bytes) and (pass == 3 or state == 'a')
+      if is_over and not gone[place] then drop(place) end
+    end
+  end
+  for place = 1, #ids do
+    if not gone[place] and values[place] then
+      local _, _, time, shift = read_item(values[place])
+      oldest = min(oldest or time + shift, time + shift)
+    end
+  end
+  plan.oldest = oldest
+  if #dropped == 0 then return end
+  call('HDEL', plan.key, unpack(dropped))
+  call('ZREM', plan.order, unpack(dropped))
+  write_counts(plan)
+  report_inbox(name, head, plan, { op = 'dropped', ids = dropped })
+end
+
+-- Do what was planned, behind the event that has just been appended.
+function inbox.apply(name, head, plan, event_id)
+  if plan.kind == '' then
+    for first = 1, #plan.fields, 1000 do
+      call('HSET', plan.key, unpack(plan.fields, first, min(first + 999, #plan.fields)))
+    end
+    if plan.oldest then write_counts(plan) end
+    return
+  end
+  local id, offset, clock = plan.kind .. '/' .. event_id, head.offset, head.clock
+  if call('HEXISTS', plan.key, id) == 1 then
+    return report_inbox(name, head, plan, { op = 'kept', id = id, at = offset })
+  end
+  local value = 'u ' .. head.offset_text .. ' ' .. head.time_text .. ' ' .. whole(clock - head.time) .. ' ' .. plan.payload
+  plan.unread, plan.bytes, plan.oldest = plan.unread + 1, plan.bytes + #id + #value + ITEM_BYTES, plan.oldest or clock
+  call('HSET', plan.key, id, value, '', whole(plan.unread) .. ' ' .. whole(plan.bytes) .. ' ' .. whole(plan.oldest))
+  call('ZADD', plan.order, head.offset_text, id)
+  call('PEXPIRE', plan.key, MAX_INBOX_AGE_MS)
+  call('PEXPIRE', plan.order, MAX_INBOX_AGE_MS)
+  drop_surplus(name, head, plan)
+end
+
+-- A page of an inbox, newest first: [epoch, offset of the log, unread, items in all, where the next page begins or 0, id, value, …].
+function inbox.page(keys, args)
+  local name, wrong_key = names(keys)
+  if not name then return wrong_key end
+  local user, before, limit = args[1] or '', args[2], number(args[3])
+  if #args ~= 4 or not find(user, '^[%w_-]+$') or before ~= '' and not number(before) or not limit or limit < 1 or limit > MAX_INBOX_PAGE
+  then
+    return refusal('invalid_request', {
+      reason = 'expected the word of a user, an offset or nothing, a limit from 1 to ' .. MAX_INBOX_PAGE .. ', and archived or nothing',
+    })
+  end
+  local head, unreadable = read_head(name)
+  if not head then return unreadable end
+  local key = name.tag .. ':inbox:' .. user
+  local order, last = key .. ':order', before ~= '' and '(' .. before or '+inf'
+  local elsewhere = (in_cluster or head.sharded) and moving(name, head)
+  if elsewhere then return elsewhere end
+  local unread = tonumber(match(call('HMGET', key, '')[1] or '', '^%d+')) or 0
+  local answer = { head.epoch, head.offset or 0, unread, call('ZCARD', order), 0 }
+  local shown_last
+  while true do
+    local scored = call('ZRANGE', order, last, '-inf', 'BYSCORE', 'REV', 'LIMIT', '0', whole(limit), 'WITHSCORES')
+    local ids = {}
+    for at = 1, #scored, 2 do ids[#ids + 1] = scored[at] end
+    for place, value in ipairs(values_of(key, ids)) do
+      local state = value and string.sub(value, 1, 1)
+      if state and (state ~= 'a' or args[4] == 'archived') then
+        if #answer == 5 + 2 * limit then
+          answer[5] = tonumber(shown_last)
+          return answer
+        end
+        shown_last = scored[2 * place]
+        answer[#answer + 1], answer[#answer + 2] = ids[place], value
+      end
+    end
+    if #ids < limit then return answer end
+    last = '(' .. scored[#scored]
+  end
+end

@@ -1,0 +1,96 @@
+"""Reading users' inboxes in Redis. Writing is inbox.lua's business alone: an append writes the item in the same step.
+
+In: a user, a part of the inbox. Out: items, newest first, with the unread count and the place in the log at which both were true.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from headgate.errors import InvalidRequest
+from headgate.topic import INBOX, USERS, user_word
+
+from .client import Client, call
+from .functions import call_function
+from .keys import inbox_key, log_key
+
+# inbox.lua has the same.
+MAX_ITEMS, MAX_BYTES, MAX_AGE_S = 1000, 2 * 1024 * 1024, 90 * 86400
+MAX_PAGE, MAX_CHANGED = 100, 100
+_UNREAD, _ARCHIVED = b"u", b"a"
+
+
+class InboxItem(msgspec.Struct, frozen=True):
+    """An item: `id` is `<kind>/<id of the event>`, `at` the event's offset, `time` its time (ms since 1970), `data` its JSON."""
+
+    id: str
+    kind: str
+    data: msgspec.Raw
+    time: int
+    at: int
+    read: bool
+    archived: bool
+
+
+class InboxPage(msgspec.Struct, frozen=True):
+    """A part of an inbox, newest first, as it was behind the event at `offset` in `epoch`.
+
+    `unread` and `total` are of the whole inbox. `before` asks for the next part; None: this was the last.
+    """
+
+    epoch: str
+    offset: int
+    unread: int
+    total: int
+    items: list[InboxItem]
+    before: int | None
+
+
+def read_inbox(
+    client: Client, namespace: str, user: str, before: int | None = None, limit: int = 20, *, archived: bool = False
+) -> InboxPage:
+    """Return a part of a user's inbox: at most `limit` items (1 to MAX_PAGE) below the offset `before`. One round trip.
+
+    Raises:
+        InvalidRequest: the user's name, `before` or `limit` is none.
+        BusUnavailable, BusRefused: as `redis.client.call`.
+    """
+    if not 1 <= limit <= MAX_PAGE:
+        raise InvalidRequest(f"limit: expected 1 to {MAX_PAGE} items, got {limit}")
+    if before is not None and not 0 <= before < 2**53:
+        raise InvalidRequest("before: expected the offset of an event, as `before` of the page above")
+    arguments = (user_word(user), "" if before is None else before, limit, "archived" if archived else "")
+    epoch, offset, unread, total, next_, *found = call_function(
+        client, "FCALL_RO", "headgate_inbox", 1, log_key(namespace), *arguments
+    )
+    items = [_item(*each) for each in zip(found[::2], found[1::2], strict=True)]
+    return InboxPage(epoch.decode(), offset, unread, total, items, next_ or None)
+
+
+def was_read(client: Client, namespace: str, topic: str, event_id: str) -> bool:
+    """Return whether the item of an event is read or archived, or is no longer in the inbox. Of any other topic: False.
+
+    Raises:
+        BusUnavailable, BusRefused: as `redis.client.call`.
+    """
+    words = topic.split(".", 3)
+    if len(words) < 4 or (words[0], words[2]) != (USERS, INBOX):
+        return False
+    value: Any = call(client, "HGET", inbox_key(namespace, words[1]), f"{words[3]}/{event_id}")
+    return value is None or value[:1] != _UNREAD
+
+
+def _item(item_id: bytes, value: bytes) -> InboxItem:
+    state, offset, time, _, data = value.split(b" ", 4)
+    name = item_id.decode()
+    return InboxItem(
+        id=name,
+        kind=name.partition("/")[0],
+        data=msgspec.Raw(data),
+        time=int(time),
+        at=int(offset),
+        read=state != _UNREAD,
+        archived=state == _ARCHIVED,
+    )

@@ -1,0 +1,345 @@
+"""Inboxes in a real Redis: what an append keeps, counts, changes, drops and reports, against an oracle."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from headgate import Publisher
+from headgate.errors import InvalidRequest, LimitReached, PayloadTooLarge
+from headgate.inbox import MAX_USERS, Inbox, InboxItem, read_change
+from headgate.redis.client import Client, call
+from headgate.redis.functions import LOG_LIBRARY
+from headgate.redis.inbox import MAX_AGE_S, MAX_BYTES, MAX_ITEMS, was_read
+from headgate.redis.keys import head_key, inbox_key, log_key
+from tests.support.wall_clock import ASKING, TOLD, WallClock
+
+SHARED = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+_users = count()
+
+
+@pytest.fixture
+def publisher(redis_url: str, redis_client: Client) -> Iterator[Publisher]:
+    """A publisher of an empty Redis."""
+    with Publisher(redis_url, timeout_s=30) as publisher:
+        yield publisher
+
+
+@pytest.fixture
+def inbox(publisher: Publisher) -> Inbox:
+    """The inboxes of that Redis."""
+    return Inbox(publisher)
+
+
+def logged(client: Client) -> list[tuple[str, Any]]:
+    """Return the topics and data of all events of the log."""
+    entries = call(client, "XRANGE", log_key("notifications"), "-", "+")
+    return [(fields[b"topic"].decode(), json.loads(fields[b"data"])) for _, fields in entries]
+
+
+def pass_time(client: Client, clock: WallClock, seconds: int) -> None:
+    """Let time pass in steps that no clock takes for a leap."""
+    for _ in range(seconds // 5):
+        clock.advance(5000)
+        call(client, "FCALL", "headgate_tick", 1, log_key("notifications"))
+
+
+def states(items: list[InboxItem]) -> list[tuple[str, bool, bool]]:
+    return [(item.id, item.read, item.archived) for item in items]
+
+
+def test_an_event_under_a_users_inbox_stays_when_the_log_is_trimmed(
+    publisher: Publisher, inbox: Inbox, redis_client: Client
+) -> None:
+    """It has the event's id, data, time and offset, and counts as unread."""
+    receipt = publisher.publish("inbox.orders.failed", {"order": 7}, "o-7", user="ana@example.org")
+    call(redis_client, "XTRIM", log_key("notifications"), "MAXLEN", 0)
+
+    page = inbox.page("ana@example.org")
+
+    [item] = page.items
+    assert (item.id, item.kind, bytes(item.data)) == ("orders.failed/o-7", "orders.failed", b'{"order":7}')
+    assert (item.at, item.read, item.archived) == (receipt.offset, False, False)
+    assert (page.epoch, page.offset, page.unread, page.total, page.before) == (receipt.epoch, receipt.offset, 1, 1, None)
+    assert inbox.page("ben").unread == 0
+
+
+def test_an_event_beside_the_inbox_stays_nowhere(publisher: Publisher, inbox: Inbox) -> None:
+    """A topic that only begins like that of an inbox is any other topic."""
+    for topic in ("inboxes.a", "orders.inbox.a", "Inbox.a"):
+        publisher.publish(topic, 1, user="ana")
+    publisher.publish("inbox.a", 1)
+    assert inbox.page("ana").total == 0
+
+
+def test_a_thousand_users_get_an_item_each_and_one_more_is_refused(inbox: Inbox) -> None:
+    """In one call, and with one error that names the limit."""
+    users = [f"user-{number}" for number in range(MAX_USERS)]
+
+    receipts = inbox.send(users, "news", "hello", "n-1")
+
+    assert [receipt.offset for receipt in receipts] == list(range(1, MAX_USERS + 1))
+    assert {inbox.page(user).unread for user in users} == {1}
+    with pytest.raises(LimitReached, match="inbox_users"):
+        inbox.send([*users, "one-more"], "news", "hello")
+    with pytest.raises(InvalidRequest, match="expected 1 to 1000 names"):
+        inbox.send([], "news", "hello")
+
+
+def test_an_item_that_is_sent_again_is_there_once_and_the_pages_hear_of_it(
+    publisher: Publisher, inbox: Inbox, redis_client: Client
+) -> None:
+    """Also when the log has forgotten the id, and logs the event once more."""
+    clock = WallClock(redis_client)
+    inbox.send("ana", "news", 1, "n-1")
+    inbox.mark_read("ana", ["news/n-1"])
+    assert inbox.send("ana", "news", 1, "n-1")[0].duplicate
+    pass_time(redis_client, clock, 305)
+
+    [again] = inbox.send("ana", "news", 1, "n-1")
+
+    assert not again.duplicate
+    assert states(inbox.page("ana").items) == [("news/n-1", True, False)]
+    expected = {"op": "kept", "id": "news/n-1", "at": again.offset, "unread": 0}
+    assert logged(redis_client)[-1] == ("users.ana.inbox", expected)
+
+
+def test_a_change_is_an_event_with_the_count_after_it(inbox: Inbox, redis_client: Client) -> None:
+    """It has the ids as they were given, and is read back as a change."""
+    inbox.send("ana", "news", 1, "a")
+    inbox.send("ana", "news", 2, "b")
+
+    inbox.mark_read("ana", ["news/a"])
+    inbox.archive("ana", ["news/b"])
+    inbox.mark_unread("ana", ["news/a", "news/b"])
+    inbox.read_all("ana")
+
+    changes = [data for topic, data in logged(redis_client) if topic == "users.ana.inbox"]
+    assert [(change["op"], change.get("ids"), change["unread"]) for change in changes] == [
+        ("read", ["news/a"], 1),
+        ("archive", ["news/b"], 0),
+        ("unread", ["news/a", "news/b"], 2),
+        ("read_all", None, 0),
+    ]
+    read = read_change("users.ana.inbox", json.dumps(changes[0]))
+    assert read is not None
+    assert (read.user, read.op, read.ids, read.unread) == ("ana", "read", ("news/a",), 1)
+    assert read_change("users.ana.inbox.news", b"1") is None
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (None, "expected a change"),
+        ([], "op: expected one of archive, read, read_all, unread"),
+        ({"op": "delete"}, "op: expected one of"),
+        ({"op": "read"}, "ids: expected a list of 1 to 100"),
+        ({"op": "read", "ids": []}, "ids: expected a list of 1 to 100"),
+        ({"op": "read", "ids": ["news/a"] * 101}, "ids: expected a list of 1 to 100"),
+        ({"op": "read", "ids": [7]}, "ids: expected the ids of items, as text"),
+        ({"op": "read", "ids": ["news/none"]}, "the inbox has no item news/none"),
+        ({"op": "read", "ids": ["news/a"], "unread": 7}, "unknown field unread"),
+        ({"op": "read_all", "ids": ["news/a"]}, "unknown field ids"),
+        ({"op": "read_all", "up_to": -1}, "up_to: expected the offset"),
+        ({"op": "read_all", "up_to": "x"}, "up_to: expected the offset"),
+    ],
+)
+def test_a_change_that_is_none_is_refused_by_name_and_nothing_is_logged(
+    publisher: Publisher, inbox: Inbox, redis_client: Client, change: object, reason: str
+) -> None:
+    """One error says what is wrong; inbox and log are as before."""
+    inbox.send("ana", "news", 1, "a")
+
+    with pytest.raises(InvalidRequest, match=reason):
+        publisher.publish("inbox", change, user="ana")
+
+    assert len(logged(redis_client)) == 1
+    assert inbox.page("ana").unread == 1
+
+
+def test_an_item_that_is_too_large_is_in_neither_log_nor_inbox(inbox: Inbox, redis_client: Client) -> None:
+    """The error is that of any event."""
+    inbox.send("ana", "news", 1)
+    call(redis_client, "FCALL", "headgate_configure", 1, log_key("notifications"), 1000, 600000, 1000)
+    with pytest.raises(PayloadTooLarge):
+        inbox.send("ana", "news", "x" * 1000)
+    assert inbox.page("ana").total == 1
+
+
+def test_a_change_that_is_sent_again_has_the_first_receipt(publisher: Publisher, inbox: Inbox, redis_client: Client) -> None:
+    """Though it could not be made a second time, as the item has gone."""
+    inbox.send("ana", "news", 1, "a")
+    change = {"op": "read", "ids": ["news/a"]}
+    first = publisher.publish("inbox", change, "change-1", user="ana")
+    call(redis_client, "DEL", inbox_key("notifications", "ana"))
+
+    again = publisher.publish("inbox", change, "change-1", user="ana")
+
+    assert (again.offset, again.duplicate) == (first.offset, True)
+
+
+def test_a_full_inbox_drops_archived_items_first_and_reports_them(
+    publisher: Publisher, inbox: Inbox, redis_client: Client
+) -> None:
+    """A tenth at once; the count and the pages follow."""
+    publisher.publish_many([("users.ana.inbox.news", number, f"{number}") for number in range(MAX_ITEMS)])
+    inbox.archive("ana", ["news/500"])
+
+    inbox.send("ana", "news", "last", "last")
+
+    page, change = inbox.page("ana"), logged(redis_client)[-1][1]
+    expected = ["news/500", *(f"news/{number}" for number in range(100))]
+    assert (change["op"], change["ids"]) == ("dropped", expected[:100])
+    assert (page.total, page.unread, change["unread"]) == (MAX_ITEMS + 1 - 100, MAX_ITEMS + 1 - 100, MAX_ITEMS + 1 - 100)
+    assert call(redis_client, "HLEN", inbox_key("notifications", "ana")) == page.total + 1
+    assert page.items[0].id == "news/last"
+
+
+def test_an_inbox_is_bounded_by_bytes(inbox: Inbox, redis_client: Client) -> None:
+    """Large items push out old ones before there are many."""
+    text = "x" * 60_000
+    for number in range(MAX_BYTES // 60_000 + 1):
+        inbox.send("ana", "news", text, f"{number}")
+    page = inbox.page("ana", limit=100)
+    held = sum(len(item.id) + len(bytes(item.data)) for item in page.items)
+    assert held <= MAX_BYTES
+    assert page.total == page.unread == len(page.items) < MAX_BYTES // 60_000 + 1
+    assert call(redis_client, "MEMORY", "USAGE", inbox_key("notifications", "ana"), "SAMPLES", 0) <= MAX_BYTES * 1.3
+
+
+def test_items_end_by_age_with_the_next_item(inbox: Inbox, redis_client: Client) -> None:
+    """By the clock of the data; an inbox that gets no item ends as a whole."""
+    clock = WallClock(redis_client)
+    source = LOG_LIBRARY.source.replace(ASKING, TOLD)
+    shortened = source.replace(f"{MAX_AGE_S // 86400} * 86400000", "60 * 1000")
+    assert shortened != source
+    call(redis_client, "FUNCTION", "LOAD", "REPLACE", shortened)
+    inbox.send("ana", "news", 1, "old")
+    pass_time(redis_client, clock, 40)
+    inbox.send("ana", "news", 2, "young")
+    pass_time(redis_client, clock, 30)
+    inbox.send("ana", "news", 3, "new")
+    page = inbox.page("ana")
+    assert (states(page.items), page.unread) == ([("news/new", False, False), ("news/young", False, False)], 2)
+    assert logged(redis_client)[-1] == ("users.ana.inbox", {"op": "dropped", "ids": ["news/old"], "unread": 2})
+    assert call(redis_client, "PTTL", inbox_key("notifications", "ana")) > 0
+
+
+def test_pages_are_complete_and_without_archived_items(publisher: Publisher, inbox: Inbox) -> None:
+    """Whatever is archived between two listed items."""
+    publisher.publish_many([("users.ana.inbox.news", number, f"{number}") for number in range(50)])
+    inbox.archive("ana", [f"news/{number}" for number in range(10, 40)])
+    seen: list[str] = []
+    before = None
+    while True:
+        page = inbox.page("ana", before, limit=7)
+        seen += [item.id for item in page.items]
+        before = page.before
+        if before is None:
+            break
+    assert seen == [f"news/{number}" for number in (*range(49, 39, -1), *range(9, -1, -1))]
+    assert len(inbox.page("ana", limit=100, archived=True).items) == 50
+
+
+@pytest.mark.parametrize(("before", "limit"), [(None, 0), (None, 101), (-1, 20)])
+def test_a_page_that_is_none_is_refused(inbox: Inbox, before: int | None, limit: int) -> None:
+    """With what is allowed."""
+    with pytest.raises(InvalidRequest, match="expected"):
+        inbox.page("ana", before, limit)
+
+
+def test_an_item_counts_as_read_for_consumers_when_it_is_read_archived_or_gone(inbox: Inbox, redis_client: Client) -> None:
+    """An event beside any inbox never does."""
+    for name in "abc":
+        inbox.send("ana", "news", 1, name)
+    inbox.mark_read("ana", ["news/a"])
+    inbox.archive("ana", ["news/b"])
+    found = [was_read(redis_client, "notifications", "users.ana.inbox.news", name) for name in "abcd"]
+    assert found == [True, True, False, True]
+    assert not was_read(redis_client, "notifications", "users.ana.news", "a")
+
+
+def test_another_process_of_redis_goes_on_with_the_inbox(inbox: Inbox, redis_client: Client) -> None:
+    """After a restart the log begins another epoch, and the inbox has its items and goes on counting."""
+    inbox.send("ana", "news", 1, "a")
+    call(redis_client, "FUNCTION", "FLUSH")
+    inbox.send("ana", "news", 1, "b")
+    inbox.mark_read("ana", ["news/a"])
+    page = inbox.page("ana")
+    assert states(page.items) == [("news/b", False, False), ("news/a", True, False)]
+    assert page.unread == 1
+
+
+class Oracle:
+    """An inbox in the plainest form: items in order, each with a state."""
+
+    def __init__(self) -> None:
+        self.items: dict[str, str] = {}
+
+    def add(self, name: str) -> None:
+        self.items.setdefault(f"n/{name}", "u")
+
+    def change(self, op: str, names: list[str]) -> bool:
+        known = [f"n/{name}" for name in names if f"n/{name}" in self.items]
+        for item in known:
+            state = self.items[item]
+            self.items[item] = {"read": "r" if state == "u" else state, "unread": "u", "archive": "a"}[op]
+        return bool(known)
+
+    def read_all(self) -> None:
+        self.items = {item: "r" if state == "u" else state for item, state in self.items.items()}
+
+    @property
+    def unread(self) -> int:
+        return sum(state == "u" for state in self.items.values())
+
+
+names = st.sampled_from("abcdef")
+steps = st.one_of(
+    st.tuples(st.just("add"), names),
+    st.tuples(st.sampled_from(["read", "unread", "archive"]), st.lists(names, min_size=1, max_size=4)),
+    st.tuples(st.just("read_all"), st.none()),
+    st.tuples(st.just("restart"), st.none()),
+    st.tuples(st.just("batch"), st.lists(names, min_size=1, max_size=4)),
+)
+
+
+@SHARED
+@given(history=st.lists(steps, max_size=30))
+def test_whatever_happens_an_inbox_is_as_its_oracle_has_it(
+    publisher: Publisher, redis_client: Client, history: list[Any]
+) -> None:
+    """Items, states, order, the unread count, and the count in each change."""
+    inbox, user, oracle = Inbox(publisher), f"user-{next(_users)}", Oracle()
+    for kind, argument in history:
+        if kind == "add":
+            inbox.send(user, "n", 1, argument)
+            oracle.add(argument)
+        elif kind == "batch":
+            publisher.publish_many([(f"users.{user}.inbox.n", 1, name) for name in argument])
+            for name in argument:
+                oracle.add(name)
+        elif kind == "read_all":
+            inbox.read_all(user)
+            oracle.read_all()
+        elif kind == "restart":
+            call(redis_client, "FUNCTION", "FLUSH")
+        else:
+            ids = [f"n/{name}" for name in argument]
+            change = {"read": inbox.mark_read, "unread": inbox.mark_unread, "archive": inbox.archive}[kind]
+            if oracle.change(kind, argument):
+                change(user, ids)
+            else:
+                with pytest.raises(InvalidRequest):
+                    change(user, ids)
+        page = inbox.page(user, limit=100, archived=True)
+        found = {item.id: "a" if item.archived else "r" if item.read else "u" for item in page.items}
+        assert (found, list(found)[::-1], page.unread) == (oracle.items, list(oracle.items), oracle.unread)
+        if page.offset:
+            assert page.offset == int(call(redis_client, "HGET", head_key("notifications"), "offset"))

@@ -1,6 +1,6 @@
 """Inboxes from Python: send items to users, read an inbox, change it. For any process that has a publisher.
 
-In: users, items, changes. Out: events on `users.<user>.inbox.<kind>` and `users.<user>.inbox`, which Redis applies to the inbox in
+In: users, items, changes. Out: events on `users.<user>.inbox.<kind>` and `users.<user>.inbox`. Redis applies them to the inbox in
 the step that logs them (redis/inbox.lua). So every change is ordered, has a receipt, and reaches the user's pages as an event.
 """
 

@@ -2,8 +2,8 @@
 
     publish:PATTERN  read:PATTERN  presence:PATTERN     events, the log, members of the topics of a pattern
     send:PATTERN                                        events of these topics to one client, in no log
-    trace  clients  consumers  pauses  keys             look at these
-    clients:write  users:write  consumers:write  pauses:write  keys:write     and change them
+    trace  inbox  clients  consumers  pauses  keys      look at these
+    inbox:write  clients:write  users:write  consumers:write  pauses:write  keys:write  change them
     admin                                               everything, in every namespace
 
 A scope covers itself. One with a pattern covers the same with a pattern that it contains (as a token's grants do), one that
@@ -24,6 +24,8 @@ ADMIN = "admin"
 WITH_PATTERN = ("publish", "read", "presence", "send")
 PLAIN = (
     "trace",
+    "inbox",
+    "inbox:write",
     "clients",
     "clients:write",
     "users:write",

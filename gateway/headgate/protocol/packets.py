@@ -30,6 +30,7 @@ REPLAY = "replay"
 PUBLISH = "publish"
 REFRESH = "refresh"
 SEEN = "seen"
+INBOX = "inbox"
 VITALS = "vitals"  # of a console's page only
 
 

@@ -21,6 +21,8 @@ from .packets import Overflow
 
 # `since: {last: n}`: how far back one subscription may ask to be told again.
 MAX_LAST = 1000
+# Items of an inbox that one request may ask for; inbox.lua has the same.
+MAX_INBOX_ITEMS, DEFAULT_INBOX_ITEMS = 100, 20
 # Events that one request may say were shown.
 MAX_SEEN_IDS = 100
 MAX_OFFSET = 2**53 - 1  # what JavaScript can count to
@@ -182,6 +184,17 @@ def read_seen(request: object) -> list[str]:
     if not isinstance(ids, list) or not 1 <= len(ids) <= MAX_SEEN_IDS:
         raise InvalidRequest(f"ids: expected a list of 1 to {MAX_SEEN_IDS} event ids")
     return [check_event_id(event_id) for event_id in ids]
+
+
+def read_inbox_part(request: object) -> tuple[int | None, int]:
+    """Read `{before?, limit?}`: the offset below which the items are, and how many.
+
+    Raises:
+        InvalidRequest.
+    """
+    body = _object(request, {"before", "limit"}, "{before, limit: 20}")
+    before = None if body.get("before") is None else _number(body["before"], "before", 1)
+    return before, _number(body.get("limit", DEFAULT_INBOX_ITEMS), "limit", 1, MAX_INBOX_ITEMS)
 
 
 def read_handled(request: object) -> Handled:

@@ -18,7 +18,7 @@ local inbox = {}
 local MAX_INBOX_ITEMS, MAX_INBOX_BYTES, MAX_INBOX_AGE_MS = 1000, 2 * 1024 * 1024, 90 * 86400000
 -- A full inbox drops a tenth at once, so that one event in a hundred reports it. At most so many, in at most so many bytes of ids.
 local MOST_DROPPED, MOST_DROPPED_BYTES = 100, 16384
-local MAX_CHANGED, MAX_INBOX_PAGE = 100, 100
+local MAX_CHANGED, MAX_INBOX_PAGE, MAX_INBOX_PAGE_BYTES = 100, 100, 65536
 -- What an item takes beside its id and value: measured (docs/decisions/0070-inbox.md).
 local ITEM_BYTES = 200
 local STATE_AFTER = { read = { u = 'r' }, unread = { r = 'u', a = 'u' }, archive = { u = 'a', r = 'a' }, read_all = { u = 'r' } }
@@ -212,7 +212,7 @@ function inbox.apply(name, head, plan, event_id)
   drop_surplus(name, head, plan)
 end
 
--- A page of an inbox, newest first: [epoch, offset of the log, unread, items in all, where the next page begins or 0, id, value, …].
+-- A page of an inbox, newest first, at most so many items or bytes, and one at least: [epoch, offset of the log, unread, items in all, where the next page begins or 0, id, value, …].
 function inbox.page(keys, args)
   local name, wrong_key = names(keys)
   if not name then return wrong_key end
@@ -231,7 +231,7 @@ function inbox.page(keys, args)
   if elsewhere then return elsewhere end
   local unread = tonumber(match(call('HMGET', key, '')[1] or '', '^%d+')) or 0
   local answer = { head.epoch, head.offset or 0, unread, call('ZCARD', order), 0 }
-  local shown_last
+  local shown_last, size = nil, 0
   while true do
     local scored = call('ZRANGE', order, last, '-inf', 'BYSCORE', 'REV', 'LIMIT', '0', whole(limit), 'WITHSCORES')
     local ids = {}
@@ -239,7 +239,8 @@ function inbox.page(keys, args)
     for place, value in ipairs(values_of(key, ids)) do
       local state = value and string.sub(value, 1, 1)
       if state and (state ~= 'a' or args[4] == 'archived') then
-        if #answer == 5 + 2 * limit then
+        size = size + #value
+        if #answer == 5 + 2 * limit or shown_last and size > MAX_INBOX_PAGE_BYTES then
           answer[5] = tonumber(shown_last)
           return answer
         end

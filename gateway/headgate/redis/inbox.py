@@ -53,6 +53,8 @@ def read_inbox(
 ) -> InboxPage:
     """Return a part of a user's inbox: at most `limit` items (1 to MAX_PAGE) below the offset `before`. One round trip.
 
+    A part holds at most 64 KiB, or one item.
+
     Raises:
         InvalidRequest: the user's name, `before` or `limit` is none.
         BusUnavailable, BusRefused: as `redis.client.call`.

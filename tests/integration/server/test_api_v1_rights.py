@@ -80,6 +80,8 @@ BEYOND: dict[str, tuple[str, Any, int]] = {
     "checkReceipt": (f"/receipts?epoch=0123456789abcdef&offset=1&namespace={HERE}", None, 401),
     "traceEvent": (f"/events/1/trace?namespace={HERE}", None, 401),
     "listMembers": (f"/presence?topic=a&namespace={HERE}", None, 401),
+    "readInbox": (f"/inbox?user=ana&namespace={HERE}", None, 401),
+    "changeInbox": (f"/inbox?namespace={HERE}", {"op": "read_all", "user": "ana"}, 401),
     "getNamespace": (f"/namespaces/{HERE}", None, 404),
     "listClients": (f"/clients?namespace={HERE}", None, 403),
     # Nobody is connected here: tests/unit/node/population/test_people.py has clients of another namespace.
@@ -260,6 +262,8 @@ PRICES: dict[str, list[tuple[str, Any, int]]] = {
     # Of one that is there also the names of keys, and a page of the letters of each consumer: of one, three.
     "traceEvent": [("/events/999999/trace", None, 1), ("/events/none/trace", None, 25), ("/events/2400/trace", None, 28)],
     "listMembers": [("/presence?topic=room&limit=1", None, 3), ("/presence?topic=room&limit=1000", None, 10)],
+    "readInbox": [("/inbox?user=ana&limit=100", None, 1)],
+    "changeInbox": [("/inbox", {"op": "read_all", "user": "ana"}, 1)],
     "listNamespaces": [("/namespaces", None, 1)],
     "getNamespace": [("/namespaces/notifications", None, 1)],
     "listClients": [("/clients?limit=1", None, 3)],

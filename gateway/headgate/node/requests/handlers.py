@@ -21,6 +21,7 @@ from headgate.node.connection import environ_of
 from headgate.node.namespace import Namespace
 from headgate.protocol.packets import (
     HANDLED,
+    INBOX,
     PRESENCE,
     PUBLISH,
     REFRESH,
@@ -32,8 +33,9 @@ from headgate.protocol.packets import (
     ok,
     refused,
 )
-from headgate.protocol.requests import check_text, read_refresh, read_seen, read_subscription
+from headgate.protocol.requests import check_text, read_inbox_part, read_refresh, read_seen, read_subscription
 from headgate.publisher import Publisher
+from headgate.redis.inbox import read_inbox
 from headgate.redis.seen import mark_seen
 from headgate.topic import check_topic
 from headgate.transport.socketio_face import RequestHandler, SocketIOFace
@@ -78,6 +80,7 @@ class Handlers:
             PUBLISH: acknowledged(self._publish),
             REFRESH: acknowledged(self._refresh),
             SEEN: acknowledged(self._seen),
+            INBOX: acknowledged(self._inbox),
             PRESENCE: acknowledged(partial(answer_presence, self._pauses)),
             HANDLED: acknowledged(self._handling.take),
             VITALS: acknowledged(lambda namespace, client, body: self._vitals.answer(client.identity, body)),
@@ -133,6 +136,15 @@ class Handlers:
         mark_seen(self._redis, namespace.name, client.identity.user, ids)
         return {"seen": len(ids)}
 
+    def _inbox(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
+        """Return a part of the user's own inbox."""
+        before, limit = read_inbox_part(body)
+        identity = client.identity
+        if identity.own_topics is None:
+            raise Forbidden("read the inbox of", identity.user)
+        page = read_inbox(self._redis, namespace.name, identity.user, before, limit)
+        return {name: getattr(page, name) for name in page.__struct_fields__}
+
     def _refresh(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
         """Take another token of the same user. Subscriptions that it does not grant end, with a notice ahead of the answer."""
         token = read_refresh(body)
@@ -162,5 +174,5 @@ def _unsubscribe(namespace: Namespace, client: Client, body: Body) -> dict[str, 
 
 
 def _unknown_request(name: str) -> InvalidRequest:
-    known = (SUBSCRIBE, UNSUBSCRIBE, REPLAY, PUBLISH, REFRESH, SEEN, PRESENCE)
+    known = (SUBSCRIBE, UNSUBSCRIBE, REPLAY, PUBLISH, REFRESH, SEEN, INBOX, PRESENCE)
     return InvalidRequest(f"unknown request {name[:40]!r}; known: {', '.join(known)}")

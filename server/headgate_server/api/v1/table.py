@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from . import clients, consumers, health, keys, namespaces, pauses, presence, publishing, reading
+from . import clients, consumers, health, inbox, keys, namespaces, pauses, presence, publishing, reading
 from .openapi import document
 from .operation import Call, Cost, Operation, Who
 
@@ -21,6 +21,7 @@ OPERATIONS = (
     *publishing.OPERATIONS,
     *reading.OPERATIONS,
     *presence.OPERATIONS,
+    *inbox.OPERATIONS,
     *namespaces.OPERATIONS,
     *clients.OPERATIONS,
     *consumers.OPERATIONS,

@@ -375,7 +375,7 @@ def test_a_request_is_answered_without_a_stream(gateway_on_model: StartGatewayOn
         ({"requests": [["presence", {}]] * 65}, {}, "at most 64"),
         ({"resume": 7}, {}, "{epoch, offset}"),
         ({}, {"query": "pattern=a"}, "unknown parameter 'pattern'; known: namespace, wait"),
-        ({"name": "subscribe", "body": {}}, {"PATH_INFO": REQUEST_PATH}, "publish, replay, seen"),
+        ({"name": "subscribe", "body": {}}, {"PATH_INFO": REQUEST_PATH}, "publish, replay, seen, inbox"),
         ({"name": "publish", "body": 7}, {"PATH_INFO": REQUEST_PATH}, "expected {name, body}"),
     ],
 )

@@ -1,0 +1,133 @@
+"""The inbox of a user: read in parts, newest first, and changed.
+
+A user's token reads and changes the user's own inbox. A key names the user, and needs the scope `inbox` or `inbox:write`. Without
+it the answer is the same for every name.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from headgate.errors import HeadgateError, InvalidRequest
+from headgate.protocol.requests import DEFAULT_INBOX_ITEMS, MAX_INBOX_ITEMS, MAX_OFFSET
+from headgate.redis.inbox import MAX_CHANGED, read_inbox
+from headgate.topic import check_user, inbox_topic
+
+from .operation import Call, Cost, InNamespace, Operation, Who
+from .publishing import ReceiptShown
+
+Name = Annotated[str, Meta(min_length=1, max_length=255)]
+ItemId = Annotated[str, Meta(min_length=3, max_length=400)]
+
+
+class Item(msgspec.Struct):
+    """An item. `id` is `<kind>/<id of its event>`, `at` the event's offset, `time` its time (ms since 1970)."""
+
+    id: str
+    kind: str
+    data: msgspec.Raw
+    time: int
+    at: int
+    read: bool
+    archived: bool
+
+
+class InboxShown(msgspec.Struct):
+    """Items, newest first, as they were behind the event at `offset` in `epoch`. `unread` and `total` are of the whole inbox.
+
+    `before` asks for the next part; null: that was the end.
+    """
+
+    epoch: str
+    offset: int
+    unread: int
+    total: int
+    items: list[Item]
+    before: int | None
+
+
+class PartOf(InNamespace, forbid_unknown_fields=True):
+    """The inbox, and the part of it that is wanted."""
+
+    user: Annotated[Name | UnsetType, Meta(description="Whose inbox. Without it the caller's own.")] = UNSET
+    before: Annotated[int, Meta(ge=1, le=MAX_OFFSET)] | UnsetType = UNSET
+    limit: Annotated[int, Meta(ge=1, le=MAX_INBOX_ITEMS, description="Items at most.")] = DEFAULT_INBOX_ITEMS
+    archived: Annotated[bool, Meta(description="Archived items too.")] = False
+
+
+class Change(msgspec.Struct, forbid_unknown_fields=True):
+    """A change of items by their ids, or with `read_all` of every item whose offset is at most `up_to`; null: of every item."""
+
+    op: Literal["read", "unread", "archive", "read_all"]
+    ids: Annotated[list[ItemId], Meta(min_length=1, max_length=MAX_CHANGED)] | None = None
+    up_to: Annotated[int, Meta(ge=0, le=MAX_OFFSET)] | None = None
+    user: Name | None = None
+
+
+def part(call: Call) -> InboxShown:
+    """Return a part of an inbox."""
+    asked = call.query
+    user = _user(call, None if asked.user is UNSET else asked.user, "inbox")
+    before = None if asked.before is UNSET else asked.before
+    page = read_inbox(call.redis, call.namespace, user, before, asked.limit, archived=asked.archived)
+    return msgspec.convert(page, InboxShown, from_attributes=True)
+
+
+def change(call: Call) -> ReceiptShown:
+    """Change items of an inbox."""
+    asked: Change = call.body
+    user = _user(call, asked.user, "inbox:write")
+    takes_ids = asked.op != "read_all"
+    if takes_ids != (asked.ids is not None) or (takes_ids and asked.up_to is not None):
+        raise InvalidRequest("expected ids with read, unread and archive, and nothing or up_to with read_all")
+    parts = {"op": asked.op} | {name: value for name in ("ids", "up_to") if (value := getattr(asked, name)) is not None}
+    topic = inbox_topic(user)
+    (receipt,) = call.services.gate.publish_each([(topic, parts, None)], call.namespace, by=call.identity.user)
+    if isinstance(receipt, HeadgateError):
+        raise receipt
+    return ReceiptShown(receipt.duplicate, receipt.epoch, receipt.id, receipt.offset)
+
+
+def _user(call: Call, named: str | None, scope: str) -> str:
+    """Return the user whose inbox is meant, if the caller may read and change it."""
+    identity = call.identity
+    own = None if identity.own_topics is None else identity.user
+    if named is None and own is None:
+        raise InvalidRequest("user: expected a name, as this caller has no inbox")
+    if named is None or named == own:
+        assert own is not None
+        return own
+    call.need(scope)
+    return check_user(named)
+
+
+OPERATIONS = (
+    Operation(
+        "readInbox",
+        "GET",
+        "/inbox",
+        "Read a part of a user's inbox",
+        Who.ANY_CALLER,
+        InboxShown,
+        part,
+        query=PartOf,
+        about="A user's token reads the user's own inbox. A key names the `user`, and needs the scope `inbox`.",
+    ),
+    Operation(
+        "changeInbox",
+        "POST",
+        "/inbox",
+        "Mark items as read or unread, or archive them",
+        Who.ANY_CALLER,
+        ReceiptShown,
+        change,
+        query=InNamespace,
+        body=Change,
+        problems=(409, 422),
+        cost=Cost.REQUEST,
+        about="A key needs the scope `inbox:write`. The change is an event on `users.<user>.inbox`, which the user's pages show.",
+    ),
+)

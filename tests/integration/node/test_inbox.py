@@ -1,0 +1,137 @@
+"""Inboxes over a gateway's own doors: a page reads and changes the inbox of its user, a key with the scope any inbox."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from typing import Any
+
+import jwt
+import pytest
+
+from headgate.inbox import Inbox
+from headgate.publisher import Publisher
+from headgate.redis.embedded import EmbeddedRedis, start_private_redis
+from tests.support.gateway_process import GatewayProcess, StartGateway
+from tests.support.raw_client import RawClient
+
+SECRET = "canary-secret-0123456789abcdefghijklmnop"
+ADMIN_KEY = "an-admin-key-of-forty-characters-3141592"
+
+
+@pytest.fixture(scope="module")
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedRedis]:
+    with start_private_redis(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def gateways(start_module_gateway: StartGateway, redis: EmbeddedRedis) -> tuple[GatewayProcess, GatewayProcess]:
+    """Two gateways on one Redis."""
+    settings = {
+        "HEADGATE_REDIS_URL": redis.url,
+        "HEADGATE_TOKEN_SECRET": SECRET,
+        "HEADGATE_ADMIN_KEY": ADMIN_KEY,
+        "HEADGATE_ANONYMOUS_SUBSCRIBE": "news.#",
+    }
+    return start_module_gateway(settings), start_module_gateway(settings)
+
+
+@pytest.fixture
+def inbox(redis: EmbeddedRedis) -> Iterator[Inbox]:
+    with closing(Publisher(redis.url)) as publisher:
+        yield Inbox(publisher)
+
+
+@pytest.fixture
+def joined() -> Iterator[ExitStack]:
+    """Leaves what a test has joined."""
+    with ExitStack() as stack:
+        yield stack
+
+
+def token(user: str) -> str:
+    return jwt.encode({"sub": user, "aud": "headgate", "exp": time.time() + 600}, SECRET, "HS256")
+
+
+def join(stack: ExitStack, gateway: GatewayProcess, user: str | None) -> RawClient:
+    client = stack.enter_context(RawClient(gateway.url, {} if user is None else {"token": token(user)}))
+    client.wait_for(lambda: client.named("welcome"), "a welcome")
+    return client
+
+
+def ask(gateway: GatewayProcess, method: str, query: str, bearer: str, body: Any = None) -> tuple[int, Any]:
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"Authorization": f"Bearer {bearer}", "Content-Type": "application/json"}
+    request = urllib.request.Request(f"{gateway.url}/api/v1/inbox{query}", data, headers, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def test_what_one_page_reads_is_read_at_every_page_of_the_user(
+    gateways: tuple[GatewayProcess, GatewayProcess], inbox: Inbox, joined: ExitStack
+) -> None:
+    """On another gateway, as an event of the log; and for a page that comes later."""
+    [item] = inbox.send("ana", "orders.failed", {"some_field": 7})
+    first, second = (join(joined, gateway, "ana") for gateway in gateways)
+    second.request("subscribe", {"pattern": "users.ana.inbox.#"})
+
+    listed = first.request("inbox", {})
+    assert (listed["unread"], [each["at"] for each in listed["items"]]) == (1, [item.offset])
+    assert listed["items"][0]["data"] == {"some_field": 7}
+    change = {"op": "read", "ids": [listed["items"][0]["id"]]}
+    receipt = first.request("publish", {"topic": "users.ana.inbox", "data": change})
+
+    assert receipt["ok"]
+    [(topic, data, meta)] = second.wait_for_events(1)
+    assert (topic, data, meta["id"]) == ("users.ana.inbox", change | {"unread": 0}, receipt["id"])
+    assert join(joined, gateways[1], "ana").request("inbox", {})["unread"] == 0
+
+
+def test_nothing_of_another_user_can_be_read_or_changed(
+    gateways: tuple[GatewayProcess, GatewayProcess], inbox: Inbox, joined: ExitStack
+) -> None:
+    """Whether that user has an inbox or not, the answer is the same."""
+    inbox.send("cleo", "secret", 1, "s-1")
+    page = join(joined, gateways[0], "ben")
+    for user in ("cleo", "nobody"):
+        topic = f"users.{user}.inbox"
+        assert page.request("publish", {"topic": topic, "data": {"op": "read_all"}})["error"]["code"] == "forbidden"
+        assert page.request("publish", {"topic": f"{topic}.secret", "data": 1})["error"]["code"] == "forbidden"
+        assert page.request("subscribe", {"pattern": f"{topic}.#"})["error"]["code"] == "forbidden"
+        assert ask(gateways[0], "GET", f"?user={user}", token("ben"))[0] == 403
+        assert ask(gateways[0], "POST", "", token("ben"), {"op": "read_all", "user": user})[0] == 403
+    assert page.request("inbox", {})["items"] == []
+    assert page.request("inbox", {"user": "cleo"})["error"]["code"] == "invalid_request"
+    assert join(joined, gateways[0], None).request("inbox", {})["error"]["code"] == "forbidden"
+    assert inbox.page("cleo").unread == 1
+
+
+def test_over_http_a_user_has_the_own_inbox_and_a_key_names_the_user(
+    gateways: tuple[GatewayProcess, GatewayProcess], inbox: Inbox
+) -> None:
+    """Each change is answered with its receipt, and each fault with what is allowed."""
+    inbox.send(["dan", "eli"], "news", "hello", "n-1")
+    gateway = gateways[0]
+    status, shown = ask(gateway, "GET", "?limit=5", token("dan"))
+    assert (status, shown["unread"], shown["items"][0]["id"]) == (200, 1, "news/n-1")
+
+    status, receipt = ask(gateway, "POST", "", token("dan"), {"op": "read", "ids": ["news/n-1"]})
+    assert (status, inbox.page("dan").unread, inbox.page("eli").unread) == (200, 0, 1)
+    assert receipt["offset"] == inbox.page("dan").offset
+    assert ask(gateway, "POST", "", ADMIN_KEY, {"op": "archive", "ids": ["news/n-1"], "user": "eli"})[0] == 200
+    assert ask(gateway, "GET", "?user=eli", ADMIN_KEY)[1]["items"] == []
+    assert ask(gateway, "GET", "?user=eli&archived=true", ADMIN_KEY)[1]["items"][0]["archived"]
+
+    status, problem = ask(gateway, "POST", "", token("dan"), {"op": "read", "ids": ["news/none"]})
+    assert (status, "the inbox has no item news/none" in problem["detail"]) == (400, True)
+    assert ask(gateway, "POST", "", token("dan"), {"op": "read"})[0] == 400
+    status, problem = ask(gateway, "GET", "", ADMIN_KEY)
+    assert (status, "expected a name" in problem["detail"]) == (400, True)

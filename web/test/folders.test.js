@@ -7,7 +7,7 @@ import { it } from "node:test";
 /** Each folder imports only from itself and from rows above its own; `.` is the top of web/src. */
 const ROWS = [
   ["base"], ["language"], ["transport"], ["connection", "subscriptions"], ["session"], ["."],
-  ["live", "offline", "presence", "tabs"], ["backbone", "stores"], ["script-tag"],
+  ["live", "offline", "presence", "tabs"], ["stores"], ["inbox"], ["backbone"], ["script-tag"],
 ];
 const rowOf = (/** @type {string} */ folder) => ROWS.findIndex((row) => row.includes(folder));
 

@@ -1,7 +1,7 @@
 /** The types of `headgate/react`. */
 import type { ReactElement, ReactNode } from "react";
 import type { AnyTopics, ConnectOptions, EventCallback, Gate, PayloadOf, Status, Subscribable, SubscribeOptions } from "./index.js";
-import type { CollectionOptions, CollectionSnapshot, EventsSnapshot, EventsStoreOptions } from "./store.js";
+import type { CollectionOptions, CollectionSnapshot, EventsSnapshot, EventsStoreOptions, Store } from "./store.js";
 
 /** A gate of the application's, or the address of one. */
 export interface GateProviderProps {
@@ -58,5 +58,7 @@ export const useEvents: Hooks["useEvents"];
 export const useSubscription: Hooks["useSubscription"];
 /** Plain objects, kept in step by events. */
 export const useLiveCollection: Hooks["useLiveCollection"];
+/** An inbox as it stands. Its actions are the inbox's own. */
+export function useInbox<Snapshot>(inbox: Store<Snapshot>): Snapshot;
 /** The hooks, with the types of your topics. */
 export function hooksFor<Topics>(): Hooks<Topics>;

@@ -1,7 +1,7 @@
 /** The types of `headgate/vue`. */
 import type { ComputedRef, MaybeRefOrGetter, ShallowRef } from "vue";
 import type { AnyTopics, ConnectOptions, EventCallback, Gate, PayloadOf, Status, SubscribeOptions } from "./index.js";
-import type { CollectionOptions, CollectionSnapshot, EventsSnapshot, EventsStoreOptions } from "./store.js";
+import type { CollectionOptions, CollectionSnapshot, EventsSnapshot, EventsStoreOptions, Store } from "./store.js";
 
 /** Each field of a snapshot as a ref. */
 export type Refs<Snapshot> = { readonly [Field in keyof Snapshot]: ComputedRef<Snapshot[Field]> };
@@ -47,5 +47,7 @@ export const useEvents: Hooks["useEvents"];
 export const useSubscription: Hooks["useSubscription"];
 /** Plain objects, kept in step by events. */
 export const useLiveCollection: Hooks["useLiveCollection"];
+/** An inbox as it stands. Its actions are the inbox's own. */
+export function useInbox<Snapshot>(inbox: Store<Snapshot>): ShallowRef<Snapshot>;
 /** The composables, with the types of your topics. */
 export function hooksFor<Topics>(): Hooks<Topics>;

@@ -57,6 +57,7 @@ export const UNSUBSCRIBE = "unsubscribe";
 export const PUBLISH = "publish";
 export const REFRESH = "refresh";
 export const SEEN = "seen";
+export const INBOX = "inbox";
 export const REPLAY = "replay";
 
 /** Overflow policies, stronger first. @type {Overflow[]} */

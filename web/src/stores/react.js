@@ -113,6 +113,15 @@ export function useLiveCollection(topic, options = {}) {
   return useMemo(() => ({ ...snapshot, reload: store.reload }), [snapshot, store]);
 }
 
+/**
+ * Return an inbox as it stands: {items, unread, hasMore, status, error}. Its actions are the inbox's own.
+ * @template T
+ * @param {Store<T>} inbox of headgate/inbox
+ */
+export function useInbox(inbox) {
+  return useStore(inbox);
+}
+
 /** Return the hooks, with the types of an application's topics. */
 export function hooksFor() {
   return { useGate, useGateStatus, useEvents, useSubscription, useLiveCollection };

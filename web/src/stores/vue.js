@@ -118,6 +118,15 @@ export function useLiveCollection(topic, options) {
   };
 }
 
+/**
+ * Return a ref of an inbox as it stands: {items, unread, hasMore, status, error}. Its actions are the inbox's own.
+ * @template T
+ * @param {Store<T>} inbox of headgate/inbox
+ */
+export function useInbox(inbox) {
+  return useStore(() => inbox).snapshot;
+}
+
 /** Return the composables, with the types of an application's topics. */
 export function hooksFor() {
   return { useGate, useGateStatus, useEvents, useSubscription, useLiveCollection };

@@ -1,0 +1,251 @@
+/**
+ * The entry point `headgate/inbox`: the inbox of the gate's user, the same in every tab and on every device.
+ *
+ * In: pages that the gateway answers, events of `users.me.inbox.#`, actions of the application. Out: snapshots {items, unread, hasMore, status,
+ * error} for frameworks, and a publish on `users.me.inbox` for each action. An action shows at once, and is taken back when it is refused.
+ *
+ * It follows while somebody listens. The inbox is read again when events may be missing: without a resumed connection, behind a gap.
+ *
+ * @import { Gate, HeadgateEvent, Receipt } from "../gate.js"
+ * @import { Source, Store } from "../stores/snapshot-store.js"
+ * @import { Change, Item } from "./items.js"
+ *
+ * @typedef {"loading" | "behind" | "current" | "failed"} InboxStatus as of a live collection
+ * @typedef {{ readonly items: readonly Item[], readonly unread: number, readonly hasMore: boolean, readonly status: InboxStatus, readonly error: any }} InboxSnapshot
+ * @typedef {{ publish: (topic: string, data: unknown, options: { id: string }) => Promise<Receipt> }} Publishing
+ */
+import { newId } from "../base/new-id.js";
+import { startTimer } from "../base/timer.js";
+import { INBOX } from "../language/protocol.js";
+import { Dispatcher } from "../index.js";
+import { createStore } from "../stores/snapshot-store.js";
+import { Items } from "./items.js";
+
+const PATTERN = "users.me.inbox.#";
+const TOPIC = "users.me.inbox";
+/** The most items of an answer, and ids of a change. */
+const MOST = 100;
+const RETRY_MS = 2000;
+/** Events that are kept while an answer is awaited; beyond that it is asked for once more. */
+const MAX_KEPT = 1000;
+
+/** @type {import("../language/options.js").Table} */
+const OPTIONS = { pageSize: [[1, MOST, true], 20], outbox: ["object"] };
+
+/**
+ * Make the inbox of a gate's user.
+ * @param {Gate} gate
+ * @param {{ pageSize?: number, outbox?: Publishing }} [options] `outbox`: of headgate/offline, which keeps actions while there is no connection
+ * @throws {TypeError} an option that breaks its rule
+ */
+export function createInbox(gate, options = {}) {
+  const { pageSize, outbox = gate } = gate._checkOptions("createInbox", OPTIONS, options);
+  /** @type {InboxSource | undefined} */
+  let source;
+  /** @type {InboxSnapshot} */
+  const first = Object.freeze({ items: [], unread: 0, hasMore: false, status: "loading", error: null });
+  /** @type {Store<InboxSnapshot>} */
+  const store = createStore(first, (changed) => {
+    source = new InboxSource(gate, pageSize, first, changed);
+    return source;
+  });
+
+  /** @param {Change} change */
+  async function act(change) {
+    const [mine, id] = [source, newId()];
+    mine?.begin(id, change);
+    try {
+      const receipt = await outbox.publish(TOPIC, change, { id });
+      mine?.confirm(id, receipt);
+    } catch (error) {
+      mine?.fail(id);
+      throw error;
+    }
+  }
+
+  /** @param {"read" | "unread" | "archive"} op @param {string | readonly string[]} given */
+  async function actOn(op, given) {
+    const ids = typeof given === "string" ? [given] : [...given];
+    const parts = Array.from({ length: Math.ceil(ids.length / MOST) }, (_, nth) => ids.slice(nth * MOST, (nth + 1) * MOST));
+    await Promise.all(parts.map((part) => act({ op, ids: part })));
+  }
+
+  return {
+    ...store,
+    get items() {
+      return store.getSnapshot().items;
+    },
+    get unread() {
+      return store.getSnapshot().unread;
+    },
+    /** Bring older items. @returns {Promise<void>} rejected with HeadgateError */
+    loadMore: async () => source?.loadMore(),
+    /** @param {string | readonly string[]} ids @returns {Promise<void>} settled by the gateway's answer; rejected with HeadgateError, when it is taken back */
+    markRead: (ids) => actOn("read", ids),
+    /** @param {string | readonly string[]} ids */
+    markUnread: (ids) => actOn("unread", ids),
+    /** @param {string | readonly string[]} ids */
+    archive: (ids) => actOn("archive", ids),
+    /** Mark as read all items up to the newest one that is shown. @returns {Promise<void>} */
+    async markAllRead() {
+      const [newest] = store.getSnapshot().items;
+      if (newest) await act({ op: "read_all", up_to: newest.at });
+    },
+  };
+}
+
+/**
+ * Show the unread count in front of a page's title; returns the function that ends it.
+ * @param {{ subscribe: (listener: () => void) => () => void, readonly unread: number }} inbox
+ * @param {{ title: string }} [page]
+ */
+export function badgeTitle(inbox, page = document) {
+  const { title } = page;
+  const show = () => {
+    page.title = inbox.unread ? `(${inbox.unread}) ${title}` : title;
+  };
+  const leave = inbox.subscribe(show);
+  return () => {
+    leave();
+    page.title = title;
+  };
+}
+
+/** @implements {Source<InboxSnapshot>} */
+class InboxSource {
+  #gate;
+  #pageSize;
+  #changed;
+  #snapshot;
+  #items = new Items();
+  #listener = new Dispatcher();
+  #isEnded = false;
+  #isLoading = false;
+  /** Events may be missing in what is known. */
+  #isBehind = true;
+  /** @type {any} */
+  #failure = null;
+  /** @type {HeadgateEvent[]} */
+  #kept = [];
+  /** Answers that are awaited, of pages below too. */
+  #awaited = 0;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #timer;
+  #hasNews = false;
+
+  /** @param {Gate} gate @param {number} pageSize @param {InboxSnapshot} first @param {() => void} changed */
+  constructor(gate, pageSize, first, changed) {
+    this.#gate = gate;
+    this.#pageSize = pageSize;
+    this.#snapshot = first;
+    this.#changed = changed;
+    this.#listener.listenTo(gate, {
+      [PATTERN]: (/** @type {any} */ _data, /** @type {HeadgateEvent} */ event) => this.#take(event),
+      "connection:up": (/** @type {{ resumed: boolean | null }} */ { resumed }) => (resumed && !this.#isBehind && !this.#isLoading) || this.load(),
+      "delivery:gap": (/** @type {{ patterns?: string[] }} */ { patterns }) => (!patterns?.length || patterns.includes(PATTERN)) && this.load(),
+    });
+    void this.load();
+  }
+
+  read() {
+    const { items: itemsBefore, unread: unreadBefore, ...before } = this.#snapshot;
+    /** @type {InboxStatus} */
+    const status = this.#failure ? "failed" : !this.#items.isKnown ? "loading" : this.#isBehind ? "behind" : "current";
+    const now = { hasMore: this.#items.before !== null, status, error: this.#failure };
+    const isSame = now.hasMore === before.hasMore && now.status === before.status && now.error === before.error;
+    if (this.#hasNews || !isSame) this.#snapshot = { ...(this.#hasNews ? this.#items.view() : { items: itemsBefore, unread: unreadBefore }), ...now };
+    this.#hasNews = false;
+    return this.#snapshot;
+  }
+
+  end() {
+    this.#isEnded = true;
+    clearTimeout(this.#timer);
+    this.#listener.stopListening();
+  }
+
+  /** Read the newest page, once the subscription is active, and once more if something was lost meanwhile. */
+  async load() {
+    this.#isBehind = true;
+    // The answer that comes shows what these say, or the log has lost them.
+    this.#kept = [];
+    this.#changed();
+    clearTimeout(this.#timer);
+    if (this.#isLoading) return;
+    this.#isLoading = true;
+    while (this.#isBehind && !this.#isEnded) {
+      this.#isBehind = false;
+      try {
+        await this.#gate.subscribed(PATTERN);
+        const limit = Math.min(MOST, Math.max(this.#pageSize, this.#items.size));
+        await this.#ask({ limit }, (page) => this.#items.replace(page));
+        this.#failure = null;
+      } catch (/** @type {any} */ error) {
+        if (this.#isEnded) return;
+        this.#failure = error;
+        // There has been another connection meanwhile.
+        if (this.#isBehind) continue;
+        this.#isBehind = true;
+        if (error.retry) this.#timer = startTimer(() => void this.load(), RETRY_MS * (0.5 + Math.random()));
+        break;
+      }
+    }
+    this.#isLoading = false;
+    this.#changed();
+  }
+
+  async loadMore() {
+    const { before } = this.#items;
+    if (before === null) return;
+    await this.#ask({ before, limit: this.#pageSize }, (page) => this.#items.append(page, before));
+  }
+
+  /** Ask for a page. Events that come before the answer are taken at once, and again behind it. @param {object} body @param {(page: any) => void} use */
+  async #ask(body, use) {
+    this.#awaited++;
+    try {
+      const page = await this.#gate._request(INBOX, body);
+      if (this.#isEnded) return;
+      use(page);
+      for (const event of this.#kept) this.#apply(event);
+      this.#news();
+    } finally {
+      if (!--this.#awaited) this.#kept = [];
+    }
+  }
+
+  /** @param {HeadgateEvent} event */
+  #take(event) {
+    if (this.#awaited && this.#kept.push(event) > MAX_KEPT) void this.load();
+    if (this.#items.isKnown) this.#apply(event);
+    this.#news();
+  }
+
+  /** @param {HeadgateEvent} event */
+  #apply(event) {
+    if (!this.#items.take(event)) void this.load();
+  }
+
+  /** @param {string} id @param {Change} change */
+  begin(id, change) {
+    this.#items.begin({ id, change });
+    this.#news();
+  }
+
+  /** @param {string} id @param {Receipt} receipt */
+  confirm(id, receipt) {
+    if (!this.#items.confirm(id, receipt)) void this.load();
+    this.#news();
+  }
+
+  /** @param {string} id */
+  fail(id) {
+    this.#items.fail(id);
+    this.#news();
+  }
+
+  #news() {
+    this.#hasNews = true;
+    this.#changed();
+  }
+}

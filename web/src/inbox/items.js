@@ -1,0 +1,145 @@
+/**
+ * Items: the inbox of a user as this page knows it. Pure state, no I/O.
+ *
+ * In: pages of the inbox as the gateway answers them, events of the log in their order, changes that this page has begun. Out: what is to
+ * be shown: items, newest first, and the unread count of the whole inbox.
+ *
+ * What the log says is the base; the changes that are under way lie on top of it. A change leaves when its event comes, when an
+ * answer that is younger shows it, or when it has failed: then the base shows again. Rules:
+ * - a page shows the inbox behind one event of the log, so an event at or below that offset changes no count;
+ * - each item has the offset of what it shows, so an event that is older than the item changes nothing of it;
+ * - the count comes with each change. An item adds one, once: the page knows it by its id.
+ *
+ * @typedef {{ id: string, kind: string, data: any, time: number, at: number, read: boolean }} Item `time` in milliseconds since 1970
+ * @typedef {{ epoch: string, offset: number, unread: number, before: number | null, items: Item[] }} Page
+ * @typedef {{ op: "read" | "unread" | "archive" | "read_all", ids?: string[], up_to?: number }} Change as on the wire
+ * @typedef {{ id: string, change: Change, receipt?: { epoch: string, offset: number } }} Pending `id` of the change's event
+ * @typedef {{ topic: string, data: any, id: string | null, time: number, offset: number | null }} InboxEvent
+ */
+
+export class Items {
+  /** @type {Map<string, Item & { version: number }>} */
+  #items = new Map();
+  /** @type {Pending[]} */
+  #pending = [];
+  #epoch = "";
+  #offset = -1;
+  #unread = 0;
+  /** Where the next page begins; null: there is none. @type {number | null} */
+  before = null;
+
+  /** Whether an answer has come. */
+  get isKnown() {
+    return this.#offset >= 0;
+  }
+
+  get size() {
+    return this.#items.size;
+  }
+
+  /** Take the newest page in place of all that was known. @param {Page} page */
+  replace({ epoch, offset, unread, before, items }) {
+    this.#items.clear();
+    Object.assign(this, { before });
+    [this.#epoch, this.#offset, this.#unread] = [epoch, offset, unread];
+    this.#put(items, offset);
+    this.#pending = this.#pending.filter(({ receipt }) => !receipt || (receipt.epoch === epoch && receipt.offset > offset));
+  }
+
+  /**
+   * Take the page below those that are known; return whether it is that.
+   * @param {Page} page @param {number} asked where it was to begin
+   */
+  append({ epoch, offset, before, items }, asked) {
+    if (epoch !== this.#epoch || asked !== this.before) return false;
+    this.before = before;
+    this.#put(items, offset);
+    return true;
+  }
+
+  /** @param {Item[]} items @param {number} version */
+  #put(items, version) {
+    for (const { id, kind, data, time, at, read } of items) this.#items.set(id, { id, kind, data, time, at, read, version });
+  }
+
+  /**
+   * Take an event of the inbox; return whether it shows all that it says: not when an item comes back that this page does not have.
+   * @param {InboxEvent} event
+   */
+  take({ topic, data, id, time, offset }) {
+    if (offset === null) return true;
+    const isNew = offset > this.#offset;
+    const kind = topic.split(".").slice(3).join(".");
+    this.#pending = this.#pending.filter((each) => each.id !== id || kind);
+    let isWhole = true;
+    if (kind) {
+      const name = `${kind}/${id}`;
+      if (isNew && !this.#items.has(name)) {
+        this.#items.set(name, { id: name, kind, data, time, at: offset, read: false, version: offset });
+        this.#unread++;
+      }
+    } else {
+      isWhole = this.#change(data, offset);
+      if (isNew) this.#unread = data.unread;
+    }
+    if (isNew) this.#offset = offset;
+    return isWhole || !isNew;
+  }
+
+  /** @param {any} change @param {number} offset */
+  #change({ op, ids = [], up_to: upTo = Infinity, id, at }, offset) {
+    if (op === "kept" && this.#items.get(id)?.at === at) this.#items.delete(id);
+    if (op === "read_all") ids = [...this.#items.values()].filter((item) => item.at <= upTo).map((item) => item.id);
+    let isWhole = true;
+    for (const each of ids) {
+      const item = this.#items.get(each);
+      if (!item) isWhole &&= op !== "unread";
+      else if (offset <= item.version) continue;
+      else if (op === "archive" || op === "dropped") this.#items.delete(each);
+      else this.#items.set(each, { ...item, read: op !== "unread", version: offset });
+    }
+    return isWhole;
+  }
+
+  /** Show a change before the log has it. @param {Pending} pending */
+  begin(pending) {
+    this.#pending.push(pending);
+  }
+
+  /** A change has failed: show what was before. @param {string} id of its event */
+  fail(id) {
+    this.#pending = this.#pending.filter((each) => each.id !== id);
+  }
+
+  /**
+   * A change is in the log. Return whether this is known to be shown, or will be: not in an epoch that no page was of.
+   * @param {string} id of its event @param {{ epoch: string, offset: number }} receipt
+   */
+  confirm(id, receipt) {
+    const pending = this.#pending.find((each) => each.id === id);
+    if (!pending) return true;
+    const isOurs = receipt.epoch === this.#epoch;
+    if (!isOurs || receipt.offset <= this.#offset) this.fail(id);
+    else pending.receipt = { epoch: receipt.epoch, offset: receipt.offset };
+    return isOurs;
+  }
+
+  /** Return what is to be shown. @returns {{ items: Item[], unread: number }} */
+  view() {
+    /** @type {Map<string, Item>} */
+    const shown = new Map([...this.#items.values()].sort((one, other) => other.at - one.at).map(({ version: _, ...item }) => [item.id, item]));
+    const unreadIn = () => [...shown.values()].filter(({ read }) => !read).length;
+    let elsewhere = Math.max(0, this.#unread - unreadIn());
+    for (const { change } of this.#pending) {
+      const { op, ids, up_to: upTo = Infinity } = change;
+      if (op === "read_all") elsewhere = 0;
+      for (const id of ids ?? [...shown.keys()]) {
+        const item = shown.get(id);
+        if (!item || (op === "read_all" && item.at > upTo)) continue;
+        if (op === "archive") shown.delete(id);
+        else shown.set(id, { ...item, read: op !== "unread" });
+      }
+    }
+    return { items: [...shown.values()], unread: elsewhere + unreadIn() };
+  }
+}

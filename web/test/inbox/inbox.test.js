@@ -1,0 +1,400 @@
+/** The inbox of a page: single rules, and random histories of a gateway, other pages and faults against an oracle of the inbox. */
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { badgeTitle, createInbox } from "#headgate/inbox";
+import { checkOptions } from "../../src/language/options.js";
+import { Dispatcher, HeadgateError } from "#headgate";
+import { settle } from "../fake-gateway.js";
+
+const PATTERN = "users.me.inbox.#";
+/** As inbox.lua's bounds, only smaller. */
+const MOST_ITEMS = 8;
+
+/** The inbox in Redis and its log, in the plainest form. A state for each offset, so that the log can lose its end. */
+class Oracle {
+  epoch = "e1";
+  /** @type {any[]} */
+  log = [];
+  /** @type {{ items: Map<string, any>, unread: number }[]} */
+  states = [{ items: new Map(), unread: 0 }];
+
+  get offset() {
+    return this.log.length;
+  }
+
+  get state() {
+    return this.states[this.offset];
+  }
+
+  #append(topic, data, id, items) {
+    const unread = [...items.values()].filter(({ state }) => state === "u").length;
+    this.states[this.offset + 1] = { items, unread };
+    this.log.push({ topic, data: data && typeof data === "object" ? { ...data, unread } : data, id, time: 1, offset: this.offset + 1, replayed: false });
+  }
+
+  add(name) {
+    const items = new Map(this.state.items);
+    const [id, at] = [`k/${name}`, this.offset + 1];
+    const isKnown = items.has(id);
+    if (!isKnown) items.set(id, { id, kind: "k", data: name, time: 1, at, state: "u" });
+    this.#append("users.ana.inbox.k", name, name, items);
+    if (isKnown) this.#append("users.ana.inbox", { op: "kept", id, at }, `own-${at}`, new Map(items));
+    if (items.size > MOST_ITEMS) {
+      const ids = [...items.values()].sort((one, other) => (other.state === "a") - (one.state === "a") || one.at - other.at).slice(0, 2).map((item) => item.id);
+      const left = new Map([...items].filter(([each]) => !ids.includes(each)));
+      this.#append("users.ana.inbox", { op: "dropped", ids }, `own-${at}`, left);
+    }
+  }
+
+  change({ op, ids, up_to: upTo = Infinity }, id) {
+    if (this.log.some((event) => event.id === id)) return;
+    const items = new Map(this.state.items);
+    const wanted = ids ?? [...items.values()].filter(({ at }) => at <= upTo).map((item) => item.id);
+    if (ids && !ids.some((each) => items.has(each))) throw new HeadgateError("invalid_request", { reason: "no item" });
+    const after = { read: { u: "r" }, unread: { r: "u", a: "u" }, archive: { u: "a", r: "a" }, read_all: { u: "r" } }[op];
+    for (const each of wanted) {
+      const item = items.get(each);
+      if (item) items.set(each, { ...item, state: after[item.state] ?? item.state });
+    }
+    this.#append("users.ana.inbox", { op, ...(ids ? { ids } : { up_to: upTo }) }, id, items);
+  }
+
+  page({ before = Infinity, limit }) {
+    const { items, unread } = this.state;
+    const below = [...items.values()].filter(({ at, state }) => at < before && state !== "a").sort((one, other) => other.at - one.at);
+    const part = below.slice(0, limit).map(({ state, ...item }) => ({ ...item, read: state === "r" }));
+    return structuredClone({ epoch: this.epoch, offset: this.offset, unread, items: part, before: below.length > limit ? part.at(-1).at : null });
+  }
+
+  /** Lose the end of the log. @param {number} count */
+  rollBack(count) {
+    const end = Math.max(0, this.offset - count);
+    this.log.length = end;
+    this.states.length = end + 1;
+    this.epoch = `e${Number(this.epoch.slice(1)) + 1}`;
+  }
+}
+
+/** A gate between a page and the oracle: each request is served, and later answered, and each event delivered, when the test says. */
+class ModelGate extends Dispatcher {
+  isUp = true;
+  /** The log has lost its end while there was no connection. */
+  isRolledBack = false;
+  /** How far events have been delivered. */
+  position;
+  /** @type {{ serve?: () => any, answer?: () => void, fail: (error: any) => void }[]} */
+  requests = [];
+  /** @type {(() => void)[]} */
+  waiting = [];
+  _checkOptions = checkOptions;
+
+  constructor(oracle) {
+    super();
+    this.oracle = oracle;
+    this.position = oracle.offset;
+  }
+
+  subscribed() {
+    return this.isUp ? Promise.resolve() : new Promise((resolve) => this.waiting.push(() => resolve(undefined)));
+  }
+
+  #request(serve) {
+    if (!this.isUp) return Promise.reject(new HeadgateError("disconnected", {}, true));
+    return new Promise((resolve, reject) => {
+      const request = {
+        fail: reject,
+        serve: () => {
+          request.serve = undefined;
+          try {
+            const answer = serve();
+            request.answer = () => resolve(answer);
+          } catch (error) {
+            request.answer = () => reject(error);
+          }
+        },
+      };
+      this.requests.push(request);
+    });
+  }
+
+  _request(name, body) {
+    assert.equal(name, "inbox");
+    return this.#request(() => this.oracle.page(body));
+  }
+
+  publish(topic, data, { id }) {
+    assert.equal(topic, "users.me.inbox");
+    return this.#request(() => {
+      this.oracle.change(data, id);
+      return { id, epoch: this.oracle.epoch, offset: this.oracle.offset, duplicate: false };
+    });
+  }
+
+  deliver(event = this.oracle.log[this.position++]) {
+    this.trigger(PATTERN, event.data, structuredClone(event));
+  }
+
+  cut() {
+    this.isUp = false;
+    for (const { fail } of this.requests.splice(0)) fail(new HeadgateError("disconnected", {}, true));
+  }
+
+  up(resumed) {
+    this.isUp = true;
+    if (!resumed) this.position = this.oracle.offset;
+    this.trigger("connection:up", { resumed });
+    if (resumed && this.isRolledBack) this.trigger("delivery:gap", { patterns: [PATTERN], lost: true, reason: "rolled_back" });
+    this.isRolledBack = false;
+    for (const go of this.waiting.splice(0)) go();
+  }
+}
+
+/** Numbers from a seed (mulberry32). @param {number} seed */
+function numbers(seed) {
+  return (/** @type {number} */ below) => {
+    seed = (seed + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(seed ^ (seed >>> 15), 1 | seed);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) % below;
+  };
+}
+
+/** @param {Oracle} oracle @param {{ outbox?: any, pageSize?: number }} [options] */
+function begin(oracle, options) {
+  const gate = new ModelGate(oracle);
+  const inbox = createInbox(/** @type {any} */ (gate), options);
+  const leave = inbox.subscribe(() => {});
+  return { gate, inbox, leave };
+}
+
+/** Serve, answer and deliver everything. @param {ModelGate} gate */
+async function drain(gate) {
+  for (let quiet = 0; quiet < 3; quiet++) {
+    await settle();
+    for (const request of gate.requests.splice(0)) {
+      request.serve?.();
+      request.answer?.();
+      quiet = 0;
+    }
+    while (gate.position < gate.oracle.offset) {
+      gate.deliver();
+      quiet = 0;
+    }
+  }
+}
+
+const shownOf = (oracle) => oracle.page({ limit: 100 }).items.map(({ id, read }) => [id, read]);
+const shownBy = (inbox) => inbox.items.map(({ id, read }) => [id, read]);
+
+describe("the inbox of a page", () => {
+  it("shows what is there when the page comes, and what comes after", async () => {
+    const oracle = new Oracle();
+    oracle.add("a");
+    const { gate, inbox, leave } = begin(oracle);
+    assert.deepEqual(inbox.getSnapshot(), { items: [], unread: 0, hasMore: false, status: "loading", error: null });
+    await drain(gate);
+    oracle.add("b");
+    await drain(gate);
+    const { items, unread, status } = inbox.getSnapshot();
+    assert.deepEqual([items, unread, status], [[
+      { id: "k/b", kind: "k", data: "b", time: 1, at: 2, read: false },
+      { id: "k/a", kind: "k", data: "a", time: 1, at: 1, read: false },
+    ], 2, "current"]);
+    leave();
+  });
+
+  it("shows an action at once, and takes it back when it is refused", async () => {
+    const oracle = new Oracle();
+    for (const name of "abc") oracle.add(name);
+    const { gate, inbox, leave } = begin(oracle);
+    await drain(gate);
+    const read = inbox.markRead("k/b");
+    await settle();
+    assert.deepEqual([inbox.unread, inbox.items[1].read], [2, true]);
+    gate.requests[0].fail(new HeadgateError("limit_reached", {}));
+    await assert.rejects(read, { code: "limit_reached" });
+    await settle();
+    assert.deepEqual([inbox.unread, inbox.items[1].read], [3, false]);
+    leave();
+  });
+
+  it("counts an action once, whether its answer or its event comes first", async () => {
+    for (const isEventFirst of [true, false]) {
+      const oracle = new Oracle();
+      for (const name of "abc") oracle.add(name);
+      const { gate, inbox, leave } = begin(oracle);
+      await drain(gate);
+      const done = inbox.archive(["k/a", "k/b"]);
+      const [request] = gate.requests.splice(0);
+      request.serve();
+      if (isEventFirst) gate.deliver();
+      request.answer();
+      await done;
+      await drain(gate);
+      assert.deepEqual([shownBy(inbox), inbox.unread], [[["k/c", false]], 1]);
+      leave();
+    }
+  });
+
+  it("marks all as read up to the newest item that it shows", async () => {
+    const oracle = new Oracle();
+    for (const name of "abcdef") oracle.add(name);
+    const { gate, inbox, leave } = begin(oracle, { pageSize: 2 });
+    await drain(gate);
+    oracle.add("late");
+    const done = inbox.markAllRead();
+    await settle();
+    assert.equal(inbox.unread, 0);
+    await drain(gate);
+    await done;
+    assert.deepEqual([inbox.unread, oracle.state.unread], [1, 1]);
+    leave();
+  });
+
+  it("sends a long list of ids in parts that the gateway takes", async () => {
+    const oracle = new Oracle();
+    oracle.add("a");
+    const { gate, inbox, leave } = begin(oracle);
+    await drain(gate);
+    const sizes = [];
+    const { change } = oracle;
+    oracle.change = (body, id) => {
+      sizes.push(body.ids.length);
+      return change.call(oracle, { ...body, ids: ["k/a"] }, id);
+    };
+    const done = inbox.markRead(Array.from({ length: 250 }, (_, nth) => `k/${nth}`));
+    await drain(gate);
+    await done;
+    assert.deepEqual(sizes, [100, 100, 50]);
+    leave();
+  });
+
+  it("keeps an action in an outbox while there is no connection", async () => {
+    const oracle = new Oracle();
+    oracle.add("a");
+    const kept = [];
+    const outbox = { publish: (topic, data, { id }) => new Promise((resolve, reject) => kept.push({ topic, data, id, resolve, reject })) };
+    const { gate, inbox, leave } = begin(oracle, { outbox });
+    await drain(gate);
+    gate.cut();
+    const done = inbox.markRead("k/a");
+    await settle();
+    assert.equal(inbox.unread, 0);
+    gate.up(true);
+    const [{ topic, data, id, resolve }] = kept;
+    gate.publish(topic, data, { id }).then(resolve);
+    await drain(gate);
+    await done;
+    assert.deepEqual([inbox.unread, oracle.state.unread], [0, 0]);
+    leave();
+  });
+
+  it("says why it cannot be read, and reads it with the next connection", async () => {
+    const oracle = new Oracle();
+    const { gate, inbox, leave } = begin(oracle);
+    await settle();
+    gate.requests.splice(0)[0].fail(new HeadgateError("forbidden", {}));
+    await settle();
+    assert.deepEqual([inbox.getSnapshot().status, inbox.getSnapshot().error.code], ["failed", "forbidden"]);
+    gate.cut();
+    gate.up(false);
+    await drain(gate);
+    assert.deepEqual([inbox.getSnapshot().status, inbox.getSnapshot().error], ["current", null]);
+    leave();
+  });
+
+  it("refuses an option that breaks its rule", () => {
+    for (const pageSize of [0, 101, 1.5, "20"]) assert.throws(() => begin(new Oracle(), { pageSize }), /pageSize must be/);
+  });
+
+  it("shows the count in the title of the page, and takes it away again", async () => {
+    const oracle = new Oracle();
+    const [page, { gate, inbox, leave }] = [{ title: "Shop" }, begin(oracle)];
+    const end = badgeTitle(inbox, page);
+    await drain(gate);
+    oracle.add("a");
+    await drain(gate);
+    assert.equal(page.title, "(1) Shop");
+    end();
+    assert.equal(page.title, "Shop");
+    leave();
+  });
+
+  it("agrees with the oracle when everything has arrived, whatever came between", async () => {
+    for (let seed = 0; seed < Number(process.env.HEADGATE_HISTORIES ?? 300); seed++) await history(seed);
+  });
+});
+
+/** @param {number} seed */
+async function history(seed) {
+  const any = numbers(seed);
+  const oracle = new Oracle();
+  for (let count = any(6); count > 0; count--) oracle.add(`n${any(12)}`);
+  const { gate, inbox, leave } = begin(oracle, { pageSize: 1 + any(4) });
+  /** Events that a gap has held back, until they come behind others. @type {any[]} */
+  let held = [];
+  const ids = () => Array.from({ length: 1 + any(3) }, () => `k/n${any(12)}`);
+  const quiet = (/** @type {Promise<any>} */ done) => done.catch(() => {});
+  const steps = [
+    () => oracle.add(`n${any(12)}`),
+    () => oracle.add(`n${any(12)}`),
+    () => {
+      // Another page, or the application.
+      try {
+        const op = ["read", "unread", "archive", "read_all"][any(4)];
+        oracle.change(op === "read_all" ? { op, up_to: any(oracle.offset + 1) } : { op, ids: ids() }, `other-${seed}-${oracle.epoch}-${oracle.offset}`);
+      } catch {}
+    },
+    () => quiet(inbox.markRead(ids())),
+    () => quiet(inbox.markUnread(ids())),
+    () => quiet(inbox.archive(ids())),
+    () => quiet(inbox.markAllRead()),
+    () => quiet(inbox.loadMore()),
+    () => gate.requests[any(gate.requests.length || 1)]?.serve?.(),
+    () => {
+      const answered = gate.requests.findIndex(({ answer }) => answer);
+      if (answered >= 0) gate.requests.splice(answered, 1)[0].answer();
+    },
+    () => gate.isUp && gate.position < oracle.offset && gate.deliver(),
+    () => gate.isUp && gate.position < oracle.offset && gate.deliver(),
+    () => (gate.isUp ? any(3) || gate.cut() : gate.up(any(2) > 0)),
+    () => {
+      // A gap of the client's queue, whose events come later, behind newer ones.
+      if (!gate.isUp || gate.position >= oracle.offset) return;
+      held.push(...oracle.log.slice(gate.position, gate.position + 2));
+      gate.position = Math.min(oracle.offset, gate.position + 2);
+      gate.trigger("delivery:gap", { patterns: [PATTERN], repairing: true, lost: false });
+    },
+    () => {
+      for (const event of held.splice(0)) gate.deliver({ ...event, replayed: true });
+    },
+    () => {
+      if (any(8)) return;
+      oracle.rollBack(1 + any(4));
+      held = [];
+      const behind = gate.position > oracle.offset;
+      gate.position = Math.min(gate.position, oracle.offset);
+      if (gate.isUp) gate.trigger("delivery:gap", { patterns: behind ? [PATTERN] : [], lost: true, reason: "rolled_back" });
+      else gate.isRolledBack = true;
+    },
+  ];
+  for (let count = 0; count < 60; count++) {
+    steps[any(steps.length)]();
+    if (any(2)) await settle();
+    const { items, unread } = inbox.getSnapshot();
+    assert.ok(unread >= 0 && new Set(items.map(({ id }) => id)).size === items.length, `seed ${seed}: an item is there twice`);
+  }
+  if (!gate.isUp) gate.up(false);
+  for (const event of held.splice(0)) gate.deliver({ ...event, replayed: true });
+  await drain(gate);
+  assert.deepEqual([inbox.unread, inbox.getSnapshot().status], [oracle.state.unread, "current"], `seed ${seed}: the count`);
+  const there = new Map(oracle.page({ limit: 100 }).items.map((item) => [item.id, item]));
+  assert.deepEqual(inbox.items, inbox.items.map(({ id }) => there.get(id)), `seed ${seed}: an item`);
+  while (inbox.getSnapshot().hasMore) {
+    const more = inbox.loadMore();
+    await drain(gate);
+    await more;
+  }
+  assert.deepEqual(shownBy(inbox), shownOf(oracle), `seed ${seed}: the items`);
+  leave();
+}

@@ -10,7 +10,8 @@
 --   {op: "kept", id, at, unread}                  the event at offset `at` has the id of an item that is there: it changes nothing
 --
 -- An item's id is `<kind>/<id of its event>`. Keys: the hash hg:{N}:inbox:<user> has, by item id, `<state> <offset> <time> <shift>
--- <data>`, and in the field '' `<unread> <bytes> <clock of the oldest>`; the sorted set hg:{N}:inbox:<user>:order has the item ids
+-- <data>`, and in the field '' `<unread> <bytes> <clock of the oldest> <items> <clock of
+-- the last PEXPIRE>`; the sorted set hg:{N}:inbox:<user>:order has the item ids
 -- by offset. The state is `u` (unread), `r` (read) or `a` (archived); the clock of an item is its time and shift.
 
 local inbox = {}
@@ -22,8 +23,8 @@ local MAX_CHANGED, MAX_INBOX_PAGE, MAX_INBOX_PAGE_BYTES = 100, 100, 65536
 -- What an item takes beside its id and value: measured (docs/decisions/0070-inbox.md).
 local ITEM_BYTES = 200
 local STATE_AFTER = { read = { u = 'r' }, unread = { r = 'u', a = 'u' }, archive = { u = 'a', r = 'a' }, read_all = { u = 'r' } }
-local WRITES = { 'HSET', 'HDEL', 'HMGET', 'HEXISTS', 'PEXPIRE' }
-local ORDER_WRITES = { 'ZADD', 'ZREM', 'ZRANGE', 'ZCARD', 'PEXPIRE' }
+-- How often the end of an inbox is put off.
+local PUT_OFF_MS = 86400000
 
 -- The kind of an item of a user's topic, '' of a change, nil of any other topic.
 function inbox.kind_of(topic, user)
@@ -36,15 +37,6 @@ end
 local function read_item(value)
   local state, offset, time, shift, from = match(value, '^(%l) (%d+) (%d+) (-?%d+) ()')
   return state, tonumber(offset), tonumber(time), tonumber(shift), from
-end
-
-local function inbox_right(key, order)
-  for _, command in ipairs(WRITES) do
-    if not is_allowed(command, key, '1', '1') then return may(command, key, '1', '1') end
-  end
-  for _, command in ipairs(ORDER_WRITES) do
-    if not is_allowed(command, order, '1', '1') then return may(command, order, '1', '1') end
-  end
 end
 
 -- The values of items, by their place in `ids`; `unpack` takes a few thousand at most.
@@ -121,24 +113,25 @@ local function plan_change(head, plan)
 end
 
 -- Look at an inbox before the first write of an event for it. Returns a plan, whose payload is the one to append; or nil and an error.
-function inbox.plan(name, head, user, kind, payload)
+function inbox.plan(name, head, user, kind, id, payload)
   local key = name.tag .. ':inbox:' .. user
   local order = key .. ':order'
-  local refused = inbox_right(key, order) or (in_cluster or head.sharded) and moving(name, head)
+  local refused = may('HSET', key, '', '') or kind ~= '' and may('ZADD', order, '1', '') or (in_cluster or head.sharded) and moving(name, head)
   if refused then return nil, refused end
-  local counts = try('HMGET', key, '')
-  if counts.err then return nil, try_again(counts) end
-  local unread, bytes, oldest = match(counts[1] or '', '^(%d+) (%d+) (%d+)$')
+  -- An event without an id has one that nobody has had.
+  local found = try('HMGET', key, '', kind .. '/' .. (id or ''))
+  if found.err then return nil, try_again(found) end
+  local unread, bytes, oldest, items, put_off = match(found[1] or '0 0 0 0 0', '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
   local plan = {
-    key = key, order = order, user = user, kind = kind, payload = payload,
-    unread = tonumber(unread) or 0, bytes = tonumber(bytes) or 0, oldest = tonumber(oldest),
+    key = key, order = order, user = user, kind = kind, payload = payload, is_there = found[2],
+    unread = tonumber(unread), bytes = tonumber(bytes), oldest = tonumber(oldest), items = tonumber(items), put_off = tonumber(put_off),
   }
   if kind == '' then return plan_change(head, plan) end
   return plan
 end
 
-local function write_counts(plan)
-  call('HSET', plan.key, '', whole(plan.unread) .. ' ' .. whole(plan.bytes) .. ' ' .. whole(plan.oldest or 0))
+local function counts_of(plan)
+  return format('%.0f %.0f %.0f %.0f %.0f', plan.unread, plan.bytes, plan.oldest, plan.items, plan.put_off)
 end
 
 -- Append an event of the library's own behind the one that caused it. One that cannot be is not missed for long: the next count is right.
@@ -154,39 +147,40 @@ end
 
 -- Drop what is beyond the bounds, never the newest item.
 local function drop_surplus(name, head, plan)
-  local count, oldest_at = call('ZCARD', plan.order), head.clock - MAX_INBOX_AGE_MS
-  if count <= MAX_INBOX_ITEMS and plan.bytes <= MAX_INBOX_BYTES and plan.oldest >= oldest_at then return end
-  local most = count > MAX_INBOX_ITEMS and floor(MAX_INBOX_ITEMS * 0.9) or MAX_INBOX_ITEMS
+  local oldest_at = head.clock - MAX_INBOX_AGE_MS
+  if plan.items <= MAX_INBOX_ITEMS and plan.bytes <= MAX_INBOX_BYTES and plan.oldest >= oldest_at then return end
+  if may('HDEL', plan.key, '') or may('ZREM', plan.order, '') or may('ZRANGE', plan.order, '0', '-1') then return end
+  local most = plan.items > MAX_INBOX_ITEMS and floor(MAX_INBOX_ITEMS * 0.9) or MAX_INBOX_ITEMS
   local most_bytes = plan.bytes > MAX_INBOX_BYTES and floor(MAX_INBOX_BYTES * 0.9) or MAX_INBOX_BYTES
   local ids = call('ZRANGE', plan.order, '0', '-1')
   local values = values_of(plan.key, ids)
-  local dropped, gone, size, oldest = {}, {}, 0, nil
+  local dropped, gone, size, oldest = {}, {}, 0, head.clock
   local function drop(place)
     local id, value = ids[place], values[place] or 'a 0 0 0 '
     if #dropped >= MOST_DROPPED or size + #id > MOST_DROPPED_BYTES then return end
     dropped[#dropped + 1], gone[place], size = id, true, size + #id
-    count, plan.bytes = count - 1, max(0, plan.bytes - #id - #value - ITEM_BYTES)
+    plan.items, plan.bytes = plan.items - 1, max(0, plan.bytes - #id - #value - ITEM_BYTES)
     if string.sub(value, 1, 1) == 'u' then plan.unread = plan.unread - 1 end
   end
   for pass = 1, 3 do
     for place = 1, #ids - 1 do
       local state, _, time, shift = read_item(values[place] or 'a 0 0 0 ')
       local is_over = pass == 1 and time + shift < oldest_at
-        or pass > 1 and (count > most or plan.bytes > most_bytes) and (pass == 3 or state == 'a')
+        or pass > 1 and (plan.items > most or plan.bytes > most_bytes) and (pass == 3 or state == 'a')
       if is_over and not gone[place] then drop(place) end
     end
   end
   for place = 1, #ids do
     if not gone[place] and values[place] then
       local _, _, time, shift = read_item(values[place])
-      oldest = min(oldest or time + shift, time + shift)
+      oldest = min(oldest, time + shift)
     end
   end
   plan.oldest = oldest
   if #dropped == 0 then return end
   call('HDEL', plan.key, unpack(dropped))
   call('ZREM', plan.order, unpack(dropped))
-  write_counts(plan)
+  call('HSET', plan.key, '', counts_of(plan))
   report_inbox(name, head, plan, { op = 'dropped', ids = dropped })
 end
 
@@ -196,19 +190,24 @@ function inbox.apply(name, head, plan, event_id)
     for first = 1, #plan.fields, 1000 do
       call('HSET', plan.key, unpack(plan.fields, first, min(first + 999, #plan.fields)))
     end
-    if plan.oldest then write_counts(plan) end
+    if plan.items > 0 then call('HSET', plan.key, '', counts_of(plan)) end
     return
   end
   local id, offset, clock = plan.kind .. '/' .. event_id, head.offset, head.clock
-  if call('HEXISTS', plan.key, id) == 1 then
+  if plan.is_there then
     return report_inbox(name, head, plan, { op = 'kept', id = id, at = offset })
   end
   local value = 'u ' .. head.offset_text .. ' ' .. head.time_text .. ' ' .. whole(clock - head.time) .. ' ' .. plan.payload
-  plan.unread, plan.bytes, plan.oldest = plan.unread + 1, plan.bytes + #id + #value + ITEM_BYTES, plan.oldest or clock
-  call('HSET', plan.key, id, value, '', whole(plan.unread) .. ' ' .. whole(plan.bytes) .. ' ' .. whole(plan.oldest))
+  plan.oldest = plan.items == 0 and clock or plan.oldest
+  plan.unread, plan.bytes, plan.items = plan.unread + 1, plan.bytes + #id + #value + ITEM_BYTES, plan.items + 1
+  local is_put_off = plan.items == 1 or clock - plan.put_off >= PUT_OFF_MS
+  if is_put_off then plan.put_off = clock end
+  call('HSET', plan.key, id, value, '', counts_of(plan))
   call('ZADD', plan.order, head.offset_text, id)
-  call('PEXPIRE', plan.key, MAX_INBOX_AGE_MS)
-  call('PEXPIRE', plan.order, MAX_INBOX_AGE_MS)
+  if is_put_off and not (may('PEXPIRE', plan.key, '1') or may('PEXPIRE', plan.order, '1')) then
+    call('PEXPIRE', plan.key, whole(MAX_INBOX_AGE_MS + PUT_OFF_MS))
+    call('PEXPIRE', plan.order, whole(MAX_INBOX_AGE_MS + PUT_OFF_MS))
+  end
   drop_surplus(name, head, plan)
 end
 

@@ -1044,7 +1044,7 @@ local function take(name, head, topic, user, payload, id, by, origin, trusted, f
   local kind = user and inbox.kind_of(topic, user)
   local plan
   if kind then
-    plan, refused = inbox.plan(name, head, user, kind, payload)
+    plan, refused = inbox.plan(name, head, user, kind, id, payload)
     if not plan then
       -- The answer to a change that is repeated is that to the first.
       local known = own_id and head.exists and recall(name, head, own_id)

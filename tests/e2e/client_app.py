@@ -2,8 +2,8 @@
 
 `/client` is a page with the script-tag build, Backbone and client_page.js under a strict Content-Security-Policy; `/tabs` one
 of modules with tabs_page.js, whose gates share a connection; `/outbox` one with outbox_page.js, which a service worker loads
-while there is no network; `/presence` one with presence_page.js; `/elsewhere` a page without; `POST /token?life=<seconds>`
-gives what an application's sign-in gives. Tokens decide who may see what.
+while there is no network; `/presence` one with presence_page.js, `/inbox` one with inbox_page.js; `/elsewhere` a page without;
+`POST /token?life=<seconds>` gives what an application's sign-in gives. Tokens decide who may see what.
 """
 
 from __future__ import annotations
@@ -29,9 +29,11 @@ ASSETS = {
 }
 MODULES = {
     "headgate.js": ROOT / "web/dist/headgate.js",
+    "headgate.inbox.js": ROOT / "web/dist/headgate.inbox.js",
     "headgate.offline.js": ROOT / "web/dist/headgate.offline.js",
     "headgate.presence.js": ROOT / "web/dist/headgate.presence.js",
     "headgate.tabs.js": ROOT / "web/dist/headgate.tabs.js",
+    "inbox_page.js": ROOT / "tests/e2e/inbox_page.js",
     "presence_page.js": ROOT / "tests/e2e/presence_page.js",
     "tabs_page.js": ROOT / "tests/e2e/tabs_page.js",
     "outbox_page.js": ROOT / "tests/e2e/outbox_page.js",
@@ -81,6 +83,16 @@ def presence() -> Response:
     page = (
         '<!doctype html><html lang="en"><title>presence</title><link rel="icon" href="data:,">'
         '<script type="module" src="/modules/presence_page.js"></script></html>'
+    )
+    return Response(page, headers={"Content-Security-Policy": POLICY})
+
+
+@app.get("/inbox")
+def inbox() -> Response:
+    """A page with `headgate/inbox`, as modules."""
+    page = (
+        '<!doctype html><html lang="en"><title>inbox</title><link rel="icon" href="data:,">'
+        '<script type="module" src="/modules/inbox_page.js"></script></html>'
     )
     return Response(page, headers={"Content-Security-Policy": POLICY})
 

@@ -23,12 +23,13 @@ def wait_until(page: Page, shown: str) -> None:
         page.wait_for_timeout(POLL_MS)
 
 
-def start(start_gateway: StartGateway, redis_url: str) -> GatewayProcess:
-    """Start a gateway."""
+def start(start_gateway: StartGateway, redis_url: str, **more: str) -> GatewayProcess:
+    """Start a gateway; `more` settings."""
     settings = {
         "PYTHONPATH": str(Path(__file__).parents[2]),
         "HEADGATE_TOKEN_SECRET": "a secret of thirty-two bytes or more, for tests",
         "HEADGATE_REDIS_URL": redis_url,
+        **more,
     }
     return start_gateway(settings, APPLICATION)
 

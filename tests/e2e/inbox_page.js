@@ -1,0 +1,18 @@
+/** The page of `/inbox`: the inbox of its user, with an outbox. What a test asks about is in `window.page`. */
+import { connect } from "./headgate.js";
+import { badgeTitle, createInbox } from "./headgate.inbox.js";
+import { createOutbox } from "./headgate.offline.js";
+
+const user = new URLSearchParams(location.search).get("user");
+const token = async () => (await fetch(`/token?life=600&user=${user}`, { method: "POST" })).text();
+const gate = connect(location.origin, { token, reconnectDelayMinMs: 50, reconnectDelayMaxMs: 200 });
+const inbox = createInbox(gate, { outbox: createOutbox(gate), pageSize: 100 });
+badgeTitle(inbox);
+const page = {
+  gate,
+  inbox,
+  failed: [],
+  act: (name, ...ids) => inbox[name](...ids).catch(({ code }) => page.failed.push(code)),
+  shown: () => ({ ...inbox.getSnapshot(), items: inbox.items.map(({ id, read }) => [id, read]) }),
+};
+window.page = page;

@@ -1,0 +1,103 @@
+"""The inbox in Chromium: two tabs and another device of one user, who agree whatever happens to the gateway."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page
+
+from headgate.inbox import Inbox
+from headgate.publisher import Publisher
+from tests.e2e.conftest import DEADLINE_MS
+from tests.e2e.test_client_presence import start
+from tests.support.gateway_process import GatewayProcess, StartGateway
+from tests.support.held_port import HeldPort
+
+POLL_MS = 20
+
+
+@pytest.fixture
+def gateway(start_gateway: StartGateway, redis_url: str) -> Iterator[GatewayProcess]:
+    """A gateway around the application of the tests of the client, which may be started again."""
+    with closing(HeldPort()) as held:
+        yield start(start_gateway, redis_url, HEADGATE_PORT=str(held.port))
+
+
+@pytest.fixture
+def inbox(redis_url: str) -> Iterator[Inbox]:
+    """The inboxes of its Redis."""
+    with closing(Publisher(redis_url, timeout_s=30)) as publisher:
+        yield Inbox(publisher)
+
+
+def open_tab(context: BrowserContext, gateway: GatewayProcess, user: str = "ana") -> Page:
+    tab = context.new_page()
+    tab.goto(f"{gateway.url}/inbox?user={user}")
+    return tab
+
+
+def wait_until(page: Page, is_so: Callable[[Any], bool]) -> Any:
+    """Wait until what a page shows is so, and return it."""
+    give_up = time.monotonic() + DEADLINE_MS / 1000
+    while not ((shown := page.evaluate("window.page?.shown()")) and is_so(shown)):
+        assert time.monotonic() < give_up, shown
+        page.wait_for_timeout(POLL_MS)
+    return shown
+
+
+def test_what_is_read_in_one_tab_is_read_in_the_other_and_after_a_reload(
+    context: BrowserContext, gateway: GatewayProcess, inbox: Inbox
+) -> None:
+    """Items of before the page came and of after, with the count in the title."""
+    inbox.send("ana", "news", 1, "before")
+    one, other = (open_tab(context, gateway) for _ in range(2))
+    for tab in (one, other):
+        wait_until(tab, lambda shown: shown["status"] == "current" and shown["unread"] == 1)
+    inbox.send("ana", "news", 2, "after")
+    for tab in (one, other):
+        wait_until(tab, lambda shown: shown["items"] == [["news/after", False], ["news/before", False]])
+
+    one.evaluate("page.act('markRead', 'news/before')")
+
+    for tab in (one, other):
+        shown = wait_until(tab, lambda shown: shown["unread"] == 1)
+        assert shown["items"] == [["news/after", False], ["news/before", True]]
+        assert tab.title() == "(1) inbox"
+    other.reload()
+    wait_until(other, lambda shown: shown["items"] == [["news/after", False], ["news/before", True]])
+
+
+def test_every_device_agrees_after_kills_of_the_gateway(
+    browser: Browser, context: BrowserContext, gateway: GatewayProcess, inbox: Inbox
+) -> None:
+    """No item is missed or there twice. What was done without a connection is kept, and done."""
+    with closing(browser.new_context()) as device:
+        tabs = [open_tab(context, gateway), open_tab(context, gateway), open_tab(device, gateway)]
+        for tab in tabs:
+            wait_until(tab, lambda shown: shown["status"] == "current")
+        sent = []
+        for turn in range(4):
+            if turn == 2:
+                gateway.kill()
+            for number in range(10):
+                sent.append(f"news/{turn}-{number}")
+                inbox.send("ana", "news", number, f"{turn}-{number}")
+            if turn < 2:
+                for tab in tabs:
+                    wait_until(tab, lambda shown, turn=turn: len(shown["items"]) == 10 * (turn + 1))
+            # In each turn each page reads another item, the last two while there is no gateway.
+            for nth, tab in enumerate(tabs):
+                tab.evaluate(f"page.act('markRead', 'news/{turn % 2}-{nth + 3 * (turn // 2)}'), 0")
+        gateway.start()
+
+        read = {f"news/{turn}-{number}" for turn in (0, 1) for number in range(6)}
+        expected = [[item, item in read] for item in reversed(sent)]
+        for tab in tabs:
+            shown = wait_until(tab, lambda shown: shown["items"] == expected and shown["unread"] == 28)
+            assert shown["status"] == "current"
+            assert tab.evaluate("page.failed") == []
+        assert inbox.page("ana").unread == 28

@@ -305,6 +305,9 @@ MONITOR_FAULTS = Counter(
 )
 MAILS = Counter("headgate_mails_total", "Mails sent (single, digest) and not sent because of `seen`.", ["consumer", "outcome"])
 CONSUMER_HANDLED = Counter("headgate_consumer_handled_total", "Tasks that a consumer has done.", ["consumer"])
+CONSUMER_READ = Counter(
+    "headgate_consumer_read_total", "Tasks that were not done because the user had read the item (`unless_read_s`).", ["consumer"]
+)
 CONSUMER_RETRIED = Counter("headgate_consumer_retried_total", "Failures of a consumer that are retried.", ["consumer"])
 CONSUMER_WAITING = Gauge("headgate_consumer_waiting", "Tasks that wait: deferred, or to be retried.", ["consumer"])
 CONSUMER_FULL = Gauge("headgate_consumer_full", "1 while so many tasks wait that the consumer takes no new events.", ["consumer"])

@@ -180,6 +180,12 @@ def inbox_topic(user: object) -> str:
     return user_topic(user, INBOX)
 
 
+def is_item(topic: str) -> bool:
+    """Return whether an event of this topic is an item of a user's inbox."""
+    words = topic.split(".", 3)
+    return len(words) > 3 and (words[0], words[2]) == (USERS, INBOX)
+
+
 def own_topics(user: object) -> str:
     """Return the pattern of one user's own topics, `users.<word of the user>.#`. The gateway grants it to every user by itself.
 

@@ -29,6 +29,7 @@ class MemoryState:
         self.handled_ms: int | None = None
         self.leased = True
         self.shown: set[tuple[str, str]] = set()
+        self.read: set[tuple[str, str]] = set()
         self.on_call: Callable[[str], None] = lambda method: None
         self.calls: list[str] = []
         self._windows: dict[str, float] = {}
@@ -84,6 +85,11 @@ class MemoryState:
         """Return whether it is in `shown`."""
         self._called("seen")
         return (user, event_id) in self.shown
+
+    def was_read(self, topic: str, event_id: str) -> bool:
+        """Return whether it is in `read`."""
+        self._called("was_read")
+        return (topic, event_id) in self.read
 
     def progress(self) -> Progress:
         """As base.State."""

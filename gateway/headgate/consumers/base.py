@@ -121,6 +121,9 @@ class State(Protocol):
     def seen(self, user: str, event_id: str) -> bool:
         """Return whether one of this user's browsers said that it has shown this event."""
 
+    def was_read(self, topic: str, event_id: str) -> bool:
+        """Return whether the user has read or archived the item that this event is, or no longer has it; False: it is no item."""
+
     def progress(self) -> Progress:
         """Return how far the consumer has come, in one step and one round trip."""
 

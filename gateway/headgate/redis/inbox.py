@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from headgate.errors import InvalidRequest
-from headgate.topic import INBOX, USERS, user_word
+from headgate.topic import is_item, user_word
 
 from .client import Client, call
 from .functions import call_function
@@ -77,9 +77,9 @@ def was_read(client: Client, namespace: str, topic: str, event_id: str) -> bool:
     Raises:
         BusUnavailable, BusRefused: as `redis.client.call`.
     """
-    words = topic.split(".", 3)
-    if len(words) < 4 or (words[0], words[2]) != (USERS, INBOX):
+    if not is_item(topic):
         return False
+    words = topic.split(".", 3)
     value: Any = call(client, "HGET", inbox_key(namespace, words[1]), f"{words[3]}/{event_id}")
     return value is None or value[:1] != _UNREAD
 

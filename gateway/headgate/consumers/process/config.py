@@ -254,6 +254,8 @@ def _read_consumer(name: str, table: object, namespaces: Sequence[str] | None) -
         options, own_faults = _read_part(consumer.Options, table)
         faults += own_faults
         faults += _unknown_keys(table, consumer, str(table["type"]))
+        if consumer.batch and runner and runner.unless_read_s:
+            faults.append(Fault("unless_read_s", "is for types that take events one by one; this one takes pages"))
     lines = [f"{where} {fault.line()}" for fault in faults]
     if consumer and common and options is not None:
         lines += [f"{where} {line}" for line in _checked(consumer, options, common.patterns)]

@@ -14,6 +14,7 @@ class ConsumerMetrics:
 
     def __init__(self, consumer: str) -> None:
         self.handled = metrics.CONSUMER_HANDLED.labels(consumer)
+        self.read = metrics.CONSUMER_READ.labels(consumer)
         self.retried = metrics.CONSUMER_RETRIED.labels(consumer)
         self.waiting = metrics.CONSUMER_WAITING.labels(consumer)
         self.full = metrics.CONSUMER_FULL.labels(consumer)

@@ -53,6 +53,11 @@ class RunnerOptions:
         number(0.1, 3600, "seconds"),
         "Time after the last heartbeat of a process until another one takes over its tasks.",
     )
+    unless_read_s: float = option(
+        0.0,
+        number(0, 7 * 86400, "seconds"),
+        "Wait this long after an item of an inbox was sent, and do nothing if its user has read or archived it. 0: off.",
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from headgate.consumers.base import Progress
 from headgate.errors import HeadgateError
 from headgate.redis.client import Client, call, call_many
 from headgate.redis.connections import Command
+from headgate.redis.inbox import was_read
 from headgate.redis.keys import group_key, log_key
 from headgate.redis.seen import was_seen
 
@@ -79,6 +80,10 @@ class RedisState:
     def seen(self, user: str, event_id: str) -> bool:
         """See `base.State.seen`."""
         return was_seen(self._client, self._namespace, user, event_id)
+
+    def was_read(self, topic: str, event_id: str) -> bool:
+        """See `base.State.was_read`."""
+        return was_read(self._client, self._namespace, topic, event_id)
 
     def progress(self) -> Progress:
         """See `base.State.progress`."""

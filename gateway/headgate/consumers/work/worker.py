@@ -24,7 +24,7 @@ from headgate.consumers.base import Consumer, Context, Defer, Delivery, OutcomeU
 from headgate.errors import BusRefused, BusUnavailable, InvalidTopic
 from headgate.runtime.logging import ThrottledLog
 from headgate.spans import consuming
-from headgate.topic import check_topic, is_probe, matches
+from headgate.topic import check_topic, is_item, is_probe, matches
 from headgate.traceparent import is_sampled
 
 from .backoff import delay_s
@@ -259,6 +259,8 @@ class Worker:
     def _handle(self, consumer: Consumer, group: Sequence[LeasedTask]) -> None:
         first = group[0]
         try:
+            if self._waits_to_be_read(group):
+                return
             if first.mark:
                 with self._span(group):
                     answer = consumer.handle_together(first.task.key, [self._delivery(leased) for leased in group])
@@ -290,6 +292,20 @@ class Worker:
                 self._finish(group)
             else:
                 self._keep(group, until_ms, answer.together)
+
+    def _waits_to_be_read(self, group: Sequence[LeasedTask]) -> bool:
+        """Keep an item of an inbox until its user has had time to read it, or let go of one that is read; return whether."""
+        task, wait_s = group[0].task, self._spec.runner.unless_read_s
+        if not wait_s or group[0].mark or not is_item(task.topic):
+            return False
+        if not (task.deferred or task.split or task.failures):
+            self._keep(group, task.time_ms + round(1000 * wait_s), together=False)
+            return True
+        if not self._context.state.was_read(task.topic, task.id or ""):
+            return False
+        self._metrics.read.inc(len(group))
+        self._finish(group)
+        return True
 
     def _handle_many(self, consumer: Consumer, group: Sequence[LeasedTask]) -> None:
         try:

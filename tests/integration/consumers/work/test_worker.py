@@ -15,6 +15,7 @@ from headgate.consumers.work import worker as workers
 from headgate.consumers.work.dead_letters import DeadLetters
 from headgate.consumers.work.worker import PAGE_TASKS
 from headgate.errors import BusUnavailable
+from headgate.inbox import Inbox
 from headgate.publisher import Publisher
 from headgate.redis.client import Client, call
 from headgate.redis.keys import group_in_log
@@ -79,6 +80,46 @@ def _pairs(flat: list[Any]) -> list[tuple[Any, Any]]:
 
 def metric(name: str, **labels: str) -> float:
     return REGISTRY.get_sample_value(f"headgate_consumer_{name}", {"consumer": "mail", **labels}) or 0.0
+
+
+# Items of an inbox ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_item_that_is_read_in_time_is_not_handed_over(make: Make, recorder: type[Recorder], publisher: Publisher) -> None:
+    """Nor one that is archived; one that stays unread is, and any other event at once."""
+    before = metric("read_total")
+    worker = make(unless_read_s=600)
+    inbox = Inbox(publisher)
+    for name in ("read", "archived", "unread"):
+        inbox.send("ana", "news", name, name)
+    publisher.publish("users.ana.news", "no item")
+
+    worker.work()
+    at_once = values(recorder)
+    inbox.mark_read("ana", ["news/read"])
+    inbox.archive("ana", ["news/archived"])
+    worker.finish()
+
+    assert at_once == ["no item"]
+    assert [value for value in values(recorder) if isinstance(value, str)] == ["no item", "unread"]
+    assert metric("read_total") - before == 2
+
+
+def test_a_task_that_waits_to_be_tried_again_is_withdrawn_when_its_item_is_read(
+    make: Make, recorder: type[Recorder], publisher: Publisher
+) -> None:
+    """Each part of it: nobody needs the mail any more."""
+    recorder.script = staticmethod(lambda delivery: fail(Retry("the server is away")))
+    worker = make(unless_read_s=0.01, patterns=("users.*.inbox.#",))
+    Inbox(publisher).send("ana", "news", "first", "first")
+    worker.work(waits=3)
+    recorder.script = staticmethod(lambda delivery: None)
+    handed = len(values(recorder))
+
+    Inbox(publisher).mark_read("ana", ["news/first"])
+    worker.finish()
+
+    assert values(recorder)[handed:] == [{"op": "read", "ids": ["news/first"], "unread": 0}]
 
 
 # Deliveries ----------------------------------------------------------------------------------------------------------------

@@ -41,6 +41,12 @@ class Pager(Consumer):
         return [f"rings={options.rings}: expected at most 3 unless loud"] if options.rings > 3 and not options.loud else []
 
 
+class Hasty(Pager):
+    """It takes whole pages of events."""
+
+    batch = True
+
+
 class Careless(Pager):
     """Its check has a bug."""
 
@@ -281,6 +287,10 @@ WRONG: dict[str, tuple[str | bytes, str]] = {
     "an option of the runner, misspelt": (
         pager("worker = 1"),
         f"{TABLE} worker is not an option of pagers:Pager; did you mean workers?",
+    ),
+    "an option of the runner that the type cannot have": (
+        pager("type = 'pagers:Hasty'\nunless_read_s = 60"),
+        f"{TABLE} unless_read_s is for types that take events one by one; this one takes pages",
     ),
     "a secret that is wrong": (pager("pin = 123456"), f"{TABLE} pin=(hidden): expected a PIN"),
     "a secret under a wrong name": (

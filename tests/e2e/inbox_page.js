@@ -1,11 +1,14 @@
 /** The page of `/inbox`: the inbox of its user, with an outbox. What a test asks about is in `window.page`. */
-import { connect } from "./headgate.js";
+import { connect as connectAlone } from "./headgate.js";
 import { badgeTitle, createInbox } from "./headgate.inbox.js";
 import { createOutbox } from "./headgate.offline.js";
+import { connect as connectTabs } from "./headgate.tabs.js";
 
-const user = new URLSearchParams(location.search).get("user");
+const query = new URLSearchParams(location.search);
+const [user, way] = [query.get("user"), query.get("way")];
 const token = async () => (await fetch(`/token?life=600&user=${user}`, { method: "POST" })).text();
-const gate = connect(location.origin, { token, reconnectDelayMinMs: 50, reconnectDelayMaxMs: 200 });
+const connect = way === "tabs" ? connectTabs : connectAlone;
+const gate = connect(location.origin, { token, ...(way === "stream" ? { transport: "stream" } : {}), reconnectDelayMinMs: 50, reconnectDelayMaxMs: 200 });
 const inbox = createInbox(gate, { outbox: createOutbox(gate), pageSize: 100 });
 badgeTitle(inbox);
 const page = {

@@ -34,9 +34,9 @@ def inbox(redis_url: str) -> Iterator[Inbox]:
         yield Inbox(publisher)
 
 
-def open_tab(context: BrowserContext, gateway: GatewayProcess, user: str = "ana") -> Page:
+def open_tab(context: BrowserContext, gateway: GatewayProcess, way: str = "alone") -> Page:
     tab = context.new_page()
-    tab.goto(f"{gateway.url}/inbox?user={user}")
+    tab.goto(f"{gateway.url}/inbox?user=ana&way={way}")
     return tab
 
 
@@ -49,12 +49,13 @@ def wait_until(page: Page, is_so: Callable[[Any], bool]) -> Any:
     return shown
 
 
+@pytest.mark.parametrize("way", ["alone", "tabs", "stream"])
 def test_what_is_read_in_one_tab_is_read_in_the_other_and_after_a_reload(
-    context: BrowserContext, gateway: GatewayProcess, inbox: Inbox
+    context: BrowserContext, gateway: GatewayProcess, inbox: Inbox, way: str
 ) -> None:
-    """Items of before the page came and of after, with the count in the title."""
+    """Items of before the page came and of after, with the count in the title; also over one connection, and over HTTP."""
     inbox.send("ana", "news", 1, "before")
-    one, other = (open_tab(context, gateway) for _ in range(2))
+    one, other = (open_tab(context, gateway, way) for _ in range(2))
     for tab in (one, other):
         wait_until(tab, lambda shown: shown["status"] == "current" and shown["unread"] == 1)
     inbox.send("ana", "news", 2, "after")

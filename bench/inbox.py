@@ -1,7 +1,7 @@
 """Measures inboxes: what an item costs an append in Redis, what it takes in memory, and how soon a page of 20 is there.
 
-`python -m bench.inbox [--users 10000 --items 100]`. Redis has a core, the publisher the other. The time of an append is that of its
-function by Redis' own count (`INFO commandstats`), so that client and network do not count. `consumer` is the work in Redis of the
+`python -m bench.inbox [--users 10000 --items 100]`. Redis has a core, the publisher the other. The time of an append is that of
+its function by Redis' own count (`INFO commandstats`), without client and network. `consumer_us` is the work in Redis of the
 alternative: the log is read in a group, the item written by a call of its own, and the entry acknowledged.
 """
 
@@ -82,7 +82,7 @@ def consumer_us(redis: Any, publisher: Publisher) -> float:
     done = 0
     while read := redis.call("XREADGROUP", "GROUP", "bench", "one", "COUNT", 100, "STREAMS", log, ">"):
         entries = read[0][1] if isinstance(read, list) else next(iter(read.values()))[0]
-        for entry, _ in entries:
+        for _ in entries:
             done += 1
             key = f"hg:{{notifications}}:inbox:u{done % 100}"
             redis.call("EVALSHA", sha, 2, key, f"{key}:order", f"order/{done}", json.dumps(DATA), done)

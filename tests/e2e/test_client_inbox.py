@@ -49,6 +49,11 @@ def wait_until(page: Page, is_so: Callable[[Any], bool]) -> Any:
     return shown
 
 
+def wait_for_items(page: Page, count: int) -> None:
+    """Wait until a page shows so many items."""
+    wait_until(page, lambda shown: len(shown["items"]) == count)
+
+
 @pytest.mark.parametrize("way", ["alone", "tabs", "stream"])
 def test_what_is_read_in_one_tab_is_read_in_the_other_and_after_a_reload(
     context: BrowserContext, gateway: GatewayProcess, inbox: Inbox, way: str
@@ -89,7 +94,7 @@ def test_every_device_agrees_after_kills_of_the_gateway(
                 inbox.send("ana", "news", number, f"{turn}-{number}")
             if turn < 2:
                 for tab in tabs:
-                    wait_until(tab, lambda shown, turn=turn: len(shown["items"]) == 10 * (turn + 1))
+                    wait_for_items(tab, len(sent))
             # In each turn each page reads another item, the last two while there is no gateway.
             for nth, tab in enumerate(tabs):
                 tab.evaluate(f"page.act('markRead', 'news/{turn % 2}-{nth + 3 * (turn // 2)}'), 0")

@@ -12,12 +12,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headgate import Publisher
-from headgate.errors import InvalidRequest, LimitReached, PayloadTooLarge
+from headgate.errors import BusUnavailable, InvalidRequest, LimitReached, PayloadTooLarge
 from headgate.inbox import MAX_USERS, Inbox, InboxItem, read_change
 from headgate.redis.client import Client, call
+from headgate.redis.cluster import slot_of
 from headgate.redis.functions import LOG_LIBRARY
 from headgate.redis.inbox import MAX_AGE_S, MAX_BYTES, MAX_ITEMS, was_read
 from headgate.redis.keys import head_key, inbox_key, log_key
+from tests.support.clusters import Cluster, start_cluster
 from tests.support.wall_clock import ASKING, TOLD, WallClock
 
 SHARED = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -35,6 +37,13 @@ def publisher(redis_url: str, redis_client: Client) -> Iterator[Publisher]:
 def inbox(publisher: Publisher) -> Inbox:
     """The inboxes of that Redis."""
     return Inbox(publisher)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Two primaries."""
+    with start_cluster(tmp_path_factory.mktemp("cluster") / "nodes", 2) as cluster:
+        yield cluster
 
 
 def logged(client: Client) -> list[tuple[str, Any]]:
@@ -282,6 +291,31 @@ def test_another_process_of_redis_goes_on_with_the_inbox(inbox: Inbox, redis_cli
     page = inbox.page("ana")
     assert states(page.items) == [("news/b", False, False), ("news/a", True, False)]
     assert page.unread == 1
+
+
+@pytest.mark.parametrize("first", ["log", "inbox:ana", "inbox:ana:order", "head"])
+def test_while_its_slot_moves_no_half_of_an_inbox_is_changed(cluster: Cluster, first: str) -> None:
+    """Whichever key is on the other node already: what could not be done in time is refused, and done behind the move."""
+    namespace = f"moving-{first.replace(':', '-')}"
+    with (
+        Publisher(cluster.url, namespace=namespace, timeout_s=30) as patient,
+        Publisher(cluster.url, namespace=namespace, timeout_s=0.3) as hasty,
+    ):
+        inbox = Inbox(patient)
+        inbox.send("ana", "news", 1, "before")
+        target = cluster.another(cluster.owner_of_namespace(namespace))
+        with cluster.moving(slot_of(log_key(namespace)), target) as move:
+            move.move_keys(f"hg:{{{namespace}}}:{first}")
+            with pytest.raises(BusUnavailable):
+                Inbox(hasty).send("ana", "news", 2, "meanwhile")
+            with pytest.raises(BusUnavailable):
+                Inbox(hasty).mark_read("ana", ["news/before"])
+            move.move_keys()
+        inbox.send("ana", "news", 2, "meanwhile")
+        inbox.mark_read("ana", ["news/before"])
+        page = inbox.page("ana")
+        assert states(page.items) == [("news/meanwhile", False, False), ("news/before", True, False)]
+        assert (page.unread, page.total) == (1, 2)
 
 
 class Oracle:

@@ -29,7 +29,8 @@ local PUT_OFF_MS = 86400000
 -- The kind of an item of a user's topic, '' of a change, nil of any other topic.
 function inbox.kind_of(topic, user)
   local at = #user + 7
-  if string.sub(topic, at, at + 5) ~= '.inbox' then return end
+  -- `i`: most events of users are not of inboxes, and a byte makes no text.
+  if byte(topic, at + 1) ~= 105 or string.sub(topic, at, at + 5) ~= '.inbox' then return end
   if #topic == at + 5 then return '' end
   return string.sub(topic, at + 6, at + 6) == '.' and string.sub(topic, at + 7) or nil
 end

@@ -155,13 +155,13 @@ local MAX_KNOWN_TOPICS, MAX_KNOWN_KEYS = 250, 1000
 
 -- The API, as locals: an event needs some forty of these names, and each global is looked up in two tables. Set at the first call,
 -- as a library loads without the API.
-local call, try, is_allowed, find, match, format, floor, max, min
+local call, try, is_allowed, find, match, format, floor, max, min, byte
 -- How a whole number is printed: `%d` takes half the time of `%.0f`, where a long of C has 64 bits.
 local WHOLE
 
 local function bind()
   call, try, is_allowed = redis.call, redis.pcall, redis.acl_check_cmd
-  find, match, format = string.find, string.match, string.format
+  find, match, format, byte = string.find, string.match, string.format, string.byte
   floor, max, min = math.floor, math.max, math.min
   WHOLE = format('%d', 2 ^ 52) == format('%.0f', 2 ^ 52) and '%d' or '%.0f'
 end

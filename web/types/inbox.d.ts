@@ -39,7 +39,7 @@ export interface InboxOptions {
   outbox?: { publish: (topic: string, data: any, options: { id: string }) => Promise<Receipt> } | undefined;
 }
 
-/** The inbox of a gate's user. It follows while somebody listens. An action shows at once, and is taken back when it is refused. */
+/** The inbox of a gate's user. An action shows at once, and is taken back when it is refused. */
 export interface Inbox<Data = any> extends Store<InboxSnapshot<Data>> {
   readonly items: readonly InboxItem<Data>[];
   readonly unread: number;

@@ -123,6 +123,15 @@ describe("the declarations", async () => {
     assert.deepEqual(Object.keys(EXPLAINED).sort(), listed, "a development build explains each");
   });
 
+  it("name the parts of errors that the protocol's page lists", async () => {
+    const page = await readFile(new URL("../../docs/protocol.md", import.meta.url), "utf8");
+    const rows = [...page.slice(page.indexOf("## Errors"), page.indexOf("## How a connection ends")).matchAll(/^\| `(\w+)` \|([^|]*)\|/gm)];
+    const listed = rows.map(([, code, parts]) => [code, parts.match(/\w+\??/g) ?? []]).filter(([, parts]) => parts.length);
+    const { members } = (await exported("index.d.ts")).find((each) => ts.isInterfaceDeclaration(each) && each.name.text === "ErrorParts");
+    const declared = members.map(({ name, type }) => [name.text, type.members.map((each) => `${each.name.text}${each.questionToken ? "?" : ""}`).filter((each) => each !== "retryAfterS?")]);
+    assert.deepEqual(Object.fromEntries(declared), Object.fromEntries(listed));
+  });
+
   it("name each lifecycle event that the sources tell, and no other", async () => {
     const told = await Promise.all(
       (await readdir(join(WEB, "src"), { recursive: true })).filter((name) => name.endsWith(".js")).map(async (name) => (await readFile(join(WEB, "src", name), "utf8")).match(/(?<!ommit )"(connection|delivery|status|state|publish|presence|member|tabs):[a-z]+"/g) ?? []),

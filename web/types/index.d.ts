@@ -229,14 +229,47 @@ export type ErrorCode =
   | "storage_failed"
   | "refused";
 
-/** The one error of the client. */
-export class HeadgateError extends Error {
-  constructor(code: ErrorCode, parts?: Record<string, any>, retry?: boolean, message?: string, cause?: unknown);
-  readonly code: ErrorCode;
+/** The parts of an error, by its code. */
+export interface ErrorParts {
+  invalid_topic: { topic: string; reason: string };
+  invalid_pattern: { pattern: string; reason: string };
+  invalid_event: { field: string; reason: string };
+  invalid_request: { reason: string };
+  not_serializable: { reason: string; path?: string };
+  payload_too_large: { size: number; limit: number; where: string };
+  schema_violation: { topic: string; pattern: string; path: string; reason: string };
+  unauthorized: { reason: string; claim?: string };
+  forbidden: { action: string; name: string };
+  limit_reached: { name: string; limit: number; retryAfterS?: number };
+  unknown_host: { host: string };
+  origin_not_allowed: { origin: string };
+  unknown_namespace: { namespace: string; known?: string[] };
+  bus_unavailable: { reason: string };
+  bus_refused: { reason: string };
+  paused: { what: string; namespace?: string };
+  invalid_address: { url: string; reason: string };
+  unreachable: { url: string; reason: string };
+  expired: { id: string; topic: string; reason: string };
+  discarded: { id: string; topic: string; reason: string };
+  outcome_unknown: { id: string; topic: string; reason: string };
+  storage_failed: { topic: string; reason: string };
+}
+
+/** An error of one code. */
+export interface CodedError<Code extends ErrorCode> extends Error {
+  readonly code: Code;
   /** Whether trying the same again can help. */
   readonly retry: boolean;
-  readonly parts: Record<string, any>;
+  readonly parts: (Code extends keyof ErrorParts ? ErrorParts[Code] : {}) & Record<string, any>;
 }
+
+/** The one error of the client: its code says which parts it has. */
+export type HeadgateError = { [Code in ErrorCode]: CodedError<Code> }[ErrorCode];
+/** The class of all of them. */
+export const HeadgateError: {
+  new (code: ErrorCode, parts?: Record<string, any>, retry?: boolean, message?: string, cause?: unknown): HeadgateError;
+  readonly prototype: HeadgateError;
+};
 
 // Options.
 

@@ -163,6 +163,9 @@ try {
   matches("a.*", "a.b");
 } catch (error) {
   if (error instanceof HeadgateError && error.code === "payload_too_large") console.log(error.parts.limit, error.retry);
+  if (error instanceof HeadgateError && error.code === "outcome_unknown") void gate.publish("plain", null, { id: error.parts.id });
+  // @ts-expect-error the size is a number
+  if (error instanceof HeadgateError && error.code === "payload_too_large") error.parts.size.trim();
   // @ts-expect-error no such code
   if (error instanceof HeadgateError && error.code === "payload_to_large") console.log(error);
 }

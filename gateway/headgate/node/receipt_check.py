@@ -12,37 +12,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from time import monotonic
-from typing import Protocol
 
 import structlog
 
+from headgate.bus.listener import Bus
 from headgate.errors import HeadgateError
 from headgate.metrics import PUBLISHED_ELSEWHERE
 from headgate.publisher import Receipt
-from headgate.redis.lineage import Lineage
 from headgate.runtime.log_throttle import LogThrottle
 
 log = structlog.get_logger("headgate.receipts")
 
 # Epochs that wait for a fence at once; what is beyond that counts for the last of them.
 MAX_WAITING = 16
-
-
-class Followed(Protocol):
-    """The bus."""
-
-    @property
-    def epoch(self) -> str | None: ...
-
-    @property
-    def lineage(self) -> Lineage: ...
-
-    @property
-    def head(self) -> int: ...
-
-    @property
-    def fence_began_s(self) -> float:
-        """When the last fence began, by the monotonic clock."""
 
 
 class _Waiting:
@@ -58,7 +40,7 @@ class _Waiting:
 class ReceiptCheck:
     """See the module. One for each namespace."""
 
-    def __init__(self, namespace: str, bus: Followed) -> None:
+    def __init__(self, namespace: str, bus: Bus) -> None:
         self._namespace, self._bus = namespace, bus
         self._waiting: dict[str, _Waiting] = {}
         self._log_throttle = LogThrottle()

@@ -84,7 +84,7 @@ BEYOND: dict[str, tuple[str, Any, int]] = {
     "changeInbox": (f"/inbox?namespace={HERE}", {"op": "read_all", "user": "ana"}, 401),
     "getNamespace": (f"/namespaces/{HERE}", None, 404),
     "listClients": (f"/clients?namespace={HERE}", None, 403),
-    # Nobody is connected here: tests/unit/node/population/test_people.py has clients of another namespace.
+    # Nobody is connected here: tests/unit/node/population/test_client_list.py has clients of another namespace.
     "getClient": ("/clients/s1", None, 404),
     "disconnectClient": ("/clients/s1", None, 404),
     "revokeUser": ("/users/ana/revocation", {}, 403),

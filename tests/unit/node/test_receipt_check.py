@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from time import monotonic
 from types import MappingProxyType
+from typing import Any, cast
 
 import pytest
 from structlog.testing import capture_logs
@@ -29,7 +30,7 @@ class Site:
 
     def __init__(self, name: str) -> None:
         self.name, self.bus = name, Bus()
-        self.check = ReceiptCheck(name, self.bus)
+        self.check = ReceiptCheck(name, cast(Any, self.bus))
 
     def publish(self, *receipts: tuple[str, int]) -> None:
         self.check.published([Receipt(epoch, offset, False, "id") for epoch, offset in receipts])

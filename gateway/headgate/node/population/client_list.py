@@ -1,27 +1,49 @@
 """The list of this process's clients, for the list of all gateways: what each is doing, those with trouble first.
 
-In: a question for a page, or for one client (clients.py). Out: rows in the order asked for, in parts of PART_ROWS. The event
-path never comes by here; the work is done in a share of the loop, a slice at a time, so a look at 10,000 clients holds nobody up.
+In: questions and wishes that went to all processes (clients.py). Out: rows in the order asked for, in parts of PART_ROWS; calls
+on the evictions and the regranting, with a line in the audit log for each that changed something here. The event path never comes
+by here; the work is done in a share of the loop, a slice at a time, so a look at 10,000 clients holds nobody up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import ip_address, ip_network
+from time import time
 from typing import Any
 
-from headgate.auth.admission import Admission
-from headgate.clients import ConnectedClient, ListAnswer, ListQuestion, OneAnswer, OneQuestion, Row, Sort
+from headgate.auth.audit import audit
+from headgate.clients import (
+    ConnectedClient,
+    CountAnswer,
+    DisconnectQuestion,
+    Kind,
+    ListAnswer,
+    ListQuestion,
+    OneAnswer,
+    OneQuestion,
+    RegrantQuestion,
+    Row,
+    SendAnswer,
+    SendQuestion,
+    Sort,
+)
 from headgate.delivery.client import Client
 from headgate.delivery.state import Phase, Pressure
+from headgate.event import Event
+from headgate.node.access.access import Access
+from headgate.node.cluster.answers import Answering
 from headgate.node.cluster.registration import Registration
 from headgate.node.connection import connection_of, environ_of
 from headgate.node.namespace import Namespace
+from headgate.protocol.frames import event_frame
 from headgate.redis.registry import name_of
 from headgate.runtime.loop import Share
 from headgate.settings import Settings
 from headgate.transport.peer_address import address_of
 from headgate.transport.socketio_face import SocketIOFace
+
+from .evictions import Evictions
 
 # How long clients are looked at before everybody else has a turn.
 SHARE_S = 0.0005
@@ -40,15 +62,30 @@ class ClientList:
 
     def __init__(
         self,
-        namespaces: Mapping[str, Namespace],
-        admission: Admission[Client],
-        sockets: SocketIOFace,
         settings: Settings,
+        namespaces: Mapping[str, Namespace],
+        sockets: SocketIOFace,
+        access: Access,
+        evictions: Evictions,
         registration: Registration,
     ) -> None:
-        self._namespaces, self._admission, self._sockets, self._settings = namespaces, admission, sockets, settings
+        self._settings, self._namespaces, self._sockets = settings, namespaces, sockets
+        self._admission, self._regranting, self._evictions = access.admission, access.regranting, evictions
         self._registration = registration
         self._share = Share(SHARE_S)
+
+    def kinds(self) -> Mapping[str, Answering]:
+        """Return what answers each kind of question."""
+        regrant = Answering(
+            RegrantQuestion, self._regrant, self._note_regrant, asks_application=True, missed=self._regranting.read_all
+        )
+        return {
+            Kind.LIST: Answering(ListQuestion, self.page),
+            Kind.ONE: Answering(OneQuestion, self.one),
+            Kind.DISCONNECT: Answering(DisconnectQuestion, self._disconnect),
+            Kind.REGRANT: regrant,
+            Kind.SEND: Answering(SendQuestion, self._send),
+        }
 
     def page(self, question: ListQuestion) -> list[ListAnswer]:
         """Return the first rows behind a place in the order, in parts. Lets the loop run."""
@@ -159,6 +196,36 @@ class ClientList:
             behind=behind,
             trouble=tuple(trouble),
         )
+
+    def _send(self, wish: SendQuestion) -> list[SendAnswer]:
+        client = self.find(wish.session, wish.within)
+        if client is None:
+            return [SendAnswer(None)]
+        if len(wish.data) > self._settings.max_payload_bytes:
+            return [SendAnswer(False, self._settings.max_payload_bytes)]
+        event = Event(wish.topic, bytes(wish.data), wish.id, int(time() * 1000))
+        return [SendAnswer(client.send(event_frame(client.namespace.encode(), event)))]
+
+    def _note_regrant(self, wish: RegrantQuestion) -> None:
+        self._regranting.note(wish.user, wish.explicit, wish.for_s)
+
+    def _regrant(self, wish: RegrantQuestion) -> list[CountAnswer]:
+        count = self._regranting.regrant(wish.user)
+        if count:
+            audit.regranted(user=wish.user, count=count, explicit=wish.explicit is not None, by=wish.by)
+        return [CountAnswer(count)]
+
+    def _disconnect(self, wish: DisconnectQuestion) -> list[CountAnswer]:
+        found = None if wish.session is None else self.find(wish.session, wish.within)
+        clients = [found] if found is not None else []
+        if wish.user is not None:
+            clients = [
+                each for each in self._admission.of_user(wish.user) if wish.within is None or each.namespace in wish.within
+            ]
+        count = self._evictions.disconnected(clients, wish.reason)
+        if count:
+            audit.disconnected(session=wish.session, user=wish.user, count=count, reason=wish.reason, by=wish.by)
+        return [CountAnswer(count)]
 
 
 def shown_network(address: str | None) -> str | None:

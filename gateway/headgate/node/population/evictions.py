@@ -1,6 +1,6 @@
 """Evictions: clients whose identity has expired or was revoked, or that an operator disconnects, are told, and disconnected.
 
-In: clients that are due (auth/expiry.py) or were revoked (access/access.py), wishes (people.py). Out: a `status` notice, a
+In: clients that are due (auth/expiry.py) or were revoked (access/access.py), wishes (client_list.py). Out: a `status` notice, a
 disconnect from the namespace, and the end of the connection if it joins no namespace again before the handshake deadline.
 """
 

@@ -20,7 +20,6 @@ from .client_list import ClientList
 from .drain import Drain
 from .evictions import Evictions
 from .joining import Joining
-from .people import People
 from .rebalancing import Rebalancing
 from .shedding import Shedding
 
@@ -42,9 +41,8 @@ class Population:
         self.shedding = Shedding(settings.max_clients, self.count)
         self._watchdog = Watchdog(self.shedding.beat)
         self._rebalancing = Rebalancing(cluster.rounds, namespaces, sockets, settings.rebalance_per_s)
-        self.clients = ClientList(namespaces, access.admission, sockets, settings, cluster.registration)
-        people = People(self.clients, access, evictions, settings.max_payload_bytes)
-        cluster.answers.add(people.kinds())
+        self.clients = ClientList(settings, namespaces, sockets, access, evictions, cluster.registration)
+        cluster.answers.add(self.clients.kinds())
         self.joining = Joining(settings, sockets, access, evictions, self.drain, self.shedding, cluster.pauses)
         sockets.hooks = self.joining
 

@@ -13,12 +13,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import structlog
 
 from headgate.errors import BusUnavailable, HeadgateError, LimitReached
-from headgate.publisher import Prepared, Receipt
+from headgate.publisher import Prepared, Publisher, Receipt
 from headgate.runtime.loop import Idle, spawn
 
 # One round trip: five full calls of Redis (`redis/batches.py`). Packing it, and reading its replies, takes 1.4 ms of the loop.
@@ -32,13 +31,6 @@ FULL_RETRY_S = 1
 Outcome = Receipt | HeadgateError
 
 log = structlog.get_logger("headgate.publish_queue")
-
-
-class SendsPrepared(Protocol):
-    """The publisher."""
-
-    def publish_prepared(self, events: Sequence[Prepared]) -> list[Outcome]:
-        """Return an outcome for each, in order; raise BusUnavailable. Waits for Redis."""
 
 
 class _Round:
@@ -100,7 +92,7 @@ class PublishQueue:
 
     def __init__(
         self,
-        publisher: SendsPrepared,
+        publisher: Publisher,
         published: Callable[[Sequence[Outcome]], object],
         start: Callable[[Callable[[], None]], object] = spawn,
     ) -> None:

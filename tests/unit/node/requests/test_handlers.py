@@ -78,7 +78,7 @@ class Desk:
         access.revocations.known = True
         self.admission, self.logins, self.expiry, self.pauses = access.admission, access.logins, access.expiry, cluster.pauses
         self.admission.join(self.client.real(), None)
-        queue = PublishQueue(self.publisher, list) if queued else cast(PublishQueue, self.publisher)
+        queue = PublishQueue(cast(Publisher, self.publisher), list) if queued else cast(PublishQueue, self.publisher)
         self.handlers = Handlers(sockets, access, cluster, cast(Publisher, self.publisher), {name: queue}, Handling({}))
         self.requests = self.handlers.requests(self.namespace.real())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import cast
 
 import gevent
 import pytest
@@ -11,7 +12,7 @@ from structlog.testing import capture_logs
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError, LimitReached
 from headgate.node.requests import publish_queue as module
 from headgate.node.requests.publish_queue import PublishQueue
-from headgate.publisher import Prepared, Receipt
+from headgate.publisher import Prepared, Publisher, Receipt
 from headgate.runtime.loop import Signal
 from tests.support.session_clock import turn
 
@@ -51,7 +52,7 @@ class Room:
     def __init__(self) -> None:
         self.redis = Redis()
         self.published: list[Sequence[Outcome]] = []
-        self.queue = PublishQueue(self.redis, self.published.append)
+        self.queue = PublishQueue(cast(Publisher, self.redis), self.published.append)
         self.outcomes: dict[str, list[Outcome] | HeadgateError] = {}
         self.greenlets: list[gevent.Greenlet] = []
 
@@ -190,7 +191,7 @@ def test_a_fault_of_ours_is_logged_and_told_as_one_of_the_bus(room: Room) -> Non
 def test_nothing_to_publish_asks_nobody() -> None:
     """A batch of which every event was refused before."""
     asked: list[Callable[[], None]] = []
-    assert PublishQueue(Redis(), list, asked.append).publish([]) == []
+    assert PublishQueue(cast(Publisher, Redis()), list, asked.append).publish([]) == []
     assert asked == []
 
 

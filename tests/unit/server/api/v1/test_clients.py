@@ -153,7 +153,7 @@ def test_other_grants_are_asked_for_by_name(with_scopes: As, asked: Asked) -> No
 
 
 def test_a_key_asks_for_the_clients_of_its_namespaces_only(with_scopes: As, asked: Asked) -> None:
-    """Whatever it asks: gateways leave out the others (tests/unit/node/population/test_people.py)."""
+    """Whatever it asks: gateways leave out the others (tests/unit/node/population/test_client_list.py)."""
     client = with_scopes("clients:write", "send:#", namespaces=("shop", "mail"))
     client.get("/api/v1/clients")
     client.get("/api/v1/clients/s1")

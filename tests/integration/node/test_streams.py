@@ -120,7 +120,7 @@ def test_the_reader_of_the_example_follows(start_gateway: StartGateway) -> None:
 def _is_read(url: str) -> bool:
     link = http.client.HTTPConnection(urlsplit(url).netloc, timeout=2)
     link.request("GET", "/metrics")
-    return 'headgate_clients{namespace="notifications"} 1.0' in link.getresponse().read().decode()
+    return 'headgate_subscriptions{namespace="notifications"} 1.0' in link.getresponse().read().decode()
 
 
 def test_a_stream_counts_as_a_client_and_a_poll_as_a_connection_too(start_gateway: StartGateway) -> None:

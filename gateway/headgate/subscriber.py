@@ -29,6 +29,7 @@ from .protocol.stream_text import read_cursor
 from .publisher import find_redis_url
 from .redis.client import call_at, drop_idle, open_client
 from .redis.keys import log_key
+from .redis.lineage import LogPosition
 from .redis.log import PAGE_EVENTS, EventLog, Head
 from .redis.log_range import LogRange
 from .redis.log_walk import Gap as Gap
@@ -37,7 +38,10 @@ from .settings import HARD_MAX_PAYLOAD_BYTES
 from .topic import DEFAULT_NAMESPACE, MAX_KNOWN_TOPICS, check_namespace, check_pattern, matches
 
 OLDEST = "oldest"
-EXPECTED_SINCE = "None (from now on), a cursor <epoch>:<offset>, an offset from 0 on, 'oldest', or a datetime with a time zone"
+EXPECTED_SINCE = (
+    "None (from now on), a cursor <epoch>:<offset>, a position of a publisher, an offset from 0 on, 'oldest', or a datetime "
+    "with a time zone"
+)
 MAX_PATTERNS = 100
 # One wait for the log to grow; then the head is asked for, which shows a log that was put back or replaced.
 BLOCK_S = 1.0
@@ -47,10 +51,11 @@ FIRST_PAUSE_S, LAST_PAUSE_S = 0.05, 1.0
 # For one command; longer than the wait.
 ANSWER_WITHIN_S = 5.0
 _MAX_OFFSET = 10**15
+_POSITION = frozenset(("epoch", "offset"))
 # No epoch has this name: a head that is asked with it comes with its lineage.
 _ANOTHER_EPOCH = "0" * 16
 
-Since = str | int | datetime | None
+Since = str | int | datetime | LogPosition | None
 
 R = TypeVar("R")
 
@@ -70,8 +75,8 @@ class Subscriber:
         redis_url: as of `Publisher`.
         patterns: 1 to 100: topics with `*` for one word and `#` for any number of words.
         since: where to begin. None: now, which is at `with` or `async with`, else when the first item is asked for. A cursor (see
-            `cursor`): after it. An offset: after it, in the log that there is; of 0 a Gap reports what is trimmed. "oldest": with
-            the oldest event kept. A datetime: with the first event from then on.
+            `cursor`), or what `Publisher.position` returned: after it. An offset: after it, in the log that there is; of 0 a Gap
+            reports what is trimmed. "oldest": with the oldest event kept. A datetime: with the first event from then on.
         namespace: whose log.
         wait_s: how long to wait for the next item at the end of the log; then the iteration ends. 0: it ends there. None: never.
         patience_s: how long Redis may be unreachable, as in a failover.
@@ -301,9 +306,10 @@ def _read_since(since: object) -> Position | int | str | datetime | None:
         return since
     if isinstance(since, datetime) and since.tzinfo is not None:
         return since
-    if isinstance(since, str):
+    cursor = "{epoch}:{offset}".format_map(since) if isinstance(since, dict) and since.keys() == _POSITION else since
+    if isinstance(cursor, str):
         try:
-            point = read_cursor(since)
+            point = read_cursor(cursor)
         except InvalidRequest:
             pass
         else:

@@ -72,6 +72,9 @@ def test_its_cursor_goes_on_where_the_last_item_was(publisher: Publisher, subscr
     assert brief(subscriber("#", since=reading.cursor)) == []
     publisher.publish("a", 6)
     assert brief(reading) == [6]
+    position = publisher.position()
+    publisher.publish("a", 7)
+    assert brief(subscriber("#", since=position)) == [7]
 
 
 def test_it_begins_with_what_is_published_from_now_on(publisher: Publisher, subscriber: MakeSubscriber) -> None:

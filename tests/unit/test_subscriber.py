@@ -16,7 +16,7 @@ from tests.support.model_log import PAGE, WANTED, Beliefs, ModelLog, happen, ran
 NOWHERE = "unix:///nonexistent/no.sock"
 EPOCH = "0123456789abcdef"
 NO_CURSORS: list[Any] = ["", "now", "1", "0123:5", EPOCH, f"{EPOCH}:", f"{EPOCH}:-1", -1, 1.5, True, b"1"]
-NO_CURSORS += [datetime.fromisoformat("2026-01-01")]
+NO_CURSORS += [{}, {"epoch": EPOCH}, {"epoch": EPOCH, "offset": "x"}, datetime.fromisoformat("2026-01-01")]
 HISTORIES = 60
 
 

@@ -255,7 +255,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
                 complain(line)
         if gate.lets_nobody_in and self._premises.is_first("nobody"):
             complain(f"nobody may connect: {LET_IN}")
-        gateway.cluster.registration.tried.wait(timeout=BUS_S)
+        gateway.cluster.table.tried.wait(timeout=BUS_S)
         heap = Heap(lambda: sum(len(namespace.clients) for namespace in gateway.namespaces.values()))
         heap.start()
         for server in self._servers:

@@ -29,6 +29,8 @@ COMMANDS: list[tuple[Any, ...]] = [
     ("ZADD", "times", 6, "b"),
     ("ZADD", "times", 7, "c"),
     ("ZRANGE", "times", 0, 1, "REV"),
+    ("ZREMRANGEBYRANK", "times", 0, -4),
+    ("ZREMRANGEBYRANK", "times", 0, -5),
     ("ZRANGE", "times", 6, "+inf", "BYSCORE", "LIMIT", 0, 10),
     ("ZRANGE", "times", 5, "+inf", "BYSCORE", "LIMIT", 0, 2),
     ("PUBLISH", "nobody listens", b"a"),

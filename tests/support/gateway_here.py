@@ -2,7 +2,7 @@
 
 Its sessions begin on socket pairs, as they do behind an upgrade. Its buses listen on the Redis of the test run (`gateway_here`),
 or on the model of one (`gateway_on_model`). A `ClientHere` lets the loop run while it waits (on the model, its clock).
-Revocations are known to be none; nothing renews the registration.
+Revocations are known to be none; the shared table does not run.
 """
 
 from __future__ import annotations

@@ -40,13 +40,13 @@ class PeopleHere:
         """Start a gateway. One that does not hear has no link to Redis; one that does not answer stands still."""
         here = self._start(*arguments, **settings)
         gateway = here.gateway
-        gateway.cluster.registration.id = f"{name}:1"
+        gateway.cluster.table.id = f"{name}:1"
         gateway.cluster.answers._client = self.redis.client()
         for namespace in gateway.namespaces:
             call_all(
                 self.redis.client(),
                 [
-                    ("ZADD", gateways_key(namespace), self.redis.now_s, gateway.cluster.registration.id),
+                    ("ZADD", gateways_key(namespace), self.redis.now_s, gateway.cluster.table.id),
                     ("ZADD", NAMESPACES, self.redis.now_s, namespace),
                 ],
             )

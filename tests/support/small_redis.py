@@ -94,6 +94,15 @@ class SmallRedis:
             del members[member]
         return len(gone)
 
+    def _zremrangebyrank(self, key: str, first: int, last: int) -> int:
+        assert first == 0
+        assert last < 0
+        members = self._sets.get(key, {})
+        gone = [member for _, member in sorted((score, member) for member, score in members.items())][: last + 1]
+        for member in gone:
+            del members[member]
+        return len(gone)
+
     def _zrange(self, key: str, first: Any, last: Any, *how: Any) -> list[Any]:
         pairs = sorted(self._sets.get(key, {}).items(), key=lambda pair: (pair[1], pair[0]), reverse="REV" in how)
         if "BYSCORE" in how:

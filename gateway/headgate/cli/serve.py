@@ -141,7 +141,7 @@ def _serve(app: Flask, settings: Settings, listener: socket.socket | None, file:
         namespace.bus.was_up.wait(timeout=10)
     for line in gate.gateway.not_ready():
         complain(line)
-    gate.gateway.cluster.registration.tried.wait(timeout=10)  # a gateway that stops when we are ready finds us
+    gate.gateway.cluster.table.tried.wait(timeout=10)  # a gateway that stops when we are ready finds us
     heap = Heap(lambda: sum(len(namespace.clients) for namespace in gate.gateway.namespaces.values()))
     heap.start()
     server.start()

@@ -23,7 +23,7 @@ from headgate.redis.entries import Extent
 from headgate.redis.faults import CURES, NEEDED, NO_FUNCTION
 from headgate.redis.functions import LOG_LIBRARY, Library
 from headgate.redis.instances import read_groups
-from headgate.redis.keys import LOADS, NAMESPACES, PAUSED, PROCESSES, REVOKED, STRICT, log_key, trial_key
+from headgate.redis.keys import LOADS, NAMESPACES, PAUSED, REVOKED, STRICT, log_key, trial_key
 from headgate.redis.log import RECONNECT_S, EventLog
 from headgate.redis.log_range import LogRange
 from headgate.redis.one_server import address_of
@@ -35,8 +35,7 @@ from .elsewhere import look_at_consumers, look_at_gateways
 
 # What a gateway reads of Redis beside logs and channels. Without one of these it runs, and does without a part.
 _READS = (
-    ("ZRANGE", NAMESPACES, 0, 0), ("ZRANGE", REVOKED, 0, 0), ("ZRANGE", PAUSED, 0, 0), ("ZRANGE", PROCESSES, 0, 0),
-    ("HLEN", LOADS),
+    ("ZRANGE", NAMESPACES, 0, 0), ("ZRANGE", REVOKED, 0, 0), ("ZRANGE", PAUSED, 0, 0), ("HLEN", LOADS),
 )  # fmt: skip
 
 

@@ -130,7 +130,7 @@ class Gateway:
         Asks Redis, for two seconds at most or so. Where it does not say, nothing is known.
         """
         self.population.retire()
-        return self.cluster.registration.leave()
+        return self.cluster.table.retire()
 
     def reload(self, wanted: Settings) -> Changed:
         """Apply other settings, as far as that can be while it runs (reloading.py), and read keys and schemas anew.

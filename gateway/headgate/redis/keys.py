@@ -16,9 +16,7 @@ DEFAULT_REVOKED_S = 3600
 PAUSED = "hg:paused"
 # The hash of API keys by id (api_keys.py has its values).
 API_KEYS = "hg:api-keys"
-# The sorted set of gateway processes that tell the others something (score: when one last did so; leased.py).
-PROCESSES = "hg:processes"
-# The hash of gateway processes with how many sessions each has, and of an operator's wish that they be balanced (loads.py).
+# The hash of gateway processes with the row of each, and of an operator's wish that they be balanced (loads.py).
 LOADS = "hg:loads"
 # While a console watches: the hash of what each gateway process says of itself (process_stats.py).
 VITALS = "hg:vitals"
@@ -47,14 +45,9 @@ def questions_channel(database: int) -> str:
     return f"hg:questions{_of(database)}"
 
 
-def client_counts_key(process_id: str) -> str:
-    """Return the key of the hash with a process's clients by user."""
-    return f"hg:places:{process_id}"
-
-
-def rate_usage_key(process_id: str) -> str:
-    """Return the key of the hash with what a process has let callers spend."""
-    return f"hg:spendings:{process_id}"
+def table_key(kind: str, process_id: str) -> str:
+    """Return the key of the hash with what a process shares of a kind (shared_table.py)."""
+    return f"hg:table:{kind}:{process_id}"
 
 
 def answers_key(question_id: str) -> str:

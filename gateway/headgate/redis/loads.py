@@ -1,9 +1,9 @@
-"""Loads in Redis: how many sessions each gateway process of a database has, and whether an operator wants them balanced.
+"""The rows of the shared table: what each gateway process of a database says of itself, and whether an operator wants a balance.
 
-In: a process's own load, every few seconds (node/population); the request of `headgate rebalance`. Out: the loads of
-all processes that live, and that request. `headgate status` and `headgate doctor` read from them which processes there are.
+In: the row of each process, which the shared table writes (shared_table.py); the request of `headgate rebalance`. Out: the rows
+of all processes that live, and that request. `headgate status` and `headgate doctor` read from them which processes there are.
 
-In Redis: the hash LOADS with a field for each process, and one for the request. A process that has said nothing for LEASE_S is
+In Redis: the hash LOADS with a field for each process, and one for the request. A process that has written nothing for LEASE_S is
 gone; the others take its field out. After a failover the new primary has the fields of all processes that were at the old one: a
 field that names another server stays for LEFT_S, to name those that are still there. The hash ends LEFT_S after the last word of
 all.
@@ -15,7 +15,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -36,9 +36,10 @@ class Load(msgspec.Struct, frozen=True, array_like=True):
     """One process: its sessions, when it began (by Redis' clock; 0: with its first word), the namespaces that it serves, and the
     time of this word.
 
-    An older gateway leaves out the rest: `name` (machine and process id), `version`, `max_files` (descriptors that it may have
-    open), `skew_ms`, by which its clock is ahead of Redis' (as sure as the round trip was short), and `server`, the token of the
-    Redis process that its events come from (several: joined by commas; "": not known, or a Cluster).
+    A process that only drains serves nothing any more. An older gateway leaves out the rest: `name` (machine and process id),
+    `version`, `max_files` (descriptors that it may have open), `skew_ms`, by which its clock is ahead of Redis' (as sure as the
+    round trip was short), `server`, the token of the Redis process that its events come from (several: joined by commas; "": not
+    known, or a Cluster), and the `versions` of its hashes in the shared table.
     """
 
     sessions: int
@@ -50,6 +51,7 @@ class Load(msgspec.Struct, frozen=True, array_like=True):
     max_files: int = 0
     skew_ms: int | None = None
     server: str = ""
+    versions: dict[str, int] = {}
 
     def is_at(self, server: str) -> bool:
         """Return whether its events come from this Redis process, as far as both are known."""
@@ -67,13 +69,17 @@ class Look(NamedTuple):
     """What was found at a time by Redis' clock.
 
     The loads that are valid, by process id; the request, if there is one; `left`: last words of processes that were given to
-    another server, unless they have ended.
+    another server, unless they have ended; `living`: the rows of all that live, also of those that drain; `gone`: fields to take
+    out; all `fields`.
     """
 
     now_s: int
     loads: dict[str, Load]
     request: Request | None
-    left: dict[str, Load] = {}  # noqa: RUF012 - of a tuple, and never changed
+    left: dict[str, Load]
+    living: dict[str, Load]
+    gone: list[str]
+    fields: dict[str, bytes]
 
 
 def process_name() -> str:
@@ -103,41 +109,15 @@ def clock(client: Client, wall_s: Callable[[], float] = time.time) -> tuple[floa
     return redis_s, (began_s + ended_s) / 2 - redis_s
 
 
-def look(client: Client, process_id: str, own: Load, wall_s: Callable[[], float] = time.time) -> Look:
-    """Tell the load of this process, and return those of all. Two round trips; one more where a process has died.
-
-    `wall_s` is this machine's clock.
-
-    Raises:
-        BusUnavailable, BusRefused: as `redis.client.call`. Look again: it is idempotent.
-    """
-    redis_s, skew_s = clock(client, wall_s)
-    now = int(redis_s)
-    told = msgspec.structs.replace(own, since_s=own.since_s or now, at_s=now, skew_ms=round(skew_s * 1000))
-    commands: list[tuple[str | int, ...]] = [
-        ("HSET", LOADS, process_id, msgspec.json.encode(told).decode()),
-        ("EXPIRE", LOADS, LEFT_S),
-        ("HGETALL", LOADS),
-    ]
-    found = _found(now, call_all(client, commands)[2], own.server)
-    if found.gone:
-        call(client, "HDEL", LOADS, *found.gone)
-    return Look(now, {**found.loads, process_id: told}, found.request, found.left)
-
-
 def read(client: Client, server: str = "") -> Look:
-    """Return the loads without telling one. Two round trips. Raises as `look` does.
+    """Return the loads. Two round trips.
 
     `server` is the token of the Redis process that has them; without it, none are `left`.
+
+    Raises:
+        BusUnavailable, BusRefused: as `redis.client.call`.
     """
-    now = now_s(client)
-    found = _found(now, call(client, "HGETALL", LOADS), server)
-    return Look(now, found.loads, found.request, found.left)
-
-
-def leave(client: Client, process_id: str) -> None:
-    """Take a process out. Raises as `look` does; its field ends with the lease then."""
-    call(client, "HDEL", LOADS, process_id)
+    return read_rows(now_s(client), call(client, "HGETALL", LOADS), server)
 
 
 def request(client: Client, per_s: float) -> None:
@@ -153,35 +133,25 @@ def request(client: Client, per_s: float) -> None:
     call_all(client, [("HSET", LOADS, _REQUEST, value), ("EXPIRE", LOADS, LEFT_S)])
 
 
-class _Found(NamedTuple):
-    loads: dict[str, Load]
-    gone: list[str]
-    request: Request | None
-    left: dict[str, Load]
-
-
-def _found(now: int, fields: Any, server: str) -> _Found:
-    """Return what the hash of a server says. A field that cannot be read is as good as gone."""
-    pairs = fields if isinstance(fields, Mapping) else dict(zip(fields[::2], fields[1::2], strict=True))
-    loads: dict[str, Load] = {}
-    left: dict[str, Load] = {}
-    gone: list[str] = []
-    wanted: Request | None = None
-    for field, value in pairs.items():
-        name = field.decode("utf-8", "replace")
+def read_rows(now: int, fields: Mapping[bytes, bytes], server: str) -> Look:
+    """Return what the hash of a server has at a time by its clock. A field that cannot be read is as good as gone."""
+    look = Look(now, {}, None, {}, {}, [], {field.decode("utf-8", "replace"): value for field, value in fields.items()})
+    request = None
+    for name, value in look.fields.items():
         try:
             if name == _REQUEST:
-                asked = Request(*msgspec.json.decode(value, type=tuple[int, float]))
-                wanted = asked if asked.at_s > now - REQUEST_S else None
+                request = Request(*msgspec.json.decode(value, type=tuple[int, float]))
                 continue
             load = msgspec.json.decode(value, type=Load)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            gone.append(name)
+            look.gone.append(name)
             continue
-        if load.at_s > now - LEASE_S:
-            loads[name] = load
-        elif load.at_s > now - LEFT_S and not load.is_at(server):
-            left[name] = load
+        if now - LEASE_S < load.at_s < now + LEASE_S:
+            look.living[name] = load
+            if load.serves:
+                look.loads[name] = load
+        elif now - LEFT_S < load.at_s <= now and not load.is_at(server):
+            look.left[name] = load
         else:
-            gone.append(name)
-    return _Found(loads, gone, wanted, left)
+            look.gone.append(name)
+    return look._replace(request=request if request is not None and request.at_s > now - REQUEST_S else None)

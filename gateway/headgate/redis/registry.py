@@ -1,6 +1,6 @@
 """The registry: which gateways serve which namespaces, and when each was last seen. How it is written to Redis and read again.
 
-In: a gateway's word every few seconds, from registration.py. Out: for a publisher, whether any gateway has served the namespace
+In: a gateway's word every few seconds (shared_table.py). Out: for a publisher, whether any gateway has served the namespace
 that it names; for a gateway that stops, whether another one can take its clients; for `headgate check`, both. For a question to
 all gateway processes (questions.py), the names of those that live.
 
@@ -21,9 +21,10 @@ from dataclasses import dataclass
 from headgate.errors import BusRefused, HeadgateError, NamespaceNotServed
 
 from .client import Client, call, call_all, call_at, call_many, database
+from .connections import Command
 from .keys import NAMESPACES, gateways_key, head_key
 
-# A gateway that has said nothing for so long is gone; it speaks three times as often (registration.py).
+# A gateway that has said nothing for so long is gone; it speaks three times as often (shared_table.py).
 LEASE_S = 15
 # An id that nobody has taken out (its process was killed) goes after this.
 FORGOTTEN_S = 4 * LEASE_S
@@ -52,20 +53,15 @@ class Served:
     silent: int = 0
 
 
-def register(client: Client, gateway_id: str, namespaces: Sequence[str], *, tidy: bool = True) -> bool:
-    """Say that a gateway serves these namespaces now; return whether each of them still knew it. Two round trips.
+def registering(now_s: int, gateway_id: str, namespaces: Sequence[str], *, tidy: bool) -> list[Command]:
+    """Return the commands that say that a gateway serves these namespaces now, by Redis' clock.
 
-    `tidy`: take out what is too old, and put off the end of the rest, which lasts for days.
-
-    Raises:
-        BusUnavailable, BusRefused: as `redis.client.call`; it may be registered in part.
+    `tidy`: say of the namespaces themselves that they are served, take out what is too old, and put off the end of the rest.
     """
-    now_s = _now_s(client)
-    scored = [part for namespace in namespaces for part in (now_s, namespace)]
     keys = [gateways_key(namespace) for namespace in namespaces]
-    commands: list[tuple[str | int, ...]] = [("ZADD", key, now_s, gateway_id) for key in keys]
-    commands.append(("ZADD", NAMESPACES, *scored))
+    commands: list[Command] = [("ZADD", key, now_s, gateway_id) for key in keys]
     if tidy:
+        commands.append(("ZADD", NAMESPACES, *(part for namespace in namespaces for part in (now_s, namespace))))
         for key in keys:
             commands += [("ZREMRANGEBYSCORE", key, "-inf", now_s - FORGOTTEN_S), ("EXPIRE", key, KEPT_S)]
         commands += [
@@ -73,7 +69,7 @@ def register(client: Client, gateway_id: str, namespaces: Sequence[str], *, tidy
             ("ZREMRANGEBYRANK", NAMESPACES, 0, -MAX_NAMESPACES - 1),
             ("EXPIRE", NAMESPACES, KEPT_S),
         ]
-    return not any(call_all(client, commands)[: len(keys)])
+    return commands
 
 
 def leave(client: Client, gateway_id: str, namespaces: Sequence[str]) -> bool:

@@ -1,7 +1,7 @@
 """Shared rates: how fast each caller may go over several processes that tell each other what it has spent. No I/O.
 
-In: what callers spend here; what the other processes have let them spend, from each look (redis/rate_usage.py). Out: whether a
-caller may go on, at once and without waiting for anyone; what the next look is to tell.
+In: what callers spend here; what the other processes have let them spend (node/cluster/rates_watch.py). Out: whether a caller
+may go on, at once and without waiting for anyone; what the next look is to tell.
 
 Rule. Each process has a whole bucket for each caller. It takes from it at once what it lets the caller spend, and at the next
 look what the others have; a bucket may owe. So over P processes a caller has `burst` and `per_s`, and P - 1 bursts more at most

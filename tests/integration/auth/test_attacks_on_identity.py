@@ -208,9 +208,7 @@ def test_failed_logins_of_an_address_count_at_every_gateway(unstarted_gateway: U
 
     def look(numbers: Iterable[int]) -> None:
         for number in numbers:
-            telling = gates[number].gateway.cluster.telling
-            telling.process_id = f"gateway {number}"
-            telling.look()
+            gates[number].gateway.cluster.table.turn()
 
     look([0, 1, 0])
     assert [login(gates[0], "2001:db8::1") for _ in range(4)] == ["unauthorized"] * 3 + ["limit_reached"]

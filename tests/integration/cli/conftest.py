@@ -15,8 +15,8 @@ from click.testing import CliRunner
 
 from headgate.cli.main import main
 from headgate.redis.client import Client, call
-from headgate.redis.registry import register
 from tests.support.redis_server import DEADLINE_S, wait_until
+from tests.support.registered import register
 
 COMMAND = (sys.executable, "-m", "headgate.cli.main")
 

@@ -24,8 +24,8 @@ from headgate.redis.embedded import start_private_redis
 from headgate.redis.functions import LOG_LIBRARY, server_token
 from headgate.redis.instances import MISSED_S, count_elsewhere, give_word, take_out
 from headgate.redis.keys import LOADS, group_key
-from headgate.redis.registry import register
 from tests.integration.cli.conftest import Run
+from tests.support.registered import register, write_row
 
 NAMESPACE = "notifications"
 GROUP = group_key(NAMESPACE, "mail")
@@ -46,7 +46,7 @@ def client(url: str) -> Iterator[Client]:
     with open_client(url) as client, Publisher(url) as publisher:
         publisher.publish("orders.1", 1)
         register(client, "web-1/7:a", [NAMESPACE])
-        loads.look(client, "a", loads.Load(3, 0, NAMESPACE, name="web-1/7", server=server_token(client, LOADS)))
+        write_row(client, "a", loads.Load(3, 0, NAMESPACE, name="web-1/7", server=server_token(client, LOADS)))
         Store(client, url, NAMESPACE, "mail", 65536).open("new")
         give_word(client, GROUP, "mail-1/9")
         yield client
@@ -85,7 +85,7 @@ def test_a_process_that_has_followed_is_named_no_more(run: Run, url: str, client
     """Its next word says so."""
     become_another_server(client)
     age(client, MISSED_S + 1)
-    loads.look(client, "a", loads.Load(3, 0, NAMESPACE, name="web-1/7", server=server_token(client, LOADS)))
+    write_row(client, "a", loads.Load(3, 0, NAMESPACE, name="web-1/7", server=server_token(client, LOADS)))
     give_word(client, GROUP, "mail-1/9")
     for command in COMMANDS:
         assert "another Redis server" not in run(*command, "--redis", url).stdout
@@ -93,7 +93,7 @@ def test_a_process_that_has_followed_is_named_no_more(run: Run, url: str, client
 
 def test_a_gateway_whose_feed_is_elsewhere_is_named_though_its_word_is_here(run: Run, url: str, client: Client) -> None:
     """Some of its connections have followed, and the one that it listens on has not."""
-    loads.look(client, "a", loads.Load(3, 0, NAMESPACE, name="web-1/7", server="the old primary"))
+    write_row(client, "a", loads.Load(3, 0, NAMESPACE, name="web-1/7", server="the old primary"))
     ended = run("check", "--redis", url)
     assert ended.returncode == 1
     assert GATEWAY + "its events come from another Redis server" in ended.stdout

@@ -18,10 +18,11 @@ from headgate.redis.data_folder import url_of, wait_for_private_redis
 from headgate.redis.embedded import EmbeddedRedis, start_private_redis
 from headgate.redis.keys import gateways_key
 from headgate.redis.program import find_server
-from headgate.redis.registry import LEASE_S, register
+from headgate.redis.registry import LEASE_S
 from headgate.settings import redis_program
 from tests.integration.cli.conftest import Run
 from tests.support.redis_server import DEADLINE_S, record_private_redis, wait_until
+from tests.support.registered import register, write_row
 
 COMMANDS = [("check",), ("status",), ("doctor", "--url", "http://127.0.0.1:1", "--idle", "0", "--timeout", "1")]
 Said = Callable[[Run, str], list[str]]
@@ -40,7 +41,7 @@ def client(server: EmbeddedRedis) -> Iterator[Client]:
     client = open_client(server.url, timeout_s=DEADLINE_S)
     call(client, "FLUSHALL")
     register(client, "web-1/7:a", ["notifications"])
-    loads.look(client, "a", loads.Load(0, 1, "notifications", name="web-1/7"))
+    write_row(client, "a", loads.Load(0, 1, "notifications", name="web-1/7"))
     with Publisher(server.url) as publisher:
         publisher.publish("orders.1", 1)
     yield client
@@ -108,7 +109,7 @@ def test_a_server_that_cannot_save_is_told_and_its_gateways_are_not_taken_for_go
             assert "run BGSAVE" in said
         # None can have told its state again.
         with pytest.raises(HeadgateError):
-            loads.look(client, "a", loads.Load(0, 1, "notifications", name="web-1/7"))
+            write_row(client, "a", loads.Load(0, 1, "notifications", name="web-1/7"))
         call(client, "CONFIG", "SET", "save", "")
         call(client, "DEL", "hg:loads", gateways_key("notifications"))
         call(client, "CONFIG", "SET", "save", "3600 1")

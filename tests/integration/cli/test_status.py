@@ -12,8 +12,9 @@ from headgate.publisher import Publisher
 from headgate.redis import loads
 from headgate.redis.client import Client
 from headgate.redis.log import EventLog
-from headgate.redis.registry import leave, register
+from headgate.redis.registry import leave
 from tests.integration.cli.conftest import Run
+from tests.support.registered import register, write_row
 from tests.support.stepped_worker import MakeWorker
 
 
@@ -32,7 +33,7 @@ def test_status_shows_all_there_is_and_what_is_wrong(
     assert "fault    gateways: none is at work" in without.stdout
 
     register(redis_client, "a-gateway", ["notifications"])
-    loads.look(redis_client, "one", loads.Load(3, int(time.time()), "notifications", name="web-1/7", version="0.1.0"))
+    write_row(redis_client, "one", loads.Load(3, int(time.time()), "notifications", name="web-1/7", version="0.1.0"))
     found = run("status", "--json")
     said = json.loads(found.stdout)
     assert (found.returncode, said["ok"]) == (0, True), said["wrong"]
@@ -54,7 +55,7 @@ def test_status_shows_all_there_is_and_what_is_wrong(
 def test_a_log_that_is_too_short_to_come_back_to_is_a_warning(run: Run, redis_url: str, redis_client: Client) -> None:
     """At the rate of the last seconds; the doctor and the check say so too."""
     register(redis_client, "a-gateway", ["notifications"])
-    loads.look(redis_client, "one", loads.Load(3, int(time.time()), "notifications", name="web-1/7", version="0.1.0"))
+    write_row(redis_client, "one", loads.Load(3, int(time.time()), "notifications", name="web-1/7", version="0.1.0"))
     log = EventLog("notifications", redis_client, 65536)
     log.configure(10_000_000, 600)
     with Publisher(redis_url) as publisher:
@@ -122,7 +123,7 @@ def test_other_commands_print_objects_for_programs_too(run: Run, redis_client: C
     [paused] = map(json.loads, run("pause", "--json").stdout.splitlines())
     assert paused["paused"] == "namespace:shop"
     assert 0 < paused["left_s"] <= 600
-    loads.look(redis_client, "one", loads.Load(3, 0, "a,b"))
+    write_row(redis_client, "one", loads.Load(3, 0, "a,b"))
     [group] = map(json.loads, run("rebalance", "--show", "--json").stdout.splitlines())
     assert group == {"serves": ["a", "b"], "sessions": [3], "asked_per_s": None}
     rows = [json.loads(line) for line in run("settings", "--json").stdout.splitlines()]

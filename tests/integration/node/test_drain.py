@@ -1,7 +1,7 @@
 """A gateway process that is asked to stop: it lets its clients move first, if there is another gateway for them.
 
 tests/unit/node/population/test_drain.py has the turns of clients, test_joining.py there the refusals, and
-tests/unit/node/cluster/test_registration.py, with tests/integration/redis/test_registry.py, the question whether there is
+tests/contract/test_shared_table.py, with tests/integration/redis/test_registry.py, the question whether there is
 another gateway.
 """
 

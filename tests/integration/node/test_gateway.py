@@ -211,15 +211,15 @@ def test_a_gateway_whose_redis_has_gone_does_not_know_whether_it_is_alone(
     gateway = gateway_here(redis_url=redis.url)
     client = gateway.join()
     assert client.welcome
-    registration = gateway.gateway.cluster.registration
-    registration.start()
-    gateway.wait_until(registration.tried.is_set, "the registration")
+    table = gateway.gateway.cluster.table
+    table.start()
+    gateway.wait_until(table.tried.is_set, "the registration")
     redis.close()
     client.wait_for(lambda: client.named("status") == [[{"bus": "down"}]], "word that the bus is down")
     with capture_logs() as lines:
         assert gateway.gateway.retire() is False
         gateway.gateway.drain(0)
-    assert [line["event"] for line in lines if line["event"] != "bus down"] == ["registry out of reach"]
+    assert [line["event"] for line in lines if line["event"] != "bus down"] == ["shared table out of reach"]
     client.wait_for(lambda: client.closed, "the end")
     assert client.named("status")[-1] == [{"moving": {"reason": "restart", "within_s": 0}}]
 

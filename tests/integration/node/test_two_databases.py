@@ -111,7 +111,7 @@ def test_a_user_who_is_revoked_in_one_database_stays_in_the_other(sites: list[tu
     """News reach the gateways of their own database, and so do an operator's questions."""
     for _, gateway, _ in sites:
         gateway.gateway.access.revocations.start()
-        gateway.gateway.cluster.registration.renew()
+        gateway.gateway.cluster.table.renew()
     (production, first, kept), (staging, second, revoked) = sites
     with closing(open_client(staging)) as client:
         hearers: list[Any] = [b"hg:questions", 1, b"hg:questions@1", 1]

@@ -16,9 +16,9 @@ from headgate.cli.main import main
 from headgate.redis import registry
 from headgate.redis.client import Client, call
 from headgate.redis.keys import NAMESPACES, gateways_key, log_key
-from headgate.redis.registry import register
 from tests.support.gateway_here import StartGatewayHere
 from tests.support.redis_server import DEADLINE_S
+from tests.support.registered import register
 
 LOGGER = "headgate.publisher"
 

@@ -10,7 +10,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from headgate.errors import BusRefused
-from headgate.node.cluster.registration import Registration
 from headgate.redis import registry
 from headgate.redis.client import Client, call, open_client
 from headgate.redis.keys import NAMESPACES, gateways_key
@@ -28,12 +27,13 @@ from headgate.redis.registry import (
     living,
     name_of,
     read_served,
-    register,
     remembered,
 )
+from headgate.redis.shared_table import SharedTable
 from headgate.runtime import loop
 from tests.support.gateway_process import StartGateway
 from tests.support.redis_server import wait_until
+from tests.support.registered import register
 
 CHAT = gateways_key("chat")
 
@@ -71,14 +71,6 @@ def test_a_gateway_is_live_for_a_lease_after_its_last_word(redis_client: Client)
     assert dead.seen_s_ago is not None
     assert dead.seen_s_ago > LEASE_S
     assert has_been_served(redis_client, "chat") == (True, ["news", "chat"])
-
-
-def test_it_says_whether_it_was_still_known(redis_client: Client) -> None:
-    """In every namespace: one that Redis has lost means that it has lost the others' word as well."""
-    assert not register(redis_client, "one", ["chat", "news"])
-    assert register(redis_client, "one", ["chat", "news"])
-    call(redis_client, "DEL", CHAT)
-    assert not register(redis_client, "one", ["chat", "news"])
 
 
 def test_killed_gateways_are_forgotten_and_nothing_stays_for_ever(redis_client: Client) -> None:
@@ -151,42 +143,40 @@ def test_a_gateway_that_is_not_registered_knows_nothing_of_others(redis_client: 
 
 
 @pytest.fixture
-def registration(redis_client: Client) -> Iterator[Registration]:
-    """One that has registered."""
-    registration = Registration(redis_client, ["chat"])
-    registration.start()
-    assert registration.tried.wait(30)
-    yield registration
-    registration.leave()
+def table(redis_client: Client) -> Iterator[SharedTable]:
+    """One that has registered its process."""
+    table = SharedTable(redis_client, ["chat"])
+    table.start()
+    assert table.tried.wait(30)
+    yield table
+    table.close()
 
 
-def test_a_gateway_that_was_never_started_or_has_left_is_not_alone(redis_client: Client, registration: Registration) -> None:
+def test_a_gateway_that_was_never_started_or_has_left_is_not_alone(redis_client: Client, table: SharedTable) -> None:
     """Only the first to ask is told; and one that never registered never knows."""
-    assert not Registration(redis_client, ["chat"]).leave()
-    assert registration.leave()
-    assert not registration.leave()
+    assert not SharedTable(redis_client, ["chat"]).retire()
+    assert table.retire()
+    assert not table.retire()
 
 
-def test_it_registers_again_at_once_when_it_is_told_that_the_log_was_lost(
-    registration: Registration, redis_client: Client
-) -> None:
+def test_it_registers_again_at_once_when_it_is_told_that_the_log_was_lost(table: SharedTable, redis_client: Client) -> None:
     """And does not call itself alone until the others have had the time to do the same."""
     call(redis_client, "FLUSHALL")
-    registration.renew()
+    table.renew()
 
     def is_back() -> bool:
         loop.sleep()  # to the registration's greenlet, whose sockets block here
         return bool(members(redis_client, CHAT))
 
     wait_until(is_back, "to be registered again")
-    assert not registration.leave()
+    assert not table.retire()
     assert members(redis_client, CHAT) == {LEFT.encode()}
 
 
-def test_it_does_not_register_again_after_it_has_left(registration: Registration, redis_client: Client) -> None:
+def test_it_does_not_register_again_after_it_has_left(table: SharedTable, redis_client: Client) -> None:
     """Or the others would wait for it."""
-    registration.leave()
-    registration.renew()
+    table.retire()
+    table.renew()
     for _ in range(10):
         loop.sleep()  # to the registration's greenlet, whose sockets block here
     assert members(redis_client, CHAT) == {LEFT.encode()}
@@ -196,16 +186,16 @@ def test_a_gateway_that_may_not_write_the_registry_says_so_once(redis_url: str, 
     """A right that is missing costs a line, however often it is tried, and holds nothing up: it counts as tried."""
     call(redis_client, "ACL", "SETUSER", "gateway", "on", ">secret", "~*", "&*", "+@all", "-zadd")
     limited = open_client(f"unix://gateway:secret@{redis_url.removeprefix('unix://')}")
-    registration = Registration(limited, ["chat"])
+    table = SharedTable(limited, ["chat"])
     with closing(limited), capture_logs() as lines:
-        registration.start()
-        assert registration.tried.wait(30)
+        table.start()
+        assert table.tried.wait(30)
         for _ in range(3):
-            registration.tried.clear()
-            registration.renew()
-            assert registration.tried.wait(30)
-        registration.leave()
-    assert [(line["event"], "no permission" in line["error"]) for line in lines] == [("registry out of reach", True)]
+            table.tried.clear()
+            table.renew()
+            assert table.tried.wait(30)
+        table.retire()
+    assert [(line["event"], "no permission" in line["error"]) for line in lines] == [("shared table out of reach", True)]
 
 
 def test_a_gateway_is_registered_when_it_is_ready_renewed_after_a_flush_and_out_when_it_has_stopped(
@@ -218,7 +208,7 @@ def test_a_gateway_is_registered_when_it_is_ready_renewed_after_a_flush_and_out_
     wait_until(lambda: read_served(redis_client).keys() == {"chat", "notifications"}, "to be registered again")
     assert gateway.stop() == 0
     assert {name: served.live for name, served in read_served(redis_client).items()} == {"chat": 0, "notifications": 0}
-    assert "registry out of reach" not in gateway.output
+    assert "shared table out of reach" not in gateway.output
 
 
 # The memory of a process ---------------------------------------------------------------------------------------------------

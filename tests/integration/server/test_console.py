@@ -23,6 +23,7 @@ from headgate_server.console.acts import DEFAULT_KEY_S
 from headgate_server.console.topics import MAX_EVENTS
 from headgate_server.consumer_list import SCAN_EVERY_S, Consumers
 from tests.support.console_gate import ConsoleGate
+from tests.support.registered import write_row
 
 KEY = "the-admin-key-of-this-test-0123456789"
 ACT = {"Origin": "http://localhost", "X-Headgate-Console": "1"}
@@ -61,7 +62,7 @@ def test_redis_says_how_it_is(console: FlaskClient) -> None:
 def test_a_gateway_on_another_server_is_named_with_what_to_do(console: FlaskClient, redis_client: Client) -> None:
     """As `headgate check` names it."""
     LOG_LIBRARY.ensure_loaded(redis_client)
-    loads.look(redis_client, "a", loads.Load(3, 0, "notifications", name="web-1/7", server="the old primary"))
+    write_row(redis_client, "a", loads.Load(3, 0, "notifications", name="web-1/7", server="the old primary"))
     (found,) = told(console, "redis")["elsewhere"]
     assert found["text"] == "gateway web-1/7: its events come from another Redis server than this one"
     assert "restart it" in found["remedy"]

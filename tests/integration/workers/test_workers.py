@@ -27,12 +27,14 @@ from headgate.cli.main import main
 from headgate.publisher import Publisher
 from headgate.redis.client import Client, call, open_client
 from headgate.redis.embedded import EmbeddedRedis
-from headgate.redis.keys import PROCESSES, rate_usage_key
+from headgate.redis.keys import table_key
+from headgate.redis.loads import Load
 from headgate.transport.http_limits import BACKLOG
 from tests.support.gateway_process import GatewayProcess, StartGateway
 from tests.support.listening import granted, places_of
 from tests.support.metric_names import asked, exported, expressions_of_dashboard
 from tests.support.raw_client import RawClient
+from tests.support.registered import write_row
 
 ROOT = Path(__file__).resolve().parents[3]
 DEADLINE_S = 60.0
@@ -74,7 +76,7 @@ def publish(url: str) -> str:
 
 def told_of_publishes(client: Client) -> int:
     """What both workers have told of the publishes of the anonymous caller."""
-    told = [call(client, "HGET", key, "publish:anonymous") for key in call(client, "KEYS", rate_usage_key("*"))]
+    told = [call(client, "HGET", key, "publish:anonymous") for key in call(client, "KEYS", table_key("rates", "*"))]
     return sum(int(each.split()[0]) for each in told if each)
 
 
@@ -174,8 +176,8 @@ def test_two_workers_are_one_gateway_from_start_to_stop(start_gateway: StartGate
     accepted = sum('"offset"' in publish(url) for _ in range(6))
     assert accepted == 6
     wait_until(lambda: told_of_publishes(with_rates) == accepted, "both have told what they let the caller spend")
-    call(with_rates, "ZADD", PROCESSES, "+inf", "test")
-    call(with_rates, "HSET", rate_usage_key("test"), "publish:anonymous", "1000000 400")
+    call(with_rates, "HSET", table_key("rates", "test"), "publish:anonymous", "1000000 400")
+    write_row(with_rates, "test", Load(0, 0, "", versions={"rates": 1}))
     wait_until(lambda: all("publish_per_s" in publish(url) for _ in range(8)), "both refuse")
     with_rates.close()
 

@@ -9,6 +9,7 @@ from headgate.cli.main import main
 from headgate.redis import client as redis_client
 from headgate.redis import loads
 from headgate.redis.loads import Load, Request
+from tests.support.registered import write_row
 from tests.support.small_redis import SmallRedis
 
 URL = "redis://127.0.0.1:1/0"
@@ -33,7 +34,7 @@ def test_it_asks_all_gateways_and_says_how_many_will_move(server: SmallRedis) ->
     """For each group of processes that serve the same; `--show` asks nobody."""
     assert headgate("--show") == "no gateway process is at work\n"
     for name, sessions, serves in (("a", 700, "shop"), ("b", 500, "shop"), ("c", 0, "shop"), ("d", 9, "chat,mail")):
-        loads.look(server.client(), name, Load(sessions, 900, serves))
+        write_row(server.client(), name, Load(sessions, 900, serves))
     shown = "chat,mail: 1 process, sessions 9\nshop: 3 processes, sessions 700, 500, 0"
     assert headgate("--show") == f"{shown}\n"
     assert loads.read(server.client()).request is None

@@ -54,7 +54,7 @@ class Access:
         self.expiry: Expiry[Client] = Expiry(evictions.expired)
         addresses = ClientCounts(settings.max_clients_per_address, name="clients_per_address", quiet=QUIET_CLIENTS)
         self.admission: Admission[Client] = Admission(settings.max_clients_per_user, addresses, self.expiry)
-        self.client_counts_watch = ClientCountsWatch(cluster.telling, self.admission)
+        self.client_counts_watch = ClientCountsWatch(cluster.table, self.admission)
         self.refusals = Refusals(settings.max_refusals)
         # Nobody is let in before it has read, so it waits for no other part.
         self.revocations = RevocationWatch(settings.redis_url, cluster.redis, self._revoked, also=cluster.questions)

@@ -1,7 +1,7 @@
 """The watch on places: it tells the other processes how many clients each user and each address has here, and asks for theirs.
 
-In: `ClientCounts` (auth/client_counts.py), which say what to tell and to ask. Out: what is told and asked
-(redis/client_counts.py) soon after a join, as a part of the telling (node/cluster/telling.py, which has the rules).
+In: `ClientCounts` (auth/client_counts.py), which say what to tell and to ask. Out: both, soon after a join, as a
+use of the shared table (redis/shared_table.py, which has the rules).
 
 In Redis, an address is a user whose name begins with ADDRESS; a user whose name begins like that is told with another one in
 front.
@@ -9,16 +9,13 @@ front.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from headgate.auth.admission import Admission
 from headgate.auth.client_counts import ClientCounts, Question
 from headgate.delivery.client import Client
-from headgate.node.cluster.telling import Telling
-from headgate.redis.client import Client as Redis
-from headgate.redis.client_counts import read_others
-from headgate.redis.keys import client_counts_key
+from headgate.redis.shared_table import Fields, SharedTable
 from headgate.runtime.loop import Signal
 
 # A client about whom it is not known whether there is room waits for a look, for so long.
@@ -45,39 +42,47 @@ class _Kind(NamedTuple):
 class ClientCountsWatch:
     """See the module."""
 
-    def __init__(self, telling: Telling, admission: Admission[Client]) -> None:
+    kind = "clients"
+
+    def __init__(self, table: SharedTable, admission: Admission[Client]) -> None:
         users = _Kind(admission.places, admission.counts, is_address=False)
         self._kinds = [users, _Kind(admission.addresses, admission.counts_at, is_address=True)]
         self._questions: list[Question] = []
-        self._telling = telling
+        self._table = table
         self._looked = Signal()
-        hurry = telling.add(self)
+        hurry = table.add(self)
         for kind in self._kinds:
             kind.places.wanted = hurry
 
     def next_look(self) -> bool:
         """Wait for the end of a look, for LOOK_WAIT_S at most; return whether there was one."""
-        return self._telling.begun and self._looked.wait(LOOK_WAIT_S)
+        return self._table.begun and self._looked.wait(LOOK_WAIT_S)
 
-    def key(self, process_id: str) -> str:
-        """Return the key of a process's hash."""
-        return client_counts_key(process_id)
-
-    def tell(self, *, anew: bool) -> dict[str, int | None]:
-        """Return the counts that have changed, or all, and keep what `hear` is to ask."""
+    def fields(self, *, anew: bool) -> dict[str, int | None]:
+        """Return the counts that have changed, or all, and keep what `asked` is to ask."""
         self._questions = [kind.places.next_question() for kind in self._kinds]
         told: dict[str, int] = {}
         for kind, question in zip(self._kinds, self._questions, strict=True):
             told |= kind.fields(kind.places.all_told(kind.counts()) if anew else question.told)
         return {field: count or None for field, count in told.items()}
 
-    def hear(self, client: Redis, others: Sequence[str], *, lost: bool) -> None:
-        """Ask the others for their counts. Waits for Redis."""
-        questions, self._questions = self._questions or [Question({}, [])] * len(self._kinds), []
-        asked = [kind.field(name) for kind, question in zip(self._kinds, questions, strict=True) for name in question.asked]
-        found = read_others(client, others, asked)
-        for kind, question in zip(self._kinds, questions, strict=True):
-            counts = {name: found[kind.field(name)] for name in question.asked}
+    def asked(self) -> list[str]:
+        """Return the fields of the users and addresses that were to be asked about."""
+        return [kind.field(name) for kind, question in self._pairs() for name in question.asked]
+
+    def hear(self, others: Mapping[str, Fields], *, lost: bool) -> None:
+        """Take the counts of the others."""
+        for kind, question in self._pairs():
+            counts = {name: sum(_count(fields.get(kind.field(name))) for fields in others.values()) for name in question.asked}
             kind.places.heard(question, len(others) + 1, counts, lost=lost)
+        self._questions = []
         looked, self._looked = self._looked, Signal()
         looked.set()
+
+    def _pairs(self) -> list[tuple[_Kind, Question]]:
+        return list(zip(self._kinds, self._questions or [Question({}, [])] * len(self._kinds), strict=True))
+
+
+def _count(value: bytes | None) -> int:
+    """Return a count of another process; 0 of what is none."""
+    return int(value) if value is not None and len(value) <= 9 and value.isdigit() else 0

@@ -24,10 +24,9 @@ from headgate.errors import HeadgateError
 from headgate.metrics import QUESTIONS as ASKED
 from headgate.redis.client import Client
 from headgate.redis.questions import Question, answer, read_question
+from headgate.redis.shared_table import SharedTable
 from headgate.runtime.log_throttle import LogThrottle
 from headgate.runtime.loop import spawn
-
-from .registration import Registration
 
 log = structlog.get_logger("headgate.answers")
 
@@ -70,8 +69,8 @@ class _Lane:
 class Answers:
     """See the module. `now_s` is monotonic."""
 
-    def __init__(self, client: Client, registration: Registration, now_s: Callable[[], float] = monotonic) -> None:
-        self._client, self._registration, self._now_s = client, registration, now_s
+    def __init__(self, client: Client, process: SharedTable, now_s: Callable[[], float] = monotonic) -> None:
+        self._client, self._process, self._now_s = client, process, now_s
         self._kinds: dict[str, Answering] = {}
         self._lane, self._lane_of_applications = _Lane(), _Lane()
         self._closed = False
@@ -135,7 +134,7 @@ class Answers:
         try:
             parts = kind.find(msgspec.json.decode(question.body, type=kind.body))
             for at, part in enumerate(parts, 1):  # each for itself, so that the loop runs between two
-                answer(self._client, question, self._registration.id, part, last=at == len(parts))
+                answer(self._client, question, self._process.id, part, last=at == len(parts))
             outcome = "answered"
         except (HeadgateError, msgspec.DecodeError) as error:
             self._tell_fault(question.kind, error)

@@ -1,7 +1,7 @@
 """Cluster: what this process and the others tell each other through Redis, and the connections over which it does.
 
 In: rates, counts and kinds of questions, from the other parts. Out: shared limits; what is paused; questions to the parts that
-know the answers; the registry, the loads, the traces and the numbers of this process.
+know the answers; the shared table, the traces and the numbers of this process.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from headgate.redis import pauses, process_stats
 from headgate.redis.client import database_number, open_client
 from headgate.redis.keys import questions_channel
 from headgate.redis.registry import remembered
+from headgate.redis.shared_table import SharedTable
 from headgate.settings import Settings
 
 from .answers import Answers, announced
@@ -23,14 +24,12 @@ from .log_maintenance import Maintenance
 from .pauses import Pauses, PauseWatch
 from .process_stats_watch import Measure, ProcessStatsWatch
 from .rates_watch import RatesWatch
-from .registration import Registration
 from .statsd_push import StatsdPush
-from .telling import Telling
 from .tracer import Tracer
 
 COMMAND_TIMEOUT_S, ROUND_TIMEOUT_S = 2.0, 1.0
 
-Running: TypeAlias = PauseWatch | Telling | ProcessStatsWatch | Maintenance | Tracer | StatsdPush
+Running: TypeAlias = PauseWatch | SharedTable | ProcessStatsWatch | Maintenance | Tracer | StatsdPush
 
 
 class Cluster:
@@ -50,33 +49,27 @@ class Cluster:
         assert settings.redis_url is not None  # the gateway has seen to that
         self.redis = open_client(settings.redis_url, timeout_s=COMMAND_TIMEOUT_S)
         self.rounds = open_client(settings.redis_url, timeout_s=ROUND_TIMEOUT_S, max_connections=1)
-        self.registration = Registration(self.rounds, namespaces)
+        self.table = SharedTable(self.rounds, namespaces)
         self.pauses = Pauses()
         self.pause_watch = PauseWatch(self.rounds, self.pauses)
-        self.telling = Telling(self.rounds)
-        self.rates = RatesWatch(self.telling)
+        self.rates = RatesWatch(self.table)
         self.vitals = ProcessStatsWatch(self.rounds, Measure(namespaces, parts))
-        self.answers = Answers(self.redis, self.registration)
+        self.answers = Answers(self.redis, self.table)
         self.answers.add({pauses.KIND: announced(self.pause_watch.hurry, may_be_missed=False)})
         self.answers.add({process_stats.KIND: announced(self.vitals.hear, may_be_missed=True)})
         channel = questions_channel(database_number(self.redis))
         self.questions = Listening(channel, self.answers.begin, self.answers.hear)
-        self._others: list[Running] = [
-            self.pause_watch,
-            self.telling,
-            self.vitals,
-        ]
+        self._others: list[Running] = [self.table, self.pause_watch, self.vitals]
         self._others += [Maintenance(self.rounds, settings, namespaces), Tracer(self.rounds, namespaces)]
         if settings.statsd is not None:
             self._others.append(StatsdPush(settings.statsd))
         for name, namespace in namespaces.items():
-            namespace.on_log_lost = self.registration.renew
+            namespace.on_log_lost = self.table.renew
             self.rates.share(namespace.search.reads)
             remembered(self.redis).resolve(name)  # this gateway serves it: no publisher in this process has to ask
 
     def start(self) -> None:
         """Register, and begin to tell and to hear. Idempotent."""
-        self.registration.start()
         for each in self._others:
             each.start()
 
@@ -90,7 +83,6 @@ class Cluster:
 
     def close(self) -> None:
         """Take this process out, and close the connections. Idempotent. Waits for Redis."""
-        self.registration.leave()
         for each in self._others:
             each.close()
         self.answers.close()

@@ -1,28 +1,26 @@
 """The watch on rates: it tells the other processes what callers have spent here, and hears what they have spent there.
 
-In: rates that are shared (runtime/shared_rates.py). Out: what is told (redis/rate_usage.py) soon after a caller has spent
-something, as a part of the telling (node/cluster/telling.py, which has the rules).
+In: rates that are shared (runtime/shared_rates.py). Out: what is told soon after a caller has spent something, as a use of the
+shared table (redis/shared_table.py, which has the rules): fields `<rate>:<caller>` with `<spent> <missing>`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
-from headgate.redis.client import Client
-from headgate.redis.keys import rate_usage_key
-from headgate.redis.rate_usage import read_others, text_of
-from headgate.runtime.shared_rates import SharedRates
+from headgate.redis.shared_table import Fields, SharedTable
+from headgate.runtime.shared_rates import SharedRates, Spending
 from headgate.settings import Settings
-
-from .telling import Telling
 
 
 class RatesWatch:
     """See the module."""
 
-    def __init__(self, telling: Telling) -> None:
+    kind = "rates"
+
+    def __init__(self, table: SharedTable) -> None:
         self._rates: dict[str, SharedRates] = {}
-        self._hurry = telling.add(self)
+        self._hurry = table.add(self)
 
     def apply(self, settings: Settings) -> None:
         """Let all rates go on as the settings say."""
@@ -37,25 +35,29 @@ class RatesWatch:
         self._rates[rates.label] = rates
         rates.wanted = self._hurry
 
-    def key(self, process_id: str) -> str:
-        """Return the key of a process's hash."""
-        return rate_usage_key(process_id)
-
-    def tell(self, *, anew: bool) -> dict[str, str | None]:
-        """Return what has been spent since the last look, or all."""
+    def fields(self, *, anew: bool) -> dict[str, str | None]:
+        """Return what has been spent since the last turn, or all."""
         told: dict[str, str | None] = {}
         for label, rates in self._rates.items():
             for name, each in rates.told(anew=anew).items():
-                told[f"{label}:{name}"] = None if each is None else text_of(each)
+                told[f"{label}:{name}"] = None if each is None else f"{each.spent} {each.missing}"
         return told
 
-    def hear(self, client: Client, others: Sequence[str], *, lost: bool) -> None:
-        """Take off what the others have let callers spend. Waits for Redis."""
-        found = read_others(client, others)
+    def asked(self) -> None:
+        """Ask for everything."""
+
+    def hear(self, others: Mapping[str, Fields], *, lost: bool) -> None:
+        """Take off what the others have let callers spend."""
         for label, rates in self._rates.items():
-            start = f"{label}:"
-            by_process = {
-                process: {name.removeprefix(start): each for name, each in fields.items() if name.startswith(start)}
-                for process, fields in found.items()
-            }
+            by_process = {process: _spendings(f"{label}:", fields) for process, fields in others.items()}
             rates.heard(len(others) + 1, by_process, lost=lost)
+
+
+def _spendings(start: str, fields: Fields) -> dict[str, Spending]:
+    found: dict[str, Spending] = {}
+    for name, value in fields.items():
+        if name.startswith(start) and value is not None and len(value) <= 40:
+            spent, _, missing = value.partition(b" ")
+            if spent.isdigit() and missing.isdigit():
+                found[name.removeprefix(start)] = Spending(int(spent), int(missing))
+    return found

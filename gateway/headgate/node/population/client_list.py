@@ -33,11 +33,11 @@ from headgate.delivery.state import Phase, Pressure
 from headgate.event import Event
 from headgate.node.access.access import Access
 from headgate.node.cluster.answers import Answering
-from headgate.node.cluster.registration import Registration
 from headgate.node.connection import connection_of, environ_of
 from headgate.node.namespace import Namespace
 from headgate.protocol.frames import event_frame
 from headgate.redis.registry import name_of
+from headgate.redis.shared_table import SharedTable
 from headgate.runtime.loop import Share
 from headgate.settings import Settings
 from headgate.transport.peer_address import address_of
@@ -58,7 +58,7 @@ _IPV4_BITS, _IPV6_BITS = 24, 48
 
 
 class ClientList:
-    """See the module. `registration` has the name by which people know this process."""
+    """See the module. `process` has the name by which people know this process."""
 
     def __init__(
         self,
@@ -67,11 +67,11 @@ class ClientList:
         sockets: SocketIOFace,
         access: Access,
         evictions: Evictions,
-        registration: Registration,
+        process: SharedTable,
     ) -> None:
         self._settings, self._namespaces, self._sockets = settings, namespaces, sockets
         self._admission, self._regranting, self._evictions = access.admission, access.regranting, evictions
-        self._registration = registration
+        self._process = process
         self._share = Share(SHARE_S)
 
     def kinds(self) -> Mapping[str, Answering]:
@@ -179,7 +179,7 @@ class ClientList:
             session=client.session,
             user=client.identity.user,
             namespace=client.namespace,
-            gateway=name_of(self._registration.id),
+            gateway=name_of(self._process.id),
             address=shown_network(address_of(environ, self._settings.proxies)),
             transport=connection.transport,
             since_ms=client.since_ms,

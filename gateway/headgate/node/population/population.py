@@ -40,8 +40,8 @@ class Population:
         self.drain = Drain(namespaces)
         self.shedding = Shedding(settings.max_clients, self.count)
         self._watchdog = Watchdog(self.shedding.beat)
-        self._rebalancing = Rebalancing(cluster.rounds, namespaces, sockets, settings.rebalance_per_s)
-        self.clients = ClientList(settings, namespaces, sockets, access, evictions, cluster.registration)
+        self._rebalancing = Rebalancing(cluster.table, namespaces, sockets, settings.rebalance_per_s)
+        self.clients = ClientList(settings, namespaces, sockets, access, evictions, cluster.table)
         cluster.answers.add(self.clients.kinds())
         self.joining = Joining(settings, sockets, access, evictions, self.drain, self.shedding, cluster.pauses)
         sockets.hooks = self.joining

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
-import gevent
 import pytest
 from structlog.testing import capture_logs
 
@@ -17,12 +16,15 @@ from headgate.auth.identity import Identity
 from headgate.errors import LimitReached
 from headgate.node.access import client_counts_watch
 from headgate.node.access.client_counts_watch import ClientCountsWatch
-from headgate.node.cluster import telling
-from headgate.node.cluster.rates_watch import RatesWatch
-from headgate.node.cluster.telling import Telling
-from headgate.redis.keys import PROCESSES
-from headgate.redis.leased import LEASE_S
+from headgate.redis.keys import LOADS, table_key
+from headgate.redis.loads import LEASE_S
+from headgate.redis.shared_table import SharedTable
 from tests.support.small_redis import SmallRedis
+
+
+def new_table(server: SmallRedis) -> SharedTable:
+    """Return the shared table of a process, on the clock of the server."""
+    return SharedTable(server.client(), ["shop"], lambda: "web", lambda: float(server.now_s), lambda: float(server.now_s))
 
 
 @dataclass(eq=False)
@@ -39,9 +41,9 @@ class Process:
         self.own: dict[str, int] = {}
         self.places = ClientCounts(most, lambda: float(server.now_s))
         self.places.own_of = lambda user: self.own.get(user, 0)
-        self.telling = Telling(server.client())
+        self.table = new_table(server)
         self.addresses = ClientCounts(0, name="clients_per_address")
-        self.watch = ClientCountsWatch(self.telling, cast(Any, self))
+        self.watch = ClientCountsWatch(self.table, cast(Any, self))
 
     def counts(self) -> dict[str, int]:
         return self.own
@@ -71,11 +73,11 @@ def pair(server: SmallRedis) -> Iterator[tuple[Process, Process]]:
     """Two processes that know of each other."""
     one, two = Process(server), Process(server)
     for _ in range(2):
-        one.telling.look()
-        two.telling.look()
+        one.table.turn()
+        two.table.turn()
     yield one, two
-    one.telling.close()
-    two.telling.close()
+    one.table.close()
+    two.table.close()
 
 
 def test_both_together_let_in_as_many_as_may_be(pair: tuple[Process, Process]) -> None:
@@ -85,25 +87,25 @@ def test_both_together_let_in_as_many_as_may_be(pair: tuple[Process, Process]) -
         for process in pair:
             joined.append(process.join())
             for each in pair:
-                each.telling.look()
+                each.table.turn()
     assert 4 <= joined.count(True) <= 5
     assert not any(joined[5:])
 
 
 def test_addresses_have_places_of_their_own(server: SmallRedis) -> None:
     """Over the same look. A user is no address, whatever its name."""
-    made: list[tuple[Telling, Admission[Client]]] = []
+    made: list[tuple[SharedTable, Admission[Client]]] = []
     for _ in range(2):
         users = ClientCounts(4, lambda: float(server.now_s))
         addresses = ClientCounts(8, lambda: float(server.now_s), name="clients_per_address", quiet=2)
         admission: Admission[Client] = Admission(users, addresses, Expiry(lambda clients: None))
-        telling = Telling(server.client())
-        ClientCountsWatch(telling, cast(Any, admission))
-        made.append((telling, admission))
+        table = new_table(server)
+        ClientCountsWatch(table, cast(Any, admission))
+        made.append((table, admission))
 
     def look() -> None:
-        for telling, _ in made * 2:
-            telling.look()
+        for table, _ in made * 2:
+            table.turn()
 
     def join(number: int, user: str) -> str:
         admission = made[number][1]
@@ -126,26 +128,26 @@ def test_addresses_have_places_of_their_own(server: SmallRedis) -> None:
     look()
     look()
     assert join(0, "another") == "clients_per_address"
-    assert {name for fields in server._hashes.values() for name in fields} == {
+    assert {name for table, _ in made for name in server._hashes[table_key("clients", table.id)]} == {
         f"{client_counts_watch.ADDRESS}192.0.2.7",
         f"{client_counts_watch.ADDRESS}{strange}",
         *(f"user {number}" for number, each in enumerate(joined) if number >= 3 and each == "in"),
     }
-    for telling, _ in made:
-        telling.close()
+    for table, _ in made:
+        table.close()
 
 
 def test_all_is_told_anew_when_redis_has_forgotten(server: SmallRedis, pair: tuple[Process, Process]) -> None:
     """The next look finds it out, and the one behind it tells."""
     one, two = pair
     assert one.join()
-    one.telling.look()
+    one.table.turn()
     server.flush()
-    one.telling.look()
-    one.telling.look()
+    one.table.turn()
+    one.table.turn()
     two.places.check("ana", 0)
-    two.telling.look()
-    two.telling.look()
+    two.table.turn()
+    two.table.turn()
     assert [two.join() for _ in range(4)].count(True) <= 3
 
 
@@ -154,16 +156,16 @@ def test_redis_that_does_not_answer_is_one_line_in_the_log(server: SmallRedis, p
     one, _ = pair
     with capture_logs() as entries:
         server.up = False
-        one.telling.look()
-        one.telling.look()
+        one.table.turn()
+        one.table.turn()
         server.up, server.refuses = True, "HSET"
         one.join()
-        one.telling.look()
+        one.table.turn()
         server.refuses = ""
-        one.telling.look()
+        one.table.turn()
         server.up = False
-        one.telling.look()
-    assert [(entry["event"], entry["log_level"]) for entry in entries] == [("shared limits out of reach", "warning")] * 3
+        one.table.turn()
+    assert [(entry["event"], entry["log_level"]) for entry in entries] == [("shared table out of reach", "warning")] * 3
     server.now_s += LEASE_S
     assert [one.join() for _ in range(4)].count(True) <= 2
     server.up = True
@@ -173,70 +175,32 @@ def test_it_looks_by_itself_and_gives_its_places_back(server: SmallRedis) -> Non
     """At its start, and after a join; nothing is left of it in Redis at its end."""
     process = Process(server)
     assert not process.watch.next_look()
-    process.telling.start()
-    process.telling.start()
+    process.table.start()
+    process.table.start()
     assert process.watch.next_look()
-    assert PROCESSES in server.present()
-    process.telling.close()
-    process.telling.close()
-    assert server.present() == set()
+    assert LOADS in server.present()
+    assert process.join()
+    process.table.close()
+    process.table.close()
+    assert not {LOADS, table_key("clients", process.table.id)} & server.present()
 
 
 def test_places_that_cannot_be_given_back_end_with_their_lease(server: SmallRedis) -> None:
-    """That is nobody's fault, and no warning."""
+    """One line says that Redis is unreachable."""
     process = Process(server)
-    process.telling.start()
+    process.table.start()
     assert process.watch.next_look()
     server.up = False
     with capture_logs() as entries:
-        process.telling.close()
-    assert [(entry["event"], entry["log_level"]) for entry in entries] == [("shared limits not taken out", "debug")]
+        process.table.close()
+    levels = {entry["event"]: entry["log_level"] for entry in entries}
+    assert levels == {"shared table out of reach": "warning", "shared table not left": "debug"}
 
 
 def test_without_a_limit_nothing_is_told_or_asked(server: SmallRedis) -> None:
     """Not even at the first look, which tells everything."""
     process = Process(server, most=0)
     process.join()
-    process.telling.look()
-    process.telling.look()
-    assert server.present() == {PROCESSES}
-
-
-def test_a_part_in_a_hurry_is_looked_at_alone(server: SmallRedis, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other one has its turn when all have, and at once where Redis has lost what was told."""
-    monkeypatch.setattr(telling, "monotonic", lambda: float(server.now_s))
-    process = Process(server)
-    rates = RatesWatch(process.telling)
-    seen: list[bool] = []
-    monkeypatch.setattr(rates, "hear", lambda client, others, *, lost: seen.append(lost))
-    process.telling._round()
-    assert process.join()
-    process.telling._round()
-    assert seen == [False]
-    server.now_s += 5
-    process.telling._round()
-    assert seen == [False, False]
-    server.flush()
-    process.join("ben")
-    process.telling._round()
-    assert seen == [False, False, True]
-
-
-def test_a_fault_of_ours_does_not_end_it(server: SmallRedis, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is logged, and the next look is tried."""
-    looks: list[int] = []
-
-    def look(*arguments: Any, **options: Any) -> Any:
-        looks.append(1)
-        raise RuntimeError("a fault")
-
-    monkeypatch.setattr(client_counts_watch, "read_others", look)
-    monkeypatch.setattr(telling, "GAP_S", 0.0)
-    process = Process(server)
-    with capture_logs() as entries, gevent.Timeout(30):
-        process.telling.start()
-        while len(looks) < 2:
-            process.places.wanted()
-            gevent.sleep(0.001)
-    process.telling.close()
-    assert {entry["event"] for entry in entries} == {"shared limits failed"}
+    process.table.turn()
+    process.table.turn()
+    assert table_key("clients", process.table.id) not in server.present()

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-import gevent
 import pytest
 from structlog.testing import capture_logs
 
 from headgate.auth.admission import FailedLogins, LoginsThrottled
-from headgate.node.cluster import telling
 from headgate.node.cluster.rates_watch import RatesWatch
-from headgate.node.cluster.telling import Telling
-from headgate.redis.keys import PROCESSES
+from headgate.redis.keys import table_key
+from headgate.redis.shared_table import SharedTable
 from headgate.runtime.shared_rates import SharedRates
 from tests.support.small_redis import SmallRedis
 
@@ -23,12 +20,12 @@ class Process:
 
     def __init__(self, server: SmallRedis, number: int) -> None:
         self.publishes, self.reads = (SharedRates(label, 1, 10, lambda: float(server.now_s)) for label in ("publish", "read"))
-        self.telling = Telling(server.client())
-        self.watch = RatesWatch(self.telling)
-        self.telling.process_id = f"process {number}"
+        clock = lambda: float(server.now_s)  # noqa: E731
+        self.table = SharedTable(server.client(), ["shop"], lambda: f"process {number}", clock, clock)
+        self.watch = RatesWatch(self.table)
         self.watch.share(self.publishes)
         self.watch.share(self.reads)
-        self.telling.look()
+        self.table.turn()
 
 
 @pytest.fixture
@@ -41,10 +38,10 @@ def server() -> SmallRedis:
 def pair(server: SmallRedis) -> Iterator[tuple[Process, Process]]:
     """Two processes that know of each other."""
     one, two = Process(server, 1), Process(server, 2)
-    one.telling.look()
+    one.table.turn()
     yield one, two
-    one.telling.close()
-    two.telling.close()
+    one.table.close()
+    two.table.close()
 
 
 def left(rates: SharedRates, server: SmallRedis) -> int:
@@ -56,9 +53,9 @@ def test_what_one_process_lets_a_caller_spend_the_others_take_off(server: SmallR
     """Each rate for itself."""
     one, two = pair
     one.publishes.spend("ana", server.now_s, 7)
-    assert one.telling._rounds.is_hurried
-    one.telling.look()
-    two.telling.look()
+    assert one.table._rounds.is_hurried
+    one.table.turn()
+    two.table.turn()
     assert (left(two.publishes, server), left(two.reads, server)) == (3, 10)
 
 
@@ -67,12 +64,12 @@ def test_failed_logins_of_an_address_are_told_like_a_rate(server: SmallRedis, pa
     logins = [FailedLogins(0.5, 3, lambda: float(server.now_s)) for _ in pair]
     for process, failed in zip(pair, logins, strict=True):
         process.watch.share(failed.rates)
-        process.telling.look()
-    pair[0].telling.look()
+        process.table.turn()
+    pair[0].table.turn()
     for _ in range(3):
         logins[0].failed("2001:db8::/64", server.now_s)
     for process in pair:
-        process.telling.look()
+        process.table.turn()
     with pytest.raises(LoginsThrottled):
         logins[1].check("2001:db8::/64", server.now_s)
     logins[1].check("192.0.2.7", server.now_s)
@@ -87,32 +84,32 @@ def test_a_jump_of_the_servers_clock_and_a_process_that_is_killed_count_nothing_
     for process in pair:
         process.publishes._now_s = lambda: here_s  # the processes' own clocks do not jump
     one.publishes.spend("ana", here_s, 7)
-    one.telling.look()
-    two.telling.look()
+    one.table.turn()
+    two.table.turn()
     for jump_s in (3600, -7200, 3600):
         server.now_s += jump_s
         for _ in range(3):
-            one.telling.look()
-            two.telling.look()
+            one.table.turn()
+            two.table.turn()
     three = Process(server, 3)
-    one.telling.close()  # killed: nobody hears of it again
-    two.telling.look()
+    one.table.close()  # killed: nobody hears of it again
+    two.table.turn()
     for process in (two, three):
         assert next(count for count in range(100) if process.publishes.spend("ana", here_s)) == 3
-    three.telling.close()
+    three.table.close()
 
 
 def test_what_redis_has_lost_is_told_anew(server: SmallRedis, pair: tuple[Process, Process]) -> None:
     """Found out with the next look; nothing is taken off twice."""
     one, two = pair
     one.publishes.spend("ana", server.now_s, 7)
-    one.telling.look()
-    two.telling.look()
+    one.table.turn()
+    two.table.turn()
     server.flush()
     for _ in range(3):
-        one.telling.look()
-        two.telling.look()
-    assert "publish:ana" in server._hashes["hg:spendings:process 1"]
+        one.table.turn()
+        two.table.turn()
+    assert "publish:ana" in server._hashes[table_key("rates", one.table.id)]
     assert left(two.publishes, server) == 3
 
 
@@ -122,43 +119,21 @@ def test_redis_that_is_away_costs_one_line(server: SmallRedis, pair: tuple[Proce
     server.up = False
     one.publishes.spend("ana", server.now_s, 7)
     with capture_logs() as logs:
-        one.telling.look()
-        one.telling.look()
-    assert [each["event"] for each in logs] == ["shared limits out of reach"]
+        one.table.turn()
+        one.table.turn()
+    assert [each["event"] for each in logs] == ["shared table out of reach"]
     server.up = True
-    one.telling.look()
-    two.telling.look()
+    one.table.turn()
+    two.table.turn()
     assert left(two.publishes, server) == 3
 
 
-def test_it_looks_by_itself_when_something_was_spent(server: SmallRedis, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fault of ours does not end it. A process that closes is taken out, if Redis answers."""
-    monkeypatch.setattr(telling, "GAP_S", 0.0)
-    process = Process(server, 1)
-    process.telling.start()
-    process.telling.start()
-    faults = [ValueError("a fault")]
-    whole = process.watch.tell
-
-    def faulty(*, anew: bool) -> Any:
-        if faults:
-            raise faults.pop()
-        return whole(anew=anew)
-
-    monkeypatch.setattr(process.watch, "tell", faulty)
-    key = f"hg:spendings:{process.telling.process_id}"
-    with capture_logs() as logs, gevent.Timeout(30):
-        process.telling._rounds.hurry()
-        while faults:
-            gevent.sleep(0.001)
-        process.publishes.spend("ana", server.now_s)
-        while key not in server._hashes:
-            gevent.sleep(0.001)
-    assert "shared limits failed" in [each["event"] for each in logs]
-    process.telling.close()
-    process.telling.close()
-    assert process.telling.process_id not in server._sets[PROCESSES]
-    server.up = False
-    other = Telling(server.client())
-    other.start()
-    other.close()
+@pytest.mark.parametrize("value", ["", "1", "-1 1", "1 x", "\xb2 1", "9" * 50 + " 1"])
+def test_an_entry_that_is_no_spending_does_not_count(server: SmallRedis, pair: tuple[Process, Process], value: str) -> None:
+    """Whatever has written it."""
+    one, two = pair
+    one.publishes.spend("ben", server.now_s, 7)
+    one.table.turn()
+    server._hset(table_key("rates", one.table.id), "publish:ana", value)
+    two.table.turn()
+    assert left(two.publishes, server) == 10

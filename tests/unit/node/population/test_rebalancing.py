@@ -10,8 +10,9 @@ import gevent
 import pytest
 from structlog.testing import capture_logs
 
-from headgate.node.population.rebalancing import DEPLOY_S, LOOK_EVERY_S, SETTLED_S, Rebalancing
+from headgate.node.population.rebalancing import DEPLOY_S, SETTLED_S, Rebalancing
 from headgate.redis import loads
+from headgate.redis.shared_table import RENEW_EVERY_S, SharedTable
 from tests.support.small_redis import SmallRedis
 from tests.unit.node.connections import RecordedNamespace, joined
 
@@ -22,11 +23,14 @@ class Process:
     def __init__(self, server: SmallRedis, name: str, count: int, *, namespace: str = "shop", per_s: float = 10.0) -> None:
         self.name, self.server = name, server
         self.done: list[tuple[Any, ...]] = []
+        self.turn_at_s = 0.0
         self.namespace = RecordedNamespace(name=namespace, bus=SimpleNamespace(server="here"))
         for number in range(count):
             self.join(f"{name}-{number}")
+        clock = lambda: float(server.now_s)  # noqa: E731
+        self.table = SharedTable(server.client(), [namespace], lambda: name, clock, clock)
         self.rebalancing = Rebalancing(
-            server.client(),
+            self.table,
             {namespace: self.namespace.real()},
             cast(Any, self),
             per_s,
@@ -57,6 +61,9 @@ def run(server: SmallRedis, seconds: int, *processes: Process, moves_to: Callabl
     for _ in range(seconds):
         server.now_s += 1
         for process in processes:
+            if server.now_s >= process.turn_at_s:
+                process.turn_at_s = server.now_s + RENEW_EVERY_S
+                process.table.turn()
             process.rebalancing.tick()
         for process in processes:
             for session, client in list(process.namespace.clients.items()):
@@ -101,7 +108,7 @@ def test_long_after_a_deploy_only_an_operator_can_begin_it(server: SmallRedis) -
     run(server, 60, full, empty)
     assert full.told() == []
     loads.request(server.client(), 100)
-    run(server, 2 * int(LOOK_EVERY_S), full, empty)
+    run(server, 2 * int(RENEW_EVERY_S), full, empty)
     assert (full.count, empty.count) == (30, 30)
 
 
@@ -127,10 +134,14 @@ def test_a_process_that_leaves_counts_no_more_and_moves_nobody(server: SmallRedi
     full, empty = Process(server, "full", 60), Process(server, "empty", 0)
     run(server, SETTLED_S + 20, full, empty)
     assert full.told()
-    full.rebalancing._rounds.begun = True
+    full.table._rounds.begun = True
     full.rebalancing.leave()
-    full.rebalancing.leave()
-    assert len(loads.read(server.client()).loads) == 1
+    full.table.retire()
+    full.table.turn()
+    rows = loads.read(server.client())
+    assert (set(rows.loads), set(rows.living)) == ({empty.table.id}, {full.table.id, empty.table.id})
+    full.table.close()
+    assert set(loads.read(server.client()).living) == {empty.table.id}
 
 
 def test_it_gives_up_where_clients_come_back_to_it(server: SmallRedis) -> None:
@@ -148,20 +159,21 @@ def test_redis_that_is_away_costs_one_line_and_moves_nobody(server: SmallRedis) 
     server.up = False
     with capture_logs() as lines:
         run(server, 60, full)
-    assert [line["event"] for line in lines] == ["loads out of reach"]
+    assert [line["event"] for line in lines] == ["shared table out of reach"]
     assert full.told() == []
 
 
-def test_it_looks_by_itself_once_it_is_started(server: SmallRedis) -> None:
+def test_it_ticks_by_itself_once_it_is_started(server: SmallRedis) -> None:
     """A fault of ours is logged and does not end it; nor does starting it twice begin another."""
     process = Process(server, "one", 5)
-    faults = [RuntimeError("a bug")]
+    faults, ticks = [RuntimeError("a bug")], list[int]()
     moves = process.rebalancing._moves
     end_late = moves.end_late
 
     def faulty() -> None:
         if faults:
             raise faults.pop()
+        ticks.append(1)
         end_late()
 
     moves.end_late = faulty  # type: ignore[method-assign]
@@ -169,25 +181,16 @@ def test_it_looks_by_itself_once_it_is_started(server: SmallRedis) -> None:
         for _ in range(2):
             process.rebalancing.start()
         with gevent.Timeout(30):
-            while not loads.read(server.client()).loads:
+            while not ticks:
                 process.rebalancing._rounds.hurry()
                 gevent.sleep(0.001)
     assert [line["event"] for line in lines] == ["rebalancing failed"]
-    [load] = loads.read(server.client()).loads.values()
-    assert (load.sessions, load.serves) == (5, "shop")
     process.rebalancing.leave()
-    assert not loads.read(server.client()).loads
 
 
-def test_a_load_that_cannot_be_taken_back_ends_with_its_lease(server: SmallRedis) -> None:
-    """Redis may be away when a gateway stops; the stop goes on."""
+def test_the_row_says_what_the_process_has(server: SmallRedis) -> None:
+    """Its sessions, the namespaces that it serves, and the server of its events."""
     process = Process(server, "one", 5)
-    process.rebalancing.start()
-    with gevent.Timeout(30):
-        while not loads.read(server.client()).loads:
-            gevent.sleep(0.001)
-    server.up = False
-    process.rebalancing.leave()
-    server.up = True
-    server.now_s += loads.LEASE_S
-    assert not loads.read(server.client()).loads
+    process.table.turn()
+    [row] = loads.read(server.client()).loads.values()
+    assert (row.sessions, row.serves, row.server, row.name, row.since_s) == (5, "shop", "here", "one", server.now_s)

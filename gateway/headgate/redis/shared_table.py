@@ -1,0 +1,296 @@
+"""The shared table: what each gateway process of a database shares with the others through Redis, under a lease.
+
+In: the row of this process (loads.py); for each use, such as counts of clients, the fields that have changed. Out: the rows of
+all processes that live; for each use, the fields of the others; whether another gateway serves these namespaces (registry.py).
+
+In Redis: the hash LOADS with a row for each process, and for each use of each process the hash `table_key(kind, process)`. Such a
+hash ends LEASE_S after its process has last written. Its version is in the row, so others read it when it has changed, and the
+whole of it now and then.
+
+A turn takes one greenlet and one connection: the time, a pipeline that writes and reads rows, and a pipeline that reads changed
+hashes. There is a turn for everything every RENEW_EVERY_S, and one for a use soon after it hurries, at most one each GAP_S.
+
+Rules. 1. An unreachable Redis costs one line in the log; each process keeps its share then. 2. A process compares its row in
+Redis with the row that it wrote. If they differ (a flush, an ended lease, a failover that lost the last writes), it writes
+everything again, and every use learns that writes were lost. 3. "No other gateway lives" is said only of a registry that was
+whole for a lease.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from time import monotonic, time
+from typing import Protocol
+
+import msgspec
+import structlog
+
+from headgate.errors import HeadgateError
+from headgate.runtime.loop import Lock, Signal
+from headgate.runtime.rounds import Rounds
+
+from .client import Client, call_all
+from .connections import Command
+from .keys import LOADS, table_key
+from .loads import LEASE_S, LEFT_S, Load, Look, clock, process_name, read_rows
+from .registry import leave, registering
+
+log = structlog.get_logger("headgate.shared_table")
+
+RENEW_EVERY_S, GAP_S = LEASE_S / 3, 0.25
+# One full turn in so many, about one a minute, tidies up and reads whole copies.
+TIDY_EVERY = 12
+# More processes than that on one Redis count as so many.
+MAX_PROCESSES = 1000
+# Fields in one command.
+_STRIDE = 500
+
+Fields = Mapping[str, bytes | None]
+
+
+class Use(Protocol):
+    """One kind of what processes share. No method waits."""
+
+    kind: str
+
+    def fields(self, *, anew: bool) -> Mapping[str, str | int | None]:
+        """Return the fields that have changed (None: it is gone); `anew`: all that there are."""
+
+    def asked(self) -> Sequence[str] | None:
+        """Return the names of the fields to read at the others; None: all."""
+
+    def hear(self, others: Mapping[str, Fields], *, lost: bool) -> None:
+        """Take the fields of each other process that lives; `lost`: Redis had lost writes of this process."""
+
+
+class SharedTable:
+    """See the module. `id` is `<name>:<random>`; `tried` is set when the first turn is over, however it ended.
+
+    Set `own` (what the row says) and `on_rows` (called with the rows after each full turn) before `start`.
+
+    Args:
+        namespaces: those that this process serves.
+        name: returns the name of this process for people; called in the process that starts.
+        now_s, wall_s: monotonic, and this machine's clock.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        namespaces: Iterable[str],
+        name: Callable[[], str] = process_name,
+        now_s: Callable[[], float] = monotonic,
+        wall_s: Callable[[], float] = time,
+    ) -> None:
+        self._client, self._namespaces = client, tuple(namespaces)
+        self._name, self._now_s, self._wall_s = name, now_s, wall_s
+        self.id = _new_id(name())
+        self.own: Callable[[], Load] = lambda: Load(0, 0, "")
+        self.on_rows: Callable[[Look], object] = lambda rows: None
+        self.tried = Signal()
+        self._uses: list[Use] = []
+        self._hurried: list[Use] = []
+        self._versions: dict[str, int] = {}
+        self._filled: set[str] = set()  # kinds of which Redis has a hash
+        self._copies: dict[tuple[str, str], tuple[int, Fields]] = {}
+        self._row: bytes | None = None  # as it was written last; None: not known
+        self._written_s: int | None = None  # by Redis' clock
+        self._since_s = 0
+        self._anew, self._retired = True, False
+        self._full_turns, self._full_turn_at_s = 0, 0.0
+        self._lost_at_s = -math.inf
+        self._logged = ""
+        self._lock = Lock()
+        self._rounds = Rounds(self._round, lambda: log.exception("shared table failed"), RENEW_EVERY_S, GAP_S)
+
+    def add(self, use: Use) -> Callable[[], None]:
+        """Share a use, too; return what hurries it, which never waits."""
+        self._uses.append(use)
+
+        def hurry() -> None:
+            if use not in self._hurried:
+                self._hurried.append(use)
+            self._rounds.hurry()
+
+        return hurry
+
+    @property
+    def begun(self) -> bool:
+        """Whether `start` was called."""
+        return self._rounds.begun
+
+    def start(self) -> None:
+        """Begin. Idempotent."""
+        if not self._rounds.begun:
+            self.id = _new_id(self._name())  # of this process, whichever one made the gateway before a fork
+            self._rounds.start()
+
+    def renew(self) -> None:
+        """Have a full turn soon: Redis may have lost everything. Never waits."""
+        self._full_turn_at_s = 0.0
+        self._rounds.hurry()
+
+    def retire(self) -> bool:
+        """Serve no more; return whether it is known that no other process serves any of these namespaces. Waits for Redis.
+
+        This process still counts in the table, until `close`. Only the first call does something.
+        """
+        alone = self._leave_registry()
+        self.renew()
+        return alone
+
+    def close(self) -> None:
+        """Take this process out. Idempotent. Waits for Redis."""
+        was_open = self._rounds.end()
+        self._leave_registry()
+        if was_open:
+            try:
+                keys = [table_key(use.kind, self.id) for use in self._uses]
+                call_all(self._client, [("HDEL", LOADS, self.id), *(("UNLINK", key) for key in keys)])
+            except HeadgateError:
+                log.debug("shared table not left")  # it ends with the lease
+
+    def turn(self, uses: Sequence[Use] | None = None) -> None:
+        """Write and read some uses, or everything. A fault is logged once. Waits for Redis."""
+        with self._lock:
+            try:
+                self._turn(self._uses if uses is None or self._anew else uses, is_full=uses is None)
+            except HeadgateError as error:
+                self._log_once(error)
+                self._row, self._anew = None, True  # whether it was written is not known
+            except Exception:
+                self._row, self._anew = None, True
+                raise
+            else:
+                self._logged = ""
+            finally:
+                self.tried.set()
+
+    # -- private ------------------------------------------------------------------------------------------------------
+
+    def _leave_registry(self) -> bool:
+        """Take this process out of the registry; return whether no other one is there, as far as that is known."""
+        if self._retired or not self._rounds.begun:
+            return False
+        with self._lock:
+            self._retired = True
+            try:
+                alone = leave(self._client, self.id, self._namespaces)
+            except HeadgateError as error:
+                self._log_once(error)
+                return False
+        return alone and self._now_s() - self._lost_at_s > LEASE_S
+
+    def _round(self) -> float:
+        uses, self._hurried = self._hurried, []
+        is_full = self._now_s() >= self._full_turn_at_s
+        if is_full:
+            self._full_turn_at_s = self._now_s() + RENEW_EVERY_S
+        self.turn(None if is_full else uses)
+        return self._full_turn_at_s - self._now_s()
+
+    def _turn(self, uses: Sequence[Use], *, is_full: bool) -> None:
+        redis_s, skew_s = clock(self._client, self._wall_s)
+        now_s, before_s = int(redis_s), self._written_s
+        has_ended = before_s is not None and now_s - before_s >= LEASE_S
+        anew = self._anew = self._anew or has_ended
+        whole = is_full and self._full_turns % TIDY_EVERY == 0
+        commands: list[Command] = [("HGETALL", LOADS)]
+        for use in self._uses if anew else uses:
+            commands += self._writing(use, anew=anew)
+        own, row = self._own(now_s, skew_s)
+        commands.append(("HSET", LOADS, self.id, row))
+        if whole or anew:
+            commands.append(("EXPIRE", LOADS, LEFT_S))
+        if is_full and not self._retired:
+            commands += registering(now_s, self.id, self._namespaces, tidy=whole or anew)
+        rows = read_rows(now_s, call_all(self._client, commands)[0], own.server)
+        lost = before_s is not None and (has_ended or self.id not in rows.fields or self._row not in (None, rows.fields[self.id]))
+        self._row, self._written_s, self._since_s = row, now_s, own.since_s
+        living = {each: other for each, other in rows.living.items() if each != self.id}
+        others = dict(sorted(living.items())[: MAX_PROCESSES - 1])
+        heard = self._uses if lost or anew else uses
+        copies = self._read(heard, others, rows.gone, whole=whole or lost)
+        for use in heard:
+            use.hear(copies[use.kind], lost=lost)
+        if is_full:
+            self._full_turns += 1
+            self.on_rows(rows._replace(loads={**rows.loads, **({} if self._retired else {self.id: own})}))
+        if lost:
+            self._lost_at_s, self._full_turns = self._now_s(), 0
+            log.info("shared table written again", namespaces=",".join(self._namespaces))
+        self._anew = lost and not anew
+        if self._anew or (lost and not is_full):
+            self.renew()
+
+    def _writing(self, use: Use, *, anew: bool) -> list[Command]:
+        """Return the commands that write a use, and renew its lease."""
+        key, fields = table_key(use.kind, self.id), use.fields(anew=anew)
+        if fields or anew:
+            self._versions[use.kind] = self._versions.get(use.kind, 0) + 1
+        there = [(name, value) for name, value in fields.items() if value is not None]
+        gone = [name for name, value in fields.items() if value is None]
+        commands: list[Command] = [("UNLINK", key)] if anew else []
+        for first in range(0, len(there), _STRIDE):
+            commands.append(("HSET", key, *(part for pair in there[first : first + _STRIDE] for part in pair)))
+        for first in range(0, len(gone), _STRIDE):
+            commands.append(("HDEL", key, *gone[first : first + _STRIDE]))
+        if there or (not anew and use.kind in self._filled):
+            self._filled.add(use.kind)
+            commands.append(("EXPIRE", key, LEASE_S))
+        elif anew:
+            self._filled.discard(use.kind)
+        return commands
+
+    def _own(self, now_s: int, skew_s: float) -> tuple[Load, bytes]:
+        own = msgspec.structs.replace(
+            self.own(),
+            since_s=self._since_s or now_s,
+            serves="" if self._retired else ",".join(sorted(self._namespaces)),
+            at_s=now_s,
+            name=self._name(),
+            skew_ms=round(skew_s * 1000),
+            versions=dict(self._versions),
+        )
+        return own, msgspec.json.encode(own)
+
+    def _read(
+        self, uses: Sequence[Use], others: Mapping[str, Load], gone: Sequence[str], *, whole: bool
+    ) -> dict[str, dict[str, Fields]]:
+        """Return the fields of the others, by kind and process, and take out the rows of processes that are gone."""
+        commands: list[Command] = [("HDEL", LOADS, *gone)] if gone else []
+        reading: list[tuple[str, str, Sequence[str] | None]] = []
+        copies: dict[str, dict[str, Fields]] = {use.kind: {key: {} for key in others} for use in uses}
+        for use in uses:
+            asked = use.asked()
+            for process, row in others.items():
+                version = row.versions.get(use.kind, 0)
+                known, fields = self._copies.get((use.kind, process), (0, {}))
+                if asked is None and version == known and not whole:
+                    copies[use.kind][process] = fields
+                elif version and (asked is None or asked):
+                    key = table_key(use.kind, process)
+                    commands.append(("HGETALL", key) if asked is None else ("HMGET", key, *asked))
+                    reading.append((use.kind, process, asked))
+        replies = call_all(self._client, commands)[1 if gone else 0 :] if commands else []
+        self._copies = {each: copy for each, copy in self._copies.items() if each[1] in others}
+        for (kind, process, asked), reply in zip(reading, replies, strict=True):
+            if asked is None:
+                fields = {name.decode("utf-8", "replace"): value for name, value in reply.items()}
+                self._copies[kind, process] = (others[process].versions[kind], fields)
+            else:
+                fields = dict(zip(asked, reply, strict=True))
+            copies[kind][process] = fields
+        return copies
+
+    def _log_once(self, error: HeadgateError) -> None:
+        """Log a fault, unless it is the same as the one before."""
+        if error.message != self._logged:
+            self._logged = error.message
+            log.warning("shared table out of reach", error=error.message, effect="each process keeps its share of limits")
+
+
+def _new_id(name: str) -> str:
+    return f"{name}:{secrets.token_hex(4)}"

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 
 import redis
 
-from headgate.publisher import Publisher
+from headgate.services.publisher import Publisher
 
 from . import publishing
 from .bus import Bus

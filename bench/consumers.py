@@ -27,12 +27,12 @@ from headgate.consumers import Consumer, Delivery
 from headgate.consumers.process.command import NICENESS
 from headgate.consumers.work.runner import Runner
 from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions
-from headgate.publisher import Publisher
+from headgate.events.topic import DEFAULT_NAMESPACE
 from headgate.redis.client import Client, call, open_client
 from headgate.redis.keys import group_key
 from headgate.redis.log import EventLog
+from headgate.services.publisher import Publisher
 from headgate.settings import Settings
-from headgate.topic import DEFAULT_NAMESPACE
 from tests.fault.redis_process import RedisProcess
 
 from . import machine

@@ -19,7 +19,7 @@ from typing import Any
 
 import click
 
-from headgate.publisher import Durable, Publisher
+from headgate.services.publisher import Durable, Publisher
 from tests.fault.redis_process import RedisProcess
 from tests.support.redis_server import wait_until
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import click
 
-from headgate.inbox import Inbox
-from headgate.publisher import Publisher
+from headgate.services.inbox import Inbox
+from headgate.services.publisher import Publisher
 
 from . import machine
 from .log import pin

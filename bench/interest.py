@@ -17,7 +17,7 @@ from pathlib import Path
 
 import click
 
-from headgate.publisher import Publisher
+from headgate.services.publisher import Publisher
 from tests.fault.many_clients import Swarm
 from tests.fault.redis_process import RedisProcess
 from tests.support.gateway_process import GatewayProcess

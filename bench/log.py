@@ -18,7 +18,7 @@ from typing import Any
 
 import click
 
-from headgate.publisher import Publisher
+from headgate.services.publisher import Publisher
 from tests.fault.checker import History, assert_kept
 from tests.fault.many_clients import Swarm
 from tests.fault.redis_process import RedisProcess

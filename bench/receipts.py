@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import redis
 
-from headgate.publisher import Publisher
+from headgate.services.publisher import Publisher
 
 from . import publishing
 from .machine import cores

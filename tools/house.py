@@ -30,7 +30,7 @@ MET_IN: Mapping[str, tuple[str, ...]] = {
     "apprise": ("consumers.apprise",),
     "cryptography": ("auth.keys",),
     "engineio": ("socketio.engine", "socketio.server"),
-    "flask": ("flask_extension", "page_files", "cli.config", "cli.serve", "workers.application"),
+    "flask": ("flask", "cli.config", "cli.serve", "workers.application"),
     # The command line patches the standard library before anything else of ours is loaded.
     "gevent": (
         *("runtime.loop", "socketio.other_servers", "transport.detach", "transport.http_server", "transport.peer_socket"),
@@ -39,11 +39,11 @@ MET_IN: Mapping[str, tuple[str, ...]] = {
     "gunicorn": ("gunicorn",),
     "h11": ("runtime.http_exchange",),
     "hiredis": ("redis",),
-    "idna": ("hostnames",),
+    "idna": ("addresses.hostnames",),
     "jinja2": ("consumers.templates",),
     "jsonschema_rs": ("schemas.validation",),
     "jwt": ("auth.keys",),
-    "opentelemetry": ("spans",),
+    "opentelemetry": ("runtime.spans",),
     "pytest": ("testing",),
     "redis": ("redis",),
     "socketio": ("socketio",),

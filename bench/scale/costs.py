@@ -246,7 +246,7 @@ def _median(rows: list[Figures]) -> Figures:
 
 
 def _load_functions(bus: Bus) -> None:
-    from headgate.publisher import Publisher
+    from headgate.services.publisher import Publisher
 
     assert "headgate_append" in functions()
     with Publisher(bus.url) as publisher:

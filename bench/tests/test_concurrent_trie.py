@@ -18,7 +18,7 @@ from bench.topics import concurrent
 from bench.topics.concurrent import ConcurrentTrie, Snapshot
 from bench.topics.persistent_map import PersistentMap
 from headgate.delivery.matcher import SubscriptionMatcher
-from headgate.topic import matches
+from headgate.events.topic import matches
 
 words = st.sampled_from(["a", "b"])
 topics = st.lists(words, min_size=1, max_size=4).map(".".join)

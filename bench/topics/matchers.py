@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from headgate.delivery.matcher import SubscriptionMatcher
 from headgate.delivery.pattern_map import PatternMap
-from headgate.topic import MAX_TOPIC_WORDS, matches
+from headgate.events.topic import MAX_TOPIC_WORDS, matches
 
 
 class Matcher(Protocol):

@@ -10,6 +10,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from headgate.events.topic import own_topics, pattern, user_word
+from headgate.optional_dependencies import needing
+
 from .errors import (
     BusRefused,
     BusUnavailable,
@@ -35,33 +38,32 @@ from .errors import (
     UnknownHost,
     UnknownNamespace,
 )
-from .extras import needing
-from .topic import own_topics, pattern, user_word
 
 if TYPE_CHECKING:
-    from .async_publisher import AsyncPublisher
+    from headgate.flask.extension import Headgate
+    from headgate.services.async_publisher import AsyncPublisher
+    from headgate.services.clients import Clients, ClientsPage, ConnectedClient, Reached
+    from headgate.services.publisher import PresentUser, Publisher, Receipt
+    from headgate.services.subscriber import Gap, Subscriber
+
     from .auth.identity import Handshake, Identity
-    from .clients import Clients, ClientsPage, ConnectedClient, Reached
-    from .flask_extension import Headgate
-    from .publisher import PresentUser, Publisher, Receipt
-    from .subscriber import Gap, Subscriber
 
 __version__ = "0.2.0"
 
 _LAZY = {
-    "AsyncPublisher": "async_publisher",
-    "Clients": "clients",
-    "ClientsPage": "clients",
-    "ConnectedClient": "clients",
-    "Reached": "clients",
-    "Gap": "subscriber",
-    "Headgate": "flask_extension",
+    "AsyncPublisher": "services.async_publisher",
+    "Clients": "services.clients",
+    "ClientsPage": "services.clients",
+    "ConnectedClient": "services.clients",
+    "Reached": "services.clients",
+    "Gap": "services.subscriber",
+    "Headgate": "flask.extension",
     "Handshake": "auth.identity",
     "Identity": "auth.identity",
-    "PresentUser": "publisher",
-    "Publisher": "publisher",
-    "Receipt": "publisher",
-    "Subscriber": "subscriber",
+    "PresentUser": "services.publisher",
+    "Publisher": "services.publisher",
+    "Receipt": "services.publisher",
+    "Subscriber": "services.subscriber",
 }
 
 __all__ = [

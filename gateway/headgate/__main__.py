@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from .extras import MissingExtra, needing
+from headgate.optional_dependencies import MissingExtra, needing
 
 
 def main() -> None:

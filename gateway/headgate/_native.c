@@ -2,7 +2,7 @@
  *
  *   Writer          events at the front of a read from Redis, written straight to the sockets of their clients (delivery/direct.py)
  *   page_frames     the frames of entries of the log, for clients that catch up (delivery/log_frames.py)
- *   is_surely_json  whether a payload is what event.check_json takes (event.py)
+ *   is_surely_json  whether a payload is what event.check_json takes (events/event.py)
  *   accept          the next connection of a listener, without a cooperative socket around it (transport/http_server.py)
  *
  * Of Writer. In: replies of a subscriber connection, as hiredis makes them, and the place of the feed. Out: frames on sockets, and what

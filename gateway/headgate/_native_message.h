@@ -1,4 +1,4 @@
-/* The message of a logged event on a channel: `hg1 <epoch> <offset> <time_ms> <id>\n<payload>` (event.py has the format).
+/* The message of a logged event on a channel: `hg1 <epoch> <offset> <time_ms> <id>\n<payload>` (events/event.py has the format).
  *
  * The usual form of it: in one epoch, without a trace, and with numbers that have no leading zero. The payload is not looked at.
  */

@@ -1,4 +1,4 @@
-"""Which build a process runs: with the C extension (event.py, delivery/direct.py), or without. No I/O except to find the module.
+"""Which build a process runs: with the C extension (events/event.py, delivery/direct.py), or without. It only looks for a module.
 
 The extension is optional, and the Python code is complete without it. With HEADGATE_PURE=1 in its environment a process does not
 load it: to rule it out when something looks odd, or to compare.

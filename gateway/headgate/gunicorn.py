@@ -31,7 +31,7 @@ from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from .extras import needing
+from headgate.optional_dependencies import needing
 
 with needing("gunicorn", "several workers"):
     import gunicorn.arbiter
@@ -51,10 +51,11 @@ from .workers.settings_file import SettingsFile
 if TYPE_CHECKING:
     from flask import Flask
 
-    from .flask_extension import Headgate
+    from headgate.flask.extension import Headgate
+    from headgate.workers.peer_workers import Siblings
+
     from .transport.http_server import HTTPServer
     from .transport.http_wsgi import WsgiExchange
-    from .workers.siblings import Siblings
 
 _DEFAULTS = Config().settings
 # gunicorn kills a worker at the end of graceful_timeout. So much of it is for what comes after the drain.
@@ -226,10 +227,11 @@ class Worker(BaseWorker):  # type: ignore[misc]
 
     def run(self) -> None:
         """Serve until asked to end. The arbiter sees a heartbeat as long as the loop turns."""
+        from headgate.workers.peer_workers import Siblings
+
         from .metrics import HTTP_CONNECTIONS
         from .runtime.heap import Heap
         from .runtime.loop import repeat
-        from .workers.siblings import Siblings
 
         heartbeat = repeat(min(HEARTBEAT_S, self.timeout or HEARTBEAT_S), self._beat)
         app: Flask = self.wsgi

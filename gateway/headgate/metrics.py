@@ -13,9 +13,10 @@ from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, Counter, Gauge, gen
 from prometheus_client.metrics_core import CounterMetricFamily, Metric
 from prometheus_client.samples import Sample
 
+from headgate.events.traceparent import DROPPED
+
 from .exposition import BUCKET, HDR, Family, classic
 from .histogram import Histogram as TimeHistogram
-from .traceparent import DROPPED
 
 
 class Histograms:
@@ -170,7 +171,7 @@ FAN_OUT = Histograms(
 
 
 class _DroppedTraceparents:
-    """How many malformed traceparents were dropped, which traceparent.py counts."""
+    """How many malformed traceparents were dropped, which events/traceparent.py counts."""
 
     def __init__(self) -> None:
         REGISTRY.register(self)

@@ -12,9 +12,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
+from headgate.addresses.origins import parse_authority
+from headgate.events.topic import check_pattern, check_topic, check_user
+
 from .errors import InvalidPattern, InvalidRequest, InvalidTopic
-from .origins import parse_authority
-from .topic import check_pattern, check_topic, check_user
 
 Declared = TypeVar("Declared")
 Parsed = TypeVar("Parsed")
@@ -333,7 +334,7 @@ def _patterns(raw: Any) -> tuple[str, ...]:
 
 
 def _refused(check: Callable[[object], str]) -> Callable[[Any], str]:
-    """Return a check of topic.py as a reader: what it refuses is a ValueError."""
+    """Return a check of events/topic.py as a reader: what it refuses is a ValueError."""
 
     def read(raw: Any) -> str:
         try:

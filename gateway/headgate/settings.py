@@ -14,8 +14,12 @@ from dataclasses import dataclass, fields
 from ipaddress import IPv6Address
 from typing import Any, ClassVar, Literal
 
+from headgate.addresses.http_target import read_target
+from headgate.addresses.origins import is_loopback, parse_host, parse_host_pattern, parse_origin_pattern
+from headgate.addresses.redis_url import FORMS, read_url
+from headgate.events.topic import DEFAULT_NAMESPACE, MAX_TOPIC_BYTES, MAX_TOPIC_WORDS, check_namespace
+
 from .errors import BusRefused, SettingsError, UnknownNamespace
-from .http_target import read_target
 from .options import (
     Kind,
     WrongValue,
@@ -33,9 +37,6 @@ from .options import (
     switch,
     text,
 )
-from .origins import is_loopback, parse_host, parse_host_pattern, parse_origin_pattern
-from .redis_url import FORMS, read_url
-from .topic import DEFAULT_NAMESPACE, MAX_TOPIC_BYTES, MAX_TOPIC_WORDS, check_namespace
 
 PREFIX = "HEADGATE_"
 # The value of HEADGATE_SCHEMAS that is no folder.

@@ -19,14 +19,15 @@ from urllib.parse import unquote
 import msgspec
 import pytest
 
+from headgate.events.topic import check_pattern, matches
+from headgate.services.publisher import Publisher, Receipt
+
 from .errors import SettingsError
-from .publisher import Publisher, Receipt
 from .redis import data_folder
 from .redis.keys import namespace_of
 from .redis.lineage import Fate
 from .redis.newest import NewestReceipts
 from .settings import REGISTRY, Settings
-from .topic import check_pattern, matches
 
 if TYPE_CHECKING:
     from .redis.connections import Command

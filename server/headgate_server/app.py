@@ -13,9 +13,11 @@ from flask import Blueprint, Flask, render_template
 
 from headgate import __version__
 from headgate.auth.identity import Authenticator
-from headgate.page_files import add_page_files
+from headgate.flask.page_files import add_page_files
 from headgate.runtime.shared_rates import SharedRates
 from headgate.settings import Settings
+from headgate_server.api.gate import Gate
+from headgate_server.api.health import health_routes
 
 from .api.error_pages import install_error_pages
 from .api.publish_requests import posted, routes_below
@@ -29,13 +31,11 @@ from .demo.orders import OrderBook
 from .demo.pages import demo_authenticator, demo_routes
 from .demo.secret import demo_secret
 from .demo.tokens import DemoTokens
-from .gate import Gate
-from .health import health_routes
 from .security_headers import install_security_headers
 from .untouched import watch
 
 if TYPE_CHECKING:
-    from headgate.flask_extension import Headgate
+    from headgate.flask.extension import Headgate
 
 
 def create_app(settings: Settings | None = None, *, gate: Gate | None = None) -> Flask:
@@ -82,7 +82,7 @@ def create_app(settings: Settings | None = None, *, gate: Gate | None = None) ->
 
 def _extension(app: Flask, settings: Settings, authenticator: Authenticator | None) -> Headgate:
     # Imported here: the routes can be used and tested without gevent, Redis and Socket.IO.
-    from headgate.flask_extension import Headgate
+    from headgate.flask.extension import Headgate
 
     return Headgate(app, authenticator=authenticator, settings=settings)
 

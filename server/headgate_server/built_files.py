@@ -11,7 +11,7 @@ from importlib.resources import files
 
 from flask import Flask, Response, abort
 
-from headgate.page_files import PageFile, read_page_file, serve_page_file
+from headgate.flask.page_files import PageFile, read_page_file, serve_page_file
 
 _KINDS = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
 _PAGES = ("console", "demo")

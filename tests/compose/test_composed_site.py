@@ -24,7 +24,7 @@ import jwt
 import pytest
 import yaml
 
-from headgate.publisher import Publisher
+from headgate.services.publisher import Publisher
 from tests.fault.redis_process import RedisProcess
 from tests.support.gateway_process import GatewayProcess
 from tests.support.held_port import HeldPort

@@ -16,8 +16,7 @@ import gevent
 import pytest
 
 from headgate.errors import BusRefused, BusUnavailable, NotSerializable
-from headgate.event import decode_message
-from headgate.publisher import Publisher
+from headgate.events.event import decode_message
 from headgate.redis.client import call, is_forbidden, open_client
 from headgate.redis.embedded import EmbeddedRedis
 from headgate.redis.faults import NO_PERMISSION
@@ -25,6 +24,7 @@ from headgate.redis.functions import ensure_loaded
 from headgate.redis.keys import channel, head_key, log_key, user_channel
 from headgate.redis.log import EventLog
 from headgate.redis.subscriber_link import SubscriberLink
+from headgate.services.publisher import Publisher
 from tests.support.model_links import Link, Log, ModelServer
 from tests.support.model_redis import NAMESPACE
 from tests.support.redis_server import wait_until

@@ -31,11 +31,11 @@ from headgate import (
     SettingsError,
     UnknownNamespace,
 )
-from headgate.publisher import MAX_BATCH_EVENTS, PublishManyError, Receipt
 from headgate.redis.client import Client, call, open_client
 from headgate.redis.embedded import EmbeddedRedis
 from headgate.redis.functions import ensure_loaded
 from headgate.redis.keys import head_key, log_key
+from headgate.services.publisher import MAX_BATCH_EVENTS, PublishManyError, Receipt
 from tests.support.publisher_on_loop import PublisherOnLoop
 from tests.support.raw_log import read_log
 from tests.support.redis_server import DEADLINE_S, wait_until, write_at_once
@@ -134,7 +134,7 @@ def test_a_batch_is_bounded(nowhere: Publishes, monkeypatch: pytest.MonkeyPatch)
         nowhere.publish_many(("a", 1) for _ in iter(int, 1))
     assert caught.value.parts == {"name": "batch_events", "limit": MAX_BATCH_EVENTS}
 
-    monkeypatch.setattr("headgate.publisher.MAX_BATCH_BYTES", 100)
+    monkeypatch.setattr("headgate.services.publisher.MAX_BATCH_BYTES", 100)
     with pytest.raises(LimitReached, match="batch_bytes"):
         nowhere.publish_many([("a", "x" * 60), ("a", "x" * 60)])
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, expect, sync_playwright
 
-from headgate.publisher import Publisher
 from headgate.redis.data_folder import find_private_redis
+from headgate.services.publisher import Publisher
 from tests.e2e.board_page import BoardPage
 from tests.e2e.shop import Shop
 from tests.support.chromium import BROWSER_SWITCHES

@@ -16,8 +16,8 @@ from typing import Literal, NamedTuple
 
 from playwright.sync_api import Browser, expect, sync_playwright
 
-from headgate.publisher import Publisher
 from headgate.redis.data_folder import find_private_redis
+from headgate.services.publisher import Publisher
 from tests.e2e.board_page import BoardPage
 from tests.e2e.conftest import DEADLINE_MS
 from tests.e2e.console_page import SETTINGS, ConsolePage

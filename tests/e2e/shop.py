@@ -10,8 +10,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from headgate.publisher import Publisher
 from headgate.redis.data_folder import find_private_redis
+from headgate.services.publisher import Publisher
 from tests.support.gateway_process import GatewayProcess
 
 

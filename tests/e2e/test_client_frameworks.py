@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from headgate.publisher import Publisher
+from headgate.services.publisher import Publisher
 from tests.support.gateway_process import GatewayProcess, StartGateway
 from tests.support.redis_server import wait_until
 

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from headgate.publisher import Publisher
 from headgate.redis.data_folder import find_private_redis
+from headgate.services.publisher import Publisher
 from tests.e2e.conftest import DEADLINE_MS, OpenBoard
 from tests.support.gateway_process import GatewayProcess, StartGateway
 

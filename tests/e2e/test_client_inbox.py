@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
 
-from headgate.inbox import Inbox
-from headgate.publisher import Publisher
+from headgate.services.inbox import Inbox
+from headgate.services.publisher import Publisher
 from tests.e2e.conftest import DEADLINE_MS
 from tests.e2e.test_client_presence import start
 from tests.support.gateway_process import GatewayProcess, StartGateway

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Route
 
-from headgate.publisher import Publisher
 from headgate.redis.data_folder import find_private_redis
+from headgate.services.publisher import Publisher
 from tests.e2e.conftest import DEADLINE_MS
 from tests.support.chromium import BROWSER_SWITCHES
 from tests.support.gateway_process import GatewayProcess, StartGateway

@@ -12,11 +12,11 @@ import pytest
 from playwright.sync_api import BrowserContext, Error, Page
 from prometheus_client.parser import text_string_to_metric_families
 
-from headgate.handled import AtBrowsers
-from headgate.publisher import Publisher
+from headgate.diagnosis.tracing import trace
 from headgate.redis.client import open_client
 from headgate.redis.data_folder import find_private_redis
-from headgate.tracing import trace
+from headgate.redis.handled_events import AtBrowsers
+from headgate.services.publisher import Publisher
 from tests.e2e.conftest import DEADLINE_MS
 from tests.support.gateway_process import GatewayProcess, StartGateway
 

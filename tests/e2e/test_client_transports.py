@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext, Page, Route, WebSocketRoute
 
-from headgate.publisher import Publisher
+from headgate.services.publisher import Publisher
 from tests.e2e.conftest import DEADLINE_MS
 from tests.support.gateway_process import GatewayProcess, StartGateway
 

@@ -11,11 +11,11 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from headgate.auth.api_keys import new_key
-from headgate.publisher import Publisher
 from headgate.redis import api_keys
 from headgate.redis.client import open_client
 from headgate.redis.data_folder import find_private_redis
 from headgate.redis.pauses import PUBLISHES, pause, resume
+from headgate.services.publisher import Publisher
 from headgate_server.console.pages import VIEWS
 from tests.e2e.board_page import BoardPage
 from tests.e2e.console_page import KEY, SETTINGS, ConsolePage

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from headgate.publisher import Publisher
 from headgate.redis.embedded import EmbeddedRedis
+from headgate.services.publisher import Publisher
 from headgate_server.demo.secret import SECRET_NAME
 from tests.e2e.board_page import BoardPage
 from tests.e2e.conftest import VIEWPORT, OpenBoard

@@ -10,8 +10,8 @@ import urllib.request
 import pytest
 from playwright.sync_api import Browser, Route, expect
 
-from headgate.publisher import Publisher
 from headgate.redis.data_folder import find_private_redis
+from headgate.services.publisher import Publisher
 from tests.e2e.board_page import BoardPage
 from tests.e2e.conftest import VIEWPORT, OpenBoard
 from tests.e2e.shop import Shop

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
-from headgate.publisher import Publisher
+from headgate.services.publisher import Publisher
 from tests.examples.conftest import BUILT, OpenShop
 from tests.support.gateway_process import StartGateway
 

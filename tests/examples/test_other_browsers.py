@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.publisher import Publisher
+from headgate.services.publisher import Publisher
 from tests.examples.conftest import OpenShop
 from tests.examples.other_browsers import Missing, OtherBrowser, firefox, webkit
 from tests.support.redis_server import wait_until

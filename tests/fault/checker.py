@@ -27,7 +27,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import groupby
 
-from headgate import topic as topics
+from headgate.events import topic as topics
 
 matches = lru_cache(maxsize=65536)(topics.matches)  # the same few, millions of times
 

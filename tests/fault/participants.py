@@ -32,7 +32,7 @@ from headgate.consumers import Consumer, Delivery
 from headgate.consumers.work.runner import Runner
 from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions
 from headgate.errors import BusRefused, BusUnavailable
-from headgate.publisher import Publisher, PublishManyError, Receipt
+from headgate.services.publisher import Publisher, PublishManyError, Receipt
 from headgate.settings import HARD_MAX_PAYLOAD_BYTES, Settings
 from tests.fault.site import NAMESPACE, TOPICS
 

@@ -20,11 +20,11 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from headgate.errors import BusRefused, BusUnavailable
-from headgate.publisher import Publisher
+from headgate.events.topic import matches
 from headgate.redis.client import open_client
 from headgate.redis.keys import epochs_key
 from headgate.redis.log import EventLog
-from headgate.topic import matches
+from headgate.services.publisher import Publisher
 from tests.fault.chaos_proxy import ChaosProxy
 from tests.fault.checker import History, assert_kept
 from tests.fault.many_clients import BrowserClient, Swarm

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.publisher import Fate
+from headgate.services.publisher import Fate
 from tests.fault.accounts import (
     FOLLOW_S,
     Acknowledged,

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from headgate.errors import BusRefused, NotDurable
-from headgate.publisher import Publisher, Receipt
+from headgate.services.publisher import Publisher, Receipt
 from tests.fault.figures import Figures
 from tests.fault.redis_process import RedisProcess
 from tests.fault.site import Load

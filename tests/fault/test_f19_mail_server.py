@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from headgate.consumers.work.dead_letters import DeadLetters
-from headgate.publisher import Publisher
 from headgate.redis.client import open_client
+from headgate.services.publisher import Publisher
 from tests.fault.figures import Figures
 from tests.fault.many_clients import Swarm
 from tests.fault.sightings import disconnects

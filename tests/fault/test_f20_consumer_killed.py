@@ -16,8 +16,8 @@ import pytest
 
 from headgate.consumers.work.dead_letters import DeadLetters
 from headgate.consumers.work.worker import PAGE_TASKS
-from headgate.publisher import Publisher
 from headgate.redis.client import Client, call, open_client
+from headgate.services.publisher import Publisher
 from tests.fault.consumer_process import NAME, NAMESPACE, keys_of
 from tests.fault.figures import Figures
 from tests.fault.redis_process import RedisProcess

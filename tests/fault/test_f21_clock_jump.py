@@ -18,11 +18,11 @@ import pytest
 
 from headgate.consumers.work.store import Store, defer_for
 from headgate.consumers.work.task import Task
-from headgate.publisher import Publisher
 from headgate.redis.client import open_client
 from headgate.redis.keys import log_key
 from headgate.redis.log import EventLog
 from headgate.redis.time_watch import TimeWatch
+from headgate.services.publisher import Publisher
 from tests.fault.figures import Figures
 from tests.fault.many_clients import Swarm
 from tests.fault.redis_process import RedisProcess

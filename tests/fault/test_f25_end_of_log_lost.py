@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from headgate.errors import BusUnavailable
-from headgate.publisher import Publisher
 from headgate.redis.keys import log_key
+from headgate.services.publisher import Publisher
 from tests.fault.redis_process import RedisProcess
 from tests.support.bus_process import BusProcess
 from tests.support.redis_server import wait_until

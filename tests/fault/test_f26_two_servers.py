@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from headgate.publisher import Publisher, Receipt
+from headgate.services.publisher import Publisher, Receipt
 from tests.fault.chaos_proxy import ChaosProxy
 from tests.fault.redis_process import RedisProcess
 from tests.support.bus_process import BusProcess

@@ -15,8 +15,8 @@ import jwt
 import pytest
 
 from headgate.auth.revocation import revoke
-from headgate.publisher import Publisher
 from headgate.redis.client import open_client
+from headgate.services.publisher import Publisher
 from tests.fault.chaos_proxy import ChaosProxy
 from tests.fault.redis_process import RedisProcess
 from tests.support.gateway_process import GatewayProcess

@@ -15,10 +15,10 @@ from headgate.consumers import Consumer, Delivery, Retry
 from headgate.consumers.work.runner import Runner
 from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions
 from headgate.errors import BusRefused
-from headgate.publisher import Publisher
 from headgate.redis.client import open_client
 from headgate.redis.keys import group_key, log_key
 from headgate.redis.log import EventLog
+from headgate.services.publisher import Publisher
 from headgate.settings import Settings
 from tests.fault.figures import Figures
 from tests.fault.redis_process import RedisProcess

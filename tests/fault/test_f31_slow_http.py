@@ -12,7 +12,7 @@ from contextlib import closing
 import pytest
 
 from bench.slow_http import SLOW, Crowd
-from headgate.publisher import Publisher
+from headgate.services.publisher import Publisher
 from tests.fault.usage import descriptors, resident_bytes
 from tests.support.gateway_process import GatewayProcess, StartGateway
 from tests.support.raw_client import RawClient

@@ -23,10 +23,10 @@ from headgate.consumers import Consumer, Delivery
 from headgate.consumers.work.runner import Runner
 from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions
 from headgate.errors import BusUnavailable, HeadgateError, NotDurable
-from headgate.publisher import Durable, Fate, Publisher, Receipt
 from headgate.redis.client import open_client
 from headgate.redis.keys import log_key
 from headgate.redis.log import EventLog
+from headgate.services.publisher import Durable, Fate, Publisher, Receipt
 from headgate.settings import Settings
 from tests.fault.chaos_proxy import ChaosProxy
 from tests.fault.figures import Figures

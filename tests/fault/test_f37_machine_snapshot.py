@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from headgate.publisher import Fate, Publisher, Receipt
+from headgate.services.publisher import Fate, Publisher, Receipt
 from tests.fault.figures import Figures
 from tests.fault.machine_snapshot import RevertibleRedis
 from tests.fault.many_clients import Swarm

@@ -21,9 +21,9 @@ from typing import Any
 import pytest
 from txoutbox.adapters.sqlite import SqliteStorage
 
+from headgate.diagnosis.tracing import NoSuchEvent, trace
 from headgate.redis.client import call, open_client
 from headgate.redis.keys import log_key
-from headgate.tracing import NoSuchEvent, trace
 from tests.fault.redis_process import RedisProcess
 from tests.fault.site import Load
 from tests.support.gateway_process import StartGateway

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import pytest
 
+from headgate.diagnosis.tracing import AtGateway, Trace, trace
 from headgate.errors import HeadgateError
-from headgate.publisher import Publisher, Receipt
 from headgate.redis.client import call, open_client
-from headgate.tracing import AtGateway, Trace, trace
+from headgate.services.publisher import Publisher, Receipt
 from tests.fault.consumer_process import NAME, NAMESPACE
 from tests.fault.redis_process import RedisProcess
 from tests.fault.site import Load

@@ -17,7 +17,7 @@ from itertools import count
 from pathlib import Path
 from types import TracebackType
 
-from headgate.publisher import Publisher
+from headgate.services.publisher import Publisher
 from tests.fault.checker import Noted, Seen
 from tests.fault.many_clients import Swarm
 

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 import pytest
 
 from headgate import AsyncPublisher, BusUnavailable, InvalidRequest, LimitReached, NotDurable, PublisherClosed, SchemaViolation
-from headgate.async_publisher import MAX_CALLS, MAX_ROUND_EVENTS
-from headgate.publisher import PublishManyError, Receipt
 from headgate.redis.client import Client, call
 from headgate.redis.embedded import EmbeddedRedis
+from headgate.services.async_publisher import MAX_CALLS, MAX_ROUND_EVENTS
+from headgate.services.publisher import PublishManyError, Receipt
 from tests.support.raw_log import read_log
 from tests.support.redis_server import DEADLINE_S
 
@@ -106,13 +106,13 @@ def test_what_waits_is_bounded_and_a_refusal_names_the_limit(
     redis_url: str, redis_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Events, their bytes, and other calls: those beyond the bound are refused and counted, and the others are published."""
-    monkeypatch.setattr("headgate.async_publisher.MAX_WAITING_EVENTS", 3)
+    monkeypatch.setattr("headgate.services.async_publisher.MAX_WAITING_EVENTS", 3)
 
     async def main() -> list[Any]:
         async with AsyncPublisher(redis_url) as publisher:
             outcomes = await asyncio.gather(*(publisher.publish("a", number) for number in range(5)), return_exceptions=True)
             assert publisher.queue.refused == 2
-            monkeypatch.setattr("headgate.async_publisher.MAX_WAITING_BYTES", 10)
+            monkeypatch.setattr("headgate.services.async_publisher.MAX_WAITING_BYTES", 10)
             with pytest.raises(LimitReached, match="publish_queue_bytes"):
                 await publisher.publish("a", "x" * 20)
             first = outcomes[0]

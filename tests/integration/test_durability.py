@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from headgate import BusRefused, InvalidRequest, NotDurable, Publisher
-from headgate.publisher import Fate, PublishManyError
 from headgate.redis import appending
 from headgate.redis.client import Client, call, drop_idle, open_client
 from headgate.redis.embedded import EmbeddedRedis
 from headgate.redis.functions import SOURCE
 from headgate.redis.keys import epochs_key, head_key, log_key
+from headgate.services.publisher import Fate, PublishManyError
 from tests.support.held_port import HeldPort
 from tests.support.redis_server import wait_until
 

@@ -26,9 +26,9 @@ from flask.cli import routes_command, shell_command
 from headgate import BusUnavailable, Handshake, Headgate
 from headgate.auth.revocation import read_revoked
 from headgate.errors import InvalidTopic, NotSerializable, PayloadTooLarge, UnknownNamespace
-from headgate.publisher import Publisher
 from headgate.redis.client import open_client
 from headgate.runtime.importing import import_string
+from headgate.services.publisher import Publisher
 from tests.support.gateway_process import GatewayProcess
 from tests.support.held_port import HeldPort
 from tests.support.raw_client import RawClient
@@ -362,7 +362,7 @@ def test_in_a_program_of_ones_own_the_extension_works_after_patching(redis_url: 
     """The first request starts the bus; publish gives the receipt of Redis."""
     lines = python(
         "from gevent import monkey; monkey.patch_all()\nfrom flask import Flask\nfrom headgate import Headgate\n"
-        "from headgate.metrics import PUBLISHED_ELSEWHERE, totals\nfrom headgate.publisher import Receipt\n"
+        "from headgate.metrics import PUBLISHED_ELSEWHERE, totals\nfrom headgate.services.publisher import Receipt\n"
         "app = Flask('x'); gate = Headgate(app)\n"
         "assert app.extensions['headgate'] is gate\n"
         "assert not gate.ready()['ready']\n"

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from headgate.publisher import Publisher
 from headgate.redis.data_folder import find_private_redis
+from headgate.services.publisher import Publisher
 from tests.support.gateway_process import GatewayProcess, StartGateway
 from tests.support.redis_server import wait_until
 

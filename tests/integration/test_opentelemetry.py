@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Protocol
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest, ExportTraceServiceResponse
 
-from headgate.publisher import Publisher
+from headgate.services.publisher import Publisher
 from tests.support.gateway_process import StartGateway
 from tests.support.held_port import HeldPort
 from tests.support.raw_client import RawClient

@@ -15,9 +15,9 @@ from click.testing import CliRunner
 
 from headgate import HeadgateError, InvalidRequest, PayloadTooLarge, Publisher
 from headgate.cli.main import main
-from headgate.publisher import Receipt
 from headgate.redis.client import Client, call
 from headgate.redis.keys import log_key
+from headgate.services.publisher import Receipt
 from tests.support.raw_log import read_log
 from tests.support.redis_server import record_private_redis, wait_until
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from headgate import BusRefused, BusUnavailable, Gap, InvalidRequest, Publisher, Subscriber
-from headgate.event import Event
+from headgate.events.event import Event
 from headgate.redis.client import Client, call
 from headgate.redis.embedded import EmbeddedRedis
 from headgate.redis.functions import SOURCE

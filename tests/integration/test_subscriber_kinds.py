@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from headgate import AsyncPublisher, BusUnavailable, Gap, Subscriber
-from headgate.publisher import Receipt
+from headgate.services.publisher import Receipt
 from tests.support.clusters import start_cluster
 from tests.support.redis_server import wait_until
 from tests.support.sentinels import start_sentinels

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from headgate.publisher import Publisher
+from headgate.services.publisher import Publisher
 from tests.support.gateway_process import GatewayProcess
 from tests.support.metric_names import asked, expressions_of_dashboard, expressions_of_rules
 from tests.support.raw_client import RawClient

@@ -17,7 +17,7 @@ import pytest
 from headgate.bus import feed, interest, listener
 from headgate.bus.feed import Front
 from headgate.bus.listener import Bus, Taken
-from headgate.event import Event
+from headgate.events.event import Event
 from headgate.protocol.packets import GapReason
 from headgate.redis.entries import Head
 from headgate.redis.subscriber_link import SubscriberLink

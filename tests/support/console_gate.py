@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headgate.auth.identity import Authenticator, Handshake, Identity
-from headgate.clients import ClientsPage, ConnectedClient, Reached
 from headgate.errors import InvalidRequest, Unauthorized
+from headgate.services.clients import ClientsPage, ConnectedClient, Reached
 from tests.support.recording_gate import RecordingGate
 
 

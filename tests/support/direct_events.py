@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from headgate.delivery.state import STATES, Phase, Pressure
-from headgate.event import Event
+from headgate.events.event import Event
 from headgate.redis.keys import channel
 
 

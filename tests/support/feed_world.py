@@ -18,10 +18,10 @@ from headgate.delivery.direct import direct_writer
 from headgate.delivery.matcher import SubscriptionMatcher
 from headgate.delivery.tally import Tallies
 from headgate.errors import BusUnavailable
-from headgate.event import Event
+from headgate.events.event import Event
+from headgate.events.topic import matches
 from headgate.protocol.packets import GapReason
 from headgate.redis.entries import Entry, Head
-from headgate.topic import matches
 from tests.support.direct_events import Wire, WrittenTo, events_in
 from tests.support.model_redis import NAMESPACE, OLD_LIBRARY, ModelRedis
 

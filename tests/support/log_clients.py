@@ -8,8 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from headgate.publisher import Publisher
 from headgate.redis.keys import head_key, log_key
+from headgate.services.publisher import Publisher
 from tests.fault.checker import History, Welcomed, assert_kept
 from tests.fault.many_clients import BrowserClient, Swarm
 from tests.fault.redis_process import RedisProcess

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from headgate.topic import matches
+from headgate.events.topic import matches
 
 # Another namespace over the same connection.
 NEIGHBOUR = b"42/neighbour,"

@@ -32,13 +32,13 @@ from headgate.delivery.router import Router
 from headgate.delivery.state import Phase, State, Step
 from headgate.delivery.tally import Tallies
 from headgate.errors import BusUnavailable, InvalidEvent
-from headgate.event import Event
+from headgate.events.event import Event
+from headgate.events.topic import matches
 from headgate.node.line import Line
 from headgate.protocol.frames import Frame, event_frame, message_frame
 from headgate.protocol.packets import GapReason, Overflow, notice_packet
 from headgate.redis.lineage import Lineage, alone, read_lineage
 from headgate.redis.log import Entry, Head, RawEntry
-from headgate.topic import matches
 from tests.support.direct_events import message_of
 from tests.support.model_browser import Browser, Lines
 from tests.support.model_connection import ModelConnection

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from headgate.errors import InvalidEvent
-from headgate.event import Event
+from headgate.events.event import Event
 from headgate.protocol.packets import GapReason
 from headgate.redis.entries import Entry, Head
 from headgate.redis.lineage import read_lineage

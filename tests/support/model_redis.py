@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from headgate.errors import BusUnavailable, NotSerializable
-from headgate.event import Event
+from headgate.events.event import Event
 from headgate.redis.entries import Entry, Head
 from headgate.redis.keys import channel, feed_channel, user_channel
 from headgate.redis.lineage import Lineage, read_lineage

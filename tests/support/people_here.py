@@ -12,9 +12,9 @@ from typing import Any
 import gevent
 import pytest
 
-from headgate.clients import Clients
 from headgate.redis.client import call_all
 from headgate.redis.keys import NAMESPACES, gateways_key, questions_channel
+from headgate.services.clients import Clients
 from tests.support.gateway_here import GatewayOnModel, StartGatewayOnModel
 from tests.support.small_redis import SmallRedis
 

@@ -8,7 +8,7 @@ from threading import Thread
 from typing import Any, TypeVar
 
 from headgate import AsyncPublisher
-from headgate.publisher import Receipt
+from headgate.services.publisher import Receipt
 
 from .redis_server import DEADLINE_S
 

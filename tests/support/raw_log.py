@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.event import Event
+from headgate.events.event import Event
 from headgate.redis.client import Client, call
 from headgate.redis.keys import log_key
 from headgate.redis.log import Entry, RawEntry, read_entry

@@ -10,8 +10,8 @@ import msgspec
 
 from headgate.auth.identity import Handshake, Identity
 from headgate.errors import Forbidden, HeadgateError
-from headgate.event import Event
-from headgate.publisher import NonePublished, PresencePage, PresentUser
+from headgate.events.event import Event
+from headgate.services.publisher import NonePublished, PresencePage, PresentUser
 
 
 @dataclass

@@ -22,12 +22,12 @@ from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions
 from headgate.consumers.work.state import RedisState
 from headgate.consumers.work.store import Store
 from headgate.consumers.work.worker import Worker
-from headgate.publisher import Publisher
+from headgate.events.topic import DEFAULT_NAMESPACE
 from headgate.redis.client import Client, call, open_client
 from headgate.redis.keys import group_key
 from headgate.runtime.logging import ThrottledLog
+from headgate.services.publisher import Publisher
 from headgate.settings import Settings
-from headgate.topic import DEFAULT_NAMESPACE
 
 # A step has no pace of its own, and a retry comes when the test says so.
 STEPPED = RunnerOptions(max_per_s=0, retry_first_s=3600, retry_last_s=3600)

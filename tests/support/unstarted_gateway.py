@@ -26,7 +26,7 @@ class UnstartedGateway(Protocol):
 @pytest.fixture
 def patched_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the extension take this process for one that gevent has patched."""
-    for module in ("headgate.flask_extension", "headgate.transport.socketio_face"):
+    for module in ("headgate.flask.extension", "headgate.transport.socketio_face"):
         monkeypatch.setattr(f"{module}.is_patched", lambda: True)
 
 

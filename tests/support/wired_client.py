@@ -20,7 +20,7 @@ from headgate.delivery.matcher import SubscriptionMatcher
 from headgate.delivery.router import Router
 from headgate.delivery.state import Phase
 from headgate.delivery.tally import Tallies
-from headgate.event import Event
+from headgate.events.event import Event
 from headgate.protocol.packets import Overflow
 from headgate.runtime.loop import spawn
 from headgate.transport.limits import TransportLimits

@@ -29,7 +29,7 @@ import structlog
 from headgate.socketio import HTTPServer, WSGIApp
 from headgate.workers.board import Board, State
 from headgate.workers.owners import letters_of
-from headgate.workers.siblings import Siblings
+from headgate.workers.peer_workers import Siblings
 from tests.integration.transport.application import Application
 from tests.support.client_suite_application import ClientSuiteApplication
 

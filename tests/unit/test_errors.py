@@ -37,7 +37,7 @@ from headgate.errors import (
     UnknownHost,
     UnknownNamespace,
 )
-from headgate.publisher import Receipt
+from headgate.services.publisher import Receipt
 
 EXAMPLES: tuple[HeadgateError, ...] = (
     InvalidTopic("a..b", "empty word"),

@@ -13,14 +13,16 @@ import pytest
 
 from bench import page as benchmarks
 from bench.page import Figure
-from headgate import __version__, clients, event, publisher, topic
+from headgate import __version__
 from headgate.auth import claims, client_counts, grants, proven, regrants, revocation, tokens
 from headgate.auth.api_keys import MAX_NAMESPACES
 from headgate.bus import interest, listener
 from headgate.consumers.work.dead_letters import PAGE_LETTERS
 from headgate.consumers.work.spec import RunnerOptions
 from headgate.delivery import client as delivery_client
-from headgate.delivery import fanout, log_topics, matcher, page_cache, past
+from headgate.delivery import fanout, log_topics, matcher, page_cache
+from headgate.delivery import replay_start as past
+from headgate.events import event, topic
 from headgate.node import gateway, log_search
 from headgate.node.cluster import answers
 from headgate.node.requests import publish_queue
@@ -30,10 +32,11 @@ from headgate.redis import api_keys, batches, breaker, lineage, pauses, registry
 from headgate.redis.log import DEFAULT_MAX_BYTES, PAGE_EVENTS
 from headgate.runtime import log_throttle, rates, standard_streams
 from headgate.schemas import documents
+from headgate.services import clients, publisher
 from headgate.settings import Settings
 from headgate.socketio import base as socketio_base
 from headgate.transport import descriptors, frame_parser, http_limits, http_parser, send_queue, websocket
-from headgate.workers import doors
+from headgate.workers import worker_sockets as doors
 from headgate_server.api import searches, waiting_bodies
 from headgate_server.api.v1 import publishing as over_http
 from headgate_server.api.v1.publishing import MAX_BATCH_KEY_LENGTH
@@ -318,7 +321,7 @@ def test_a_promise_names_the_bound_that_the_code_has(pattern: str, values: tuple
 TEXTS_ABOUT_IDS = (
     *(f"docs/{page}.md" for page in ("guarantees", "protocol", "http-api", "guide", "howto/celery")),
     *("docs/reference/python.md", "docs/reference/commands.md", "examples/celery/tasks.py"),
-    *("gateway/headgate/publisher.py", "gateway/headgate/cli/events.py"),
+    *("gateway/headgate/services/publisher.py", "gateway/headgate/cli/events.py"),
     *("web/src/language/development.js", "web/src/offline/entry.js"),
 )
 TEXTS = (

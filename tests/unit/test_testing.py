@@ -29,7 +29,7 @@ from headgate import (
     UnknownNamespace,
     testing,
 )
-from headgate.publisher import Fate, Receipt
+from headgate.services.publisher import Fate, Receipt
 from headgate.settings import Settings
 from headgate.testing import Published, record
 from tests.support.schema_files import write

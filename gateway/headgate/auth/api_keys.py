@@ -24,8 +24,8 @@ from time import monotonic, time
 from typing import NamedTuple
 
 from headgate.errors import InvalidRequest, Unauthorized, UnauthorizedReason
+from headgate.events.topic import check_namespace
 from headgate.redis.api_keys import StoredKey
-from headgate.topic import check_namespace
 
 from .identity import EVERY, Handshake, Identity
 from .scopes import ADMIN, check_scopes, patterns_of

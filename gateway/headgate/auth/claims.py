@@ -14,7 +14,7 @@ import msgspec
 
 from headgate.errors import HeadgateError, InvalidRequest, Unauthorized, UnknownNamespace
 from headgate.errors import UnauthorizedReason as Reason
-from headgate.topic import check_namespace, check_pattern, user_word
+from headgate.events.topic import check_namespace, check_pattern, user_word
 
 from .identity import ANONYMOUS, Identity, check_name_in_grant
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from headgate.topic import MAX_TOPIC_WORDS, is_wildcard, normal_form
+from headgate.events.topic import MAX_TOPIC_WORDS, is_wildcard, normal_form
 
 # Sets of grants that are kept compiled: usually below 1 KiB each, 64 patterns of 255 bytes some 40 KiB.
 MAX_COMPILED = 256

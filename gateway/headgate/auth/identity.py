@@ -10,7 +10,7 @@ from typing import Any, Literal
 from urllib.parse import unquote_plus
 
 from headgate.errors import InvalidPattern, InvalidRequest
-from headgate.topic import INBOX, check_namespace, check_pattern, check_user, own_topics
+from headgate.events.topic import INBOX, check_namespace, check_pattern, check_user, own_topics
 
 from .grants import compiled
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import structlog
 
-from headgate.http_target import read_target
+from headgate.addresses.http_target import read_target
 from headgate.metrics import JWKS_FETCHES
 from headgate.runtime.http_exchange import exchange
 from headgate.runtime.loop import Greenlet, Signal, deadline, sleep, spawn

@@ -2,7 +2,7 @@
 
 In: `regrant` from an application or the command line. Out: a field of the hash REGRANTED for each user, with the grants and their
 end by Redis' clock. Each gateway holds a copy, `Regrants`, on its own monotonic clock: it reads the hash whenever it has
-connected to Redis, and hears of each change by a question (clients.py).
+connected to Redis, and hears of each change by a question (services/clients.py).
 
 Explicit grants hold for every login and token of the user, old and new, until they end or are lifted. So a right that was taken
 away does not come back with a connection that breaks.
@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from headgate.errors import InvalidRequest, LimitReached
+from headgate.events.topic import check_pattern
 from headgate.redis.client import Client, call, call_all, call_at
 from headgate.redis.keys import REGRANTED
-from headgate.topic import check_pattern
 
 from .identity import Identity
 

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from headgate.errors import InvalidRequest, LimitReached, Unauthorized, UnauthorizedReason
+from headgate.events.topic import check_user
 from headgate.redis.client import Client, call, call_at, call_many, database_number
 from headgate.redis.keys import DEFAULT_REVOKED_S, REVOKED, revoked_channel
-from headgate.topic import check_user
 
 from .identity import Identity
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from headgate.errors import InvalidRequest
-from headgate.topic import check_pattern
+from headgate.events.topic import check_pattern
 
 from .grants import Grants
 

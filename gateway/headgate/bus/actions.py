@@ -7,7 +7,7 @@ from typing import TypeAlias
 import msgspec
 
 from headgate.errors import HeadgateError
-from headgate.event import Event
+from headgate.events.event import Event
 from headgate.protocol.packets import GapReason
 from headgate.redis.entries import Head
 

@@ -41,7 +41,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from headgate.errors import BusUnavailable, HeadgateError, InvalidEvent
-from headgate.event import Event
+from headgate.events.event import Event
 from headgate.protocol.packets import GapReason
 from headgate.redis.entries import Entry, Head
 from headgate.redis.lineage import Lineage, alone

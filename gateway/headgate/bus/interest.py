@@ -34,8 +34,8 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from itertools import chain
 
+from headgate.events.topic import USERS, is_wildcard
 from headgate.redis.keys import channel, channel_prefix, feed_channel, user_channel
-from headgate.topic import USERS, is_wildcard
 
 from .globs import ChannelCounts, GlobSet, Source, matcher
 

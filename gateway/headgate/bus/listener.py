@@ -16,8 +16,9 @@ from typing import Protocol
 
 import structlog
 
+from headgate.addresses.redis_url import Kind, read_url
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
-from headgate.event import Event
+from headgate.events.event import Event
 from headgate.metrics import (
     BUS_RECONNECTS,
     BUS_SUBSCRIPTIONS,
@@ -39,7 +40,6 @@ from headgate.redis.keys import log_key
 from headgate.redis.lineage import Lineage
 from headgate.redis.log import EventLog, read_head
 from headgate.redis.subscriber_link import SubscriberLink
-from headgate.redis_url import Kind, read_url
 from headgate.runtime.log_throttle import LogThrottle
 from headgate.runtime.loop import Arrivals, Greenlet, Idle, Signal, sleep, spawn
 from headgate.settings import MOST_LOG_EVENTS, Settings

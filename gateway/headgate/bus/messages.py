@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections import deque
 
 from headgate.errors import HeadgateError
-from headgate.event import Event, decode_message, read_offset
+from headgate.events.event import Event, decode_message, read_offset
+from headgate.events.topic import MAX_TOPIC_BYTES, check_topic
 from headgate.redis.keys import channel_prefix, mixed_prefix
-from headgate.topic import MAX_TOPIC_BYTES, check_topic
 
 # The first word of a reply that carries a message.
 MESSAGES = (b"pmessage", b"message", b"smessage")

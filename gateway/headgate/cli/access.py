@@ -67,8 +67,8 @@ def revoke(user: str | None, token_id: str | None, for_: str, redis_url: str | N
     import os
 
     from headgate.auth.audit import audit
-    from headgate.publisher import Publisher
     from headgate.runtime import logging as logs
+    from headgate.services.publisher import Publisher
 
     for_s = seconds(for_)
     with Publisher(redis_url) as publisher:
@@ -108,7 +108,7 @@ def regrant(
     """
     import os
 
-    from headgate.clients import Clients
+    from headgate.services.clients import Clients
 
     if nothing and (subscribe or publish_):
         raise click.UsageError("--nothing goes with no pattern")

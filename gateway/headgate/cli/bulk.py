@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from headgate.errors import BusUnavailable, HeadgateError
-from headgate.publisher import Prepared, Publisher, Receipt
 from headgate.redis.sent_events import SentEvent, SentEvents
+from headgate.services.publisher import Prepared, Publisher, Receipt
 
 from .receipts import Batch, Digest, Receipts
 

@@ -22,9 +22,9 @@ import click
 from .output import echo, fail, print_done, print_json
 
 if TYPE_CHECKING:
-    from headgate.publisher import Publisher
     from headgate.redis.client import Client
     from headgate.redis.sent_events import SentEvents
+    from headgate.services.publisher import Publisher
 
     from .bulk import Outcome
     from .receipts import Receipts
@@ -38,9 +38,9 @@ _MAX_LINE_BYTES = 1024 * 1024 + 4096
 @contextmanager
 def open_log(redis_url: str | None, namespace: str) -> Iterator[Client]:
     """Open a client of the Redis that has a namespace, for what a publisher does not ask."""
-    from headgate.publisher import find_redis_url
+    from headgate.events.topic import check_namespace
     from headgate.redis.client import open_client
-    from headgate.topic import check_namespace
+    from headgate.services.publisher import find_redis_url
 
     check_namespace(namespace)
     client = open_client(redis_url or find_redis_url(), max_connections=1)

@@ -11,7 +11,7 @@ from .options import json_option, redis_option
 from .output import echo, one_line_errors, print_json
 
 if TYPE_CHECKING:
-    from headgate.finding import Finding
+    from headgate.runtime.check_result import Finding
 
 
 @click.command()
@@ -30,9 +30,9 @@ def check(redis_url: str | None, load: bool, as_json: bool) -> None:
     from headgate import __version__
     from headgate.build import build_in_use
     from headgate.diagnosis.redis_state import look_at_redis
-    from headgate.finding import Verdict, count
-    from headgate.publisher import find_redis_url
     from headgate.redis.client import open_client
+    from headgate.runtime.check_result import Verdict, count
+    from headgate.services.publisher import find_redis_url
 
     build = build_in_use().value
     if not as_json:
@@ -59,7 +59,7 @@ def check(redis_url: str | None, load: bool, as_json: bool) -> None:
 def _clients() -> Finding | None:
     """Judge whether the settings of a gateway that is started here let anyone in. What its application brings is not known."""
     from headgate.errors import SettingsError
-    from headgate.finding import unknown, warning
+    from headgate.runtime.check_result import unknown, warning
     from headgate.settings import LET_IN
 
     from .effective import effective_settings

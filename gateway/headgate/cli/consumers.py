@@ -69,8 +69,8 @@ def list_consumers(namespace: str, config: str | None, redis_url: str | None, as
     import dataclasses
 
     from headgate.consumers.work.groups import Groups
+    from headgate.events.topic import check_namespace
     from headgate.redis.registry import need_known
-    from headgate.topic import check_namespace
 
     namespace = check_namespace(namespace)
     configured = configured_consumers(config)
@@ -100,7 +100,7 @@ def remove_consumer(consumer: str, namespace: str, config: str | None, redis_url
     Refused while one of its instances has been at work within the last minute.
     """
     from headgate.consumers.work.groups import Groups
-    from headgate.topic import check_namespace
+    from headgate.events.topic import check_namespace
 
     namespace, consumer = check_namespace(namespace), check_consumer(consumer)
     configured = configured_consumers(config)
@@ -160,8 +160,8 @@ def need_consumer(client: Client, namespace: str, name: str, config: str | None)
 def redis_of_consumers(config: str | None, redis_url: str | None) -> Client:
     """Return a client of the Redis that is given, else of the one that the consumers of the configuration run with."""
     from headgate.consumers.process.config import find_file, read_settings
-    from headgate.publisher import find_redis_url
     from headgate.redis.client import open_client
+    from headgate.services.publisher import find_redis_url
     from headgate.settings import Settings, environment
 
     if redis_url is None:

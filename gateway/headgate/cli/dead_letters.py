@@ -34,7 +34,7 @@ def _letters_command(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def wrapper(consumer: str, namespace: str, config: str | None, redis_url: str | None, **kwargs: object) -> None:
         from headgate.consumers.work.dead_letters import DeadLetters
-        from headgate.topic import check_namespace
+        from headgate.events.topic import check_namespace
 
         if "all_" in kwargs and bool(kwargs["letter_ids"]) == kwargs["all_"]:
             raise click.UsageError("expected one or more IDs, or --all")

@@ -19,7 +19,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any
 
-from headgate.origins import is_loopback
+from headgate.addresses.origins import is_loopback
 from headgate.redis.client import open_client
 from headgate.redis.embedded import EmbeddedRedis, Moment
 from headgate.redis.log_range import LogRange

@@ -64,9 +64,9 @@ def doctor(
 
     from headgate.diagnosis.doctor import Asked, Doctor
     from headgate.errors import HeadgateError
-    from headgate.finding import Finding, Verdict, count
-    from headgate.publisher import find_redis_url
-    from headgate.topic import check_namespace
+    from headgate.events.topic import check_namespace
+    from headgate.runtime.check_result import Finding, Verdict, count
+    from headgate.services.publisher import find_redis_url
 
     from .effective import effective_settings
 

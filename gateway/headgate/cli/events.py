@@ -13,9 +13,9 @@ from .output import Trusted, echo, one_line_errors, paint, print_done
 from .since import EXPECTED, Since, read_since
 
 if TYPE_CHECKING:
-    from headgate.event import Event
-    from headgate.publisher import Publisher
+    from headgate.events.event import Event
     from headgate.redis.entries import Entry
+    from headgate.services.publisher import Publisher
 
 # A command has no next call that this one holds up, so it is more patient than a publisher in an application.
 TIMEOUT_S = 10.0
@@ -76,7 +76,7 @@ def publish(
     import logging
     from functools import partial
 
-    from headgate.publisher import Publisher
+    from headgate.services.publisher import Publisher
     from headgate.settings import HARD_MAX_PAYLOAD_BYTES
 
     if (file is None) == (topic is None) or (data is None) != (topic is None):
@@ -152,10 +152,10 @@ def tail(pattern: str, since: str | None, times: bool | None, namespace: str, re
 
     from headgate.diagnosis.live_events import LiveEvents
     from headgate.errors import HeadgateError
-    from headgate.event import decode_message
-    from headgate.publisher import find_redis_url
+    from headgate.events.event import decode_message
+    from headgate.events.topic import check_namespace, check_topic, matches
+    from headgate.services.publisher import find_redis_url
     from headgate.settings import HARD_MAX_PAYLOAD_BYTES
-    from headgate.topic import check_namespace, check_topic, matches
 
     begin = None if since is None else read_since(since, time.time())
     namespace = check_namespace(namespace)

@@ -113,8 +113,8 @@ def revoke_key(key_id: str, redis_url: str | None, as_json: bool) -> None:
 
 
 def _open(redis_url: str | None) -> Client:
-    from headgate.publisher import find_redis_url
     from headgate.redis.client import open_client
+    from headgate.services.publisher import find_redis_url
 
     return open_client(redis_url or find_redis_url())
 

@@ -30,10 +30,10 @@ def need_namespace(redis_url: str | None, namespace: str) -> str:
     """
     from contextlib import closing
 
-    from headgate.publisher import find_redis_url
+    from headgate.events.topic import check_namespace
     from headgate.redis.client import open_client
     from headgate.redis.registry import need_known
-    from headgate.topic import check_namespace
+    from headgate.services.publisher import find_redis_url
 
     with closing(open_client(redis_url or find_redis_url(), max_connections=1)) as client:
         need_known(client, check_namespace(namespace))
@@ -44,7 +44,7 @@ def read_address(_context: click.Context, _option: click.Parameter, given: str |
     """Read HOST:PORT, such as 127.0.0.1:9100 or [::1]:9100."""
     if given is None:
         return None
-    from headgate.origins import parse_authority
+    from headgate.addresses.origins import parse_authority
 
     expected = "expected HOST:PORT, such as 127.0.0.1:9100; port 0 picks a free one"
     try:
@@ -59,7 +59,7 @@ def read_address(_context: click.Context, _option: click.Parameter, given: str |
 def read_origin(_context: click.Context, _option: click.Parameter, given: str | None) -> str | None:
     """Check the origin of pages."""
     if given is not None:
-        from headgate.origins import parse_origin
+        from headgate.addresses.origins import parse_origin
 
         try:
             parse_origin(given)
@@ -72,7 +72,7 @@ def read_gateway_url(_context: click.Context, _option: click.Parameter, given: s
     """Check the URL of a gateway. `ws` and `wss` stand for `http` and `https`."""
     if given is None:
         return None
-    from headgate.http_target import read_target
+    from headgate.addresses.http_target import read_target
 
     url = re.sub(r"\Aws(s?)://", r"http\1://", given, flags=re.IGNORECASE)
     try:

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec
 
 import click
 
-from headgate.terminal_text import for_terminal
+from headgate.runtime.terminal_text import for_terminal
 
 if TYPE_CHECKING:
-    from headgate.finding import Finding
+    from headgate.runtime.check_result import Finding
 
 P = ParamSpec("P")
 
@@ -49,7 +49,7 @@ def one_line_errors(command: Callable[P, None]) -> Callable[P, None]:
     @functools.wraps(command)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> None:
         from headgate.errors import HeadgateError
-        from headgate.extras import MissingExtra, needing
+        from headgate.optional_dependencies import MissingExtra, needing
 
         path = click.get_current_context().command_path
         try:

@@ -11,7 +11,7 @@ from .options import json_option, need_namespace, redis_option
 from .output import echo, fail, one_line_errors, print_done, print_json
 
 if TYPE_CHECKING:
-    from headgate.clients import Clients, ConnectedClient
+    from headgate.services.clients import Clients, ConnectedClient
 
 # Of a page, for people.
 _SHOWN_PATTERNS = 3
@@ -33,7 +33,7 @@ def clients(
 
     Exit code 1 if a gateway did not answer in time; the clients of the others are printed.
     """
-    from headgate.clients import MAX_PAGE_CLIENTS
+    from headgate.services.clients import MAX_PAGE_CLIENTS
 
     if limit < 1:
         raise click.BadParameter("expected a number from 1 on", param_hint="--limit")
@@ -81,7 +81,7 @@ def disconnect(session: str | None, user: str | None, reason: str, redis_url: st
 
 
 def _open(redis_url: str | None) -> Clients:
-    from headgate.clients import Clients
+    from headgate.services.clients import Clients
 
     return Clients(redis_url)
 

@@ -20,7 +20,7 @@ def presence(topic: str, namespace: str, redis_url: str | None, as_json: bool) -
 
     import msgspec
 
-    from headgate.publisher import Publisher
+    from headgate.services.publisher import Publisher
 
     publisher = Publisher(redis_url, namespace=namespace)
     try:

@@ -28,9 +28,9 @@ def rebalance(per_s: float, show: bool, redis_url: str | None, as_json: bool) ->
     Each gateway begins within half a minute, and tells one client after the other to connect anew; it comes back at once and
     misses nothing. Gateways do so by themselves after a deploy (HEADGATE_REBALANCE_PER_S).
     """
-    from headgate.publisher import find_redis_url
     from headgate.redis import loads
     from headgate.redis.client import open_client
+    from headgate.services.publisher import find_redis_url
 
     client = open_client(redis_url or find_redis_url())
     if not show:

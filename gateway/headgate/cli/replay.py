@@ -25,11 +25,11 @@ def replay(pattern: str, since: str, until: str | None, namespace: str, redis_ur
     """
     import time
 
-    from headgate.publisher import find_redis_url
+    from headgate.events.topic import check_namespace, check_pattern
     from headgate.redis.client import open_client
     from headgate.redis.log_range import LogRange
     from headgate.redis.registry import need_known
-    from headgate.topic import check_namespace, check_pattern
+    from headgate.services.publisher import find_redis_url
 
     from .events import event_line, tell_aside
 

@@ -55,10 +55,10 @@ def read_source(folder: str | None, registry: bool, namespace: str, redis_url: s
         if not found.topics:
             raise InvalidSchema(f"{where}/", "has no schema of a topic; expected files such as orders.*.shipped.json")
         return found
-    from headgate.publisher import find_redis_url
+    from headgate.events.topic import check_namespace
     from headgate.redis.client import open_client
     from headgate.schemas.registry import read_registry
-    from headgate.topic import check_namespace
+    from headgate.services.publisher import find_redis_url
 
     namespace = check_namespace(namespace)
     held = read_registry(open_client(redis_url or find_redis_url()), namespace)

@@ -120,9 +120,9 @@ def remove(names: tuple[str, ...], namespace: str, redis_url: str | None, as_jso
 
 
 def _open(namespace: str, redis_url: str | None) -> tuple[Client, str]:
-    from headgate.publisher import find_redis_url
+    from headgate.events.topic import check_namespace
     from headgate.redis.client import open_client
-    from headgate.topic import check_namespace
+    from headgate.services.publisher import find_redis_url
 
     return open_client(redis_url or find_redis_url()), check_namespace(namespace)
 

@@ -18,7 +18,7 @@ import structlog
 from flask import Flask
 
 from headgate.errors import HeadgateError, InvalidRequest
-from headgate.flask_extension import Headgate
+from headgate.flask.extension import Headgate
 from headgate.redis.client import describe_server
 from headgate.redis.embedded import EmbeddedRedis, start_private_redis
 from headgate.runtime import logging as logs

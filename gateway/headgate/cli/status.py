@@ -36,9 +36,9 @@ def status(redis_url: str | None, watch: bool, every_s: float, strict: bool, as_
 
     from headgate.diagnosis.overview import look
     from headgate.errors import HeadgateError
-    from headgate.finding import Verdict, count
-    from headgate.publisher import find_redis_url
     from headgate.redis.client import open_client
+    from headgate.runtime.check_result import Verdict, count
+    from headgate.services.publisher import find_redis_url
 
     url = redis_url or find_redis_url()
     client = open_client(url, max_connections=2)

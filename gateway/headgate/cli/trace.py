@@ -10,8 +10,8 @@ from .options import json_option, namespace_option, redis_option
 from .output import echo, one_line_errors, print_json
 
 if TYPE_CHECKING:
-    from headgate.handled import AtBrowsers
-    from headgate.tracing import AtConsumer, AtGateway, Trace
+    from headgate.diagnosis.tracing import AtConsumer, AtGateway, Trace
+    from headgate.redis.handled_events import AtBrowsers
 
 _SHOWN = {True: "shown to its user", False: "none has said that it was shown"}
 _WORDS = {
@@ -42,11 +42,11 @@ _SAID = {
 @one_line_errors
 def trace(event: str, namespace: str, redis_url: str | None, as_json: bool) -> None:
     """Tell what became of the event with this ID, or at this offset of the log."""
-    from headgate.publisher import find_redis_url
+    from headgate.diagnosis.tracing import trace as find
+    from headgate.events.topic import check_namespace
     from headgate.redis.client import open_client
     from headgate.redis.registry import need_known
-    from headgate.topic import check_namespace
-    from headgate.tracing import trace as find
+    from headgate.services.publisher import find_redis_url
 
     client = open_client(redis_url or find_redis_url(), max_connections=1)
     try:

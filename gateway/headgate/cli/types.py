@@ -63,8 +63,8 @@ def asyncapi(
     """Write an AsyncAPI 3.0 document of the Socket.IO side from the JSON Schemas of topics."""
     import json
 
+    from headgate.events.topic import check_namespace
     from headgate.schemas.asyncapi import asyncapi as document_of
-    from headgate.topic import check_namespace
 
     if as_json and as_yaml:
         raise click.UsageError("--json goes without --yaml")

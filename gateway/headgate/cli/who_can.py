@@ -52,7 +52,7 @@ def who_can(pattern: str, namespace: str | None, config: str | None, redis_url: 
 
     Run it where the gateway's settings are. An application's `authorize` may refuse some of them nevertheless.
     """
-    from headgate.topic import check_pattern
+    from headgate.events.topic import check_pattern
 
     check_pattern(pattern)
     settings, consumers = _configured(config)
@@ -92,8 +92,8 @@ def _configured(config: str | None) -> tuple[Settings, tuple[ConsumerSpec, ...]]
 
 
 def _redis(settings: Settings, redis_url: str | None) -> Client:
-    from headgate.publisher import find_redis_url
     from headgate.redis.client import open_client
+    from headgate.services.publisher import find_redis_url
 
     return open_client(redis_url or find_redis_url(settings))
 
@@ -103,7 +103,7 @@ def _by_settings(settings: Settings, namespace: str, pattern: str) -> Iterator[S
         yield Seer("development", "anyone who reaches the gateway", ("#",), "all")
     elif namespace in (settings.anonymous_namespaces or (settings.served(None),)):
         yield from _seer("anonymous", "anyone without a token", settings.anonymous_subscribe, pattern)
-    from headgate.topic import user_name
+    from headgate.events.topic import user_name
 
     words = pattern.split(".")
     if words[0] == "users" and len(words) > 1 and words[1] not in ("*", "#"):
@@ -142,7 +142,7 @@ def _by_consumer(consumers: tuple[ConsumerSpec, ...], namespace: str, pattern: s
 
 def _seer(kind: str, name: str, granted: tuple[str, ...], pattern: str) -> Iterator[Seer]:
     from headgate.auth.grants import compiled
-    from headgate.topic import overlaps
+    from headgate.events.topic import overlaps
 
     reaching = tuple(each for each in granted if overlaps(each, pattern))
     if reaching:

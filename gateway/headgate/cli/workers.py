@@ -12,7 +12,7 @@ from tempfile import gettempdir
 from typing import Any
 
 from headgate.errors import HeadgateError
-from headgate.extras import MissingExtra
+from headgate.optional_dependencies import MissingExtra
 from headgate.runtime.operator_lines import complain
 from headgate.runtime.standard_streams import never_block
 from headgate.settings import PREFIX, Settings, environment

@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
-from headgate.event import Event
+from headgate.events.event import Event
 
 if TYPE_CHECKING:
-    from headgate.publisher import Receipt
+    from headgate.services.publisher import Receipt
 
 
 class Delivery(Event, frozen=True, gc=False):

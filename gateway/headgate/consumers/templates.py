@@ -19,7 +19,7 @@ import jinja2.runtime
 from jinja2.exceptions import SecurityError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from headgate.topic import user_of
+from headgate.events.topic import user_of
 
 from .base import Delivery
 

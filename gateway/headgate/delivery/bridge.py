@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from headgate.event import Event
+from headgate.events.event import Event
 from headgate.protocol.frames import Frame, event_frame
 
 # What comes during one read. More, and the client reads once more.

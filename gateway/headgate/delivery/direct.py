@@ -18,9 +18,9 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from headgate.build import Build, build_in_use
 from headgate.errors import InvalidTopic
+from headgate.events.topic import check_topic
 from headgate.protocol.frames import Frame, written_frame
 from headgate.redis.keys import channel_prefix, mixed_prefix
-from headgate.topic import check_topic
 
 from .client import Client
 from .matcher import Audience, SubscriptionMatcher

@@ -16,7 +16,7 @@ from itertools import islice
 from time import monotonic, time
 from typing import TYPE_CHECKING, Protocol
 
-from headgate.event import Event
+from headgate.events.event import Event
 from headgate.histogram import Histogram
 from headgate.metrics import DELIVERIES, FAN_OUT, PUBLISH_TO_SOCKET
 from headgate.protocol.frames import Frame, message_frame

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from headgate.build import is_pure
 from headgate.errors import InvalidTopic
+from headgate.events.topic import check_topic
 from headgate.protocol.frames import Frame, event_frame, written_frame
-from headgate.topic import check_topic
 
 if TYPE_CHECKING:
     from headgate.redis.log import Entry, RawEntry

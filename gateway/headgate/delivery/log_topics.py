@@ -12,9 +12,8 @@ from __future__ import annotations
 import sys
 from collections import OrderedDict
 
+from headgate.delivery.replay_start import TOPIC_PAGE_OFFSETS, TopicPage
 from headgate.redis.log import EventLog
-
-from .past import TOPIC_PAGE_OFFSETS, TopicPage
 
 # 25,600 events: 2.5 MiB while most of their topics repeat, and 8 MiB when each is another one of 255 bytes.
 MAX_PAGES = 256

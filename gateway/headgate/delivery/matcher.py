@@ -24,7 +24,7 @@ from collections.abc import Hashable
 from itertools import chain
 from typing import Generic, TypeVar
 
-from headgate.topic import is_wildcard
+from headgate.events.topic import is_wildcard
 
 from .pattern_map import PatternMap
 from .topic_index import TopicIndex

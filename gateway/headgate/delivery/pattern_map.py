@@ -21,7 +21,7 @@ from operator import itemgetter
 from string import ascii_letters, digits
 from typing import Generic, TypeVar
 
-from headgate.topic import MAX_TOPIC_WORDS, normal_form
+from headgate.events.topic import MAX_TOPIC_WORDS, normal_form
 
 V = TypeVar("V")
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from headgate.events.topic import is_wildcard
 from headgate.protocol.packets import Overflow
-from headgate.topic import is_wildcard
 
 from .pattern_map import PatternMap
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from headgate.event import Event
+from headgate.events.event import Event
 from headgate.protocol.frames import event_frame
 
 from .client import Client

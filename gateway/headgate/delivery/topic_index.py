@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 from struct import Struct
 from typing import TypeAlias
 
-from headgate.topic import MAX_TOPIC_WORDS
+from headgate.events.topic import MAX_TOPIC_WORDS
 
 # The longest numbers that Python computes with here have so many bits: 0.1 to 0.2 µs an operation.
 CHUNK = 8192

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable
 from time import time
 from typing import NamedTuple
 
-from headgate.event import Event
+from headgate.events.event import Event
+from headgate.events.traceparent import is_sampled
 from headgate.protocol.frames import Frame
-from headgate.traceparent import is_sampled
 
 from .tally import NAMES, Tally, values
 

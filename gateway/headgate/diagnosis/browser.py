@@ -22,7 +22,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
-from headgate.http_target import read_target
+from headgate.addresses.http_target import read_target
 from headgate.runtime.http_exchange import exchange
 
 # Of Engine.IO 4 and Socket.IO 5: the first character of a packet, and of the message in it.

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from headgate.finding import Finding, fault, ok, warning
 from headgate.redis.loads import Load
+from headgate.runtime.check_result import Finding, fault, ok, warning
 
 # Beyond this, histograms that compare two clocks say nothing any more; beyond that, tokens are refused (their leeway is 5 s).
 NOTICED_S, REFUSED_S = 0.25, 4.0

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 
 from headgate.auth.identity import ANONYMOUS
 from headgate.errors import HeadgateError
-from headgate.finding import Finding, fault, unknown
+from headgate.events.topic import probe_topic
 from headgate.redis import loads
 from headgate.redis.client import Client, open_client
 from headgate.redis.loads import Load
-from headgate.topic import probe_topic
+from headgate.runtime.check_result import Finding, fault, unknown
 
 from .clocks import look_at_clocks
 from .hops import Hop, Probe

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from headgate.finding import Finding, fault, warning
 from headgate.redis import loads
 from headgate.redis.client import Client
 from headgate.redis.functions import server_token
 from headgate.redis.keys import LOADS
+from headgate.runtime.check_result import Finding, fault, warning
 
 
 class _Consumer(Protocol):

@@ -4,7 +4,7 @@ In: a publisher's Redis, the clients of public_url.py that are still connected. 
 process to Redis' log, over Redis' channel to a listener here, to each client, and to each consumer's place in the log. All times
 are of this process' one clock.
 
-The event has the topic of `probe_topic` (headgate/topic.py), which is one user's own where there is a user. It stays in the log
+The event has the topic of `probe_topic` (events/topic.py), which is one user's own where there is a user. It stays in the log
 for as long as any other; no consumer works on it.
 """
 
@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from headgate.consumers.work.groups import QUIET_S, Groups
 from headgate.consumers.work.store import GROUP_LIBRARY
 from headgate.errors import HeadgateError
-from headgate.event import decode_message
-from headgate.finding import Finding, fault, ok, unknown, warning
-from headgate.publisher import Publisher
+from headgate.events.event import decode_message
 from headgate.redis.client import Client, call
 from headgate.redis.keys import group_key
+from headgate.runtime.check_result import Finding, fault, ok, unknown, warning
+from headgate.services.publisher import Publisher
 from headgate.settings import HARD_MAX_PAYLOAD_BYTES
 
 from .browser import Browser

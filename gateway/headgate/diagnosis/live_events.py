@@ -11,12 +11,12 @@ from contextlib import closing
 
 from headgate.bus.interest import by_command, sources
 from headgate.errors import BusUnavailable
+from headgate.events.topic import check_namespace, check_pattern
 from headgate.redis import subscriber_link
 from headgate.redis.client import database_number, open_client
 from headgate.redis.cluster import is_cluster
 from headgate.redis.connections import Command
 from headgate.redis.keys import channel_prefix, feed_channel, log_key, mixed_prefix
-from headgate.topic import check_namespace, check_pattern
 
 
 class LiveEvents:

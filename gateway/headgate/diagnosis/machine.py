@@ -10,8 +10,8 @@ import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from headgate.finding import Finding, fault, ok, unknown, warning
 from headgate.redis.loads import Load
+from headgate.runtime.check_result import Finding, fault, ok, unknown, warning
 
 # A gateway for a thousand clients has twice as many descriptors to spare.
 FEW_FILES = 4096

@@ -12,7 +12,6 @@ from typing import Any
 
 from headgate.consumers.work.groups import QUIET_S, Groups
 from headgate.consumers.work.store import GROUP_LIBRARY
-from headgate.finding import Finding, Verdict, fault, unknown, warning
 from headgate.redis import loads, pauses
 from headgate.redis.client import Client, call, call_all, check_server, primaries
 from headgate.redis.connections import redacted_address
@@ -20,6 +19,7 @@ from headgate.redis.keys import LOADS, head_key, log_key
 from headgate.redis.loads import Load
 from headgate.redis.registry import Served, read_served
 from headgate.redis.server_advice import advise
+from headgate.runtime.check_result import Finding, Verdict, fault, unknown, warning
 
 from .elsewhere import look_at_consumers, look_at_gateways
 from .redis_state import look_at_writes, retention_s, short_log

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from headgate.addresses.http_target import read_target
+from headgate.addresses.origins import parse_origin
 from headgate.errors import UnauthorizedReason
-from headgate.finding import Finding, fault, ok, unknown, warning
-from headgate.http_target import read_target
-from headgate.origins import parse_origin
+from headgate.runtime.check_result import Finding, fault, ok, unknown, warning
 from headgate.settings import LET_IN
 
 from .browser import Browser, NotConnected, PollingBrowser, Refused, WebSocketBrowser, reason_of

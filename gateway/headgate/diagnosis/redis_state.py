@@ -13,8 +13,8 @@ from math import ceil
 from headgate.consumers.work.groups import Groups
 from headgate.consumers.work.store import GROUP_LIBRARY
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
-from headgate.event import ID_COUNTS_S
-from headgate.finding import Finding, fault, ok, unknown, warning
+from headgate.events.event import ID_COUNTS_S
+from headgate.events.topic import DEFAULT_NAMESPACE
 from headgate.redis import loads
 from headgate.redis.client import Client, call, call_many, check_server, is_forbidden, mixed, primaries, versions
 from headgate.redis.cluster_client import ClusterClient
@@ -29,7 +29,7 @@ from headgate.redis.log_range import LogRange
 from headgate.redis.one_server import address_of
 from headgate.redis.registry import Served, read_served
 from headgate.redis.server_advice import SETTINGS, advise, advise_settings
-from headgate.topic import DEFAULT_NAMESPACE
+from headgate.runtime.check_result import Finding, fault, ok, unknown, warning
 
 from .elsewhere import look_at_consumers, look_at_gateways
 

@@ -20,10 +20,10 @@ from headgate.auth.identity import Authenticator, Authorizer
 from headgate.errors import BusUnavailable, UnknownHost
 from headgate.metrics import PUBLISH_BREAKER, REDIS_ROUND_TRIPS, SCHEMA_VIOLATIONS
 from headgate.presence.presence import Presence
-from headgate.publisher import Publisher
 from headgate.redis.budget import count_with
 from headgate.redis.client import ROUND_TRIPS
 from headgate.redis.connections import is_open, redacted_address
+from headgate.services.publisher import Publisher
 from headgate.settings import Settings
 from headgate.transport.limits import TransportLimits
 from headgate.transport.socketio_face import SocketIOFace

@@ -12,15 +12,15 @@ from time import monotonic
 
 from headgate.delivery.client import Client
 from headgate.delivery.log_topics import LogTopics
-from headgate.delivery.past import TopicPage, find_starts
+from headgate.delivery.replay_start import TopicPage, find_starts
 from headgate.errors import BusUnavailable, LimitReached
-from headgate.event import Event
+from headgate.events.event import Event
+from headgate.events.topic import matches
 from headgate.protocol.requests import Replay, Since
 from headgate.redis.log import PAGE_EVENTS, EventLog, Head
 from headgate.runtime.loop import Lock, Share, sleep
 from headgate.runtime.shared_rates import SharedRates
 from headgate.settings import Settings
-from headgate.topic import matches
 
 # One acknowledgement of `replay` carries at most about this much payload.
 REPLAY_BYTES = 65536

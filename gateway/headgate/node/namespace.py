@@ -28,7 +28,7 @@ from headgate.delivery.router import Router
 from headgate.delivery.tally import Tallies
 from headgate.delivery.traced import Traced
 from headgate.errors import Forbidden, HeadgateError, InvalidEvent
-from headgate.event import Event
+from headgate.events.event import Event
 from headgate.metrics import CLIENTS, DELIVERY, JOINS, SUBSCRIPTIONS
 from headgate.presence.presence import Presence
 from headgate.protocol.frames import message_frame

@@ -18,8 +18,8 @@ import structlog
 from headgate.bus.listener import Bus
 from headgate.errors import HeadgateError
 from headgate.metrics import PUBLISHED_ELSEWHERE
-from headgate.publisher import Receipt
 from headgate.runtime.log_throttle import LogThrottle
+from headgate.services.publisher import Receipt
 
 log = structlog.get_logger("headgate.receipts")
 

@@ -17,11 +17,11 @@ from headgate.auth.identity import Identity
 from headgate.delivery.client import Client
 from headgate.delivery.matcher import SubscriptionMatcher
 from headgate.errors import Forbidden, HeadgateError, LimitReached, Unauthorized
+from headgate.events.topic import check_pattern, is_wildcard
 from headgate.protocol.packets import SUBSCRIBE, Overflow
 from headgate.protocol.requests import Since, Subscription, read_subscription
 from headgate.runtime.loop import Signal
 from headgate.settings import Settings
-from headgate.topic import check_pattern, is_wildcard
 
 from .line import Line
 

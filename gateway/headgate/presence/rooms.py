@@ -14,13 +14,13 @@ import msgspec
 
 from headgate.auth.identity import ANONYMOUS
 from headgate.errors import InvalidRequest, LimitReached, PayloadTooLarge
+from headgate.presence.write_batches import Telling
 from headgate.protocol.frames import message_frame
 from headgate.protocol.packets import PRESENCE, notice_packet
 from headgate.redis.presence_entries import Entry, Member, Written
 
 from .own_members import OwnMembers
 from .room import Room
-from .telling import Telling
 from .watchers import Connection, Watchers
 
 # Members in one part of a room, and how much text of theirs there may be: an answer is a message like any other.

@@ -21,11 +21,11 @@ from enum import Enum
 
 import msgspec
 
+from headgate.presence.write_batches import ANEW
 from headgate.redis.presence_entries import LEASE_S, Entry, Written, read_entries
 from headgate.runtime.machine import Machine
 
 from .leases import BEAT_S
-from .telling import ANEW
 
 # While a table is held, Redis is read at each beat.
 IN_TOUCH_S = 2 * BEAT_S
@@ -60,7 +60,7 @@ _MACHINE = Machine(
 
 
 class Message(msgspec.Struct, array_like=True, frozen=True):
-    """What another process has written (telling.py)."""
+    """What another process has written (write_batches.py)."""
 
     process: str
     before: int

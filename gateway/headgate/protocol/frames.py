@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from headgate.event import Event
+from headgate.events.event import Event
 
 _FIN_TEXT, _FIN_BINARY, _FIN_CLOSE, _FIN_PONG = 0x81, 0x82, 0x88, 0x8A
 MAX_CLOSE_REASON_BYTES = 123

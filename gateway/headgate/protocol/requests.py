@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from headgate.errors import InvalidRequest
-from headgate.event import check_event_id
-from headgate.topic import check_pattern, check_topic
+from headgate.events.event import check_event_id
+from headgate.events.topic import check_pattern, check_topic
 
 from .packets import Overflow
 

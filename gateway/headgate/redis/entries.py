@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headgate.errors import HeadgateError
-from headgate.event import ID_COUNTS_S, Event
+from headgate.events.event import ID_COUNTS_S, Event
 
 from .lineage import Lineage
 

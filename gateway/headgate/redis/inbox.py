@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from headgate.errors import InvalidRequest
-from headgate.topic import is_item, user_word
+from headgate.events.topic import is_item, user_word
 
 from .client import Client, call
 from .functions import call_function

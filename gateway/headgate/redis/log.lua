@@ -2,7 +2,7 @@
 -- The log of a namespace, as one Redis function library: append to the log and publish, in one atomic step.
 --
 -- In: FCALL from a publisher in any language. Out: an entry in the namespace's stream, and a message on the topic's
--- channel (event.py reads it), or, for a topic under users.<user>, on the channel of that user. Works on Redis 7.0 or newer
+-- channel (events/event.py reads it), or, for a topic under users.<user>, on the channel of that user. Works on Redis 7.0 or newer
 -- and on Valkey; every key is in the slot of the log's key.
 --
 --   FCALL    headgate_publish   1 hg:{N}:log <topic> <payload> [<id> [<by>]]               → [epoch, offset, duplicate 0/1]
@@ -183,7 +183,7 @@ local function whole(number)
   return format(WHOLE, number)
 end
 
--- The grammar: topic.py, event.py and keys.py say the same -------------------------------------------------------------
+-- The grammar: events/topic.py, events/event.py and keys.py say the same -------------------------------------------------------------
 
 local function topic_fault(topic)
   if topic == '' then return 'it is empty' end

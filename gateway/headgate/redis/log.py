@@ -11,9 +11,9 @@ from contextlib import suppress
 from typing import Any, TypeAlias
 
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError, InvalidEvent, InvalidRequest, PayloadTooLarge
-from headgate.event import ID_COUNTS_S, Event, check_event_id, check_json
-from headgate.topic import check_topic
-from headgate.traceparent import read_traceparent
+from headgate.events.event import ID_COUNTS_S, Event, check_event_id, check_json
+from headgate.events.topic import check_topic
+from headgate.events.traceparent import read_traceparent
 
 from .client import Client, call, call_all, call_at, call_many, check_primary, database_number, drop_idle
 from .connections import Command

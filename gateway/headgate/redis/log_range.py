@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from headgate.event import Event
+from headgate.events.event import Event
+from headgate.events.topic import matches
 from headgate.settings import HARD_MAX_PAYLOAD_BYTES
-from headgate.topic import matches
 
 from .client import Client, call
 from .entries import Entry

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from headgate.event import Event
+from headgate.events.event import Event
 from headgate.protocol.packets import GapReason
 
 from .entries import Entry, Head

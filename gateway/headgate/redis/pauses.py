@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from headgate.errors import BusRefused, InvalidRequest, LimitReached
-from headgate.topic import check_namespace
+from headgate.events.topic import check_namespace
 
 from .client import Client, call, call_all, call_at
 from .keys import PAUSED

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headgate.finding import Finding, fault, ok, unknown, warning
+from headgate.runtime.check_result import Finding, fault, ok, unknown, warning
 
 # A gateway that is further behind is disconnected, and reads from the log what it missed.
 ENOUGH_BUFFER_BYTES = 32 * 2**20

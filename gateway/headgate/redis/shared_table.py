@@ -29,7 +29,7 @@ import structlog
 
 from headgate.errors import HeadgateError
 from headgate.runtime.loop import Lock, Signal
-from headgate.runtime.rounds import Rounds
+from headgate.runtime.periodic import Rounds
 
 from .client import Client, call_all
 from .connections import Command

@@ -11,7 +11,7 @@ import sys
 from datetime import UTC, datetime
 from typing import TextIO
 
-from headgate.terminal_text import for_terminal
+from headgate.runtime.terminal_text import for_terminal
 
 # Whether each line is a JSON object, as a log line is (logging.py).
 as_json = False

@@ -21,8 +21,8 @@ from urllib.parse import unquote, urldefrag, urljoin
 import msgspec
 
 from headgate.errors import InvalidPattern, InvalidSchema, NotSerializable
-from headgate.event import check_json
-from headgate.topic import check_pattern, normal_form
+from headgate.events.event import check_json
+from headgate.events.topic import check_pattern, normal_form
 
 from .documents import SUFFIX, Documents
 from .keywords import TOPIC, dialect_fault, keyword_fault, parts

@@ -14,7 +14,7 @@ from functools import lru_cache
 import msgspec
 
 from headgate.errors import SchemaViolation
-from headgate.topic import is_wildcard, matches
+from headgate.events.topic import is_wildcard, matches
 
 from .catalogue import Catalogue, read_catalogue
 from .documents import Documents

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from headgate.origins import origin_in_header
+from headgate.addresses.origins import origin_in_header
 
 Headers = list[tuple[str, str]]
 # "*": any; a callable is asked with the origin and the environment; an empty list: nobody is refused, and no header is sent.

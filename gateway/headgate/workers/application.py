@@ -8,7 +8,7 @@ from collections.abc import Callable
 from flask import Flask
 
 from headgate.errors import InvalidRequest
-from headgate.flask_extension import SOCKET_PATH, Headgate
+from headgate.flask.extension import SOCKET_PATH, Headgate
 from headgate.runtime.importing import APPLICATION, import_string
 from headgate.settings import Settings
 from headgate.transport.http_limits import MAX_BODY_BYTES
@@ -47,7 +47,7 @@ def made_ready(app: object, settings: Settings, name: str) -> Flask:
     if "headgate" not in app.extensions:
         Headgate(app, settings=settings)
     if not any(rule.rule == "/healthz" for rule in app.url_map.iter_rules()):
-        from headgate_server.health import health_routes
+        from headgate_server.api.health import health_routes
 
         app.register_blueprint(health_routes(app.extensions["headgate"], metrics_open=settings.metrics_open))
     if not any(rule.rule == "/console" for rule in app.url_map.iter_rules()):

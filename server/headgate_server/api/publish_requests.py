@@ -14,8 +14,8 @@ from flask import request
 from werkzeug.exceptions import RequestEntityTooLarge
 
 from headgate.errors import HeadgateError, PayloadTooLarge
-from headgate.spans import current_traceparent
-from headgate.traceparent import read_traceparent
+from headgate.events.traceparent import read_traceparent
+from headgate.runtime.spans import current_traceparent
 from headgate.transport.http_answers import Answer
 from headgate.transport.http_routes import Route, RoutedRequest
 from headgate_server.security_headers import security_headers

@@ -18,11 +18,11 @@ from flask import Blueprint, Response, g, jsonify, request
 from headgate.auth.api_keys import check_key_id, new_key
 from headgate.consumers.work.dead_letters import PAGE_LETTERS, DeadLetters
 from headgate.errors import Forbidden, HeadgateError, InvalidRequest, Unauthorized
-from headgate.event import check_event_id
+from headgate.events.event import check_event_id
+from headgate.events.topic import check_topic
 from headgate.protocol.requests import check_text
 from headgate.redis import api_keys
 from headgate.settings import Settings
-from headgate.topic import check_topic
 
 from .access import Access
 from .gate import ConsoleGate

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from headgate.auth.identity import Authenticator, Identity
-from headgate.clients import ClientsPage, ConnectedClient, Reached
-from headgate_server.gate import Gate
+from headgate.services.clients import ClientsPage, ConnectedClient, Reached
+from headgate_server.api.gate import Gate
 
 
 class ConsoleGate(Gate, Protocol):

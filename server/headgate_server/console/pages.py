@@ -16,7 +16,7 @@ from flask.typing import ResponseReturnValue
 
 from headgate import __version__
 from headgate.errors import HeadgateError, LimitReached, Unauthorized, UnauthorizedReason
-from headgate.page_files import serve_page_file
+from headgate.flask.page_files import serve_page_file
 from headgate.settings import Settings
 from headgate.transport.forwarded import forwarded_scheme
 from headgate_server.api.error_pages import refusal

@@ -19,7 +19,9 @@ from flask import Blueprint, Response, g, request
 
 from headgate.consumers.work.dead_letters import DeadLetter, DeadLetters
 from headgate.diagnosis.elsewhere import look_at_gateways
+from headgate.diagnosis.tracing import trace
 from headgate.errors import BusRefused, BusUnavailable, InvalidRequest
+from headgate.events.topic import check_topic
 from headgate.redis.api_keys import find_all
 from headgate.redis.client import Client, call, open_client, primaries
 from headgate.redis.one_server import address_of
@@ -27,10 +29,8 @@ from headgate.redis.server_advice import advise
 from headgate.schemas.documents import Documents, read_folder
 from headgate.schemas.registry import read_registry
 from headgate.settings import Settings
-from headgate.topic import check_topic
-from headgate.tracing import trace
+from headgate_server.api.consumer_list import Consumers
 from headgate_server.api.searches import Searches
-from headgate_server.consumer_list import Consumers
 
 from .gate import ConsoleGate
 from .topics import newest_topics

@@ -21,10 +21,10 @@ import jwt
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from headgate.publisher import Publisher
 from headgate.redis.client import Client, open_client
 from headgate.redis.embedded import EmbeddedRedis, start_private_redis
 from headgate.redis.seen import was_seen
+from headgate.services.publisher import Publisher
 from tests.support.gateway_process import GatewayProcess, StartGateway
 from tests.support.raw_client import RawClient
 from tests.support.redis_server import wait_until

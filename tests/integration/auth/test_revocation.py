@@ -17,10 +17,10 @@ from headgate.auth.revocation import MAX_REVOCATIONS, read_revoked
 from headgate.auth.revocation_watch import RevocationWatch
 from headgate.cli.main import main
 from headgate.errors import BusUnavailable, InvalidRequest, LimitReached, Unauthorized
-from headgate.publisher import Publisher
 from headgate.redis.client import Client, call, open_client
 from headgate.redis.keys import REVOKED
 from headgate.runtime import logging
+from headgate.services.publisher import Publisher
 from tests.support.redis_server import DEADLINE_S, wait_until
 
 

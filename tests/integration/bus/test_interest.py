@@ -14,11 +14,11 @@ from contextlib import ExitStack, closing
 
 import pytest
 
-from headgate.publisher import Publisher
+from headgate.events.topic import matches
 from headgate.redis.client import Client, call
 from headgate.redis.functions import SOURCE, VERSION
 from headgate.redis.keys import channel, user_channel
-from headgate.topic import matches
+from headgate.services.publisher import Publisher
 from tests.fault.checker import History, Subscribed, assert_kept
 from tests.fault.many_clients import Swarm
 from tests.fault.redis_process import RedisProcess

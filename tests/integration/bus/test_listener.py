@@ -16,11 +16,11 @@ from prometheus_client import REGISTRY
 
 from headgate.bus import messages
 from headgate.errors import InvalidEvent
-from headgate.event import Event, decode_message
-from headgate.publisher import Publisher
+from headgate.events.event import Event, decode_message
 from headgate.redis.client import Client, call
 from headgate.redis.embedded import EmbeddedRedis
 from headgate.redis.keys import channel, head_key, log_key
+from headgate.services.publisher import Publisher
 from headgate.settings import Settings
 from tests.support.bus_here import BusHere, StartRedisBus, join
 from tests.support.bus_process import BusProcess

@@ -15,9 +15,9 @@ import pytest
 from msgspec import Raw
 
 from headgate.cli.main import main
-from headgate.publisher import Publisher
 from headgate.redis import keys
 from headgate.redis.client import Client, call
+from headgate.services.publisher import Publisher
 from tests.integration.cli.conftest import COMMAND, Ended, Run, Tail, error_and_advice, is_one_error_line
 from tests.support.redis_server import DEADLINE_S, record_private_redis, wait_until
 

@@ -15,10 +15,10 @@ import pytest
 from headgate.cli import bulk
 from headgate.cli.receipts import Receipts
 from headgate.errors import BusUnavailable
-from headgate.publisher import Prepared, Publisher
 from headgate.redis import keys
 from headgate.redis.client import Client, call
 from headgate.redis.functions import LOG_LIBRARY
+from headgate.services.publisher import Prepared, Publisher
 from tests.integration.cli.conftest import COMMAND, Ended, Run
 from tests.support.redis_server import DEADLINE_S, wait_until
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from headgate.errors import HeadgateError
-from headgate.publisher import Publisher
 from headgate.redis import loads
 from headgate.redis.client import Client, call, open_client
 from headgate.redis.data_folder import url_of, wait_for_private_redis
@@ -19,6 +18,7 @@ from headgate.redis.embedded import EmbeddedRedis, start_private_redis
 from headgate.redis.keys import gateways_key
 from headgate.redis.program import find_server
 from headgate.redis.registry import LEASE_S
+from headgate.services.publisher import Publisher
 from headgate.settings import redis_program
 from tests.integration.cli.conftest import Run
 from tests.support.redis_server import DEADLINE_S, record_private_redis, wait_until

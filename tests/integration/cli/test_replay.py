@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from headgate.publisher import Publisher
 from headgate.redis import keys
 from headgate.redis.client import Client, call
 from headgate.redis.log_range import LogRange
+from headgate.services.publisher import Publisher
 from tests.integration.cli.conftest import Run, Tail
 
 

@@ -8,11 +8,11 @@ import time
 import pytest
 
 from headgate.consumers.base import Consumer
-from headgate.publisher import Publisher
 from headgate.redis import loads
 from headgate.redis.client import Client
 from headgate.redis.log import EventLog
 from headgate.redis.registry import leave
+from headgate.services.publisher import Publisher
 from tests.integration.cli.conftest import Run
 from tests.support.registered import register, write_row
 from tests.support.stepped_worker import MakeWorker

@@ -15,11 +15,11 @@ from click.testing import CliRunner
 
 from headgate.cli.main import main
 from headgate.consumers.work.store import Store, dead, defer_for, done
+from headgate.diagnosis.tracing import DEADLINE_S, trace
 from headgate.errors import BusUnavailable
-from headgate.publisher import Publisher
 from headgate.redis.client import open_client
 from headgate.redis.seen import mark_seen
-from headgate.tracing import DEADLINE_S, trace
+from headgate.services.publisher import Publisher
 from tests.support.gateway_process import StartGateway
 from tests.support.raw_client import RawClient
 
@@ -130,7 +130,7 @@ def test_an_event_is_followed_from_its_publish_to_browsers_and_consumers(start_g
 
 def test_a_server_that_answers_nothing_holds_a_trace_until_its_deadline_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its client would wait for a minute."""
-    monkeypatch.setattr("headgate.tracing.DEADLINE_S", 0.05)
+    monkeypatch.setattr("headgate.diagnosis.tracing.DEADLINE_S", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as server:
         client = open_client(f"redis://127.0.0.1:{server.getsockname()[1]}/0", timeout_s=60, max_connections=1)
         with pytest.raises(BusUnavailable, match="has not told the head of the log"):

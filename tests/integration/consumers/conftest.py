@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headgate.publisher import Publisher
+from headgate.services.publisher import Publisher
 
 
 @pytest.fixture

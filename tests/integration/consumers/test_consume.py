@@ -25,9 +25,9 @@ from headgate.consumers.process.dry_run import DryRun
 from headgate.consumers.work import worker as workers
 from headgate.consumers.work.spec import ConsumerSpec
 from headgate.errors import InvalidRequest
-from headgate.publisher import Publisher
 from headgate.redis.client import Client, call
 from headgate.redis.keys import log_key
+from headgate.services.publisher import Publisher
 from tests.support.consume_process import SINK_TABLE, ConsumeProcess, SinkFolder, StartConsume
 from tests.support.consumers_state import count_leased
 from tests.support.redis_server import wait_until

@@ -16,9 +16,9 @@ from headgate.consumers.work.state import RedisState
 from headgate.consumers.work.store import Store, dead, defer_for
 from headgate.consumers.work.task import Task
 from headgate.errors import InvalidRequest
-from headgate.publisher import Publisher
 from headgate.redis.client import Client, call
 from headgate.redis.keys import log_key
+from headgate.services.publisher import Publisher
 from tests.support.consume_process import SinkFolder
 from tests.support.supervised import Supervised
 

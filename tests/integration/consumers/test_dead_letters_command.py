@@ -15,8 +15,8 @@ from headgate.consumers.process.config import read_consumers
 from headgate.consumers.work.dead_letters import DeadLetters
 from headgate.consumers.work.store import Store, dead
 from headgate.consumers.work.task import Task
-from headgate.publisher import Publisher
 from headgate.redis.client import Client
+from headgate.services.publisher import Publisher
 from tests.support.consume_process import SinkFolder
 from tests.support.redis_server import wait_until
 from tests.support.supervised import Supervised

@@ -8,8 +8,8 @@ import pytest
 
 from headgate.consumers.work.store import Page, Store, defer, defer_for, done
 from headgate.consumers.work.task import Task
-from headgate.publisher import Publisher
 from headgate.redis.client import Client, call
+from headgate.services.publisher import Publisher
 
 GROUP = "hg:{notifications}:group:mail"
 LEASE_MS = 60_000

@@ -10,9 +10,9 @@ from headgate.consumers.base import Context
 from headgate.consumers.email.consumer import Email
 from headgate.consumers.email.options import EmailOptions
 from headgate.consumers.work.dead_letters import DeadLetters
-from headgate.publisher import Publisher
 from headgate.redis.client import Client, call
 from headgate.redis.seen import mark_seen
+from headgate.services.publisher import Publisher
 from tests.support.mailer import MemoryPostbox, email_options
 from tests.support.smtp_server import Received, SmtpServer
 from tests.support.stepped_worker import MakeWorker, SteppedWorker

@@ -10,8 +10,8 @@ import pytest
 
 from headgate.consumers.process.config import read_consumers
 from headgate.consumers.work.dead_letters import DeadLetters
-from headgate.publisher import Publisher
 from headgate.redis.client import Client
+from headgate.services.publisher import Publisher
 from tests.support.consume_process import SinkFolder
 from tests.support.stepped_worker import MakeWorker
 

@@ -14,13 +14,13 @@ from headgate.consumers.work.state import RedisState
 from headgate.consumers.work.store import GROUP_LIBRARY, Page, Store, back, dead, defer, defer_for, done
 from headgate.consumers.work.task import Task
 from headgate.errors import BusRefused
-from headgate.publisher import Publisher
 from headgate.redis.client import Client, call, describe_server, open_client
 from headgate.redis.embedded import EmbeddedRedis
 from headgate.redis.functions import LOG_LIBRARY
 from headgate.redis.instances import give_word, read_elsewhere, take_out
 from headgate.redis.keys import head_key
 from headgate.redis.seen import mark_seen
+from headgate.services.publisher import Publisher
 from tests.support.redis_recipes import blocks, make_user, says_no_right, without
 
 # The namespace's keys, channels and commands of consumers; the rights to publish beside that; the rights of people's tools.

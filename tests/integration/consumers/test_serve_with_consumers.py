@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from headgate.cli import serve
-from headgate.publisher import Publisher
 from headgate.redis.data_folder import find_private_redis
+from headgate.services.publisher import Publisher
 from tests.support.consume_process import SINK_TABLE, SinkFolder
 from tests.support.gateway_process import START_DEADLINE_S, GatewayFailed, GatewayProcess
 from tests.support.processes import has_ended

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from headgate.publisher import Fate
 from headgate.redis import keys
 from headgate.redis.functions import SOURCE
+from headgate.services.publisher import Fate
 from tests.support.log_clients import Grounds, LogGround
 from tests.support.raw_client import RawClient
 

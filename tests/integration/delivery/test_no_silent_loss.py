@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from headgate.publisher import Publisher
-from headgate.topic import matches
+from headgate.events.topic import matches
+from headgate.services.publisher import Publisher
 from tests.fault.checker import History, Subscribed, assert_kept
 from tests.fault.many_clients import BrowserClient, Swarm
 from tests.fault.redis_process import RedisProcess

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from headgate.publisher import Publisher
 from headgate.redis.client import Client, call
+from headgate.services.publisher import Publisher
 from tests.support.gateway_here import GatewayHere, StartGatewayHere
 from tests.support.redis_server import wait_until
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from headgate.auth.tokens import Tokens
-from headgate.publisher import Publisher
+from headgate.services.publisher import Publisher
 from headgate.settings import Settings
 from tests.integration.transport.clients import WebSocket
 from tests.support.gateway_here import ClientHere, GatewayHere, StartGatewayHere

@@ -20,11 +20,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from headgate.auth.identity import Handshake, Identity
-from headgate.publisher import Publisher
 from headgate.redis.client import Client, call
 from headgate.redis.data_folder import find_private_redis
 from headgate.redis.embedded import EmbeddedRedis, start_private_redis
 from headgate.redis.keys import channel, head_key, log_key
+from headgate.services.publisher import Publisher
 from headgate.settings import Settings
 from tests.support.gateway_here import StartGatewayHere
 from tests.support.gateway_process import GatewayProcess, StartGateway

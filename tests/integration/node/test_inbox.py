@@ -13,9 +13,9 @@ from typing import Any
 import jwt
 import pytest
 
-from headgate.inbox import Inbox
-from headgate.publisher import Publisher
 from headgate.redis.embedded import EmbeddedRedis, start_private_redis
+from headgate.services.inbox import Inbox
+from headgate.services.publisher import Publisher
 from tests.support.gateway_process import GatewayProcess, StartGateway
 from tests.support.raw_client import RawClient
 

@@ -7,9 +7,9 @@ from contextlib import closing
 
 import pytest
 
-from headgate.publisher import Publisher
 from headgate.redis.client import Client, call
 from headgate.redis.keys import log_key
+from headgate.services.publisher import Publisher
 from tests.support.gateway_here import StartGatewayHere
 
 

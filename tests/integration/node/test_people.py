@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing
 
 import pytest
 
-from headgate.clients import Clients
+from headgate.services.clients import Clients
 from tests.support.gateway_process import StartGateway
 from tests.support.raw_client import RawClient
 

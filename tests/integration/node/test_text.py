@@ -13,7 +13,7 @@ from flask.testing import FlaskClient
 from hypothesis import HealthCheck, given, settings
 from structlog.testing import capture_logs
 
-from headgate.flask_extension import Headgate
+from headgate.flask.extension import Headgate
 from headgate_server.app import create_app
 from tests.support.any_json import BODIES
 from tests.support.gateway_here import StartGatewayHere

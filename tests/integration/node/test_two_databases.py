@@ -12,10 +12,10 @@ from headgate.auth import revocation_watch
 from headgate.auth.identity import Handshake, Identity
 from headgate.auth.revocation import revoke
 from headgate.presence import presence
-from headgate.publisher import Publisher
 from headgate.redis.client import call, open_client
 from headgate.redis.keys import log_key
 from headgate.redis.subscriber_link import SubscriberLink
+from headgate.services.publisher import Publisher
 from tests.support.bus_here import CooperativeLink
 from tests.support.gateway_here import ClientHere, GatewayHere, StartGatewayHere
 from tests.support.sentinels import Server

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from headgate.auth.identity import Handshake, Identity
+from headgate.diagnosis.tracing import trace
+from headgate.events.topic import own_topics, pattern, user_word
 from headgate.presence import presence
-from headgate.publisher import Publisher
 from headgate.redis.client import Client
 from headgate.redis.presence import read_members
 from headgate.redis.seen import was_seen
-from headgate.topic import own_topics, pattern, user_word
-from headgate.tracing import trace
+from headgate.services.publisher import Publisher
 from tests.support.bus_here import CooperativeLink
 from tests.support.gateway_here import StartGatewayHere
 

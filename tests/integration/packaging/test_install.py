@@ -86,7 +86,10 @@ def test_a_service_that_only_publishes_installs_three_distributions(
         "from headgate.socketio import Server": "headgate.socketio needs the package socketio",
     }.items():
         code, _, err = run(binaries / "python", "-c", line)
-        assert (code, err.splitlines()[-1]) == (1, f"headgate.extras.MissingExtra: {told}: run `pip install 'headgate[server]'`")
+        assert (code, err.splitlines()[-1]) == (
+            1,
+            f"headgate.optional_dependencies.MissingExtra: {told}: run `pip install 'headgate[server]'`",
+        )
     check_commands(binaries, tmp_path / "with-click", redis_url)
 
 

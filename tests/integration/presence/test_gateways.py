@@ -9,9 +9,9 @@ import pytest
 
 from headgate.auth.identity import Handshake, Identity
 from headgate.presence import own_members, presence, rooms
-from headgate.publisher import Publisher
 from headgate.redis.client import Client, call
 from headgate.redis.pauses import namespace_member, pause, resume
+from headgate.services.publisher import Publisher
 from tests.support.bus_here import CooperativeLink
 from tests.support.gateway_here import ClientHere, GatewayHere, StartGatewayHere
 

@@ -19,13 +19,13 @@ from headgate.errors import (
     PayloadTooLarge,
     UnknownNamespace,
 )
-from headgate.event import check_event_id, decode_message
+from headgate.events.event import check_event_id, decode_message
+from headgate.events.topic import check_topic
 from headgate.redis import keys
 from headgate.redis.client import Client, call
 from headgate.redis.functions import SOURCE, ensure_loaded
 from headgate.redis.log import read_entry
 from headgate.redis.subscriber_link import SubscriberLink
-from headgate.topic import check_topic
 from tests.support.redis_server import DEADLINE_S, PUBLISHER_RIGHTS
 from tests.support.wall_clock import WallClock
 

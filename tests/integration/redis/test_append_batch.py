@@ -10,12 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headgate.errors import BusRefused, HeadgateError, InvalidRequest, InvalidTopic, PayloadTooLarge
-from headgate.publisher import Publisher
 from headgate.redis import batches, keys
 from headgate.redis.batches import in_batches
 from headgate.redis.client import Client, call
 from headgate.redis.functions import SOURCE, ensure_loaded
 from headgate.redis.subscriber_link import SubscriberLink
+from headgate.services.publisher import Publisher
 from tests.support.redis_server import DEADLINE_S, PUBLISHER_RIGHTS
 
 NAMESPACE = "orders"

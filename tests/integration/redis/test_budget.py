@@ -17,11 +17,11 @@ import pytest
 
 from headgate import BusUnavailable, Publisher
 from headgate.errors import HeadgateError
-from headgate.publisher import Receipt
 from headgate.redis.budget import Budget, Counted, count_with, left_s
 from headgate.redis.client import has_answered
 from headgate.redis.embedded import EmbeddedRedis
 from headgate.redis.keys import log_key
+from headgate.services.publisher import Receipt
 from tests.support.redis_server import DEADLINE_S, wait_until
 
 BUDGET_S = 0.4

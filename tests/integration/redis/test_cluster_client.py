@@ -22,7 +22,6 @@ from headgate.auth.revocation import read_revoked
 from headgate.cli.check import check
 from headgate.consumers.work.groups import Groups
 from headgate.consumers.work.store import Store
-from headgate.publisher import Fate
 from headgate.redis.client import (
     Client,
     at,
@@ -44,6 +43,7 @@ from headgate.redis.questions import answer, ask, read_question
 from headgate.redis.registry import Served, has_been_served, leave, living, read_served
 from headgate.redis.seen import mark_seen, was_seen
 from headgate.redis.subscriber_link import SubscriberLink
+from headgate.services.publisher import Fate
 from tests.support.checkout import ROOT
 from tests.support.clusters import Cluster, start_cluster
 from tests.support.redis_server import DEADLINE_S, wait_until

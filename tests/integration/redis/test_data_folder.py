@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from headgate import BusRefused, BusUnavailable
-from headgate.publisher import Publisher
 from headgate.redis.data_folder import find_private_redis, open_lock, take_lock, wait_for_private_redis
 from headgate.redis.embedded import start_private_redis
+from headgate.services.publisher import Publisher
 from tests.support.redis_server import DEADLINE_S, record_private_redis
 
 

@@ -11,11 +11,11 @@ from click.testing import CliRunner
 from headgate.cli.main import main
 from headgate.consumers.work.store import GROUP_LIBRARY
 from headgate.errors import BusRefused
-from headgate.publisher import Publisher
 from headgate.redis.client import Client, call, open_client
 from headgate.redis.embedded import EmbeddedRedis
 from headgate.redis.functions import LOG_LIBRARY
 from headgate.redis.log import EventLog
+from headgate.services.publisher import Publisher
 from tests.support.redis_recipes import additions, blocks, make_user, says_no_right, users
 
 LOG = "hg:{notifications}:log"

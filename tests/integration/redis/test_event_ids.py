@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.publisher import Publisher, id_owner
 from headgate.redis import event_ids
 from headgate.redis.client import Client
 from headgate.redis.event_ids import IdSearch, recent_offsets
+from headgate.services.publisher import Publisher, id_owner
 
 
 def test_all_events_of_an_id_are_found_newest_first(

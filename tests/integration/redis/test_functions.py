@@ -12,7 +12,6 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from headgate import event as event_module
 from headgate.errors import (
     BusRefused,
     HeadgateError,
@@ -23,12 +22,13 @@ from headgate.errors import (
     PayloadTooLarge,
     UnknownNamespace,
 )
-from headgate.event import Event, decode_message
+from headgate.events import event as event_module
+from headgate.events.event import Event, decode_message
+from headgate.events.topic import check_topic
 from headgate.redis import functions as function_library
 from headgate.redis import keys
 from headgate.redis.client import Client, call, open_client
 from headgate.redis.subscriber_link import SubscriberLink
-from headgate.topic import check_topic
 from tests.support.wall_clock import WallClock
 
 NAMESPACE = "orders"

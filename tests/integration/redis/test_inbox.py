@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from headgate import Publisher
 from headgate.errors import BusUnavailable, InvalidRequest, LimitReached, PayloadTooLarge
-from headgate.inbox import MAX_USERS, Inbox, InboxItem, read_change
 from headgate.redis.client import Client, call
 from headgate.redis.cluster import slot_of
 from headgate.redis.functions import LOG_LIBRARY
 from headgate.redis.inbox import MAX_AGE_S, MAX_BYTES, MAX_ITEMS, was_read
 from headgate.redis.keys import head_key, inbox_key, log_key
+from headgate.services.inbox import MAX_USERS, Inbox, InboxItem, read_change
 from tests.support.clusters import Cluster, start_cluster
 from tests.support.wall_clock import ASKING, TOLD, WallClock
 

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from headgate.delivery.log_topics import LogTopics
-from headgate.delivery.past import find_starts
+from headgate.delivery.replay_start import find_starts
 from headgate.errors import BusUnavailable
 from headgate.protocol.requests import Since
-from headgate.publisher import Publisher
 from headgate.redis.client import Client, call
 from headgate.redis.functions import SOURCE, VERSION
 from headgate.redis.log import DEFAULT_MAX_BYTES, ENTRY_BYTES, EventLog, Extent
 from headgate.redis.log_range import RATE_WINDOW_S, LogRange
+from headgate.services.publisher import Publisher
 
 LOG, HEAD = "hg:{notifications}:log", "hg:{notifications}:head"
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from headgate.bus.interest import Interest, Source, by_command, sources
 from headgate.errors import BusRefused
+from headgate.events.topic import is_wildcard, matches
 from headgate.redis import keys
 from headgate.redis.client import Client, call
 from headgate.redis.functions import VERSION
 from headgate.redis.log import EventLog
 from headgate.redis.subscriber_link import SubscriberLink
-from headgate.topic import is_wildcard, matches
 from tests.support.redis_server import DEADLINE_S, PUBLISHER_RIGHTS
 from tests.support.wall_clock import WallClock
 

@@ -13,10 +13,10 @@ from headgate.auth.api_keys import new_key
 from headgate.consumers.work.dead_letters import DeadLetters
 from headgate.consumers.work.store import Store, dead
 from headgate.consumers.work.task import Task
-from headgate.publisher import Publisher
 from headgate.redis import api_keys
 from headgate.redis.client import Client, call
 from headgate.redis.keys import log_key
+from headgate.services.publisher import Publisher
 from headgate.settings import Settings
 from headgate_server.app import create_app
 from tests.support.unstarted_gateway import UnstartedGateway

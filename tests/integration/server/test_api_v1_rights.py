@@ -11,16 +11,16 @@ from flask.testing import FlaskClient
 from headgate.auth.api_keys import new_key
 from headgate.auth.identity import Identity
 from headgate.auth.scopes import ADMIN, PLAIN, WITH_PATTERN
-from headgate.clients import Clients, ClientsPage, Reached
 from headgate.consumers.work.store import Store, dead
 from headgate.consumers.work.task import Task
-from headgate.event import Event
-from headgate.publisher import PresentUser, Publisher
+from headgate.events.event import Event
 from headgate.redis import api_keys
 from headgate.redis.client import Client, call
 from headgate.redis.keys import NAMESPACES
 from headgate.runtime.rates import Rates
 from headgate.runtime.shared_rates import SharedRates
+from headgate.services.clients import Clients, ClientsPage, Reached
+from headgate.services.publisher import PresentUser, Publisher
 from headgate.settings import Settings
 from headgate_server.api.error_pages import install_error_pages
 from headgate_server.api.v1.dispatch import routes

@@ -12,16 +12,16 @@ from structlog.testing import capture_logs
 
 from headgate.consumers.work.store import Store, dead
 from headgate.consumers.work.task import Task
-from headgate.publisher import Publisher
 from headgate.redis import loads
 from headgate.redis.client import Client, call
 from headgate.redis.functions import LOG_LIBRARY
 from headgate.redis.keys import group_in_log, log_key
+from headgate.services.publisher import Publisher
 from headgate.settings import Settings
+from headgate_server.api.consumer_list import SCAN_EVERY_S, Consumers
 from headgate_server.console import add_console
 from headgate_server.console.acts import DEFAULT_KEY_S
 from headgate_server.console.topics import MAX_EVENTS
-from headgate_server.consumer_list import SCAN_EVERY_S, Consumers
 from tests.support.console_gate import ConsoleGate
 from tests.support.registered import write_row
 

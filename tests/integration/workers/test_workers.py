@@ -24,11 +24,11 @@ import pytest
 from click.testing import CliRunner
 
 from headgate.cli.main import main
-from headgate.publisher import Publisher
 from headgate.redis.client import Client, call, open_client
 from headgate.redis.embedded import EmbeddedRedis
 from headgate.redis.keys import table_key
 from headgate.redis.loads import Load
+from headgate.services.publisher import Publisher
 from headgate.transport.http_limits import BACKLOG
 from tests.support.gateway_process import GatewayProcess, StartGateway
 from tests.support.listening import granted, places_of

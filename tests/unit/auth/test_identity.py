@@ -11,9 +11,9 @@ import pytest
 from headgate.auth.identity import Handshake, Identity
 from headgate.auth.keys import Key
 from headgate.errors import InvalidPattern, InvalidRequest
-from headgate.publisher import Receipt
+from headgate.events.topic import own_topics, pattern, user_word
+from headgate.services.publisher import Receipt
 from headgate.settings import Settings
-from headgate.topic import own_topics, pattern, user_word
 
 
 def test_an_identity_may_do_nothing_by_default() -> None:

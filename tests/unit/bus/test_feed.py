@@ -17,7 +17,7 @@ from headgate.bus.actions import Action
 from headgate.bus.feed import Feed, State, Steps
 from headgate.bus.messages import Messages
 from headgate.bus.server_check import ServerCheck
-from headgate.event import Event
+from headgate.events.event import Event
 from headgate.redis.entries import Entry, Head
 from headgate.redis.lineage import Lineage
 from tests.support.feed_world import Broken, World

@@ -16,7 +16,7 @@ from headgate.bus import actions as out
 from headgate.bus.feed import LATE_FENCES, MACHINE, MAX_EVENTS, MAX_LEAP, Cause, Feed, State
 from headgate.bus.interest import LINGER_S, by_command
 from headgate.errors import InvalidEvent
-from headgate.event import HEADER_TAG
+from headgate.events.event import HEADER_TAG
 from headgate.protocol.packets import GapReason
 from headgate.redis.entries import Head
 from headgate.redis.keys import channel, user_channel

@@ -30,7 +30,7 @@ from headgate.bus.listener import (
     Taken,
 )
 from headgate.errors import BusRefused, BusUnavailable
-from headgate.event import Event
+from headgate.events.event import Event
 from headgate.redis.faults import NO_PERMISSION
 from headgate.redis.subscriber_link import SubscriberLink
 from headgate.settings import Settings

@@ -6,7 +6,7 @@ import pytest
 
 from headgate.bus.messages import Messages
 from headgate.errors import HeadgateError, InvalidEvent, InvalidTopic, NotSerializable, PayloadTooLarge
-from headgate.event import HEADER_TAG, Event
+from headgate.events.event import HEADER_TAG, Event
 from headgate.redis.keys import channel, channel_prefix, feed_channel, user_channel
 
 NAMESPACE, TIME_MS = "shop", 1_700_000_000_000

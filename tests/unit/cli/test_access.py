@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from headgate.auth.tokens import Tokens
 from headgate.cli.main import main
-from headgate.clients import Reached
+from headgate.services.clients import Reached
 from headgate.settings import Settings
 
 SECRET = "a secret of the tests, 0123456789abcdef"
@@ -97,7 +97,7 @@ class Clients:
 
 @pytest.fixture
 def clients(monkeypatch: pytest.MonkeyPatch) -> type[Clients]:
-    monkeypatch.setattr("headgate.clients.Clients", Clients)
+    monkeypatch.setattr("headgate.services.clients.Clients", Clients)
     monkeypatch.setattr(Clients, "silent", ())
     Clients.wishes.clear()
     return Clients

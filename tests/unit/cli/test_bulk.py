@@ -10,7 +10,7 @@ import pytest
 from headgate.cli import bulk_file
 from headgate.cli.bulk import MAX_BATCH_EVENTS, MAX_TOLD, Bulk, Interrupted, summary
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
-from headgate.publisher import Durable, Prepared, Publisher, Receipt
+from headgate.services.publisher import Durable, Prepared, Publisher, Receipt
 
 
 class Recording(Publisher):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from headgate.cli.events import _as_json_text, _print_event
 from headgate.cli.main import main
 from headgate.errors import BusUnavailable
-from headgate.event import Event
+from headgate.events.event import Event
 from headgate.redis import subscriber_link
 from headgate.redis.connections import Command
 

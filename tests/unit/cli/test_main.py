@@ -121,7 +121,7 @@ def test_the_command_line_loads_nothing_that_a_command_needs() -> None:
     """`serve` must be able to patch the standard library before anything of ours is loaded, and help is not to wait for it."""
     code = (
         "import sys, headgate.cli.main as m, click; [m.main.get_command(click.Context(m.main), name) for name in m._COMMANDS]; "
-        "print([name for name in ('redis', 'msgspec', 'gevent', 'flask', 'headgate.redis.client', 'headgate.event', "
+        "print([name for name in ('redis', 'msgspec', 'gevent', 'flask', 'headgate.redis.client', 'headgate.events.event', "
         "'headgate.settings') if name in sys.modules])"
     )
 
@@ -161,9 +161,11 @@ LIGHT = {
     "headgate.__main__",
     "headgate.cli",
     "headgate.errors",
-    "headgate.extras",
-    "headgate.terminal_text",
-    "headgate.topic",
+    "headgate.events",
+    "headgate.optional_dependencies",
+    "headgate.runtime",
+    "headgate.runtime.terminal_text",
+    "headgate.events.topic",
 }
 # All modules that are loaded in the end, with those of click and of the standard library, some of which Python has already.
 MOST_MODULES = 125

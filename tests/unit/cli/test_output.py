@@ -29,9 +29,9 @@ from headgate.cli.output import (
     print_title,
 )
 from headgate.errors import BusUnavailable
-from headgate.finding import fault
+from headgate.runtime.check_result import fault
 from headgate.runtime.operator_lines import say
-from headgate.terminal_text import for_terminal
+from headgate.runtime.terminal_text import for_terminal
 
 
 def command(error: BaseException) -> click.Command:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from headgate import clients as module
 from headgate.cli.main import main
-from headgate.clients import ClientsPage, ConnectedClient, Reached
+from headgate.services import clients as module
+from headgate.services.clients import ClientsPage, ConnectedClient, Reached
 
 
 def client(session: str, user: str = "ana", **more: Any) -> ConnectedClient:

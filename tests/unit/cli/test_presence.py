@@ -7,10 +7,10 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from headgate import publisher
 from headgate.cli.main import main
-from headgate.publisher import PresentUser
 from headgate.redis import registry
+from headgate.services import publisher
+from headgate.services.publisher import PresentUser
 
 
 class Publisher:

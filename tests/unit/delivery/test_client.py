@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from headgate.delivery.state import Phase
+from headgate.events.topic import matches
 from headgate.protocol.frames import event_frame, message_frame
 from headgate.protocol.packets import CURSOR, GapReason, Overflow, notice_packet
-from headgate.topic import matches
 from tests.support.wired_client import NAMESPACE, WiredClient, event, publish, turn
 
 KIB = 1024

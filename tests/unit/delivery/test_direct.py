@@ -28,7 +28,7 @@ from headgate.delivery.direct import DirectWriter, Run, direct_writer
 from headgate.delivery.matcher import SubscriptionMatcher
 from headgate.delivery.state import Phase
 from headgate.delivery.tally import QUIET_EVENTS, Tallies
-from headgate.event import Event, decode_message
+from headgate.events.event import Event, decode_message
 from headgate.protocol.frames import event_frame
 from headgate.redis.keys import feed_channel, user_channel
 from tests.support.direct_events import Wire, WrittenTo, events_in, message_of
@@ -91,9 +91,9 @@ def test_the_numbers_that_the_c_repeats_are_those_of_the_modules() -> None:
         pytest.skip("the sources are not in a wheel")
     text = "".join(source.read_text() for source in sources)
     constants = dict(re.findall(r"^    (MAX_\w+) = (\d+)", text, re.MULTILINE))
-    from headgate import event as events
-    from headgate import topic as topics
     from headgate.bus import feed
+    from headgate.events import event as events
+    from headgate.events import topic as topics
 
     for name, value in (
         ("MAX_AUDIENCE", fanout._FEW_CLIENTS),

@@ -16,10 +16,10 @@ from headgate.delivery.client import Client
 from headgate.delivery.fanout import Matched, Pass, write_notice
 from headgate.delivery.matcher import SubscriptionMatcher
 from headgate.delivery.state import Phase
-from headgate.event import Event
+from headgate.events.event import Event
+from headgate.events.topic import matches
 from headgate.protocol.frames import Frame, event_frame, message_frame
 from headgate.protocol.packets import Overflow, notice_packet
-from headgate.topic import matches
 from tests.support.wired_client import NAMESPACE, WiredClient, event, turn
 
 Send = Callable[[Any], int]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import cast
 
 from headgate.delivery.log_topics import LogTopics
-from headgate.delivery.past import TOPIC_PAGE_OFFSETS
+from headgate.delivery.replay_start import TOPIC_PAGE_OFFSETS
 from headgate.redis.log import EventLog
 
 

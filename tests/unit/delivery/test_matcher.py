@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from headgate.delivery import matcher as module
 from headgate.delivery.matcher import MAX_VACANT_PATTERNS, Audience, SubscriptionMatcher, _Pattern, _Union
-from headgate.topic import MAX_TOPIC_WORDS, matches
+from headgate.events.topic import MAX_TOPIC_WORDS, matches
 from tests.support.steps import steps_during
 
 # Few words, so that patterns meet, overlap and share branches; `b` is never subscribed to by name alone.

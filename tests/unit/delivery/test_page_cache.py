@@ -25,10 +25,10 @@ from headgate.delivery.page_cache import (
     ReadAhead,
 )
 from headgate.errors import BusUnavailable
+from headgate.events.topic import matches
 from headgate.protocol.frames import Frame
 from headgate.protocol.packets import GapReason
 from headgate.redis.log import EventLog, RawEntry
-from headgate.topic import matches
 from tests.support.raw_log import RawLog, raw_entry
 
 EPOCH = "a" * 16

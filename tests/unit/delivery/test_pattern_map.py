@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from headgate.delivery.pattern_map import PatternMap
-from headgate.topic import MAX_TOPIC_WORDS, matches
+from headgate.events.topic import MAX_TOPIC_WORDS, matches
 from tests.support.steps import steps_during
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "topics.json").read_text(encoding="utf-8"))

@@ -12,7 +12,7 @@ from headgate.delivery.client import Client
 from headgate.delivery.fanout import MAX_SLICE_BYTES
 from headgate.delivery.matcher import SubscriptionMatcher
 from headgate.delivery.router import Router
-from headgate.event import Event
+from headgate.events.event import Event
 from headgate.protocol.frames import Frame, event_frame
 from headgate.protocol.packets import Overflow
 from tests.support.wired_client import NAMESPACE, WiredClient, event, publish

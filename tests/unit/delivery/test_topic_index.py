@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headgate.delivery import topic_index as module
 from headgate.delivery.topic_index import TopicIndex
-from headgate.topic import MAX_TOPIC_WORDS, matches
+from headgate.events.topic import MAX_TOPIC_WORDS, matches
 from tests.support.steps import steps_during
 
 words = st.sampled_from(["a", "b", "constructor"])

@@ -7,7 +7,7 @@ from headgate.delivery.matcher import SubscriptionMatcher
 from headgate.delivery.router import Router
 from headgate.delivery.tally import Tallies
 from headgate.delivery.traced import MAX_KEPT, Traced
-from headgate.event import Event
+from headgate.events.event import Event
 from headgate.protocol.packets import Overflow
 from tests.support.wired_client import WiredClient
 

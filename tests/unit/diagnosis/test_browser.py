@@ -11,7 +11,7 @@ import pytest
 
 from headgate.diagnosis.browser import Browser, NotConnected, PollingBrowser, Refused, reason_of
 from headgate.diagnosis.public_url import PublicUrl
-from headgate.finding import Verdict
+from headgate.runtime.check_result import Verdict
 from headgate.settings import LET_IN
 from tests.support.http_receiver import Receiver, say
 

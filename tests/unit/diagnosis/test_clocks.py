@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from headgate.diagnosis.clocks import look_at_clocks
-from headgate.finding import Verdict
 from headgate.redis.loads import Load
+from headgate.runtime.check_result import Verdict
 
 
 @pytest.mark.parametrize(

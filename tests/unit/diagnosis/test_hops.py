@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headgate.diagnosis.hops import SLOW_S, Hop, Probe
-from headgate.finding import Verdict
-from headgate.topic import PROBE
+from headgate.events.topic import PROBE
+from headgate.runtime.check_result import Verdict
 from tests.support.small_redis import SmallRedis
 
 

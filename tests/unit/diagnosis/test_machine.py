@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from headgate.diagnosis.machine import look_at_machine
-from headgate.finding import Finding, Verdict
 from headgate.redis.loads import Load
+from headgate.runtime.check_result import Finding, Verdict
 
 HERE = f"{socket.gethostname()}/7"
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from headgate.diagnosis.overview import ConsumerState, NamespaceState, wrong
-from headgate.finding import Verdict
 from headgate.redis.loads import Load
+from headgate.runtime.check_result import Verdict
 
 SILENT = "gateways: none has told of itself, which it cannot while Redis refuses writes"
 AT_WORK = {"gateway": Load(1, 0, "n", name="web-1/7")}

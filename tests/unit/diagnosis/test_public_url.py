@@ -12,7 +12,7 @@ import pytest
 
 from headgate.diagnosis.browser import NotConnected, refusal_of
 from headgate.diagnosis.public_url import PublicUrl, _fix
-from headgate.finding import Verdict
+from headgate.runtime.check_result import Verdict
 from tests.support.certificates import Authority
 
 DAY_S = 86400

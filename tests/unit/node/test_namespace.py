@@ -19,7 +19,7 @@ from headgate.delivery.client import Client
 from headgate.delivery.cursor_turns import CursorTurns
 from headgate.delivery.state import Phase
 from headgate.errors import BusUnavailable, HeadgateError, LimitReached, Unauthorized
-from headgate.event import Event
+from headgate.events.event import Event
 from headgate.metrics import DELIVERY, PUBLISH_TO_SOCKET
 from headgate.node.namespace import Namespace, Resumption
 from headgate.protocol.packets import Overflow

@@ -12,8 +12,8 @@ from structlog.testing import capture_logs
 from headgate.errors import BusUnavailable
 from headgate.metrics import PUBLISHED_ELSEWHERE, totals
 from headgate.node.receipt_check import MAX_WAITING, ReceiptCheck
-from headgate.publisher import Receipt
 from headgate.redis.lineage import Lineage, alone
+from headgate.services.publisher import Receipt
 
 
 class Bus:

@@ -18,7 +18,7 @@ from headgate.presence.own_members import GRACE_S, OwnMembers, Step
 from headgate.presence.presence import Presence
 from headgate.presence.room import MERGED_AT_ONCE, Room
 from headgate.presence.rooms import SETTLE_S, Limits, Rooms, read_meta
-from headgate.presence.telling import MAX_CHANGES, Telling
+from headgate.presence.write_batches import MAX_CHANGES, Telling
 from headgate.redis.presence_entries import LEASE_S, Entry, Member, Written, encode_entry, merge, merge_all, read_entries
 from headgate.runtime.loop import Signal
 from headgate.runtime.machine import IllegalStep

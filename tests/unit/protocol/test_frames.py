@@ -9,7 +9,7 @@ from websockets.frames import Close, Opcode
 from websockets.frames import Frame as Parsed
 from websockets.streams import StreamReader
 
-from headgate.event import Event
+from headgate.events.event import Event
 from headgate.protocol.frames import Frame, close_frame, event_frame, message_frame, pong_frame
 
 # The edges of RFC 6455's three length encodings.

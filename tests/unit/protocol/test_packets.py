@@ -24,7 +24,7 @@ from headgate.errors import (
     Unauthorized,
     UnauthorizedReason,
 )
-from headgate.event import Event
+from headgate.events.event import Event
 from headgate.protocol import packets as protocol
 from headgate.protocol.frames import event_frame
 from headgate.protocol.packets import GapReason, Overflow, gap_body, notice_packet, ok, refused

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.errors import InvalidRequest
-from headgate.event import Event
+from headgate.events.event import Event
 from headgate.protocol.frames import Frame, event_frame, message_frame
 from headgate.protocol.packets import notice_packet
 from headgate.protocol.requests import Resume

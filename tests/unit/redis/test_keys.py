@@ -4,8 +4,9 @@ import re
 
 import pytest
 
-from headgate import event, settings, topic
+from headgate import settings
 from headgate.errors import UnknownNamespace
+from headgate.events import event, topic
 from headgate.redis import keys, log
 from headgate.redis.functions import SOURCE
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from headgate.events.topic import matches
 from headgate.protocol.packets import GapReason
 from headgate.redis.log_walk import Gap, LogWalk, Position
-from headgate.topic import matches
 from tests.support.model_log import PAGE, WANTED, Beliefs, ModelLog, happen, random_step
 
 HISTORIES = 200

@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from headgate.addresses.redis_url import read_url
 from headgate.redis.primary_switch import (
     ANSWERED_RATIO,
     ASK_EVERY_S,
@@ -22,7 +23,6 @@ from headgate.redis.primary_switch import (
     PrimarySwitch,
     switch_of,
 )
-from headgate.redis_url import read_url
 
 
 class Link:

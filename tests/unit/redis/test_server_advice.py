@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from headgate.finding import Verdict
 from headgate.redis.server_advice import BUFFER_FIX, advise, advise_settings
+from headgate.runtime.check_result import Verdict
 
 GOOD = {
     "role": "master", "connected_slaves": 1, "min_slaves_good_slaves": 1, "loading": 0, "aof_enabled": 1,

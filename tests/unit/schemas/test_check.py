@@ -10,7 +10,7 @@ import pytest
 
 from headgate import BusUnavailable, InvalidSchema, Publisher, SchemaViolation, SettingsError
 from headgate.errors import BusRefused, HeadgateError
-from headgate.json_data import encode_data
+from headgate.events.json_data import encode_data
 from headgate.runtime.log_throttle import EVERY_S, LogThrottle
 from headgate.schemas.check import SchemaCheck
 from headgate.schemas.schema_set import SchemaSet

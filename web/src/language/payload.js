@@ -1,7 +1,7 @@
 /** Payloads: data to publish, as strict JSON, measured in UTF-8 bytes. Pure functions. */
 import { HeadgateError } from "./errors.js";
 
-/** Objects in each other that the gateway takes (gateway/headgate/event.py). */
+/** Objects in each other that the gateway takes (gateway/headgate/events/event.py). */
 const MAX_DEPTH = 64;
 /** JSON has no way to write it but an escape that UTF-8 has no place for. */
 const HALF = /\p{Surrogate}/u;

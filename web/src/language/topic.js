@@ -1,5 +1,5 @@
 /**
- * Topics and patterns: the grammar and matching. Pure functions, no I/O; mirrors gateway/headgate/topic.py.
+ * Topics and patterns: the grammar and matching. Pure functions, no I/O; mirrors gateway/headgate/events/topic.py.
  *
  * A topic is 1 to 8 words of `[A-Za-z0-9_-]` joined by dots, at most 255 bytes. A pattern may also use the AMQP wildcards
  * `*` (exactly one word) and `#` (zero or more words) as whole words, anywhere. `tests/golden/topics.json` holds the

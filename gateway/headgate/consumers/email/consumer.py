@@ -18,9 +18,9 @@ from typing import Protocol
 from headgate.consumers.base import Consumer, Context, Defer, Delivery, Reject, Retry
 from headgate.consumers.templates import Template, TemplateFault, view
 from headgate.errors import BusRefused, BusUnavailable
+from headgate.events.topic import user_of
 from headgate.metrics import MAILS
 from headgate.runtime.importing import import_string
-from headgate.topic import user_of
 
 from .address import check_address
 from .message import Mail, compose

@@ -6,16 +6,16 @@ import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from headgate.addresses.hostnames import ascii_host
 from headgate.consumers.certificates import ca_file_faults
 from headgate.consumers.credentials import read_secret
 from headgate.consumers.templates import SAMPLE, Template, TemplateFault
 from headgate.errors import InvalidRequest
-from headgate.hostnames import ascii_host
+from headgate.events.topic import USERS
 from headgate.options import Kind, file_path, integer, number, one_of, option, read_words, required, switch, verbatim
 from headgate.options import text as some
 from headgate.redis.seen import SEEN_S
 from headgate.runtime.importing import import_string
-from headgate.topic import USERS
 
 from .address import Mailbox, check_address, read_mailbox
 from .smtp import PORTS, Server

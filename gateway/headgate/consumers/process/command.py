@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from headgate import spans
 from headgate.errors import HeadgateError, SettingsError
-from headgate.publisher import find_redis_url
 from headgate.redis.client import describe_server
 from headgate.runtime import logging as logs
+from headgate.runtime import spans
 from headgate.runtime.operator_lines import complain, say
 from headgate.runtime.standard_streams import never_block
+from headgate.services.publisher import find_redis_url
 from headgate.settings import PREFIX, Settings, environment, service_links_ignored
 
 from .config import Configuration, need_file, read_consumers, read_settings

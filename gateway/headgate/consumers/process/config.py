@@ -19,7 +19,7 @@ from typing import TypeVar
 from headgate.consumers.base import Consumer
 from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions
 from headgate.errors import InvalidRequest, SettingsError
-from headgate.extras import advice
+from headgate.optional_dependencies import advice
 from headgate.options import Fault, Kind, option, patterns, read_options, required, show, text
 from headgate.runtime.importing import import_string
 from headgate.settings import PREFIX, Settings, configuration_file, variables_set

@@ -15,13 +15,13 @@ from headgate.consumers.base import Consumer, Context, Delivery
 from headgate.consumers.work.spec import ConsumerSpec
 from headgate.consumers.work.state import RedisState
 from headgate.consumers.work.store import Store
-from headgate.event import Event
-from headgate.publisher import Publisher
+from headgate.events.event import Event
+from headgate.events.topic import matches
 from headgate.redis.client import Client, open_client
 from headgate.redis.log import EventLog
+from headgate.runtime.terminal_text import for_terminal
+from headgate.services.publisher import Publisher
 from headgate.settings import HARD_MAX_PAYLOAD_BYTES
-from headgate.terminal_text import for_terminal
-from headgate.topic import matches
 
 # How often the log is looked at: a person is watching.
 POLL_S = 0.2

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headgate.http_target import Address, read_target
+from headgate.addresses.http_target import Address, read_target
 from headgate.options import read_words
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network

@@ -17,11 +17,11 @@ from typing import Protocol
 import msgspec
 
 from headgate import __version__
+from headgate.addresses.http_target import EXPECTED_URL, Target, read_target
 from headgate.consumers.base import Consumer, Context, Delivery, Retry
 from headgate.consumers.certificates import ca_file_faults
 from headgate.consumers.credentials import need_secret
 from headgate.consumers.pause import Pause
-from headgate.http_target import EXPECTED_URL, Target, read_target
 from headgate.options import Kind, file_path, number, option, required, text
 
 from .addresses import Allowed, read_allowed

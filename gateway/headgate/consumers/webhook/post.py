@@ -16,8 +16,8 @@ import ssl
 import time
 from collections.abc import Callable, Mapping
 
+from headgate.addresses.http_target import Target
 from headgate.consumers.base import OutcomeUnknown, Retry
-from headgate.http_target import Target
 from headgate.runtime.http_exchange import BadAnswer, HttpConnection, left_s
 
 from .addresses import Allowed

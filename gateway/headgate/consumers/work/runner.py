@@ -15,13 +15,13 @@ import structlog
 
 from headgate.consumers.base import Context
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
-from headgate.publisher import Publisher
 from headgate.redis.client import Client, check_primary, open_client
 from headgate.redis.instances import give_word, take_out
 from headgate.redis.keys import group_key
 from headgate.redis.loads import process_name
 from headgate.redis.time_watch import WATCH_EVERY_S, TimeWatch
 from headgate.runtime.logging import ThrottledLog
+from headgate.services.publisher import Publisher
 from headgate.settings import Settings
 
 from .metrics import ConsumerMetrics

@@ -22,10 +22,10 @@ import msgspec
 
 from headgate.consumers.base import Consumer, Context, Defer, Delivery, OutcomeUnknown, Reject, Retry
 from headgate.errors import BusRefused, BusUnavailable, InvalidTopic
+from headgate.events.topic import check_topic, is_item, is_probe, matches
+from headgate.events.traceparent import is_sampled
 from headgate.runtime.logging import ThrottledLog
-from headgate.spans import consuming
-from headgate.topic import check_topic, is_item, is_probe, matches
-from headgate.traceparent import is_sampled
+from headgate.runtime.spans import consuming
 
 from .backoff import delay_s
 from .leases import Leases

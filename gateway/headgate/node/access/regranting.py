@@ -1,6 +1,6 @@
 """Regranting: a client that is connected gets other grants. What it has and may no longer have ends, and it is told.
 
-In: a new identity of a client (a `refresh`), or a wish that a user's grants be looked at anew (clients.py). Out: its
+In: a new identity of a client (a `refresh`), or a wish that a user's grants be looked at anew (services/clients.py). Out: its
 subscriptions and its part in presence end where the new grants do; `status {ended, granted}`.
 
 The new grants of a wish come from the first of these: explicit ones (auth/regrants.py); the application's authenticator, which is

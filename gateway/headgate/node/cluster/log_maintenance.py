@@ -21,7 +21,7 @@ from headgate.redis.client import Client, is_full
 from headgate.redis.log import RECONNECT_S, EventLog
 from headgate.redis.time_watch import WATCH_EVERY_S, TimeWatch
 from headgate.runtime.loop import sleep
-from headgate.runtime.rounds import Rounds
+from headgate.runtime.periodic import Rounds
 from headgate.settings import Settings
 
 log = structlog.get_logger("headgate.upkeep")

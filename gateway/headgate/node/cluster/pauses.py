@@ -20,7 +20,7 @@ from headgate.errors import HeadgateError, Paused
 from headgate.metrics import SHED
 from headgate.redis.client import Client
 from headgate.redis.pauses import CONNECTS, PUBLISHES, namespace_member, namespace_of, read_paused
-from headgate.runtime.rounds import Rounds
+from headgate.runtime.periodic import Rounds
 
 log = structlog.get_logger("headgate.pauses")
 

@@ -1,8 +1,8 @@
 """The tracer: tells Redis what became of single events here, and makes their spans, once a second, off the hot path.
 
 In: the tallies of each namespace that have changed (delivery/tally.py), and the events whose traces are recorded
-(delivery/traced.py). Out: counts under the name of this process (redis/traces.py), and spans of OpenTelemetry (spans.py). What a
-killed process had not told is lost: a trace then says that this gateway is gone.
+(delivery/traced.py). Out: counts under the name of this process (redis/traces.py), and spans of OpenTelemetry
+(runtime/spans.py). What a killed process had not told is lost: a trace then says that this gateway is gone.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Mapping
 
 import structlog
 
-from headgate import spans
 from headgate.delivery.tally import values
 from headgate.errors import HeadgateError
 from headgate.metrics import SPANS
@@ -19,8 +18,9 @@ from headgate.node.namespace import Namespace
 from headgate.redis.client import Client
 from headgate.redis.loads import process_name
 from headgate.redis.traces import kept_s, write
+from headgate.runtime import spans
 from headgate.runtime.loop import one_round
-from headgate.runtime.rounds import Rounds
+from headgate.runtime.periodic import Rounds
 
 log = structlog.get_logger("headgate.tracer")
 
@@ -81,7 +81,7 @@ class Tracer:
                     "headgate.gateway": process_name(),
                 }
                 routed = spans.record(each.traceparent, "route", name, each.topic, each.published_ms, each.routed_ms, said)
-                said |= {f"headgate.clients.{outcome}": count for outcome, count in each.counts.items()}
+                said |= {f"headgate.services.clients.{outcome}": count for outcome, count in each.counts.items()}
                 spans.record(routed or each.traceparent, "deliver", name, each.topic, each.routed_ms, each.delivered_ms, said)
                 SPANS.labels("made").inc(2)
                 if not number % _STRIDE:

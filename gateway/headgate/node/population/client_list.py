@@ -1,8 +1,9 @@
 """The list of this process's clients, for the list of all gateways: what each is doing, those with trouble first.
 
-In: questions and wishes that went to all processes (clients.py). Out: rows in the order asked for, in parts of PART_ROWS; calls
-on the evictions and the regranting, with a line in the audit log for each that changed something here. The event path never comes
-by here; the work is done in a share of the loop, a slice at a time, so a look at 10,000 clients holds nobody up.
+In: questions and wishes that went to all processes (services/clients.py). Out: rows in the order asked for, in parts of
+PART_ROWS; calls on the evictions and the regranting, with a line in the audit log for each that changed something here. The
+event path never comes by here; the work is done in a share of the loop, a slice at a time, so a look at 10,000 clients holds
+nobody up.
 """
 
 from __future__ import annotations
@@ -13,7 +14,18 @@ from time import time
 from typing import Any
 
 from headgate.auth.audit import audit
-from headgate.clients import (
+from headgate.delivery.client import Client
+from headgate.delivery.state import Phase, Pressure
+from headgate.events.event import Event
+from headgate.node.access.access import Access
+from headgate.node.cluster.answers import Answering
+from headgate.node.connection import connection_of, environ_of
+from headgate.node.namespace import Namespace
+from headgate.protocol.frames import event_frame
+from headgate.redis.registry import name_of
+from headgate.redis.shared_table import SharedTable
+from headgate.runtime.loop import Share
+from headgate.services.clients import (
     ConnectedClient,
     CountAnswer,
     DisconnectQuestion,
@@ -28,17 +40,6 @@ from headgate.clients import (
     SendQuestion,
     Sort,
 )
-from headgate.delivery.client import Client
-from headgate.delivery.state import Phase, Pressure
-from headgate.event import Event
-from headgate.node.access.access import Access
-from headgate.node.cluster.answers import Answering
-from headgate.node.connection import connection_of, environ_of
-from headgate.node.namespace import Namespace
-from headgate.protocol.frames import event_frame
-from headgate.redis.registry import name_of
-from headgate.redis.shared_table import SharedTable
-from headgate.runtime.loop import Share
 from headgate.settings import Settings
 from headgate.transport.peer_address import address_of
 from headgate.transport.socketio_face import SocketIOFace

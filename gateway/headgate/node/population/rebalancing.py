@@ -20,7 +20,7 @@ from headgate import __version__
 from headgate.node.namespace import Namespace
 from headgate.redis.loads import Load, Look
 from headgate.redis.shared_table import SharedTable
-from headgate.runtime.rounds import Rounds
+from headgate.runtime.periodic import Rounds
 from headgate.transport.descriptors import descriptor_limit
 from headgate.transport.socketio_face import SocketIOFace
 

@@ -14,7 +14,8 @@ from typing import Any
 from headgate.auth.identity import ANONYMOUS, Handshake
 from headgate.delivery.client import Client
 from headgate.errors import Forbidden, HeadgateError, InvalidRequest, PayloadTooLarge, Unauthorized, UnauthorizedReason
-from headgate.event import check_event_id
+from headgate.events.event import check_event_id
+from headgate.events.topic import check_topic
 from headgate.node.access.access import Access
 from headgate.node.cluster.cluster import Cluster
 from headgate.node.connection import environ_of
@@ -34,10 +35,9 @@ from headgate.protocol.packets import (
     refused,
 )
 from headgate.protocol.requests import check_text, read_inbox_part, read_refresh, read_seen, read_subscription
-from headgate.publisher import Publisher
 from headgate.redis.inbox import read_inbox
 from headgate.redis.seen import mark_seen
-from headgate.topic import check_topic
+from headgate.services.publisher import Publisher
 from headgate.transport.socketio_face import RequestHandler, SocketIOFace
 
 from .handling import Handling

@@ -17,8 +17,8 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from headgate.errors import BusUnavailable, HeadgateError, LimitReached
-from headgate.publisher import Prepared, Publisher, Receipt
 from headgate.runtime.loop import Idle, spawn
+from headgate.services.publisher import Prepared, Publisher, Receipt
 
 # One round trip: five full calls of Redis (`redis/batches.py`). Packing it, and reading its replies, takes 1.4 ms of the loop.
 MAX_ROUND_EVENTS = 500

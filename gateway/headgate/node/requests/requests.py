@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from headgate import handled
 from headgate.node.access.access import Access
 from headgate.node.cluster.answers import Answering
 from headgate.node.cluster.cluster import Cluster
 from headgate.node.namespace import Namespace
 from headgate.node.population.joining import Joining
-from headgate.publisher import Publisher
+from headgate.redis import handled_events as handled
+from headgate.services.publisher import Publisher
 from headgate.settings import Settings
 from headgate.transport.socketio_face import SocketIOFace
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from headgate.addresses.origins import authority_in_header, is_loopback
 from headgate.auth.identity import Handshake
 from headgate.errors import Forbidden, HeadgateError, InvalidRequest, OriginNotAllowed
 from headgate.node.access.origin import origin_check, readable_by_pages
 from headgate.node.namespace import Namespace
 from headgate.node.population.joining import KEPT_OF_ENVIRON, Joining
-from headgate.origins import authority_in_header, is_loopback
 from headgate.protocol.frames import message_frame
 from headgate.protocol.packets import GAP, PRESENCE, notice_packet
 from headgate.protocol.requests import Resume

@@ -15,7 +15,10 @@ from headgate.auth.api_keys import shown_name
 from headgate.auth.audit import audit
 from headgate.auth.regrants import DEFAULT_REGRANTED_S, MAX_PATTERNS, MAX_REGRANTED_S
 from headgate.auth.revocation import MAX_REVOKED_S, MAX_TOKEN_ID_CHARACTERS, revoke
-from headgate.clients import (
+from headgate.errors import HeadgateError, InvalidRequest
+from headgate.events.topic import MAX_USER_BYTES, NAMESPACE, check_topic, check_user
+from headgate.redis.keys import DEFAULT_REVOKED_S
+from headgate.services.clients import (
     MAX_PAGE_CLIENTS,
     MAX_REASON_CHARACTERS,
     MAX_SESSION_CHARACTERS,
@@ -24,9 +27,6 @@ from headgate.clients import (
     Reached,
     Sort,
 )
-from headgate.errors import HeadgateError, InvalidRequest
-from headgate.redis.keys import DEFAULT_REVOKED_S
-from headgate.topic import MAX_USER_BYTES, NAMESPACE, check_topic, check_user
 
 from .grammar import EventId, Pattern, Topic
 from .operation import Call, Cost, NoQuery, Operation

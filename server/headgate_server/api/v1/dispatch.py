@@ -25,10 +25,10 @@ from headgate.auth.audit import audit
 from headgate.auth.identity import ANONYMOUS, Identity
 from headgate.auth.scopes import WITH_PATTERN
 from headgate.errors import Forbidden, InvalidRequest, PayloadTooLarge
-from headgate.event import json_reason
+from headgate.events.event import json_reason
+from headgate.events.topic import check_pattern
 from headgate.protocol.requests import MAX_OFFSET
 from headgate.runtime.rates import Rates
-from headgate.topic import check_pattern
 from headgate.transport.peer_address import address_of
 from headgate_server.api.callers import account_of, caller, first_known
 from headgate_server.api.json_answers import as_response, encoded_answer

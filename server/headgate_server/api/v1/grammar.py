@@ -7,8 +7,8 @@ from typing import Annotated
 from msgspec import Meta
 
 from headgate.auth.scopes import PLAIN, WITH_PATTERN
-from headgate.event import ID_CHARACTERS, MAX_ID_LENGTH
-from headgate.topic import MAX_TOPIC_BYTES, MAX_TOPIC_WORDS
+from headgate.events.event import ID_CHARACTERS, MAX_ID_LENGTH
+from headgate.events.topic import MAX_TOPIC_BYTES, MAX_TOPIC_WORDS
 
 _WORD = "[A-Za-z0-9_-]+"
 _TOKEN = rf"({_WORD}|\*|#)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from headgate_server.health import report
+from headgate_server.api.health import report
 
 from .operation import Call, Cost, Operation, Otherwise, Who
 from .problems import NotFound, descriptions

@@ -12,9 +12,9 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from headgate.errors import HeadgateError, InvalidRequest
+from headgate.events.topic import check_user, inbox_topic
 from headgate.protocol.requests import DEFAULT_INBOX_ITEMS, MAX_INBOX_ITEMS, MAX_OFFSET
 from headgate.redis.inbox import MAX_CHANGED, read_inbox
-from headgate.topic import check_user, inbox_topic
 
 from .operation import Call, Cost, InNamespace, Operation, Who
 from .publishing import ReceiptShown

@@ -14,9 +14,9 @@ from headgate.auth.audit import audit
 from headgate.auth.identity import EVERY
 from headgate.auth.scopes import ADMIN, MAX_SCOPES, check_scopes
 from headgate.errors import HeadgateError, InvalidRequest, UnknownNamespace
+from headgate.events.topic import NAMESPACE, check_namespace
 from headgate.redis import api_keys
 from headgate.redis.api_keys import StoredKey
-from headgate.topic import NAMESPACE, check_namespace
 
 from .grammar import Scope
 from .operation import Call, Cost, Operation

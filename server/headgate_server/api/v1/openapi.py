@@ -13,7 +13,7 @@ import msgspec
 
 from headgate import __version__
 from headgate.auth.scopes import WITH_PATTERN
-from headgate.event import ID_CHARACTERS
+from headgate.events.event import ID_CHARACTERS
 
 from .operation import Cost, Operation, Who
 from .problems import MEDIA_TYPE, ROOT, Problem

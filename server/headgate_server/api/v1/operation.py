@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 
 from headgate.auth.identity import Identity
-from headgate.clients import Clients
 from headgate.redis.client import Client
 from headgate.redis.registry import known_namespaces
+from headgate.services.clients import Clients
 
 from .rights import reach
 from .services import Lane, Services

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from headgate.topic import check_topic
+from headgate.events.topic import check_topic
 
 from .grammar import Topic
 from .operation import Call, Cost, InNamespace, Operation

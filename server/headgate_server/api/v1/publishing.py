@@ -18,18 +18,18 @@ from msgspec import UNSET, Meta, UnsetType
 
 from headgate.auth.identity import Handshake, Identity
 from headgate.errors import HeadgateError, InvalidRequest, LimitReached, PayloadTooLarge
-from headgate.event import ID_RULE, MAX_ID_LENGTH, JsonText, check_event_id, compact_json
-from headgate.publisher import MAX_ID_FOR_S, NonePublished
+from headgate.events.event import ID_RULE, MAX_ID_LENGTH, JsonText, check_event_id, compact_json
+from headgate.events.topic import check_topic
 from headgate.runtime.logging import told
 from headgate.runtime.shared_rates import SharedRates
+from headgate.services.publisher import MAX_ID_FOR_S, NonePublished
 from headgate.settings import Settings
-from headgate.topic import check_topic
 from headgate.transport.http_answers import Answer
 from headgate_server.api.callers import account_of, caller, first_known
+from headgate_server.api.gate import Gate, Receipt
 from headgate_server.api.json_answers import encoded_answer, json_bytes
 from headgate_server.api.publish_requests import Asked, traceparent_of
 from headgate_server.api.waiting_bodies import AT_ONCE_BYTES, WaitingBodies
-from headgate_server.gate import Gate, Receipt
 
 from .dispatch import check_acceptable, decode, refuse
 from .grammar import EventId, Topic

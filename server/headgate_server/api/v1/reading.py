@@ -8,17 +8,17 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from headgate.diagnosis.tracing import NoSuchEvent, Trace, trace
 from headgate.errors import Forbidden
-from headgate.event import Event
+from headgate.events.event import Event
+from headgate.events.topic import check_pattern, check_topic
 from headgate.protocol.requests import MAX_OFFSET
-from headgate.publisher import Receipt, id_owner
 from headgate.redis.client import Client, call
 from headgate.redis.event_ids import IdSearch, is_offset, recent_offsets
 from headgate.redis.keys import log_key
 from headgate.redis.log import PAGE_EVENTS, EventLog, read_entry
+from headgate.services.publisher import Receipt, id_owner
 from headgate.settings import HARD_MAX_PAYLOAD_BYTES
-from headgate.topic import check_pattern, check_topic
-from headgate.tracing import NoSuchEvent, Trace, trace
 
 from .grammar import Pattern, Topic
 from .operation import Call, Cost, InNamespace, Operation, Who

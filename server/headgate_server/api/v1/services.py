@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import time
 
-from headgate.clients import Clients
 from headgate.errors import BusUnavailable
-from headgate.publisher import Publisher
 from headgate.redis.client import Client, open_client
+from headgate.services.clients import Clients
+from headgate.services.publisher import Publisher
 from headgate.settings import Settings
+from headgate_server.api.consumer_list import Consumers
+from headgate_server.api.gate import Gate
 from headgate_server.api.searches import Searches
-from headgate_server.consumer_list import Consumers
-from headgate_server.gate import Gate
 
 # Of each lane. One caller that waits for a slow Redis must not keep all others out.
 MAX_CONNECTIONS = 4

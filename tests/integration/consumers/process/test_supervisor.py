@@ -16,9 +16,9 @@ from headgate.consumers.process import supervisor as supervisors
 from headgate.consumers.process.config import Configuration
 from headgate.consumers.process.supervisor import Supervisor
 from headgate.consumers.work.spec import ConsumerSpec
-from headgate.publisher import Publisher
+from headgate.events.topic import DEFAULT_NAMESPACE
+from headgate.services.publisher import Publisher
 from headgate.settings import Settings
-from headgate.topic import DEFAULT_NAMESPACE
 from tests.support.redis_server import DEADLINE_S, wait_until
 
 

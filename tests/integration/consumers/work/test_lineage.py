@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from headgate.consumers.work.store import GROUP_LIBRARY, Page, Store, back, done
-from headgate.publisher import Publisher
 from headgate.redis.client import Client, call
 from headgate.redis.functions import SOURCE
+from headgate.services.publisher import Publisher
 from tests.support.consumers_state import count_leased
 
 LOG, HEAD, EPOCHS = "hg:{notifications}:log", "hg:{notifications}:head", "hg:{notifications}:epochs"

@@ -17,11 +17,11 @@ from headgate.consumers.work import runner as runners
 from headgate.consumers.work import worker as workers
 from headgate.consumers.work.runner import Runner
 from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions
-from headgate.publisher import Publisher
 from headgate.redis.client import Client, call
 from headgate.redis.functions import server_token
 from headgate.redis.loads import process_name
 from headgate.redis.log import EventLog
+from headgate.services.publisher import Publisher
 from headgate.settings import Settings
 from tests.fault.redis_process import RedisProcess
 from tests.support.consumers_state import count_leased

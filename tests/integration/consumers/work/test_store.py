@@ -25,10 +25,10 @@ from headgate.consumers.work.store import (
 )
 from headgate.consumers.work.task import Task
 from headgate.errors import BusRefused, BusUnavailable, InvalidRequest, UnknownNamespace
-from headgate.publisher import Publisher
 from headgate.redis.client import Client, at, call, open_client
 from headgate.redis.keys import group_in_log
 from headgate.redis.log import EventLog
+from headgate.services.publisher import Publisher
 from tests.support.consumers_state import count_leased
 from tests.support.redis_server import wait_until
 

@@ -8,10 +8,10 @@ import pytest
 
 from headgate.consumers.work.store import Page, Store, defer_for, done
 from headgate.consumers.work.task import Task
-from headgate.publisher import Publisher
 from headgate.redis.client import Client, call
 from headgate.redis.keys import group_in_log, log_key
 from headgate.redis.time_watch import TimeWatch
+from headgate.services.publisher import Publisher
 from tests.support.wall_clock import HOUR_MS, WallClock
 
 LEASE_MS = 30_000

@@ -15,11 +15,11 @@ from headgate.consumers.work import worker as workers
 from headgate.consumers.work.dead_letters import DeadLetters
 from headgate.consumers.work.worker import PAGE_TASKS
 from headgate.errors import BusUnavailable
-from headgate.inbox import Inbox
-from headgate.publisher import Publisher
 from headgate.redis.client import Client, call
 from headgate.redis.keys import group_in_log
 from headgate.redis.log import EventLog
+from headgate.services.inbox import Inbox
+from headgate.services.publisher import Publisher
 from tests.support.consumers_state import count_leased
 from tests.support.recording_consumer import Recorder, fail, values
 from tests.support.stepped_worker import SteppedWorker, WorkerClock

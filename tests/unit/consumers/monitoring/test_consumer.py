@@ -19,7 +19,7 @@ from headgate.consumers.base import Context, Delivery
 from headgate.consumers.monitoring.consumer import KEEP_S, MAX_ALERTS, Monitoring, MonitoringOptions
 from headgate.errors import BusRefused, BusUnavailable
 from headgate.options import read_options
-from headgate.publisher import Receipt
+from headgate.services.publisher import Receipt
 from tests.support.consumers_state import MemoryState
 
 RATE = '[[alerts]]\nname = "failing"\npattern = "orders.*.failed"\nabove = 2\nwindow_s = 60\n'

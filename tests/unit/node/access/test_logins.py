@@ -17,10 +17,10 @@ from headgate.auth.api_keys import ApiKeys, NewKey, new_key
 from headgate.auth.identity import ANONYMOUS, Handshake, Identity
 from headgate.auth.key_sets import configured_keys
 from headgate.errors import BusUnavailable, HeadgateError, InvalidPattern, Unauthorized, UnauthorizedReason, UnknownNamespace
+from headgate.events.topic import own_topics
 from headgate.node.access import logins as module
 from headgate.node.access.logins import Logins
 from headgate.settings import Settings
-from headgate.topic import own_topics
 from tests.support.token_keys import OTHER_SECRET, SECRET
 
 SETTINGS = Settings(namespaces=("notifications", "other"), failed_logins_burst=2)

@@ -10,7 +10,6 @@ import gevent
 import pytest
 from structlog.testing import capture_logs
 
-from headgate import clients
 from headgate.auth.identity import Handshake, Identity
 from headgate.auth.regrants import store
 from headgate.auth.tokens import Tokens
@@ -19,6 +18,7 @@ from headgate.node.access import regranting as module
 from headgate.node.access.regranting import RENEW_WITHIN_S
 from headgate.protocol.packets import Overflow
 from headgate.protocol.requests import Subscription
+from headgate.services import clients
 from headgate.settings import Settings
 from tests.support.gateway_here import ClientHere, GatewayOnModel
 from tests.support.people_here import PeopleHere

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError, Paused
 from headgate.node.cluster.pauses import GAP_S, LOOK_EVERY_S, RETRY_EVERY_S, RETRY_S, Pauses, PauseWatch
-from headgate.runtime import rounds
+from headgate.runtime import periodic as rounds
 from tests.support.loop_clock import LoopClock
 from tests.support.small_redis import SmallRedis
 

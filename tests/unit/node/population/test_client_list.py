@@ -8,11 +8,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from headgate.auth.identity import Handshake, Identity
-from headgate.clients import Clients, ConnectedClient, Reached
 from headgate.delivery.state import FIRST
 from headgate.errors import BusUnavailable, InvalidRequest, InvalidTopic, NotSerializable, PayloadTooLarge
 from headgate.node.population import client_list
 from headgate.node.population.client_list import shown_network
+from headgate.services.clients import Clients, ConnectedClient, Reached
 from tests.support.gateway_here import GatewayOnModel
 from tests.support.people_here import PeopleHere
 

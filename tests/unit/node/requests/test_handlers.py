@@ -19,7 +19,7 @@ from headgate.node.population.evictions import Evictions
 from headgate.node.requests.handlers import Handlers
 from headgate.node.requests.handling import Handling
 from headgate.node.requests.publish_queue import PublishQueue
-from headgate.publisher import Publisher
+from headgate.services.publisher import Publisher
 from headgate.settings import Settings
 from headgate.transport.socketio_face import SocketIOFace
 from tests.unit.node.connections import RecordedClient, RecordedNamespace, joined

@@ -12,8 +12,8 @@ from structlog.testing import capture_logs
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError, LimitReached
 from headgate.node.requests import publish_queue as module
 from headgate.node.requests.publish_queue import PublishQueue
-from headgate.publisher import Prepared, Publisher, Receipt
 from headgate.runtime.loop import Signal
+from headgate.services.publisher import Prepared, Publisher, Receipt
 from tests.support.session_clock import turn
 
 Outcome = Receipt | HeadgateError

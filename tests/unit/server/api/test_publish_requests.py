@@ -11,7 +11,7 @@ from flask import Flask, Response
 
 from headgate.auth.identity import Identity
 from headgate.errors import BusUnavailable, HeadgateError
-from headgate.flask_extension import Headgate
+from headgate.flask.extension import Headgate
 from headgate.settings import Settings
 from headgate.transport.http_limits import HttpLimits
 from headgate.transport.http_routes import Route

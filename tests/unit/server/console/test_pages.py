@@ -11,8 +11,8 @@ from flask.testing import FlaskClient
 from structlog.testing import capture_logs
 
 from headgate.auth.identity import Identity
-from headgate.clients import ConnectedClient
 from headgate.errors import BusUnavailable
+from headgate.services.clients import ConnectedClient
 from headgate.settings import Settings
 from headgate_server.console import add_console
 from headgate_server.console.access import COOKIE, WRONG_KEYS

@@ -16,8 +16,8 @@ from headgate.auth.api_keys import new_key
 from headgate.auth.scopes import PLAIN, WITH_PATTERN, check_scope
 from headgate.consumers.work.dead_letters import check_letter_id
 from headgate.errors import HeadgateError, InvalidRequest
-from headgate.event import check_event_id
-from headgate.topic import check_namespace, check_pattern, check_topic
+from headgate.events.event import check_event_id
+from headgate.events.topic import check_namespace, check_pattern, check_topic
 from headgate.transport.statuses import STATUS_BY_CODE
 from headgate_server.api.v1.clients import Namespace
 from headgate_server.api.v1.consumers import LetterId

@@ -8,7 +8,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from headgate.auth.identity import Identity
-from headgate.publisher import PresentUser
+from headgate.services.publisher import PresentUser
 from tests.support.recording_gate import RecordingGate
 
 

@@ -1,0 +1,80 @@
+"""Host names: the one ASCII form under which a host is looked up, compared and shown. No I/O.
+
+Names with other letters follow IDNA 2008 (RFC 5891) after the mapping of UTS 46, non-transitional, as browsers do. Python's own
+codec `idna`, which `socket`, `ssl` and `http.client` apply to any name that is not ASCII, is IDNA 2003 and leads elsewhere
+(`straße.de` → `strasse.de`). So only the result of `ascii_host` may reach them.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+from headgate.optional_dependencies import advice
+
+MAX_NAME_CHARACTERS = 253
+_LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?", re.ASCII)
+# What every resolver but a strict one takes for an IPv4 address: `0x7f.1`, `1270.1`.
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
+_SCOPE = re.compile(r"[A-Za-z0-9._~-]{1,32}", re.ASCII)
+
+
+def ascii_host(text: str) -> str:
+    """Return a host in its one spelling: lower case, ASCII, without brackets and without a dot at the end.
+
+    An IPv4 address has four decimal numbers. An IPv6 address, with or without brackets, is compressed (RFC 5952). The labels of
+    a name have 1 to 63 letters, digits, `-` and `_` (not allowed by RFC 952, and usual on private networks).
+
+    Raises:
+        ValueError: it is no host; one sentence says why, in printable ASCII.
+    """
+    if len(text) > MAX_NAME_CHARACTERS + 1:
+        raise ValueError(f"the host name is longer than {MAX_NAME_CHARACTERS} characters")
+    if ":" in text or text.startswith("["):
+        return _ipv6(text)
+    name = (text if text.isascii() else _encode(text)).lower().removesuffix(".")
+    if not name:
+        raise ValueError("the host name is empty")
+    if len(name) > MAX_NAME_CHARACTERS:
+        raise ValueError(f"the host name is longer than {MAX_NAME_CHARACTERS} characters")
+    labels = name.split(".")
+    if _NUMBER.fullmatch(labels[-1]):
+        try:
+            return str(ipaddress.IPv4Address(name))
+        except ValueError:
+            raise ValueError("the last label of a host name is no number, and an IPv4 address has four from 0 to 255") from None
+    if not all(map(_LABEL.fullmatch, labels)):
+        raise ValueError(
+            "each label of a host name has 1 to 63 letters, digits, - and _, without - at its ends, and a dot before the next one"
+        )
+    return name
+
+
+def _encode(text: str) -> str:
+    try:
+        import idna  # only here, since a publisher's installation has none
+    except ModuleNotFoundError as error:
+        raise ValueError(f"a host name with other letters than ASCII {advice(error, 'server')}") from error
+    try:
+        # Mapped first and on its own, so that a name that is ASCII after it (full-width letters) keeps an underscore.
+        mapped = idna.uts46_remap(text, std3_rules=False, transitional=False)
+        return mapped if mapped.isascii() else ".".join(map(_encode_label, mapped.split(".")))
+    except idna.IDNAError:  # its text repeats the name, which may be a piece of a password in a URL that is not encoded
+        raise ValueError("the host name is not valid under IDNA 2008") from None
+
+
+def _encode_label(label: str) -> str:
+    import idna
+
+    return label if label.isascii() else idna.alabel(label).decode("ascii")
+
+
+def _ipv6(text: str) -> str:
+    inner = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+    try:
+        address = ipaddress.IPv6Address(inner)
+    except ValueError:
+        raise ValueError("a host with a colon or a bracket is an IPv6 address, such as ::1 or [2001:db8::1]") from None
+    if address.scope_id is not None and not _SCOPE.fullmatch(address.scope_id):
+        raise ValueError("the zone of an IPv6 address has 1 to 32 letters, digits and . _ ~ -")
+    return str(address)

@@ -1,0 +1,73 @@
+"""Where a request goes: a URL taken apart, with a host that means one thing to everyone. No I/O.
+
+Parsers disagree about odd URLs (spaces, backslashes, `0x7f.1`, `1270.1`), and what one checks another one may connect to. So a
+host is refused unless it is a plain name or a plainly written address.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from urllib.parse import quote, urlsplit
+
+from headgate.addresses.hostnames import ascii_host
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+EXPECTED_URL = "an http or https URL with a plain host, without user and password, such as https://example.com/hook"
+MAX_URL_LENGTH = 2048
+# RFC 3986: what stands in a path as it is; the rest is percent-encoded.
+_PATH = "/%:@!$&'()*+,;=~-._"
+_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Host (ASCII, lower case, no brackets, no dot at the end), port, and path with query (maybe a token: it is never shown)."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+
+    def __repr__(self) -> str:
+        return f"{self.origin}/…"
+
+    @property
+    def origin(self) -> str:
+        """Scheme, host and port, as far as the port is not the usual one: what may stand in a log."""
+        return f"{self.scheme}://{self.authority}"
+
+    @property
+    def authority(self) -> str:
+        """The value of the header `Host`."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+
+    @property
+    def address(self) -> Address | None:
+        """The address, where the host is one."""
+        try:
+            return ipaddress.ip_address(self.host)
+        except ValueError:
+            return None
+
+
+def read_target(raw: str) -> Target:
+    """Take a URL apart.
+
+    Raises:
+        ValueError: it is not what EXPECTED_URL says, or `ascii_host` refuses its host; one sentence, without the URL.
+    """
+    text = raw.strip()
+    if len(text) > MAX_URL_LENGTH or not text.isprintable() or any(letter in text for letter in ' \\"<>^`{|}'):
+        raise ValueError(f"expected {EXPECTED_URL}")
+    try:
+        url = urlsplit(text)
+        port = url.port
+    except ValueError as error:
+        raise ValueError(f"expected {EXPECTED_URL}") from error
+    if url.scheme not in _PORTS or not url.hostname or "@" in url.netloc or "%" in url.netloc or port == 0:
+        raise ValueError(f"expected {EXPECTED_URL}")
+    path = quote(url.path or "/", safe=_PATH) + (f"?{quote(url.query, safe=_PATH + '?')}" if url.query else "")
+    return Target(url.scheme, ascii_host(url.hostname), port or _PORTS[url.scheme], path)

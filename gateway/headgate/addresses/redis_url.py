@@ -1,0 +1,317 @@
+"""The URL of a Redis, parsed once where it enters into a value: servers, database, credentials and options. No I/O.
+
+In: `redis://[user:password@]host[:port][/database][?options]`, `rediss://` for TLS, `unix://[user:password@]/path`;
+`redis+sentinel://[…@]host[:port][,host[:port]…]/<primary>[/<database>]` and `redis+cluster://[…@]host[:port][,host[:port]…]`,
+each also as `rediss+…`. Out: a RedisUrl, or one line that names what is wrong and what is allowed.
+
+No error and no repr shows a part of the user or password. These need `/ ? # %` percent-encoded. A URL that breaks this rule
+has a piece of the password in another place, so no error repeats the value of an option, or a port or database that is none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import lru_cache
+from typing import Any
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from headgate.addresses.hostnames import ascii_host
+from headgate.errors import BusRefused
+
+Node = tuple[str, int]
+
+FORMS = (
+    "redis://host:6379/0, rediss://…, unix:///path, redis+sentinel://host:26379,host:26379/primary/0 or "
+    "redis+cluster://host:6379,host:6379"
+)
+ENCODE = "percent-encode it where it is part of a user, a password or a name: / is %2F, ? is %3F, # is %23, @ is %40, % is %25"
+PORT, SENTINEL_PORT = 6379, 26379
+MAX_SHOWN = 40
+
+
+class Kind(Enum):
+    """What the hosts of a URL are."""
+
+    SERVER = "server"
+    SOCKET = "socket"
+    SENTINELS = "sentinels"
+    CLUSTER = "cluster"
+    NODE = "node"  # of a Cluster, which leads nowhere else
+
+
+_SCHEMES = {
+    "redis": (Kind.SERVER, False),
+    "rediss": (Kind.SERVER, True),
+    "unix": (Kind.SOCKET, False),
+    "redis+sentinel": (Kind.SENTINELS, False),
+    "rediss+sentinel": (Kind.SENTINELS, True),
+    "redis+cluster": (Kind.CLUSTER, False),
+    "rediss+cluster": (Kind.CLUSTER, True),
+}
+
+
+def _switch(text: str) -> bool:
+    return {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}[text.lower()]
+
+
+def _whole(text: str) -> int:
+    if not re.fullmatch(r"\d{1,9}", text, re.ASCII):
+        raise ValueError
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    if not re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text, re.ASCII):
+        raise ValueError
+    return float(text)
+
+
+def _any(text: str) -> str:
+    if not text:
+        raise ValueError
+    return text
+
+
+def _word(*words: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        word = text.lower().removeprefix("cert_")
+        if word not in words:
+            raise ValueError
+        return word
+
+    return read
+
+
+_SWITCH, _WHOLE, _SECONDS, _TEXT = (
+    (_switch, "yes or no"),
+    (_whole, "a whole number"),
+    (_seconds, "a number of seconds"),
+    (_any, "a text"),
+)
+# Options that count, by how they are read and what is expected.
+_COMMON: dict[str, tuple[Callable[[str], Any], str]] = {
+    "client_name": _TEXT,
+    "db": _WHOLE,
+    "password": _TEXT,
+    "socket_keepalive": _SWITCH,
+    "username": _TEXT,
+}
+_TLS: dict[str, tuple[Callable[[str], Any], str]] = {
+    "ssl_ca_certs": _TEXT,
+    "ssl_ca_data": _TEXT,
+    "ssl_ca_path": _TEXT,
+    "ssl_cert_reqs": (_word("none", "optional", "required"), "none, optional or required"),
+    "ssl_certfile": _TEXT,
+    "ssl_check_hostname": _SWITCH,
+    "ssl_ciphers": _TEXT,
+    "ssl_keyfile": _TEXT,
+    "ssl_password": _TEXT,
+}
+_SENTINEL: dict[str, tuple[Callable[[str], Any], str]] = {
+    "sentinel_password": _TEXT,
+    "sentinel_tls": _SWITCH,
+    "sentinel_username": _TEXT,
+}
+# Options of redis-py that a URL may share with other programs. They are read, and Headgate sets them itself.
+_OVERRULED: dict[str, tuple[Callable[[str], Any], str]] = {
+    "decode_responses": _SWITCH,
+    "health_check_interval": _SECONDS,
+    "max_connections": _WHOLE,
+    "protocol": (_word("2", "3"), "2 or 3"),
+    "retry_on_timeout": _SWITCH,
+    "socket_connect_timeout": _SECONDS,
+    "socket_timeout": _SECONDS,
+    "timeout": _SECONDS,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RedisUrl:
+    """A parsed URL. `str` is the address, without user, password and options: what may stand in a log or an error.
+
+    `hosts` are (host, port), none for a socket; `options` are arguments of redis-py's connections.
+    """
+
+    kind: Kind
+    tls: bool
+    hosts: tuple[Node, ...]
+    path: str = ""
+    primary: str = ""
+    database: int = 0
+    username: str | None = field(default=None, repr=False)
+    password: str | None = field(default=None, repr=False)
+    options: tuple[tuple[str, Any], ...] = field(default=(), repr=False)
+    sentinel: tuple[tuple[str, Any], ...] = field(default=(), repr=False)
+
+    def __str__(self) -> str:
+        if self.kind is Kind.SOCKET:
+            return self.path
+        shown = ", ".join(map(shown_node, self.hosts))
+        if self.kind is Kind.SENTINELS:
+            return f"{self.primary} of the Sentinels {shown}"
+        return f"the Cluster of {shown}" if self.kind is Kind.CLUSTER else shown
+
+    def at(self, node: Node) -> RedisUrl:
+        """Return the URL of one node of this Cluster with these credentials and options."""
+        return replace(self, kind=Kind.NODE, hosts=(node,))
+
+
+def shown_node(node: Node) -> str:
+    """Return a server as `host:port`."""
+    host, port = node
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+@lru_cache(maxsize=64)
+def read_url(url: str) -> RedisUrl:
+    """Return what a URL says.
+
+    Raises:
+        BusRefused: it is wrong; the message has no part of its credentials.
+    """
+    text = url.strip() if isinstance(url, str) else ""
+    scheme, separator, _ = text.partition("://")
+    if not separator or scheme.lower() not in _SCHEMES or re.search(r"[\x00-\x1f\x7f]", text):
+        raise _wrong(f"is not of the form {FORMS}")
+    kind, tls = _SCHEMES[scheme.lower()]
+    try:
+        parts = urlsplit(text)
+    except ValueError:  # such as brackets around no IPv6 address; its own text may have the password
+        raise _wrong(f"is not of the form {FORMS}") from None
+    userinfo, at, places = parts.netloc.rpartition("@")
+    if parts.fragment or "#" in text or "@" in (parts.netloc and parts.path):
+        raise _wrong(f"has a /, ? or # that is not at its place: {ENCODE}")
+    given = _options(parts, kind, tls)
+    path = _decoded(parts.path)
+    sentinel = tuple((name.removeprefix("sentinel_"), value) for name, value in given.items() if name in _SENTINEL)
+    if "ssl_keyfile" in given and "ssl_certfile" not in given:
+        raise _wrong("has the option ssl_keyfile without ssl_certfile")
+    return RedisUrl(
+        kind,
+        tls,
+        _hosts(places, parts, kind, has_credentials=bool(at)),
+        path=_socket_path(path) if kind is Kind.SOCKET else "",
+        primary=_primary(path) if kind is Kind.SENTINELS else "",
+        database=_database(path, kind, given),
+        **_credentials(userinfo, given),
+        options=tuple(
+            (name, value) for name, value in given.items() if name in _TLS or name in ("client_name", "socket_keepalive")
+        ),
+        sentinel=sentinel,
+    )
+
+
+def _options(parts: SplitResult, kind: Kind, tls: bool) -> dict[str, Any]:
+    allowed = dict(_COMMON) | _OVERRULED
+    if kind is Kind.SENTINELS:
+        allowed |= _SENTINEL
+    if tls or "sentinel_tls" in parts.query:
+        allowed |= _TLS
+    found: dict[str, Any] = {}
+    for part in parts.query.split("&") if parts.query else []:
+        name, _, raw = part.partition("=")
+        if name not in allowed:
+            if "@" in parts.query:  # then this may be a piece of a password
+                raise _wrong(f"has a ? that is not at its place: {ENCODE}")
+            if name in _TLS:
+                raise _wrong(f"has the option {name}, which needs TLS: begin it with rediss")
+            known = ", ".join(sorted(allowed))
+            raise _wrong(f"has the option {_printable(name)}, which is unknown; allowed: {known}")
+        if name in found:
+            raise _wrong(f"has the option {name} twice")
+        read, expected = allowed[name]
+        try:
+            found[name] = read(_decoded(raw))
+        except (ValueError, KeyError):
+            raise _wrong(f"has a wrong value of the option {name}; expected {expected}") from None
+    return found
+
+
+def _hosts(places: str, parts: SplitResult, kind: Kind, *, has_credentials: bool) -> tuple[Node, ...]:
+    if kind is Kind.SOCKET:
+        if places:
+            raise _wrong("names a host before the path of its socket; expected unix:///path")
+        return ()
+    if not places:
+        if kind is Kind.SERVER and parts.path.strip("/") and not has_credentials:
+            return (("localhost", PORT),)
+        raise _wrong(f"names no host; expected {FORMS}")
+    if kind is Kind.SERVER:
+        return (_host(places, PORT),)
+    default_port = SENTINEL_PORT if kind is Kind.SENTINELS else PORT
+    return tuple(_host(place, default_port) for place in places.split(","))
+
+
+def _host(place: str, default_port: int) -> Node:
+    found = re.fullmatch(r"(\[[^\[\]]*\]|[^\[\]:]*)(?::(.*))?", place, re.DOTALL)
+    if found is None:
+        raise _wrong("has a host that is none; expected a name, an IPv4 address, or an IPv6 address in brackets, and a port")
+    host, port = found[1], found[2]
+    number = default_port if port is None else int(port) if re.fullmatch(r"\d{1,5}", port, re.ASCII) else 0
+    if not 0 < number < 65536:
+        raise _wrong(f"has a wrong port; expected a number from 1 to 65535, and before the host no / ? #: {ENCODE}")
+    if not host:
+        raise _wrong(f"names no host; expected {FORMS}")
+    try:
+        return ascii_host(host.removeprefix("[").removesuffix("]")), number
+    except ValueError as error:
+        raise _wrong(f"has a wrong host: {error}; {ENCODE}") from None
+
+
+def _socket_path(path: str) -> str:
+    if len(path) < 2:
+        raise _wrong("names no socket; expected unix:///path")
+    return path
+
+
+def _primary(path: str) -> str:
+    primary = path.removeprefix("/").partition("/")[0]
+    if not primary:
+        raise _wrong("names no primary; expected redis+sentinel://host:26379,host:26379/primary/0")
+    return primary
+
+
+def _database(path: str, kind: Kind, given: Mapping[str, Any]) -> int:
+    text = path.removeprefix("/")
+    if kind is Kind.SOCKET:
+        text = ""
+    elif kind is Kind.SENTINELS:
+        text = text.partition("/")[2]
+    text = text.removesuffix("/")
+    if text and not re.fullmatch(r"\d{1,9}", text, re.ASCII):
+        raise _wrong("has a wrong database; expected a whole number, such as /0")
+    if text and given.get("db", int(text)) != int(text):
+        raise _wrong("names two databases, one in its path and one in the option db")
+    database = int(text or given.get("db", 0))
+    if kind is Kind.CLUSTER and database:
+        raise _wrong(f"names database {database}, and a Cluster has only database 0")
+    return database
+
+
+def _credentials(userinfo: str, given: Mapping[str, Any]) -> dict[str, str | None]:
+    user, _, password = userinfo.partition(":")
+    found = {"username": _decoded(user) or None, "password": _decoded(password) or None}
+    for name, value in found.items():
+        if name in given and value is not None:
+            raise _wrong(f"has the {name} twice: before the host and as an option")
+    return {name: given.get(name, value) for name, value in found.items()}
+
+
+def _decoded(text: str) -> str:
+    if re.search(r"%(?![0-9A-Fa-f]{2})", text):
+        raise _wrong(f"has a % that two hexadecimal digits do not follow: {ENCODE}")
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        raise _wrong("has percent-encoded bytes that are not UTF-8") from None
+
+
+def _printable(name: str) -> str:
+    return ascii(name)[1:-1][:MAX_SHOWN]
+
+
+def _wrong(reason: str) -> BusRefused:
+    return BusRefused(f"the Redis URL {reason}")

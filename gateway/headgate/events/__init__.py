@@ -1,0 +1,1 @@
+"""An event as everybody knows it: its topic, id, data and trace."""

@@ -1,0 +1,1 @@
+"""The face for Flask applications: the extension, and the browser client's files."""

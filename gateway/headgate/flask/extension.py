@@ -1,0 +1,531 @@
+"""`Headgate(app)`: the gateway inside a Flask application, and publishing from wherever that application is imported.
+
+    app = Flask(__name__)
+    gate = Headgate(app, authenticator=who)
+
+Settings come from `app.config`, then the environment (both as `HEADGATE_*`), to which `headgate serve` adds its options.
+
+A process serves browsers when gevent has patched it, as `headgate serve` does; there the bus is listened to from the first
+request on, or from `gate.start()`, which `headgate serve` calls. In any other process that imports the application (`flask run`,
+`flask shell`, a test client, a Celery worker, a cron job) `publish` and `revoke` work, and the application's own routes. Nothing
+is started there, gevent is not imported, Redis is reached at the first publish, and a browser that connects is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from flask import Flask
+from werkzeug.exceptions import MethodNotAllowed, NotFound
+from werkzeug.routing import RequestRedirect
+
+from headgate.auth.identity import Authenticator, Authorizer, Handshake, Identity
+from headgate.auth.regrants import DEFAULT_REGRANTED_S
+from headgate.errors import HeadgateError, leaving
+from headgate.events.event import Event
+from headgate.events.topic import check_pattern
+from headgate.flask.page_files import add_page_files
+from headgate.optional_dependencies import needing
+from headgate.protocol.requests import MAX_OFFSET, Replay
+from headgate.redis.keys import DEFAULT_REVOKED_S
+from headgate.runtime.patching import NOT_PATCHED, is_patched
+from headgate.runtime.servers import instead
+from headgate.services.clients import Clients, ClientsPage, ConnectedClient, Reached, Sort
+from headgate.services.publisher import (
+    Durable,
+    LogPosition,
+    NonePublished,
+    Prepared,
+    PresencePage,
+    PresentUser,
+    Publisher,
+    Receipt,
+    find_redis_url,
+)
+from headgate.settings import Settings, environment
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+    from headgate.node.gateway import Gateway
+    from headgate.node.health import Health
+    from headgate.runtime.shared_rates import SharedRates
+    from headgate.transport.http_answers import Answer
+    from headgate.transport.http_routes import Route, RoutedRequest, Routes
+
+SOCKET_PATH = "/socket.io/"
+# Some clients leave the slash out.
+SOCKET_PATH_WITHOUT_SLASH = "/socket.io"
+STREAM_PATHS = ("/api/v1/stream", "/api/v1/request")
+
+
+class Headgate:
+    """The Flask extension. `app.extensions["headgate"]` is the instance.
+
+    Args:
+        app: the application, or None and `init_app` later.
+        authenticator: from a handshake to an identity, or None to refuse it. Without one, tokens decide (tokens.py:
+            `HEADGATE_TOKEN_SECRET` or `HEADGATE_TOKEN_KEYS`), and `HEADGATE_ANONYMOUS_SUBSCRIBE` and `HEADGATE_DEV`.
+        settings: complete settings; otherwise they are read from `app.config` and the environment, which wins.
+    """
+
+    def __init__(
+        self, app: Flask | None = None, *, authenticator: Authenticator | None = None, settings: Settings | None = None
+    ) -> None:
+        self._authenticator = authenticator
+        self._authorizer: Authorizer | None = None
+        self._given = settings
+        self._settings: Settings | None = None
+        self._gateway: Gateway | None = None
+        self._publisher: Publisher | None = None
+        self._clients: Clients | None = None
+        self._making = Lock()
+        self._told = self._started = False
+        self._front: WSGIApplication | None = None
+        self._routes: dict[tuple[str, str], tuple[Route, Callable[[Flask], bool]]] = {}
+        if app is not None:
+            self.init_app(app)
+
+    def init_app(self, app: Flask) -> None:
+        """Attach the gateway to an application: its WSGI side, `app.extensions["headgate"]`, the client for a script tag.
+
+        Raises:
+            SettingsError: with every fault of the configuration.
+            BusUnavailable: the process is to serve browsers, and no Redis is set.
+        """
+        self._settings = self._given or Settings.read(app.config, environment())
+        app.extensions["headgate"] = self
+        if is_patched():
+            _ = self.gateway  # made now, so that a fault ends the start and not the first request
+            # Flask never sees a request for a socket, so nothing in it can have anything to say.
+            from headgate.transport.http_routes import NeverWaits  # only here: the package needs gevent
+
+            for path in (SOCKET_PATH, SOCKET_PATH_WITHOUT_SLASH):
+                self.add_route("GET", path, NeverWaits(self._handshake), lambda app: True)
+        add_page_files(app)
+        self._front = app.wsgi_app = self._in_front_of(app)  # type: ignore[assignment, method-assign]
+
+    @property
+    def gateway(self) -> Gateway:
+        """The gateway behind the application, in a process that can serve browsers.
+
+        Raises:
+            RuntimeError: `init_app` has not been called, or gevent has not patched this process; the message says what to do.
+        """
+        if self._gateway is None:
+            settings = self._attached()
+            if not is_patched():
+                raise RuntimeError(NOT_PATCHED)
+            with needing("server", "serving browsers"):
+                from headgate.node.gateway import Gateway  # only here: it brings gevent
+
+            with self._making:
+                self._gateway = self._gateway or Gateway(settings, self._authenticator)
+                self._gateway.set_authorizer(self._authorizer)
+        return self._gateway
+
+    @property
+    def settings(self) -> Settings:
+        """What this application runs with: of its configuration and the environment.
+
+        Raises:
+            RuntimeError: `init_app` has not been called.
+        """
+        return self._attached()
+
+    @property
+    def has_authenticator(self) -> bool:
+        """Whether the application says itself whose a handshake is."""
+        return self._authenticator is not None
+
+    @property
+    def lets_nobody_in(self) -> bool:
+        """Whether no client may connect: there is no authenticator, and nothing in the settings lets one in."""
+        return not self.has_authenticator and self._attached().lets_nobody_in
+
+    def admit_console(self, admit: Authenticator) -> None:
+        """Let pages of the console in as whom `admit` says, in a process that serves browsers."""
+        if self._gateway is not None:
+            self._gateway.access.logins.console = admit
+
+    def authenticate(self, authenticator: Authenticator) -> Authenticator:
+        """Set the authenticator; a decorator."""
+        self._authenticator = authenticator
+        if self._gateway is not None:
+            self._gateway.set_authenticator(authenticator)
+        return authenticator
+
+    def authorize(self, authorizer: Authorizer) -> Authorizer:
+        """Set the function that is asked about each pattern, behind the grants; a decorator.
+
+        It gets the identity, the pattern, and the action `subscribe`, `replay` or `presence`, and returns True to allow it.
+        Anything else, an exception, or more than 5 s for all patterns of a request, refuses: `forbidden`. It may wait. A yes is
+        remembered for the connection until its grants change.
+        """
+        self._authorizer = authorizer
+        if self._gateway is not None:
+            self._gateway.set_authorizer(authorizer)
+        return authorizer
+
+    def check_authorized(self, identity: Identity, pattern: str, action: str) -> None:
+        """Ask what `authorize` has set about a caller over HTTP whose grants cover a pattern. May wait.
+
+        It is asked about users. An API key is the operator's own word.
+
+        Raises:
+            Forbidden.
+            RuntimeError: as `gateway`.
+        """
+        if identity.scopes is None:
+            self.gateway.authorizing.check_caller(identity, pattern, action)
+
+    def publish(
+        self,
+        topic: str,
+        data: object,
+        id: str | None = None,
+        namespace: str | None = None,
+        *,
+        user: str | None = None,
+        by: str | None = None,
+        durable: Durable = None,
+        traceparent: str | None = None,
+        id_for_s: int | None = None,
+    ) -> Receipt:
+        """Publish an event, to everyone or to one `user`; return its receipt. See `Publisher.publish`. May switch greenlets.
+
+        Works in every process that imports the application.
+
+        Raises:
+            UnknownNamespace: this gateway does not serve it.
+            HeadgateError: as `Publisher.publish`.
+        """
+        served = self._attached().served(namespace)
+        receipt = self._find_publisher().publish(
+            topic, data, id, served, user=user, by=by, durable=durable, traceparent=traceparent, id_for_s=id_for_s
+        )
+        if self._gateway is not None and served in self._gateway.namespaces:
+            self._gateway.namespaces[served].receipts.published((receipt,))
+        return receipt
+
+    def publish_each(
+        self,
+        events: Sequence[tuple[str, object, str | None]],
+        namespace: str | None = None,
+        *,
+        by: str | None = None,
+        all_or_none: bool = False,
+        traceparent: str | None = None,
+        id_for_s: int | None = None,
+    ) -> list[Receipt | HeadgateError]:
+        """Publish events (topic, data, id), each for itself; return a receipt or an error for each. May switch greenlets.
+
+        In a gateway they go to Redis with what others publish at the same moment (node/requests/publish_queue.py). `by`,
+        `traceparent` and `id_for_s`: as `Publisher.publish`. `all_or_none`: publish nothing if any of the events cannot be. What
+        Redis itself refuses of them is not known before.
+
+        Raises:
+            UnknownNamespace: this gateway does not serve it.
+            LimitReached: too much waits to be published; nothing was.
+            Paused: an operator has paused it; nothing was published.
+            NonePublished: all or none, and one cannot be.
+        """
+        served = self._attached().served(namespace)
+        gateway = self._gateway
+        if gateway is not None:
+            gateway.cluster.pauses.check_publish(served)
+        publisher = self._find_publisher() if gateway is None else gateway.publisher
+        prepared = publisher.prepare_each(events, served, by=by, traceparent=traceparent, id_for_s=id_for_s)
+        right = [event for event in prepared if isinstance(event, Prepared)]
+        if all_or_none and len(right) != len(prepared):
+            raise NonePublished({at: each for at, each in enumerate(prepared) if isinstance(each, HeadgateError)})
+        outcomes = _published(publisher, right) if gateway is None else gateway.requests.publish_queues[served].publish(right)
+        if len(right) == len(prepared):
+            return outcomes
+        rest = iter(outcomes)
+        return [next(rest) if isinstance(event, Prepared) else event for event in prepared]
+
+    def revoke(self, *, user: str | None = None, token_id: str | None = None, for_s: int = DEFAULT_REVOKED_S) -> None:
+        """Refuse a user, or one token, for `for_s` seconds, on every gateway; 0 lifts it. May switch greenlets.
+
+        Works in every process that imports the application.
+
+        Raises:
+            HeadgateError: as `Publisher.revoke`.
+        """
+        self._find_publisher().revoke(user=user, token_id=token_id, for_s=for_s)
+
+    def clients(
+        self,
+        namespace: str | None = None,
+        user: str | None = None,
+        sort: str = Sort.TROUBLE,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> ClientsPage:
+        """Return a page of the clients of all gateways, those with trouble first. See `Clients.page`. May switch greenlets.
+
+        Works in every process that imports the application, as `client` and `disconnect` do.
+
+        Raises:
+            InvalidRequest, UnknownNamespace, BusUnavailable, BusRefused: as `Clients.page`.
+        """
+        return self._find_clients().page(namespace, user, sort, limit, after)
+
+    def client(self, session: str) -> ConnectedClient | None:
+        """Return the client of a session, wherever it is connected; None: nowhere. See `Clients.client`. May switch greenlets.
+
+        Raises:
+            InvalidRequest, BusUnavailable, BusRefused: as `Clients.client`.
+        """
+        return self._find_clients().client(session)
+
+    def disconnect(
+        self, *, session: str | None = None, user: str | None = None, reason: str = "disconnected by an operator", by: str = ""
+    ) -> Reached:
+        """Disconnect the client of a session, or all of a user, wherever they are; they may come back. May switch greenlets.
+
+        Returns how many it was done to. See `Clients.disconnect`.
+
+        Raises:
+            InvalidRequest, BusUnavailable, BusRefused: as `Clients.disconnect`.
+        """
+        return self._find_clients().disconnect(session=session, user=user, reason=reason, by=by)
+
+    def send(self, session: str, topic: str, data: object, id: str | None = None) -> bool:
+        """Send an event to the one client of a session, wherever it is connected; it is in no log. See `Clients.send`.
+
+        Returns whether it is in the client's queue. May switch greenlets. Works in every process that imports the application.
+
+        Raises:
+            HeadgateError: as `Clients.send`.
+        """
+        return self._find_clients().send(session, topic, data, id)
+
+    def regrant(
+        self,
+        user: str,
+        *,
+        subscribe: Sequence[str] | None = None,
+        publish: Sequence[str] | None = None,
+        for_s: int = DEFAULT_REGRANTED_S,
+        by: str = "",
+    ) -> Reached:
+        """Give the live clients of a user their grants anew, or these grants. See `Clients.regrant`. May switch greenlets.
+
+        Works in every process that imports the application.
+
+        Raises:
+            InvalidRequest, InvalidPattern, LimitReached, BusUnavailable, BusRefused: as `Clients.regrant`.
+        """
+        return self._find_clients().regrant(user, subscribe=subscribe, publish=publish, for_s=for_s, by=by)
+
+    def identify(self, handshake: Handshake) -> Identity:
+        """Return who a handshake is from, by the same authenticator, revocations and expiry as a connection's.
+
+        Raises:
+            Unauthorized: with the reason.
+            RuntimeError: as `gateway`.
+        """
+        return self.gateway.access.logins.identify(handshake, again=True)
+
+    def check_revoked(self, identity: Identity) -> None:
+        """Refuse an identity that is revoked. Never waits.
+
+        Raises:
+            Unauthorized: it is.
+            BusUnavailable: this gateway has not heard yet what is.
+            RuntimeError: as `gateway`.
+        """
+        self.gateway.access.revocations.check(identity)
+
+    def events(
+        self, pattern: str, first: int = 1, last: int | None = None, namespace: str | None = None
+    ) -> tuple[str, list[Event], int | None]:
+        """Read a page of the log: its epoch, matching events from offset `first` on, the offset to go on from or None.
+
+        Events below the oldest offset of the log are passed over. May switch greenlets.
+
+        Raises:
+            UnknownNamespace, InvalidPattern, BusUnavailable, BusRefused.
+            RuntimeError: as `gateway`.
+        """
+        found = self.gateway.namespaces[self._attached().served(namespace)]
+        epoch = found.bus.epoch
+        events, next_ = found.search.page(Replay(check_pattern(pattern), first, MAX_OFFSET if last is None else last, epoch))
+        return epoch or "", events, next_
+
+    def position(self, namespace: str | None = None) -> LogPosition | None:
+        """Return where the log ends now, for an answer that a page loads; as `presence`. See `Publisher.position`."""
+        return self._find_publisher().position(self._attached().served(namespace))
+
+    def presence(self, topic: str, namespace: str | None = None) -> list[PresentUser]:
+        """Return who is in a topic now, by name, over all gateways. See `Publisher.presence`. May switch greenlets.
+
+        Works in every process that imports the application.
+
+        Raises:
+            UnknownNamespace: this gateway does not serve it.
+            InvalidTopic, BusUnavailable, BusRefused.
+        """
+        return self._find_publisher().presence(topic, self._attached().served(namespace))
+
+    def presence_page(
+        self, topic: str, after: str | None = None, limit: int = 1000, namespace: str | None = None
+    ) -> PresencePage:
+        """Return a part of those who are in a topic, behind the user `after`; as `presence`. See `Publisher.presence_page`."""
+        return self._find_publisher().presence_page(topic, after, limit, self._attached().served(namespace))
+
+    def ready(self) -> Health:
+        """Return `{ready, bus, namespaces}`: whether events flow. Never waits. Not ready where no browser can be served."""
+        if self._gateway is None and not is_patched():
+            return {"ready": False, "bus": "down", "error": NOT_PATCHED, "namespaces": {}}
+        return self.gateway.ready()
+
+    def add_route(self, method: str, path: str, route: Route, untouched: Callable[[Flask], bool]) -> None:
+        """Answer requests below WSGI; `untouched` tells later whether the application has nothing of its own in front of them."""
+        self._routes[method, path] = (route, untouched)
+
+    def share_rates(self, *rates: SharedRates) -> None:
+        """Let rates hold over all gateways of this Redis, in a process that serves browsers."""
+        if self._gateway is not None:
+            for each in rates:
+                self._gateway.cluster.rates.share(each)
+
+    def routes(self, app: Flask) -> Routes:
+        """Return what the HTTP server answers below WSGI, for an application that is about to be served.
+
+        Nothing where something was put around the application's `wsgi_app` after `init_app`: it expects to see every request.
+        """
+        below = self._routes.items() if app.wsgi_app == self._front else ()
+        return {key: route for key, (route, untouched) in below if untouched(app)}
+
+    def answers_to(self, environ: Mapping[str, Any]) -> bool:
+        """Return whether a request is to a name of this gateway; the WSGI side refuses the others. Starts the gateway."""
+        return self._begun().answers_to(environ)
+
+    def _begun(self) -> Gateway:
+        gateway = self._gateway or self.gateway
+        if not self._started:
+            gateway.start()
+            self._started = True
+        return gateway
+
+    def start(self) -> None:
+        """Start listening to the bus before the first request. Idempotent.
+
+        Raises:
+            RuntimeError: as `gateway`.
+        """
+        self.gateway.start()
+
+    def close(self) -> None:
+        """End every session, stop listening, and close the connections to Redis. Idempotent."""
+        for part in (self._gateway, self._publisher, self._clients):
+            if part is not None:
+                part.close()
+
+    def _attached(self) -> Settings:
+        if self._settings is None:
+            raise RuntimeError("Headgate is not attached to an application yet: call init_app(app)")
+        return self._settings
+
+    def _find_publisher(self) -> Publisher:
+        """Return the gateway's publisher, or one of our own where there is no gateway."""
+        settings = self._attached()
+        if self._gateway is not None:
+            return self._gateway.publisher
+        with self._making:
+            if self._publisher is None:
+                self._publisher = Publisher(
+                    find_redis_url(settings, within_s=0.0),  # a request waits for it
+                    max_payload_bytes=settings.max_payload_bytes,
+                    schemas=settings.schemas,
+                    schema_check=settings.schema_check_in_force(),
+                )
+        return self._publisher
+
+    def _find_clients(self) -> Clients:
+        settings = self._attached()
+        with self._making:
+            if self._clients is None:
+                self._clients = Clients(find_redis_url(settings, within_s=0.0))
+        return self._clients
+
+    def _in_front_of(self, app: Flask) -> WSGIApplication:
+        """Return what answers in the place of `app`: the gateway on Socket.IO's path and the streams', `app` everywhere else."""
+        inner: WSGIApplication = app.wsgi_app
+        outer: WSGIApplication | None = None
+        own: frozenset[str] | None = None
+
+        def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+            nonlocal outer, own
+            if environ["PATH_INFO"] == SOCKET_PATH_WITHOUT_SLASH and "EIO=" in environ.get("QUERY_STRING", ""):
+                environ["PATH_INFO"] = SOCKET_PATH
+            own = _own_paths(app) if own is None else own  # from the first request on an application has all its routes
+            is_ours = _is_ours(environ) and environ["PATH_INFO"] not in own
+            if self._gateway is None and not is_patched():
+                return self._refuse(app, environ, start_response) if is_ours else inner(environ, start_response)
+            gateway = self.gateway
+            gateway.start()
+            if gateway.draining and is_ours and "sid=" not in environ.get("QUERY_STRING", ""):  # a new connection
+                # Not CONNECT_ERROR, which a load balancer takes for success and after which socket.io clients do not come back.
+                return self._refusal("503 Service Unavailable", leaving().to_wire(), environ)(environ, start_response)
+            outer = outer or gateway.wsgi_app(inner, own)
+            return outer(environ, start_response)
+
+        return answer
+
+    def _handshake(self, request: RoutedRequest) -> Answer | None:
+        """Answer a request for a WebSocket below WSGI; a gateway that is about to stop leaves newcomers to `_in_front_of`."""
+        gateway = self._begun()
+        return None if gateway.draining else gateway.handshake(request)
+
+    def _refuse(self, app: Flask, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Answer a browser that connects where none can be served; the first one is logged, as they come back again and again."""
+        told = f"{instead(environ)}; {NOT_PATCHED}"
+        if not self._told:
+            self._told = True
+            app.logger.error("A browser was refused: %s", told)
+        error = {"code": "not_implemented", "message": told, "retry": False}
+        return self._refusal("501 Not Implemented", error, environ)(environ, start_response)
+
+    def _refusal(self, status: str, error: Mapping[str, Any], environ: WSGIEnvironment) -> Answer:
+        """Return the answer to a browser that cannot be served here, readable by pages of the origins that may connect."""
+        from headgate.node.access.origin import readable_by_pages
+        from headgate.transport.http_answers import error_answer
+
+        return readable_by_pages(self._attached(), error_answer(status, error), environ)
+
+
+def _published(publisher: Publisher, events: Sequence[Prepared]) -> list[Receipt | HeadgateError]:
+    """Publish without a gateway; where Redis does not answer, that is the outcome of each event."""
+    try:
+        return publisher.publish_prepared(events)
+    except HeadgateError as error:
+        return [error] * len(events)
+
+
+def _is_ours(environ: WSGIEnvironment) -> bool:
+    """Return whether a request is Socket.IO's, or for a stream."""
+    path = str(environ.get("PATH_INFO"))
+    return path.startswith(SOCKET_PATH) or path in STREAM_PATHS
+
+
+def _own_paths(app: Flask) -> frozenset[str]:
+    """Return those of STREAM_PATHS for which an application has a route of its own, but for one that takes any path."""
+    own, urls = set(), app.url_map.bind("")
+    for path, method in product(STREAM_PATHS, ("GET", "POST")):
+        try:
+            rule, _ = urls.match(path, method, return_rule=True)
+        except (NotFound, MethodNotAllowed):
+            continue
+        except RequestRedirect:  # to the same with a slash behind it
+            own.add(path)
+        else:
+            if "<path:" not in rule.rule:
+                own.add(path)
+    return frozenset(own)

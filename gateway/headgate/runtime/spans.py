@@ -1,0 +1,127 @@
+"""OpenTelemetry spans of single events: publish → route → deliver → consume. Nothing here costs anything where they are off.
+
+In: the current context of a process that uses OpenTelemetry, and the traceparents of events. Out: spans, by the API of
+`opentelemetry` (the extra `otel`); which SDK has them, and where it sends them, is the application's affair, or that of
+`headgate serve` (HEADGATE_OTEL). This module imports nothing of it by itself: a process that has not loaded it has no context.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+from headgate.events.traceparent import ids_of, is_sampled
+from headgate.optional_dependencies import needing
+
+Attributes = Mapping[str, str | int]
+INSTRUMENTATION = "headgate"
+FLUSH_MS = 2000
+_NONE: AbstractContextManager[str | None] = nullcontext()
+
+
+def start() -> None:
+    """Send the spans of this process where the OTEL_ variables say (OTLP over HTTP), unless an application has seen to that.
+
+    Raises:
+        MissingExtra: the extra `otel` is not installed.
+    """
+    with needing("otel", "HEADGATE_OTEL"):
+        from opentelemetry import trace
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    if isinstance(trace.get_tracer_provider(), TracerProvider):
+        return
+    resource = Resource.create()
+    if str(resource.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
+        resource = resource.merge(Resource({SERVICE_NAME: INSTRUMENTATION}))
+    provider = TracerProvider(resource=resource)
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    trace.set_tracer_provider(provider)
+
+
+def stop() -> None:
+    """Send what is left. Idempotent. Waits, for the time-out of the exporter at most."""
+    api = sys.modules.get("opentelemetry.trace")
+    if api is not None and hasattr(provider := api.get_tracer_provider(), "force_flush"):
+        provider.force_flush(FLUSH_MS)
+
+
+def current_traceparent() -> str | None:
+    """Return the traceparent of the span that is current in this thread or greenlet; None: there is none."""
+    api = sys.modules.get("opentelemetry.trace")
+    return None if api is None else _traceparent_of(api.get_current_span())
+
+
+def _traceparent_of(span: Any) -> str | None:
+    context = span.get_span_context()
+    if not context.is_valid:
+        return None
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{int(context.trace_flags) & 3:02x}"
+
+
+def publishing(namespace: str, topic: str, events: int = 1) -> AbstractContextManager[str | None]:
+    """Make a span of a publish, if a span is current; the traceparent for its events is that of the new one."""
+    api = sys.modules.get("opentelemetry.trace")
+    if api is None or not api.get_current_span().get_span_context().is_valid:
+        return _NONE
+    return _publishing(api, namespace, topic, events)
+
+
+@contextmanager
+def _publishing(api: Any, namespace: str, topic: str, events: int) -> Iterator[str | None]:
+    attributes: dict[str, str | int] = {**_attributes(namespace, topic), "messaging.batch.message_count": events}
+    tracer = api.get_tracer(INSTRUMENTATION)
+    with tracer.start_as_current_span(f"publish {namespace}", kind=api.SpanKind.PRODUCER, attributes=attributes) as span:
+        yield _traceparent_of(span)
+
+
+def consuming(traceparent: str | None, namespace: str, topic: str, attributes: Attributes) -> AbstractContextManager[None]:
+    """Make a span of the work on an event whose trace is recorded; it is current meanwhile."""
+    api = sys.modules.get("opentelemetry.trace")
+    if api is None or traceparent is None or not is_sampled(traceparent):
+        return nullcontext()
+    return _consuming(api, traceparent, namespace, topic, attributes)
+
+
+@contextmanager
+def _consuming(api: Any, traceparent: str, namespace: str, topic: str, attributes: Attributes) -> Iterator[None]:
+    tracer = api.get_tracer(INSTRUMENTATION)
+    with tracer.start_as_current_span(
+        f"consume {namespace}",
+        context=_context_of(api, traceparent),
+        kind=api.SpanKind.CONSUMER,
+        attributes={**_attributes(namespace, topic), **attributes},
+    ):
+        yield
+
+
+def record(
+    traceparent: str, name: str, namespace: str, topic: str, began_ms: float, ended_ms: float, attributes: Attributes
+) -> str | None:
+    """Make a span of something that is over; return the traceparent for what followed it. Times are in ms since 1970."""
+    api = sys.modules.get("opentelemetry.trace")
+    if api is None:
+        return None
+    span = api.get_tracer(INSTRUMENTATION).start_span(
+        f"{name} {namespace}",
+        context=_context_of(api, traceparent),
+        kind=api.SpanKind.CONSUMER,
+        attributes={**_attributes(namespace, topic), **attributes},
+        start_time=round(began_ms * 1_000_000),
+    )
+    span.end(end_time=round(max(began_ms, ended_ms) * 1_000_000))
+    return _traceparent_of(span)
+
+
+def _attributes(namespace: str, topic: str) -> dict[str, str | int]:
+    return {"messaging.system": "headgate", "messaging.destination.name": namespace, "headgate.events.topic": topic}
+
+
+def _context_of(api: Any, traceparent: str) -> Any:
+    trace_id, span_id, flags = ids_of(traceparent)
+    parent = api.SpanContext(trace_id, span_id, is_remote=True, trace_flags=api.TraceFlags(flags))
+    return api.set_span_in_context(api.NonRecordingSpan(parent))

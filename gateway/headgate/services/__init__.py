@@ -1,0 +1,1 @@
+"""What a Python service uses: publish, follow the log, and ask who is connected."""

@@ -1,0 +1,404 @@
+"""The publisher for asyncio: many coroutines publish, and what they publish in one turn of the loop is one round trip.
+
+In: topics and data, from coroutines of one event loop. Out: to each its receipt or its error, which are those of `Publisher`.
+Data is checked and encoded in the loop. Whatever may wait for Redis runs in a thread, by a `Publisher`: its connections, breaker,
+failover and schemas are the only ones. While a round trip is under way the next one gathers, so nobody waits for a timer.
+
+Promises. 1. Events of one namespace with one `durable` keep the order in which they were published. 2. Each event stands for
+itself. 3. What waits is bounded, in events and bytes; beyond that a publish is refused. 4. When Redis does not answer, those that
+wait for their turn fail with that round trip: nobody waits for two silences. 5. The loop never waits for Redis, and never ends
+more than MAX_ENDED publishes in one turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from contextvars import copy_context
+from functools import partial
+from itertools import islice
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+
+import msgspec
+
+from headgate.errors import BusUnavailable, HeadgateError, LimitReached, PublisherClosed
+from headgate.events.topic import DEFAULT_NAMESPACE, check_namespace, check_topic
+from headgate.redis.durability import read_durable
+from headgate.redis.keys import DEFAULT_REVOKED_S
+from headgate.redis.lineage import Fate, LogPosition
+from headgate.runtime.spans import publishing
+from headgate.services.publisher import (
+    DEFAULT_TIMEOUT_S,
+    MAX_BATCH_EVENTS,
+    Durable,
+    Prepared,
+    PresencePage,
+    PresentUser,
+    Publisher,
+    Receipt,
+)
+
+if TYPE_CHECKING:
+    from headgate.schemas.check import OnViolation
+
+# One round trip: two full calls of Redis (`redis/batches.py`). To pack it and to read its replies holds the interpreter's lock
+# for 1 ms.
+MAX_ROUND_EVENTS = 200
+MAX_ROUND_BYTES = 1024 * 1024
+# All that waits, of all namespaces.
+MAX_WAITING_EVENTS = 20_000
+MAX_WAITING_BYTES = 32 * 1024 * 1024
+# Publishes that end in one turn of the loop: each wakes a task of the application.
+MAX_ENDED = 100
+# Calls other than `publish` that wait at one time, and threads of one publisher.
+MAX_CALLS = 100
+MAX_THREADS = 4
+_FULL_RETRY_S = 1
+
+_Waiting: TypeAlias = tuple[Prepared, asyncio.Future[Receipt]]
+Event: TypeAlias = tuple[str, object] | tuple[str, object, str | None]
+R = TypeVar("R")
+
+log = logging.getLogger("headgate.publisher")
+
+
+class QueueState(msgspec.Struct, frozen=True, gc=False):
+    """What waits in a publisher now (`events`, `bytes` of payload), the most that has, and how many publishes were refused."""
+
+    events: int
+    bytes: int
+    most_events: int
+    refused: int
+
+
+class _Lane:
+    """Events that may share a round trip, with those that wait for their outcome. One round trip at a time is under way."""
+
+    __slots__ = ("is_sending", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: deque[_Waiting] = deque()
+        self.is_sending = False
+
+
+class AsyncPublisher:
+    """Publishes events into the log of a namespace, from the coroutines of one event loop (asyncio or uvloop).
+
+        async with AsyncPublisher() as publisher:
+            receipt = await publisher.publish("orders.7.shipped", {"id": 7})
+
+    It begins with `async with`, or with the first call, and belongs to the loop in which that was. Arguments are those of
+    `Publisher`. The errors of wrong ones come when it begins. `timeout_s` counts from the time at which an event is sent: the
+    round trip before it may take as long. `on_schema_violation` is called in a thread.
+
+    Raises (all methods): PublisherClosed: it was closed, or belongs to another event loop; nothing was sent.
+    """
+
+    def __init__(
+        self,
+        redis_url: str | None = None,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        max_payload_bytes: int = 65536,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        strict_namespace: bool = False,
+        durable: Durable = None,
+        schemas: str | None = None,
+        schema_check: Literal["off", "warn", "refuse"] | None = None,
+        on_schema_violation: OnViolation | None = None,
+    ) -> None:
+        self._make = partial(
+            Publisher,
+            redis_url,
+            namespace=namespace,
+            max_payload_bytes=max_payload_bytes,
+            timeout_s=timeout_s,
+            strict_namespace=strict_namespace,
+            durable=durable,
+            schemas=schemas,
+            schema_check=schema_check,
+            on_schema_violation=on_schema_violation,
+        )
+        self._namespace = namespace
+        self._threads = ThreadPoolExecutor(MAX_THREADS, "headgate-publisher")
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._opening: asyncio.Future[Publisher] | None = None
+        self._publisher: Publisher | None = None
+        self._is_closed = False
+        self._idle: asyncio.Future[None] | None = None  # of `close`, which waits until nothing is under way
+        self._lanes: dict[tuple[str, Durable], _Lane] = {}
+        self._ended: deque[tuple[asyncio.Future[Receipt], Receipt | HeadgateError]] = deque()
+        self._calls = self._waiting_events = self._waiting_bytes = self._most_events = self._refused = 0
+
+    @property
+    def queue(self) -> QueueState:
+        """What waits to be sent, or for an answer."""
+        return QueueState(self._waiting_events, self._waiting_bytes, self._most_events, self._refused)
+
+    async def publish(
+        self,
+        topic: str,
+        data: object,
+        id: str | None = None,
+        namespace: str | None = None,
+        *,
+        user: str | None = None,
+        by: str | None = None,
+        durable: Durable = None,
+        traceparent: str | None = None,
+        id_for_s: int | None = None,
+    ) -> Receipt:
+        """Append one event to the log and publish it; return its receipt. Arguments and errors as `Publisher.publish`.
+
+        A publish that is cancelled before it is sent sends nothing. Later it is not known whether it was published: publish it
+        again with the same id, while that counts.
+
+        Raises:
+            LimitReached: MAX_WAITING_EVENTS events or MAX_WAITING_BYTES wait already; nothing was sent.
+        """
+        publisher = self._publisher_here() or await self._open()
+        read_durable(durable)
+        name = self._namespace if namespace is None else check_namespace(namespace)
+        span = publishing(name, check_topic(topic)) if traceparent is None else nullcontext(traceparent)
+        with span as parent:
+            event = publisher.prepare(
+                topic, data, id, namespace, user=user, by=by, traceparent=parent, id_for_s=id_for_s, check_schemas=False
+            )
+            return await self._wait_for(event, durable)
+
+    async def publish_many(
+        self,
+        events: Iterable[Event],
+        namespace: str | None = None,
+        *,
+        durable: Durable = None,
+        traceparent: str | None = None,
+        id_for_s: int | None = None,
+    ) -> list[Receipt]:
+        """Publish events (topic, data) or (topic, data, id) in order and in one round trip; return their receipts.
+
+        Arguments and errors as `Publisher.publish_many`. They are encoded in a thread: change nothing of them meanwhile.
+        """
+        batch = list(islice(events, MAX_BATCH_EVENTS + 1))
+        return await self._call(
+            Publisher.publish_many, batch, namespace, durable=durable, traceparent=traceparent, id_for_s=id_for_s
+        )
+
+    async def check(self, receipt: Receipt, namespace: str | None = None) -> Fate:
+        """Return what has become of an event that was published; as `Publisher.check`."""
+        return await self._call(Publisher.check, receipt, namespace)
+
+    async def position(self, namespace: str | None = None) -> LogPosition | None:
+        """Return where the log ends now; as `Publisher.position`."""
+        return await self._call(Publisher.position, namespace)
+
+    async def presence(self, topic: str, namespace: str | None = None) -> list[PresentUser]:
+        """Return who is in a topic now; as `Publisher.presence`."""
+        return await self._call(Publisher.presence, topic, namespace)
+
+    async def presence_page(
+        self, topic: str, after: str | None = None, limit: int = 1000, namespace: str | None = None
+    ) -> PresencePage:
+        """Return a part of those who are in a topic; as `Publisher.presence_page`."""
+        return await self._call(Publisher.presence_page, topic, after, limit, namespace)
+
+    async def revoke(self, *, user: str | None = None, token_id: str | None = None, for_s: int = DEFAULT_REVOKED_S) -> None:
+        """Refuse a user, or one token; as `Publisher.revoke`."""
+        await self._call(Publisher.revoke, user=user, token_id=token_id, for_s=for_s)
+
+    async def close(self) -> None:
+        """Wait for what is under way, then close for good; idempotent. Whatever is published from now on is refused.
+
+        One that is cancelled does not wait: the connections close when everything has ended.
+        """
+        if self._loop is not None and self._loop.is_closed():
+            self._end()
+            return
+        self._check_loop()
+        self._is_closed = True
+        if self._is_busy():
+            if self._idle is None:
+                self._idle = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._idle)
+        else:
+            self._end()
+
+    async def __aenter__(self) -> AsyncPublisher:
+        if self._publisher_here() is None:
+            await self._open()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+    # -- beginning and ending ---------------------------------------------------------------------------------------
+
+    def _publisher_here(self) -> Publisher | None:
+        """Return the publisher, None before it is made."""
+        if self._is_closed:
+            raise PublisherClosed("it was closed")
+        self._check_loop()
+        return self._publisher
+
+    def _check_loop(self) -> None:
+        if self._loop is not None and self._loop is not asyncio.get_running_loop():
+            raise PublisherClosed("it belongs to another event loop: make one for each loop")
+
+    async def _open(self) -> Publisher:
+        """Make the publisher, in a thread: that loads redis-py, and may wait for a private Redis that is starting."""
+        if self._opening is None:
+            self._loop = asyncio.get_running_loop()
+            self._opening = self._loop.run_in_executor(self._threads, self._make)
+        opening = self._opening
+        try:
+            self._publisher = await asyncio.shield(opening)
+        except Exception:
+            if self._opening is opening:
+                self._opening = None  # the next call tries again
+            raise
+        if self._is_closed:
+            raise PublisherClosed("it was closed")
+        return self._publisher
+
+    def _is_busy(self) -> bool:
+        return bool(self._lanes or self._ended or self._calls)
+
+    def _note_idle(self) -> None:
+        if self._is_closed and not self._is_busy():
+            self._end()
+            if self._idle is not None and not self._idle.done():
+                self._idle.set_result(None)
+
+    def _end(self) -> None:
+        self._is_closed = True
+        publisher, self._publisher = self._publisher, None
+        if publisher is not None:
+            publisher.close()
+        self._threads.shutdown(wait=False)
+
+    # -- other calls ------------------------------------------------------------------------------------------------
+
+    async def _call(self, method: Callable[..., R], *args: Any, **options: Any) -> R:
+        """Call a method of the publisher in a thread."""
+        publisher = self._publisher_here() or await self._open()
+        if self._calls >= MAX_CALLS:
+            raise LimitReached("publisher_calls", MAX_CALLS, _FULL_RETRY_S)
+        self._calls += 1
+        running = asyncio.get_running_loop().run_in_executor(
+            self._threads, partial(copy_context().run, method, publisher, *args, **options)
+        )
+        running.add_done_callback(self._call_ended)
+        return await asyncio.shield(running)
+
+    def _call_ended(self, running: asyncio.Future[Any]) -> None:
+        if not running.cancelled():
+            running.exception()  # the caller has it, or was cancelled
+        self._calls -= 1
+        self._note_idle()
+
+    # -- publishing -------------------------------------------------------------------------------------------------
+
+    async def _wait_for(self, event: Prepared, durable: Durable) -> Receipt:
+        """Have an event sent with others, and return its receipt."""
+        loop = asyncio.get_running_loop()
+        if self._waiting_events >= MAX_WAITING_EVENTS:
+            self._refused += 1
+            raise LimitReached("publish_queue_events", MAX_WAITING_EVENTS, _FULL_RETRY_S)
+        if self._waiting_bytes + event.size_bytes > MAX_WAITING_BYTES:
+            self._refused += 1
+            raise LimitReached("publish_queue_bytes", MAX_WAITING_BYTES, _FULL_RETRY_S)
+        self._waiting_events += 1
+        self._waiting_bytes += event.size_bytes
+        self._most_events = max(self._most_events, self._waiting_events)
+        key = (event.namespace, durable)
+        lane = self._lanes.get(key)
+        if lane is None:
+            lane = self._lanes[key] = _Lane()
+        if not lane.is_sending:
+            lane.is_sending = True
+            loop.call_soon(self._send, key, lane)  # so that what others publish in this turn goes with it
+        outcome: asyncio.Future[Receipt] = loop.create_future()
+        lane.waiting.append((event, outcome))
+        return await outcome
+
+    def _send(self, key: tuple[str, Durable], lane: _Lane) -> None:
+        """Send the next round of a lane; when there is none, the lane ends."""
+        assert self._publisher is not None
+        sent = self._take(lane)
+        if not sent:
+            del self._lanes[key]
+            self._note_idle()
+            return
+        running = asyncio.get_running_loop().run_in_executor(
+            self._threads, partial(self._publisher.publish_prepared, [event for event, _ in sent], durable=key[1])
+        )
+        running.add_done_callback(partial(self._answered, key, lane, sent))
+
+    def _take(self, lane: _Lane) -> list[_Waiting]:
+        """Take a round out of a lane, without events that nobody waits for any more."""
+        sent: list[_Waiting] = []
+        size_bytes = 0
+        while lane.waiting and len(sent) < MAX_ROUND_EVENTS and size_bytes < MAX_ROUND_BYTES:
+            event, outcome = lane.waiting.popleft()
+            if outcome.done():
+                self._forget(event)
+                continue
+            size_bytes += event.size_bytes
+            sent.append((event, outcome))
+        return sent
+
+    def _answered(
+        self,
+        key: tuple[str, Durable],
+        lane: _Lane,
+        sent: Sequence[_Waiting],
+        running: asyncio.Future[list[Receipt | HeadgateError]],
+    ) -> None:
+        """A round trip is over: end its publishes, and send the next one."""
+        try:
+            self._end_each(sent, running.result())
+        except HeadgateError as error:
+            self._end_with(sent, error)
+            if isinstance(error, BusUnavailable):
+                self._end_with(list(lane.waiting), error)
+                lane.waiting.clear()
+        except Exception:
+            log.exception("publishing failed")
+            self._end_with(sent, BusUnavailable("the publisher failed; its log says why"))
+        self._send(key, lane)
+
+    def _end_with(self, sent: Sequence[_Waiting], error: HeadgateError) -> None:
+        self._end_each(sent, [error] * len(sent))
+
+    def _end_each(self, sent: Sequence[_Waiting], outcomes: Sequence[Receipt | HeadgateError]) -> None:
+        """Have publishes end, a few in each turn of the loop."""
+        is_ending = bool(self._ended)
+        for (event, outcome), each in zip(sent, outcomes, strict=True):
+            self._forget(event)
+            self._ended.append((outcome, each))
+        if not is_ending:
+            self._end_some()
+
+    def _end_some(self) -> None:
+        """End some publishes, and others in the next turn of the loop."""
+        for _ in range(min(MAX_ENDED, len(self._ended))):
+            outcome, each = self._ended.popleft()
+            if outcome.done():  # cancelled
+                continue
+            if isinstance(each, HeadgateError):
+                outcome.set_exception(each)
+            else:
+                outcome.set_result(each)
+        if self._ended:
+            asyncio.get_running_loop().call_soon(self._end_some)
+        else:
+            self._note_idle()
+
+    def _forget(self, event: Prepared) -> None:
+        self._waiting_events -= 1
+        self._waiting_bytes -= event.size_bytes

@@ -1,0 +1,461 @@
+"""The clients of all gateways, from any process that reaches Redis: look at them, disconnect them, give them other grants, send
+to one.
+
+In: calls of an application, the command line or the HTTP API. Out: questions to all gateway processes (redis/questions.py), and
+one result out of their answers. Each process knows its own clients only, and answers within a second or so (node/cluster).
+
+No result pretends: processes that did not answer in time are named in `silent`. `within` bounds a question to the clients of
+these namespaces: those of others are not there for it (a gateway of an older version does not know it).
+
+Imports neither gevent nor Flask.
+"""
+
+from __future__ import annotations
+
+import secrets
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error as NoBase64
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from heapq import merge
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from headgate.auth.regrants import DEFAULT_REGRANTED_S, Explicit, check_regrant, lift, store
+from headgate.errors import BusUnavailable, InvalidRequest, PayloadTooLarge
+from headgate.events.event import check_event_id
+from headgate.events.json_data import encode_data
+from headgate.events.topic import check_namespace, check_topic, check_user
+from headgate.redis.client import open_client
+from headgate.redis.questions import ANSWER_S, MAX_ANSWER_S, Answers, ask
+from headgate.redis.registry import living
+from headgate.services.publisher import find_redis_url
+from headgate.settings import HARD_MAX_PAYLOAD_BYTES
+
+MAX_PAGE_CLIENTS = 1000
+MAX_REASON_CHARACTERS = 120
+MAX_SESSION_CHARACTERS = 64
+# Questions of one process that may be under way at the same time; one more waits for its turn.
+MAX_AT_ONCE = 8
+
+
+class Sort(StrEnum):
+    """Orders of a page of clients."""
+
+    TROUBLE = "trouble"
+    """Those that something is wrong with come first: a full queue, then catching up, gaps, bytes in the queue."""
+    QUEUE = "queue"
+    """The fullest queue first."""
+    NEWEST = "newest"
+    USER = "user"
+
+
+class Kind(StrEnum):
+    """Kinds of questions about clients."""
+
+    LIST = "clients"
+    ONE = "client"
+    DISCONNECT = "disconnect"
+    REGRANT = "regrant"
+    SEND = "send"
+
+
+class ConnectedClient(msgspec.Struct, frozen=True, kw_only=True):
+    """A client as its gateway process sees it: one browser connection in one namespace.
+
+    Attributes:
+        gateway: the name of the process, `<machine>/<process id>`.
+        address: the network of its address, of IPv4 a /24, of IPv6 a /48; None: there is none.
+        transport: `websocket`, `polling` or `stream`.
+        since_ms: when it connected, in milliseconds since 1970.
+        patterns: its subscriptions, of a page the first 20; `subscriptions` is how many there are.
+        state: where its events come from, a word of `delivery.state.Phase`.
+        queued, queued_bytes: frames and bytes that wait for it; `lagging` while that is over high water.
+        discarded: events that a full queue has left out.
+        gaps: how many gaps it was told of.
+        position: the offset up to which the gateway has handed it events; it is `behind` the live feed by so many offsets.
+        trouble: what is wrong with it, in words for people; empty: nothing.
+    """
+
+    session: str
+    user: str
+    namespace: str
+    gateway: str
+    address: str | None
+    transport: str
+    since_ms: int
+    patterns: tuple[str, ...]
+    subscriptions: int
+    state: str
+    catching_up: bool
+    lagging: bool
+    queued: int
+    queued_bytes: int
+    discarded: int
+    gaps: int
+    position: int
+    behind: int
+    trouble: tuple[str, ...]
+
+
+class ClientsPage(msgspec.Struct, frozen=True):
+    """A page of clients. `after` asks for the next one, None: this was the last. `total` counts all that match."""
+
+    clients: tuple[ConnectedClient, ...]
+    total: int
+    after: str | None
+    silent: tuple[str, ...]
+
+
+class Reached(msgspec.Struct, frozen=True):
+    """How many clients it was done to, and the processes that did not say: it may have been done to theirs too."""
+
+    count: int
+    silent: tuple[str, ...]
+
+
+class ListQuestion(msgspec.Struct, frozen=True):
+    """A page of clients is asked for, behind a place in the order."""
+
+    sort: Sort
+    limit: int
+    namespace: str | None = None
+    user: str | None = None
+    after: list[Any] | None = None
+    within: tuple[str, ...] | None = None
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A client with its place in the order."""
+
+    place: list[Any]
+    client: ConnectedClient
+
+
+class ListAnswer(msgspec.Struct, frozen=True):
+    """A part of a process's page; `total` and `more` are of the first part."""
+
+    rows: list[Row]
+    total: int = 0
+    more: bool = False
+
+
+class OneQuestion(msgspec.Struct, frozen=True):
+    """A client is asked for."""
+
+    session: str
+    within: tuple[str, ...] | None = None
+
+
+class OneAnswer(msgspec.Struct, frozen=True):
+    """The client, where it is."""
+
+    client: ConnectedClient | None
+
+
+class DisconnectQuestion(msgspec.Struct, frozen=True):
+    """A client is to be disconnected, or all of a user."""
+
+    reason: str
+    by: str
+    session: str | None = None
+    user: str | None = None
+    within: tuple[str, ...] | None = None
+
+
+class RegrantQuestion(msgspec.Struct, frozen=True):
+    """A user's grants are to be looked at anew; `explicit` ones replace them for `for_s` seconds (None: the user's own hold)."""
+
+    user: str
+    by: str
+    explicit: Explicit | None = None
+    for_s: int = 0
+
+
+class SendQuestion(msgspec.Struct, frozen=True):
+    """An event is for the client of a session; `data` is JSON."""
+
+    session: str
+    topic: str
+    data: msgspec.Raw
+    id: str
+    within: tuple[str, ...] | None = None
+
+
+class SendAnswer(msgspec.Struct, frozen=True):
+    """Whether a client's queue took it; None: the client is not here. `limit_bytes`: it is too large for this gateway."""
+
+    taken: bool | None
+    limit_bytes: int | None = None
+
+
+class CountAnswer(msgspec.Struct, frozen=True):
+    """To how many clients of a process it was done."""
+
+    count: int
+
+
+_read_list = msgspec.json.Decoder(ListAnswer).decode
+_read_one = msgspec.json.Decoder(OneAnswer).decode
+_read_sent = msgspec.json.Decoder(SendAnswer).decode
+_read_count = msgspec.json.Decoder(CountAnswer).decode
+
+
+class Clients:
+    """See the module. It connects to Redis at its first question; threads and greenlets may share it.
+
+    Args:
+        redis_url: as `Publisher`.
+        within_s: how long answers are waited for.
+    """
+
+    def __init__(self, redis_url: str | None = None, *, within_s: float = ANSWER_S) -> None:
+        if not 0 < within_s <= MAX_ANSWER_S:
+            raise InvalidRequest(f"within: expected a time up to {MAX_ANSWER_S:g} seconds")
+        self._within_s = within_s
+        self._client = open_client(redis_url or find_redis_url(), timeout_s=within_s + 2.0, max_connections=MAX_AT_ONCE)
+
+    def page(
+        self,
+        namespace: str | None = None,
+        user: str | None = None,
+        sort: str = Sort.TROUBLE,
+        limit: int = 100,
+        after: str | None = None,
+        *,
+        within: Sequence[str] | None = None,
+    ) -> ClientsPage:
+        """Return a page of the clients of all gateways. May switch greenlets.
+
+        Clients come, go and change between two pages, so one may be missed or come twice: it is a look, not a log.
+
+        Args:
+            namespace, user: only of these.
+            sort: `trouble`, `queue`, `newest` or `user`.
+            limit: 1 to 1000.
+            after: of the page before, with the same `sort`.
+
+        Raises:
+            InvalidRequest, UnknownNamespace, BusUnavailable, BusRefused.
+        """
+        if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_PAGE_CLIENTS:
+            raise InvalidRequest(f"limit: expected a whole number from 1 to {MAX_PAGE_CLIENTS}")
+        order = _sort(sort)
+        question = ListQuestion(
+            order,
+            limit,
+            None if namespace is None else check_namespace(namespace),
+            None if user is None else check_user(user),
+            None if after is None else _place(after, order),
+            _within(within),
+        )
+        rows: list[Row] = []
+
+        def take(body: msgspec.Raw) -> tuple[int, int, bool]:
+            """Take the rows of a part as it comes: thousands at once would hold up a loop."""
+            part = _read_list(body)
+            rows[:] = islice(merge(rows, part.rows, key=lambda row: row.place), limit)
+            return part.total, len(part.rows), part.more
+
+        answers = self._ask(Kind.LIST, question, take)
+        totals, counts, more = zip(*answers.parts, strict=True) if answers.parts else ((), (), ())
+        last = _after(order, rows[-1].place) if rows and (sum(counts) > limit or any(more)) else None
+        return ClientsPage(tuple(row.client for row in rows), sum(totals), last, answers.silent)
+
+    def client(self, session: str, *, within: Sequence[str] | None = None) -> ConnectedClient | None:
+        """Return the client of a session, with all its patterns; None: no gateway has it. May switch greenlets.
+
+        A gateway that has no link to Redis (it was killed, or lost the link) is not waited for.
+
+        Raises:
+            BusUnavailable: no gateway that has answered has it, and one that had the question has not answered; or no Redis.
+            InvalidRequest, BusRefused.
+        """
+        question = OneQuestion(_check_text(session, "session", MAX_SESSION_CHARACTERS), _within(within))
+        answers = self._ask(Kind.ONE, question, _read_one, lambda part: part.client is not None)
+        found: list[ConnectedClient] = [part.client for part in answers.parts if part.client is not None]
+        if not found:
+            _check_silence(answers)
+        return found[0] if found else None
+
+    def disconnect(
+        self,
+        *,
+        session: str | None = None,
+        user: str | None = None,
+        reason: str = "disconnected by an operator",
+        by: str = "",
+        within: Sequence[str] | None = None,
+    ) -> Reached:
+        """Disconnect the client of a session, or all clients of a user, wherever they are. May switch greenlets.
+
+        They are told the reason, and may come back at once: `revoke` keeps them out.
+
+        Args:
+            reason: words for the client, the log and the audit log.
+            by: who wants it, for the audit log.
+
+        Raises:
+            InvalidRequest: not exactly one of session and user, or a text that cannot be.
+            BusUnavailable, BusRefused: it may have been done.
+        """
+        if (session is None) == (user is None):
+            raise InvalidRequest("disconnect takes either a session or a user")
+        question = DisconnectQuestion(
+            _check_text(reason, "reason", MAX_REASON_CHARACTERS),
+            by[:MAX_REASON_CHARACTERS],
+            None if session is None else _check_text(session, "session", MAX_SESSION_CHARACTERS),
+            None if user is None else check_user(user),
+            _within(within),
+        )
+        if session is None:
+            return _reached(self._ask(Kind.DISCONNECT, question, _read_count))
+        answers = self._ask(Kind.DISCONNECT, question, _read_count, lambda part: part.count > 0)
+        # As `client`: without a link to Redis a gateway is not asked, so only one that was can have the session and not say so.
+        return Reached(sum(part.count for part in answers.parts), answers.silent if answers.unanswered else ())
+
+    def send(self, session: str, topic: str, data: object, id: str | None = None, *, within: Sequence[str] | None = None) -> bool:
+        """Send an event to the one client of a session, wherever it is connected. May switch greenlets.
+
+        It is in no log: it has no offset, is not there for a client that comes back, and no other client can see it. The client
+        needs no grant for the topic, and its page a handler.
+
+        Returns:
+            Whether it is in the client's queue, or written to its socket. False: nobody has the session, or its queue is full.
+
+        Raises:
+            InvalidRequest, InvalidTopic, InvalidEvent, NotSerializable: nothing was sent.
+            PayloadTooLarge: for any gateway, or for the one that has the session.
+            BusUnavailable: a gateway has not answered in time, so it may have been sent; or no Redis.
+            BusRefused.
+        """
+        payload = encode_data(data)
+        if len(payload) > HARD_MAX_PAYLOAD_BYTES:
+            raise PayloadTooLarge(len(payload), HARD_MAX_PAYLOAD_BYTES, "publisher")
+        question = SendQuestion(
+            _check_text(session, "session", MAX_SESSION_CHARACTERS),
+            check_topic(topic),
+            msgspec.Raw(payload),
+            secrets.token_hex(8) if id is None else check_event_id(id),
+            _within(within),
+        )
+        answers = self._ask(Kind.SEND, question, _read_sent, lambda part: part.taken is not None)
+        found: list[SendAnswer] = [part for part in answers.parts if part.taken is not None]
+        if not found:
+            _check_silence(answers)
+            return False
+        if found[0].limit_bytes is not None:
+            raise PayloadTooLarge(len(payload), found[0].limit_bytes, "gateway")
+        return found[0].taken is True
+
+    def regrant(
+        self,
+        user: str,
+        *,
+        subscribe: Sequence[str] | None = None,
+        publish: Sequence[str] | None = None,
+        for_s: int = DEFAULT_REGRANTED_S,
+        by: str = "",
+    ) -> Reached:
+        """Give the live clients of a user other grants, wherever they are connected. May switch greenlets.
+
+        Without lists the grants come from their source again: the application's authenticator is asked with what each client
+        showed, and a client with a token is asked for a fresh one, which it has 30 s to bring. Explicit grants end.
+
+        With a list, these are the user's grants for `for_s` seconds, whatever the authenticator or any token says, also after a
+        reconnect; a list that is not given grants nothing. The user's own topics (`own_topics(user)`) stay granted.
+
+        Subscriptions that are no longer allowed end, and the client is told; others become possible without a reconnect.
+
+        Args:
+            by: who wants it, for the audit log.
+
+        Raises:
+            InvalidRequest, InvalidPattern: nothing has changed.
+            LimitReached: 10,000 users have explicit grants.
+            BusUnavailable, BusRefused: call again, it is idempotent.
+        """
+        check_user(user)
+        explicit = None
+        if subscribe is None and publish is None:
+            lift(self._client, user)
+        else:
+            may_subscribe, may_publish = check_regrant(subscribe or (), publish or (), for_s)
+            explicit = store(self._client, user, may_subscribe, may_publish, for_s)
+        question = RegrantQuestion(user, by[:MAX_REASON_CHARACTERS], explicit, for_s if explicit else 0)
+        return _reached(self._ask(Kind.REGRANT, question, _read_count))
+
+    def close(self) -> None:
+        """Close the connections. Idempotent."""
+        self._client.close()
+
+    def _ask(
+        self,
+        kind: Kind,
+        body: object,
+        read: Callable[[msgspec.Raw], Any],
+        is_enough: Callable[[Any], bool] | None = None,
+    ) -> Answers:
+        return ask(
+            self._client,
+            kind,
+            body,
+            living(self._client),
+            read,
+            within_s=self._within_s,
+            is_enough=is_enough or (lambda part: False),
+        )
+
+
+def _within(namespaces: Sequence[str] | None) -> tuple[str, ...] | None:
+    return None if namespaces is None else tuple(map(check_namespace, namespaces))
+
+
+def _reached(answers: Answers) -> Reached:
+    return Reached(sum(part.count for part in answers.parts), answers.silent)
+
+
+def _check_silence(answers: Answers) -> None:
+    """Refuse to say that there is nothing, where some gateways that were asked have not said so.
+
+    Raises:
+        BusUnavailable: they are named.
+    """
+    if answers.unanswered:
+        raise BusUnavailable(f"no answer from {', '.join(answers.silent[:5])} in time, and no other gateway has this session")
+
+
+def _sort(name: str) -> Sort:
+    try:
+        return Sort(name)
+    except ValueError:
+        raise InvalidRequest(f"sort: expected one of {', '.join(Sort)}") from None
+
+
+def _check_text(value: object, name: str, limit: int) -> str:
+    if not isinstance(value, str) or not value.isprintable() or not 0 < len(value) <= limit:
+        raise InvalidRequest(f"{name}: expected 1 to {limit} printable characters")
+    return value
+
+
+def _after(sort: Sort, place: list[Any]) -> str:
+    return urlsafe_b64encode(msgspec.json.encode([sort, *place])).decode()
+
+
+def _place(after: str, sort: Sort) -> list[Any]:
+    """Read the place that `_after` wrote.
+
+    Raises:
+        InvalidRequest: it is none, or of another order.
+    """
+    try:
+        found = msgspec.json.decode(urlsafe_b64decode(after.encode()))
+    except (NoBase64, msgspec.DecodeError, UnicodeError):
+        found = None
+    kinds = [int, str] if sort in (Sort.QUEUE, Sort.NEWEST) else [str, str] if sort is Sort.USER else [int] * 5 + [str]
+    if not isinstance(found, list) or found[:1] != [sort] or list(map(type, found[1:])) != kinds:
+        raise InvalidRequest("after: expected the `after` of a page with the same sort")
+    place: list[Any] = found[1:]
+    return place

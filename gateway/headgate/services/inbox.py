@@ -1,0 +1,128 @@
+"""Inboxes from Python: send items to users, read an inbox, change it. For any process that has a publisher.
+
+In: users, items, changes. Out: events on `users.<user>.inbox.<kind>` and `users.<user>.inbox`. Redis applies them to the inbox in
+the step that logs them (redis/inbox.lua). So every change is ordered, has a receipt, and reaches the user's pages as an event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from headgate.errors import InvalidRequest, LimitReached
+from headgate.events.json_data import encode_data
+from headgate.events.topic import INBOX, user_of, user_topic
+from headgate.redis.inbox import MAX_CHANGED as MAX_CHANGED
+from headgate.redis.inbox import MAX_PAGE as MAX_PAGE
+from headgate.redis.inbox import InboxItem as InboxItem
+from headgate.redis.inbox import InboxPage as InboxPage
+from headgate.services.publisher import Publisher, Receipt
+
+# Of one `send`.
+MAX_USERS = 1000
+Operation: TypeAlias = Literal["read", "unread", "archive"]
+
+
+class InboxChange(msgspec.Struct, frozen=True):
+    """A change of an inbox, as its event tells it: for those who keep rows of their own.
+
+    `op` is `read`, `unread` or `archive` of the items `ids`, `read_all` of those whose offset is at most `up_to` (None: of all),
+    `dropped` of `ids` that the bounds have pushed out, or `kept`, which changes nothing. `unread` is the count after it.
+    """
+
+    user: str
+    op: Literal["read", "unread", "archive", "read_all", "dropped", "kept"]
+    unread: int
+    ids: tuple[str, ...] = ()
+    up_to: int | None = None
+
+
+class Inbox:
+    """The inboxes of a namespace's users.
+
+    Args:
+        publisher: publishes the events; see `Publisher` for what waits, and for how long.
+        namespace: None: the publisher's.
+    """
+
+    def __init__(self, publisher: Publisher, namespace: str | None = None) -> None:
+        self._publisher, self._namespace = publisher, namespace
+
+    def send(self, users: str | Sequence[str], kind: str, data: object, id: str | None = None) -> list[Receipt]:
+        """Put an item into the inbox of each user, in one round trip; return a receipt for each, in order.
+
+        Args:
+            users: a name, or 1 to MAX_USERS names. A name that is there twice gets one item, and one receipt.
+            kind: what it is about: 1 to 5 words, joined by dots, such as `orders.failed`.
+            data, id: as of `Publisher.publish`. An item with the same kind and id is added once, as long as the inbox has it.
+
+        Raises:
+            LimitReached: more than MAX_USERS users; nothing was sent.
+            InvalidRequest: no user, or a name that is none; nothing was sent.
+            HeadgateError: as `Publisher.publish`, for several users as `Publisher.publish_many`.
+        """
+        names = [users] if isinstance(users, str) else list(dict.fromkeys(users))
+        if not names:
+            raise InvalidRequest(f"users: expected 1 to {MAX_USERS} names, got none")
+        if len(names) > MAX_USERS:
+            raise LimitReached("inbox_users", MAX_USERS)
+        payload = msgspec.Raw(encode_data(data))
+        if len(names) == 1:
+            return [self._publisher.publish(f"{INBOX}.{kind}", payload, id, self._namespace, user=names[0])]
+        events = [(user_topic(name, f"{INBOX}.{kind}"), payload, id) for name in names]
+        return self._publisher.publish_many(events, self._namespace)
+
+    def page(self, user: str, before: int | None = None, limit: int = 20, *, archived: bool = False) -> InboxPage:
+        """Return a part of a user's inbox, newest first. One round trip; waits for Redis.
+
+        Args:
+            before: `before` of the part above; None: the newest items.
+            limit: items at most, 1 to MAX_PAGE.
+            archived: archived items too.
+
+        Raises:
+            InvalidRequest: a name, `before` or `limit` is none.
+            BusUnavailable, BusRefused: as `Publisher.check`.
+        """
+        return self._publisher.inbox_page(user, before, limit, archived=archived, namespace=self._namespace)
+
+    def mark_read(self, user: str, ids: Sequence[str]) -> Receipt:
+        """Mark items as read, by their ids (1 to MAX_CHANGED). Idempotent: of two changes of an item the later one counts.
+
+        Raises:
+            InvalidRequest: a name is none, or the inbox has none of these items; nothing has changed.
+            HeadgateError: as `Publisher.publish`.
+        """
+        return self._change(user, {"op": "read", "ids": list(ids)})
+
+    def mark_unread(self, user: str, ids: Sequence[str]) -> Receipt:
+        """Mark items as unread, also archived ones, which come back. Otherwise as `mark_read`."""
+        return self._change(user, {"op": "unread", "ids": list(ids)})
+
+    def archive(self, user: str, ids: Sequence[str]) -> Receipt:
+        """Archive items: they are read, and no longer listed. Otherwise as `mark_read`."""
+        return self._change(user, {"op": "archive", "ids": list(ids)})
+
+    def read_all(self, user: str, up_to: int | None = None) -> Receipt:
+        """Mark as read every item whose offset (`at`) is at most `up_to`; None: every item. Raises as `Publisher.publish`."""
+        return self._change(user, {"op": "read_all"} | ({} if up_to is None else {"up_to": up_to}))
+
+    def _change(self, user: str, change: dict[str, object]) -> Receipt:
+        return self._publisher.publish(INBOX, change, namespace=self._namespace, user=user)
+
+
+def read_change(topic: str, data: bytes | str) -> InboxChange | None:
+    """Return the change that an event tells: of a consumer, `read_change(event.topic, event.data)`. None: it is no change.
+
+    Args:
+        data: the event's payload, as JSON text.
+    """
+    user = user_of(topic)
+    if user is None or topic.split(".", 2)[2] != INBOX:
+        return None
+    parts = msgspec.json.decode(data)
+    if parts["op"] == "kept":
+        return InboxChange(user, "kept", parts["unread"], (parts["id"],))
+    return msgspec.convert({"user": user} | parts, InboxChange)

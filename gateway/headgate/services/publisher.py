@@ -1,0 +1,691 @@
+"""The publisher: from a Python value to a receipt. For any Python process: Flask, Django, Celery, a cron job.
+
+In: a topic and data from the application. Out: one FCALL to Redis, and the receipt that it answers, or an error. It never
+pretends: whatever is not known to be in the log raises.
+
+To import it imports modules without I/O, and to make a publisher imports redis-py, never gevent, Flask or Socket.IO. Threads and
+greenlets may share one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from urllib.parse import quote
+
+import msgspec
+
+from headgate.errors import (
+    BusUnavailable,
+    HeadgateError,
+    InvalidRequest,
+    LimitReached,
+    NotDurable,
+    PayloadTooLarge,
+    SettingsError,
+)
+from headgate.events.event import check_event_id
+from headgate.events.json_data import encode_data
+from headgate.events.new_ids import endless_ids, new_ids, spare_id
+from headgate.events.topic import DEFAULT_NAMESPACE, check_namespace, check_topic, user_topic
+from headgate.events.traceparent import read_traceparent
+from headgate.redis.durability import Durability, not_waited, read_durable
+from headgate.redis.keys import DEFAULT_REVOKED_S, TRUSTED, log_key, namespace_of
+from headgate.redis.lineage import Fate as Fate
+from headgate.redis.lineage import LogPosition as LogPosition
+from headgate.runtime.spans import current_traceparent, publishing
+
+if TYPE_CHECKING:
+    from headgate.redis.connections import Command
+    from headgate.redis.inbox import InboxPage
+    from headgate.redis.presence_entries import Member
+    from headgate.schemas.check import OnViolation
+    from headgate.settings import Settings
+
+# One batch is one round trip, held in memory on both ends.
+MAX_BATCH_EVENTS = 10_000
+MAX_BATCH_BYTES = 64 * 1024 * 1024
+
+# How long an id can be remembered.
+MAX_ID_FOR_S = 86400
+
+# One FCALL: the command, the function, the number of keys, the key, topic, payload and id; the places of four of them.
+_Call = tuple[str, str, int, str, str, bytes, str]
+_KEY: Final = 3
+_TOPIC: Final = 4
+_PAYLOAD: Final = 5
+_ID: Final = 6
+# Hexadecimal digits of a publisher's name: 128 bits, so that nobody finds a second name for another's.
+_BY_LENGTH = 32
+_SHOWN_LENGTH = 128
+# The time of a call in all. A Redis nearby answers in a hundredth of it, and an application that waits stands still too.
+DEFAULT_TIMEOUT_S = 1.0
+# Each has its share of a call's time, so that an idle connection which leads nowhere any more leaves time for a new one.
+ATTEMPTS = 2
+MIN_TIMEOUT_S, MAX_TIMEOUT_S = 0.01, 3600.0
+Durable: TypeAlias = Literal["replica", "all", "disk"] | int | None
+
+# From the command line of `headgate serve` to a private server that answers, on a slow machine.
+STARTING_S = 2.0
+
+
+class PresentUser(msgspec.Struct, frozen=True, gc=False):
+    """A user who is in a topic: with so many connections, since a time (ms since 1970), and what the page has said about it."""
+
+    user: str
+    connections: int
+    since_ms: int
+    meta: Any
+
+
+class PresencePage(msgspec.Struct, frozen=True):
+    """A part of a topic's members by name. `count` is of all; `after` asks for the next part, None: this was the last."""
+
+    count: int
+    members: list[PresentUser]
+    after: str | None
+
+
+# A Struct is made in a tenth of the time of a frozen dataclass.
+class Receipt(msgspec.Struct, frozen=True, gc=False):
+    """The answer of Redis to a publish: the position of the event in the log, and its id.
+
+    Redis may lose the event later, in a crash or a failover: `Publisher.check` tells.
+
+    `duplicate` says that an event with this id was already there and that nothing was added; the position is then the earlier
+    event's. An id counts for 300 s (less at a high rate). A later publish with it is another event, with another receipt.
+    `replicas` is the number of replicas that are known to have it, `fsynced` whether it is on the primary's disk; None where
+    nobody asked (`durable`).
+    """
+
+    epoch: str
+    offset: int
+    duplicate: bool
+    id: str
+    replicas: int | None = None
+    fsynced: bool | None = None
+
+
+class Prepared(msgspec.Struct, frozen=True, gc=False):
+    """An event that is ready to be sent: the command, and the id that it carries (`has_new_id`: nobody has used it before).
+
+    `is_checked`: it has been held against the schemas of its topic. `size_bytes` is the length of the payload.
+    """
+
+    command: Command
+    namespace: str
+    has_new_id: bool
+    id: str
+    size_bytes: int
+    is_checked: bool = True
+
+
+class PublishManyError(HeadgateError):
+    """Redis took some events of a batch and refused others; `outcomes` has a Receipt or an error for each, in order."""
+
+    code = "batch_refused"
+
+    def __init__(self, outcomes: Sequence[Receipt | HeadgateError]) -> None:
+        self.outcomes = tuple(outcomes)
+        refused = [(index, outcome) for index, outcome in enumerate(self.outcomes) if isinstance(outcome, HeadgateError)]
+        index, first = refused[0]
+        super().__init__(
+            f"{len(refused)} of {len(self.outcomes)} events were refused; the first is number {index}: {first.message}",
+            refused=len(refused),
+            published=len(self.outcomes) - len(refused),
+            first=first.to_wire(),
+        )
+
+
+class NonePublished(HeadgateError):
+    """Some events of a batch cannot be published, and it was to be all or none: none was. `errors` has theirs, by number."""
+
+    code = "batch_refused"
+
+    def __init__(self, errors: dict[int, HeadgateError]) -> None:
+        self.errors = errors
+        index, first = next(iter(errors.items()))
+        super().__init__(
+            f"{len(errors)} events cannot be published, so none was; the first is number {index}: {first.message}",
+            refused=len(errors),
+        )
+
+
+class Publisher:
+    """Publishes events into the log of a namespace.
+
+    Args:
+        redis_url: `redis://`, `rediss://` or `unix://`; `redis+sentinel://` or `redis+cluster://` for Redis behind Sentinels and
+            Redis Cluster. None: HEADGATE_REDIS_URL, else the private server of a gateway that runs in this project's folder.
+        namespace: where to publish unless `publish` is told otherwise.
+        max_payload_bytes: largest payload, as JSON text, that is sent at all; the namespace's own limit in Redis still counts.
+        timeout_s: limit on each call in all (0.01 to 3,600 s): a connection, and a second attempt over another one if there is no
+            answer for half of it. While Redis answers that another server is about to take over (a failover, a slot of a Cluster
+            that moves), a call tries again for as long. After a call that got no answer in time, every call of this process with
+            this limit fails at once for 1 s; then one at a time tries. Name resolution has the system's own limit.
+        strict_namespace: refuse to publish where no gateway has ever served the namespace. Otherwise that is one warning of the
+            logger `headgate.publisher`. A process asks Redis for that once per namespace (a strict one as long as the answer is
+            no), and publishes if Redis does not say.
+        durable: how far each event must have come before its receipt is given, unless `publish` is told otherwise: None: into
+            the primary's memory; "replica" or a number: onto so many replicas (WAIT); "all": onto every replica that the primary
+            lists as online, or did within 10 s, and at least one (INFO replication, a round trip more); "disk": synced to the
+            primary's disk (WAITAOF, Redis 7.2). It costs a round trip to the replica, or a sync, for each call.
+        schemas: a folder with the JSON Schemas of topics, or "redis" for those of the registry; None: HEADGATE_SCHEMAS. Needs the
+            extra `schemas`. The registry is asked at the first event and every 10 s; that event waits, in `prepare` too.
+        schema_check: "off", "warn" or "refuse": publish an event that breaks a schema of its topic, log it too (seldom), or raise
+            SchemaViolation; None: HEADGATE_SCHEMA_CHECK.
+        on_schema_violation: called with the namespace and the SchemaViolation of each such event, for counting; must not wait.
+
+    Raises:
+        BusUnavailable: `redis_url` is None and no Redis is set or found.
+        BusRefused: `redis_url` is wrong; the message names what, and no part of its credentials.
+        SettingsError, UnknownNamespace, InvalidRequest (`durable`): an argument, or a HEADGATE_ variable, is wrong.
+        InvalidSchema, MissingExtra: the folder's schemas cannot be used, or the extra is not installed.
+    """
+
+    def __init__(
+        self,
+        redis_url: str | None = None,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        max_payload_bytes: int = 65536,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        strict_namespace: bool = False,
+        durable: Durable = None,
+        schemas: str | None = None,
+        schema_check: Literal["off", "warn", "refuse"] | None = None,
+        on_schema_violation: OnViolation | None = None,
+    ) -> None:
+        # Only here: redis-py takes three quarters of the time of an import, and many processes that import a publisher make none.
+        from headgate.services.log_writer import LogWriter
+        from headgate.settings import HARD_MAX_PAYLOAD_BYTES
+
+        if not 1 <= max_payload_bytes <= HARD_MAX_PAYLOAD_BYTES:
+            raise SettingsError([f"max_payload_bytes={max_payload_bytes}: expected 1 to {HARD_MAX_PAYLOAD_BYTES} bytes"])
+        if not MIN_TIMEOUT_S <= timeout_s <= MAX_TIMEOUT_S:
+            raise SettingsError([f"timeout_s={timeout_s}: expected {MIN_TIMEOUT_S:g} to {MAX_TIMEOUT_S:g} seconds"])
+        self._namespace = check_namespace(namespace)
+        self._max_payload_bytes = max_payload_bytes
+        self._writer = LogWriter(redis_url or find_redis_url(), timeout_s, ATTEMPTS, strict_namespace=strict_namespace)
+        self._durable = read_durable(durable)
+        self._on_schema_violation = on_schema_violation
+        self._schemas = self._writer.open_check(schemas, schema_check, on_schema_violation)
+
+    def publish(
+        self,
+        topic: str,
+        data: object,
+        id: str | None = None,
+        namespace: str | None = None,
+        *,
+        user: str | None = None,
+        by: str | None = None,
+        durable: Durable = None,
+        traceparent: str | None = None,
+        id_for_s: int | None = None,
+    ) -> Receipt:
+        """Append one event to the log and publish it; return its receipt. One round trip; waits for Redis.
+
+        Args:
+            topic: 1 to 8 words of `[A-Za-z0-9_-]`, joined by dots.
+            data: anything that is JSON: None, bool, numbers, str, lists and tuples, dicts with str keys; also what msgspec makes
+                JSON of (datetime, UUID, Decimal, dataclasses, Enum, bytes as base64). `msgspec.Raw` holds ready-made JSON text.
+                docs/guide.md, "What may be published", has the whole table.
+            id: makes publishing idempotent within the topic, for 300 s (less at a high rate): 1 to 128 characters of
+                `A-Z a-z 0-9 _ . : ~ -`. None: a new one.
+            namespace: None: the publisher's.
+            user: publish to the own topic of the user of this name, `users.<word>.<topic>`; `headgate.user_word` has the word.
+            by: the user on whose behalf it is published, where users choose ids: the ids of different users never meet, nor do
+                they meet those of publishers without `by`. No client sees it; `headgate trace` tells it.
+            durable: as the publisher's; None: the publisher's.
+            traceparent: of the trace that the event belongs to (W3C Trace Context); one that is malformed is dropped. None: that
+                of the current span of OpenTelemetry, if the process uses it: then the publish is a span of its own.
+            id_for_s: remember the id for so many seconds, up to MAX_ID_FOR_S, whatever the rate: for a try that may come hours
+                later, as an outbox makes. Every try says so. Redis has room for so many of a day's ids as fill a quarter of
+                `log_max_bytes`; None: as `id` says.
+
+        Raises:
+            LimitReached: there is no more room for ids of `id_for_s` today; nothing was published.
+            InvalidTopic, InvalidEvent (the id), UnknownNamespace, NotSerializable, PayloadTooLarge: nothing was sent, or
+                Redis refused it; nothing was published.
+            SchemaViolation: the data breaks a schema of its topic, and `schema_check` is "refuse"; nothing was published.
+            NamespaceNotServed: the publisher is strict, and no gateway has served the namespace; nothing was published.
+            BusRefused: Redis will not do it (out of memory, no permission, …); nothing was published.
+            BusUnavailable: no answer within `timeout_s`, or no server that takes it in time: not known whether it was published.
+                Publish it again with the same id, while that counts. At once, when an earlier call got no answer: nothing was
+                sent.
+            NotDurable: it is published, and is not where `durable` wants it within eight tenths of `timeout_s`; the error has the
+                receipt. Publish it again with the same id, while that counts, to wait on.
+            InvalidRequest: `durable` or `id_for_s` is none of its values; nothing was published.
+        """
+        _check_id_for(id_for_s, has_id=id is not None)
+        wish, wait_ms = self._durable if durable is None else read_durable(durable), 0
+        namespace = self._named(namespace)
+        event_id = new_ids(1)[0] if id is None else check_event_id(id)
+        command = self._call(log_key(namespace), topic if user is None else user_topic(user, topic), data, event_id)
+        writer = self._writer
+        with writer.budget(namespace), _traced(traceparent, namespace, command[_TOPIC]) as parent:
+            writer.refuse_unserved(namespace)
+            words = command if by is None and parent is None and id_for_s is None else (*command, _origin(by, parent, id_for_s))
+            if wish is None:
+                appended, waited = writer.append(words), None
+            else:
+                wish = writer.counted(wish, namespace)
+                wait_ms = writer.wait_ms(namespace)
+                (appended, waited) = writer.append_many([words, wish.command(wait_ms)])
+                if isinstance(appended, HeadgateError):
+                    raise appended
+            writer.warn_unserved(namespace)
+        receipt = _receipt(appended, command[_ID], new_id=id is None)
+        if not receipt.duplicate:
+            self._writer.newest.note(receipt.epoch, receipt.offset)
+        return receipt if wish is None else _all_confirmed([receipt], wish, waited, wait_ms)[0]
+
+    def publish_many(
+        self,
+        events: Iterable[tuple[str, object] | tuple[str, object, str | None]],
+        namespace: str | None = None,
+        *,
+        durable: Durable = None,
+        traceparent: str | None = None,
+        id_for_s: int | None = None,
+    ) -> list[Receipt]:
+        """Publish events (topic, data) or (topic, data, id) in order and in one round trip; return their receipts.
+
+        Every event is checked before the first is sent. It is no transaction: other publishers' events may come between.
+        `traceparent` and `id_for_s`: of all of them, as of `publish`.
+
+        Raises:
+            LimitReached: more than MAX_BATCH_EVENTS events or MAX_BATCH_BYTES of payload.
+            InvalidTopic, InvalidEvent, UnknownNamespace, NotSerializable, PayloadTooLarge, SchemaViolation: nothing was sent; a
+                note on the error tells the number of the event at fault.
+            NamespaceNotServed: as `publish`.
+            PublishManyError: Redis refused some of them; it holds a receipt or an error for each.
+            BusUnavailable: no answer: not known which were published. A batch of more than 100 events may take longer than
+                `timeout_s` as long as Redis answers, and fails when it has not answered for so long.
+            NotDurable: all are published, and are not where `durable` wants them; it has the receipt of the last.
+        """
+        _check_id_for(id_for_s)
+        wish, wait_ms = self._durable if durable is None else read_durable(durable), 0
+        namespace = self._namespace if namespace is None else check_namespace(namespace)
+        key = log_key(namespace)
+        batch: list[_Call] = []
+        generated: list[bool] = []
+        fresh_ids = endless_ids()
+        size = 0
+        for event in events:
+            topic, data, event_id = event if len(event) == 3 else (*event, None)
+            if len(batch) >= MAX_BATCH_EVENTS:
+                raise LimitReached("batch_events", MAX_BATCH_EVENTS)
+            try:
+                command = self._call(key, topic, data, next(fresh_ids) if event_id is None else check_event_id(event_id))
+            except HeadgateError as error:
+                error.add_note(f"event number {len(batch)} of the batch")
+                raise
+            size += len(command[_PAYLOAD])
+            if size > MAX_BATCH_BYTES:
+                raise LimitReached("batch_bytes", MAX_BATCH_BYTES)
+            batch.append(command)
+            generated.append(event_id is None)
+        if not batch:
+            return []
+        writer = self._writer
+        with writer.budget(namespace), _traced(traceparent, namespace, batch[0][_TOPIC], len(batch)) as parent:
+            writer.refuse_unserved(namespace)
+            origin = None if parent is None and id_for_s is None else _origin(None, parent, id_for_s)
+            calls: list[Command] = [*batch] if origin is None else [(*each, origin) for each in batch]
+            if wish is not None:
+                wish = writer.counted(wish, namespace)
+                wait_ms = writer.wait_ms(namespace)
+                calls.append(wish.command(wait_ms))
+            replies = writer.append_many(calls)
+            writer.warn_unserved(namespace)
+        waited = None if wish is None else replies.pop()
+        outcomes = [
+            reply if isinstance(reply, HeadgateError) else _receipt(reply, command[_ID], new_id=new_id)
+            for reply, command, new_id in zip(replies, batch, generated, strict=True)
+        ]
+        receipts = [outcome for outcome in outcomes if isinstance(outcome, Receipt)]
+        self._note_newest(receipts)
+        if len(receipts) < len(outcomes):
+            raise PublishManyError(outcomes)
+        return receipts if wish is None else _all_confirmed(receipts, wish, waited, wait_ms)
+
+    def prepare(
+        self,
+        topic: str,
+        data: object,
+        id: str | None = None,
+        namespace: str | None = None,
+        *,
+        user: str | None = None,
+        by: str | None = None,
+        traceparent: str | None = None,
+        id_for_s: int | None = None,
+        check_schemas: bool = True,
+    ) -> Prepared:
+        """Return an event that is checked and encoded, for `publish_prepared`. Arguments and errors as `publish`.
+
+        `check_schemas`: False: `publish_prepared` does it, as the schemas of the registry may have to be read. Then, and where
+        there are none, it never waits.
+        """
+        _check_id_for(id_for_s, has_id=id is not None)
+        event = (topic if user is None else user_topic(user, topic), data, id)
+        (prepared,) = self.prepare_each(
+            [event], namespace, by=by, traceparent=traceparent, id_for_s=id_for_s, check_schemas=check_schemas
+        )
+        if isinstance(prepared, HeadgateError):
+            raise prepared
+        return prepared
+
+    def prepare_each(
+        self,
+        events: Sequence[tuple[str, object, str | None]],
+        namespace: str | None = None,
+        *,
+        by: str | None = None,
+        traceparent: str | None = None,
+        id_for_s: int | None = None,
+        check_schemas: bool = True,
+    ) -> list[Prepared | HeadgateError]:
+        """Return each of some events (topic, data, id) as `prepare` does, or its error.
+
+        Raises:
+            UnknownNamespace, InvalidRequest: as `prepare`.
+        """
+        _check_id_for(id_for_s)
+        namespace = self._named(namespace)
+        key, parent = (
+            log_key(namespace),
+            current_traceparent() if traceparent is None else read_traceparent(traceparent, "publisher"),
+        )
+        origin = None if by is None and parent is None and id_for_s is None else _origin(by, parent, id_for_s)
+        prepared: list[Prepared | HeadgateError] = []
+        for topic, data, event_id in events:
+            try:
+                call = self._encoded(key, topic, data, spare_id() if event_id is None else check_event_id(event_id))
+                if check_schemas:
+                    self._check_schemas(call)
+            except HeadgateError as error:
+                prepared.append(error)
+                continue
+            command = call if origin is None else (*call, origin)
+            prepared.append(Prepared(command, namespace, event_id is None, call[_ID], len(call[_PAYLOAD]), check_schemas))
+        return prepared
+
+    def publish_prepared(self, events: Sequence[Prepared], *, durable: Durable = None) -> list[Receipt | HeadgateError]:
+        """Publish events of one namespace in order and in one round trip; return a receipt, or what Redis said, for each.
+
+        The events stand for themselves: one that is refused keeps no other out. Each keeps the id that it was prepared with, so
+        to publish them again adds nothing while their ids count, for 300 s (less at a high rate). Waits for Redis. `durable`: of
+        all of them, as of `publish`; one that is not where it is wanted has NotDurable for its outcome.
+
+        Raises:
+            NamespaceNotServed, InvalidRequest (`durable`): as `publish`.
+            BusUnavailable: as `publish_many`.
+        """
+        wish, wait_ms = self._durable if durable is None else read_durable(durable), 0
+        violations = {} if self._schemas is None else self._violations(events)
+        sent = [event for index, event in enumerate(events) if index not in violations] if violations else events
+        replies: list[Any] = []
+        waited = None
+        if sent:
+            namespace = sent[0].namespace
+            writer = self._writer
+            with writer.budget(namespace):
+                writer.refuse_unserved(namespace)
+                commands = [event.command for event in sent]
+                if wish is not None:
+                    wish = writer.counted(wish, namespace)
+                    wait_ms = writer.wait_ms(namespace)
+                    commands.append(wish.command(wait_ms))
+                replies = writer.append_many(commands)
+                writer.warn_unserved(namespace)
+            waited = None if wish is None else replies.pop()
+        outcomes: list[Receipt | HeadgateError] = [
+            reply if isinstance(reply, HeadgateError) else _receipt(reply, event.id, new_id=event.has_new_id)
+            for reply, event in zip(replies, sent, strict=True)
+        ]
+        self._note_newest(outcomes)
+        if wish is not None:
+            outcomes = [each if isinstance(each, HeadgateError) else _confirmed(each, wish, waited, wait_ms) for each in outcomes]
+        for index, error in violations.items():  # by number, the lowest first
+            outcomes.insert(index, error)
+        return outcomes
+
+    def check(self, receipt: Receipt, namespace: str | None = None) -> Fate:
+        """Return what has become of an event that was published: see `Fate`. Waits for Redis.
+
+        After a failover, or a crash of Redis' machine, it tells which of the receipts still hold: publish again, with the same
+        ids, the events that were rolled back. A receipt without an id is judged by its place alone.
+
+        Raises:
+            UnknownNamespace: `namespace` is no name.
+            BusUnavailable, BusRefused: as `redis.client.call`.
+        """
+        namespace = self._namespace if namespace is None else check_namespace(namespace)
+        return self._writer.fate(namespace, receipt.epoch, receipt.offset, receipt.id, self._max_payload_bytes)
+
+    def position(self, namespace: str | None = None) -> LogPosition | None:
+        """Return where the log ends now; None: it has no event yet. One round trip; waits for Redis.
+
+        Read it before the state that an answer shows, and put it into the answer: `gate.load` in the page then leaves out the
+        events up to there, and a page that was rendered with the state fetches nothing.
+
+        Raises:
+            UnknownNamespace: `namespace` is no name.
+            BusUnavailable, BusRefused: as `redis.client.call`.
+        """
+        return self._writer.position(
+            self._namespace if namespace is None else check_namespace(namespace), self._max_payload_bytes
+        )
+
+    def presence(self, topic: str, namespace: str | None = None) -> list[PresentUser]:
+        """Return who is in a topic now, by name, over all gateways (docs/presence.md). Three round trips; waits for Redis.
+
+        Raises:
+            InvalidTopic, UnknownNamespace.
+            BusUnavailable, BusRefused: as `publish`.
+        """
+        name = self._namespace if namespace is None else check_namespace(namespace)
+        return _present(self._writer.members(name, check_topic(topic)))
+
+    def presence_page(
+        self, topic: str, after: str | None = None, limit: int = 1000, namespace: str | None = None
+    ) -> PresencePage:
+        """Return a part of those who are in a topic, for one that may have thousands: only this part is decoded. Waits for Redis.
+
+        Args:
+            after: users behind this one by name, `after` of the part before; None: from the first on.
+            limit: users at most.
+
+        Raises:
+            As `presence`.
+        """
+        name = self._namespace if namespace is None else check_namespace(namespace)
+        count, members, next_ = self._writer.members_page(name, check_topic(topic), after, limit)
+        return PresencePage(count, _present(members), next_)
+
+    def inbox_page(
+        self, user: str, before: int | None = None, limit: int = 20, *, archived: bool = False, namespace: str | None = None
+    ) -> InboxPage:
+        """Return a part of a user's inbox, as `headgate.services.inbox.Inbox.page` does."""
+        return self._writer.inbox_page(self._named(namespace), user, before, limit, archived=archived)
+
+    def revoke(self, *, user: str | None = None, token_id: str | None = None, for_s: int = DEFAULT_REVOKED_S) -> None:
+        """Refuse a user, or one token (its `jti`), for `for_s` seconds; 0 lifts it. See `revocation.revoke`.
+
+        Clients that are connected are told and disconnected, on every gateway, within a second.
+
+        Raises:
+            InvalidRequest, LimitReached, BusUnavailable, BusRefused: as `revocation.revoke`.
+        """
+        self._writer.revoke(self._namespace, user=user, token_id=token_id, for_s=for_s)
+
+    def prepare_schemas(self, schemas: str | None, schema_check: Literal["off", "warn", "refuse"] | None) -> Callable[[], None]:
+        """Read schemas anew, as the arguments of these names say; return what puts them into force.
+
+        Raises:
+            SettingsError, InvalidSchema, MissingExtra: as the constructor; those before stay in force.
+        """
+        found = self._writer.open_check(schemas, schema_check, self._on_schema_violation)
+
+        def use() -> None:
+            self._schemas = found
+
+        return use
+
+    def close(self) -> None:
+        """Close the connections to Redis; idempotent. A later `publish` opens new ones."""
+        self._writer.close()
+
+    def __enter__(self) -> Publisher:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _named(self, namespace: str | None) -> str:
+        """Return the namespace that a caller means."""
+        if namespace is None or namespace == self._namespace:
+            return self._namespace
+        return check_namespace(namespace)
+
+    def _call(self, key: str, topic: str, data: object, event_id: str) -> _Call:
+        """Return the call that appends an event; only `topic` and `data` are checked here. Raises as `publish`."""
+        call = self._encoded(key, topic, data, event_id)
+        self._check_schemas(call)
+        return call
+
+    def _encoded(self, key: str, topic: str, data: object, event_id: str) -> _Call:
+        check_topic(topic)
+        payload = encode_data(data)
+        if len(payload) > self._max_payload_bytes:
+            raise PayloadTooLarge(len(payload), self._max_payload_bytes, "publisher")
+        return "FCALL", TRUSTED, 1, key, topic, payload, event_id
+
+    def _check_schemas(self, call: Any) -> None:
+        """Hold an event against the schemas of its topic. May wait for Redis. Raises as `publish`."""
+        if self._schemas is not None:
+            namespace = namespace_of(call[_KEY])
+            with self._writer.budget(namespace, is_patient=True):
+                self._schemas.check(namespace, call[_TOPIC], call[_PAYLOAD])
+
+    def _violations(self, events: Sequence[Prepared]) -> dict[int, HeadgateError]:
+        """Return the errors of those that have not been checked and break a schema, by their numbers in order."""
+        found: dict[int, HeadgateError] = {}
+        for index, event in enumerate(events):
+            if not event.is_checked:
+                try:
+                    self._check_schemas(event.command)
+                except HeadgateError as error:
+                    found[index] = error
+        return found
+
+    def _note_newest(self, outcomes: Sequence[Receipt | HeadgateError]) -> None:
+        """Note the last new event of a batch; a duplicate is an older event."""
+        for outcome in reversed(outcomes):
+            if isinstance(outcome, Receipt) and not outcome.duplicate:
+                self._writer.newest.note(outcome.epoch, outcome.offset)
+                return
+
+
+def _all_confirmed(receipts: list[Receipt], wish: Durability, waited: Any, wait_ms: int) -> list[Receipt]:
+    """Return the receipts with what is known of the writes, or raise NotDurable with the last one."""
+    outcomes = [_confirmed(receipt, wish, waited, wait_ms) for receipt in receipts]
+    if isinstance(outcomes[-1], NotDurable):
+        raise outcomes[-1]
+    return [outcome for outcome in outcomes if isinstance(outcome, Receipt)]  # one answer was for all
+
+
+def _confirmed(receipt: Receipt, wish: Durability, waited: Any, wait_ms: int) -> Receipt | NotDurable:
+    """Return a receipt with what is known of the write, or NotDurable."""
+    if isinstance(waited, HeadgateError):
+        return NotDurable(receipt, not_waited(waited))
+    replicas, fsynced = wish.confirmed(waited)
+    receipt = msgspec.structs.replace(receipt, replicas=replicas, fsynced=fsynced)
+    return receipt if wish.met(replicas, fsynced) else NotDurable(receipt, wish.shortfall(replicas, wait_ms))
+
+
+def _receipt(reply: Any, event_id: str, *, new_id: bool) -> Receipt:
+    """Return the receipt that a function answers: the trusted one with a text, the others with its parts."""
+    epoch, offset, duplicate = reply.split() if isinstance(reply, bytes) else reply
+    return Receipt(epoch.decode(), int(offset), bool(int(duplicate)) and not new_id, event_id)
+
+
+def _traced(traceparent: str | None, namespace: str, topic: str, events: int = 1) -> AbstractContextManager[str | None]:
+    """Return the traceparent that events carry: the one given, or that of the span of their publish."""
+    if traceparent is not None:
+        return nullcontext(read_traceparent(traceparent, "publisher"))
+    return publishing(namespace, topic, events)
+
+
+def _check_id_for(id_for_s: int | None, *, has_id: bool = True) -> None:
+    if id_for_s is None:
+        return
+    if not isinstance(id_for_s, int) or isinstance(id_for_s, bool) or not 1 <= id_for_s <= MAX_ID_FOR_S:
+        raise InvalidRequest(f"id_for_s={id_for_s!r}: expected a whole number of seconds from 1 to {MAX_ID_FOR_S}")
+    if not has_id:
+        raise InvalidRequest("id_for_s goes with an id: one that nobody knows is never tried again")
+
+
+def _origin(by: str | None, traceparent: str | None, id_for_s: int | None = None) -> str:
+    """Return what is told of a publish beside its event: `<by> <traceparent> <publisher> <id_for_s>`, as log.lua reads it."""
+    name, shown = ("", "") if by is None else _names_of(by)
+    return f"{name} {traceparent or '-'} {shown}" + ("" if id_for_s is None else f" {id_for_s}")
+
+
+def id_owner(by: str) -> str:
+    """Return what stands beside the ids of events that are published on behalf of a user."""
+    return hashlib.sha256(by.encode()).hexdigest()[:_BY_LENGTH]
+
+
+@lru_cache(maxsize=1024)  # a service that publishes is one user
+def _names_of(by: str) -> tuple[str, str]:
+    """Return a publisher's name as Redis keeps it beside ids, and as the log's entry has it: in ASCII, and cut.
+
+    The user's may have any characters, and any length.
+    """
+    return id_owner(by), quote(by, safe="@")[:_SHOWN_LENGTH]
+
+
+def find_redis_url(settings: Settings | None = None, within_s: float = STARTING_S) -> str:
+    """Return HEADGATE_REDIS_URL, else the URL of the private server that runs, or is starting, in this project's data folder.
+
+    Args:
+        settings: where the two are set; None reads the environment.
+        within_s: how long to wait for a server that is starting, where one has run before.
+
+    Raises:
+        BusUnavailable: neither is there, or it takes longer to start; the message says what to do.
+        SettingsError: the variable is wrong.
+    """
+    if settings is None:
+        from headgate.settings import (
+            Settings,  # only here: to describe all settings takes as long as the rest of a publisher's own modules
+        )
+
+        settings = Settings.from_environment("HEADGATE_REDIS_URL", "HEADGATE_DATA_DIR")
+    if settings.redis_url:
+        return settings.redis_url
+    from headgate.redis.data_folder import (
+        wait_for_private_redis,  # only here: a publisher with a URL needs no code of a private server
+    )
+
+    url = wait_for_private_redis(settings.data_dir, within_s)
+    if url is None:
+        raise BusUnavailable(
+            "no Redis: set HEADGATE_REDIS_URL, or start a gateway in this folder (`headgate serve`), which brings a private one"
+        )
+    return url
+
+
+def _present(members: Iterable[Member]) -> list[PresentUser]:
+    return [
+        PresentUser(user, connections, since_ms, None if meta is None else msgspec.json.decode(meta))
+        for user, connections, since_ms, meta in members
+    ]

@@ -1,0 +1,323 @@
+"""The subscriber: an iterator over the log of a namespace, for services, scripts, tests and notebooks.
+
+In: patterns, and where to begin. Out: events in log order, and a Gap in the place of those that will not come. It reads Redis
+itself: it needs no gateway, no WebSocket and no gevent, and no gateway knows of it.
+
+It reads the whole log, a page at a time, and leaves out what matches no pattern. At the end it waits with a blocking read (XREAD)
+of up to BLOCK_S, which costs Redis one client that waits, and then asks for the head. A Pub/Sub connection would need a channel
+for each pattern, a fence that proves that nothing is missing, and this reading of the log beside it. A poll would wake
+each process many times a second for events that come within 1 ms this way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import datetime
+from functools import lru_cache, partial
+from threading import Event as Flag
+from threading import Lock
+from time import monotonic
+from types import TracebackType
+from typing import TypeVar
+
+from headgate.errors import BusUnavailable, InvalidPattern, InvalidRequest
+from headgate.events.topic import DEFAULT_NAMESPACE, MAX_KNOWN_TOPICS, check_namespace, check_pattern, matches
+from headgate.protocol.stream_text import read_cursor
+from headgate.redis.client import call_at, drop_idle, open_client
+from headgate.redis.keys import log_key
+from headgate.redis.lineage import LogPosition
+from headgate.redis.log import PAGE_EVENTS, EventLog, Head
+from headgate.redis.log_range import LogRange
+from headgate.redis.log_walk import Gap as Gap
+from headgate.redis.log_walk import Item, LogWalk, Position
+from headgate.services.publisher import find_redis_url
+from headgate.settings import HARD_MAX_PAYLOAD_BYTES
+
+OLDEST = "oldest"
+EXPECTED_SINCE = (
+    "None (from now on), a cursor <epoch>:<offset>, a position of a publisher, an offset from 0 on, 'oldest', or a datetime "
+    "with a time zone"
+)
+MAX_PATTERNS = 100
+# One wait for the log to grow; then the head is asked for, which shows a log that was put back or replaced.
+BLOCK_S = 1.0
+DEFAULT_PATIENCE_S = 30.0
+MAX_WAIT_S = 1e9
+FIRST_PAUSE_S, LAST_PAUSE_S = 0.05, 1.0
+# For one command; longer than the wait.
+ANSWER_WITHIN_S = 5.0
+_MAX_OFFSET = 10**15
+_POSITION = frozenset(("epoch", "offset"))
+# No epoch has this name: a head that is asked with it comes with its lineage.
+_ANOTHER_EPOCH = "0" * 16
+
+Since = str | int | datetime | LogPosition | None
+
+R = TypeVar("R")
+
+log = logging.getLogger("headgate.services.subscriber")
+
+
+class Subscriber:
+    """Iterates over the events of a namespace's log, by `for` and by `async for`.
+
+        for item in Subscriber("redis://localhost", "orders.#", since=cursor):
+            ...
+
+    Each item is an `Event` (topic, data, id, time_ms, epoch, offset; `value()` decodes the data) or a `Gap`. An iteration that
+    has ended, or has raised, goes on where it was with the next one. Threads may share one: each item goes to one of them.
+
+    Args:
+        redis_url: as of `Publisher`.
+        patterns: 1 to 100: topics with `*` for one word and `#` for any number of words.
+        since: where to begin. None: now, which is at `with` or `async with`, else when the first item is asked for. A cursor (see
+            `cursor`), or what `Publisher.position` returned: after it. An offset: after it, in the log that there is; of 0 a Gap
+            reports what is trimmed. "oldest": with the oldest event kept. A datetime: with the first event from then on.
+        namespace: whose log.
+        wait_s: how long to wait for the next item at the end of the log; then the iteration ends. 0: it ends there. None: never.
+        patience_s: how long Redis may be unreachable, as in a failover.
+
+    Raises:
+        InvalidPattern, InvalidRequest (`since`, `wait_s`, `patience_s`), UnknownNamespace: an argument is wrong.
+        BusUnavailable, BusRefused: as `Publisher`.
+
+    Iterating raises:
+        InvalidRequest: `since` is an offset beyond the newest event of the log. A cursor is never refused here: a Gap reports
+            what is missing where its log is lost, or its events are trimmed or rolled back.
+        BusUnavailable: Redis has been unreachable for `patience_s`.
+        BusRefused: Redis will not do it: this user may not read the log, say.
+    """
+
+    def __init__(
+        self,
+        redis_url: str | None,
+        *patterns: str,
+        since: Since = None,
+        namespace: str = DEFAULT_NAMESPACE,
+        wait_s: float | None = None,
+        patience_s: float = DEFAULT_PATIENCE_S,
+    ) -> None:
+        if not 1 <= len(patterns) <= MAX_PATTERNS:
+            raise InvalidPattern(patterns, f"expected 1 to {MAX_PATTERNS} patterns")
+        checked = tuple(map(check_pattern, patterns))
+        self._since = _read_since(since)
+        self._namespace = check_namespace(namespace)
+        self._wait_s = None if wait_s is None else _check_seconds("wait_s", wait_s)
+        self._patience_s = _check_seconds("patience_s", patience_s)
+        self._key = log_key(self._namespace)
+        self._client = open_client(redis_url or find_redis_url(), timeout_s=ANSWER_WITHIN_S, max_connections=1)
+        self._log = EventLog(self._namespace, self._client, HARD_MAX_PAYLOAD_BYTES)
+        self._wanted: Callable[[str], bool] = lru_cache(maxsize=MAX_KNOWN_TOPICS)(
+            lambda topic: any(matches(pattern, topic) for pattern in checked)
+        )
+        self._walk: LogWalk | None = None
+        self._items: deque[tuple[Position, Item]] = deque()  # of one page at most, each with the position after it
+        self._reached: Position | None = None
+        self._lock = Lock()
+        self._closed = Flag()
+        self._thread: ThreadPoolExecutor | None = None
+        self._filling: Future[bool] | None = None  # that of the thread
+
+    @property
+    def cursor(self) -> str | None:
+        """The position after the last item that was handed out, as text: `since` of a later subscriber goes on there.
+
+        None: there is none yet, or no log. Store it when an item has been handled: then each is handled once at least.
+        """
+        return None if self._reached is None or not self._reached.epoch else str(self._reached)
+
+    def __iter__(self) -> Subscriber:
+        return self
+
+    def __next__(self) -> Item:
+        """Return the next item. Waits for Redis."""
+        item = self._locked(lambda: self._hand_out() if self._fill() else None)
+        if item is None:
+            raise StopIteration
+        return item
+
+    def __aiter__(self) -> Subscriber:
+        return self
+
+    async def __anext__(self) -> Item:
+        """Return the next item; a thread waits for Redis. One that is cancelled leaves its item to the next."""
+        while self._filling is not None or not self._items:
+            if not await self._in_thread(self._fill) and not self._items:
+                raise StopAsyncIteration
+        return self._hand_out()
+
+    def close(self) -> None:
+        """End the iteration and close the connection, within a second; idempotent, from any thread."""
+        self._closed.set()
+        if self._thread is not None:
+            self._thread.shutdown(wait=False)
+        if self._lock.acquire(blocking=False):  # else a thread is waiting at Redis, and closes it
+            try:
+                self._client.close()
+            finally:
+                self._lock.release()
+
+    def __enter__(self) -> Subscriber:
+        self._locked(self._begin)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Subscriber:
+        await self._in_thread(self._begin)
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    async def _in_thread(self, work: Callable[[], bool]) -> bool:
+        """Do something in the thread, unless it does already; return the answer."""
+        filling = self._filling
+        if filling is None:
+            if self._closed.is_set():
+                return False
+            if self._thread is None:
+                self._thread = ThreadPoolExecutor(1, "headgate-subscriber")
+            filling = self._filling = self._thread.submit(self._locked, work)
+        try:
+            return await asyncio.shield(asyncio.wrap_future(filling))
+        finally:
+            if filling.done() and self._filling is filling:
+                self._filling = None
+
+    def _locked(self, work: Callable[[], R]) -> R:
+        """Do something, one thread at a time."""
+        try:
+            with self._lock:
+                return work()
+        finally:
+            if self._closed.is_set():
+                self.close()
+
+    def _hand_out(self) -> Item:
+        self._reached, item = self._items.popleft()
+        if not self._items and self._walk is not None:
+            self._reached = self._walk.at  # what follows on the page is not wanted
+        return item
+
+    def _begin(self) -> bool:
+        """Find the position to begin at, if there is none yet."""
+        self._patiently(self._start)
+        return True
+
+    def _fill(self) -> bool:
+        """Read on until there is an item; False: the iteration is over."""
+        until_s = None if self._wait_s is None else monotonic() + self._wait_s
+        while not self._items:
+            is_at_end = self._patiently(self._read_on)
+            if self._closed.is_set() or (is_at_end and until_s is not None and monotonic() >= until_s):
+                break
+            if is_at_end:
+                self._patiently(partial(self._wait, until_s))
+        return bool(self._items)
+
+    def _patiently(self, step: Callable[[], bool]) -> bool:
+        """Take a step, again and again while Redis is unreachable; False when this is closed."""
+        since_s: float | None = None
+        pause_s = FIRST_PAUSE_S
+        while not self._closed.is_set():
+            try:
+                return step()
+            except BusUnavailable as error:
+                now_s = monotonic()
+                if since_s is None:
+                    since_s = now_s
+                    log.info("waiting for Redis: %s", error.message)
+                if not self._closed.is_set() and now_s - since_s + pause_s > self._patience_s:
+                    raise
+            drop_idle(self._client)
+            self._closed.wait(pause_s)
+            pause_s = min(2 * pause_s, LAST_PAUSE_S)
+        return False
+
+    def _start(self) -> bool:
+        if self._walk is None:
+            head = self._log.head(_ANOTHER_EPOCH)
+            self._check_primary(head)
+            self._walk = LogWalk(self._position(head), head, self._wanted)
+            self._reached = self._walk.at
+        return True
+
+    def _read_on(self) -> bool:
+        """Read what comes next; return whether that was the end of the log."""
+        self._start()
+        assert self._walk is not None
+        walk, at = self._walk, self._walk.at
+        head = self._log.head(at.epoch, walk.had) if at.epoch and walk.had else self._log.head(at.epoch or _ANOTHER_EPOCH)
+        self._check_primary(head)
+        gap = walk.follow(head)
+        if gap is not None:
+            self._items.append((walk.at, gap))
+            return False
+        if head.offset <= walk.at.offset:
+            self._reached = walk.at  # perhaps in another epoch
+            return True
+        entries = self._log.page(walk.at.offset, head.offset, epoch=head.epoch)
+        last = head.offset if len(entries) < PAGE_EVENTS else entries[-1].offset
+        self._items.extend((Position(head.epoch, offset), item) for offset, item in walk.take(entries, last))
+        if not self._items:
+            self._reached = walk.at
+        return False
+
+    def _wait(self, until_s: float | None) -> bool:
+        """Wait for the log to grow."""
+        assert self._walk is not None
+        wait_s = BLOCK_S if until_s is None else min(BLOCK_S, until_s - monotonic())
+        block_ms, after = max(1, int(wait_s * 1000)), f"{self._walk.at.offset}-0"
+        call_at(self._client, self._key, "XREAD", "COUNT", 1, "BLOCK", block_ms, "STREAMS", self._key, after)
+        return True
+
+    def _position(self, head: Head) -> Position:
+        """Return where to begin, of a log with this head."""
+        since = self._since
+        if isinstance(since, Position):
+            return since
+        if isinstance(since, datetime):
+            first = LogRange(self._client, self._namespace).first_since(round(since.timestamp() * 1000))
+            return Position(head.epoch, min(first - 1, head.offset))
+        if isinstance(since, int):
+            if since > head.offset:
+                raise InvalidRequest(f"since={since}: it is beyond the newest event of this log, {head.offset}")
+            return Position(head.epoch, since)
+        return Position(head.epoch, head.offset if since is None else head.first - 1)
+
+    def _check_primary(self, head: Head) -> None:
+        if head.replica:
+            raise BusUnavailable("the Redis server is a replica; a subscriber needs the primary")
+
+
+def _read_since(since: object) -> Position | int | str | datetime | None:
+    """Return where to begin.
+
+    Raises:
+        InvalidRequest: it is none of the forms.
+    """
+    if since is None or since == OLDEST or (type(since) is int and 0 <= since <= _MAX_OFFSET):
+        return since
+    if isinstance(since, datetime) and since.tzinfo is not None:
+        return since
+    cursor = "{epoch}:{offset}".format_map(since) if isinstance(since, dict) and since.keys() == _POSITION else since
+    if isinstance(cursor, str):
+        try:
+            point = read_cursor(cursor)
+        except InvalidRequest:
+            pass
+        else:
+            return Position(point.epoch, point.offset)
+    raise InvalidRequest(f"since={repr(since)[:80]}: expected {EXPECTED_SINCE}")
+
+
+def _check_seconds(name: str, value: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MAX_WAIT_S:
+        raise InvalidRequest(f"{name}={repr(value)[:80]}: expected 0 to {MAX_WAIT_S:g} seconds")
+    return float(value)

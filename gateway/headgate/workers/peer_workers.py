@@ -1,0 +1,145 @@
+"""The siblings: this worker among the workers of its process manager, which answer together for what is one gateway outside.
+
+`health` and `exposition` are those of all workers, asked with one deadline. A connection whose session is another worker's is
+handed to that worker, with the bytes that were read of it: a session id names its owner (owners.py), and only a worker that lives
+in that row of the board is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import structlog
+
+from headgate.metrics import exposition_of, families
+from headgate.runtime.log_throttle import LogThrottle
+from headgate.runtime.loop import spawn
+from headgate.runtime.operator_lines import complain
+from headgate.workers import counted, totals_file
+from headgate.workers import worker_sockets as doors
+from headgate.workers.board import Board, Row, State
+from headgate.workers.counted import Family, Sample
+from headgate.workers.health import joined
+from headgate.workers.owners import owner_of
+
+WORKER_UP = "headgate_worker_up"
+
+log = structlog.get_logger("headgate.workers")
+
+
+class Siblings:
+    """See the module.
+
+    Args:
+        own: this worker's row of the board.
+        ready: returns this worker's health.
+        adopt: takes a connection that a sibling has accepted: its descriptor, and the bytes that were read of it.
+    """
+
+    def __init__(
+        self,
+        board: Board,
+        folder: Path,
+        own: int,
+        ready: Callable[[], Mapping[str, Any]],
+        adopt: Callable[[int, bytes], None],
+    ) -> None:
+        self._board, self._folder, self._own, self._ready = board, folder, own, ready
+        self._log_throttle = LogThrottle()
+        self._door = doors.Door(self._path(board.row(own)), self._answer, adopt)
+
+    def close(self) -> None:
+        """Leave the counts of this worker to those that stay, and answer nobody any more. Idempotent."""
+        self._keep({self._board.row(self._own).age: _counted()}, self._board.rows())
+        self._door.close()
+
+    # -- together ---------------------------------------------------------------------------------------------------
+
+    def health(self) -> dict[str, Any]:
+        """Return the health of all workers: the worst of them, with each named. Waits for at most ANSWER_S."""
+        rows = self._board.rows()
+        answers = {
+            age: None if answer is None else msgspec.json.decode(answer) for age, answer in self._ask(rows, doors.HEALTH).items()
+        }
+        return joined(rows, answers)
+
+    def exposition(self) -> tuple[str, bytes]:
+        """Return the counts of all workers, as Prometheus reads them: content type and body. Waits for at most ANSWER_S."""
+        rows = self._board.rows()
+        answers = {
+            age: msgspec.json.decode(answer, type=list[Family])
+            for age, answer in self._ask(rows, doors.METRICS).items()
+            if answer is not None
+        }
+        totals = self._keep(answers, rows)
+        whole = counted.exposed(answers, {row.age: row.number for row in rows}, totals)
+        up = [Sample(WORKER_UP, {counted.WORKER_LABEL: str(row.number)}, float(row.age in answers)) for row in rows]
+        whole = [family for family in whole if family.name != WORKER_UP]
+        whole.append(Family(WORKER_UP, "gauge", "1 for a worker that answered this scrape, 0 for one that did not.", up))
+        return exposition_of(whole)
+
+    def hand_over(self, request: bytes, descriptor: int) -> bool:
+        """Hand a connection to the worker that owns the session of its next request; return whether that has taken it.
+
+        The descriptor stays the caller's, to close. False for a request without a session, and where the session would be ours,
+        or its owner is gone. Switches greenlets.
+        """
+        index = owner_of(request)
+        if index is None or index == self._own:
+            return False
+        try:
+            row = self._board.row(index)
+            if row.state not in (State.SERVING, State.DRAINING):
+                return False
+            return doors.ask(self._path(row), doors.CONNECTION, request, descriptor, doors.HAND_OVER_S) == doors.TAKEN
+        except IndexError:
+            return False
+        except OSError as error:
+            # A client can repeat the id of an owner that is gone as often as it likes.
+            if (left_out := self._log_throttle.due("hand over")) is not None:
+                log.warning("a connection could not be handed over", to=index + 1, reason=str(error), left_out=left_out)
+            return False
+
+    # -- private ----------------------------------------------------------------------------------------------------
+
+    def _path(self, row: Row) -> Path:
+        return self._folder / f"{row.age}.sock"
+
+    def _ask(self, rows: list[Row], kind: bytes) -> dict[int, bytes | None]:
+        """Return the answers of the workers that serve or leave, by age; None of one that does not answer in time."""
+        answers: dict[int, bytes | None] = {}
+
+        def ask(row: Row) -> None:
+            try:
+                answers[row.age] = doors.ask(self._path(row), kind) or None
+            except OSError:
+                answers[row.age] = None
+
+        asked = [row for row in rows if row.state is not State.BOOTING]
+        greenlets = [spawn(ask, row) for row in asked if row.slot != self._own]
+        answers |= {row.age: self._answer(kind) for row in asked if row.slot == self._own}
+        for greenlet in greenlets:
+            greenlet.join()
+        return answers
+
+    def _answer(self, kind: bytes) -> bytes:
+        if kind == doors.HEALTH:
+            return msgspec.json.encode(self._ready())
+        if kind == doors.METRICS:
+            return msgspec.json.encode(_counted())
+        return b""
+
+    def _keep(self, seen: Mapping[int, list[Family]], rows: list[Row]) -> counted.Totals:
+        try:
+            return totals_file.keep(self._folder, seen, [row.age for row in rows])
+        except OSError as error:
+            complain(f"the counts of ended workers are not kept: {error.strerror}")
+            return counted.Totals()
+
+
+def _counted() -> list[Family]:
+    """Return what this process counts."""
+    return [Family(*family[:3], [Sample(*sample) for sample in family[3]]) for family in families()]

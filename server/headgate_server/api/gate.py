@@ -1,0 +1,120 @@
+"""The gateway, as this server needs it: the contract between the Flask routes and `headgate.flask.extension`. No I/O.
+
+The extension is the implementation that runs; a recording one stands in where a test needs a bus that is down, refuses
+or answers without Redis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from headgate.auth.identity import Handshake, Identity
+from headgate.errors import HeadgateError
+from headgate.events.event import Event
+
+
+class Receipt(Protocol):
+    """An event is in its namespace's log at `offset` of `epoch`; `duplicate` if its id was there already."""
+
+    @property
+    def epoch(self) -> str: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def duplicate(self) -> bool: ...
+    @property
+    def id(self) -> str: ...
+
+
+class PresentUser(Protocol):
+    """A user who is in a topic."""
+
+    @property
+    def user(self) -> str: ...
+    @property
+    def connections(self) -> int: ...
+    @property
+    def since_ms(self) -> int: ...
+    @property
+    def meta(self) -> Any: ...
+
+
+class PresencePage(Protocol):
+    """A part of those who are in a topic (headgate.services.publisher)."""
+
+    @property
+    def count(self) -> int:
+        """How many are there in all."""
+
+    @property
+    def members(self) -> Sequence[PresentUser]:
+        """Those of this part."""
+
+    @property
+    def after(self) -> str | None:
+        """The user behind whom the next part begins; None: this was the last."""
+
+
+class Gate(Protocol):
+    """The gateway, seen from a route."""
+
+    def publish(
+        self, topic: str, data: object, id: str | None = None, namespace: str | None = None, *, by: str | None = None
+    ) -> Receipt:
+        """Return once the event is in the log, or raise from the error tree. May switch greenlets."""
+        ...
+
+    def publish_each(
+        self,
+        events: Sequence[tuple[str, object, str | None]],
+        namespace: str | None = None,
+        *,
+        by: str | None = None,
+        all_or_none: bool = False,
+        traceparent: str | None = None,
+        id_for_s: int | None = None,
+    ) -> Sequence[Receipt | HeadgateError]:
+        """Publish events (topic, data, id), each for itself; return a receipt or an error for each. May switch greenlets.
+
+        Raises:
+            NonePublished: all or none, and one of them cannot be published.
+            LimitReached: too much waits to be published; nothing was.
+        """
+        ...
+
+    def identify(self, handshake: Handshake) -> Identity:
+        """Return who a request is from, or raise Unauthorized."""
+        ...
+
+    def check_authorized(self, identity: Identity, pattern: str, action: str) -> None:
+        """Raise Forbidden if the application does not let a caller have a pattern that its grants cover. May switch greenlets."""
+        ...
+
+    def events(
+        self, pattern: str, first: int = 1, last: int | None = None, namespace: str | None = None
+    ) -> tuple[str, list[Event], int | None]:
+        """Return (epoch, a page of the log's matching events, the offset to go on from or None). May switch greenlets."""
+        ...
+
+    def presence_page(
+        self, topic: str, after: str | None = None, limit: int = 1000, namespace: str | None = None
+    ) -> PresencePage:
+        """Return a part of those who are in a topic now, by name, behind the user `after`. May switch greenlets."""
+        ...
+
+    def ready(self) -> Mapping[str, object]:
+        """Return `{"ready": bool, "bus": "up" or "down", …}`; never waits."""
+        ...
+
+
+class Siblings(Protocol):
+    """The workers that share a port, seen from a route: `app.extensions["headgate.workers"]` where there are several."""
+
+    def health(self) -> Mapping[str, object]:
+        """Return `{"ready": bool, "workers": […], …}` of all: the worst, with each named. May switch greenlets."""
+        ...
+
+    def exposition(self) -> tuple[str, bytes]:
+        """Return the counts of all, as Prometheus reads them, in the format that it prefers. May switch greenlets."""
+        ...

@@ -1,0 +1,116 @@
+"""Health for those who run the gateway: is the process alive, can it serve, what does it count.
+
+`/livez` 200 while the process answers at all (restart it when it does not). `/healthz` 200 once the gateway can publish
+and deliver, else 503 with what is missing (send it no traffic until then); only loopback is told more: which namespaces, how
+many clients, what is paused, where Redis is. `/metrics` in the text format of Prometheus. Where several
+workers share the port, both answer for all of them, whichever is asked; strangers have what `/healthz`
+was told within FRESH_S.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from ipaddress import ip_address
+
+from flask import Blueprint, Response, current_app, jsonify, request
+
+from headgate.errors import Forbidden
+from headgate.metrics import exposition
+from headgate_server.api.gate import Gate, Siblings
+
+# The bus proves itself once a second.
+RETRY_AFTER_S = 1
+# So old may the state of workers be.
+FRESH_S = 0.5
+# A proxy on this machine adds one of them, or more.
+_OF_PROXIES = ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP")
+
+
+def health_routes(gate: Gate, *, metrics_open: bool) -> Blueprint:
+    """Return the routes; `metrics_open` serves /metrics to every address that asks without a proxy."""
+    routes = Blueprint("health", __name__)
+
+    @routes.get("/livez")
+    def livez() -> Response:
+        return jsonify(alive=True)
+
+    @routes.get("/healthz")
+    def healthz() -> Response:
+        state = report(gate)
+        response = jsonify(state)
+        if not state["ready"]:
+            response.status_code = 503
+            response.headers["Retry-After"] = str(RETRY_AFTER_S)
+        return response
+
+    @routes.get("/metrics")
+    def metrics() -> Response:
+        # A scraper asks the gateway itself. What a proxy passes on is from outside.
+        if _came_through_a_proxy() or not (metrics_open or _from_loopback()):
+            raise Forbidden("read", "/metrics")
+        siblings = _siblings()
+        kind, body = exposition() if siblings is None else siblings.exposition()
+        return Response(body, content_type=kind)
+
+    return routes
+
+
+def report(gate: Gate) -> dict[str, object]:
+    """Return the state of the gateway, or of all workers that share its port, as the caller of this request is told it:
+    `{ready, missing}`, and to loopback the rest."""
+    state = _state(gate)
+    told = {"ready": state.get("ready") is True, "missing": missing(state)}
+    return {**state, **told} if _from_loopback() else told
+
+
+def _state(gate: Gate) -> Mapping[str, object]:
+    """Return the whole state.
+
+    Anyone may ask, and a question goes to all workers: so for strangers they are asked once in FRESH_S. Meanwhile others have the
+    state before.
+    """
+    siblings = _siblings()
+    if siblings is None:
+        return gate.ready()
+    if _from_loopback():
+        return siblings.health()
+    known: _Known = current_app.extensions.setdefault("headgate.health", _Known())
+    if known.state is None or time.monotonic() - known.asked_s >= FRESH_S:
+        known.asked_s = time.monotonic()
+        known.state = siblings.health()
+    return known.state
+
+
+class _Known:
+    """What the workers have said last, and when they were asked."""
+
+    def __init__(self) -> None:
+        self.asked_s = 0.0
+        self.state: Mapping[str, object] | None = None
+
+
+def missing(state: Mapping[str, object]) -> list[str]:
+    """Return the names in a readiness report that are down or not yet there."""
+    return sorted(name for name, value in state.items() if name != "ready" and (value is False or value == "down"))
+
+
+def _siblings() -> Siblings | None:
+    """Return the workers that answer together with this process; None where it is alone."""
+    found: Siblings | None = current_app.extensions.get("headgate.workers")
+    return found
+
+
+def _came_through_a_proxy() -> bool:
+    # Not by what the sidecar of a service mesh adds to requests inside it, such as X-Forwarded-Proto.
+    return any(name in request.headers for name in ("Forwarded", "X-Forwarded-For", "X-Real-IP"))
+
+
+def _from_loopback() -> bool:
+    """Return whether the request came from this machine itself; one that a proxy passed on did not."""
+    if any(name in request.headers for name in _OF_PROXIES):
+        return False
+    try:
+        return ip_address(request.remote_addr or "").is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,146 @@
+"""A Redis URL is parsed once, into a value; what is wrong is one line without a part of its credentials."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate import Publisher
+from headgate.addresses.redis_url import Kind, RedisUrl, read_url
+from headgate.errors import BusRefused, SettingsError
+from headgate.settings import Settings
+
+
+@pytest.mark.parametrize(
+    ("url", "value"),
+    [
+        ("redis://host", RedisUrl(Kind.SERVER, False, (("host", 6379),))),
+        ("redis:///3", RedisUrl(Kind.SERVER, False, (("localhost", 6379),), database=3)),
+        ("REDISS://Host:1/0/", RedisUrl(Kind.SERVER, True, (("host", 1),))),
+        ("redis://u:p%2F%23@h?db=2", RedisUrl(Kind.SERVER, False, (("h", 6379),), database=2, username="u", password="p/#")),
+        ("redis://:a@b@h", RedisUrl(Kind.SERVER, False, (("h", 6379),), password="a@b")),
+        ("redis://h?username=u&password=p%20w", RedisUrl(Kind.SERVER, False, (("h", 6379),), username="u", password="p w")),
+        ("redis://[0:0::1]:7/1", RedisUrl(Kind.SERVER, False, (("::1", 7),), database=1)),
+        ("redis://h?protocol=3&socket_timeout=5&retry_on_timeout=yes", RedisUrl(Kind.SERVER, False, (("h", 6379),))),
+        (
+            "rediss://h?ssl_cert_reqs=CERT_NONE&ssl_check_hostname=no",
+            RedisUrl(Kind.SERVER, True, (("h", 6379),), options=(("ssl_cert_reqs", "none"), ("ssl_check_hostname", False))),
+        ),
+        (
+            "unix://u:p@/run/a%20b%40c?db=4",
+            RedisUrl(Kind.SOCKET, False, (), path="/run/a b@c", database=4, username="u", password="p"),
+        ),
+        ("redis+sentinel://a,b:1/main/2", RedisUrl(Kind.SENTINELS, False, (("a", 26379), ("b", 1)), primary="main", database=2)),
+        ("rediss+cluster://a,b:1/0", RedisUrl(Kind.CLUSTER, True, (("a", 6379), ("b", 1)))),
+        ("redis://straße.example", RedisUrl(Kind.SERVER, False, (("xn--strae-oqa.example", 6379),))),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_a_url_becomes_a_value(url: str, value: RedisUrl) -> None:
+    """Whatever way it is written."""
+    assert read_url(url) == value
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("redis://h?foo=bar", "option foo, which is unknown; allowed: client_name, db, "),
+        ("redis://h?ssl_cert_reqs=none", "option ssl_cert_reqs, which needs TLS: begin it with rediss"),
+        ("rediss://h?ssl_cert_reqs=never", "option ssl_cert_reqs; expected none, optional or required"),
+        ("rediss://h?ssl_keyfile=k", "option ssl_keyfile without ssl_certfile"),
+        ("redis://a..b", "each label of a host name"),
+        ("redis+sentinel://a,b..c/m", "each label of a host name"),
+        ("redis://h?socket_timeout=abc", "option socket_timeout; expected a number of seconds"),
+        ("redis://h?db", "option db; expected a whole number"),
+        ("redis://h?db=1&db=1", "option db twice"),
+        ("redis://h/1?db=2", "two databases"),
+        ("redis://u@h?username=v", "username twice"),
+        ("redis://h?sentinel_password=x", "option sentinel_password, which is unknown"),
+        ("amqp://h", "not of the form redis://host:6379/0"),
+        ("h:6379", "not of the form"),
+        ("", "not of the form"),
+        ("redis://h\n", None),
+        ("redis://h\t1", "not of the form"),
+        ("redis://", "names no host"),
+        ("redis://:6379/0", "names no host"),
+        ("redis://:pw@/0", "names no host"),
+        ("redis://h:99999", "wrong port; expected a number from 1 to 65535"),
+        ("redis://h:0", "wrong port"),
+        ("redis://h:1:2", "wrong port"),
+        ("redis://h:", "wrong port"),
+        ("redis://[::1", "not of the form"),
+        ("redis://h/abc", "wrong database; expected a whole number"),
+        ("redis://h/0/1", "wrong database"),
+        ("redis://h/-1", "wrong database"),
+        ("redis://h h", "each label of a host name"),
+        ("redis://a..b\u200d-\u00df", "not valid under IDNA 2008"),
+        ("redis://h?client_name=%zz", "two hexadecimal digits"),
+        ("redis://:%ff@h", "not UTF-8"),
+        ("unix://", "names no socket"),
+        ("unix://host/path", "names a host before the path"),
+        ("redis+sentinel://a", "names no primary"),
+        ("redis+sentinel://a,/m", "names no host"),
+        ("redis+sentinel://a/m?sentinel_tls=maybe", "option sentinel_tls; expected yes or no"),
+        ("redis+cluster://a,b/3", "database 3, and a Cluster has only database 0"),
+        ("redis+cluster://,a", "names no host"),
+    ],
+)
+def test_what_is_wrong_is_one_line(url: str, says: str | None) -> None:
+    """It names the part at fault and what is expected; white space around is none of it."""
+    if says is None:
+        assert read_url(url)
+        return
+    with pytest.raises(BusRefused) as caught:
+        read_url(url)
+    assert says in caught.value.message
+    assert "\n" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "form", ["redis://{}@h:6379/0", "rediss+sentinel://{}@h,i/main/0", "redis+cluster://{}@h", "unix://{}@/p"]
+)
+@pytest.mark.parametrize("raw", ["/", "#", "?", "%", "@", "?db=", "?foo=", "#@", "/@", "@/", "@?", ":", "[", "]", "&", "%2"])
+@pytest.mark.parametrize("user", ["", "zebra"])
+def test_no_part_of_a_password_is_shown(form: str, raw: str, user: str) -> None:
+    """Wherever a reserved character cuts it: neither in the error, nor in what a URL that is accepted shows of itself."""
+    url = form.format(f"{user}:zebra{raw}7zebra")
+    try:
+        value = read_url(url)
+    except BusRefused as error:
+        shown = f"{error.message} {error.__notes__ if hasattr(error, '__notes__') else ''} {error.__cause__}"
+    else:
+        shown = f"{value} {value!r}"
+    assert "zebra" not in shown
+
+
+@pytest.mark.parametrize("raw", ["/", "#", "?"])
+def test_a_raw_character_in_a_password_says_what_to_write(raw: str) -> None:
+    """The way to write each of them."""
+    with pytest.raises(BusRefused, match=r"/ is %2F, \? is %3F, # is %23"):
+        read_url(f"redis://:zebra{raw}x@h:6379/0")
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_a_url_or_one_error(rest: str) -> None:
+    """No other exception, whatever stands behind the scheme."""
+    for scheme in ("redis", "rediss+sentinel", "redis+cluster", "unix"):
+        with suppress(BusRefused):
+            assert str(read_url(f"{scheme}://{rest}"))
+
+
+def test_a_publisher_is_not_made_of_a_wrong_url() -> None:
+    """It raises when it is made, not at the first publish."""
+    with pytest.raises(BusRefused, match="option foo"):
+        Publisher("redis://127.0.0.1:1/0?foo=bar")
+
+
+@pytest.mark.parametrize("url", ["localhost:6379", "http://host", "redis://host:port", "redis://", "redis://:zebra/x@h"])
+def test_a_setting_that_is_wrong_names_the_variable_and_the_reason(url: str) -> None:
+    """In the line that lists the faults of all settings."""
+    with pytest.raises(SettingsError) as caught:
+        Settings.read({"HEADGATE_REDIS_URL": url})
+    assert caught.value.message.startswith("1 setting is wrong:\n  HEADGATE_REDIS_URL=(hidden): the Redis URL ")
+    assert "zebra" not in caught.value.message

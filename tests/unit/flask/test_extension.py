@@ -1,0 +1,172 @@
+"""The Flask extension in a process without a gateway: a worker of a web server, Celery, cron. Nobody listens at its Redis."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from flask import Flask
+
+from headgate.auth.identity import Identity
+from headgate.auth.regrants import read_regrants
+from headgate.errors import BusUnavailable, Forbidden, InvalidTopic, NotSerializable, SchemaViolation, UnknownNamespace
+from headgate.flask.extension import SOCKET_PATH, Headgate
+from headgate.settings import Settings
+from headgate.transport.http_answers import Answer
+from headgate.transport.http_routes import RoutedRequest
+from tests.support.schema_files import write
+from tests.support.service_links import SERVICE_LINKS
+from tests.support.small_redis import SmallRedis
+
+
+@pytest.fixture
+def app(monkeypatch: pytest.MonkeyPatch) -> Flask:
+    """An application with the extension, in a process whose standard library is not patched; nobody listens at its Redis."""
+    monkeypatch.setattr("headgate.flask.extension.is_patched", lambda: False)
+    app = Flask("shop")
+    Headgate(app, settings=Settings(redis_url="redis://127.0.0.1:1", namespaces=("notifications",)))
+    return app
+
+
+@pytest.fixture
+def gate(app: Flask) -> Headgate:
+    """The extension."""
+    found: Headgate = app.extensions["headgate"]
+    return found
+
+
+def test_each_event_has_its_own_outcome(gate: Headgate) -> None:
+    """In order: what is wrong with an event is told in its place, and of the others that Redis does not answer."""
+    outcomes = gate.publish_each(
+        [("orders.1", 1, None), ("orders..1", 1, None), ("orders.1", {"total": object()}, None), ("orders.2", 2, "a")]
+    )
+    assert [type(outcome) for outcome in outcomes] == [BusUnavailable, InvalidTopic, NotSerializable, BusUnavailable]
+    assert isinstance(outcomes[2], NotSerializable)
+    assert outcomes[2].path == "$.total"
+    gate.close()
+
+
+def test_a_namespace_that_is_not_served_is_named(gate: Headgate) -> None:
+    """Before anything is sent."""
+    for publish in (lambda: gate.publish("orders.1", 1, namespace="other"), lambda: gate.publish_each([], "other")):
+        with pytest.raises(UnknownNamespace, match="other"):
+            publish()
+
+
+def test_an_extension_without_an_application_says_what_to_do() -> None:
+    """In one sentence."""
+    with pytest.raises(RuntimeError, match="call init_app"):
+        Headgate().publish("orders.1", 1)
+
+
+def test_an_application_with_an_authenticator_lets_somebody_in(app: Flask, gate: Headgate) -> None:
+    """Whatever the settings say."""
+    assert gate.lets_nobody_in
+    gate.authenticate(lambda handshake: Identity("ana"))
+    assert not gate.lets_nobody_in
+
+
+def test_variables_for_a_service_called_headgate_are_no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Kubernetes sets them in a pod beside a Service of that name."""
+    monkeypatch.setattr("headgate.flask.extension.is_patched", lambda: False)
+    for name, value in SERVICE_LINKS.items():
+        monkeypatch.setenv(name, value)
+    app = Flask("shop")
+    app.config["HEADGATE_PORT"] = 9000
+
+    assert Headgate(app).settings == Settings(port=9000)
+
+
+def test_a_browser_is_refused_where_none_can_be_served(app: Flask, gate: Headgate) -> None:
+    """Each time, with the reason; other requests are the application's, and the gateway is not ready."""
+    app.add_url_rule("/", view_func=lambda: "hello")
+    client = app.test_client()
+    for _ in range(2):
+        refused = client.get(SOCKET_PATH, query_string="EIO=4&transport=polling", headers={"Origin": "http://localhost"})
+        assert (refused.status_code, refused.headers["Cache-Control"]) == (501, "no-store")
+        assert refused.headers["Access-Control-Allow-Origin"] == "http://localhost"
+        assert refused.json is not None
+        assert refused.json["error"]["code"] == "not_implemented"
+        assert "patch" in refused.json["error"]["message"]
+    assert client.get("/").text == "hello"
+    assert gate.ready()["ready"] is False
+
+
+@pytest.mark.parametrize(
+    ("rule", "is_own"), [("/api/v1/stream", True), ("/api/v1/<name>", True), ("/api/v1/stream/", True), ("/<path:page>", False)]
+)
+def test_a_route_of_the_application_is_no_stream_of_ours(app: Flask, gate: Headgate, rule: str, *, is_own: bool) -> None:
+    """It was there before. One for any path leaves the stream to us, and what is below Socket.IO's path is ours in any case."""
+    app.add_url_rule(rule, view_func=lambda **_: "shop")
+    client = app.test_client()
+    assert (client.get("/api/v1/stream", follow_redirects=True).text == "shop") is is_own
+    assert client.get("/socket.io/stream").status_code == 501
+
+
+def _answer(request: RoutedRequest) -> Answer | None:
+    return None
+
+
+def test_routes_below_an_application_are_those_in_front_of_which_it_has_nothing(app: Flask, gate: Headgate) -> None:
+    """An application that is wrapped, or that a route finds changed, sees every request."""
+    gate.add_route("POST", "/one", _answer, lambda _: True)
+    gate.add_route("POST", "/other", _answer, lambda _: False)
+    assert set(gate.routes(app)) == {("POST", "/one")}
+    inner = app.wsgi_app
+    app.wsgi_app = lambda environ, start_response: inner(environ, start_response)  # type: ignore[method-assign]
+    assert not gate.routes(app)
+
+
+@pytest.mark.parametrize(("query", "is_ours"), [("EIO=4&transport=polling", True), ("", False)])
+def test_the_slash_behind_the_path_may_be_missing(app: Flask, gate: Headgate, query: str, is_ours: bool) -> None:
+    """Some clients leave it out. What names no version of Engine.IO is the application's."""
+    answer = app.test_client().get("/socket.io", query_string=query)
+    assert answer.status_code == (501 if is_ours else 404)
+
+
+def test_events_are_held_against_the_schemas_of_the_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker without a gateway refuses what the gateway would refuse."""
+    monkeypatch.setattr("headgate.flask.extension.is_patched", lambda: False)
+    app = Flask("shop")
+    app.config["HEADGATE_REDIS_URL"] = "redis://127.0.0.1:1"
+    app.config["HEADGATE_SCHEMAS"] = str(write(tmp_path / "schemas", {"orders.#.json": {"type": "integer"}}))
+    app.config["HEADGATE_SCHEMA_CHECK"] = "refuse"
+    gate = Headgate(app)
+    with pytest.raises(SchemaViolation):
+        gate.publish("orders.1", "one")
+    outcomes = gate.publish_each([("orders.1", "one", None), ("orders.1", 1, None)])
+    assert [type(outcome) for outcome in outcomes] == [SchemaViolation, BusUnavailable]
+    gate.close()
+
+
+def test_clients_are_asked_about_in_any_process(gate: Headgate) -> None:
+    """Where no gateway lives there are none; explicit grants are kept for those that come."""
+    redis = SmallRedis()
+    gate._find_clients()._client = redis.client()
+    assert (gate.clients().total, gate.clients().clients, gate.clients().silent) == (0, (), ())
+    assert gate.client("s") is None
+    assert gate.disconnect(user="ana").count == 0
+    assert gate.send("s", "a.b", 1) is False
+    assert gate.regrant("ana", subscribe=["a.#"]).count == 0
+    assert set(read_regrants(redis.client())) == {"ana"}
+    gate.close()
+
+
+def test_authorize_counts_however_early_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before there is an application, or when the gateway is there already."""
+    for module in ("headgate.flask.extension", "headgate.transport.socketio_face"):
+        monkeypatch.setattr(f"{module}.is_patched", lambda: True)
+    gate = Headgate(settings=Settings(redis_url="redis://127.0.0.1:1"))
+
+    @gate.authorize
+    def nothing(identity: Identity, pattern: str, action: str) -> bool:
+        return False
+
+    gate.init_app(Flask("shop"))
+    with pytest.raises(Forbidden):
+        gate.check_authorized(Identity("ana"), "a", "replay")
+    gate.authorize(lambda identity, pattern, action: pattern == "a")
+    gate.check_authorized(Identity("ana"), "a", "replay")
+    with pytest.raises(Forbidden):
+        gate.check_authorized(Identity("ana"), "b", "replay")
+    gate.close()

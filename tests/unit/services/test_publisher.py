@@ -1,0 +1,109 @@
+"""The publisher without a Redis: arguments checked before anything is sent, and its imports."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headgate import (
+    BusUnavailable,
+    InvalidEvent,
+    PayloadTooLarge,
+    Publisher,
+    SettingsError,
+)
+from headgate.services.publisher import Prepared, PublishManyError, Receipt, find_redis_url
+
+
+@pytest.fixture
+def publisher(tmp_path: Path) -> Publisher:
+    """A publisher whose Redis is not there: whatever raises something else than BusUnavailable has sent nothing."""
+    return Publisher(f"unix://{tmp_path}/no.sock")
+
+
+def test_each_event_without_an_id_gets_one_of_its_own(publisher: Publisher) -> None:
+    """Alone or in a batch, however long; an id that is given is kept, and a wrong one refused in its place."""
+    events = [("a", number, "mine" if number == 70 else "no id" if number == 80 else None) for number in range(150)]
+
+    prepared = publisher.prepare_each(events)
+
+    ids = [event.id for event in prepared if isinstance(event, Prepared)]
+    ids += [publisher.prepare("a", 1).id for _ in range(2)]
+    assert len(ids) == len(set(ids)) == 151
+    assert all(re.fullmatch(r"[0-9a-f]{32}", each) for each in ids if each != "mine")
+    assert isinstance(prepared[80], InvalidEvent)
+    assert [event.has_new_id for event in prepared[70:72] if isinstance(event, Prepared)] == [False, True]
+
+
+def test_without_any_redis_the_error_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a setting nor a running gateway."""
+    monkeypatch.delenv("HEADGATE_REDIS_URL", raising=False)
+    monkeypatch.setenv("HEADGATE_DATA_DIR", str(tmp_path))
+
+    with pytest.raises(BusUnavailable, match=r"set HEADGATE_REDIS_URL.*headgate serve"):
+        Publisher()
+
+
+def test_the_environment_names_the_redis(monkeypatch: pytest.MonkeyPatch) -> None:
+    """HEADGATE_REDIS_URL counts, other HEADGATE_ variables do not matter to a publisher; a wrong one is named."""
+    monkeypatch.setenv("HEADGATE_REDIS_URL", "redis://127.0.0.1:7777/0")
+    monkeypatch.setenv("HEADGATE_PORT", "no port")
+    assert find_redis_url() == "redis://127.0.0.1:7777/0"
+
+    monkeypatch.setenv("HEADGATE_REDIS_URL", "http://127.0.0.1")
+    with pytest.raises(SettingsError, match="HEADGATE_REDIS_URL"):
+        find_redis_url()
+
+
+def test_a_refused_batch_tells_each_outcome() -> None:
+    """How many, the first, and all of them in order."""
+    receipt = Receipt("0" * 16, 1, False, "x")
+    refused = PayloadTooLarge(11, 10, "bus")
+
+    error = PublishManyError([receipt, refused, receipt])
+
+    assert error.outcomes == (receipt, refused, receipt)
+    assert error.message == f"1 of 3 events were refused; the first is number 1: {refused.message}"
+    assert error.to_wire()["published"] == 2
+
+
+def test_a_publisher_brings_in_no_gateway() -> None:
+    """`from headgate import Publisher` in any process: no event loop, no web framework, no second thread."""
+    code = (
+        "import sys, threading\nfrom headgate import Publisher\nPublisher('redis://127.0.0.1:1')\n"
+        "brought = ('gevent', 'greenlet', 'flask', 'socketio', 'engineio', 'websockets', '"
+        "headgate.redis.data_folder', 'headgate.redis.embedded')\n"
+        "print([name for name in brought "
+        "if name in sys.modules], threading.active_count())"
+    )
+
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True).stdout
+
+    assert said.split() == ["[]", "1"]
+
+
+# What a process that imports a publisher would pay for, though most never make one.
+NOT_TO_IMPORT = {
+    *("redis", "hiredis", "gevent", "greenlet", "flask", "werkzeug", "click", "jinja2", "socketio", "engineio", "structlog"),
+    *("prometheus_client", "opentelemetry", "jsonschema_rs", "yaml", "jwt", "cryptography"),
+    *("asyncio", "ssl", "socket", "selectors", "subprocess", "http", "email", "logging", "importlib.metadata"),
+    *("headgate.settings", "headgate.services.log_writer", "headgate.flask.extension", "headgate.redis.client"),
+}
+
+
+def test_to_import_a_publisher_imports_nothing_that_only_a_publisher_needs() -> None:
+    """A process that never publishes, such as `manage.py migrate`, does not wait for redis-py.
+
+    An environment may load some of them with its own packages (`import site`), so only what comes on top counts.
+    """
+    code = (
+        "import sys\nbefore = set(sys.modules)\nfrom headgate import BusUnavailable, PresentUser, Publisher, Receipt\n"
+        f"print(sorted({NOT_TO_IMPORT!r} & (set(sys.modules) - before)))\n"
+        "Publisher('redis://127.0.0.1:1')\nprint('redis' in sys.modules)"
+    )
+
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True).stdout
+
+    assert said.splitlines() == ["[]", "True"]

@@ -1,0 +1,109 @@
+"""The subscriber without a Redis: its arguments, random histories of a log that it reads, and its patience."""
+
+from __future__ import annotations
+
+import random
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from headgate import BusUnavailable, InvalidPattern, InvalidRequest, Subscriber, UnknownNamespace
+from headgate.redis.entries import Entry, Head
+from headgate.services.subscriber import EXPECTED_SINCE
+from tests.support.model_log import PAGE, WANTED, Beliefs, ModelLog, happen, random_step
+
+NOWHERE = "unix:///nonexistent/no.sock"
+EPOCH = "0123456789abcdef"
+NO_CURSORS: list[Any] = ["", "now", "1", "0123:5", EPOCH, f"{EPOCH}:", f"{EPOCH}:-1", -1, 1.5, True, b"1"]
+NO_CURSORS += [{}, {"epoch": EPOCH}, {"epoch": EPOCH, "offset": "x"}, datetime.fromisoformat("2026-01-01")]
+HISTORIES = 60
+
+
+class LogInRedis:
+    """The log that subscribers read in place of `EventLog`; it cannot be reached now and then."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.model = ModelLog()
+        self.failures = 0
+        self._rng = rng
+
+    def head(self, *known: str | int) -> Head:
+        if self._rng.random() < 0.1:
+            self.failures += 1
+            raise BusUnavailable("it is restarting")
+        return self.model.head()
+
+    def page(self, after: int, upto: int, *, epoch: str) -> list[Entry]:
+        assert epoch == self.model.head().epoch
+        return self.model.page(after, upto)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_reader_that_begins_again_at_its_cursor_misses_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over crashes of the reader, of Redis, lost ends and trims: what it was given is the log, or a gap says what is missing."""
+    rng = random.Random(seed)
+    for name, value in (("PAGE_EVENTS", PAGE), ("FIRST_PAUSE_S", 0.0)):
+        monkeypatch.setattr(f"headgate.services.subscriber.{name}", value)
+
+    for _ in range(HISTORIES):
+        log = LogInRedis(rng)
+        monkeypatch.setattr("headgate.services.subscriber.EventLog", lambda *_, log=log: log)
+        reader = Subscriber(NOWHERE, "a.#", since=0, wait_s=0)
+        beliefs = Beliefs(0)
+        for _ in range(rng.randrange(80)):
+            name, count = random_step(rng)
+            happen(log.model, name, count)
+            if name == "read":
+                for _ in range(count):
+                    if (item := next(reader, None)) is not None:
+                        beliefs.believe(item)
+                if rng.random() < 0.3:  # it crashes, and has stored its cursor
+                    reader = Subscriber(NOWHERE, "a.#", since=reader.cursor or 0, wait_s=0)
+        log.model.publish(WANTED)  # a process that has lost its end shows it with its next event
+        for item in reader:
+            beliefs.believe(item)
+
+        beliefs.check(log.model)
+        assert reader.cursor == f"{log.model.head().epoch}:{log.model.offset}"
+
+
+def test_it_is_patient_as_long_as_it_is_asked_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then it raises, each time that it is asked."""
+    monkeypatch.setattr("headgate.services.subscriber.FIRST_PAUSE_S", 0.0)
+    reader = Subscriber(NOWHERE, "a.#", since="oldest", wait_s=0, patience_s=0)
+    for _ in range(2):
+        with pytest.raises(BusUnavailable, match="nonexistent"):
+            next(reader)
+
+
+def test_a_closed_subscriber_is_at_its_end() -> None:
+    """Whatever else it would have had to do, and as often as it is closed."""
+    reader = Subscriber(NOWHERE, "a")
+    reader.close()
+    reader.close()
+
+    assert list(reader) == []
+    assert reader.cursor is None
+
+
+@pytest.mark.parametrize("since", NO_CURSORS, ids=repr)
+def test_garbage_is_no_cursor(since: Any) -> None:
+    """One error, before Redis is asked, that names the value and what is allowed."""
+    with pytest.raises(InvalidRequest) as caught:
+        Subscriber(NOWHERE, "a", since=since)
+
+    assert caught.value.message.endswith(f"since={since!r}: expected {EXPECTED_SINCE}")
+
+
+def test_other_arguments_are_checked_too() -> None:
+    """Patterns, the namespace and times, before anything is read."""
+    for patterns in ((), ("a..b",), ("a", "b.*c"), ("a",) * 101):
+        with pytest.raises(InvalidPattern):
+            Subscriber(NOWHERE, *patterns)
+    with pytest.raises(UnknownNamespace):
+        Subscriber(NOWHERE, "a", namespace="no name")
+    options: list[dict[str, Any]] = [{"wait_s": -1}, {"wait_s": float("nan")}, {"patience_s": "1"}, {"wait_s": True}]
+    for option in options:
+        with pytest.raises(InvalidRequest, match="expected 0 to 1e"):
+            Subscriber(NOWHERE, "a", **option)

@@ -1,0 +1,51 @@
+"""A connection for a sibling that is gone: left to this worker, and told seldom."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from headgate.workers.board import Board, State
+from headgate.workers.owners import letters_of
+from headgate.workers.peer_workers import Siblings
+
+RANDOM = "abcdefghij0123456_-Z"
+
+
+def request(row: int) -> bytes:
+    return f"GET /socket.io/?EIO=4&sid={letters_of(row)}{RANDOM} HTTP/1.1\r\n\r\n".encode()
+
+
+@pytest.fixture
+def siblings() -> Iterator[Siblings]:
+    """Worker 1 of a gateway whose worker 2 serves, as the board has it, and is behind no door; worker 3 boots."""
+    board = Board()
+    for age in (1, 2, 3):
+        board.take(age)
+    board.move(0, State.SERVING)
+    board.move(1, State.SERVING)
+    with tempfile.TemporaryDirectory() as folder:
+        made = Siblings(board, Path(folder), 0, dict, lambda *_: None)
+        yield made
+        made.close()
+
+
+def test_a_sibling_that_is_gone_is_told_once_however_often_it_is_asked_for(siblings: Siblings) -> None:
+    """A client may repeat the id of its session."""
+    with capture_logs() as logs:
+        for _ in range(100):
+            assert not siblings.hand_over(request(1), 0)
+    assert [(each["event"], each["to"]) for each in logs] == [("a connection could not be handed over", 2)]
+
+
+@pytest.mark.parametrize("row", [0, 2, 999])
+def test_nobody_is_asked_for_what_is_no_siblings(siblings: Siblings, row: int) -> None:
+    """Its own sessions, those of a worker that does not serve, and of no worker."""
+    with capture_logs() as logs:
+        assert not siblings.hand_over(request(row), 0)
+        assert not siblings.hand_over(b"GET / HTTP/1.1\r\n\r\n", 0)
+    assert logs == []

@@ -1,0 +1,122 @@
+"""A connection that is handed over belongs to one worker at any moment, however slow the other is."""
+
+from __future__ import annotations
+
+import gc
+import os
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import gevent
+import gevent.socket
+import pytest
+
+from headgate.workers import worker_sockets as doors
+from headgate.workers.worker_sockets import CONNECTION, METRICS, TAKEN, Door, ask
+
+
+@pytest.fixture(autouse=True)
+def cooperative(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sockets let the loop run, as in a worker, whose process gevent has patched."""
+    monkeypatch.setattr(socket, "socket", gevent.socket.socket)
+
+
+@pytest.fixture
+def path() -> Iterator[Path]:
+    """The path of a door; a short one, as Unix sockets need."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder) / "1.sock"
+
+
+@pytest.fixture
+def connection() -> Iterator[socket.socket]:
+    """A client's connection."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        yield ours
+
+
+def descriptors() -> int:
+    gc.collect()  # or what other tests have left would be closed in between
+    return len(os.listdir("/proc/self/fd"))
+
+
+def listening(path: Path) -> socket.socket:
+    """Return a socket that listens where a door would."""
+    listener: socket.socket = gevent.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(path))
+    listener.listen(1)
+    return listener
+
+
+def test_a_connection_is_taken_with_the_bytes_that_were_read_of_it(path: Path, connection: socket.socket) -> None:
+    """The sibling knows before the connection is used; each has a descriptor of its own."""
+    taken: list[tuple[int, bytes]] = []
+    door = Door(path, lambda _: b"", lambda *handed: taken.append(handed))
+    with gevent.Timeout(30):
+        assert ask(path, CONNECTION, b"GET /", connection.fileno()) == TAKEN
+        gevent.sleep(0)
+    ((descriptor, message),) = taken
+    assert message == b"GET /"
+    assert os.fstat(descriptor).st_ino == os.fstat(connection.fileno()).st_ino
+    os.close(descriptor)
+    door.close()
+
+
+def test_a_sibling_that_was_blocked_takes_no_connection_that_was_given_up(path: Path, connection: socket.socket) -> None:
+    """The one that has accepted it serves it by then: two would answer one request. Nothing is left open."""
+    taken: list[int] = []
+    before = descriptors()
+    with listening(path) as listener:  # it was blocked: the kernel has the question, and nobody has read it
+        with pytest.raises(TimeoutError):
+            ask(path, CONNECTION, b"GET /", connection.fileno(), within_s=0.01)
+        accepted, _ = listener.accept()
+    door = Door(path, lambda _: b"", lambda descriptor, _: taken.append(descriptor))
+    door._serve(accepted)
+    door.close()
+    assert (taken, descriptors()) == ([], before)
+
+
+def test_a_connection_that_was_taken_in_the_last_moment_is_the_siblings(path: Path, connection: socket.socket) -> None:
+    """It has answered, and does not end its answer before we give up."""
+    with listening(path) as listener:
+        asker = gevent.spawn(ask, path, CONNECTION, b"GET /", connection.fileno(), within_s=3600.0)
+        accepted, _ = listener.accept()
+        accepted.sendall(TAKEN)
+        asker.kill(TimeoutError("the time is over"), block=False)
+        assert asker.get(timeout=30) == TAKEN
+        accepted.close()
+
+
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_a_message_has_a_bound(path: Path, connection: socket.socket, monkeypatch: pytest.MonkeyPatch, beyond: int) -> None:
+    """Of a larger one nothing but its length is read, and the connection that it brings stays with its sender."""
+    monkeypatch.setattr(doors, "MAX_MESSAGE_BYTES", 100_000)
+    taken: list[int] = []
+
+    def adopt(descriptor: int, message: bytes) -> None:
+        os.close(descriptor)
+        taken.append(len(message))
+
+    door = Door(path, lambda _: b"", adopt)
+    with gevent.Timeout(30):
+        try:
+            answer = ask(path, CONNECTION, b"x" * (100_000 + beyond), connection.fileno(), within_s=10)
+        except OSError:
+            answer = b""
+        gevent.sleep(0)
+    door.close()
+    assert (answer, taken) == ((b"", []) if beyond else (TAKEN, [100_000]))
+
+
+def test_a_message_that_does_not_end_is_given_up(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that stands still in the middle of one keeps no greenlet of another."""
+    monkeypatch.setattr(doors, "HAND_OVER_S", 0.01)
+    door = Door(path, lambda _: b"answer", lambda *_: None)
+    with gevent.Timeout(30), gevent.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sender:
+        sender.connect(str(path))
+        sender.sendall(METRICS + b"\0")
+        assert sender.recv(100) == b""
+    door.close()

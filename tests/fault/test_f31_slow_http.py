@@ -23,6 +23,8 @@ DESCRIPTORS = 256
 ATTACKERS = 250
 EVENTS = 20
 GROWTH_BYTES = 24 * 1024 * 1024
+# Its caller may publish, so the body of a request with it is read.
+KEY = "admin-key-of-slow-callers-0123456789"
 MANY = tuple(f"127.0.{net}.{host}" for net in range(1, 6) for host in range(1, 51))
 
 
@@ -36,6 +38,7 @@ def gateway(start_module_gateway: StartGateway) -> GatewayProcess:
             "HEADGATE_WRITE_DEADLINE_S": "0.5",
             "HEADGATE_KEEP_ALIVE_S": "0.5",
             "HEADGATE_METRICS_OPEN": "1",
+            "HEADGATE_ADMIN_KEY": KEY,
         },
         "--demo",
     )
@@ -52,7 +55,7 @@ def publisher(gateway: GatewayProcess) -> Iterator[Publisher]:
 
 @pytest.fixture(scope="module")
 def token(gateway: GatewayProcess) -> str:
-    """A token of a user who is known: the body of a request with it is read."""
+    """A token of a user who may read."""
     asked = urllib.request.Request(
         f"{gateway.url}/demo/session", json.dumps({"user": "ana"}).encode(), {"Content-Type": "application/json"}
     )
@@ -75,13 +78,13 @@ def witness(gateway: GatewayProcess, token: str) -> Iterator[RawClient]:
 @pytest.mark.parametrize("addresses", [("127.0.0.1",), MANY], ids=["one address", "many addresses"])
 @pytest.mark.parametrize("name", SLOW)
 def test_slow_http_clients_are_ended_and_nobody_else_notices(
-    gateway: GatewayProcess, witness: RawClient, publisher: Publisher, token: str, name: str, addresses: tuple[str, ...]
+    gateway: GatewayProcess, witness: RawClient, publisher: Publisher, name: str, addresses: tuple[str, ...]
 ) -> None:
     """Health answers while they are there, events arrive, descriptors and memory stay, and every one of them is ended."""
     kind = SLOW[name]
     port = int(gateway.url.rpartition(":")[2])
     before_bytes, seen, counted = resident_bytes(gateway.pid), len(witness.events), ended(gateway, kind.reason)
-    with Crowd(port, kind, ATTACKERS, addresses=addresses, token=token) as crowd:
+    with Crowd(port, kind, ATTACKERS, addresses=addresses, token=KEY) as crowd:
         for number in range(EVENTS):
             publisher.publish("orders.1.noted", number)
             crowd.go_on()

@@ -15,6 +15,7 @@ from headgate.redis.client import Client, call
 from headgate.redis.embedded import EmbeddedRedis
 from headgate.services.async_publisher import MAX_CALLS, MAX_ROUND_EVENTS
 from headgate.services.publisher import PublishManyError, Receipt
+from tests.support import event_loop
 from tests.support.raw_log import read_log
 from tests.support.redis_server import DEADLINE_S
 
@@ -33,7 +34,7 @@ def run(main: Callable[[], Awaitable[T]]) -> T:
         async with asyncio.timeout(DEADLINE_S):
             return await main()
 
-    return asyncio.run(within())
+    return event_loop.run(within())
 
 
 def test_publishes_of_one_turn_share_a_round_trip(redis_url: str, redis_client: Client) -> None:

@@ -20,6 +20,7 @@ from headgate.redis.embedded import EmbeddedRedis
 from headgate.redis.functions import SOURCE
 from headgate.redis.keys import epochs_key, head_key, log_key
 from headgate.redis.log_walk import Item
+from tests.support import event_loop
 from tests.support.redis_server import DEADLINE_S, wait_until
 
 KEY, HEAD, EPOCHS = log_key("notifications"), head_key("notifications"), epochs_key("notifications")
@@ -239,15 +240,15 @@ def test_async_for_yields_the_same(redis_url: str, publisher: Publisher) -> None
         assert [item async for item in reading] == []
         return brief(iter(items))
 
-    assert asyncio.run(first()) == [2, 3, 4]
+    assert event_loop.run(first()) == [2, 3, 4]
 
     reading = Subscriber(redis_url, "a", since="oldest", wait_s=0)
 
     async def rest(count: int) -> list[Item]:
         return [item async for item, _ in _numbered(reading, count)]
 
-    assert brief(iter(asyncio.run(rest(2)))) == [1, 2]
-    assert brief(iter(asyncio.run(rest(9)))) == [3, 4]
+    assert brief(iter(event_loop.run(rest(2)))) == [1, 2]
+    assert brief(iter(event_loop.run(rest(9)))) == [3, 4]
 
 
 async def _numbered(reading: Subscriber, count: int) -> Any:

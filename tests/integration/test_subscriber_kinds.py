@@ -7,6 +7,7 @@ from pathlib import Path
 
 from headgate import AsyncPublisher, BusUnavailable, Gap, Subscriber
 from headgate.services.publisher import Receipt
+from tests.support import event_loop
 from tests.support.clusters import start_cluster
 from tests.support.redis_server import wait_until
 from tests.support.sentinels import start_sentinels
@@ -42,7 +43,7 @@ def test_a_failover_behind_sentinels_is_followed(tmp_path: Path) -> None:
             site.servers[0].go_on()
 
     with start_sentinels(tmp_path / "site") as site:
-        asyncio.run(main())
+        event_loop.run(main())
 
 
 def test_a_cluster_has_logs_on_all_of_its_nodes(tmp_path: Path) -> None:
@@ -60,4 +61,4 @@ def test_a_cluster_has_logs_on_all_of_its_nodes(tmp_path: Path) -> None:
                 ]
 
     with start_cluster(tmp_path / "site") as site:
-        asyncio.run(main())
+        event_loop.run(main())

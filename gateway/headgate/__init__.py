@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from headgate.flask.extension import Headgate
     from headgate.services.async_publisher import AsyncPublisher
     from headgate.services.clients import Clients, ClientsPage, ConnectedClient, Reached
+    from headgate.services.inbox import Inbox, InboxChange, InboxItem, InboxPage, read_change
     from headgate.services.publisher import PresentUser, Publisher, Receipt
     from headgate.services.subscriber import Gap, Subscriber
 
@@ -63,6 +64,11 @@ _LAZY = {
     "PresentUser": "services.publisher",
     "Publisher": "services.publisher",
     "Receipt": "services.publisher",
+    "Inbox": "services.inbox",
+    "InboxChange": "services.inbox",
+    "InboxItem": "services.inbox",
+    "InboxPage": "services.inbox",
+    "read_change": "services.inbox",
     "Subscriber": "services.subscriber",
 }
 
@@ -79,6 +85,10 @@ __all__ = [
     "Headgate",
     "HeadgateError",
     "Identity",
+    "Inbox",
+    "InboxChange",
+    "InboxItem",
+    "InboxPage",
     "InvalidEvent",
     "InvalidPattern",
     "InvalidRequest",
@@ -106,6 +116,7 @@ __all__ = [
     "__version__",
     "own_topics",
     "pattern",
+    "read_change",
     "user_word",
 ]
 

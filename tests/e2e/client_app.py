@@ -30,7 +30,7 @@ ASSETS = {
 MODULES = {
     "headgate.js": ROOT / "web/dist/headgate.js",
     "headgate.http.js": ROOT / "web/dist/headgate.http.js",
-    "headgate.services.inbox.js": ROOT / "web/dist/headgate.services.inbox.js",
+    "headgate.inbox.js": ROOT / "web/dist/headgate.inbox.js",
     "headgate.offline.js": ROOT / "web/dist/headgate.offline.js",
     "headgate.presence.js": ROOT / "web/dist/headgate.presence.js",
     "headgate.tabs.js": ROOT / "web/dist/headgate.tabs.js",

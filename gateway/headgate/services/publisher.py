@@ -513,7 +513,7 @@ class Publisher:
     def inbox_page(
         self, user: str, before: int | None = None, limit: int = 20, *, archived: bool = False, namespace: str | None = None
     ) -> InboxPage:
-        """Return a part of a user's inbox, as `headgate.services.inbox.Inbox.page` does."""
+        """Return a part of a user's inbox, as `headgate.Inbox.page` does."""
         return self._writer.inbox_page(self._named(namespace), user, before, limit, archived=archived)
 
     def revoke(self, *, user: str | None = None, token_id: str | None = None, for_s: int = DEFAULT_REVOKED_S) -> None:

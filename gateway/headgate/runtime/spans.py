@@ -118,7 +118,7 @@ def record(
 
 
 def _attributes(namespace: str, topic: str) -> dict[str, str | int]:
-    return {"messaging.system": "headgate", "messaging.destination.name": namespace, "headgate.events.topic": topic}
+    return {"messaging.system": "headgate", "messaging.destination.name": namespace, "headgate.topic": topic}
 
 
 def _context_of(api: Any, traceparent: str) -> Any:

@@ -59,7 +59,7 @@ Since = str | int | datetime | LogPosition | None
 
 R = TypeVar("R")
 
-log = logging.getLogger("headgate.services.subscriber")
+log = logging.getLogger("headgate.subscriber")
 
 
 class Subscriber:

@@ -53,7 +53,7 @@ def test_a_publish_within_a_trace_is_a_span_of_it(exported: InMemorySpanExporter
     assert parent == f"00-{request.get_span_context().trace_id:032x}-{id_of(publish)}-{flags:02x}"
     assert is_sampled(parent)
     assert publish.attributes is not None
-    assert publish.attributes["headgate.events.topic"] == "orders.1"
+    assert publish.attributes["headgate.topic"] == "orders.1"
 
 
 def test_a_publish_that_fails_says_so(exported: InMemorySpanExporter) -> None:

@@ -81,7 +81,7 @@ class Tracer:
                     "headgate.gateway": process_name(),
                 }
                 routed = spans.record(each.traceparent, "route", name, each.topic, each.published_ms, each.routed_ms, said)
-                said |= {f"headgate.services.clients.{outcome}": count for outcome, count in each.counts.items()}
+                said |= {f"headgate.clients.{outcome}": count for outcome, count in each.counts.items()}
                 spans.record(routed or each.traceparent, "deliver", name, each.topic, each.routed_ms, each.delivered_ms, said)
                 SPANS.labels("made").inc(2)
                 if not number % _STRIDE:

@@ -43,7 +43,8 @@ CONFIGURATION = '[consumers.mail]\ntype = "nothing_consumer:Nothing"\npatterns =
 SERVICE = """
 import sys
 from opentelemetry import trace
-from headgate import Publisher, spans
+from headgate import Publisher
+from headgate.runtime import spans
 spans.start()
 with trace.get_tracer("shop").start_as_current_span("checkout"):
     Publisher(sys.argv[1]).publish("orders.1", {"n": 1})

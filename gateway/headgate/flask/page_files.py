@@ -73,7 +73,7 @@ def serve_page_file(found: PageFile) -> Response:
 @cache
 def _files() -> dict[str, PageFile]:
     """Return the files by name, read once."""
-    folder = files(__package__).joinpath("static")
+    folder = files("headgate").joinpath("static")
     names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     return {name: read_page_file(folder, name, "text/javascript; charset=utf-8") for name in names if name.endswith(".js")}
 

@@ -67,6 +67,7 @@ REFERENCE = (
     "security.md",
 )
 FENCE = re.compile(r"^(```.*?^```|~~~.*?^~~~)", re.MULTILINE | re.DOTALL)
+NAME = re.compile(r'(<span class="md-ellipsis">\s*Headgate)(\s*</span>)')
 DIAGRAM = re.compile(r'<img alt="([^"]*)" src="[^"]*diagrams/([\w-]+)\.svg"\s*/?>')
 MERMAID = re.compile(r"^```mermaid\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TITLE = re.compile(r"^\s*accTitle: (.+)$", re.MULTILINE)
@@ -80,7 +81,30 @@ def _site_places() -> dict[str, str]:
 
 
 PLACES = _site_places()
+VERSION = re.search(r'^__version__ = "([^"]+)"', (ROOT / "gateway/headgate/__init__.py").read_text("utf-8"), re.MULTILINE)
+# Pages that a command writes from the code: nobody edits them.
+GENERATED = ("settings.md", "reference/")
 FILE_OF = {place: file for file, place in PLACES.items()}
+
+
+def on_config(config: Any) -> Any:
+    """Take the address of the project's files from the environment, as the packages do; without it, pages lead to no file."""
+    if project := config["extra"]["project_url"].rstrip("/"):
+        config["repo_url"] = project
+        config["extra"]["source_url"] = f"{project}/blob/main"
+        config["theme"]["features"].append("content.action.edit")
+    return config
+
+
+def on_page_context(context: Any, page: Any, config: Any, nav: Any) -> Any:
+    """Lead "Edit this page" to the file that a page is made from."""
+    here = page.file.src_uri
+    page.edit_url = (
+        f"{config['repo_url']}/edit/main/{FILE_OF.get(here, f'docs/{here}')}"
+        if config["repo_url"] and (here in FILE_OF or not here.startswith(GENERATED))
+        else None
+    )
+    return context
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -149,9 +173,10 @@ def _boost(here: str) -> float:
 
 
 def on_post_page(output: str, **_: Any) -> str:
-    """Give the theme's search a name, for those who hear the page."""
+    """Give the theme's search a name for screen readers, and put the version into the header."""
     search = 'data-md-component="search" role="dialog"'
-    return output.replace(search, f'{search} aria-label="Search"')
+    output = output.replace(search, f'{search} aria-label="Search"')
+    return NAME.sub(rf'\1 <span class="version">{VERSION[1] if VERSION else ""}</span>\2', output, count=1)
 
 
 def on_post_template(output_content: str, **_: Any) -> str:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import functools
 import http.server
+import os
+import re
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +15,7 @@ from typing import Any, Literal
 import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 
+from headgate import __version__
 from tests.support.chromium import BROWSER_SWITCHES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -89,6 +93,28 @@ def test_no_page_scrolls_sideways(browser: Browser, url: str, widths: tuple[int,
                 page.set_viewport_size({"width": width, "height": 900})
                 # The theme's search moves for a moment after a resize.
                 page.wait_for_function("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_each_page_shows_its_version_beside_the_name(browser: Browser, url: str) -> None:
+    """The version is that of the package, so a reader knows which release the page describes."""
+    with browser.new_context() as context:
+        page = context.new_page()
+        for name in ("index.html", "howto/django.html", "project/changelog.html"):
+            page.goto(url + name)
+            expect(page.locator(".md-header__topic .version").first).to_have_text(__version__)
+
+
+def test_a_page_leads_to_its_source_where_the_project_has_an_address(tmp_path: Path) -> None:
+    """A page from outside docs/ leads to its own file, and a generated page has no link to edit it."""
+    builder = ROOT / "build" / "docs-tools" / "bin" / "mkdocs"
+    environment = {**os.environ, "HEADGATE_PROJECT_URL": "https://example.org/headgate/", "NO_MKDOCS_2_WARNING": "1"}
+    command = [builder, "build", "--quiet", "--config-file", ROOT / "site" / "mkdocs.yml", "--site-dir", tmp_path]
+    subprocess.run(command, check=True, env=environment, timeout=120)
+    edit = {
+        name: re.findall(r"https://example\.org/headgate/edit/main/([^\"]+)", (tmp_path / name).read_text("utf-8"))
+        for name in ("guide.html", "reference/javascript.html", "settings.html")
+    }
+    assert edit == {"guide.html": ["docs/guide.md"], "reference/javascript.html": ["web/README.md"], "settings.html": []}
 
 
 def test_a_search_names_guides_before_decisions(browser: Browser, url: str) -> None:

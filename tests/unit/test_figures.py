@@ -93,13 +93,13 @@ def test_a_page_that_is_not_that_of_the_benchmarks_has_no_ratio_of_its_own() -> 
     """A second one would be another figure after the next run."""
     for page in ("README.md", "docs/index.md"):
         lines = [line for line in text_of(page).splitlines() if re.search(r"\d (?:×|times)", line)]
-        assert all(line.startswith("| ") and ("broadcast" in line or "5,000 users" in line) for line in lines), lines
+        assert all("broadcast" in line or "5,000 users" in line for line in lines), lines
 
 
 @pytest.mark.parametrize(
     ("page", "pattern", "part"),
     [
-        ("README.md", r"A page loads ([\d.]+) KB of it", "connect"),
+        ("README.md", r"A page loads ([\d.]+) KB \(", "connect"),
         ("docs/comparison.md", r"JavaScript of a page, gzip[^|]*\| ([\d.]+) KB \|", "connect"),
         ("web/README.md", r"imports `connect` loads ([\d.]+) KB", "connect"),
         ("web/README.md", r"\| headgate \| [^|]* \| ([\d.]+) \|", "connect"),

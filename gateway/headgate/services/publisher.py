@@ -234,7 +234,7 @@ class Publisher:
             topic: 1 to 8 words of `[A-Za-z0-9_-]`, joined by dots.
             data: anything that is JSON: None, bool, numbers, str, lists and tuples, dicts with str keys; also what msgspec makes
                 JSON of (datetime, UUID, Decimal, dataclasses, Enum, bytes as base64). `msgspec.Raw` holds ready-made JSON text.
-                docs/guide.md, "What may be published", has the whole table.
+                docs/data.md has the whole table.
             id: makes publishing idempotent within the topic, for 300 s (less at a high rate): 1 to 128 characters of
                 `A-Z a-z 0-9 _ . : ~ -`. None: a new one.
             namespace: None: the publisher's.

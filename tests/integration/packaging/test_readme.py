@@ -145,8 +145,9 @@ def shell(code: str, folder: Path, **environment: str) -> str:
 
 
 def test_every_block_is_run_here_or_says_why_not() -> None:
-    """The two commands of the start run the other tests."""
-    assert [block.code.split()[0] for block in blocks() if not block.is_run] == ["make", 'gate.load("orders.*.*",']
+    """`make run` has a test of its own, and the lines that install are those of docs/start.md."""
+    not_run = [block.code.split()[0] for block in blocks() if not block.is_run]
+    assert not_run == ["git", "pip", 'gate.load("orders.*.*",']
     assert sorted(block.language for block in blocks() if block.is_run) == [
         "js",
         "python",

@@ -137,13 +137,12 @@ def test_a_large_number_of_digits_is_refused_not_crashed() -> None:
         encode_data(10**5000)
 
 
-# -- the tables of docs/guide.md ----------------------------------------------------------------------------------
+# -- the tables of docs/data.md -----------------------------------------------------------------------------------
 
-GUIDE = (Path(__file__).resolve().parents[3] / "docs" / "guide.md").read_text()
-SECTION = GUIDE.partition("## What may be published\n")[2].partition("\n## ")[0]
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "data.md").read_text()
 CODE = r"`([^`]+)`"
-PUBLISHED = re.findall(rf"^\| {CODE} \| {CODE} \|", SECTION.partition("| refused |")[0], re.MULTILINE)
-REFUSED = re.findall(rf"^\| {CODE}[^|]*\| (.+) \|$", SECTION.partition("| refused |")[2], re.MULTILINE)
+PUBLISHED = re.findall(rf"^\| {CODE} \| {CODE} \|", PAGE.partition("| refused |")[0], re.MULTILINE)
+REFUSED = re.findall(rf"^\| {CODE}[^|]*\| (.+) \|$", PAGE.partition("| refused |")[2], re.MULTILINE)
 
 
 @dataclasses.dataclass
@@ -162,19 +161,19 @@ def names() -> dict[str, Any]:
     return {**plain, **named, "MappingProxyType": MappingProxyType, "numpy": import_module("numpy"), "msgspec": msgspec}
 
 
-def test_the_guide_has_both_tables() -> None:
+def test_the_page_has_both_tables() -> None:
     """The tests below read them."""
     assert (len(PUBLISHED), len(REFUSED)) == (15, 14)
 
 
 @pytest.mark.parametrize(("expression", "text"), PUBLISHED)
-def test_a_value_is_published_as_the_guide_says(expression: str, text: str) -> None:
+def test_a_value_is_published_as_the_page_says(expression: str, text: str) -> None:
     """The text is what a page gets."""
     assert encode_data(eval(expression, names())).decode() == text
 
 
 @pytest.mark.parametrize(("expression", "instead"), REFUSED)
-def test_a_value_is_refused_with_the_place_and_the_cure_that_the_guide_says(expression: str, instead: str) -> None:
+def test_a_value_is_refused_with_the_place_and_the_cure_that_the_page_says(expression: str, instead: str) -> None:
     """The error leads to the value, and what it says can be published."""
     value = eval(expression, names())
     with pytest.raises(NotSerializable) as refused:

@@ -108,7 +108,15 @@ def test_a_page_leads_to_its_source_where_the_project_has_an_address(tmp_path: P
     """A page from outside docs/ leads to its own file, and a generated page has no link to edit it."""
     builder = ROOT / "build" / "docs-tools" / "bin" / "mkdocs"
     environment = {**os.environ, "HEADGATE_PROJECT_URL": "https://example.org/headgate/", "NO_MKDOCS_2_WARNING": "1"}
-    command = [builder, "build", "--quiet", "--config-file", ROOT / "site" / "mkdocs.yml", "--site-dir", tmp_path]
+    command: list[str | Path] = [
+        builder,
+        "build",
+        "--quiet",
+        "--config-file",
+        ROOT / "site" / "mkdocs.yml",
+        "--site-dir",
+        tmp_path,
+    ]
     subprocess.run(command, check=True, env=environment, timeout=120)
     edit = {
         name: re.findall(r"https://example\.org/headgate/edit/main/([^\"]+)", (tmp_path / name).read_text("utf-8"))

@@ -63,7 +63,7 @@ def token(
 @json_option
 @one_line_errors
 def revoke(user: str | None, token_id: str | None, for_: str, redis_url: str | None, as_json: bool) -> None:
-    """Refuse a user or a token on every gateway, and disconnect who is connected with it, within a second."""
+    """Block a user or a token on every gateway, and disconnect its clients, within a second."""
     import os
 
     from headgate.auth.audit import audit
@@ -101,10 +101,10 @@ def regrant(
     redis_url: str | None,
     as_json: bool,
 ) -> None:
-    """Give USER's live clients their grants anew, on every gateway: without patterns, from the authenticator or a fresh token.
+    """Replace the grants of USER's connected clients on every gateway.
 
-    With patterns these are the grants, whatever a token says, until the time is over or `headgate regrant USER` lifts them. Exit
-    code 1 if a gateway did not answer in time.
+    Without patterns, the authenticator or a fresh token decides. Patterns replace what a token grants until the time is over or
+    `headgate regrant USER` removes them. Exit code 1 if a gateway did not answer in time.
     """
     import os
 

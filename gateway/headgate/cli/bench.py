@@ -21,7 +21,7 @@ _ADVICE = "Get the sources, run `make build` there, and then `make bench` or `.v
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def bench(arguments: tuple[str, ...]) -> None:
-    """Measure Headgate beside its peers, as bench/README.md says. ARGUMENTS go to the bench: try --list, or --quick."""
+    """Measure Headgate and its peers, as bench/README.md describes. ARGUMENTS go to the bench: try --list or --quick."""
     sources = find_sources(Path(__file__), Path.cwd())
     if sources is None:
         fail(_ABSENT, _ADVICE)

@@ -20,10 +20,9 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @one_line_errors
 def check(redis_url: str | None, load: bool, as_json: bool) -> None:
-    """Say which build and which Redis this is, how it keeps events and whether it takes them, which functions are loaded, and
-    what is served; exit with 1 if something is wrong.
+    """Check this build and its Redis: versions, persistence, writability, functions and what is served.
 
-    It publishes nothing; `headgate doctor` looks at all else as well.
+    Publishes nothing; `headgate doctor` also checks everything else. Exit code 1 if something is wrong.
     """
     from dataclasses import asdict
 

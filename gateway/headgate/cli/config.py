@@ -11,7 +11,7 @@ from .output import echo, one_line_errors, paint, print_json
 
 @click.group(cls=Commands)
 def config() -> None:
-    """Look at the configuration."""
+    """Show the configuration and where each value comes from."""
 
 
 @config.command()
@@ -34,9 +34,10 @@ def show(
     changed: bool,
     as_json: bool,
 ) -> None:
-    """Print every setting with its value and origin: default, Flask, file, environment or option; later ones win.
+    """Print every setting with its value and origin.
 
-    With MODULE:APP the application is imported, for its app.config. Secrets are not shown.
+    Later origins win: default, Flask, file, environment, option. With MODULE:APP the application is imported for its app.config.
+    Secrets are not shown.
     """
     from .effective import Origin, effective_rows
 

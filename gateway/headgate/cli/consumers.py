@@ -39,7 +39,7 @@ def consume(
     since: int | None,
     parent: int | None,
 ) -> None:
-    """Run the consumers of the configuration file: email, webhooks, monitoring, your own."""
+    """Run the consumers in the configuration file: e-mail, webhooks, monitoring and your own."""
     from headgate.consumers.process import command
 
     if since is not None and not dry_run:
@@ -55,7 +55,7 @@ def consume(
 
 @click.group(cls=Commands)
 def consumers() -> None:
-    """Look at what consumers have in Redis, and take out one that is not needed any more. None need run for that."""
+    """Inspect what consumers keep in Redis, and remove one for good. No consumer has to run for this."""
 
 
 @consumers.command("list")
@@ -65,7 +65,7 @@ def consumers() -> None:
 @json_option
 @one_line_errors
 def list_consumers(namespace: str, config: str | None, redis_url: str | None, as_json: bool) -> None:
-    """List the consumers that a namespace knows: what they have not taken, hold, gave up, and whether the file has them."""
+    """List the consumers of a namespace: backlog, work in progress, dead letters, and whether the file names them."""
     import dataclasses
 
     from headgate.consumers.work.groups import Groups
@@ -95,9 +95,9 @@ def list_consumers(namespace: str, config: str | None, redis_url: str | None, as
 @json_option
 @one_line_errors
 def remove_consumer(consumer: str, namespace: str, config: str | None, redis_url: str | None, as_json: bool) -> None:
-    """Take CONSUMER out of Redis for good: its place in the log, what it holds, its dead letters, its state.
+    """Remove CONSUMER from Redis for good: its position, work in progress, dead letters and state.
 
-    Refused while one of its instances has been at work within the last minute.
+    Refused if one of its instances has worked within the last minute.
     """
     from headgate.consumers.work.groups import Groups
     from headgate.events.topic import check_namespace

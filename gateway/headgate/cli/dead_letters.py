@@ -25,7 +25,7 @@ def _which_letters(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.group("dead-letters", cls=Commands)
 def dead_letters() -> None:
-    """Look at what a consumer gave up, try it again or drop it. Works whether or not the consumer runs."""
+    """Inspect the events that a consumer gave up on, and retry or drop them. The consumer need not run."""
 
 
 def _letters_command(command: Callable[..., None]) -> Callable[..., None]:

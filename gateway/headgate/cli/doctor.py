@@ -1,7 +1,7 @@
-"""`headgate doctor`: everything between a publisher and a page, with what to fix. Imports click only.
+"""`headgate doctor`: checks everything between a publisher and a page. Imports only click.
 
-`headgate check` reads of Redis and sends nothing. The doctor prints that first, and then looks at clocks, machine and public URL,
-and sends one event through every hop.
+It prints what `headgate check` reads from Redis, then checks clocks, machine and public URL, and sends one event through every
+hop.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def doctor(
     strict: bool,
     as_json: bool,
 ) -> None:
-    """Look at everything between a publisher and a page, say what to fix, and send one event through every hop.
+    """Check everything between a publisher and a page, report what to fix, and send one event through every hop.
 
     It publishes one event of the topic headgate-probe (of its user's own topics, where it has a user). It stays in the log as
     others do, and no consumer works on it.

@@ -62,16 +62,16 @@ def publish(
     redis_url: str | None,
     as_json: bool,
 ) -> None:
-    """Publish one event and print its receipt, or the events of a file. JSON is the data; - reads it from standard input.
+    """Publish one event and print its receipt, or publish the events of a file. JSON is the data; - reads it from standard input.
 
-    A line of a file is {"topic": …, "data": …}, with an "id" if you like, as `headgate replay` writes it. All lines are checked
-    first. Receipts of what is published are kept beside the file. By them the same command, after Ctrl-C, a fault or its end,
-    adds only the events that the log has not had: however late it is, and in another log all of them. A file whose published
-    lines have changed is refused. Standard input has receipts with --receipts alone; else a line that is published again adds
-    nothing while its id counts, for 300 s (less at a high rate).
+    A line of a file is {"topic": …, "data": …}, with an optional "id", as `headgate replay` writes it. All lines are checked
+    before the first is published. Receipts are kept next to the file, so the same command, run again after Ctrl-C or a fault,
+    adds only the events that the log does not have, at any later time; in another log it adds all of them. A file whose
+    published lines have changed is refused. Standard input has receipts only with --receipts; without them, a repeated line
+    adds nothing while its id counts, for 300 s (less at a high rate).
 
-    Exit code 0: each event is in the log, from now or before. 1: one is not, or nobody knows. 3: it is published, and standard
-    output did not take the receipt, which is on standard error.
+    Exit code 0: every event is in the log. 1: at least one is not, or its outcome is unknown. 3: everything was published, but
+    standard output did not take the receipts, which are on standard error.
     """
     import logging
     from functools import partial
@@ -142,12 +142,21 @@ def _publish_one(
 @click.argument("pattern")
 @click.option("--since", metavar="WHEN", help=f"Begin with events of the log: {EXPECTED}.")
 @click.option("--times/--no-times", default=None, help="Print the time of each event. Default: on a terminal.")
+@click.option("--count", metavar="N", type=click.IntRange(1), help="Exit after N events. Default: run until Ctrl-C.")
 @namespace_option
 @redis_option
 @json_option
 @one_line_errors
-def tail(pattern: str, since: str | None, times: bool | None, namespace: str, redis_url: str | None, as_json: bool) -> None:
-    """Print live events that match PATTERN (* is one word, # is zero or more) until Ctrl-C."""
+def tail(
+    pattern: str,
+    since: str | None,
+    times: bool | None,
+    count: int | None,
+    namespace: str,
+    redis_url: str | None,
+    as_json: bool,
+) -> None:
+    """Print live events that match PATTERN (* is one word, # is zero or more) until Ctrl-C or the Nth event of --count."""
     import time
 
     from headgate.diagnosis.live_events import LiveEvents
@@ -162,8 +171,13 @@ def tail(pattern: str, since: str | None, times: bool | None, namespace: str, re
     url = redis_url or find_redis_url()
     shows_times = sys.stdout.isatty() if times is None else times
 
+    left = count
+
     def show(event: Event) -> None:
+        nonlocal left
         _print_event(event, as_json, shows_times)
+        if left is not None and (left := left - 1) == 0:
+            sys.exit(0)
 
     live = LiveEvents(url, namespace, pattern)
     past = None if begin is None else _Past(url, namespace, pattern, begin, show)
@@ -171,7 +185,7 @@ def tail(pattern: str, since: str | None, times: bool | None, namespace: str, re
         past.show_all()
     live.listen()
     if past is not None:
-        past.show_all()  # what came meanwhile
+        past.show_all()  # events that came before the subscription
     echo(f"listening to {pattern} in {namespace}", err=True)
     _warn_if_unknown(url, namespace)
     for channel_topic, message in live.read():

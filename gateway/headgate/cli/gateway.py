@@ -41,7 +41,7 @@ def serve(
     workers: str | None,
     with_consumers: bool,
 ) -> None:
-    """Run a Flask application with the gateway inside; without MODULE:APP the ready-made server."""
+    """Run a Flask application with the gateway inside, or the built-in server without MODULE:APP."""
     number = worker_count(workers)
     given = {
         "HEADGATE_HOST": host,

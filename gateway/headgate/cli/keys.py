@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=Commands)
 def keys() -> None:
-    """Make, list and revoke keys of the HTTP API (docs/http-api.md)."""
+    """Create, list and revoke keys of the HTTP API (docs/http-api.md)."""
 
 
 @keys.command("create")
@@ -44,7 +44,7 @@ def keys() -> None:
 def create(
     name: str, scopes: tuple[str, ...], namespaces: tuple[str, ...], ttl: str | None, as_json: bool, redis_url: str | None
 ) -> None:
-    """Make a key that is called NAME, and print it. It is shown now and never again."""
+    """Create a key with this NAME and print it. It is shown only once."""
     import os
     import sys
 
@@ -76,7 +76,7 @@ def create(
 @redis_option
 @one_line_errors
 def list_keys(as_json: bool, redis_url: str | None) -> None:
-    """List the keys that count, the oldest first: id, name, scopes, namespaces, end. No key can be shown again."""
+    """List the valid keys, oldest first: id, name, scopes, namespaces, expiry. The keys themselves are never shown."""
     from headgate.redis import api_keys
 
     found = api_keys.find_all(_open(redis_url))

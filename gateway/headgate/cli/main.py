@@ -1,12 +1,11 @@
 """The command line: `headgate` and its commands, which _SECTIONS lists.
 
-In: arguments, and for what is not given the environment (HEADGATE_…). Out: results on standard output, one clear line on
-standard error for every fault. Exit codes: 0, 1 for a fault, 2 for wrong usage, 3 for what was done and could not be told on
-standard output, 130 after Ctrl-C.
+In: arguments, with defaults from the environment (HEADGATE_…). Out: results on standard output, one clear line on standard error
+for every fault. Exit codes: 0, 1 for a fault, 2 for wrong usage, 3 when the work was done but standard output did not take the
+result, 130 after Ctrl-C.
 
-It imports click only. A command's module is imported when the command is asked for, and imports what it needs when it runs:
-`serve` patches the standard library before anything else of ours is loaded, and that would be too late once this file had
-imported it.
+This file imports only click. A command's module is imported when the command runs, and imports the rest then, because `serve`
+must patch the standard library before any other module of ours is loaded.
 """
 
 from __future__ import annotations
@@ -37,14 +36,14 @@ _SECTIONS = {
         "pause": ("pauses", "pause"),
         "resume": ("pauses", "resume"),
     },
-    "Something is wrong": {
+    "Diagnosis": {
         "status": ("status", "status"),
         "check": ("check", "check"),
         "doctor": ("doctor", "doctor"),
         "settings": ("check", "settings"),
         "config": ("config", "config"),
     },
-    "Users and rights": {
+    "Users and access": {
         "token": ("access", "token"),
         "revoke": ("access", "revoke"),
         "regrant": ("access", "regrant"),
@@ -67,7 +66,7 @@ _COMMANDS = {name: place for commands in _SECTIONS.values() for name, place in c
 
 
 class _LazyCommands(Commands):
-    """The commands of _COMMANDS, each imported when it is asked for."""
+    """The commands of _COMMANDS, each imported on first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(_COMMANDS)

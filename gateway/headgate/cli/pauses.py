@@ -1,4 +1,4 @@
-"""`headgate pause` and `headgate resume`: stop connects, publishes or a namespace on every gateway. Imports click only."""
+"""`headgate pause` and `headgate resume`: stop connects, publishes or a namespace on every gateway. Imports only click."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _WHAT = click.Choice(["connects", "publishes", "namespace"])
 @json_option
 @one_line_errors
 def pause(what: str | None, name: str | None, for_: str | None, redis_url: str | None, as_json: bool) -> None:
-    """Refuse connects, publishes, or both in the namespace NAME, on every gateway within two seconds. Without WHAT: list.
+    """Refuse connects, publishes, or both in namespace NAME on every gateway, within two seconds. Without WHAT, list the pauses.
 
-    Browsers and publishers over HTTP are told when to try again. Clients that are connected stay. Publishers that write to Redis
-    themselves are not stopped.
+    Browsers and HTTP publishers learn when to retry. Connected clients stay connected. Publishers that write to Redis directly
+    are not stopped.
     """
     from headgate.redis import pauses
 
@@ -60,7 +60,7 @@ def pause(what: str | None, name: str | None, for_: str | None, redis_url: str |
 @json_option
 @one_line_errors
 def resume(what: str, name: str | None, redis_url: str | None, as_json: bool) -> None:
-    """Let connects, publishes or the namespace NAME go on, on every gateway within two seconds."""
+    """Allow connects, publishes or namespace NAME again on every gateway, within two seconds."""
     from headgate.redis import pauses
 
     member = _member(what, name)

@@ -1,4 +1,4 @@
-"""`headgate clients` and `headgate disconnect`: the clients of all gateways, those with trouble first. Imports click only."""
+"""`headgate clients` and `headgate disconnect`, over all gateways. Imports only click."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SHOWN_PATTERNS = 3
 def clients(
     user: str | None, namespace: str | None, sort: str, limit: int, session: str | None, redis_url: str | None, as_json: bool
 ) -> None:
-    """Print the clients of all gateways: one line each, those that something is wrong with first.
+    """List the clients of all gateways, those in trouble first.
 
     Exit code 1 if a gateway did not answer in time; the clients of the others are printed.
     """
@@ -69,9 +69,9 @@ def clients(
 @json_option
 @one_line_errors
 def disconnect(session: str | None, user: str | None, reason: str, redis_url: str | None, as_json: bool) -> None:
-    """Disconnect a client, or all clients of a user, wherever they are connected. They may come back: `revoke` keeps them out.
+    """Disconnect one client, or every client of a user, on any gateway.
 
-    Exit code 1 if a gateway did not answer in time.
+    They may reconnect; `headgate revoke` keeps them out. Exit code 1 if a gateway did not answer in time.
     """
     done = _open(redis_url).disconnect(session=session, user=user, reason=reason, by=f"uid {os.getuid()} on the command line")
     if session is not None and not done.count and not done.silent:

@@ -15,7 +15,7 @@ from .output import echo, one_line_errors
 @json_option
 @one_line_errors
 def presence(topic: str, namespace: str, redis_url: str | None, as_json: bool) -> None:
-    """Print who is in TOPIC now, over all gateways: one line for each user."""
+    """List the users present in TOPIC on all gateways, one line each."""
     import time
 
     import msgspec

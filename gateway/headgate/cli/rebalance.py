@@ -23,10 +23,10 @@ DEFAULT_PER_S = 100.0
 @json_option
 @one_line_errors
 def rebalance(per_s: float, show: bool, redis_url: str | None, as_json: bool) -> None:
-    """Move clients from gateway processes that have more than their share to those that have fewer.
+    """Move clients from gateway processes with more than their share to those with fewer.
 
-    Each gateway begins within half a minute, and tells one client after the other to connect anew; it comes back at once and
-    misses nothing. Gateways do so by themselves after a deploy (HEADGATE_REBALANCE_PER_S).
+    Each gateway begins within half a minute and asks one client after another to reconnect; a client reconnects at once and
+    misses nothing. Gateways also do this by themselves after a deploy (HEADGATE_REBALANCE_PER_S).
     """
     from headgate.redis import loads
     from headgate.redis.client import open_client

@@ -18,10 +18,10 @@ from .since import EXPECTED, read_since
 @json_option
 @one_line_errors
 def replay(pattern: str, since: str, until: str | None, namespace: str, redis_url: str | None, as_json: bool) -> None:
-    """Write the events of the log that match PATTERN (* is one word, # is zero or more), one JSON object a line, with --json or
-    without: that makes only errors JSON too.
+    """Write the logged events that match PATTERN (* is one word, # is zero or more), one JSON object per line.
 
-    Nothing is published. `headgate publish --file` publishes such lines: into another namespace, or another Redis.
+    Publishes nothing. `headgate publish --file` publishes these lines into another namespace or Redis. With --json, errors are
+    JSON too.
     """
     import time
 

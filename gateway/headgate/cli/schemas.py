@@ -28,7 +28,7 @@ def schemas() -> None:
 @json_option
 @one_line_errors
 def push(folder: str | None, namespace: str, redis_url: str | None, as_json: bool) -> None:
-    """Put the schemas of FOLDER in the place of those in the registry. Default: HEADGATE_SCHEMAS, else schemas."""
+    """Replace the schemas in the registry with those of FOLDER. Default: HEADGATE_SCHEMAS, else schemas."""
     from headgate.schemas.catalogue import read_catalogue
     from headgate.schemas.documents import read_folder
     from headgate.schemas.registry import change_registry

@@ -30,7 +30,7 @@ _ROWS = 20
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each look.")
 @one_line_errors
 def status(redis_url: str | None, watch: bool, every_s: float, strict: bool, as_json: bool) -> None:
-    """Show gateways, Redis, namespaces and consumers at a glance; exit with 1 if something is wrong."""
+    """Show gateways, Redis, namespaces and consumers at a glance. Exit code 1 if something is wrong."""
     import time
     from dataclasses import asdict
 

@@ -1,4 +1,4 @@
-"""`headgate trace`: where is my event? Imports click only."""
+"""`headgate trace`: what happened to one event. Imports only click."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _SAID = {
 @json_option
 @one_line_errors
 def trace(event: str, namespace: str, redis_url: str | None, as_json: bool) -> None:
-    """Tell what became of the event with this ID, or at this offset of the log."""
+    """Print what happened to the event with this ID, or at this offset of the log."""
     from headgate.diagnosis.tracing import trace as find
     from headgate.events.topic import check_namespace
     from headgate.redis.client import open_client

@@ -48,9 +48,9 @@ class Seer(NamedTuple):
 @json_option
 @one_line_errors
 def who_can(pattern: str, namespace: str | None, config: str | None, redis_url: str | None, as_json: bool) -> None:
-    """Print every grant, key and consumer that may see the events of PATTERN, all of them or a part.
+    """List every grant, key and consumer with access to all or some events of PATTERN.
 
-    Run it where the gateway's settings are. An application's `authorize` may refuse some of them nevertheless.
+    Run it with the gateway's settings. An application's `authorize` may still refuse some of them.
     """
     from headgate.events.topic import check_pattern
 

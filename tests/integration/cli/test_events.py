@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -241,6 +242,25 @@ def test_tail_sets_bad_messages_aside_and_goes_on(tail: Tail, publisher: Publish
     lines = ended.stderr.splitlines()
     assert len(lines) == len(bad) + 1
     assert all(line.startswith("set aside a message of ") and line.isprintable() for line in lines)
+
+
+def test_tail_ends_after_as_many_events_as_it_was_asked_for(run: Run, publisher: Publisher, redis_client: Client) -> None:
+    """Events of the log count too, and it succeeds without waiting for live ones when they are enough."""
+    for number in range(3):
+        publisher.publish("a", number)
+    ended = run("tail", "a", "--since", "1", "--count", "2")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "1 a 0\n2 a 1\n", "")
+
+    def publish() -> None:
+        wait_until(lambda: call(redis_client, "PUBSUB", "NUMPAT") >= 1, "it listens")
+        publisher.publish("a", 3)
+        publisher.publish("a", 4)
+
+    with ThreadPoolExecutor(1) as pool:
+        published = pool.submit(publish)
+        ended = run("tail", "#", "--since", "3", "--count", "2")
+        published.result(DEADLINE_S)
+    assert (ended.returncode, ended.stdout) == (0, "3 a 2\n4 a 3\n")
 
 
 def test_tail_lets_no_control_character_through(tail: Tail, publisher: Publisher) -> None:

@@ -2,13 +2,13 @@
  * Build of the npm package `headgate`: bundles by esbuild, the declarations of types/, sizes printed.
  *
  * In: src/ and types/. Out: dist/ (ESM and CommonJS with socket.io-client, the transport by it, and Backbone outside; a script-tag file that takes
- * Backbone from the page, and beside it socket.io-client and the transport, which that file loads when it needs them), the two script-tag files where the Flask extension
+ * Backbone from the page, and beside it socket.io-client and the transport, which that file loads when it needs them), the script-tag file where the Flask extension
  * serves them from (gateway/headgate/static, compressed too), and the pages that demo/build.mjs and console/build.mjs make of dist.
  *
  * Statements labelled STRICT throw at a fault of this package that a page can live with; they are left out.
  *
  * No property is renamed, in any file: Backbone's own names, and those of whatever an application hands over, begin with an
- * underscore too. Modules keep every name, so that a stack trace reads like the source; the page's own bundler shortens them.
+ * underscore too. Modules are not minified, so that a stack trace reads like the source; the page's own bundler minifies them.
  */
 import { cp, mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
@@ -43,7 +43,7 @@ const base = { absWorkingDir: WEB, bundle: true, target: "es2022", platform: "br
 /** What the bundler of a page puts in is for that bundler to say. */
 const AS_WRITTEN = { "process.env.NODE_ENV": "process.env.NODE_ENV" };
 /** @type {import("esbuild").BuildOptions} */
-const library = { ...base, external: ["socket.io-client", "backbone", "underscore", "react", "vue", "svelte"], minifyWhitespace: true, minifySyntax: true, sourcemap: "linked", define: { ...base.define, ...AS_WRITTEN } };
+const library = { ...base, external: ["socket.io-client", "backbone", "underscore", "react", "vue", "svelte"], minifySyntax: true, define: { ...base.define, ...AS_WRITTEN } };
 
 /** The modules that `headgate/backbone` is made of. */
 const HELPERS = ["live-collection", "notification-list"];
@@ -144,7 +144,6 @@ await Promise.all([
     publish(`src/${entry}`, "esm", `headgate.${name}.js`, more),
     publish(`src/${entry}`, "cjs", `headgate.${name}.cjs`, more),
   ]),
-  build({ ...global, outfile: "dist/headgate.global.js" }),
   build({ ...global, outfile: "dist/headgate.global.min.js", minify: true, plugins: [...SCRIPT, instead("language/explain.js", "script-tag/explain.js")] }),
   build({ ...base, entryPoints: ["src/language/development.js"], format: "esm", outfile: "dist/headgate.development.js", minify: true, banner }),
   build({ ...base, entryPoints: ["src/script-tag/socket.io.js"], format: "esm", outfile: "dist/headgate.socket.io.js", minify: true, banner }),

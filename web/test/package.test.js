@@ -5,7 +5,7 @@
  */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { cp, mkdir, mkdtemp, readFile, rm } from "node:fs/promises";
+import { cp, mkdir, mkdtemp, readFile, rm, stat } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -22,6 +22,11 @@ const require = createRequire(import.meta.url);
 const NAMES = Object.keys(source).sort();
 const WEB = fileURLToPath(new URL("..", import.meta.url));
 const LIVE = ["LiveCollection", "LiveModel", "NotificationList"];
+
+/** The most bytes of the tarball. */
+const MOST_PACKED = 240_000;
+/** Files for pages without a bundler, and those that a page loads only when it needs them. */
+const MINIFIED = new Set(["global.min", "http", "socket.io", "development"].map((name) => `dist/headgate.${name}.js`));
 
 /** Run a program, and return what it prints. @param {string} command @param {string[]} words */
 const run = (command, ...words) =>
@@ -104,7 +109,6 @@ const WORKS = {
 const FORMS = {
   import: async () => ({ ...(await import("headgate")), ...(await import("headgate/backbone")) }),
   require: async () => ({ ...require("headgate"), ...require("headgate/backbone") }),
-  "headgate.global.js": async () => (await inPage("headgate.global.js", { Backbone })).headgate,
   "headgate.global.min.js": async () => (await inPage("headgate.global.min.js", { Backbone })).headgate,
 };
 
@@ -132,7 +136,8 @@ describe("the built package", { skip: !import.meta.resolve("#headgate").includes
     }
   });
 
-  for (const file of ["headgate.global.js", "headgate.global.min.js"]) {
+  {
+    const file = "headgate.global.min.js";
     it(`is loaded by a script tag, with or without Backbone, which may come later: ${file}`, async () => {
       const page = await inPage(file);
       for (const name of NAMES) assert.ok(name in page.headgate, name);
@@ -233,7 +238,7 @@ describe("the built package", { skip: !import.meta.resolve("#headgate").includes
   });
 
   it("goes on at a step that a table of states does not name, where the sources throw", async () => {
-    for (const file of ["headgate.js", "headgate.cjs", "headgate.notification-list.js", "headgate.backbone.cjs", "headgate.global.js", "headgate.global.min.js"]) {
+    for (const file of ["headgate.js", "headgate.cjs", "headgate.notification-list.js", "headgate.backbone.cjs", "headgate.global.min.js"]) {
       const code = await readFile(new URL(`../dist/${file}`, import.meta.url), "utf8");
       assert.match(code, /"catch_up"|"planned"|restart:"requested"/, file);
       assert.doesNotMatch(code, /no step|STRICT/, file);
@@ -245,9 +250,25 @@ describe("the built package", { skip: !import.meta.resolve("#headgate").includes
     try {
       const packed = pack(folder);
       run("npx", "--no-install", "publint", "--strict", join(folder, packed));
-      // The script-tag files are for pages, not for TypeScript; node10 knows no subpaths.
-      const options = ["--profile", "node16", "--no-definitely-typed", "--exclude-entrypoints", "./global", "./global.min"];
+      // The script-tag file is for pages, not for TypeScript.
+      const options = ["--profile", "strict", "--no-definitely-typed", "--exclude-entrypoints", "./global"];
       run("npx", "--no-install", "attw", join(folder, packed), ...options);
+    } finally {
+      await rm(folder, { recursive: true, force: true });
+    }
+  });
+
+  it("holds no source map, no source and no line that fills a terminal", async () => {
+    const folder = await mkdtemp(join(tmpdir(), "headgate-package-"));
+    try {
+      const packed = join(folder, pack(folder));
+      assert.ok((await stat(packed)).size < MOST_PACKED, `${(await stat(packed)).size} bytes`);
+      const files = run("tar", "-tzf", packed).trim().split("\n").map((name) => name.replace(/^package\//, ""));
+      assert.deepEqual(files.filter((name) => name.endsWith(".map") || name.startsWith("src/")), []);
+      for (const name of files.filter((name) => /^dist\/[^/]*\.(js|cjs)$/.test(name) && !MINIFIED.has(name))) {
+        const lines = (await readFile(join(WEB, name), "utf8")).split("\n");
+        assert.ok(lines.every((line) => line.length < 1000), name);
+      }
     } finally {
       await rm(folder, { recursive: true, force: true });
     }

@@ -27,7 +27,7 @@ function countTimers() {
   const { setTimeout: start, clearTimeout: clear } = globalThis;
   const timers = { started: 0, pending: new Set() };
   mock.method(globalThis, "setTimeout", (callback, delayMs, ...args) => {
-    if (!new Error().stack.includes("/web/src/")) return start(callback, delayMs, ...args);
+    if (!/\/web\/(src|dist)\//.test(new Error().stack)) return start(callback, delayMs, ...args);
     const timer = start(() => timers.pending.delete(timer) && callback(...args), delayMs);
     timers.started++;
     timers.pending.add(timer);

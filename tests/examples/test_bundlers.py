@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from headgate.services.publisher import Publisher
 from tests.examples.conftest import BUILT, OpenShop
@@ -36,3 +36,27 @@ def test_a_page_of_vite_and_flask_hears_what_flask_publishes(page: Page, start_g
     expect(page.locator("#status")).to_have_text("live")
     page.locator("#ship").click()
     expect(page.locator("#events li")).to_have_text("orders.42.shipped by UPS")
+
+
+def test_a_chat_shows_who_is_there_and_each_message_once(
+    browser: Browser, page: Page, start_gateway: StartGateway, redis_url: str
+) -> None:
+    """The sender sees its own message once, others get it, and a reload brings it back."""
+    gateway = start_gateway({"HEADGATE_REDIS_URL": redis_url, "PYTHONPATH": str(BUILT / "chat")}, "app:app", "--dev")
+    with browser.new_context() as other:
+        pages = {"ana": page, "ben": other.new_page()}
+        for name, opened in pages.items():
+            opened.goto(gateway.url)
+            opened.get_by_label("Your name").fill(name)
+            opened.get_by_role("button").click()
+        expect(page.locator("#members")).to_have_text("ana, ben")
+        page.get_by_label("Message").fill("hello <b>")
+        expect(pages["ben"].locator("#members")).to_have_text("ana …, ben")
+        page.get_by_role("button", name="Send").click()
+        for opened in pages.values():
+            expect(opened.locator("#messages li")).to_have_text(["ana: hello <b>"])
+        expect(page.locator("li.sending")).to_have_count(0)
+        pages["ben"].reload()
+        pages["ben"].get_by_label("Your name").fill("eve")
+        pages["ben"].get_by_role("button").click()
+        expect(pages["ben"].locator("#messages li")).to_have_text(["ana: hello <b>"])

@@ -30,6 +30,8 @@ declare module "./index.js" {
     "member:leave": [member: Member];
     "member:change": [member: Member, previous: Member];
     "presence:error": [error: HeadgateError];
+    /** Of a room, once for all changes of a turn. */
+    change: [snapshot: PresenceSnapshot];
   }
 }
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.sync_api import Page, expect
 
 from headgate.services.publisher import Publisher
-from tests.examples.conftest import OpenShop
+from tests.examples.conftest import BUILT, OpenShop
 from tests.support.redis_server import wait_until
 
 pytestmark = pytest.mark.nightly
-FRAMEWORKS = ["react", "vue", "svelte"]
+PLAIN = ["vue", "svelte"]
 
 
 def lines(page: Page, panel: str) -> list[str]:
@@ -27,7 +29,7 @@ def wait_for_subscriptions(page: Page, wanted: list[str]) -> None:
     wait_until(are_there, f"the subscriptions {wanted}")
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", PLAIN)
 def test_a_board_shows_what_happens_and_loses_nothing_over_a_restart(
     page: Page, open_shop: OpenShop, publisher: Publisher, framework: str
 ) -> None:
@@ -58,7 +60,7 @@ def test_a_board_shows_what_happens_and_loses_nothing_over_a_restart(
     expect(page.locator("#status")).to_have_text("live")
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", PLAIN)
 def test_components_of_one_pattern_share_a_subscription_that_ends_with_the_last(
     page: Page, open_shop: OpenShop, framework: str
 ) -> None:
@@ -72,3 +74,31 @@ def test_components_of_one_pattern_share_a_subscription_that_ends_with_the_last(
         expect(page.locator(f"#{panel}")).to_have_count(0)
         page.locator("#create").click()
         wait_for_subscriptions(page, [*left, *others])
+
+
+def test_the_react_board_moves_orders_between_columns_and_loses_nothing_over_a_restart(
+    page: Page, open_shop: OpenShop, publisher: Publisher
+) -> None:
+    """Orders are loaded, made and shipped, and events published while the gateway was stopped appear after it."""
+    shop = open_shop("react")
+    page.set_viewport_size({"width": 1100, "height": 560})
+    page.goto(shop.url)
+    columns = [page.get_by_role("region", name=name).locator("ul li") for name in ("To ship", "Shipped")]
+    expect(page.locator("#standing")).to_have_text("current")
+    for _ in range(3):
+        page.get_by_role("button", name="New order").click()
+    expect(columns[0]).to_have_text([re.compile(f"Order {number}") for number in (1, 2, 3)])
+    columns[0].first.get_by_role("button", name="Ship").click()
+    expect(columns[1]).to_have_text([re.compile("Order 1")])
+    expect(page.locator("#toast")).to_have_text("Order 1 was shipped")
+    page.screenshot(path=BUILT / "react.png")
+    expected = [*(f"orders.{number}.created 1" for number in (1, 2, 3)), "orders.1.shipped 2"]
+    expect(page.locator("#activity li")).to_have_text(expected)
+    shop.kill()
+    expect(page.locator("#status")).not_to_have_text("live")
+    for number in range(4, 9):
+        publisher.publish(f"orders.{number}.created", {"id": number, "version": 1, "status": "new"})
+        expected.append(f"orders.{number}.created 1")
+    shop.start()
+    expect(page.locator("#activity li")).to_have_text(expected)
+    expect(columns[0]).to_have_count(7)

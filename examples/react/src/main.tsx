@@ -2,6 +2,7 @@ import { GateProvider } from "headgate/react";
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { Board } from "./Board";
+import "./board.css";
 
 createRoot(document.querySelector("#app")!).render(
   <StrictMode>

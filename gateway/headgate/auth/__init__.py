@@ -1,1 +1,1 @@
-"""Authority: the user of a client, its rights, and their end. Tokens, grants, admission, expiry, revocation."""
+"""Users, their rights, and the end of both: tokens, grants, admission, expiry, revocation."""

@@ -1,11 +1,10 @@
-"""Admission: the connected clients, counted per user and per address, and found by user and by token. No I/O.
+"""Admission of clients, counted per user and per address and indexed by user and by token. No I/O.
 
-In: clients as they join and leave, from the gateway; sessions that have not joined. Out: `LimitReached` before one too many
-joins, or opens; the clients of a user or of a token; to `expiry`, when each of them is due to go. It counts this gateway's, and
-`ClientCounts` those of others; one browser in two namespaces is two clients.
+In: clients as they join and leave, and sessions that have not joined. Out: `LimitReached` for a client or session over a limit,
+the clients of a user or of a token, and expiry times for `expiry`. This module counts the clients of this gateway; `ClientCounts`
+adds those of the others. One browser in two namespaces is two clients.
 
-Addresses may be spread and users may not know each other, so a limit is not a defence against everyone; it keeps one broken
-page, or one visitor, from using up the places of all.
+The limits do not stop an attacker with many addresses. They keep one broken page or one visitor from taking every place.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ SESSION_RETRY_S = 1
 
 
 class LoginsThrottled(LimitReached):
-    """Too many logins of an address have failed: none is looked at for `retry_after_s` seconds."""
+    """Too many logins from an address have failed. Further ones are refused for `retry_after_s` seconds."""
 
     def __init__(self, limit: int, retry_after_s: int) -> None:
         super().__init__("failed_logins", limit, retry_after_s)
 
 
 class Admitted(Protocol):
-    """A client, as admission counts it."""
+    """A client as admission sees it."""
 
     identity: Identity
 
@@ -47,12 +46,12 @@ C = TypeVar("C", bound=Admitted)
 
 
 class Admission(Generic[C]):
-    """The clients that are in.
+    """The admitted clients.
 
     Args:
-        per_user: how many clients a user may have; 0 for any number. `ClientCounts` counts those of other processes too.
-        per_address: how many clients an address may have; likewise.
-        expiry: is told when the identity of each client ends.
+        per_user: maximum clients per user; 0 means no limit. A `ClientCounts` includes those of other processes.
+        per_address: maximum clients per address, likewise.
+        expiry: receives the expiry time of each client's identity.
     """
 
     def __init__(self, per_user: int | ClientCounts, per_address: int | ClientCounts, expiry: Expiry[C]) -> None:
@@ -69,11 +68,11 @@ class Admission(Generic[C]):
         self._address_of: dict[C, str] = {}
 
     def use(self, per_user: int, per_address: int) -> None:
-        """Go on with other limits; whoever is above them stays."""
+        """Apply other limits. Clients above them stay."""
         self.places.max_clients, self.addresses.max_clients = per_user, per_address
 
     def check(self, user: str, address: str | None) -> None:
-        """Refuse one client more of `user` from `address` (None: not counted).
+        """Refuse another client of `user` from `address` if that exceeds a limit. An `address` of None is not counted.
 
         Raises:
             LimitReached: `clients_per_user` or `clients_per_address`.
@@ -84,7 +83,7 @@ class Admission(Generic[C]):
             self.addresses.check(address, self._count_at(address))
 
     def join(self, client: C, address: str | None) -> None:
-        """Count a client in."""
+        """Count a new client."""
         self._index(client, client.identity)
         self.expiry.set(client, client.identity.expires_at)
         if address is not None:
@@ -93,14 +92,14 @@ class Admission(Generic[C]):
             self.addresses.changed(address, count)
 
     def renew(self, client: C, identity: Identity) -> None:
-        """Give a client that is in another identity."""
+        """Replace the identity of an admitted client."""
         self._forget(client)
         client.identity = identity
         self._index(client, identity)
         self.expiry.set(client, identity.expires_at)
 
     def leave(self, client: C) -> None:
-        """Count a client out. Idempotent."""
+        """Remove a client. Idempotent."""
         self._forget(client)
         self.expiry.forget(client)
         address = self._address_of.pop(client, None)
@@ -115,15 +114,15 @@ class Admission(Generic[C]):
         return list(self._of_user.get(user, ()))
 
     def counts(self) -> dict[str, int]:
-        """Return how many clients each user has; the anonymous are none."""
+        """Return the number of clients of each user, anonymous clients excluded."""
         return {user: len(clients) for user, clients in self._of_user.items() if user != ANONYMOUS}
 
     def counts_at(self) -> dict[str, int]:
-        """Return how many clients each address has."""
+        """Return the number of clients of each address."""
         return dict(self._at)
 
     def of_token(self, token_id: str) -> list[C]:
-        """Return the clients that came in, or were refreshed, with a token."""
+        """Return the clients that joined or refreshed with a token."""
         return list(self._of_token.get(token_id, ()))
 
     def _index(self, client: C, identity: Identity) -> None:
@@ -151,10 +150,10 @@ class Admission(Generic[C]):
 
 
 class PendingSessions:
-    """The sessions that are in no namespace, per address: they have not joined yet, or have left again.
+    """Sessions in no namespace, counted per address: those that have not joined yet, and those that have left.
 
     Args:
-        per_address: how many an address may have; 0 for any number, and nothing is counted.
+        per_address: maximum per address; 0 means no limit and no counting.
     """
 
     def __init__(self, per_address: int) -> None:
@@ -163,11 +162,11 @@ class PendingSessions:
         self._address_of: dict[str, str] = {}
 
     def use(self, per_address: int) -> None:
-        """Go on with another limit. Sessions that were opened without one are not counted."""
+        """Apply another limit. Sessions opened while there was none are not counted."""
         self._per_address = per_address
 
     def open(self, session: str, address: str | None) -> None:
-        """Count a new session, unless it is one too many of its address (None: not counted).
+        """Count a new session unless its address has reached the limit. An `address` of None is not counted.
 
         Raises:
             LimitReached: `unjoined_per_address`.
@@ -177,13 +176,13 @@ class PendingSessions:
         self.add(session, address)
 
     def add(self, session: str, address: str | None) -> None:
-        """Count a session that is in no namespace any more. Idempotent."""
+        """Count a session that has left its last namespace. Idempotent."""
         if self._per_address and address is not None and session not in self._address_of:
             self._address_of[session] = address
             self._at[address] = self._at.get(address, 0) + 1
 
     def forget(self, session: str) -> None:
-        """It has joined, or is over. Idempotent."""
+        """Remove a session that has joined or ended. Idempotent."""
         address = self._address_of.pop(session, None)
         if address is not None:
             self._at[address] -= 1
@@ -192,15 +191,15 @@ class PendingSessions:
 
 
 class FailedLogins:
-    """How many logins of an address have failed of late, at all processes that share `rates`. Bounded: of MAX_CALLERS addresses.
+    """Recently failed logins per address, over all processes that share `rates`. Bounded to MAX_CALLERS addresses.
 
-    Only failures count, so that any number may come in from one address, and good tokens are taken again as soon as bad ones
-    have become fewer.
+    Only failures count, so any number of clients may join from one address, and valid tokens are accepted again once the failures
+    have decayed.
 
     Args:
-        per_s: how many are forgotten per second.
-        burst: how many there may be; 0 for any number.
-        now_s: monotonic.
+        per_s: failures forgotten per second.
+        burst: maximum failures; 0 means no limit.
+        now_s: monotonic clock.
     """
 
     def __init__(self, per_s: float, burst: int, now_s: Callable[[], float] = monotonic) -> None:
@@ -208,21 +207,21 @@ class FailedLogins:
         self.rates = SharedRates("login", per_s, burst, now_s, owes=False)
 
     def use(self, per_s: float, burst: int) -> None:
-        """Go on with other limits. With another one, what has failed so far is forgotten."""
+        """Apply other limits. A change of limits forgets past failures."""
         self._burst = burst
         self.rates.use(per_s, burst)
 
     def check(self, address: str | None, now_s: float) -> None:
-        """Refuse a login from an address (None: not counted) of which too many have failed.
+        """Refuse a login from an address with too many failures. An `address` of None is not counted.
 
         Raises:
-            LoginsThrottled: with the seconds until the next one is looked at.
+            LoginsThrottled: with the seconds until the next login is accepted.
         """
         if self._burst and address is not None and (wait_s := self.rates.wait_s(address, now_s)):
             raise LoginsThrottled(self._burst, max(1, ceil(wait_s)))
 
     def failed(self, address: str | None, now_s: float) -> None:
-        """Count one that has failed."""
+        """Count a failed login."""
         if self._burst and address is not None:
             self.rates.charge(address, now_s)
 

@@ -1,14 +1,14 @@
-"""API keys: what one looks like, and whose a key is that came over HTTP.
+"""API keys: their format, and the identity of an HTTP request that carries one.
 
     hgk_<id, 10>_<secret, 43><checksum, 6>        digits and letters only: 64 characters in all
 
-The prefix lets a scanner of secrets find a key that has leaked, and the checksum (CRC-32 of all before it) tells it, and us,
-from a typing error without a look at Redis. The id names the key in lists and logs. The secret has 256 random bits, so its
-SHA-256 can be kept as it is: salt and a slow hash protect what people think of, and nobody can go through 2^256 keys.
+The prefix lets secret scanners find leaked keys. The checksum (CRC-32 of everything before it) distinguishes a key from a typing
+error without asking Redis. The id names the key in lists and logs. The secret has 256 random bits, so a plain SHA-256 is a safe
+way to store it; salt and a slow hash protect secrets that people choose.
 
-In: a handshake of the HTTP API. Out: the `Identity` of its key or of the operator's HEADGATE_ADMIN_KEY, or None: its token is
-none of these. What Redis says of a key is remembered for FRESH_S, and for STALE_S while one caller asks anew: so long a revoked
-one may still be taken.
+In: a handshake of the HTTP API. Out: the `Identity` of its key or of the operator's HEADGATE_ADMIN_KEY, or None if its token is
+neither. What Redis returns for a key is cached for FRESH_S, and for STALE_S while one caller refreshes it, so a revoked key may
+still work for that long.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ _ID_BYTES, _ID_DIGITS = 7, 10
 _SECRET_BYTES, _SECRET_DIGITS = 32, 43
 _SUM_DIGITS = 6
 FRESH_S, STALE_S = 1.0, 2.0
-# Of some 600 bytes each. The one that was asked for longest ago goes first.
+# About 600 bytes each. The least recently refreshed is evicted first.
 MAX_REMEMBERED = 1024
 NAME = "[A-Za-z0-9][A-Za-z0-9 ._:@/+-]{0,79}"
 MAX_BY_CHARACTERS = 80
 MAX_NAMESPACES = 64
 MAX_TTL_S = 10 * 366 * 86400
-# What no user is called, in front of the id of a key: ids of events, and rates, of users and keys never meet.
+# Prefix for the account of a key. No user name can contain it, so event ids and rates of users and keys never collide.
 _ACCOUNT = "\0key:"
 
 
 class NewKey(NamedTuple):
-    """A key that has just been made. `text` is shown once and kept nowhere."""
+    """A new key. `text` is shown once and never stored."""
 
     text: str
     stored: StoredKey
@@ -65,17 +65,17 @@ def new_key(
     random: Callable[[int], bytes] = secrets.token_bytes,
     time_s: Callable[[], float] = time,
 ) -> NewKey:
-    """Make a key.
+    """Create a key.
 
     Args:
-        name: what people call it: NAME.
+        name: a display name that matches NAME.
         scopes: as in scopes.py.
-        namespaces: those that it is for; `*` stands for all, none for the first of each gateway.
-        ttl_s: in how many seconds it ends; None: never.
-        by: who made it.
+        namespaces: where the key is valid; `*` means all, none means the first of each gateway.
+        ttl_s: lifetime in seconds; None for no expiry.
+        by: creator of the key.
 
     Raises:
-        InvalidRequest, InvalidPattern, UnknownNamespace: an argument is wrong.
+        InvalidRequest, InvalidPattern, UnknownNamespace: an argument is invalid.
     """
     if not re.fullmatch(NAME, name):
         raise InvalidRequest(
@@ -104,10 +104,10 @@ def new_key(
 
 
 def check_key_id(text: str) -> str:
-    """Return the id of a key; of a whole key, which people may have at hand, the id in it.
+    """Return the id of a key, given its id or the whole key.
 
     Raises:
-        InvalidRequest: it is neither.
+        InvalidRequest: the text is neither.
     """
     whole = _KEY.fullmatch(text)
     if whole is not None:
@@ -118,12 +118,12 @@ def check_key_id(text: str) -> str:
 
 
 def is_account_of_key(user: str) -> bool:
-    """Return whether that is the name of no user, but of a key."""
+    """Return whether this user name belongs to a key."""
     return user.startswith(_ACCOUNT)
 
 
 def shown_name(user: str) -> str:
-    """Return how people are told of an identity by its name: a user's, or `key <id>`."""
+    """Return the display name of an identity: the user's name, or `key <id>`."""
     return f"key {user.removeprefix(_ACCOUNT)}" if is_account_of_key(user) else user
 
 
@@ -131,9 +131,9 @@ class ApiKeys:
     """See the module.
 
     Args:
-        find: asks Redis for a key by its id, or raises BusUnavailable or BusRefused. It may wait.
-        admin_key: the operator's, None: there is none.
-        now_s: monotonic; time_s: seconds since 1970.
+        find: returns the stored key with an id from Redis; may block; raises BusUnavailable or BusRefused.
+        admin_key: the operator's key, or None.
+        now_s: monotonic clock; time_s: seconds since 1970.
     """
 
     def __init__(
@@ -151,11 +151,11 @@ class ApiKeys:
         self._asking: set[str] = set()
 
     def identify(self, handshake: Handshake) -> Identity | None:
-        """Return the identity of a handshake with a key; None: it has something else. May wait for Redis.
+        """Return the identity of a handshake with a key, or None without one. May wait for Redis.
 
         Raises:
-            Unauthorized: what it has is meant to be a key, and is none that counts.
-            BusUnavailable, BusRefused: Redis does not say.
+            Unauthorized: the token looks like a key and is not a valid one.
+            BusUnavailable, BusRefused: Redis did not answer.
         """
         token = handshake.token
         if token is None:
@@ -164,10 +164,10 @@ class ApiKeys:
             return self._of_key(handshake, token)
         if self._admin_digest is None:
             return None
-        # A head that was looked at before has the same token now.
+        # A handshake that was checked before still has the same token.
         if (kept := handshake.kept(self)) is not None or handshake.kept() is not None:
             return kept
-        # Hashed, so that the time of the comparison tells nothing: neither how much was right nor how long the key is.
+        # Hashing first makes the time of the comparison independent of the contents and the length of the key.
         if not hmac.compare_digest(_digest(token), self._admin_digest):
             return None
         handshake.keep(self, self._admin)
@@ -178,8 +178,8 @@ class ApiKeys:
         if found is None or _checksum(token[:-_SUM_DIGITS]) != token[-_SUM_DIGITS:]:
             raise Unauthorized(UnauthorizedReason.MALFORMED, "that begins like an API key and is none: is all of it there?")
         stored = self._stored(found["id"])
-        # An unknown id takes the same steps as a wrong secret, and gets the same answer.
-        expected = stored.sha256 if stored is not None else _NOBODYS
+        # An unknown id takes the same steps as a wrong secret and gets the same answer.
+        expected = stored.sha256 if stored is not None else _NO_DIGEST
         identity = handshake.kept(stored) if stored is not None else None
         if identity is None:
             if not hmac.compare_digest(hashlib.sha256(token.encode()).hexdigest(), expected) or stored is None:
@@ -191,7 +191,7 @@ class ApiKeys:
         return identity
 
     def _stored(self, key_id: str) -> StoredKey | None:
-        """Return what is known of a key, from memory if that is recent. While one caller asks, others may have what is older."""
+        """Return a stored key, cached if recent. While one caller refreshes it, others get the older copy."""
         known, now_s = self._remembered.get(key_id), self._now_s()
         if known is not None:
             age_s = now_s - known[1]
@@ -203,7 +203,7 @@ class ApiKeys:
         finally:
             self._asking.discard(key_id)
         if known is not None and stored == known[0]:
-            stored = known[0]  # what a handshake keeps was proved with this one
+            stored = known[0]  # handshakes keep identities that were proved with this object
         self._remembered[key_id] = stored, now_s
         self._remembered.move_to_end(key_id)
         if len(self._remembered) > MAX_REMEMBERED:
@@ -211,7 +211,7 @@ class ApiKeys:
         return stored
 
 
-_NOBODYS = "0" * 64
+_NO_DIGEST = "0" * 64
 
 
 def _identity(name: str, scopes: tuple[str, ...], namespaces: tuple[str, ...] | None, expires_s: int | None = None) -> Identity:
@@ -230,7 +230,7 @@ def _digest(text: str) -> bytes:
 
 
 def _in_digits(data: bytes, digits: int) -> str:
-    """Return bytes as so many letters and digits, which hold them all."""
+    """Encode bytes in a fixed number of letters and digits."""
     number, found = int.from_bytes(data), []
     for _ in range(digits):
         number, digit = divmod(number, len(_DIGITS))

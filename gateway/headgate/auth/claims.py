@@ -1,7 +1,7 @@
-"""Claims: from the payload of a token whose signature is proven to an identity, or to the reason of the refusal. No I/O.
+"""Claims: from the payload of a verified token to an identity, or to the reason for refusing it. No I/O.
 
-In: the bytes of the payload. Out: an `Identity`, or `Unauthorized` with its reason (errors.py), whose text never holds any part
-of the token. `exp`, `aud` and `sub` are required (RFC 8725), and every claim that we read must have the type that it should have.
+In: the bytes of the payload. Out: an `Identity`, or `Unauthorized` with its reason (errors.py) and no part of the token. `exp`,
+`aud` and `sub` are required (RFC 8725), and every claim that we read must have the expected type.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headgate.events.topic import check_namespace, check_pattern, user_word
 
 from .identity import ANONYMOUS, Identity, check_name_in_grant
 
-# Patterns in one claim; containment is asked of each at every subscribe.
+# Patterns per claim. Every subscribe is checked against all of them.
 MAX_GRANTS = 64
 MAX_ID_CHARACTERS = 255
 _LAST_TIME_S = 1e12
@@ -31,10 +31,10 @@ class ClaimRules:
     """The rules for claims.
 
     Args:
-        audience: must be in `aud`.
-        leeway_s: how far clocks may differ, for `exp`, `nbf` and `iat`.
+        audience: required in `aud`.
+        leeway_s: tolerated clock difference for `exp`, `nbf` and `iat`.
         now: seconds since 1970.
-        issuer: must be `iss`; None: nobody looks at it.
+        issuer: required as `iss`; None accepts any.
     """
 
     audience: str
@@ -117,7 +117,7 @@ def _text(claims: Mapping[str, Any], name: str) -> str:
 
 
 def _word(user: object) -> str:
-    """Return the word of the user's name in topics."""
+    """Return the user's name as a word of topics."""
     if user == ANONYMOUS:
         raise Unauthorized(Reason.INVALID_CLAIM, claim="sub")
     try:
@@ -151,7 +151,7 @@ def _grants(claims: Mapping[str, Any], name: str, user: str, word: str) -> tuple
         if not isinstance(pattern, str):
             raise Unauthorized(Reason.INVALID_CLAIM, claim=name)
         try:
-            if "{sub}" not in pattern:  # an issuer that knows of that puts no name in by itself
+            if "{sub}" not in pattern:  # an issuer that uses `{sub}` inserts no name itself
                 check_name_in_grant(user, pattern)
             grants.append(check_pattern(pattern.replace("{sub}", word)))
         except HeadgateError:

@@ -1,16 +1,17 @@
-"""Client counts: how many clients a user, or an address, may have over processes that look at each other once in a while. No I/O.
+"""Client counts: a limit on the clients of a user or an address over processes that exchange counts now and then. No I/O.
 
-In: this process's own counts, from admission.py; what the others have, from each look (redis/client_counts.py). Out: whether
-one client more may join, without waiting; what the next look is to tell and to ask.
+In: this process's own counts, from admission.py, and those of the others from each exchange (redis/client_counts.py). Out:
+whether another client may join, without waiting, and what the next exchange sends and asks for.
 
-Rule. With a look at `total` clients of a user over `processes`, this process may let in `(max - total) // processes` more
-before the next look, and one at least while there is room. Of a user about whom it has not looked, and of every user while
-Redis does not answer, it may have its share: `max // processes`, and one at least. So `max` is exceeded by `processes - 1` at
-most where looks lie between the joins, by `(processes - 1) * share` at most when all processes let a user in at one moment, and
-never with one process. docs/decisions/0034 has the argument. A process that dies gives its places back when its lease ends.
+Rule. After an exchange that reports `total` clients of a user over `processes`, this process may admit
+`(max - total) // processes` more before the next one, and at least one while there is room. For a user without an exchange, and
+for every user while Redis is unreachable, its share is `max // processes`, and at least one. So `max` is exceeded by at most
+`processes - 1` when exchanges happen between the joins, by at most `(processes - 1) * share` when all processes admit a user at
+the same moment, and never with one process. docs/decisions/0034 has the argument. The places of a process that dies return when
+its lease ends.
 
-Of addresses there are as many as clients, and few come near their limit: one that has fewer than QUIET_CLIENTS at a process is
-neither told nor asked about there, so each other process may have let in so many more.
+There are as many addresses as clients, and few come near their limit. A process neither sends nor asks about an address with
+fewer than QUIET_CLIENTS clients, so each other process may have admitted that many more.
 """
 
 from __future__ import annotations
@@ -22,30 +23,30 @@ from typing import NamedTuple
 
 from headgate.errors import LimitReached
 
-# A look at a user who has no client here is forgotten after this.
+# The result for a user without clients here expires after this.
 FRESH_S = 60.0
-# Without any look for so long, two leases, this process does not know what the others have.
+# Two leases without an exchange: the counts of the others are unknown.
 OUT_OF_TOUCH_S = 30.0
-# After Redis has lost what was told, a flush or a long outage, the others have told theirs again within this.
+# After Redis has lost the counts (a flush, a long outage), every process has sent them again within this.
 SETTLE_S = 15.0
-# A place is free again when some client leaves, at a time that cannot be known: a refused client asks again at this pace.
+# Nobody can predict when a client leaves, so a refused client retries at this interval.
 PLACE_RETRY_S = 10
-# There may be room at the next look, which a refusal brings about.
+# A refusal starts the next exchange, which may find room.
 LOOK_RETRY_S = 2
-# Users in one look; the others wait for the next one.
+# Users per exchange; the rest wait for the next one.
 MAX_ASKED = 1000
 QUIET_CLIENTS = 16
 
 
 class StillLooking(LimitReached):
-    """There may be room for this client, which the next look tells."""
+    """There may be room for this client. The next exchange decides."""
 
     def __init__(self, name: str, limit: int) -> None:
         super().__init__(name, limit, LOOK_RETRY_S)
 
 
 class Question(NamedTuple):
-    """A look: `told` are this process's counts that have changed or matter, `asked` the users whose others are of interest."""
+    """One exchange: `told` holds the counts of this process that changed or matter, `asked` the users to ask about."""
 
     told: dict[str, int]
     asked: list[str]
@@ -58,14 +59,13 @@ class _Look(NamedTuple):
 
 
 class ClientCounts:
-    """See the module. `wanted` is called when a look is worth making soon; `own_of` tells how many clients a user has here.
-
-    `now_s` is monotonic.
+    """See the module. `wanted` is called when an exchange would help soon; `own_of` returns a user's clients in this process.
 
     Args:
-        max_clients: of one user; 0 for any number, and nothing is told or asked.
-        name: of the limit.
-        quiet: how many clients of one are not worth a word.
+        max_clients: maximum per user; 0 means no limit and no exchange.
+        now_s: monotonic clock.
+        name: name of the limit.
+        quiet: counts below this are not exchanged.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class ClientCounts:
     ) -> None:
         self.max_clients = max_clients
         self._name, self._most_quiet = name, quiet
-        self._told: set[str] = set()  # those that are not quiet, where there are quiet ones
+        self._told: set[str] = set()  # with `quiet`: users whose last sent count was above it
         self.wanted: Callable[[], None] = lambda: None
         self.own_of: Callable[[str], int] = lambda user: 0
         self.processes = 1
@@ -84,11 +84,11 @@ class ClientCounts:
         self._heard_s = self._swept_s = self._settled_s = -math.inf
 
     def check(self, user: str, own: int) -> None:
-        """Refuse one client more of a user who has `own` here.
+        """Refuse another client of a user with `own` clients here if that may exceed the limit.
 
         Raises:
-            StillLooking: this process cannot tell before the next look.
-            LimitReached: by the name of the limit.
+            StillLooking: only the next exchange can decide.
+            LimitReached: with the name of the limit.
         """
         if not self.max_clients:
             return
@@ -108,27 +108,27 @@ class ClientCounts:
             raise LimitReached(self._name, self.max_clients, PLACE_RETRY_S)
 
     def changed(self, user: str, own: int) -> None:
-        """A user has so many clients here now."""
+        """Record the number of clients that a user now has in this process."""
         if self.max_clients and self._is_told(user, own):
             told = own if own >= self._quiet() else 0
             self._changed[user] = told
             look = self._looks.get(user)
             if look is not None and look.may_have > own + self._share():
-                # The places of clients that have left are everyone's again.
+                # Every process may use the places of clients that have left.
                 self._looks[user] = look._replace(may_have=own + self._share())
-            self.wanted()  # alone too: a process that starts must find what is here, and this one learns of it
+            self.wanted()  # also when alone: a starting process must find these counts
             if user in self._asked:
                 self._asked[user] = told
 
     def all_told(self, counts: Mapping[str, int]) -> dict[str, int]:
-        """Return what there is to tell of so many clients of each user, to a Redis that has lost what was told."""
+        """Return the counts to send again to a Redis that has lost them."""
         found = {user: own for user, own in counts.items() if own >= self._quiet()} if self.max_clients else {}
         if self._most_quiet:
             self._told = set(found)
         return found
 
     def next_question(self) -> Question:
-        """Return what the next look is to tell and to ask. If it fails, the one after it has to tell all counts."""
+        """Return what the next exchange sends and asks. If it fails, the following one must send every count."""
         asked = dict(list(self._asked.items())[:MAX_ASKED])
         question = Question({**self._changed, **asked}, list(asked))
         self._changed.clear()
@@ -137,9 +137,9 @@ class ClientCounts:
         return question
 
     def heard(self, question: Question, processes: int, others: Mapping[str, int], *, lost: bool = False) -> None:
-        """The look is over: so many processes there are, and the asked users have so many clients at the others.
+        """Apply an exchange: the number of processes, and how many clients the asked users have at the others.
 
-        `lost`: Redis had lost what this process told before, so what it knows of the others may not be all.
+        `lost`: Redis had lost the counts of this process, so those of the others may be incomplete.
         """
         now_s = self._heard_s = self._now_s()
         if lost:
@@ -166,7 +166,7 @@ class ClientCounts:
         return min(self._most_quiet, self._share() // 2)
 
     def _is_told(self, user: str, own: int) -> bool:
-        """Return whether a count is worth a word: there are enough, or there were."""
+        """Return whether to send a count: it is large enough, or the last one sent was."""
         if not self._most_quiet:
             return True
         was_told = user in self._told

@@ -1,7 +1,7 @@
-"""Expiry: the ends of clients' identities. One timer for all of them, a slot per tick; monotonic clock.
+"""Expiry of client identities, with one timer and one slot per tick on a monotonic clock.
 
-In: clients with their time of expiry, from the gateway. Out: a call with those that are due, at most one tick late. A client that
-leaves, or is renewed, is forgotten at once: a token of a day must not keep a browser of a minute in memory.
+In: clients and their expiry times, from the gateway. Out: a call with the expired clients, at most one tick late. A client that
+leaves or is renewed is forgotten at once, so a token valid for a day does not keep a one-minute client in memory.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import Generic, TypeVar
 from headgate.runtime.loop import Watcher, repeat, spawn
 
 TICK_S = 0.5
-# The longest that is kept: beyond it a token does not expire in the life of a process.
+# Longer lifetimes are capped: no process runs that long.
 LONGEST_S = 10 * 365 * 86400
 
 C = TypeVar("C", bound=Hashable)
 
 
 class Expiry(Generic[C]):
-    """Calls `on_due(clients)` in a greenlet of its own; a client that is renewed, or leaves, during that call is passed over.
+    """Calls `on_due(clients)` in its own greenlet; clients that leave or are renewed during that call are skipped.
 
-    A wall clock that jumps changes nothing for a client that is in: its time is reckoned once, when it is set.
+    The expiry is converted to the monotonic clock when it is set, so changes of the wall clock do not affect admitted clients.
 
     Args:
-        now: seconds since 1970; now_s: monotonic.
+        now: seconds since 1970; now_s: monotonic clock.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Expiry(Generic[C]):
         self._timer: Watcher | None = None
 
     def set(self, client: C, expires_at: float | None) -> None:
-        """Have a client due at `expires_at` (seconds since 1970), or never; replaces what was set before."""
+        """Set when a client expires, in seconds since 1970, or None for never. Replaces the earlier value."""
         self.forget(client)
         if expires_at is None:
             return
@@ -55,7 +55,7 @@ class Expiry(Generic[C]):
             self._timer = repeat(TICK_S, self.tick)
 
     def forget(self, client: C) -> None:
-        """Never mind this client. Idempotent."""
+        """Remove a client. Idempotent."""
         self._due.discard(client)
         slot = self._slot_of.pop(client, None)
         if slot is not None:
@@ -65,7 +65,7 @@ class Expiry(Generic[C]):
                 del self._slots[slot]
 
     def tick(self) -> None:
-        """Pass on the clients that are due. Runs in the hub; costs a pass over the slots in use, not over the clients."""
+        """Pass on the expired clients. Runs in the hub; costs a pass over the used slots, not over the clients."""
         reached = self._now_s() / TICK_S
         due = [client for slot in [slot for slot in self._slots if slot <= reached] for client in self._slots.pop(slot)]
         for client in due:
@@ -75,7 +75,7 @@ class Expiry(Generic[C]):
             spawn(self._on_due, self._still_due())
 
     def close(self) -> None:
-        """Forget everyone and stop the timer. Idempotent."""
+        """Remove all clients and stop the timer. Idempotent."""
         for kept in (self._slots, self._slot_of, self._due):
             kept.clear()
         if self._timer is not None:

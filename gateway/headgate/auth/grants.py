@@ -1,17 +1,17 @@
-"""Grants: the patterns that an identity is granted, compiled once, so that one is decided against all of them together. No I/O.
+"""Grants: the patterns of an identity, compiled once so that a pattern is checked against all of them together. No I/O.
 
-In: the granted patterns. Out: `contain(pattern)`: whether one of them contains it, exactly as `topic.contains` defines that; two
+In: the granted patterns. Out: `contain(pattern)`, whether one of them contains it, exactly as `topic.contains` defines that. Two
 grants that cover a pattern only together do not contain it.
 
-Three kinds of grants, in the order of their cost. A topic, and a pattern asked for letter by letter: one look into a set. A
-whole branch (`orders.#`, `orders.*.#`, `#`): one look into a dict for each literal word that the pattern begins with. All others
+There are three kinds of grants, in the order of their cost. A topic, or a pattern requested in the same letters, takes one set
+lookup. A whole branch (`orders.#`, `orders.*.#`, `#`) takes one dict lookup per leading literal word of the pattern. All others
 are walked together, as bits of one number.
 
-The walk rests on one fact: in a pattern, a wildcard may stand for a word that occurs in no grant, and that is the worst word that
-it can stand for. A pattern with `*` alone is therefore decided in one walk. One with `#` is contained if and only if each of its
-expansions (`#` as no, one, two … `*`, at most MAX_TOPIC_WORDS words in all) is, all by the same grant. Expansions share what they
-begin with, and 8 tokens make some hundred steps at most, however many grants there are: 0.2 ms for 64 grants and a pattern that
-was thought out for them.
+The walk rests on one fact: a wildcard in the requested pattern may stand for a word that occurs in no grant, and that is the
+worst case. One walk therefore decides a pattern with only `*`. A pattern with `#` is contained if and only if one grant
+contains each of its expansions (`#` as no, one, two … `*`, at most MAX_TOPIC_WORDS words in all). Expansions share their
+beginnings, so 8 tokens make about a hundred steps at most, for any number of grants: 0.2 ms for 64 grants and a pattern
+designed to be slow.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from functools import lru_cache
 
 from headgate.events.topic import MAX_TOPIC_WORDS, is_wildcard, normal_form
 
-# Sets of grants that are kept compiled: usually below 1 KiB each, 64 patterns of 255 bytes some 40 KiB.
+# Cached sets of grants, usually below 1 KiB each; 64 patterns of 255 bytes take about 40 KiB.
 MAX_COMPILED = 256
 
 
@@ -33,12 +33,12 @@ class Grants:
     def __init__(self, patterns: Iterable[str]) -> None:
         self._everything = False
         self._literally: set[str] = set()
-        self._branches: dict[str, int] = {}  # literal words → how many words a pattern under them has at least
+        self._branches: dict[str, int] = {}  # literal words → least number of words of a pattern below them
         others: list[tuple[str, ...]] = []
         for pattern in patterns:
             self._literally.add(pattern)
             stem_text, _, last = pattern.rpartition(".")
-            if not is_wildcard(stem_text):  # the usual ones, at an eighth of the cost
+            if not is_wildcard(stem_text):  # the usual case, at an eighth of the cost
                 if last == "#":
                     self._everything = self._everything or not stem_text
                     if stem_text:
@@ -88,7 +88,7 @@ class Grants:
 
 
 class _Walk:
-    """Patterns in their normal form, walked together: a bit of a number is a place in one, before a token or behind all."""
+    """Patterns in normal form, walked together. Each bit is a position in one pattern: before a token, or after the last."""
 
     __slots__ = ("_ends", "_hashes", "_stars", "_start", "_takes")
 
@@ -123,9 +123,9 @@ class _Walk:
     def contains_every_expansion(self, tokens: Sequence[str]) -> bool:
         """Return whether one of these patterns contains every expansion of `tokens`, in normal form and with a `#`."""
         count = len(tokens)
-        # How many words the tokens from an index on stand for at least.
+        # The least number of words that the tokens from an index onwards match.
         rest = [sum(token != "#" for token in tokens[index:]) for index in range(count + 1)]
-        left = self._ends  # of the patterns that have contained all so far
+        left = self._ends  # of the patterns that contain every expansion so far
         states = {(0, self._start), (1, self._start)} if tokens[0] == "#" else {(0, self._start)}
         for room in range(MAX_TOPIC_WORDS - 1, -1, -1):
             after: set[tuple[int, int]] = set()
@@ -138,7 +138,7 @@ class _Walk:
                 if rest[following] > room:
                     continue
                 if not reached:
-                    return False  # an expansion begins like this that no pattern contains
+                    return False  # an expansion with this beginning is in no pattern
                 after.add((following, reached))
                 if following < count and tokens[following] == "#":
                     after.add((following + 1, reached))
@@ -151,10 +151,10 @@ class _Walk:
         return True
 
     def _step(self, places: int, word: str) -> int:
-        """Advance over one word. A wildcard stands for one that no pattern names, so only wildcards take it."""
+        """Advance by one word. A wildcard stands for a word in no pattern, so only wildcards match it."""
         hashes = self._hashes
         places = (places & self._takes.get(word, self._stars)) << 1 | places & hashes
-        # Once is enough: in the normal form no two `#` stand next to each other.
+        # Once is enough, because the normal form has no two adjacent `#`.
         return places | (places & hashes) << 1
 
 
@@ -165,12 +165,12 @@ def _literal_start(tokens: Sequence[str]) -> Sequence[str]:
     return tokens
 
 
-@lru_cache(maxsize=MAX_COMPILED)  # the users of a role differ in their own topics only, which are a branch
+@lru_cache(maxsize=MAX_COMPILED)  # users of a role differ only in their own topics, which are a branch
 def _walk(patterns: tuple[tuple[str, ...], ...]) -> _Walk:
     return _Walk(patterns)
 
 
 @lru_cache(maxsize=MAX_COMPILED)
 def compiled(patterns: tuple[str, ...]) -> Grants:
-    """Return these grants compiled; the ones used last are remembered, as a user's clients and a page's reconnects share them."""
+    """Return these grants compiled. Recent ones are cached, because a user's clients and reconnects share them."""
     return Grants(patterns)

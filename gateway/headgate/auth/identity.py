@@ -16,10 +16,10 @@ from .grants import compiled
 
 _WILDCARDS = frozenset("*#")
 _INBOX = f".{INBOX}"
-# Bounds of a text for the log that may hold a secret, and of the part of a secret that is hidden in it.
+# Limits for redacted log text: its length, the shortest hidden run, the shortest secret, and the depth of `auth`.
 MAX_LOGGED_CHARACTERS = 500
 _RUN, _SHORTEST_SECRET, _MAX_DEPTH = 8, 4, 4
-# The fields of a query that are Engine.IO's own.
+# Query fields of Engine.IO itself.
 _TRANSPORT_FIELDS = ("EIO", "transport", "sid", "t")
 
 
@@ -27,7 +27,7 @@ _TRANSPORT_FIELDS = ("EIO", "transport", "sid", "t")
 class Handshake:
     """The credentials of a connecting client: the CONNECT `auth` object, and the WSGI environment of its HTTP request.
 
-    Neither is in its `repr`: both may hold the token.
+    Neither appears in `repr`, because both may hold the token.
     """
 
     namespace: str
@@ -36,11 +36,11 @@ class Handshake:
     _proven: tuple[object, Identity] | None = field(default=None, init=False, repr=False, compare=False)
 
     def keep(self, keys: object, identity: Identity) -> None:
-        """Keep the identity that the token has proved with these keys, for the next time that this handshake is shown."""
+        """Cache the identity that the token proved with these keys."""
         self._proven = (keys, identity)
 
     def kept(self, keys: object = None) -> Identity | None:
-        """Return the identity that was kept last, if it was with these keys (None: with any)."""
+        """Return the cached identity if it was proved with these keys, or with any for None."""
         proven = self._proven
         return proven[1] if proven is not None and (keys is None or proven[0] is keys) else None
 
@@ -58,12 +58,12 @@ class Handshake:
         return _without(text[:limit], [*_texts(self.auth), *headers, *values, *map(unquote_plus, values)])
 
 
-# The rights in the console: to look, and to act as well. An authenticator gives them; no token does.
+# Rights in the console: to read, or to act as well. Only an authenticator grants them, never a token.
 Admin = Literal["read", "act"]
 
-# In the place of a namespace in an API key: all of them.
+# In the namespaces of an API key: all of them.
 EVERY = "*"
-# The name of clients without a token, where they are allowed. Not one person: the limits per user do not count it.
+# The user name of clients without a token, where allowed. Limits per user do not apply to it.
 ANONYMOUS = "anonymous"
 
 
@@ -71,22 +71,21 @@ ANONYMOUS = "anonymous"
 class Identity:
     """An authenticated client: a name and the patterns that it may subscribe to and publish to.
 
-    By default it may do nothing, but for the grant that the gateway gives to every user: `own_topics(user)`.
-    `expires_at` (seconds since 1970, None: never) ends the client then, unless a `refresh` has brought a later one;
-    a single token can be revoked by its `token_id`; `namespaces` are those that it is for (None: the gateway's first).
-    `admin` lets it into the console: `read` to look, `act` to act as well (docs/console.md).
-    `scopes` are those of an API key (scopes.py), beside the grants that they make; None: it is a user. A key's `namespaces` may
-    hold EVERY.
+    By default it has only the grant that the gateway gives to every user, `own_topics(user)`.
+    The client ends at `expires_at` (seconds since 1970, None: never) unless a `refresh` extends it. `token_id` allows revoking a
+    single token. `namespaces` are those where it is valid (None: the gateway's first).
+    `admin` admits to the console, with `read` to look and `act` to act as well (docs/console.md).
+    `scopes` are those of an API key (scopes.py), in addition to its grants; None for a user. A key's `namespaces` may hold EVERY.
 
-    Grants made of variables go through `headgate.pattern`, and a user's name in one through `headgate.user_word`. A name that has
-    `*` or `#` as a whole part between dots is refused together with a grant in which it stands as it is: an f-string would have
-    made it a wildcard.
+    Build grants from variables with `headgate.pattern`, and insert a user's name with `headgate.user_word`. A name with `*` or
+    `#` as a whole part between dots is rejected together with a grant that contains it unchanged, because an f-string would
+    have made it a wildcard.
 
     Raises:
-        InvalidRequest: the user's name cannot be one.
+        InvalidRequest: the user's name is invalid.
         InvalidPattern: a grant is not a pattern, or holds the user's name as a wildcard.
-        UnknownNamespace: a namespace has a name that none can have.
-        TypeError: the grants are one text, and not a list or tuple; the user's name is not text; `admin` is no such right.
+        UnknownNamespace: a namespace name is invalid.
+        TypeError: the grants are a string and not a list or tuple, the user's name is not a string, or `admin` is not a right.
     """
 
     user: str
@@ -101,7 +100,7 @@ class Identity:
     def __post_init__(self) -> None:
         if not isinstance(self.user, str):
             raise TypeError(f"Identity(user=…): expected text, got {type(self.user).__name__}")
-        if self.scopes is None:  # a key is called what no user is
+        if self.scopes is None:  # the account of a key is no valid user name
             check_user(self.user)
         if self.admin not in (None, "read", "act"):
             raise TypeError(f"Identity(admin=…): expected 'read', 'act' or None, got {self.admin!r:.80}")
@@ -126,9 +125,9 @@ class Identity:
         namespaces: tuple[str, ...] | None,
         admin: Admin | None = None,
     ) -> Identity:
-        """Return an identity whose parts have all been checked: half of a token's cost was to check its patterns twice."""
+        """Return an identity from checked parts. Checking the patterns twice was half the cost of a token."""
         identity = object.__new__(cls)
-        # One by one: a loop over names and values takes five times as long, and each join makes two identities.
+        # One by one: a loop takes five times as long, and each join creates two identities.
         put = object.__setattr__
         put(identity, "user", user)
         put(identity, "subscribe", subscribe)
@@ -142,11 +141,11 @@ class Identity:
 
     @property
     def own_topics(self) -> str | None:
-        """The pattern of the user's own topics, or None: all the anonymous have one name, and a key is no user."""
+        """The pattern of the user's own topics; None for anonymous clients and keys."""
         return _own_topics(self.user)
 
     def with_own_topics(self) -> Identity:
-        """Return this identity with the user's own topics granted, if it has some."""
+        """Return this identity with the user's own topics granted, if it has any."""
         own = self.own_topics
         if own is None or own in self.subscribe:
             return self
@@ -159,14 +158,14 @@ class Identity:
         return self.of_checked(*args).with_own_topics()
 
     def may_enter(self, namespace: str, first: str) -> bool:
-        """Return whether it is for a namespace, where `first` is the gateway's first one."""
+        """Return whether it is valid in a namespace. `first` is the gateway's first one."""
         if self.namespaces is None:
             return namespace == first
         return namespace in self.namespaces or EVERY in self.namespaces
 
     def may_subscribe(self, pattern: str) -> bool:
         """Return whether some grant contains the whole pattern (pattern in pattern, not topic in pattern)."""
-        # Letter by letter, as most ask for their own topics: then nothing needs to be compiled.
+        # Most clients request a granted pattern literally, and then nothing has to be compiled.
         return pattern in self.subscribe or compiled(self.subscribe).contain(pattern)
 
     def may_publish(self, topic: str) -> bool:
@@ -175,7 +174,7 @@ class Identity:
 
 
 def _texts(value: object, depth: int = 0) -> Iterator[str]:
-    """Yield every text in a JSON value, to the depth that an authenticator may look at."""
+    """Yield every text in a JSON value, down to _MAX_DEPTH."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping | list) and depth < _MAX_DEPTH:
@@ -184,7 +183,7 @@ def _texts(value: object, depth: int = 0) -> Iterator[str]:
 
 
 def _without(text: str, secrets: Iterable[str]) -> str:
-    """Return a text in which every run of _RUN characters or more that a secret has too is hidden: a part of it tells as well."""
+    """Return a text with every run of _RUN or more characters that occurs in a secret hidden, because parts reveal it too."""
     hidden = bytearray(len(text))
     for secret in secrets:
         size = min(_RUN, len(secret))
@@ -197,11 +196,11 @@ def _without(text: str, secrets: Iterable[str]) -> str:
     return re.sub("\0+", "(hidden)", shown)
 
 
-@lru_cache(maxsize=4096)  # a user who comes back: 8 µs of each login
+@lru_cache(maxsize=4096)  # saves a returning user 8 µs per login
 def _own_topics(user: str) -> str | None:
     try:
         return None if user == ANONYMOUS else own_topics(user)
-    except InvalidRequest:  # a key's
+    except InvalidRequest:  # the account of a key
         return None
 
 
@@ -210,7 +209,7 @@ def _own_inbox(own_topics: str | None) -> str | None:
 
 
 def check_name_in_grant(user: str, grant: str) -> None:
-    """Check that a grant does not hold a user's name as a wildcard: whoever may choose a name must not choose what it grants.
+    """Check that a grant does not contain a user's name as a wildcard, which would let users choose their own rights.
 
     Raises:
         InvalidPattern.
@@ -220,13 +219,13 @@ def check_name_in_grant(user: str, grant: str) -> None:
 
 
 def _listed(given: object, name: str, of: str) -> tuple[Any, ...]:
-    """Return a list or tuple as a tuple. One text is refused: its letters would be taken for the list."""
+    """Return a list or tuple as a tuple. A string is rejected; iterating over it would yield its letters."""
     if isinstance(given, list | tuple | set | frozenset):
         return tuple(given)
     raise TypeError(f"Identity({name}=…): expected a list or tuple of {of}, got {type(given).__name__} {given!r:.80}")
 
 
-# An application's authenticator: the identity behind a handshake, or None (or an Unauthorized) to refuse it.
 # Returns whether an identity may do an action (`subscribe`, `replay`, `presence`) with a pattern that its grants cover.
 Authorizer = Callable[[Identity, str, str], bool]
+# Returns the identity of a handshake, or refuses it with None or by raising Unauthorized.
 Authenticator = Callable[[Handshake], Identity | None]

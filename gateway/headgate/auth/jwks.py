@@ -1,10 +1,10 @@
-"""Keys of tokens from a URL that the operator configures (JWKS, RFC 7517): fetched in the background, never for a token.
+"""Token keys from a configured URL (JWKS, RFC 7517), fetched in the background and never on behalf of a token.
 
-In: HEADGATE_TOKEN_JWKS_URL. Out: `on_keys(keys)`, from a greenlet of its own, after every fetch that brought some, and with none
-when the known ones count no longer. A token decides at most *whether* there is another fetch (fetch_plan.py); never where from.
+In: HEADGATE_TOKEN_JWKS_URL. Out: `on_keys(keys)`, from its own greenlet, after every successful fetch, and with an empty list
+when the known keys are no longer valid. A token can cause another fetch (fetch_plan.py) but never chooses the address.
 
-Rules. 1. One GET at a time, without redirects or proxies, under one deadline from the name's resolution to the last byte, and of
-bounded size. 2. A set replaces the one before it. The rest is the plan's.
+Rules. 1. One GET at a time, without redirects or proxies, of bounded size, under one deadline from name resolution to the last
+byte. 2. A set replaces the previous one. fetch_plan.py has the other rules.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class Jwks:
     """See the module.
 
     Args:
-        again_s: AGAIN_S, but for tests.
-        get: one fetch; it may wait for TIMEOUT_S.
-        now_s: monotonic.
-        wait: lets others run for so many seconds.
+        again_s: AGAIN_S, except in tests.
+        get: fetches once, within TIMEOUT_S.
+        now_s: monotonic clock.
+        wait: suspends the greenlet for a number of seconds.
     """
 
     def __init__(
@@ -57,12 +57,12 @@ class Jwks:
         self._closed = False
 
     def start(self) -> None:
-        """Begin to fetch. Idempotent."""
+        """Start fetching. Idempotent."""
         if self._greenlet is None:
             self._greenlet = spawn(self._run)
 
     def may_bring(self, key_id: str) -> bool:
-        """Return whether a fetch may yet bring a key that is unknown, and ask for one. Never waits."""
+        """Return whether a fetch may still bring an unknown key, and request one. Never waits."""
         possible = self._plan.may_bring(key_id, self._now_s())
         if possible:
             self._wanted.set()
@@ -70,11 +70,11 @@ class Jwks:
 
     @property
     def has_set(self) -> bool:
-        """Whether a set was ever fetched: until then no token can name a key that is known."""
+        """Whether a set was ever fetched. Before that, no token names a known key."""
         return self._plan.state is not State.EMPTY
 
     def refresh(self) -> None:
-        """Ask for a fetch, as soon as there may be one. Never waits."""
+        """Request a fetch at the earliest allowed time. Never waits."""
         self._wanted.set()
 
     def close(self) -> None:
@@ -96,7 +96,7 @@ class Jwks:
                 self._wait(self._plan.earliest_s(self._now_s()))
 
     def _fetched(self) -> bool:
-        """Fetch once; hand over the keys, or say in the log why there are none."""
+        """Fetch once; pass on the keys, or log why there are none."""
         try:
             with deadline(TIMEOUT_S):
                 keys = read_jwks(self._get(self._url))
@@ -116,11 +116,11 @@ class Jwks:
 
 
 def fetch(url: str) -> bytes:
-    """Return the body of one GET, at most MAX_BYTES of it. Waits; the caller has the deadline.
+    """Return the body of one GET, up to MAX_BYTES. Waits; the caller sets the deadline.
 
     Raises:
-        OSError: there is no whole answer, or it is too large.
-        ValueError: it is not 200, or the URL cannot be asked.
+        OSError: the answer is incomplete or too large.
+        ValueError: the status is not 200, or the URL is invalid.
     """
     accept = {"Accept": "application/json, application/jwk-set+json"}
     with exchange("GET", read_target(url), accept, b"", TIMEOUT_S) as (head, read_body):

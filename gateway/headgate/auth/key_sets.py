@@ -1,8 +1,7 @@
-"""Sets of keys: those that the operator configures, in the settings and in a file, and an issuer's (JWKS, RFC 7517).
+"""Sets of keys: the operator's, from settings and a file, and an issuer's (JWKS, RFC 7517).
 
-In: the settings, and the bytes that jwks.py has fetched. Out: lists of `Key` with distinct ids, or the fault: each key that is
-wrong is named by its id, and no part of a key is ever shown. No I/O but for the file, which is read at start and when the
-operator asks for it.
+In: the settings, and the bytes fetched by jwks.py. Out: lists of `Key` with distinct ids, or errors that name each invalid key by
+its id and never show any part of a key. The only I/O is reading the file, at start and at the operator's request.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ SECRET_KEY_ID = "default"
 
 
 def configured_keys(settings: Settings) -> list[Key]:
-    """Return the keys that the settings name, read anew: HEADGATE_TOKEN_KEYS and HEADGATE_TOKEN_SECRET.
+    """Return the keys in HEADGATE_TOKEN_KEYS and HEADGATE_TOKEN_SECRET, read again each time.
 
     Raises:
-        SettingsError: the file cannot be read or holds a key that is none.
+        SettingsError: the file cannot be read or holds an invalid key.
     """
     keys = read_keys(settings.token_keys) if settings.token_keys else []
     if settings.token_secret is not None:
@@ -40,10 +39,10 @@ def configured_keys(settings: Settings) -> list[Key]:
 
 
 def read_keys(path: str) -> list[Key]:
-    """Return the keys of a file: JSON, or TOML if it is named so, `{<key id>: {"alg": …, "key": …}}`; `key` as `Key.from_text`.
+    """Return the keys of a JSON or .toml file, `{<key id>: {"alg": …, "key": …}}`; `key` as in `Key.from_text`.
 
     Raises:
-        SettingsError: with every fault, none of which shows any part of a key.
+        SettingsError: lists every fault, without any part of a key.
     """
     setting = f"{PREFIX}TOKEN_KEYS={path}"
     try:
@@ -54,7 +53,7 @@ def read_keys(path: str) -> list[Key]:
     except OSError as error:
         raise SettingsError([f"{setting}: {error.strerror or 'cannot be read'}"]) from error
     except (ValueError, RecursionError):
-        # Not `from error`: its text may quote the file.
+        # Not `from error`, because its text may quote the file.
         raise SettingsError([f"{setting}: expected JSON, or TOML in a file whose name ends in .toml"]) from None
     if not isinstance(entries, dict) or not 1 <= len(entries) <= MAX_KEYS:
         raise SettingsError([f"{setting}: expected 1 to {MAX_KEYS} keys, each {{alg, key}} under its key id"])
@@ -72,10 +71,10 @@ def read_keys(path: str) -> list[Key]:
 def read_jwks(text: bytes) -> list[Key]:
     """Return the keys of an issuer's set that can verify tokens here (`Key.from_jwk`).
 
-    Others are passed over, as an issuer may have some for other purposes.
+    Others are skipped, as an issuer may have keys for other purposes.
 
     Raises:
-        ValueError: it is no JWKS, or has no key of use.
+        ValueError: it is not a JWKS, or has no usable key.
     """
     try:
         parsed = json.loads(text)

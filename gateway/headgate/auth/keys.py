@@ -1,8 +1,8 @@
-"""Keys: one key of tokens with its one algorithm. The one file that imports jwt and cryptography.
+"""A key for tokens, with its one algorithm. The only file that imports jwt and cryptography. No I/O.
 
-In: the text of a configured key, or an entry of an issuer's set (RFC 7517). Out: a `Key`, which verifies signatures and, if it is
-a secret, makes them. A key that is weak, private where a public one belongs, or of another kind than its algorithm is never made.
-key_sets.py reads files and sets of keys; tokens.py chooses among them. No I/O.
+In: the text of a configured key, or an entry of an issuer's set (RFC 7517). Out: a `Key`, which verifies signatures and, if it
+is a secret, signs. A weak key, a private key in place of a public one, or a key of another kind than its algorithm is rejected.
+key_sets.py reads files and sets; tokens.py selects a key.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from headgate.settings import STRONG_SECRET, is_weak_secret
 
 SECRET_ALGORITHM = "HS256"
 ALGORITHMS = (SECRET_ALGORITHM, "RS256", "ES256", "EdDSA")
-# (kty, crv) of an entry of a set → its algorithm. A secret (`oct`) is never taken: everybody who can read the set could sign.
+# (kty, crv) of an entry → its algorithm. Secrets (`oct`) are rejected, because every reader of the set could sign.
 _JWK_ALGORITHMS: Mapping[tuple[str, str], str] = {("RSA", ""): "RS256", ("EC", "P-256"): "ES256", ("OKP", "Ed25519"): "EdDSA"}
 PUBLIC_ALGORITHMS = tuple(_JWK_ALGORITHMS.values())
 MIN_RSA_BITS, MAX_RSA_BITS = 2048, 8192
@@ -40,7 +40,7 @@ class Key:
     key_id: str
     algorithm: str
     material: Any = field(repr=False)
-    # PyJWT's, and the material as it wants it; None where that does not fit: such a key verifies nothing.
+    # PyJWT's algorithm and prepared material; None if they do not fit, and such a key verifies nothing.
     _algorithm: Any = field(init=False, repr=False, compare=False)
     _prepared: Any = field(init=False, repr=False, compare=False)
 
@@ -57,7 +57,7 @@ class Key:
         """Return whether this key made a signature. HMACs are compared in constant time."""
         if self._prepared is None:
             return False
-        if self.algorithm == SECRET_ALGORITHM:  # at once; PyJWT's own steps take twice as long
+        if self.algorithm == SECRET_ALGORITHM:  # directly; PyJWT's own steps take twice as long
             return compare_digest(digest(self._prepared, signed, "sha256"), signature)
         try:
             return bool(self._algorithm.verify(signed, self._prepared, signature))
@@ -65,7 +65,7 @@ class Key:
             return False
 
     def sign(self, payload: bytes, *, name_key: bool) -> str:
-        """Return a token with this payload; the key must be a secret. `name_key`: put the key id into the header."""
+        """Return a token with this payload, signed with a secret. `name_key` puts the key id into the header."""
         headers = {"kid": self.key_id} if name_key else None
         return _jws.encode(payload, self.material, algorithm=self.algorithm, headers=headers)
 
@@ -74,18 +74,18 @@ class Key:
         """Return a configured key: a PEM public key, or for HS256 a secret (settings.STRONG_SECRET).
 
         Raises:
-            ValueError: with the expectation that is not met, and no part of the key.
+            ValueError: states the requirement that is not met, without any part of the key.
         """
         if algorithm not in ALGORITHMS:
             raise ValueError(f"alg: expected one of {', '.join(ALGORITHMS)}")
         if algorithm == SECRET_ALGORITHM and is_weak_secret(text.strip().encode(errors="replace")):
             raise ValueError(f"expected {STRONG_SECRET}")
         try:
-            # HS256 refuses a PEM text: a public key is not a secret.
+            # HS256 rejects PEM text, because a public key is not a secret.
             material: Any = _jws.get_algorithm_by_name(algorithm).prepare_key(text)
         except (jwt.PyJWTError, ValueError, TypeError):
             raise ValueError(f"its key does not fit {algorithm}") from None  # the cause may quote the key
-        if algorithm == SECRET_ALGORITHM and text != text.strip():  # after that: a PEM text ends with a line end
+        if algorithm == SECRET_ALGORITHM and text != text.strip():  # checked last, because PEM text ends with a newline
             raise ValueError(f"expected {STRONG_SECRET}")
         if algorithm != SECRET_ALGORITHM and not _fits(algorithm, material):
             raise ValueError(f"expected {_EXPECTED[algorithm]} in PEM")
@@ -93,7 +93,7 @@ class Key:
 
     @classmethod
     def from_jwk(cls, entry: object) -> Key | None:
-        """Return the key of an entry of an issuer's set: public, named, for signatures, of one algorithm; None for any other."""
+        """Return the key of an entry in an issuer's set: public, named, for signatures of one algorithm; None for others."""
         if not isinstance(entry, dict):
             return None
         key_id, operations = entry.get("kid"), entry.get("key_ops")
@@ -112,7 +112,7 @@ class Key:
 
 
 def _fits(algorithm: str, material: object) -> bool:
-    """Return whether material is a public key of its algorithm, and strong enough, but not so large that it costs too much."""
+    """Return whether material is a public key for the algorithm, strong enough and not excessively large."""
     match algorithm:
         case "RS256":
             return isinstance(material, rsa.RSAPublicKey) and MIN_RSA_BITS <= material.key_size <= MAX_RSA_BITS

@@ -1,9 +1,9 @@
-"""Proven tokens: the identities of tokens that were verified before, for callers that send one with every request. No I/O.
+"""Verified tokens and their identities, cached for callers that send a token with every request. No I/O.
 
-In: a token, and the keys in use. Out: the identity that the token proved with these keys. Only what cannot change is kept:
-signature and claims. The caller looks each time at what can: whether it has expired, or was revoked.
+In: a token, and the keys in use. Out: the identity that the token proved with these keys. The cache holds only what cannot
+change, signature and claims. The caller checks expiry and revocation each time.
 
-A token is kept as its SHA-256, so it cannot be read here, and the time of a look-up tells nobody how much of one was guessed.
+The cache key is the token's SHA-256, so tokens cannot be read from it and lookup times reveal nothing about them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections import OrderedDict
 from .identity import Identity
 from .tokens import MAX_TOKEN_BYTES
 
-# Of at most MAX_TOKEN_BYTES of grants each. The one that was added first goes first.
+# Each holds at most MAX_TOKEN_BYTES of grants. The oldest is evicted first.
 MAX_PROVEN = 1024
 
 
@@ -32,7 +32,7 @@ class ProvenTokens:
         return self._identities.get(_digest(token))
 
     def add(self, token: str, keys: object, identity: Identity) -> None:
-        """Keep what a token has proved with these keys; what was proved with others is forgotten."""
+        """Cache what a token proved with these keys. Other keys empty the cache."""
         if keys is not self._keys:
             self._identities.clear()
             self._keys = keys

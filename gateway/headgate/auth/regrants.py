@@ -1,11 +1,11 @@
-"""Regrants: explicit grants that replace a user's own for a time. How they are written to Redis, and a gateway's copy of them.
+"""Regrants: explicit grants that replace a user's own for a time; how they are stored in Redis, and the copy in each gateway.
 
-In: `regrant` from an application or the command line. Out: a field of the hash REGRANTED for each user, with the grants and their
-end by Redis' clock. Each gateway holds a copy, `Regrants`, on its own monotonic clock: it reads the hash whenever it has
-connected to Redis, and hears of each change by a question (services/clients.py).
+In: `regrant` from an application or the command line. Out: one field per user in the hash REGRANTED, with the grants and their
+end by Redis' clock. Each gateway holds a copy, `Regrants`, on its own monotonic clock. It reads the hash after each connect to
+Redis and receives each change as a question (services/clients.py).
 
-Explicit grants hold for every login and token of the user, old and new, until they end or are lifted. So a right that was taken
-away does not come back with a connection that breaks.
+Explicit grants apply to every login and token of the user until they end or are lifted, so a reconnect does not restore a right
+that was taken away.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from headgate.redis.keys import REGRANTED
 
 from .identity import Identity
 
-# Active at one time, in all; every gateway has them in memory.
+# Active in total. Every gateway holds them in memory.
 MAX_REGRANTS = 10_000
 MAX_PATTERNS = 64
 MAX_REGRANTED_S = 400 * 86400
@@ -30,14 +30,14 @@ DEFAULT_REGRANTED_S = 3600
 
 
 class Explicit(msgspec.Struct, frozen=True):
-    """Grants in place of a user's own. `until_s`: seconds since 1970 by Redis' clock."""
+    """Grants that replace a user's own. `until_s` is in seconds since 1970 by Redis' clock."""
 
     subscribe: tuple[str, ...]
     publish: tuple[str, ...]
     until_s: int
 
     def over(self, identity: Identity) -> Identity:
-        """Return an identity with these grants, and its own topics."""
+        """Return an identity with these grants and its own topics."""
         return identity.granted(self.subscribe, self.publish)
 
 
@@ -45,11 +45,11 @@ _read = msgspec.json.Decoder(Explicit).decode
 
 
 def check_regrant(subscribe: Iterable[str], publish: Iterable[str], for_s: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return both lists checked.
+    """Return both lists, checked.
 
     Raises:
-        InvalidPattern: one is none.
-        InvalidRequest: too many, a text in the place of a list, or a time that cannot be.
+        InvalidPattern: a pattern is invalid.
+        InvalidRequest: too many patterns, a string in place of a list, or an invalid time.
     """
     if isinstance(for_s, bool) or not isinstance(for_s, int) or not 0 < for_s <= MAX_REGRANTED_S:
         raise InvalidRequest(f"for: expected a whole number of seconds from 1 to {MAX_REGRANTED_S}")
@@ -64,7 +64,7 @@ def store(client: Client, user: str, subscribe: tuple[str, ...], publish: tuple[
 
     Raises:
         LimitReached: MAX_REGRANTS are active.
-        BusUnavailable, BusRefused: as `redis.client.call`. Call again: it is idempotent.
+        BusUnavailable, BusRefused: as `redis.client.call`. Retrying is safe.
     """
     now_s = int(call_at(client, REGRANTED, "TIME")[0])
     if int(call(client, "HLEN", REGRANTED)) >= MAX_REGRANTS:
@@ -75,16 +75,16 @@ def store(client: Client, user: str, subscribe: tuple[str, ...], publish: tuple[
 
 
 def lift(client: Client, user: str) -> None:
-    """Give a user's own grants back.
+    """Restore a user's own grants.
 
     Raises:
-        BusUnavailable, BusRefused: as `redis.client.call`. Call again: it is idempotent.
+        BusUnavailable, BusRefused: as `redis.client.call`. Retrying is safe.
     """
     call(client, "HDEL", REGRANTED, user)
 
 
 def read_regrants(client: Client) -> dict[str, tuple[Explicit, int]]:
-    """Return the explicit grants that are active, with the seconds that are left. Two round trips.
+    """Return the active explicit grants with their remaining seconds. Two round trips.
 
     Raises:
         BusUnavailable, BusRefused: as `redis.client.call`.
@@ -96,7 +96,7 @@ def read_regrants(client: Client) -> dict[str, tuple[Explicit, int]]:
 
 
 def read_regrant(client: Client, user: str) -> tuple[Explicit, int] | None:
-    """Return a user's explicit grants, with the seconds that are left, if there are any. Two round trips.
+    """Return a user's explicit grants with their remaining seconds, if any. Two round trips.
 
     Raises:
         BusUnavailable, BusRefused: as `redis.client.call`.
@@ -108,33 +108,33 @@ def read_regrant(client: Client, user: str) -> tuple[Explicit, int] | None:
 
 
 class Regrants:
-    """The copy of the explicit grants in one gateway. No I/O. `now_s` is monotonic."""
+    """A gateway's copy of the explicit grants. No I/O. `now_s` is monotonic."""
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
         self._of: dict[str, tuple[Explicit, float]] = {}
 
     def replace(self, grants: Mapping[str, tuple[Explicit, int]]) -> list[str]:
-        """Take these, with the seconds left, as all that there is; return the users for whom something is different."""
+        """Replace the whole copy; values carry their remaining seconds. Return the users whose grants changed."""
         before, now_s = self._of, self._now_s()
         self._of = {user: (each, now_s + left_s) for user, (each, left_s) in grants.items()}
         known = {user: each for user, (each, until_s) in before.items() if until_s > now_s}
         return [user for user in {**known, **self._of} if known.get(user) != self.of(user)]
 
     def put(self, user: str, explicit: Explicit | None, left_s: int) -> None:
-        """Take a user's explicit grants; None: the user has none any more."""
+        """Set a user's explicit grants, or remove them with None."""
         if explicit is None:
             self._of.pop(user, None)
         else:
             self._of[user] = (explicit, self._now_s() + left_s)
 
     def of(self, user: str) -> Explicit | None:
-        """Return a user's explicit grants, if there are any."""
+        """Return a user's explicit grants, if any."""
         found = self._of.get(user)
         return found[0] if found is not None and found[1] > self._now_s() else None
 
     def take_ended(self) -> list[str]:
-        """Forget the grants that have ended; return their users."""
+        """Remove ended grants and return their users."""
         now_s = self._now_s()
         ended = [user for user, (_, until_s) in self._of.items() if until_s <= now_s]
         for user in ended:
@@ -142,7 +142,7 @@ class Regrants:
         return ended
 
     def apply(self, identity: Identity) -> Identity:
-        """Return an identity with the grants that it has here."""
+        """Return an identity with its explicit grants applied."""
         explicit = self.of(identity.user) if self._of else None
         return identity if explicit is None else explicit.over(identity)
 
@@ -155,10 +155,10 @@ def _readable(value: bytes) -> Explicit | None:
 
 
 def _sweep(client: Client, now_s: int, user: str) -> None:
-    """Make room: take out those that have ended.
+    """Remove ended grants to make room.
 
     Raises:
-        LimitReached: there are none, and `user` has none to be replaced.
+        LimitReached: none has ended, and `user` has none to replace.
     """
     found: Mapping[bytes, bytes] = call(client, "HGETALL", REGRANTED)
     ended = [name for name, value in found.items() if (each := _readable(value)) is None or each.until_s <= now_s]

@@ -1,10 +1,10 @@
-"""Revocation: users and tokens that are refused for a time. How it is written to Redis, and a gateway's copy of it.
+"""Revocation of users and tokens for a time; how it is stored in Redis, and the copy in each gateway.
 
-In: `revoke` from a publisher or the command line. Out: a member `user:<name>` or `token:<id>` of the sorted set REVOKED, whose
-score is its end by Redis' clock, and a message on the channel of its news. Each gateway holds a copy, `Revocations`, on
-its own monotonic clock, kept up to date by revocation_watch.py.
+In: `revoke` from a publisher or the command line. Out: a member `user:<name>` or `token:<id>` in the sorted set REVOKED, scored
+with its end by Redis' clock, and a message on its channel. Each gateway holds a copy, `Revocations`, on its own monotonic
+clock, which revocation_watch.py keeps up to date.
 
-Revoking a user refuses every identity of that name, old tokens and new ones, until it ends or is lifted.
+Revoking a user refuses every identity with that name, with old and new tokens, until the revocation ends or is lifted.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from headgate.redis.keys import DEFAULT_REVOKED_S, REVOKED, revoked_channel
 
 from .identity import Identity
 
-# Active at one time, in all. Each is some 200 bytes in Redis and in every gateway; to refuse more, change the key.
+# Active in total, each about 200 bytes in Redis and in every gateway. To refuse more tokens, change the key.
 MAX_REVOCATIONS = 10_000
 MAX_REVOKED_S = 400 * 86400
-# A look at all of them for those that have ended takes half a millisecond, so a flood of messages must not cause one each.
+# A sweep takes half a millisecond, so a flood of messages must not cause one each.
 SWEEP_EVERY_S = 1.0
 MAX_TOKEN_ID_CHARACTERS = 255
-# Of a message on the channel: every byte of a name or an id in UTF-8, and the seconds before it.
+# A message on the channel: the seconds, and a name or id in UTF-8.
 MAX_NEWS_BYTES = 2048
 USER, TOKEN = "user", "token"
 
@@ -35,13 +35,13 @@ USER, TOKEN = "user", "token"
 def revoke(client: Client, *, user: str | None = None, token_id: str | None = None, for_s: int = DEFAULT_REVOKED_S) -> None:
     """Refuse a user, or one token, for `for_s` seconds from now; 0 lifts it. Waits for Redis, three round trips.
 
-    A later call wins. It is known to have been stored when this returns; every gateway that reaches Redis acts on it within a
+    The last call wins. When this returns, the revocation is stored, and every gateway that reaches Redis applies it within a
     second.
 
     Raises:
-        InvalidRequest: not exactly one of `user` and `token_id`, or one that cannot be.
+        InvalidRequest: not exactly one of `user` and `token_id`, or an invalid value.
         LimitReached: MAX_REVOCATIONS are active.
-        BusUnavailable, BusRefused: as `redis.client.call`. Call again: it is idempotent.
+        BusUnavailable, BusRefused: as `redis.client.call`. Retrying is safe.
     """
     member = _member(user, token_id)
     if isinstance(for_s, bool) or not isinstance(for_s, int) or not 0 <= for_s <= MAX_REVOKED_S:
@@ -60,26 +60,26 @@ def revoke(client: Client, *, user: str | None = None, token_id: str | None = No
     if for_s and known is None and int(count) >= MAX_REVOCATIONS:
         raise LimitReached("revocations", MAX_REVOCATIONS)
     change = ("ZADD", REVOKED, now_s + for_s, member) if for_s else ("ZREM", REVOKED, member)
-    # The set outlives its last member by nothing that matters: each call sets its longest possible end anew.
+    # Each call renews the expiry of the whole set, so it never outlives its last member by much.
     news = ("PUBLISH", revoked_channel(database_number(client)), f"{for_s} {member}")
     _replies(call_many(client, [change, ("EXPIRE", REVOKED, MAX_REVOKED_S), news]))
 
 
 def read_revoked(client: Client) -> list[tuple[str, int]]:
-    """Return (member, seconds that are left) of every active revocation, at most twice MAX_REVOCATIONS.
+    """Return (member, remaining seconds) of every active revocation, at most twice MAX_REVOCATIONS.
 
     Raises:
         BusUnavailable, BusRefused: as `redis.client.call`.
     """
     now_s = int(call_at(client, REVOKED, "TIME")[0])
-    # Calls that race with each other at the limit may exceed it by a few.
+    # Concurrent calls at the limit may exceed it by a few.
     found = call(client, "ZRANGE", REVOKED, "+inf", f"({now_s}", "BYSCORE", "REV", "LIMIT", 0, 2 * MAX_REVOCATIONS, "WITHSCORES")
     pairs = found if not found or isinstance(found[0], list | tuple) else list(zip(found[::2], found[1::2], strict=True))
     return [(member.decode("utf-8", "replace"), int(float(until)) - now_s) for member, until in pairs]
 
 
 class Revocations:
-    """The copy of the revocations in one gateway. Bounded; no I/O. `now_s` is monotonic."""
+    """A gateway's copy of the revocations. Bounded; no I/O. `now_s` is monotonic."""
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
@@ -90,12 +90,12 @@ class Revocations:
         return len(self._until_s)
 
     def replace(self, members: Iterable[tuple[str, int]]) -> None:
-        """Take (member, seconds left) as all that there is."""
+        """Replace the whole copy with (member, remaining seconds)."""
         now_s = self._now_s()
         self._until_s = {member: now_s + left_s for member, left_s in members}
 
     def apply(self, message: bytes) -> str | None:
-        """Take one message of the channel; return the member that is revoked by it, or None (lifted, or no message of ours)."""
+        """Apply a message of the channel; return the revoked member, or None if it lifts one or is not ours."""
         left, _, member = message[:MAX_NEWS_BYTES].decode("utf-8", "replace").partition(" ")
         if not left.isascii() or not left.isdecimal() or len(left) > 9 or kind_of(member) is None:
             return None
@@ -108,7 +108,7 @@ class Revocations:
         return member if len(self._until_s) <= 2 * MAX_REVOCATIONS else self._overflow(member)
 
     def members(self) -> list[str]:
-        """Return everything that is revoked."""
+        """Return all revoked members."""
         self._forget_ended()
         return list(self._until_s)
 
@@ -132,13 +132,13 @@ class Revocations:
         self._until_s = {member: until_s for member, until_s in self._until_s.items() if until_s > now_s}
 
     def _overflow(self, member: str) -> str:
-        """More than `revoke` would ever store: act on this one, remember the others."""
+        """Apply a member without storing it, because more exist than `revoke` ever stores."""
         del self._until_s[member]
         return member
 
 
 def kind_of(member: str) -> tuple[str, str] | None:
-    """Return ("user" or "token", name) of a member, or None if it is none."""
+    """Return ("user" or "token", name) of a member, or None if invalid."""
     kind, colon, name = member.partition(":")
     return (kind, name) if colon and name and kind in (USER, TOKEN) else None
 

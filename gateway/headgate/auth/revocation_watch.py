@@ -1,11 +1,11 @@
-"""The watch on revocations: it keeps this gateway's copy up to date, and names the users and tokens that are hit.
+"""The watch that keeps this gateway's copy of the revocations up to date and reports the revoked users and tokens.
 
-In: the set REVOKED of revocation.py and the channel of its news. Out: `on_revoked(members)`, from the watch's greenlet.
+In: the set REVOKED of revocation.py and its channel. Out: `on_revoked(members)`, from the watch's greenlet.
 
-Rules. 1. After every (re)connect: subscribe, wait until Redis confirms, then read the whole set; nothing can fall between.
-2. A link that leaves a PING unanswered for a second is replaced. 3. While Redis cannot be reached, the
-known revocations stay active. Before the first read nothing is known, and nobody is let in. 4. Where this Redis user may not have
-the other channel, or what `begin` reads, the watch goes on without it, and the log says so: the rights of an older version do.
+Rules. 1. After every (re)connect it subscribes, waits for Redis' confirmation, and then reads the whole set, so it misses
+nothing. 2. It replaces a link that leaves a PING unanswered for a second. 3. While Redis is unreachable, the known revocations
+stay active. Before the first read, nobody is admitted. 4. If this Redis user may not subscribe to the other channel or read
+what `begin` needs, the watch logs that and goes on without it, as the rights of an older version require.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from .revocation import MAX_NEWS_BYTES, Revocations, kind_of, read_revoked
 log = structlog.get_logger("headgate.revocation")
 
 CONNECT_TIMEOUT_S = 2.0
-# A link whose PING was not answered within a second is dead.
+# A link that leaves a PING unanswered for a second is dead.
 PING_INTERVAL_S, SILENT_S = 2.0, 3.0
 FIRST_RECONNECT_S, LAST_RECONNECT_S = 0.05, 0.5
 
 
 def _link(url: str, connect_timeout_s: float) -> SubscriberLink:
-    """Return a link to the server that has the set: in a Cluster news go there first."""
+    """Return a link to the server with the set, which receives the messages first in a Cluster."""
     return SubscriberLink(url, connect_timeout_s, key=REVOKED)
 
 
 class Listening(NamedTuple):
-    """A channel beside that of the revocations.
+    """Another channel on the same link.
 
-    `begin` is called when it is heard, after each (re)connect, and before anybody is let in; it may wait for Redis, with the
-    client that it gets. `hear` takes each message, and must not wait.
+    `begin` is called once the subscription is confirmed, after each (re)connect and before anyone is admitted; it may wait for
+    Redis with the given client. `hear` takes each message and must not wait.
     """
 
     channel: str
@@ -52,15 +52,15 @@ class Listening(NamedTuple):
 
 
 class RevocationWatch:
-    """See the module. `revocations` is the copy; it is `known` once it has been read. `last_error` says why it is out of date.
+    """See the module. `revocations` is the copy, `known` once it has been read. `last_error` explains why it is outdated.
 
     Args:
-        on_revoked: is told of members that are refused from now on.
+        on_revoked: receives members that are refused from now on.
         client: reads the set.
         read: returns the whole set from Redis.
-        open_link: returns a link that is not connected yet.
-        wait: lets others run for so many seconds.
-        also: another channel that the same link hears.
+        open_link: returns an unconnected link.
+        wait: suspends the greenlet for a number of seconds.
+        also: another channel on the same link.
     """
 
     def __init__(
@@ -88,20 +88,20 @@ class RevocationWatch:
         self._closed = False
 
     def start(self) -> None:
-        """Begin to watch. Idempotent."""
+        """Start watching. Idempotent."""
         if self._greenlet is None:
             self._greenlet = spawn(self._run)
             spawn(self._run_pings)
 
     def check(self, identity: Identity) -> None:
-        """Refuse a revoked identity; and any, before the set has been read.
+        """Refuse a revoked identity, and every identity before the first read.
 
         Raises:
             Unauthorized: `revoked`.
             BusUnavailable: Redis has not been reached yet.
         """
         if not self.known:
-            raise BusUnavailable("the gateway has not read yet what is revoked")
+            raise BusUnavailable("the gateway has not read the revocations yet")
         self.revocations.check(identity)
 
     def close(self) -> None:
@@ -113,7 +113,7 @@ class RevocationWatch:
     # -- private --------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        wait_s, told = FIRST_RECONNECT_S, ""
+        wait_s, logged = FIRST_RECONNECT_S, ""
         while not self._closed:
             link = self._link = self._open_link(self._url, CONNECT_TIMEOUT_S)
             try:
@@ -122,7 +122,7 @@ class RevocationWatch:
                 link.send(("SUBSCRIBE", *([self._also.channel] if self._also else []), self._channel))
                 while True:
                     self._take(link.read())
-                    wait_s, told = FIRST_RECONNECT_S, ""
+                    wait_s, logged = FIRST_RECONNECT_S, ""
             except HeadgateError as error:
                 if self._also is not None and isinstance(error, BusRefused) and is_forbidden(error):
                     log.warning("questions not heard", channel=self._also.channel, error=error.message)
@@ -130,11 +130,11 @@ class RevocationWatch:
                     link.close()
                     continue
                 self.last_error = error
-                if error.message != told and not self._closed:
-                    told = error.message
+                if error.message != logged and not self._closed:
+                    logged = error.message
                     log.warning("revocations out of reach", error=error.message)
             except Exception:
-                # The known revocations stay active; a fault of ours must not end the watch for good.
+                # The known revocations stay active. A bug must not end the watch.
                 log.exception("revocation watch failed")
             link.close()
             if not self._closed:
@@ -149,10 +149,10 @@ class RevocationWatch:
                 if link is not None and self.known:
                     link.send(("PING", b""))
             except HeadgateError:
-                continue  # the watch's own read tells
+                continue  # the read fails too, and reports it
 
     def _take(self, replies: list[list[bytes]]) -> None:
-        """Act on the replies of one read; the confirmation of the subscription is the moment to read everything."""
+        """Apply the replies of one read. The confirmation of the subscription triggers reading the whole set."""
         hit: list[str] = []
         for reply in replies:
             if self._also is not None and reply[1] == self._also.channel.encode():
@@ -173,7 +173,7 @@ class RevocationWatch:
 
 
 def _note(message: bytes) -> None:
-    """Put a revocation into the audit log of this gateway, which acts on it from now on."""
+    """Record a revocation in the audit log of this gateway."""
     left, _, member = message[:MAX_NEWS_BYTES].decode("utf-8", "replace").partition(" ")
     found = kind_of(member)
     if found is not None and left.isascii() and left.isdecimal() and len(left) <= 9:

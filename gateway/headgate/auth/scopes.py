@@ -1,13 +1,13 @@
-"""Scopes: what an API key may do over HTTP, in words. No I/O.
+"""Scopes: the rights of an API key over HTTP. No I/O.
 
     publish:PATTERN  read:PATTERN  presence:PATTERN     events, the log, members of the topics of a pattern
-    send:PATTERN                                        events of these topics to one client, in no log
-    trace  inbox  clients  consumers  pauses  keys      look at these
+    send:PATTERN                                        events of these topics to one client, outside the log
+    trace  inbox  clients  consumers  pauses  keys      read these
     inbox:write  clients:write  users:write  consumers:write  pauses:write  keys:write  change them
     admin                                               everything, in every namespace
 
-A scope covers itself. One with a pattern covers the same with a pattern that it contains (as a token's grants do), one that
-ends in `:write` the one without, and `admin` all.
+A scope covers itself. A scope with a pattern also covers contained patterns, as a token's grants do; one that ends in `:write`
+covers the one without; `admin` covers all.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ PLAIN = (
     "keys:write",
     ADMIN,
 )
-# A key with more would be a user's token.
+# For more than this, use a token.
 MAX_SCOPES = 64
 EXPECTED = f"one of {', '.join(f'{kind}:PATTERN' for kind in WITH_PATTERN)}, {', '.join(PLAIN)}"
 _WRITE = ":write"
 
 
 def check_scope(text: object) -> str:
-    """Return a scope.
+    """Return a valid scope.
 
     Raises:
-        InvalidRequest: it is none.
-        InvalidPattern: its pattern is none.
+        InvalidRequest: it is not a scope.
+        InvalidPattern: its pattern is invalid.
     """
     if isinstance(text, str):
         if text in PLAIN:
@@ -61,10 +61,10 @@ def check_scope(text: object) -> str:
 
 
 def check_scopes(texts: Iterable[object]) -> tuple[str, ...]:
-    """Return scopes, each once, in order.
+    """Return scopes in order, without duplicates.
 
     Raises:
-        InvalidRequest, InvalidPattern: one of them is none, or there are none, or more than MAX_SCOPES.
+        InvalidRequest, InvalidPattern: one is invalid, or there are none or more than MAX_SCOPES.
     """
     found = tuple(dict.fromkeys(map(check_scope, texts)))
     if not 1 <= len(found) <= MAX_SCOPES:
@@ -100,18 +100,18 @@ class Scopes:
         return grants is not None and grants.contain(pattern)
 
     def have(self, kind: str) -> bool:
-        """Return whether one of them is of a kind that has a pattern, whichever that is."""
+        """Return whether one of them is of this kind, with any pattern."""
         return kind in self._with_pattern
 
 
-@lru_cache(maxsize=256)  # a service asks again and again
+@lru_cache(maxsize=256)  # a service repeats its requests
 def compiled(scopes: tuple[str, ...]) -> Scopes:
     """Return these scopes compiled."""
     return Scopes(scopes)
 
 
 def patterns_of(scopes: Iterable[str], kind: str) -> tuple[str, ...]:
-    """Return the patterns of a kind that scopes grant; of `admin` all topics."""
+    """Return the patterns of a kind that scopes grant; `admin` grants every topic."""
     found = tuple(scopes)
     if ADMIN in found:
         return ("#",)

@@ -1,11 +1,11 @@
-"""Tokens: a JWT verified, or minted for development, with the keys of this gateway.
+"""JWTs, verified or minted for development with the keys of this gateway. No I/O.
 
-In: the `token` of a handshake or of a `refresh`, and the keys that were configured (key_sets.py) or fetched (jwks.py). Out: an
-`Identity`, or `Unauthorized` with its reason (errors.py), whose text never holds any part of the token.
+In: the `token` of a handshake or a `refresh`, and the keys configured (key_sets.py) or fetched (jwks.py). Out: an `Identity`, or
+`Unauthorized` with its reason (errors.py) and no part of the token.
 
-Rules (RFC 8725), in the order of their cost. 1. Size before parsing. 2. The header only chooses among configured keys; each key
-has one algorithm, and the token must name that one. Nothing is fetched from where a token says; jwks.py fetches the issuer's keys
-from where the operator says. 3. Signature (keys.py) before claims (claims.py). No I/O.
+Rules (RFC 8725), in the order of their cost. 1. Size before parsing. 2. The header only selects a configured key; each key has
+one algorithm, which the token must name. Addresses in a token are never fetched; jwks.py fetches the issuer's keys from the
+operator's address. 3. Signature (keys.py) before claims (claims.py).
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from .key_sets import configured_keys
 from .keys import SECRET_ALGORITHM, Key
 
 MAX_TOKEN_BYTES = 8192
-# Headers that would have us take a key, or a rule, from the token itself.
+# Headers that would take a key or a rule from the token itself.
 _REFUSED_HEADERS = frozenset(("crit", "b64", "jku", "jwk", "x5u", "x5c"))
-# Between the alphabets of base64url and base64; a letter that only the other one has becomes one that neither has.
+# From base64url to base64. Letters that only base64 has become invalid.
 _FROM_URL = bytes.maketrans(b"-_+/", b"+/\0\0")
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-# The last letter of a text whose length leaves so many over four: its bits behind the last byte are 0. Never is one left over.
+# By length modulo four (1 is impossible): the padding, and the last letters whose unused bits are 0.
 _PADDING = (b"", b"", b"==", b"=")
 _LAST_LETTERS: tuple[Collection[str], ...] = ((), (), _LETTERS[::16], _LETTERS[::4])
 
@@ -41,11 +41,11 @@ class Tokens:
     """Verifies tokens, and mints them for development.
 
     Args:
-        keys: at least one; key ids are distinct.
+        keys: at least one, with distinct ids.
         audience, leeway_s, now, issuer: as `ClaimRules`.
 
     Attributes:
-        may_come: asked about a key id that is unknown ("" for none): whether a key of that name may be on its way. Must not wait.
+        may_come: returns whether a key with an unknown id ("" without an id) may still arrive. Must not wait.
     """
 
     def __init__(
@@ -65,10 +65,10 @@ class Tokens:
 
     @classmethod
     def configured(cls, settings: Settings) -> Tokens | None:
-        """Return what the settings describe, or None when they name no key.
+        """Return the tokens of the settings, or None if they name no key.
 
         Raises:
-            SettingsError: the file of keys cannot be read or holds a key that is none.
+            SettingsError: the file of keys cannot be read or holds an invalid key.
         """
         keys = configured_keys(settings)
         if not keys and settings.token_jwks_url is None:
@@ -81,22 +81,22 @@ class Tokens:
         self._use({**self._fetched, **self._configured})
 
     def use_fetched(self, keys: list[Key]) -> None:
-        """Replace the issuer's keys. A configured key of the same name wins."""
+        """Replace the issuer's keys. Configured keys with the same id take precedence."""
         self._fetched = {key.key_id: key for key in keys}
         self._use({**self._fetched, **self._configured})
 
     @property
     def keys(self) -> Mapping[str, Key]:
-        """The keys in use; another object whenever they are replaced."""
+        """The keys in use; a new object after each replacement."""
         return self._keys
 
     @property
     def are_quick(self) -> bool:
-        """Whether a token costs some 15 µs, as with secrets alone. With a public key it may be 1 ms."""
+        """Whether verifying costs about 15 µs, as with secrets only. A public key may take 1 ms."""
         return self._are_quick
 
     def verify(self, token: object) -> Identity:
-        """Return the identity that a token proves. Pure computation, some 15 µs for HS256.
+        """Return the identity that a token proves. Pure computation, about 15 µs for HS256.
 
         Raises:
             Unauthorized: with its reason.
@@ -119,11 +119,11 @@ class Tokens:
         key_id: str | None = None,
         namespaces: list[str] | None = None,
     ) -> str:
-        """Return a token signed with a configured secret: for development, and for tests.
+        """Return a token signed with a configured secret, for development and tests.
 
         Raises:
-            SettingsError: there is no such key, or it is a public one, which cannot sign.
-            Unauthorized: the token would not be accepted (an invalid user or pattern).
+            SettingsError: there is no such key, or it is public and cannot sign.
+            Unauthorized: the token would be refused (an invalid user or pattern).
         """
         key = self._signing_key(key_id)
         now_s = int(self._rules.now())
@@ -143,10 +143,10 @@ class Tokens:
         self._are_quick = all(key.algorithm == SECRET_ALGORITHM for key in keys.values())
 
     def _signed_payload(self, token: str) -> bytes:
-        """Return the payload once its signature is proven.
+        """Return the payload after verifying its signature.
 
-        The steps of PyJWT's `decode` over its own algorithms, each taken once: it decodes a token twice, looks at every character
-        in Python, and asks of the key, for every token, whether it may be one (34 µs of the 41 that an HS256 token took).
+        These are the steps of PyJWT's `decode` with its own algorithms, each taken once. PyJWT decodes a token twice, checks
+        every character in Python, and validates the key for every token: 34 of the 41 µs of an HS256 token.
         """
         parts = token.split(".")
         if len(parts) != 3:
@@ -162,7 +162,7 @@ class Tokens:
         return payload
 
     def _key_of(self, header: Mapping[str, Any]) -> Key:
-        """Return the key that a header names; one key alone needs no name."""
+        """Return the key that a header names. A single key needs no name."""
         if "kid" not in header and len(self._keys) == 1:
             return next(iter(self._keys.values()))
         key_id = str(header.get("kid", ""))
@@ -184,10 +184,10 @@ class Tokens:
 
 
 def token_authenticator(tokens: Tokens | None, settings: Settings) -> Callable[[Handshake], Identity]:
-    """Return the authenticator that is used when an application brings none.
+    """Return the default authenticator, used when an application sets none.
 
-    Without a token a client is anonymous where that is configured, and refused elsewhere. A token that is not accepted
-    never makes anyone anonymous.
+    A client without a token is anonymous where that is configured, and refused elsewhere. A refused token never makes a client
+    anonymous.
     """
     anyone = _anonymous(settings)
 
@@ -210,23 +210,23 @@ def _anonymous(settings: Settings) -> Identity | None:
 
 
 def _decode_part(part: str) -> bytes:
-    """Return the bytes of one of a token's three parts, which are base64url (RFC 7515, section 2).
+    """Return the bytes of one part of a token, in base64url (RFC 7515, section 2).
 
-    Some issuers pad, which is accepted. Nothing else is: there is one way to write a token, but for its padding.
+    Padding, which some issuers add, is accepted. Apart from it, each token has exactly one valid spelling.
     """
     bare = part.rstrip("=")
     if len(bare) != len(part) and (len(part) % 4 or len(part) - len(bare) > 2):
         raise Unauthorized(Reason.MALFORMED)
     spare = len(bare) % 4
     if spare and bare[-1:] not in _LAST_LETTERS[spare]:
-        raise Unauthorized(Reason.MALFORMED)  # no length of base64, or other bits behind the last byte
+        raise Unauthorized(Reason.MALFORMED)  # an impossible length, or unused bits that are not 0
     try:
         return binascii.a2b_base64(bare.encode().translate(_FROM_URL) + _PADDING[spare], strict_mode=True)
     except ValueError:
         raise Unauthorized(Reason.MALFORMED) from None
 
 
-@lru_cache(maxsize=64)  # the tokens of one issuer have the same header
+@lru_cache(maxsize=64)  # all tokens of an issuer have the same header
 def _read_header(part: str) -> Mapping[str, Any]:
     data = _decode_part(part)
     try:

@@ -62,7 +62,7 @@ def test_many_addresses_together_are_limited_and_forgotten() -> None:
         for number in range(MAX_ADDRESSES + 100):
             refuse(audit, str(number))
     assert len(lines) == ALL_BURST
-    assert len(audit._told) == MAX_ADDRESSES
+    assert len(audit._limits) == MAX_ADDRESSES
 
 
 def test_hostile_text_stays_short_and_on_one_line() -> None:

@@ -38,6 +38,8 @@ CONSTRUCTIONS = (
 )
 # Lines of a docstring that are no sentences: a heading such as "Args:", and a diagram.
 _HEADING = re.compile(r"^\s*(?:Args|Attributes|Raises|Returns|Yields):\s*$")
+# Labels that glue no clauses: the names in "Args" and "Raises", and the In and Out of a module.
+_LABEL = re.compile(r"^ {4}[\w.*]+(?:, [\w.*]+)*: |\b(?:In|Out): ", re.MULTILINE)
 _DRAWING = re.compile(r"[│┌└►▲▼─]|^ {4,}\S+.*──")
 _CODE = re.compile(r"`[^`]*`")
 _END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"'(])|\n\s*\n")
@@ -54,6 +56,7 @@ def sentences(source: str) -> Iterator[Sentence]:
     """Yield the sentences of the comments and docstrings of a Python file. What is `code` in them reads as CODE."""
     for text, line in _prose(source):
         kept = "\n".join(each for each in text.split("\n") if not (_HEADING.match(each) or _DRAWING.search(each)))
+        kept = _LABEL.sub("", kept)
         for sentence in _END.split(_CODE.sub("CODE", kept)):
             words = " ".join(sentence.split())
             if len(words.split()) > 2:

@@ -33,15 +33,15 @@ class Queue:
 
 
 def test_docstrings_comments_and_notes_of_attributes_are_sentences() -> None:
-    """Comments on neighbouring lines are one text; drawings, headings and code are none of it."""
+    """Comments on neighbouring lines are one text; drawings, headings, labels and code are no part of it."""
     assert sorted(sentences(SOURCE)) == sorted(
         [
             Sentence("A queue: it keeps what waits.", 1),
-            Sentence("Out: the same frames, CODE first.", 1),
+            Sentence("the same frames, CODE first.", 1),
             Sentence("Nobody waits behind it for longer than a turn.", 8),
             Sentence("frames that are told apart", 10),
             Sentence("A queue of frames.", 14),
-            Sentence("limit: how many frames it takes.", 14),
+            Sentence("how many frames it takes.", 14),
             Sentence("Its size now.", 21),
         ]
     )

@@ -1,1 +1,1 @@
-"""Presence: who is in a topic now, counted by user, over all gateways. docs/decisions/0039-presence.md has the argument."""
+"""Presence: the users in a topic now, over all gateways. docs/decisions/0039-presence.md explains the design."""

@@ -1,13 +1,13 @@
-"""Leases of processes: which of them are dead. No I/O.
+"""Leases of processes, which decide which of them are dead. No I/O.
 
-In: each process's last beat, as Redis has it, whenever this process has looked. Out: those that are dead.
+In: each process's last beat in Redis, at each of our checks. Out: the dead processes.
 
-Rules. 1. A process is dead when its beat has not changed for LEASE_S by our own monotonic clock, and we were in touch with
-Redis all that time. So is one whose beat is not there any more: Redis may have lost it. 2. Redis' clock counts at our first
-look only. One that looks dead then may have died before we came; or Redis has been away until now, for others as for us, and
-all of them are about to beat again. So it is `unsure` for BACK_S. 3. When that is over and nobody else has beaten since we
-came, we are alone, and it is dead as soon as it is by Redis' clock: it must not live another lease. Where another one has, that
-one has looked for longer than we have, and rule 1 is ours.
+Rules. 1. A process is dead when its beat has not changed for LEASE_S on our monotonic clock while we were in touch with Redis the
+whole time. A process whose beat has disappeared is treated the same, because Redis may have lost it. 2. Redis' clock counts
+only at our first check. A process that looks dead then may have died earlier, or Redis was unreachable for everyone until now
+and all of them are about to beat again. It is `unsure` for BACK_S. 3. If no other process has beaten by the end of that time,
+we are alone, and it is dead as soon as its lease ends by Redis' clock, rather than one lease later. If another has, that one
+has watched for longer, and we apply rule 1.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from collections.abc import Mapping
 
 from headgate.redis.presence_entries import LEASE_S
 
-# Between two beats of a process, and so between two looks.
+# Time between beats, and between checks.
 BEAT_S = 1.0
-# Looks that are further apart than this say nothing about the time between them, nor do those between which something failed.
+# Two checks further apart than this, or with a failure between them, prove nothing about the time between them.
 IN_TOUCH_S = 2.5 * BEAT_S
-# A process that lives has beaten so soon after Redis is there again: a command may hang for 2 s, is tried again, and we look
-# once a second.
+# A live process beats within this time after Redis is back: a command may hang for 2 s and is retried, and we check once a
+# second.
 BACK_S = 4.0
 
 
@@ -29,21 +29,21 @@ class Leases:
     """See the module. `now_s` is monotonic.
 
     Args:
-        own: the process that asks; its own beats say nothing about others.
+        own: the asking process. Its own beats prove nothing about others.
     """
 
     def __init__(self, own: str = "") -> None:
         self.own = own
-        self._seen: dict[str, tuple[int, float]] = {}  # process → its beat, and since when we have seen that one
+        self._seen: dict[str, tuple[int, float]] = {}  # process → its beat, and when we first saw that value
         self._first_look_s: float | None = None
         self._looked_s = 0.0
         self._missed = False
-        self._ages: dict[str, tuple[int, float]] = {}  # process → its beat at our first look, and since when by Redis' clock
+        self._ages: dict[str, tuple[int, float]] = {}  # process → its beat at our first check, and its age by Redis' clock
         self._alone = True
         self._unsure: set[str] = set()
 
     def heard(self, beats: Mapping[str, int], redis_now_ms: int, now_s: float) -> list[str]:
-        """Take what Redis has; return those that are dead."""
+        """Apply the beats that Redis holds; return the dead processes."""
         if self._first_look_s is None:
             self._first_look_s = self._looked_s = now_s
             self._ages = {process: (at, now_s - max(0.0, (redis_now_ms - at) / 1000)) for process, at in beats.items()}
@@ -72,9 +72,9 @@ class Leases:
         return list(dict.fromkeys(dead))
 
     def missed(self) -> None:
-        """Redis was out of reach since the last look, for others too perhaps."""
+        """Record that Redis was unreachable since the last check, perhaps for others too."""
         self._missed = True
 
     def is_unsure(self, process: str) -> bool:
-        """Whether it is not known yet if a process is dead: its members are neither to be shown nor left out."""
+        """Whether it is undecided if a process is dead. Its members are then neither shown nor removed."""
         return self._first_look_s is None or process in self._unsure

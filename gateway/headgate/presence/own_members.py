@@ -1,10 +1,10 @@
-"""The members of one topic that are connected to this process, and the places that broken connections keep for a while. No I/O.
+"""The members of one topic connected to this process, and the places kept for broken connections. No I/O.
 
-In: connections (by session) that enter, leave in good order, or break; the clock. Out: an `Entry` for each user, and which
-users have another one than before.
+In: connections (by session) that enter, leave or break, and the clock. Out: an `Entry` for each user, and the users whose entry
+has changed.
 
-A connection is HERE or BROKEN. A broken one counts for GRACE_S. A new connection of its user takes its place, so that a page that
-comes back within that time changes nothing that anyone could see.
+A connection is HERE or BROKEN. A broken one counts for GRACE_S. A new connection of the same user takes its place, so a page that
+reconnects within that time causes no visible change.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from enum import Enum
 from headgate.redis.presence_entries import Entry
 from headgate.runtime.machine import Machine
 
-# A page that has lost its connection is back within this time, or the user counts as gone.
+# A page that does not reconnect within this time has left.
 GRACE_S = 5.0
 
 
 class Place(Enum):
-    """What becomes of a connection's place."""
+    """The state of a connection's place."""
 
     HERE = "here"
     BROKEN = "broken"
@@ -28,7 +28,7 @@ class Place(Enum):
 
 
 class Step(Enum):
-    """What happens to it."""
+    """An event in the life of a place."""
 
     BREAK = "break"
     LEAVE = "leave"
@@ -41,7 +41,7 @@ _MACHINE = Machine(
     {
         (Place.HERE, Step.BREAK): Place.BROKEN,
         (Place.HERE, Step.LEAVE): Place.GONE,
-        (Place.BROKEN, Step.RETURN): Place.GONE,  # the new connection has its place
+        (Place.BROKEN, Step.RETURN): Place.GONE,  # the new connection takes its place
         (Place.BROKEN, Step.EXPIRE): Place.GONE,
     },
 )
@@ -74,7 +74,7 @@ class OwnMembers:
     def __init__(self) -> None:
         self._users: dict[str, _User] = {}
         self._user_of: dict[str, str] = {}
-        # Session → user in the order in which they broke, of all and of each user. The first one of many is found at once.
+        # Session → user in the order of breaking, in total and per user, so that the oldest is found at once.
         self._broken: OrderedDict[str, str] = OrderedDict()
         self._broken_of: dict[str, OrderedDict[str, str]] = {}
 
@@ -86,20 +86,20 @@ class OwnMembers:
         return list(self._users)
 
     def has(self, session: str) -> bool:
-        """Return whether a connection is here as a member."""
+        """Return whether a connection is a member here."""
         return session in self._user_of
 
     def entry(self, user: str) -> Entry | None:
-        """Return what there is to say about a user; None: nothing."""
+        """Return a user's entry, or None without one."""
         found = self._users.get(user)
         return None if found is None else Entry(len(found.connections), found.since_ms, found.changed_ms, found.meta)
 
     def enter(self, session: str, user: str, meta: str | None, now_ms: int, since_ms: int | None = None) -> None:
-        """Let a connection be a member, or change its user's meta.
+        """Add a connection as a member, or change its user's meta.
 
         Args:
-            meta: JSON text; None: this page says nothing, and what another page of the user has said stays.
-            since_ms: since when other processes have had the user.
+            meta: JSON text; None leaves what another page of the user has set.
+            since_ms: when the user came, as other processes know it.
         """
         found = self._users.get(user)
         if found is None:
@@ -116,7 +116,7 @@ class OwnMembers:
             found.changed_ms = max(now_ms, found.changed_ms + 1)
 
     def leave(self, session: str) -> str | None:
-        """A connection leaves in good order; return its user, if it was here."""
+        """Remove a connection that has left; return its user, if it was a member."""
         user = self._user_of.pop(session, None)
         if user is not None:
             self._users[user].connections[session].step(Step.LEAVE)
@@ -124,7 +124,7 @@ class OwnMembers:
         return user
 
     def break_off(self, session: str, now_s: float) -> None:
-        """A connection has broken. Nothing changes yet."""
+        """Mark a connection as broken. Nothing visible changes yet."""
         user = self._user_of.pop(session, None)
         if user is not None:
             connection = self._users[user].connections[session]
@@ -134,7 +134,7 @@ class OwnMembers:
             self._broken_of.setdefault(user, OrderedDict())[session] = user
 
     def expire(self, now_s: float) -> list[str]:
-        """End the places whose time is over; return their users."""
+        """End the expired places; return their users."""
         users = []
         for session, user in list(self._broken.items()):
             connection = self._users[user].connections[session]

@@ -1,11 +1,11 @@
-"""Presence in one namespace of a gateway process: the greenlets and connections behind its rooms (rooms.py).
+"""Presence in one namespace of a gateway process: the greenlets and connections that serve its rooms (rooms.py).
 
-In: requests of clients and the ends of their connections, from the node. Out: to Redis, what the rooms have to write, beats, and
-word of dead processes; to the rooms, what Redis has; to pages, differences. Before the first request nothing runs but a look at
-whether processes have died with their members (`start`). No event of the log ever comes by.
+In: clients' requests and the ends of their connections, from the node. Out: to Redis, the rooms' writes, beats, and notices of
+dead processes; to the rooms, what Redis holds; to pages, differences. Until the first request, the only activity is a check for
+processes that died with their members (`start`). No event of the log passes through here.
 
-Greenlets, each over a connection of its own: the pulse (writes, beats, publishes `occupied` and `vacated`), the link (listens),
-the reader (reads topics that are in doubt), and without a connection the teller.
+There are four greenlets: the pulse (writes, beats, publishes `occupied` and `vacated`), the link (subscribes), the reader
+(reads topics in doubt), each with its own connection, and the teller, without one.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from .watchers import Connection
 
 log = structlog.get_logger("headgate.presence")
 
-# Writes follow each other no closer than this, so that those who come together share one; so do the notices of one page.
+# Least time between writes, and between notices to one page, so that members who come together share one.
 WRITE_GAP_S, TELL_GAP_S = 0.01, 0.05
-# Telling takes this part of the time at most: a room of many who come at once is told in fewer, larger notices.
+# After notifying for a time, pause for this many times as long. A crowded room gets fewer, larger notices.
 TELL_SHARE = 4
-# Without rooms: a process that dies with all its members is found by one that has none, so that `vacated` is published. Where
-# nobody is there, and no such event is wanted, nobody looks again.
+# A process without rooms checks this often for processes that died with all their members, so that `vacated` is published. It
+# stops when there are no other processes and no events to publish.
 IDLE_LOOK_S = 2.0
 TIMEOUT_S = 2.0
-# A room that was never read is waited for so long. The reading waits itself while it is not sure which processes are dead.
+# Longest wait for the first read of a room. The read itself waits until it is clear which processes are dead.
 READ_WAIT_S = BACK_S + 2.0
-# The link says something at each beat, or it is dead.
+# A link without data for this long is dead; each beat sends some.
 LINK_TIMEOUT_S = 3 * BEAT_S
 FIRST_RETRY_S, LAST_RETRY_S = 0.05, 0.5
 
@@ -59,8 +59,8 @@ class Presence:
     """See the module.
 
     Args:
-        publish: for `occupied` and `vacated`, whose ids make it safe to publish them twice.
-        now_s: monotonic.
+        publish: publishes `occupied` and `vacated`, with ids that make publishing them twice safe.
+        now_s: monotonic clock.
     """
 
     def __init__(
@@ -84,9 +84,9 @@ class Presence:
         self._leases = Leases()
         self._rooms: Rooms | None = None
         self._link: SubscriberLink | None = None
-        self._listened: set[str] = set()  # topics for which the link has been asked
+        self._listened: set[str] = set()  # topics that the link is subscribed to
         self._unread: dict[str, None] = {}
-        self._put_off: dict[str, None] = {}  # topics to be read after the next beat
+        self._put_off: dict[str, None] = {}  # topics to read after the next beat
         self._live: dict[str, Signal] = {}
         self._pulse_now, self._tell_now, self._read_now = Signal(), Signal(), Signal()
         self._greenlets: list[Greenlet] = []
@@ -94,18 +94,18 @@ class Presence:
         self._closed = False
         self._beat_at_s = self._look_at_s = 0.0
         self._has_lease = False
-        self._in_touch_since_s: float | None = None  # since when the link has not broken
+        self._in_touch_since_s: float | None = None  # when the link last connected
         self._faults: dict[str, str] = {}
         PRESENCE_ROOMS.labels(namespace).set_function(lambda: 0 if self._rooms is None else len(self._rooms))
         PRESENCE_MEMBERS.labels(namespace).set_function(lambda: 0 if self._rooms is None else self._rooms.members)
 
     def start(self) -> None:
-        """Look now and then whether a process has died with its members. Idempotent."""
+        """Start checking for processes that died with their members. Idempotent."""
         if self._pulse is None and self._enabled:
             self._pulse = spawn(self._run_pulse)
 
     def close(self) -> None:
-        """Stop. Idempotent. Members that are left go with the lease: their pages are on their way to another process."""
+        """Stop. Idempotent. Remaining members end with the lease, since their pages are moving to another process."""
         if self._closed:
             return
         self._closed = True
@@ -129,7 +129,7 @@ class Presence:
         return self._limits
 
     def prepare(self, session: str, topic: str) -> None:
-        """Let a client have a topic: wait until it has been read once. Then `rooms` has it, unless the client has had to leave.
+        """Give a client a topic, waiting until it has been read once. Then `rooms` has it, unless the client has had to leave.
 
         Raises:
             LimitReached: `presence_topics`.
@@ -148,9 +148,9 @@ class Presence:
 
     @property
     def rooms(self) -> Rooms:
-        """The rooms; the first use starts what they need."""
+        """The rooms. The first use starts their greenlets."""
         if self._rooms is None:
-            self.process = secrets.token_hex(8)  # here, so that it is this process's, and not that of one before a fork
+            self.process = secrets.token_hex(8)  # drawn here, after any fork
             self._leases.own = self.process
             self._rooms = Rooms(
                 self._namespace,
@@ -167,7 +167,7 @@ class Presence:
         return self._rooms
 
     def enter(self, session: str, topic: str, connection: Connection, user: str, meta: str | None) -> dict[str, Any]:
-        """Let a client that has been prepared be a member, as `Rooms.enter` does; where it is refused, nothing has changed.
+        """Make a prepared client a member, as `Rooms.enter` does. A refusal changes nothing.
 
         Raises:
             LimitReached: `presence_members`.
@@ -219,20 +219,20 @@ class Presence:
                 self._log_once("write", error)
                 sleep(LAST_RETRY_S)
             except Exception:
-                if not self._closed:  # a fault of ours must not end it for good
+                if not self._closed:  # a bug must not end the pulse
                     log.exception("presence failed")
                 sleep(LAST_RETRY_S)
             sleep(WRITE_GAP_S)
             self._pulse_now.wait(wait_s)
 
     def _beat_and_write(self) -> float | None:
-        """Do what is due; return when to look again at the latest (None: when something comes)."""
+        """Do what is due; return the seconds until the next check, or None to wait for a change."""
         rooms, now_s = self._rooms, self._now_s()
         if rooms is None:
             return self._look(now_s)
         rooms.expire(self._in_touch_since_s)
         busy = bool(len(rooms)) or rooms.telling.waits
-        if now_s >= self._beat_at_s or (busy and not self._has_lease):  # no member is written without a lease
+        if now_s >= self._beat_at_s or (busy and not self._has_lease):  # members are written only under a lease
             self._beat_at_s = now_s + (BEAT_S if busy else IDLE_LOOK_S)
             self._has_lease = False
             self._beat(self.process if busy else "")
@@ -242,7 +242,7 @@ class Presence:
         while rooms.telling.waits and self._has_lease and not self._closed:
             self._write(rooms)
         if rooms.telling.waits and not self._has_lease:
-            return 0.0  # Redis has lost it: a beat, and all anew
+            return 0.0  # Redis has lost the lease: beat, then write everything again
         end_s = rooms.next_end_s(self._in_touch_since_s)
         until_s = self._beat_at_s if end_s is None else min(end_s, self._beat_at_s)
         return max(0.0, until_s - self._now_s())
@@ -265,7 +265,7 @@ class Presence:
             self._announce()
 
     def _look(self, now_s: float) -> float | None:
-        """Without rooms: look for processes that have died; return when to look again, None: not before there are rooms."""
+        """Without rooms: check for dead processes; return the seconds until the next check, or None until a room opens."""
         if now_s >= self._look_at_s:
             self._look_at_s = now_s + IDLE_LOOK_S
             any_process = store.any_process(self._commands, self._namespace)
@@ -278,7 +278,7 @@ class Presence:
         return IDLE_LOOK_S
 
     def _read_again(self, rooms: Rooms) -> None:
-        """Read the topics that were put off, and those in which members are kept that Redis did not have."""
+        """Read the deferred topics, and those with members that Redis did not have."""
         for topic in list(self._put_off):
             del self._put_off[topic]
             self._read_soon(topic)
@@ -296,7 +296,7 @@ class Presence:
             raise
         self._faults.pop("write", None)
         if process and not found.known and self._rooms is not None:
-            self._rooms.telling.all_anew()  # the first beat, a flush, or others took this process for dead
+            self._rooms.telling.all_anew()  # the first beat, a flush, or others declared this process dead
         for dead in self._leases.heard(found.beats, found.now_ms, self._now_s()):
             if dead in found.beats and dead != self.process:
                 PRESENCE_DEAD.labels(self._namespace).inc()
@@ -304,12 +304,12 @@ class Presence:
                 store.forget(self._commands, self._namespace, dead, found.beats[dead], events=self._events)
                 found = found._replace(news=int(self._events))
             elif dead != self.process and self._rooms is not None:
-                self._rooms.dead(dead)  # and Redis has lost it
+                self._rooms.dead(dead)  # and Redis has no record of it
         if found.news:
             self._announce()
 
     def _announce(self) -> None:
-        """Publish the events that wait, those of topics that are to have any."""
+        """Publish the pending events of topics that announce them."""
         news = store.read_news(self._commands, self._namespace)
         for each in news:
             name = f"{each.topic}.{each.kind}"
@@ -344,7 +344,7 @@ class Presence:
                 if not self._closed:
                     self._log_once("link", error)
             except Exception:
-                if not self._closed:  # else a connection went in the middle of it
+                if not self._closed:  # closing ends the connection mid-read
                     log.exception("presence link failed")
             finally:
                 self._link = self._in_touch_since_s = None
@@ -356,7 +356,7 @@ class Presence:
                 delay_s = min(2 * delay_s, LAST_RETRY_S)
 
     def _listen(self) -> None:
-        """Ask a new link for all topics."""
+        """Subscribe a new link to all topics."""
         topics = [] if self._rooms is None else self._rooms.topics
         if topics:
             self._listened.update(topics)
@@ -371,7 +371,7 @@ class Presence:
         try:
             self._link.send(command)
         except HeadgateError:
-            self._link.close()  # the link's own greenlet notices
+            self._link.close()  # its greenlet notices
 
     def _take(self, reply: Any) -> None:
         kind = reply[0]
@@ -384,11 +384,11 @@ class Presence:
             return
         room = self._rooms.room(topic)
         if room is not None:
-            room.doubt()  # what was told before this is in Redis
+            room.doubt()  # Redis has everything sent before this
             self._read_soon(topic)
 
     def _doubt_all(self) -> None:
-        """The link is gone: messages may be missing, and what was written may be lost (a failover, a restart without memory)."""
+        """After losing the link, treat messages as missing and writes as lost (a failover, a restart without memory)."""
         rooms = self._rooms
         if rooms is None or self._closed:
             return
@@ -422,7 +422,7 @@ class Presence:
                     self._log_once("read", error)
                     sleep(LAST_RETRY_S)
                 except Exception:
-                    if not self._closed:  # else a connection went in the middle of it
+                    if not self._closed:  # closing ends the connection mid-read
                         log.exception("presence not read")
                     sleep(LAST_RETRY_S)
 
@@ -442,9 +442,9 @@ class Presence:
                     room.add(process, part)
                     one_round()
         last = store.read_written(self._reads, self._namespace, topic)
-        one_round()  # the link takes what was written before
+        one_round()  # lets the link process earlier messages
         if rooms.room(topic) is not room:
-            return True  # it was closed; one that was opened since is read for itself
+            return True  # closed; a room opened since then has its own read
         if topic in self._listened and not rooms.loaded(topic, nth, last):
             self._unread[topic] = None
             sleep(FIRST_RETRY_S)

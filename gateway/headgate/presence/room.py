@@ -1,14 +1,14 @@
-"""A room: this process's copy of who is in one topic, and its versions. No I/O.
+"""A room: this process's copy of the members of one topic, with its versions. No I/O.
 
-In: what this process's own members come to (`own_changed`); messages of other processes; what Redis has, read in parts (`begin`,
-`lacks`, `add`, `loaded`). Out: members by name; between two versions, the users who have come, changed or left.
+In: changes of this process's own members (`own_changed`), messages of other processes, and the contents of Redis, read in parts
+(`begin`, `lacks`, `add`, `loaded`). Out: members by name, and between two versions the users who came, changed or left.
 
-While it is loading, Redis is read, and messages wait; while it is live, each message is applied as it comes. A message that
-does not follow the one before it from the same process, or a link that broke, puts everything in doubt: it loads again, while the
-members that were known stay. `loaded` then tells the difference, so a doubt by itself changes nothing that a page can see.
+While the room loads, Redis is read and messages wait. While it is live, each message is applied at once. A message that does not
+follow its predecessor from the same process, or a broken link, puts everything in doubt. The room then loads again and keeps its
+members meanwhile; `loaded` computes the difference, so a doubt by itself changes nothing that a page can see.
 
-A user whose entries have changed is merged into a member: at once where these are few, else by `merge`, so many at a time. It
-does not matter when: a merge looks at what the entries are then.
+A user whose entries have changed is merged into a member at once if few are waiting, else later by `merge` in batches. The time
+does not matter, because merging reads the current entries.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from headgate.redis.presence_entries import Entry, Member, Written, merge
 
 from .tables import Message, Tables
 
-# Messages that wait while Redis is read. Beyond that it is read once more.
+# Messages that may wait during a read. More of them start another read.
 MAX_WAITING = 10_000
-# Users who are merged without a turn for others: 2 ms.
+# Users merged without yielding, about 2 ms.
 MERGED_AT_ONCE = 200
-# Of a member in JSON, beside name and meta.
+# Size of a member in JSON without name and meta.
 _FIELDS_BYTES = 24
 
 _decode = msgspec.json.Decoder(Message).decode
@@ -37,10 +37,10 @@ class Room:
     """See the module.
 
     Attributes:
-        is_live: whether it has everything that was written, as far as this process has been told; else it is being loaded.
-        version: counts the differences that were told.
-        loads: how often everything was put in doubt; a reading says which of these it answers.
-        was_live: whether it has been live once, with all members merged.
+        is_live: whether the room has everything written, as far as this process knows; otherwise it is loading.
+        version: number of the last difference.
+        loads: number of doubts; a read records which one it answers.
+        was_live: whether it was live once, with all members merged.
     """
 
     def __init__(self, process: str) -> None:
@@ -63,7 +63,7 @@ class Room:
     # -- what comes in ------------------------------------------------------------------------------------------------
 
     def own_changed(self, user: str, entry: Entry | None) -> None:
-        """A user has this entry at this process, or none any more."""
+        """Set or remove the entry of a user at this process."""
         if entry is None:
             self._own.pop(user, None)
         else:
@@ -71,7 +71,7 @@ class Room:
         self._merge(user)
 
     def take(self, raw: bytes) -> bool:
-        """Take a message; return whether the room is in doubt now and must be loaded again. One that is none counts as a hole."""
+        """Apply a message; return whether the room is now in doubt and must load again. An invalid message counts as missing."""
         try:
             message = _decode(raw)
         except msgspec.MsgspecError:
@@ -93,11 +93,13 @@ class Room:
         return not follows
 
     def dead(self, process: str) -> None:
-        """A process is dead. What becomes of its members, `merge` tells."""
+        """Drop a dead process. `merge` updates its members."""
         self._others.drop(process)
 
     def doubt(self) -> None:
-        """Something may have been missed. A process's word that nobody is left counts: Redis has nothing more to say of it."""
+        """Put everything in doubt. A waiting message that a process has no members left still counts; Redis holds nothing more
+        about it.
+        """
         self.is_live = False
         self.loads += 1
         for message in self._waiting:
@@ -106,7 +108,7 @@ class Room:
         self._waiting.clear()
 
     def missed(self) -> None:
-        """The link broke: something may have been missed, and Redis may have been out of reach for others too."""
+        """Put everything in doubt after the link broke. Redis may have been unreachable for others too."""
         self._others.missed()
         self.doubt()
 
@@ -114,28 +116,28 @@ class Room:
 
     @property
     def holds(self) -> bool:
-        """Whether it keeps members that Redis did not have: then it is to be read again at the next beat."""
+        """Whether it keeps members that Redis did not have, and must be read again at the next beat."""
         return self._others.holds
 
     def begin(self) -> int:
-        """A reading begins; return which doubt it answers."""
+        """Begin a read; return the number of the doubt that it answers."""
         self._others.begin()
         return self.loads
 
     def lacks(self, process: str, written: Written) -> bool:
-        """Take what Redis says of a process's last write; return whether its members are to be read too."""
+        """Apply Redis' record of a process's last write; return whether its members must be read too."""
         return process != self._process and self._others.lacks(process, written)
 
     def add(self, process: str, values: Mapping[str, bytes]) -> None:
-        """Take a part of a process's members."""
+        """Add a part of a process's members."""
         self._others.add(process, values)
 
     def loaded(self, nth: int, last: Mapping[str, Written], now_s: float) -> bool:
-        """A reading that answers the doubt `nth` is at its end; return whether the room is live now. If not, read again.
+        """End a read that answers doubt `nth`; return whether the room is live. If not, read again.
 
         Args:
-            nth: as `begin` returned it.
-            last: the last write of each process, as Redis has it at the end.
+            nth: from `begin`.
+            last: the last write of each process in Redis at the end of the read.
             now_s: monotonic.
         """
         if nth != self.loads or self.is_live:
@@ -153,32 +155,32 @@ class Room:
         return True
 
     def merge(self, most: int = MERGED_AT_ONCE) -> bool:
-        """Merge so many users whose entries have changed; return whether there are more."""
+        """Merge up to `most` changed users; return whether more remain."""
         for user in list(islice(self._unmerged, most)):
             self._merge(user)
         if self._unmerged:
             return True
         if not self.was_live and self.is_live:
             self.was_live = True
-            self._changed.clear()  # nobody has had another version
+            self._changed.clear()  # no page has seen an earlier version
         return False
 
     @property
     def has_unmerged(self) -> bool:
-        """Whether `merge` has something to do."""
+        """Whether `merge` has work."""
         return bool(self._unmerged)
 
     # -- what goes out ------------------------------------------------------------------------------------------------
 
     @property
     def has_changes(self) -> bool:
-        """Whether there is a difference to tell."""
+        """Whether there is a difference to send."""
         return bool(self._changed)
 
     def take_changes(self, most_bytes: int) -> tuple[list[Member], list[str]]:
-        """Return the next difference, of about so many bytes: members that came or changed, and users that are not there.
+        """Return the next difference, up to about `most_bytes`: members that came or changed, and users that are absent.
 
-        `version` counts it. Users who came and left meanwhile are among those who are not there: a page may have read them.
+        It increments `version`. Users who came and left in between count as absent, because a page may have read them.
         """
         came: list[Member] = []
         left: list[str] = []
@@ -197,11 +199,11 @@ class Room:
         return came, left
 
     def member(self, user: str) -> Member | None:
-        """Return a user, if there."""
+        """Return a user who is present."""
         return self._members.get(user)
 
     def after(self, user: str | None) -> Iterable[Member]:
-        """Yield the members by name, from behind `user` on. Nothing may change meanwhile."""
+        """Yield the members by name, starting after `user`. Nothing may change during the iteration."""
         for at in range(0 if user is None else bisect_right(self._names, user), len(self._names)):
             yield self._members[self._names[at]]
 

@@ -1,7 +1,7 @@
-"""The rooms of one namespace in this process: who is in them, who watches them, what there is to tell. No I/O.
+"""The rooms of one namespace in this process: their members, their watchers, and pending notices. No I/O.
 
-In: requests of clients (`enter`, `watch`, `page`, `leave`), the ends of their connections, the clock; messages and readings from
-Redis for each room. Out: what is to be written (`telling`), which rooms are to be read, frames for the pages that watch.
+In: clients' requests (`enter`, `watch`, `page`, `leave`), the ends of their connections, the clock, and messages and reads from
+Redis. Out: pending writes (`telling`), the rooms to read, and frames for watching pages.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from .own_members import OwnMembers
 from .room import Room
 from .watchers import Connection, Watchers
 
-# Members in one part of a room, and how much text of theirs there may be: an answer is a message like any other.
+# Members and bytes in one part of a room, since an answer has the size limit of every message.
 MAX_PAGE, MAX_PAGE_BYTES = 500, 48 * 1024
 # Text of members in one notice.
 MAX_NOTICE_BYTES = 32 * 1024
-# After a time without Redis every process has told its members again.
+# After an outage of Redis, every process has written its members again within this.
 SETTLE_S = 3.0
-# A member may leave at any time: a refused one asks again at this pace.
+# Nobody can predict when a member leaves, so a refused one retries at this interval.
 MEMBERS_RETRY_S = 10
 
 _encode = msgspec.json.Encoder().encode
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """The limits of presence: topics of one client, members of one topic, bytes of one meta."""
+    """Limits of presence: topics per client, members per topic, bytes per meta."""
 
     max_topics: int
     max_members: int
@@ -51,16 +51,16 @@ class _Open:
     def __init__(self, process: str, nth: int) -> None:
         self.room, self.own, self.watchers = Room(process), OwnMembers(), Watchers()
         self.sessions = 0  # clients that have the topic
-        self.copy = f"{process}.{nth}"  # a name for the versions of this room
+        self.copy = f"{process}.{nth}"  # identifies the versions of this room
 
 
 class Rooms:
     """See the module. `now_s` is monotonic, `now_ms` since 1970.
 
     Args:
-        process: the id of this process.
-        opened, closed: a topic is to be listened to, or no longer. Must not wait.
-        wanted: there is something to write or to tell. Must not wait.
+        process: id of this process.
+        opened, closed: called to subscribe to a topic, or to end that. Must not wait.
+        wanted: called when there is something to write or send. Must not wait.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Rooms:
         self._topics_of: dict[str, dict[str, None]] = {}
         self._copies = 0
         self._ending: dict[str, None] = {}  # topics with places of broken connections
-        self._untold: dict[str, None] = {}  # topics with differences to tell, or pages that are behind
+        self._untold: dict[str, None] = {}  # topics with unsent differences or pages that are behind
         self.telling = Telling(process, self._entry, self._users)
 
     def __len__(self) -> int:
@@ -106,7 +106,7 @@ class Rooms:
     # -- requests -----------------------------------------------------------------------------------------------------
 
     def prepare(self, session: str, topic: str) -> Room:
-        """Let a client have a topic, and return its room, which may have to be read first.
+        """Give a client a topic and return its room, which may have to be read first.
 
         Raises:
             LimitReached: `presence_topics`.
@@ -126,7 +126,7 @@ class Rooms:
         return self._open[topic].room
 
     def watch(self, session: str, topic: str, connection: Connection) -> dict[str, Any]:
-        """Let a client that has been prepared watch a topic, and be no member; return the first part of its members."""
+        """Let a prepared client watch a topic without being a member; return the first part of the members."""
         found = self._open[topic]
         user = found.own.leave(session)
         if user is not None:
@@ -134,7 +134,7 @@ class Rooms:
         return self._watched(session, topic, connection)
 
     def enter(self, session: str, topic: str, connection: Connection, user: str, meta: str | None) -> dict[str, Any]:
-        """Let a client that has been prepared be a member and watch; return the first part of the members.
+        """Make a prepared client a member that watches; return the first part of the members.
 
         Raises:
             LimitReached: `presence_members`.
@@ -148,10 +148,10 @@ class Rooms:
         return self._watched(session, topic, connection)
 
     def page(self, session: str, topic: str, after: str) -> dict[str, Any]:
-        """Return the members behind `after`, by name, of a topic that a client watches.
+        """Return the members after `after`, by name, of a topic that a client watches.
 
         Raises:
-            InvalidRequest: it does not.
+            InvalidRequest: the client does not watch it.
         """
         found = self._open.get(topic)
         if found is None or session not in found.watchers:
@@ -159,7 +159,7 @@ class Rooms:
         return self._part(topic, after)
 
     def leave(self, session: str, topic: str) -> None:
-        """A client leaves a topic in good order, and watches it no longer. Idempotent."""
+        """End the membership and watching of a client that leaves. Idempotent."""
         topics = self._topics_of.get(session, {})
         if topic in topics:
             del topics[topic]
@@ -168,13 +168,13 @@ class Rooms:
             self._topics_of.pop(session, None)
 
     def leave_unless_in(self, session: str, topic: str) -> None:
-        """Take a `prepare` back, of a client that was neither a member nor a watcher before."""
+        """Undo `prepare` for a client that was neither a member nor a watcher."""
         found = self._open[topic]
         if session not in found.watchers and not found.own.has(session):
             self.leave(session, topic)
 
     def gone(self, session: str, *, in_order: bool) -> None:
-        """A client's connection has ended: in good order, or it broke, and may be back soon. Idempotent."""
+        """Handle the end of a connection. If not `in_order`, it broke and the client may be back soon. Idempotent."""
         for topic in self._topics_of.pop(session, {}):
             self._part_with(session, topic, in_order=in_order)
 
@@ -185,12 +185,13 @@ class Rooms:
     # -- the clock ----------------------------------------------------------------------------------------------------
 
     def expire(self, in_touch_since_s: float | None) -> None:
-        """End the places of broken connections whose time is over.
+        """End the expired places of broken connections.
 
-        Not before this process has heard of all others for SETTLE_S, without a break: a client may be back at another one.
+        Waits until this process has heard from all others for SETTLE_S without interruption, as a client may be back at another
+        one.
 
         Args:
-            in_touch_since_s: since when it has; None: it does not.
+            in_touch_since_s: when that began, or None while it does not hear them.
         """
         now_s = self._now_s()
         if in_touch_since_s is None or now_s < in_touch_since_s + SETTLE_S:
@@ -205,14 +206,14 @@ class Rooms:
                 self._close_if_unused(topic)
 
     def next_end_s(self, in_touch_since_s: float | None) -> float | None:
-        """Return when `expire` has something to do, if nothing else comes."""
+        """Return when `expire` is next due if nothing else happens."""
         ends = [end_s for topic in self._ending if (end_s := self._open[topic].own.next_end_s()) is not None]
         return None if in_touch_since_s is None or not ends else max(min(ends), in_touch_since_s + SETTLE_S)
 
     # -- from Redis ---------------------------------------------------------------------------------------------------
 
     def take(self, topic: str, message: bytes) -> bool:
-        """Take a message of a topic's channel; return whether its room must be read again."""
+        """Apply a message of a topic's channel; return whether its room must be read again."""
         found = self._open.get(topic)
         if found is None:
             return False
@@ -223,12 +224,12 @@ class Rooms:
         return doubtful
 
     def loaded(self, topic: str, nth: int, last: Mapping[str, Written]) -> bool:
-        """A reading of a topic is at its end (`Room.loaded`); return whether its room is live, or closed. Then `merge` it."""
+        """End a read of a topic (`Room.loaded`); return whether its room is live or closed. Then call `merge`."""
         found = self._open.get(topic)
         return found is None or found.room.loaded(nth, last, self._now_s())
 
     def dead(self, process: str) -> None:
-        """A process is dead, and its members are gone with it."""
+        """Remove a dead process and its members."""
         for topic, found in self._open.items():
             found.room.dead(process)
             if found.room.has_unmerged:
@@ -236,7 +237,7 @@ class Rooms:
                 self._wanted()
 
     def merge(self, topic: str) -> bool:
-        """Merge some of what was read (`Room.merge`); return whether there is more."""
+        """Merge part of a read (`Room.merge`); return whether more remains."""
         found = self._open.get(topic)
         if found is None:
             return False
@@ -348,11 +349,11 @@ class Rooms:
 
 
 def read_meta(meta: object, user: str, max_bytes: int) -> str | None:
-    """Return what a page says about its user, as JSON text; None: nothing, as all of the anonymous, who have one name.
+    """Return the meta of a page as JSON text, or None if it sets none. Anonymous clients, who share one name, set none.
 
     Raises:
         PayloadTooLarge: where = `presence`.
-        InvalidRequest: it is no JSON.
+        InvalidRequest: it is not JSON.
     """
     if meta is msgspec.UNSET or user == ANONYMOUS:
         return None

@@ -1,17 +1,16 @@
-"""Tables: what each other process has said about its members in one topic. No I/O.
+"""Tables: what each other process has written about its members in one topic. No I/O.
 
-In: messages of other processes (`apply`); a reading of Redis in parts (`begin`, `add`, `end`). Out: the entries of a user, and
-which users may have changed.
+In: messages of other processes (`apply`), and reads of Redis in parts (`begin`, `add`, `end`). Out: the entries of a user, and
+the users that may have changed.
 
-A table is STATED, Redis had it when it was last read, or its process has written since; or HELD, Redis did not have it, or had
-an older one. Redis may have lost its memory, or failed over to a replica without the last writes. A process that lives writes
-all anew in a second or two; the members of one that has just died have their 5 s to come back elsewhere. So a HELD table counts
-for LEASE_S, and is dropped by a reading after that. Time counts only while this process is in touch with Redis: readings that
-are further apart than IN_TOUCH_S say nothing about the time between them.
+A table is STATED if the last read found it in Redis or its process has written since. It is HELD if Redis had no or an older one,
+because Redis may have lost its memory or failed over to a replica without the last writes. A live process writes everything again
+within a second or two, and members of a process that has just died have their 5 s to come back elsewhere. So a HELD table
+counts for LEASE_S, and the next read drops it. That time runs only while this process is in touch with Redis. Reads more than
+IN_TOUCH_S apart prove nothing about the time between them.
 
-A reading may take a while, and messages come meanwhile. They are numbered, and put or take single users, so a part that already
-has some of them does no harm. A reading is whole when each process's table has come to the write that Redis had at its end, and
-is as large as it was then.
+Messages arrive during a read. They are numbered and put or take single users, so a part that already includes some of them does
+no harm. A read is complete when each process's table has reached the write that Redis had at its end, with the same size.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from headgate.runtime.machine import Machine
 
 from .leases import BEAT_S
 
-# While a table is held, Redis is read at each beat.
+# Redis is read at each beat while a table is held.
 IN_TOUCH_S = 2 * BEAT_S
 
 
 class Standing(Enum):
-    """What a table is worth."""
+    """The validity of a table."""
 
     STATED = "stated"
     HELD = "held"
@@ -40,7 +39,7 @@ class Standing(Enum):
 
 
 class Step(Enum):
-    """What happens to it: its process has written; a reading has it, lacks it, or has lacked it for LEASE_S."""
+    """What happens to a table: its process has written; a read finds it, lacks it, or has lacked it for LEASE_S."""
 
     WRITTEN = "written"
     LACKED = "lacked"
@@ -60,7 +59,7 @@ _MACHINE = Machine(
 
 
 class Message(msgspec.Struct, array_like=True, frozen=True):
-    """What another process has written (write_batches.py)."""
+    """A write of another process (write_batches.py)."""
 
     process: str
     before: int
@@ -71,7 +70,7 @@ class Message(msgspec.Struct, array_like=True, frozen=True):
 
 
 class _Table:
-    """The entries of one process as of a write, and how many there were then."""
+    """The entries of one process as of a write, and their number then."""
 
     __slots__ = ("count", "entries", "held_since_s", "number", "standing")
 
@@ -87,7 +86,7 @@ class _Table:
     def follow(self, message: Message) -> bool:
         """Apply a message; return whether it follows on what is known, and comes to as many members as its process has."""
         if message.number <= self.number:
-            return True  # it was in what Redis had
+            return True  # the read already included it
         if message.before == ANEW or message.before != self.number:
             return False
         for user, connections, since_ms, changed_ms, meta in message.puts:
@@ -99,67 +98,67 @@ class _Table:
 
     @property
     def is_whole(self) -> bool:
-        return len(self.entries) >= self.count  # more: another program has written there
+        return len(self.entries) >= self.count  # more: another program has written to the key
 
 
 class Tables:
     """See the module.
 
     Args:
-        changed: called with users whose entries may be others than before.
+        changed: called with users whose entries may have changed.
     """
 
     def __init__(self, changed: Callable[[Iterable[str]], object]) -> None:
         self._changed = changed
         self._tables: dict[str, _Table] = {}
-        self._coming: dict[str, _Table] = {}  # of a reading that is under way
+        self._coming: dict[str, _Table] = {}  # of the read in progress
         self._read_s: float | None = None
 
     @property
     def holds(self) -> bool:
-        """Whether some table is HELD: then Redis is to be read again at the next beat."""
+        """Whether some table is HELD, so that Redis must be read again at the next beat."""
         return any(table.standing is Standing.HELD for table in self._tables.values())
 
     def entries(self, user: str) -> list[Entry]:
-        """Return what the processes say about a user."""
+        """Return the entries of a user at all processes."""
         return [table.entries[user] for table in self._tables.values() if user in table.entries]
 
     def apply(self, message: Message) -> bool:
-        """Apply a message; return whether it follows on what is known of its process."""
+        """Apply a message; return whether it follows the last one of its process."""
         table = self._tables.get(message.process)
         if message.count == 0:
             if table is not None and (
                 message.number == 0 or message.number > table.number
-            ):  # 0: another one says that it is dead
+            ):  # 0: another process declares it dead
                 self.drop(message.process)
             return True
         table = table or _Table(0, 0)
         known = table.number
         follows = table.follow(message)
         if table.number != known:
-            table.step(Step.WRITTEN)  # Redis takes no write that does not follow the one before it
+            table.step(Step.WRITTEN)  # Redis refuses a write that does not follow the previous one
             self._tables[message.process] = table
             self._changed([*(put[0] for put in message.puts), *message.takes])
         return follows
 
     def drop(self, process: str) -> None:
-        """A process has nobody there any more, or is dead."""
+        """Drop the table of a process without members, or of a dead one."""
         table = self._tables.pop(process, None)
         if table is not None:
             self._changed(table.entries)
 
     def missed(self) -> None:
-        """Redis was out of reach since the last reading, for others too perhaps."""
+        """Record that Redis was unreachable since the last read, perhaps for others too."""
         self._read_s = None
 
     # -- a reading ----------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """A reading begins."""
+        """Begin a read."""
         self._coming = {}
 
     def lacks(self, process: str, written: Written) -> bool:
-        """Take what Redis says of a process's last write; return whether its members are to be read too."""
+        """Apply Redis' record of a process's last write; return whether its members must be read too."""
         known = self._tables.get(process)
         if known is not None and known.number == written.number and known.is_whole:
             return False
@@ -167,15 +166,15 @@ class Tables:
         return True
 
     def add(self, process: str, values: Mapping[str, bytes]) -> None:
-        """Take a part of a process's members."""
+        """Add a part of a process's members."""
         self._coming[process].entries.update(read_entries(values))
 
     def end(self, last: Mapping[str, Written], waiting: Iterable[Message], now_s: float) -> bool:
-        """A reading is at its end: take it, if it is whole; return whether it is.
+        """End a read and apply it if it is complete; return whether it is.
 
         Args:
-            last: the last write of each process, as Redis has it now.
-            waiting: the messages that came meanwhile, in their order. Those of tables that were not read are not applied.
+            last: the last write of each process in Redis now.
+            waiting: messages that came during the read, in order. Those for tables that were not read are not applied.
             now_s: monotonic.
         """
         coming, self._coming = self._coming, {}
@@ -210,7 +209,7 @@ class Tables:
 
 
 def _brought_up(tables: dict[str, _Table], waiting: Iterable[Message]) -> bool:
-    """Apply messages to tables that were read; return whether they follow. Only the last one has to come to its count."""
+    """Apply messages to the tables of a read; return whether they follow. Only the last one must reach its count."""
     for message in waiting:
         table = tables.get(message.process)
         if table is None or 0 < message.number <= table.number:
@@ -225,5 +224,5 @@ def _brought_up(tables: dict[str, _Table], waiting: Iterable[Message]) -> bool:
 
 
 def _are_whole(tables: Mapping[str, _Table], last: Mapping[str, Written]) -> bool:
-    """Return whether tables that were read are as Redis has them at the end, or later."""
+    """Return whether the tables of a read are as recent as Redis at its end, or more recent."""
     return all(process in last and table.number >= last[process].number and table.is_whole for process, table in tables.items())

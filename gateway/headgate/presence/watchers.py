@@ -1,8 +1,8 @@
-"""The watchers of a room: pages that are told each difference, and start over when they have missed one. No I/O.
+"""The watchers of a room: pages that receive each difference and start over after missing one. No I/O.
 
-In: frames, each the difference between two versions. Out: the same frame to the connection of each page that keeps up. Nothing
-is queued for a page that does not: it is BEHIND, and gets one `reset` once its connection has room again, so that it reads the
-room anew.
+In: frames, each with the difference between two versions. Out: the same frame to the connection of each page that keeps up.
+Nothing is queued for one that does not. It is BEHIND, and receives one `reset` once its connection has room, so that it reads
+the room again.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 from headgate.protocol.frames import Frame
 
-# Bytes of notices that may wait for a page. The control lane takes four times as many before the gateway ends the connection.
+# Bytes of notices that may wait for a page. The control lane holds four times as many before the gateway closes the connection.
 MAX_WAITING_BYTES = 65536
-# Others have a turn after so many pages.
+# Pages between two yields to the loop.
 _STRIDE = 32
 
 
@@ -26,14 +26,14 @@ class Connection(Protocol):
 
     @property
     def queue(self) -> Any:
-        """What waits to be sent, with `control_bytes` of it notices."""
+        """The send queue, with `control_bytes` of notices."""
 
     def offer_control(self, frame: Frame) -> None:
         """Send a notice ahead of events."""
 
 
 class Standing(Enum):
-    """Where a page stands."""
+    """Whether a page keeps up."""
 
     LEVEL = "level"
     BEHIND = "behind"
@@ -55,25 +55,25 @@ class Watchers:
 
     @property
     def any_behind(self) -> bool:
-        """Whether some page is to be told that it has missed something."""
+        """Whether some page needs a reset."""
         return self._behind > 0
 
     def add(self, session: str, connection: Connection) -> None:
-        """A page has the version that is told next, or reads from its beginning."""
+        """Add a page that has the current version or reads the room from its beginning."""
         self.remove(session)
         self._connections[session], self._standing[session] = connection, Standing.LEVEL
 
     def remove(self, session: str) -> bool:
-        """A page watches no longer; return whether it did."""
+        """Remove a page; return whether it was watching."""
         if self._connections.pop(session, None) is None:
             return False
         self._behind -= self._standing.pop(session) is Standing.BEHIND
         return True
 
     def tell(self, frame: Frame) -> Iterator[None]:
-        """Pass a difference on to every page that keeps up. Let the loop run wherever this yields."""
+        """Send a difference to every page that keeps up. The caller yields to the loop at each item."""
         for count, (session, connection) in enumerate(list(self._connections.items()), 1):
-            # Not one that has come meanwhile: it has read the version after.
+            # Skip a page that was added during the iteration; it has read a later version.
             if self._connections.get(session) is connection and self._standing[session] is Standing.LEVEL:
                 if _has_room(connection):
                     connection.offer_control(frame)
@@ -84,7 +84,7 @@ class Watchers:
                 yield
 
     def tell_reset(self, frame: Frame) -> int:
-        """Tell those that are behind, and have room again, to read anew; return how many that were."""
+        """Send a reset to pages that are behind and have room again; return their number."""
         if not self._behind:
             return 0
         told = [

@@ -1,11 +1,11 @@
-"""Telling: what this process has yet to write to Redis about its own members, and how each write is numbered. No I/O.
+"""Pending writes to Redis about this process's own members, and their numbers. No I/O.
 
-In: topics in which users have changed; what became of a write. Out: writes for presence.lua, each with the message that other
-processes read: `[process, before, number, count, puts, takes]`. `before` is the number of the write that it follows (0: this
-process had nothing there; -1: everything is written anew, so read it), and `count` how many members it has there then.
+In: topics with changed users, and the outcome of each write. Out: writes for presence.lua, each with the message that other
+processes read: `[process, before, number, count, puts, takes]`. `before` is the number of the preceding write (0: none; -1:
+everything is written again, so read it), and `count` is the resulting number of members.
 
-A write that failed may have been done, and one that was refused tells that Redis has lost what it built on. So their topics are
-written anew as a whole.
+A failed write may have been applied, and a refused one shows that Redis has lost its predecessor. In both cases the topic is
+written again as a whole.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 
 from headgate.redis.presence_entries import Entry, TopicWrite, encode_entry
 
-# Changes of one topic, and changes in all, that one write carries.
+# Most changes per write, of one topic and in total.
 MAX_CHANGES, MAX_IN_ALL = 1000, 2000
 NOTHING_BEFORE, ANEW = 0, -1
 
@@ -27,15 +27,15 @@ class Telling:
     """See the module.
 
     Args:
-        process: the id of this process.
-        entries: returns what there is to say about a user in a topic; None: nothing.
+        process: id of this process.
+        entries: returns the entry of a user in a topic, or None.
         users: returns all users of this process in a topic.
     """
 
     def __init__(self, process: str, entries: Callable[[str, str], Entry | None], users: Callable[[str], Iterable[str]]) -> None:
         self._process, self._entries, self._users = process, entries, users
         self._number = 0
-        self._told: dict[str, tuple[int, dict[str, Entry]]] = {}  # topic → number of the last write, and what Redis has
+        self._told: dict[str, tuple[int, dict[str, Entry]]] = {}  # topic → number of the last write, and the entries in Redis
         self._changed: dict[str, dict[str, None]] = {}
         self._anew: dict[str, None] = {}
 
@@ -45,15 +45,15 @@ class Telling:
         return bool(self._changed or self._anew)
 
     def changed(self, topic: str, users: Iterable[str]) -> None:
-        """These users may have another entry than before."""
+        """Record users whose entries may have changed."""
         self._changed.setdefault(topic, {}).update(dict.fromkeys(users))
 
     def all_anew(self) -> None:
-        """Redis may have lost what it was told."""
+        """Write everything again, as Redis may have lost it."""
         self._anew.update(dict.fromkeys([*self._told, *self._changed]))
 
     def next_write(self) -> list[TopicWrite]:
-        """Return what to write now; call `failed` where it failed. None of it where nothing has changed after all."""
+        """Return the writes to send now; report a failure with `failed`. Empty if nothing has changed in the end."""
         writes: list[TopicWrite] = []
         room = MAX_IN_ALL
         for topic in [*self._anew]:
@@ -84,10 +84,10 @@ class Telling:
         return writes
 
     def failed(self, writes: Iterable[TopicWrite]) -> None:
-        """These were not done, or it is not known whether they were."""
+        """Record writes that failed or whose outcome is unknown."""
         for each in writes:
             self._anew[each.topic] = None
-            self._told.setdefault(each.topic, (each.number, {}))  # Redis may still have those that were to be taken out
+            self._told.setdefault(each.topic, (each.number, {}))  # Redis may still have the entries to remove
 
     def _write(self, topic: str, puts: dict[str, Entry], takes: list[str], *, anew: bool) -> TopicWrite:
         before, had = self._told.get(topic, (NOTHING_BEFORE, {}))

@@ -37,7 +37,7 @@ def test_docstrings_comments_and_notes_of_attributes_are_sentences() -> None:
     assert sorted(sentences(SOURCE)) == sorted(
         [
             Sentence("A queue: it keeps what waits.", 1),
-            Sentence("the same frames, CODE first.", 1),
+            Sentence("frames. the same frames, CODE first.", 1),
             Sentence("Nobody waits behind it for longer than a turn.", 8),
             Sentence("frames that are told apart", 10),
             Sentence("A queue of frames.", 14),

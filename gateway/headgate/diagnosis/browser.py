@@ -1,7 +1,8 @@
-"""Browser: a client of a gateway as a page has it, over a WebSocket or over long polls, for a look from outside.
+"""A client of a gateway that connects as a page does, over a WebSocket or long polls, to test the gateway from outside.
 
-In: the public URL, a namespace, the `auth` of a CONNECT. Out: the welcome, and when which event came, by this process' clock; or
-why there is no connection (any more). A thread collects. It does not reconnect: a need for that is what the doctor looks for.
+In: the public URL, a namespace, the `auth` of a CONNECT. Out: the welcome, and each event with its arrival time by this
+process' clock, or why there is no connection. A thread collects them. It does not reconnect, because the doctor looks for lost
+connections.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ MAX_ANSWER_BYTES = 4 * 1024 * 1024
 
 
 class NotConnected(Exception):
-    """There is no connection (any more); the text says why.
+    """There is no connection, or it has ended; the text says why.
 
     Attributes:
-        status: of an HTTP answer, where one came instead.
-        code: of the gateway's refusal, if that was one (docs/protocol.md).
+        status: of an HTTP answer that came instead.
+        code: of a refusal by the gateway (docs/protocol.md).
     """
 
     def __init__(self, reason: str, status: int | None = None, code: str = "") -> None:
@@ -47,7 +48,7 @@ class NotConnected(Exception):
 
 
 class Refused(Exception):
-    """The gateway refused the client; `code` is its word, such as `unauthorized`, `reason` the one below it, if there is one."""
+    """The gateway refused the client, with a `code` such as `unauthorized`, and a `reason` for some codes."""
 
     def __init__(self, code: str, message: str, reason: str = "") -> None:
         super().__init__(message)
@@ -56,7 +57,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """An event that came, and when (time.monotonic)."""
+    """An event and its arrival time (time.monotonic)."""
 
     at_s: float
     topic: str
@@ -64,10 +65,10 @@ class Arrived:
 
 
 class Browser(ABC):
-    """One connection in one namespace. Each call waits `timeout_s` at most, unless it is told otherwise.
+    """One connection in one namespace. Each call waits at most `timeout_s` unless stated otherwise.
 
     Attributes:
-        answered_s: how long the gateway took to answer the first request.
+        answered_s: time until the gateway answered the first request.
         ended: why the connection ended, or None; `ended_at_s` is when.
     """
 
@@ -83,11 +84,11 @@ class Browser(ABC):
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def join(self, auth: Mapping[str, Any]) -> dict[str, Any]:
-        """Open the connection, join the namespace, and return the welcome.
+        """Connect, join the namespace, and return the welcome.
 
         Raises:
-            NotConnected: nobody answers, or not as a gateway does.
-            Refused: the gateway does not let this client in.
+            NotConnected: there is no answer, or not that of a gateway.
+            Refused: the gateway refuses this client.
         """
         began_s = time.monotonic()
         self._open()
@@ -98,7 +99,7 @@ class Browser(ABC):
         return welcome
 
     def subscribe(self, pattern: str) -> None:
-        """Subscribe; return when it is in force. Raises as `join`."""
+        """Subscribe and wait for the acknowledgement. Raises as `join`."""
         request = json.dumps(["subscribe", {"pattern": pattern}])
         self._send(f"{_MESSAGE}{_EVENT}/{self.namespace},{_SUBSCRIBE_ID}{request}")
         answer = self._next(self._answers, "answer")
@@ -106,7 +107,7 @@ class Browser(ABC):
             raise Refused(str(answer["error"]["code"]), str(answer["error"]["message"]))
 
     def wait_for(self, event_id: str, within_s: float) -> Arrived | None:
-        """Return the event with this id when it has come; None when it did not, or the connection ended."""
+        """Return the event with this id, or None if it did not come or the connection ended."""
         give_up_s = time.monotonic() + within_s
         while (left_s := give_up_s - time.monotonic()) > 0:
             try:
@@ -129,7 +130,7 @@ class Browser(ABC):
     # -- for both kinds -----------------------------------------------------------------------------------------------
 
     def _next(self, inbox: queue.Queue[Any], what: str) -> Any:
-        """Return what comes next in an inbox; raise it, if it is an error."""
+        """Return the next item of an inbox, or raise it if it is an error."""
         try:
             found = inbox.get(timeout=self.timeout_s)
         except queue.Empty:
@@ -158,7 +159,7 @@ class Browser(ABC):
         self._events.put(None)
 
     def _receive(self, packet: str) -> None:
-        """Take one packet of Engine.IO."""
+        """Handle one Engine.IO packet."""
         if packet[:1] == _PING:
             self._send(_PONG + packet[1:])
         elif packet[:1] == _CLOSE:
@@ -196,7 +197,7 @@ class Browser(ABC):
 
 
 class WebSocketBrowser(Browser):
-    """Over a WebSocket from the start."""
+    """A client over a WebSocket from the start."""
 
     def __init__(self, url: str, namespace: str, origin: str, timeout_s: float) -> None:
         super().__init__(url, namespace, origin, timeout_s)
@@ -233,7 +234,7 @@ class WebSocketBrowser(Browser):
 
 
 class PollingBrowser(Browser):
-    """Over long polls, as a page whose network lets no WebSocket through."""
+    """A client over long polls, for networks that block WebSockets."""
 
     def __init__(self, url: str, namespace: str, origin: str, timeout_s: float) -> None:
         super().__init__(url, namespace, origin, timeout_s)
@@ -287,7 +288,7 @@ class PollingBrowser(Browser):
 
 
 def refusal_of(status: int, content: bytes) -> NotConnected:
-    """Return what an HTTP answer says in place of a connection: the words of the gateway's refusal, or how the answer begins."""
+    """Return what an HTTP answer says in place of a connection: the gateway's refusal, or how the answer begins."""
     text = content.decode("utf-8", "replace")
     try:
         error = json.loads(text)["error"]
@@ -297,7 +298,7 @@ def refusal_of(status: int, content: bytes) -> NotConnected:
 
 
 def reason_of(error: Exception) -> str:
-    """Return the reason of a broken connection in a few words."""
+    """Return a short reason for a broken connection."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the certificate is not trusted: {error.verify_message}"
     if isinstance(error, TimeoutError | socket.timeout):

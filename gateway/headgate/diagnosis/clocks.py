@@ -1,7 +1,7 @@
-"""The clocks of this machine, of Redis and of the gateways: how far each is from Redis', whose time events carry.
+"""The clocks of this machine, of Redis and of the gateways, compared with Redis', whose time events carry.
 
-In: Redis' time, and what each gateway process has told of its own (redis/loads.py). Out: findings. Tokens expire by the clock of
-a gateway, events are dated by that of Redis, and `headgate_publish_to_socket_seconds` has the difference of both in it.
+In: Redis' time, and what each gateway process has reported of its own (redis/loads.py). Out: findings. Tokens expire by a
+gateway's clock, events carry Redis' time, and `headgate_publish_to_socket_seconds` includes the difference.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping
 from headgate.redis.loads import Load
 from headgate.runtime.check_result import Finding, fault, ok, warning
 
-# Beyond this, histograms that compare two clocks say nothing any more; beyond that, tokens are refused (their leeway is 5 s).
+# Above the first, histograms across two clocks mean nothing. Above the second, tokens are refused (their leeway is 5 s).
 NOTICED_S, REFUSED_S = 0.25, 4.0
 _FIX = "run chrony or systemd-timesyncd on both machines"
 
 
 def look_at_clocks(skew_s: float, loads: Mapping[str, Load]) -> Iterator[Finding]:
-    """Yield a finding for this machine, whose clock is `skew_s` ahead of Redis', and one for each gateway that tells its own."""
+    """Yield a finding for this machine, whose clock is `skew_s` ahead of Redis', and for each gateway that reports its own."""
     yield _clock("clock of this machine", skew_s)
     for load in sorted(loads.values(), key=lambda load: load.name):
         if load.skew_ms is not None:

@@ -1,9 +1,9 @@
-"""The doctor: everything between a publisher and a page, looked at in the order in which an event travels.
+"""The doctor, which checks everything between a publisher and a page in the order in which an event travels.
 
-In: where Redis and the public URL are, and how a client is let in. Out: findings, each with its section, as they are found; the
-times of the probe's hops. A part that cannot be looked at is a finding, and the others are looked at nevertheless.
+In: the addresses of Redis and the public URL, and credentials for a client. Out: findings with their sections, as they appear,
+and the times of the probe's hops. A part that cannot be checked is a finding, and the rest is still checked.
 
-`headgate check` is the first section alone: it reads of Redis, and sends nothing.
+`headgate check` is the first section alone; it only reads from Redis.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ REDIS, CLOCKS, MACHINE, URL, HOPS = "Redis", "clocks", "machine", "public URL", 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is to be looked at: see the options of `headgate doctor`. `redis_url` None: `no_redis` says why there is none."""
+    """What to check; see the options of `headgate doctor`. If `redis_url` is None, `no_redis` says why."""
 
     url: str
     redis_url: str | None
@@ -44,13 +44,13 @@ class Asked:
 
 @dataclass(slots=True)
 class Doctor:
-    """See the module. `hops` are there when `examine` has ended."""
+    """See the module. `hops` are complete when `examine` has ended."""
 
     asked: Asked
     hops: list[Hop] = field(default_factory=list)
 
     def examine(self) -> Iterator[tuple[str, Finding]]:
-        """Yield (section, finding). Takes `idle_s`, and some `timeout_s`."""
+        """Yield (section, finding). Takes `idle_s` plus a few `timeout_s`."""
         asked = self.asked
         if asked.redis_url is None:
             assert asked.no_redis is not None
@@ -84,7 +84,7 @@ class Doctor:
         yield from self._outside(client)
 
     def _outside(self, client: Client | None) -> Iterator[tuple[str, Finding]]:
-        """Look from a page's side; with Redis, send the probe too."""
+        """Check from a page's side; with Redis, send the probe too."""
         asked = self.asked
         auth = {} if asked.token is None else {"token": asked.token}
         outside = PublicUrl(asked.url, asked.namespace, auth, origin=asked.origin, idle_s=asked.idle_s, timeout_s=asked.timeout_s)

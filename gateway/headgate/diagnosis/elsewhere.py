@@ -1,9 +1,9 @@
-"""The processes that are on another Redis server than the log: gateways and consumers that have not followed a failover.
+"""Processes on another Redis server than the log: gateways and consumers that have not followed a failover.
 
-In: what gateways say of themselves (redis/loads.py) and instances of consumers (redis/instances.py), with the token of
-their server. Out: a finding for each that names another one. A process whose last word is old may have ended since.
+In: the reports of gateways (redis/loads.py) and of consumer instances (redis/instances.py), with the token of their server.
+Out: a finding for each one on another server. A process with an old report may have ended since.
 
-Publishers do not register. A gateway logs and counts those of its own publishes that went elsewhere (node/receipt_check.py).
+Publishers do not register. A gateway logs and counts events of its own publishers that went elsewhere (node/receipt_check.py).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from headgate.runtime.check_result import Finding, fault, warning
 
 
 class _Consumer(Protocol):
-    """How a consumer is, as far as it counts here."""
+    """The part of a consumer that matters here."""
 
     @property
     def name(self) -> str: ...
@@ -32,7 +32,7 @@ _FIX = "if it runs, look at its log and its Redis URL, allow its user +fcall_ro|
 
 
 def look_at_gateways(client: Client) -> Iterator[Finding]:
-    """Yield a finding for each gateway whose events come from another server than this one. Raises as `redis.client.call`."""
+    """Yield a finding for each gateway whose events come from another server. Raises as `redis.client.call`."""
     server = server_token(client, LOADS)
     found = loads.read(client, server)
     for load in found.loads.values():
@@ -44,7 +44,7 @@ def look_at_gateways(client: Client) -> Iterator[Finding]:
 
 
 def look_at_consumers(statuses: Iterable[_Consumer]) -> Iterator[Finding]:
-    """Yield a finding for each consumer of which instances are on another server."""
+    """Yield a finding for each consumer with instances on another server."""
     for status in statuses:
         if status.elsewhere:
             text = f"on another Redis server, unless they have ended: {', '.join(status.elsewhere)}"

@@ -1,11 +1,11 @@
 """The probe: one event through every hop, with the time of each.
 
-In: a publisher's Redis, the clients of public_url.py that are still connected. Out: a `Hop` for each part of the way: from this
-process to Redis' log, over Redis' channel to a listener here, to each client, and to each consumer's place in the log. All times
-are of this process' one clock.
+In: a publisher's Redis, and the connected clients of public_url.py. Out: a `Hop` for each part of the way: from this process to
+Redis' log, over Redis' channel to a listener here, to each client, and to each consumer's position in the log. All times use
+the clock of this process.
 
-The event has the topic of `probe_topic` (events/topic.py), which is one user's own where there is a user. It stays in the log
-for as long as any other; no consumer works on it.
+The event's topic is `probe_topic` (events/topic.py), one of the user's own topics if there is a user. It stays in the log as
+any other event does, and consumers ignore it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from headgate.settings import HARD_MAX_PAYLOAD_BYTES
 from .browser import Browser
 from .live_events import LiveEvents
 
-# A hop that takes longer is told: a page is late by so much.
+# Slower hops are reported; a page shows events this late.
 SLOW_S = 1.0
 _LOOK_S = 0.02
 DATA = {"probe": True, "by": "headgate doctor"}
@@ -38,14 +38,14 @@ DATA = {"probe": True, "by": "headgate doctor"}
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """A part of the way: from publish on, in milliseconds; None: the event has not come so far."""
+    """A part of the way, in milliseconds since the publish; None if the event has not come so far."""
 
     name: str
     ms: float | None
 
 
 class Probe:
-    """See the module. `hops` are those that have been measured so far."""
+    """See the module. `hops` holds those measured so far."""
 
     def __init__(self, redis_url: str, client: Client, namespace: str, topic: str, within_s: float) -> None:
         self._redis_url, self._client, self._namespace, self._topic = redis_url, client, namespace, topic
@@ -56,7 +56,7 @@ class Probe:
         self.hops: list[Hop] = []
 
     def send(self, browsers: Mapping[str, Browser]) -> Iterator[Finding]:
-        """Publish, and yield what became of it. Takes `within_s` for each hop at most."""
+        """Publish, and yield the results. Takes at most `within_s` per hop."""
         try:
             listener = LiveEvents(self._redis_url, self._namespace, self._topic)
             listener.listen(self._within_s)
@@ -86,7 +86,7 @@ class Probe:
     # -- private ------------------------------------------------------------------------------------------------------
 
     def _hear(self, listener: LiveEvents) -> None:
-        with suppress(HeadgateError):  # closed, or broken: it was heard by then, or not
+        with suppress(HeadgateError):  # closed or broken; the event has arrived by then, or not
             for topic, message in listener.read():
                 if decode_message(topic, message, HARD_MAX_PAYLOAD_BYTES, 0).id == self._id:
                     self._heard_s = time.monotonic()

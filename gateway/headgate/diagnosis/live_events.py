@@ -1,7 +1,7 @@
-"""The live events of a namespace, as they pass through Redis: for `headgate tail`, and for the hop of the doctor's probe there.
+"""The live events of a namespace as they pass through Redis, for `headgate tail` and for the doctor's probe.
 
-In: a Redis URL, a namespace, a pattern. Out: each message with its topic, as it was sent; the caller decodes it. A topic that is
-none comes as well. The connection never reconnects: what it missed, the log has.
+In: a Redis URL, a namespace, a pattern. Out: each message with its topic, as sent; the caller decodes it. Invalid topics come
+too. The connection never reconnects; the log has what it missed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class LiveEvents:
 
     Raises:
         UnknownNamespace, InvalidPattern: nothing was connected.
-        BusUnavailable, BusRefused: from `listen` and `read`, also when the slot of the namespace moves in a Cluster.
+        BusUnavailable, BusRefused: from `listen` and `read`, also when the namespace's slot moves in a Cluster.
     """
 
     def __init__(self, url: str, namespace: str, pattern: str) -> None:
@@ -32,15 +32,16 @@ class LiveEvents:
             database = database_number(client)
         self._commands: list[Command] = list(by_command(sources(check_namespace(namespace), check_pattern(pattern), database)))
         self._prefix, self._mixed_prefix = (of(namespace, database).encode() for of in (channel_prefix, mixed_prefix))
-        self._last = b"", b""  # the channel of a topic, and the message that came on it last
+        self._last = b"", b""  # the last channel and message
         if is_cluster(url):
-            # There logged events come over one sharded channel, with the topic before each; those without an offset as elsewhere.
+            # In a Cluster, logged events come on one sharded channel with the topic in front; those without an offset come as
+            # usual.
             self._commands.append(("SSUBSCRIBE", feed_channel(namespace, database)))
         self._link = subscriber_link.SubscriberLink(url, key=log_key(namespace))
         self._early: list[list[bytes]] = []
 
     def listen(self, within_s: float | None = None) -> None:
-        """Connect, and return when the subscription is in force; each answer may take `within_s` (None: as long as it takes)."""
+        """Connect and wait until the subscription is active; each answer may take `within_s`, or any time for None."""
         self._link.connect()
         if within_s is not None:
             self._link.settimeout(within_s)
@@ -56,7 +57,7 @@ class LiveEvents:
             self._link.settimeout(None)
 
     def read(self) -> Iterator[tuple[str, bytes]]:
-        """Yield (topic, message), for ever."""
+        """Yield (topic, message) without end."""
         replies, self._early = self._early, []
         while True:
             for reply in replies:
@@ -78,6 +79,6 @@ class LiveEvents:
             self._last = topic, message
         else:
             topic, _, message = message.partition(b"\n")
-            if (topic, message) == self._last:  # an older gateway listens, so that it came on the channel of its topic as well
+            if (topic, message) == self._last:  # an older gateway listens, so the event also came on its own channel
                 return []
         return [(topic.decode("ascii", "replace"), message)]

@@ -1,6 +1,7 @@
-"""The machine: open files, the queue of new connections, and what the gateways of this Redis say of their own limits.
+"""The machine: open files, the queue of new connections, and the limits that the gateways of this Redis report.
 
-In: /proc where there is one, limits of this process, loads of gateways (redis/loads.py). Out: findings, each with what to set.
+In: /proc where there is one, limits of this process, loads of gateways (redis/loads.py). Out: findings, each with a setting to
+change.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from pathlib import Path
 from headgate.redis.loads import Load
 from headgate.runtime.check_result import Finding, fault, ok, unknown, warning
 
-# A gateway for a thousand clients has twice as many descriptors to spare.
+# A gateway for a thousand clients needs twice as many descriptors.
 FEW_FILES = 4096
-# The kernel cuts the backlog that gateways ask for (transport/http_limits.py) to this setting. 4,096 is what Linux has since 5.4.
+# The kernel caps the backlog that gateways request (transport/http_limits.py) at this setting. Linux has 4,096 since 5.4.
 FEW_WAITING = 4096
 _FILES_FIX = "set LimitNOFILE=65536 in its unit, or ulimit -n 65536 before it starts"
 _PROC = Path("/proc")

@@ -1,7 +1,7 @@
-"""The overview: everything at a glance, as Redis knows it, for `headgate status`.
+"""The overview of a system as Redis knows it, for `headgate status`.
 
-In: a client. Out: Redis, the gateway processes, the namespaces with their logs, the consumers, what is paused, and findings about
-what is wrong. It changes nothing, and asks no gateway: each of them tells Redis of itself every five seconds.
+In: a client. Out: Redis, the gateway processes, the namespaces with their logs, the consumers, the pauses, and findings about
+problems. It changes nothing and asks no gateway; each reports to Redis every five seconds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .redis_state import look_at_writes, retention_s, short_log
 
 @dataclass(frozen=True, slots=True)
 class RedisState:
-    """Redis: all its primaries together; None is what one of them does not tell."""
+    """All primaries of Redis together; None for what one of them does not report."""
 
     server: str
     used_bytes: int | None
@@ -38,8 +38,9 @@ class RedisState:
 
 @dataclass(frozen=True, slots=True)
 class GatewayState:
-    """One gateway process; `up_s` is the time since its start, and `clock_ms` by how much its clock is ahead of Redis' (None: it
-    does not tell)."""
+    """One gateway process. `up_s` is the time since its start, and `clock_ms` how far its clock is ahead of Redis' (None if
+    unreported).
+    """
 
     name: str
     version: str
@@ -51,10 +52,10 @@ class GatewayState:
 
 @dataclass(frozen=True, slots=True)
 class NamespaceState:
-    """A namespace: its gateways at work, and its log.
+    """A namespace with its running gateways and its log.
 
-    `head` is the newest offset, `oldest_s` the age of the oldest event kept, and `retention_s` for how long the log keeps an
-    event at the rate of now (None: it does not say).
+    `head` is the newest offset, `oldest_s` the age of the oldest event, and `retention_s` how long the log keeps an event at
+    the present rate (None if unknown).
     """
 
     name: str
@@ -70,7 +71,7 @@ class NamespaceState:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerState:
-    """A consumer of a namespace; the counts are those of `headgate consumers list`. `elsewhere`: instances on another server."""
+    """A consumer of a namespace, with the counts of `headgate consumers list`. `elsewhere` lists instances on another server."""
 
     name: str
     namespace: str
@@ -84,13 +85,13 @@ class ConsumerState:
 
     @property
     def is_at_work(self) -> bool:
-        """Whether one of its instances has spoken up within the last minute."""
+        """Whether one of its instances has reported within the last minute."""
         return self.idle_s is not None and self.idle_s <= QUIET_S
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """See the module. `at_s` is Redis' time; `paused` are what is paused, each with the seconds that are left (None: no end)."""
+    """See the module. `at_s` is Redis' time; `paused` maps each pause to its remaining seconds (None: no end)."""
 
     at_s: float
     redis: RedisState
@@ -102,10 +103,10 @@ class Overview:
 
 
 def look(client: Client, url: str) -> Overview:
-    """Return the overview. Some ten round trips; to find the consumers, it looks through the names of all keys.
+    """Return the overview. About ten round trips; finding the consumers scans the names of all keys.
 
     Raises:
-        BusUnavailable, BusRefused: Redis does not answer, or not this user.
+        BusUnavailable, BusRefused: Redis does not answer, or refuses this user.
     """
     name, version = check_server(client)
     infos = [call(server, "INFO") for server in primaries(client)]
@@ -139,7 +140,7 @@ def wrong(
     *,
     takes_writes: bool = True,
 ) -> Iterator[Finding]:
-    """Yield what somebody should look at. Who cannot write to Redis cannot say that it is there."""
+    """Yield problems to look at. A process that cannot write to Redis cannot report itself."""
     registered = sum(namespace.gateways for namespace in namespaces)
     if not found and not takes_writes:
         yield unknown("gateways", "none has told of itself, which it cannot while Redis refuses writes: some may be at work")

@@ -1,7 +1,7 @@
-"""The public URL: what stands between a browser and the gateway, tried as a browser uses it.
+"""The public URL: everything between a browser and the gateway, tested as a browser uses it.
 
-In: the URL under which pages connect, and how a client is let in. Out: findings about TLS, the answers, WebSocket, long polls and
-quiet connections, each with what to set in the proxy or the gateway; and the two clients that are still connected, for the probe.
+In: the URL where pages connect, and credentials for a client. Out: findings about TLS, answers, WebSocket, long polls and quiet
+connections, each with a setting for the proxy or the gateway, and two connected clients for the probe.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from headgate.settings import LET_IN
 from .browser import Browser, NotConnected, PollingBrowser, Refused, WebSocketBrowser, reason_of
 
 SOON_DAYS = 14
-# An answer's Date has whole seconds, and the answer was under way.
+# An answer's Date has whole seconds, and the answer took time to arrive.
 DATE_OFF_S = 3.0
 _LOOK_S = 0.05
 _UPGRADE_FIX = 'let the proxy pass the upgrade on (nginx: proxy_http_version 1.1, Upgrade and Connection "upgrade")'
@@ -45,17 +45,17 @@ class PublicUrl:
     Args:
         url: where pages connect, such as https://app.example.com.
         namespace: the one to join.
-        auth: of the CONNECT: a token, where there is one.
-        origin: of the pages; None: that of the URL.
-        idle_s: how long both connections are left quiet.
-        timeout_s: limit on each step.
+        auth: of the CONNECT, with a token if there is one.
+        origin: of the pages; None means that of the URL.
+        idle_s: how long both connections stay quiet.
+        timeout_s: limit for each step.
 
     Raises:
-        ValueError: `url` or `origin` is none; with the reason.
+        ValueError: `url` or `origin` is invalid, with the reason.
 
     Attributes:
-        browsers: those that are connected, by what they are called.
-        welcome: what the gateway said to the first of them.
+        browsers: connected clients by name.
+        welcome: the gateway's welcome to the first of them.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class PublicUrl:
         self.welcome: Mapping[str, Any] = {}
 
     def look(self) -> Iterator[Finding]:
-        """Yield the findings. Takes `idle_s`, and `timeout_s` a few times at most."""
+        """Yield the findings. Takes `idle_s` plus at most a few `timeout_s`."""
         if self._target.scheme == "https":
             yield from self._tls()
         yield self._join("WebSocket", self._websocket)
@@ -89,7 +89,7 @@ class PublicUrl:
             yield from self._idle()
 
     def subscribe(self, pattern: str) -> Iterator[Finding]:
-        """Subscribe with each client that is connected; yield a finding where that cannot be, and go on without it."""
+        """Subscribe each connected client; yield a finding for each failure and go on."""
         for name, browser in list(self.browsers.items()):
             try:
                 browser.subscribe(pattern)
@@ -166,7 +166,7 @@ class PublicUrl:
 
 
 def _fix(name: str, error: NotConnected) -> str | None:
-    """Return what to do about a connection that could not be had."""
+    """Return what to do about a failed connection."""
     said = str(error)
     if error.code == "unknown_session" or "Session ID unknown" in said:
         return _STICKY_FIX
@@ -174,7 +174,7 @@ def _fix(name: str, error: NotConnected) -> str | None:
         return _ORIGIN_FIX
     if error.code == "unknown_host" or error.status == 421:
         return _HOST_FIX
-    if error.code not in ("", "bad_request"):  # that may be an upgrade without its headers
+    if error.code not in ("", "bad_request"):  # possibly an upgrade whose headers were removed
         return None
     if error.status in (502, 503, 504):
         return "start a gateway behind the proxy, and see its /healthz"

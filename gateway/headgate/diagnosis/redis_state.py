@@ -1,8 +1,7 @@
 """Redis, as Headgate needs it: all of `headgate check`, and the first part of `headgate doctor`.
 
-In: a client, and the URL that it was opened with. Out: findings, in the order in which they are printed. Nothing is written,
-unless `load` asks for the function libraries; but Redis is asked for writes that change nothing, which it refuses as it refuses
-events.
+In: a client, and its URL. Out: findings in the order of printing. Nothing is written unless `load` requests the function
+libraries, but Redis is sent writes that change nothing, which it refuses as it would refuse events.
 """
 
 from __future__ import annotations
@@ -33,17 +32,17 @@ from headgate.runtime.check_result import Finding, fault, ok, unknown, warning
 
 from .elsewhere import look_at_consumers, look_at_gateways
 
-# What a gateway reads of Redis beside logs and channels. Without one of these it runs, and does without a part.
+# What a gateway reads in addition to logs and channels. Without the right to one of them, it runs without that feature.
 _READS = (
     ("ZRANGE", NAMESPACES, 0, 0), ("ZRANGE", REVOKED, 0, 0), ("ZRANGE", PAUSED, 0, 0), ("HLEN", LOADS),
 )  # fmt: skip
 
 
 def look_at_writes(client: Client, namespaces: Collection[str]) -> Finding:
-    """Return whether Redis takes events of these namespaces (none: of the usual one) from this user, and why not.
+    """Return whether Redis accepts events of these namespaces (none: of the default one) from this user, and why not.
 
-    One round trip for each, with two writes that change nothing: an entry for a stream that is not there and is not made, and an
-    event without a topic, which the function refuses once Redis has let it write.
+    One round trip each, with two writes that change nothing: an entry for a stream that does not exist and is not created, and
+    an event without a topic, which the function refuses after Redis has allowed the write.
 
     Raises:
         BusUnavailable: the connection broke.
@@ -53,7 +52,7 @@ def look_at_writes(client: Client, namespaces: Collection[str]) -> Finding:
     for name in sorted(namespaces) or [DEFAULT_NAMESPACE]:
         entry = ("XADD", trial_key(name), "NOMKSTREAM", "*", "by", "headgate check")
         for reply in call_many(client, [entry, ("FCALL", STRICT, 1, log_key(name), "", "null", "")]):
-            # That the library is not loaded yet is told elsewhere, and is no refusal of a write.
+            # A missing library is reported elsewhere, and is not a refused write.
             if isinstance(reply, BusRefused | BusUnavailable) and reply.redis_code != NO_FUNCTION:
                 refused.setdefault(str(reply.parts["reason"]).removeprefix("Redis: "), []).append(name)
                 cures.add(CURES.get(reply.redis_code, ""))
@@ -65,15 +64,15 @@ def look_at_writes(client: Client, namespaces: Collection[str]) -> Finding:
 
 
 def look_at_redis(client: Client, url: str, *, load: bool = False) -> Iterator[Finding]:
-    """Yield what Redis is, how it keeps events, which function libraries it has, and which namespaces are served.
+    """Yield findings about Redis itself, its persistence, its function libraries, and the served namespaces.
 
     Args:
         client: of that Redis.
-        url: where it is.
-        load: also load our function libraries, or replace older ones.
+        url: its address.
+        load: also load or update our function libraries.
 
     Raises:
-        BusUnavailable, BusRefused: it does not answer, or is none that we can use.
+        BusUnavailable, BusRefused: it does not answer, or is unusable for us.
     """
     name, version = check_server(client)
     yield ok("found", f"{name} {version} at {redacted_address(url)}")
@@ -115,11 +114,11 @@ def look_at_redis(client: Client, url: str, *, load: bool = False) -> Iterator[F
 
 
 def judge_ids(namespace: str, extent: Extent) -> Finding:
-    """Return a finding about how long the ids of a log count, and what they may take."""
+    """Return a finding about how long the ids of a log count, and the memory that they may take."""
     name, most = f"ids of {namespace}", f"{extent.most_id_bytes / 2**20:,.0f} MiB"
     if extent.id_hold_s >= ID_COUNTS_S:
         return ok(name, f"an id counts for {ID_COUNTS_S} s; all may take {most}")
-    # The bytes that the ids of 300 s take, and those of the events: 11/8 of the setting (log.lua).
+    # Bytes of the ids of 300 s, and of the events: 11/8 of the setting (log.lua).
     needed = (extent.most_id_bytes * ID_COUNTS_S / max(extent.id_hold_s, 1) + extent.bytes) * 8 / 11
     return warning(
         name,
@@ -130,9 +129,9 @@ def judge_ids(namespace: str, extent: Extent) -> Finding:
 
 
 def retention_s(client: Client, namespace: str, now_s: float) -> float | None:
-    """Return for how long a log keeps an event at the rate of the last seconds; None if it has no bounds yet, or may not be read.
+    """Return how long a log keeps an event at its recent rate; None if it has no bounds yet or may not be read.
 
-    Some twenty round trips. `now_s` is Redis' time.
+    About twenty round trips. `now_s` is Redis' time.
 
     Raises:
         BusUnavailable: the connection broke.
@@ -145,7 +144,7 @@ def retention_s(client: Client, namespace: str, now_s: float) -> float | None:
 
 
 def short_log(seconds: float) -> tuple[str, str] | None:
-    """Return what is wrong with a log that keeps an event for so long, and what helps; None: nothing."""
+    """Return the problem with a log that keeps an event this long, and its cure, or None."""
     if seconds >= RECONNECT_S:
         return None
     text = f"at the present rate the log keeps an event for {seconds:.1f} s; to come back takes a client up to {RECONNECT_S:g} s"
@@ -153,7 +152,7 @@ def short_log(seconds: float) -> tuple[str, str] | None:
 
 
 def look_at_rights(client: Client, url: str) -> Iterator[Finding]:
-    """Yield findings about who may do what in Redis. Reads only. Raises as `look_at_redis`."""
+    """Yield findings about rights in Redis. Reads only. Raises as `look_at_redis`."""
     if is_open(url):
         yield fault(
             "password",
@@ -184,7 +183,7 @@ def _elsewhere(client: Client, namespaces: Collection[str]) -> Iterator[Finding]
 
 
 def _namespace(name: str, served: Served, *, is_fault: bool) -> Finding:
-    """Judge how a namespace is served. One whose gateways have stopped in an orderly way may be meant to rest."""
+    """Judge how a namespace is served. If its gateways stopped in an orderly way, that may be intended."""
     seen = "none seen" if served.seen_s_ago is None else f"the last one seen {served.seen_s_ago} s ago"
     text = f"{served.live} gateway(s) at work, {seen}"
     if served.live:
@@ -211,7 +210,7 @@ def _servers(client: Client) -> Iterator[Finding]:
 
 
 def _settings(server: Client) -> dict[str, str] | None:
-    """Return the settings of a server that matter; None where this user may not ask."""
+    """Return the relevant settings of a server, or None if this user may not read them."""
     try:
         flat = call(server, "CONFIG", "GET", *SETTINGS)
     except BusRefused:

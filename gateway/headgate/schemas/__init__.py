@@ -1,1 +1,1 @@
-"""The schemas of topics: from JSON Schema files to types, to checks at publish, and to an AsyncAPI document."""
+"""Schemas of topics: from JSON Schema files to types, checks at publish, and an AsyncAPI document."""

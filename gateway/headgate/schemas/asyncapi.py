@@ -1,10 +1,10 @@
-"""The AsyncAPI 3.0 document of the Socket.IO side: a channel for each pattern, the namespace as the server. No I/O.
+"""The AsyncAPI 3.0 document of the Socket.IO side: a channel per pattern, with the namespace as the server. No I/O.
 
-In: a catalogue, and where the gateway is. Out: a document of plain values, the same for the same input. A message is one
-`event` of the wire (docs/protocol.md): its payload is the event's data, its headers are what comes beside. Clients receive on
-every channel, and publish where their grants let them.
+In: a catalogue, and the gateway's URL. Out: a document of plain values, deterministic for its input. A message is one `event`
+on the wire (docs/protocol.md): its payload is the event's data, and its headers are the other fields. Clients receive on every
+channel, and publish where their grants allow it.
 
-The schemas are put in as they are, each file once; references between them lead to their places in the document.
+Schemas are included unchanged, each file once; references between them point to their places in the document.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ def asyncapi(catalogue: Catalogue, *, url: str, namespace: str, title: str, vers
         url: of the gateway, such as `https://example.com`.
         namespace: of the topics.
         title: of the application.
-        version: of its schemas, as its makers count.
+        version: of its schemas, as chosen by their authors.
 
     Raises:
-        InvalidRequest: `url` is none.
+        InvalidRequest: `url` is invalid.
         InvalidSchema: as `read_model`.
     """
     names = {catalogue.topics[pattern]: shape.name for pattern, shape in read_model(catalogue).topics.items()}
@@ -117,7 +117,7 @@ def _message(schema: Any, name: str) -> dict[str, Any]:
 
 
 def _schema(catalogue: Catalogue, place: Place, components: Mapping[str, str]) -> Any:
-    """Return a schema with its references led to where they are in the document."""
+    """Return a schema with references that point into the document."""
     schema = catalogue.places[place]
     if not isinstance(schema, dict):
         return schema

@@ -1,13 +1,12 @@
-"""The catalogue: documents that were read, which patterns have which, and where each reference leads. No I/O.
+"""The catalogue of read documents: the patterns of each, and the target of every reference. No I/O.
 
-In: documents. Out: a catalogue in which everything is as it should be, or one error that names the file, the place in it and
-what is allowed. It is the one reading: what is checked at publish, the types and the AsyncAPI document all come from it.
+In: documents. Out: a consistent catalogue, or one error that names the file, the place in it and what is allowed. Checks at
+publish, types and the AsyncAPI document all use this one reading.
 
-A file is for the pattern that is its name without `.json`, or for those of `x-topic` (a pattern, or a list; needed where a
-file system has no `*`). A file whose name begins with `_`, or with `"x-topic": null`, has definitions for others and no
-topic.
+A file's pattern is its name without `.json`, or those in `x-topic` (a pattern or a list, needed where a file system does not
+allow `*`). A file whose name begins with `_`, or with `"x-topic": null`, holds definitions for others and has no topic.
 
-A reference leads to a schema in the same file or in another one of the folder, by file name or by `$id`, and nowhere else.
+A reference points to a schema in the same file or in another file of the folder, by file name or by `$id`, and nowhere else.
 """
 
 from __future__ import annotations
@@ -31,20 +30,20 @@ from .validation import Validator, check_schema, pointer, validators
 # The address of a document without `$id`; a name that never leads anywhere (RFC 6761, section 6.4).
 _BASE = "https://schemas.invalid/"
 _SHARED = "_"
-# Schemas about the same value, each in the one before or referred to by it.
+# Most nested schemas about one value, whether contained or referred to.
 MAX_CHAIN = 100
-# Of them in all, each counted as often as it is checked.
+# Most of them in total, counted as often as they are checked.
 MAX_TOGETHER = 1000
 
 
 class Place(NamedTuple):
-    """A schema: the file that it is in, and the JSON Pointer to it there."""
+    """A schema, by its file and its JSON Pointer there."""
 
     name: str
     pointer: str
 
     def below(self, *steps: str | int) -> Place:
-        """Return a place in this one."""
+        """Return a place inside this one."""
         return Place(self.name, self.pointer + pointer(steps))
 
     def __str__(self) -> str:
@@ -57,10 +56,10 @@ class Catalogue:
 
     Attributes:
         documents: the texts.
-        schemas: file name → what the file says.
+        schemas: file name → its contents.
         topics: pattern → file name, in the order of the patterns.
         places: every schema in every file.
-        references: place of a schema with `$ref` → where it leads.
+        references: place of a schema with `$ref` → its target.
     """
 
     documents: Documents
@@ -104,7 +103,7 @@ def read_catalogue(documents: Documents) -> Catalogue:
     }
     _refuse_circles(places, references)
     catalogue = Catalogue(documents, schemas, _topics(schemas), places, references)
-    _ = catalogue.validators  # what only the library can tell
+    _ = catalogue.validators  # faults that only the library finds
     return catalogue
 
 
@@ -195,11 +194,11 @@ def _target(
 
 
 def _refuse_circles(places: Mapping[Place, Any], references: Mapping[Place, Place]) -> None:
-    """Refuse a schema that refers to itself for the same value: it would say nothing, and types of it have no end.
+    """Refuse a schema that refers to itself for the same value, which constrains nothing and has no finite type.
 
-    One that is put together of too many is refused too: two references in each of thirty schemas make a check of 2^30 steps.
+    Also refuse one made of too many schemas: two references in each of thirty schemas make a check of 2^30 steps.
     """
-    looked_at: dict[Place, int] = {}  # how many schemas speak of one value at each place
+    looked_at: dict[Place, int] = {}  # number of schemas about one value, per place
 
     def count(place: Place, above: frozenset[Place]) -> int:
         if place in above:

@@ -1,7 +1,6 @@
-"""The check at publish: does the data of an event hold against the schemas of its topic?
+"""The check at publish: whether the data of an event satisfies the schemas of its topic.
 
-In: each event, from the publisher, before it is sent. Out: nothing, or `SchemaViolation` (refuse), or a line in the log now
-and then (warn).
+In: each event from the publisher before it is sent. Out: nothing, or `SchemaViolation` (refuse), or a throttled log line (warn).
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ class SchemaCheck:
     Args:
         source: of the schemas.
         refuse: raise; otherwise warn.
-        on_violation: called with the namespace and the violation, in both cases; must not wait.
-        log_throttle: when a warning is worth a line.
+        on_violation: called with the namespace and the violation in both cases; must not wait.
+        log_throttle: decides which warnings are logged.
     """
 
     def __init__(
@@ -39,11 +38,11 @@ class SchemaCheck:
         self._log_throttle = log_throttle or LogThrottle()
 
     def check(self, namespace: str, topic: str, payload: bytes) -> None:
-        """Check the data of an event. May wait for Redis, where the schemas are the registry's.
+        """Check the data of an event. May wait for Redis if the schemas are in the registry.
 
         Raises:
-            SchemaViolation: it breaks a schema, and is to be refused.
-            BusUnavailable, BusRefused: the registry's schemas have never been read, and it is to be refused.
+            SchemaViolation: it violates a schema, and `refuse` is set.
+            BusUnavailable, BusRefused: the registry was never read, and `refuse` is set.
         """
         try:
             found = self._source.of(namespace).violation(topic, payload)
@@ -70,17 +69,17 @@ class SchemaCheck:
 def open_check(
     client: Client, schemas: str | None, mode: str | None, on_violation: OnViolation | None = None
 ) -> SchemaCheck | None:
-    """Return the check of a publisher, None where nothing is checked.
+    """Return the check of a publisher, or None if nothing is checked.
 
     Args:
         client: the publisher's, for the registry.
-        schemas: a folder, or REGISTRY; None: HEADGATE_SCHEMAS.
-        mode: one of MODES; None: HEADGATE_SCHEMA_CHECK.
+        schemas: a folder, or REGISTRY; None means HEADGATE_SCHEMAS.
+        mode: one of MODES; None means HEADGATE_SCHEMA_CHECK.
         on_violation: as `SchemaCheck`.
 
     Raises:
-        SettingsError: `mode`, or a variable, is wrong.
-        InvalidSchema: the folder's schemas.
+        SettingsError: `mode` or a variable is invalid.
+        InvalidSchema: in the folder.
         MissingExtra: the extra `schemas` is not installed.
     """
     if mode == OFF:
@@ -88,7 +87,7 @@ def open_check(
     if mode is not None and mode not in MODES:
         raise SettingsError([f"schema_check={mode!r}: expected {', '.join(MODES[:-1])} or {MODES[-1]}"])
     if schemas is None and not environment().get("HEADGATE_SCHEMAS"):
-        return None  # a service may make a publisher for each request, and reading settings would double its cost
+        return None  # a service may make a publisher per request, and reading settings would double its cost
     if schemas is None or mode is None:
         set_ = Settings.from_environment("HEADGATE_SCHEMAS", "HEADGATE_SCHEMA_CHECK")
         schemas, mode = schemas or set_.schemas, mode or set_.schema_check

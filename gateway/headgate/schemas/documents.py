@@ -1,7 +1,7 @@
-"""The files of schemas as they are kept: JSON texts by file name, with a version. No I/O but reading a folder.
+"""Schema files as stored: JSON texts by file name, with a version. The only I/O is reading a folder.
 
-In: a folder, or what the registry in Redis holds. Out: `Documents`, which are bounded in number and bytes. The meaning of
-the texts is catalogue.py's matter.
+In: a folder, or the contents of the registry in Redis. Out: `Documents`, bounded in number and bytes. catalogue.py interprets
+them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headgate.errors import InvalidSchema
 
 MAX_DOCUMENTS = 256
 MAX_DOCUMENT_BYTES = 64 * 1024
-# All of them: what one read of the registry brings.
+# In total, which one read of the registry returns.
 MAX_BYTES = 1024 * 1024
 SUFFIX = ".json"
 # Hexadecimal digits of a version: 64 bits.
@@ -24,13 +24,13 @@ _VERSION_DIGITS = 16
 
 _NAME = re.compile(r"[A-Za-z0-9_*#][A-Za-z0-9_.*#-]{0,255}\.json", re.ASCII)
 _NAMES = f"a name of letters, digits, _, -, *, # and dots that ends with {SUFFIX}"
-# A team that tries one of these is told, and not left with a topic that nothing checks.
+# Refused with a message, so that no topic stays unchecked by mistake.
 _NOT_READ = (".yaml", ".yml", ".json5", ".jsonc", ".avsc")
 
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """JSON texts by file name, in the order of their names. Made by `documents`."""
+    """JSON texts by file name, in order. Made by `documents`."""
 
     texts: Mapping[str, bytes]
 
@@ -39,7 +39,7 @@ class Documents:
 
     @property
     def version(self) -> str:
-        """The hash of all names and texts: the same texts have the same version everywhere."""
+        """A hash of all names and texts, so equal documents have the same version everywhere."""
         digest = hashlib.sha256()
         for name, text in self.texts.items():
             digest.update(b"%b\0%d\0%b" % (name.encode(), len(text), text))
@@ -50,7 +50,7 @@ def documents(texts: Mapping[str, bytes]) -> Documents:
     """Return texts by file name as documents.
 
     Raises:
-        InvalidSchema: a name cannot be, or there is too much.
+        InvalidSchema: a name is invalid, or there is too much.
     """
     found = {name: texts[name].strip() for name in sorted(texts)}
     for name, text in found.items():
@@ -66,7 +66,7 @@ def documents(texts: Mapping[str, bytes]) -> Documents:
 
 
 def read_folder(folder: str) -> Documents:
-    """Return the `*.json` files of a folder. Files of other kinds and hidden ones do not count.
+    """Return the `*.json` files of a folder. Other and hidden files are ignored.
 
     Raises:
         InvalidSchema: the folder cannot be read, holds folders or schemas of another format, or as `documents`.

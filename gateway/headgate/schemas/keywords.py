@@ -1,7 +1,7 @@
-"""The keywords of JSON Schema 2020-12: which hold schemas, which are read, which are refused. No I/O.
+"""The keywords of JSON Schema 2020-12: those that contain schemas, those that are read, and those refused. No I/O.
 
-A keyword that is none is refused with the one that it resembles: `requierd` would otherwise allow everything. Keywords of an
-application's own begin with `x-`.
+An unknown keyword is refused with the nearest known one, because `requierd` would otherwise allow everything. An application's
+own keywords begin with `x-`.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ _ONE = {
 }  # fmt: skip
 _LIST = {"allOf", "anyOf", "oneOf", "prefixItems"}
 _BY_NAME = {"$defs", "definitions", "dependentSchemas", "patternProperties", "properties"}
-# These say something of the same value, so a reference in them that comes back has gone nowhere.
+# These constrain the same value, so a circular reference through them is meaningless.
 _IN_PLACE = {"allOf", "anyOf", "dependentSchemas", "else", "if", "not", "oneOf", "then"}
-# Shown as a comment where there are types: a type cannot say them.
+# Shown as comments, because types cannot express them.
 SAID_IN_WORDS = (
     "format", "pattern", "minLength", "maxLength", "minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf",
     "minItems", "maxItems", "uniqueItems", "minContains", "maxContains", "minProperties", "maxProperties", "contentEncoding",
     "contentMediaType", "default",
 )  # fmt: skip
-# Named in a comment, without their value.
+# Named in a comment, without the value.
 NAMED_IN_WORDS = (
     "contains", "contentSchema", "dependentRequired", "dependentSchemas", "if", "not", "patternProperties", "propertyNames",
     "unevaluatedItems", "unevaluatedProperties",
@@ -50,7 +50,7 @@ _REFUSED = {
 
 
 def parts(schema: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any, bool]]:
-    """Yield each schema that stands directly in another: its path there, the schema, whether it is about the same value."""
+    """Yield each direct subschema: its path, the schema, and whether it constrains the same value."""
     for keyword, value in schema.items():
         in_place = keyword in _IN_PLACE
         if keyword in _ONE:
@@ -62,7 +62,7 @@ def parts(schema: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any, boo
 
 
 def keyword_fault(schema: Mapping[str, Any], *, root: bool) -> str | None:
-    """Return what is wrong with the keywords of one schema, and what is allowed instead; None where nothing is."""
+    """Return the fault in the keywords of one schema and what is allowed, or None."""
     for keyword in schema:
         if keyword in _REFUSED:
             return f"{keyword} is not supported; write {_REFUSED[keyword]}"
@@ -76,7 +76,7 @@ def keyword_fault(schema: Mapping[str, Any], *, root: bool) -> str | None:
 
 
 def dialect_fault(schema: Mapping[str, Any]) -> str | None:
-    """Return what is wrong with `$schema`, None where nothing is. Asked first: a library might fetch another dialect."""
+    """Return the fault in `$schema`, or None. Checked first, because a library might fetch another dialect."""
     dialect = schema.get("$schema", DIALECT)
     if isinstance(dialect, str) and dialect.rstrip("#") == DIALECT:
         return None

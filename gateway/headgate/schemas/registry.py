@@ -1,11 +1,10 @@
-"""The registry: the schemas of a namespace's topics in Redis, so that publishers on other machines have the same.
+"""The registry: the schemas of a namespace's topics in Redis, shared by publishers on all machines.
 
-In: documents, from `headgate schemas push`. Out: the same, to every publisher that is set to it. In Redis it is one hash of
-two fields, `schemas_key(N)`: `documents`, a JSON object from file name to schema, and `version`, their hash. Both are written
-in one step, and only over the version that the writer has seen, so two people who write at once do not undo each other's
-work.
+In: documents from `headgate schemas push`. Out: the same documents for every publisher set to use it. In Redis it is a hash
+with two fields, `schemas_key(N)`: `documents`, a JSON object from file name to schema, and `version`, their hash. Both are
+written in one step, and only over the version that the writer has read, so concurrent writers do not undo each other's work.
 
-The key does not expire. A Redis that is emptied has no schemas until they are pushed again.
+The key does not expire. An emptied Redis has no schemas until they are pushed again.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from headgate.redis.keys import schemas_key
 
 from .documents import MAX_BYTES, Documents, documents
 
-# Writers who meet try again so often.
+# Attempts of a writer in conflict with others.
 _TRIES = 5
 _NONE = documents({})
 # The names around the texts, and JSON's punctuation.
@@ -36,7 +35,7 @@ return 1
 
 
 def read_version(client: Client, namespace: str) -> str | None:
-    """Return the version of a namespace's schemas, None where nobody has pushed any. One round trip.
+    """Return the version of a namespace's schemas, or None if none were pushed. One round trip.
 
     Raises:
         BusUnavailable, BusRefused: as `redis.client.call`.
@@ -46,11 +45,11 @@ def read_version(client: Client, namespace: str) -> str | None:
 
 
 def read_registry(client: Client, namespace: str) -> Documents | None:
-    """Return a namespace's schemas, None where nobody has pushed any. One round trip.
+    """Return a namespace's schemas, or None if none were pushed. One round trip.
 
     Raises:
         BusUnavailable, BusRefused: as `redis.client.call`.
-        InvalidSchema: somebody else has written there.
+        InvalidSchema: the key holds something else.
     """
     version, packed = _fields(client, namespace)
     return None if version is None and packed is None else _unpacked(schemas_key(namespace), version, packed)
@@ -59,17 +58,17 @@ def read_registry(client: Client, namespace: str) -> Documents | None:
 def change_registry(
     client: Client, namespace: str, change: Callable[[Documents], Documents], *, anew: bool = False
 ) -> tuple[Documents, Documents]:
-    """Put `change` of a namespace's schemas in their place; return those before and those now.
+    """Replace a namespace's schemas by `change` of them; return the old and the new ones.
 
     Args:
-        client: to write with; its user needs `+eval` beside `+hmget`, `+hget` and `+hset`.
+        client: to write with; its user needs `+eval` in addition to `+hmget`, `+hget` and `+hset`.
         namespace: whose schemas.
-        change: from the schemas that are there to those that are to be; may be called again.
-        anew: count what is there as nothing where it is no registry.
+        change: from the current to the new schemas; may be called again.
+        anew: treat contents that are not a registry as empty.
 
     Raises:
-        BusUnavailable: as `redis.client.call`; or others wrote each time.
-        BusRefused, InvalidSchema: as `read_registry`, and what `change` raises.
+        BusUnavailable: as `redis.client.call`, or after too many conflicts.
+        BusRefused, InvalidSchema: as `read_registry`, and whatever `change` raises.
     """
     for _ in range(_TRIES):
         version, packed = _fields(client, namespace)

@@ -1,9 +1,9 @@
-"""One version of the schemas, compiled: from a topic to what must hold for it. No I/O.
+"""One compiled version of the schemas, which finds the constraints of a topic. No I/O.
 
-In: documents. Out: for the data of an event the first schema that it breaks. Where several patterns match a topic, the
-schemas of all of them must hold: `orders.#` says what all orders have in common, and `orders.*.shipped` adds to it.
+In: documents. Out: for the data of an event, the first schema that it violates. If several patterns match a topic, all their
+schemas apply: `orders.#` states what all orders share, and `orders.*.shipped` adds to it.
 
-A process compiles the same documents once, and remembers for MAX_TOPICS topics which schemas they have.
+A process compiles the same documents once, and caches the schemas of MAX_TOPICS topics.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from .catalogue import Catalogue, read_catalogue
 from .documents import Documents
 from .validation import Validator
 
-# Topics of which it is remembered which schemas they have; then all are forgotten.
+# Topics with cached schemas; then the cache is cleared.
 MAX_TOPICS = 4096
-# Versions that a process keeps compiled.
+# Compiled versions per process.
 MAX_COMPILED = 16
 
 _decode = msgspec.json.Decoder().decode
@@ -30,7 +30,7 @@ _decode = msgspec.json.Decoder().decode
 
 @lru_cache(maxsize=MAX_COMPILED)
 def schema_set(documents: Documents) -> SchemaSet:
-    """Return documents as a set of schemas; the same documents, as the same set.
+    """Return documents as a set of schemas; equal documents give the same set.
 
     Raises:
         InvalidSchema: as `read_catalogue`.
@@ -52,7 +52,7 @@ class SchemaSet:
         self.version = catalogue.documents.version
 
     def violation(self, topic: str, payload: bytes) -> SchemaViolation | None:
-        """Return what is wrong with the data of a topic, by the first pattern in their order; None if all hold."""
+        """Return the violation by the data of a topic, by the first pattern in order, or None."""
         found = self._found.get(topic)
         if found is None:
             if len(self._found) >= MAX_TOPICS:

@@ -1,12 +1,11 @@
-"""The shapes of data: what a schema says as far as types can say it. TypeScript types are written from here. No I/O.
+"""The shapes of data: the part of a schema that types can express, from which TypeScript is written. No I/O.
 
-In: a catalogue. Out: `Model`: definitions by name, and the shape of each pattern's data. A shape holds whatever the schema
-lets through, and may hold more; the rest (`pattern`, `minimum`, `if`) becomes words of a comment.
+In: a catalogue. Out: `Model`, with definitions by name and the shape of each pattern's data. A shape allows whatever the schema
+allows, and possibly more; the rest (`pattern`, `minimum`, `if`) goes into comments.
 
-A schema becomes a definition of its own when a topic has it, when something refers to it, and when it is an object with
-members inside of something else. Its name comes from its `title`, else from its name in `$defs`, else from the words of its
-pattern or file, else from where it stands: `Order` and `lines` make `OrderLines`. Names that meet are told apart by the
-file's.
+A schema becomes a definition if a topic has it, if something refers to it, or if it is an object with members inside another
+schema. Its name comes from its `title`, else from its name in `$defs`, else from the words of its pattern or file, else from
+its place: `Order` and `lines` make `OrderLines`. The file's name separates equal names.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from .documents import SUFFIX
 from .keywords import NAMED_IN_WORDS, SAID_IN_WORDS
 
 _TYPES = ("boolean", "integer", "number", "string", "array", "object", "null")
-# Keywords that speak of values of one type only, and let any other value through.
+# Keywords that constrain values of one type only.
 _OF_ARRAYS = {"items", "prefixItems", "contains", "minItems", "maxItems", "uniqueItems"}
 _OF_OBJECTS = {"properties", "required", "additionalProperties", "patternProperties", "propertyNames", "minProperties"}
 _MAX_SAID = 200
-# A longer title is a sentence, and no name.
+# A longer title is a sentence, not a name.
 _MAX_TITLE = 60
 
 
@@ -58,7 +57,7 @@ class Exactly:
 
 @dataclass(frozen=True, slots=True)
 class ArrayOf:
-    """An array: first the places of `prefix`, of which so many must be there, then any number of `rest` (None: no more)."""
+    """An array: the items of `prefix`, some of them required, then any number of `rest` (None: no more)."""
 
     prefix: tuple[Shape, ...]
     needed: int
@@ -77,7 +76,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class ObjectOf:
-    """An object: its members, and the shape of all others (None: the schema says nothing of them; Nothing: there are none)."""
+    """An object: its members, and the shape of all others (None: unspecified; Nothing: not allowed)."""
 
     members: tuple[Member, ...]
     rest: Shape | None
@@ -99,7 +98,7 @@ class AllOf:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A value of a definition."""
+    """A reference to a definition."""
 
     name: str
 
@@ -109,7 +108,7 @@ Shape: TypeAlias = Anything | Nothing | Plain | Exactly | ArrayOf | ObjectOf | O
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A shape with a name, and what else is to be said of it."""
+    """A named shape with comments."""
 
     name: str
     shape: Shape
@@ -133,13 +132,13 @@ def read_model(catalogue: Catalogue, reserved: Iterable[str] = ()) -> Model:
         reserved: names that no definition may have.
 
     Raises:
-        InvalidSchema: two definitions have one name, or a schema has no type that its keywords speak of.
+        InvalidSchema: two definitions share a name, or a schema's keywords apply to none of its types.
     """
     return _Reader(catalogue, frozenset(reserved)).model
 
 
 def words_of(schema: Any, name: str = "") -> tuple[str, ...]:
-    """Return what a comment says of a schema: its title if its name does not, description, and what a type cannot say."""
+    """Return the comment of a schema: its title unless its name says it, its description, and what a type cannot express."""
     if not isinstance(schema, dict):
         return ()
     title, description = schema.get("title", "").strip(), schema.get("description", "").strip()
@@ -173,7 +172,7 @@ class _Reader:
     # -- names ----------------------------------------------------------------------------------------------------
 
     def _named_places(self) -> dict[Place, str]:
-        """Return the name of each place that has one wherever it is met: the topics' schemas, and what they refer to."""
+        """Return the names of places that have a fixed one: the topics' schemas, and whatever they refer to."""
         roots = [Place(file, "") for file in self._catalogue.topics.values()]
         found = dict.fromkeys([*roots, *self._reached(roots)])
         proposed = {place: self._proposed(place) for place in found}
@@ -183,7 +182,7 @@ class _Reader:
         return {place: name if count[name] == 1 else self._file_name(place) + name for place, name in proposed.items()}
 
     def _reached(self, roots: Sequence[Place]) -> Iterator[Place]:
-        """Yield what the roots refer to, and what that refers to."""
+        """Yield what the roots refer to, transitively."""
         under: dict[str, list[Place]] = {}
         for place in self._catalogue.references:
             under.setdefault(place.name, []).append(place)
@@ -209,7 +208,7 @@ class _Reader:
         return f"{name}Data" if name in self._reserved else name
 
     def _file_name(self, place: Place) -> str:
-        """Return the name that a file gives: of its first pattern, else its own."""
+        """Return the name derived from a file: of its first pattern, else its own."""
         patterns = [pattern for pattern, file in self._catalogue.topics.items() if file == place.name]
         return _pascal(patterns[0] if patterns else "") or _pascal(place.name.removesuffix(SUFFIX)) or "Topic"
 
@@ -223,7 +222,7 @@ class _Reader:
     # -- shapes ---------------------------------------------------------------------------------------------------
 
     def _shape(self, place: Place, name: str, inherited: frozenset[str] | None = None) -> Shape:
-        """Return the shape of a schema that stands in another: its own definition where it has members. `name`: for that."""
+        """Return the shape of a subschema, as a definition called `name` if it has members."""
         if place in self._names:
             return Named(self._names[place])
         shape = self._read(place, name, inherited)
@@ -232,7 +231,7 @@ class _Reader:
         return shape
 
     def _hoisted(self, place: Place, name: str, shape: Shape) -> Named:
-        """Return a definition made of a shape that stands in another: of `name`, with a number where that is taken."""
+        """Return a definition for a subshape, called `name`, with a number if that is taken."""
         number, free = 1, name
         while free in self._reserved or self._origins.setdefault(free, place) != place:
             number += 1
@@ -241,7 +240,7 @@ class _Reader:
         return Named(free)
 
     def _read(self, place: Place, name: str, inherited: frozenset[str] | None) -> Shape:
-        """Return the shape of a schema. `inherited`: the types that the schema around it lets the same value have."""
+        """Return the shape of a schema. `inherited` holds the types that the enclosing schema allows for the same value."""
         schema = self._catalogue.places[place]
         if isinstance(schema, bool):
             return Anything() if schema else Nothing()
@@ -284,7 +283,7 @@ class _Reader:
         return frozenset(_TYPES)
 
     def _own(self, place: Place, schema: Mapping[str, Any], name: str, types: frozenset[str]) -> Shape:
-        """Return what a schema says itself, apart from the schemas that it is put together of."""
+        """Return what a schema itself states, without its `allOf` and references."""
         if "const" in schema:
             return Exactly(json.dumps(schema["const"]))
         if "enum" in schema:
@@ -293,7 +292,7 @@ class _Reader:
         if len(types) == len(_TYPES) or ("type" not in schema and not speaks):
             if not speaks:
                 return Anything()
-            types = frozenset({"object"} if _OF_OBJECTS & speaks else {"array"})  # beside a $ref or an allOf that has the type
+            types = frozenset({"object"} if _OF_OBJECTS & speaks else {"array"})  # next to a $ref or an allOf that has the type
         shapes: list[Shape] = []
         for kind in _TYPES:
             if kind not in types or (kind == "integer" and "number" in types):
@@ -344,7 +343,7 @@ class _Reader:
 
 
 def one_of(shapes: Iterable[Shape]) -> Shape:
-    """Return a value of any of these, in the simplest form."""
+    """Return the union of shapes in its simplest form."""
     found: dict[Shape, None] = {}
     for shape in shapes:
         found |= dict.fromkeys(shape.options if isinstance(shape, OneOf) else (shape,))
@@ -365,7 +364,7 @@ def _all_of(shapes: Iterable[Shape]) -> Shape:
 
 
 def _is_aside(place: Place, root: Place) -> bool:
-    """Return whether a place is in the definitions of a root, and so reached only through a reference."""
+    """Return whether a place is in a root's definitions, and so reached only by reference."""
     steps = place.pointer[len(root.pointer) :].split("/")[1:]
     return bool(steps) and steps[0] in ("$defs", "definitions")
 
@@ -379,7 +378,7 @@ def _is_of(value: object, types: frozenset[str]) -> bool:
 
 
 def _pascal(text: str) -> str:
-    """Return text as a name: `orders.*.shipped` is `OrdersShipped`. Empty where it has no letters."""
+    """Return text as a name: `orders.*.shipped` becomes `OrdersShipped`. Empty without letters."""
     words = re.findall(r"[A-Za-z0-9]+", re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", text))
     name = "".join(word[0].upper() + word[1:] for word in words).lstrip("0123456789")
     return name[:1].upper() + name[1:]

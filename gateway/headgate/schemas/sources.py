@@ -1,7 +1,7 @@
-"""Where a publisher's schemas come from: a folder, which is read once, or the registry in Redis.
+"""Sources of a publisher's schemas: a folder, read once, or the registry in Redis.
 
-The registry is asked for its version once in REFRESH_S while events are published. While Redis does not say, or has something
-there that is no registry, the schemas of before go on.
+While events are published, the registry is asked for its version once per REFRESH_S. While Redis does not answer, or holds no
+registry, the previous schemas stay in force.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from .schema_set import SchemaSet
 
 REFRESH_S = 10.0
-# After a read that has failed where no schemas are known yet.
+# Delay after a failed first read.
 RETRY_S = 1.0
-# Namespaces of which one publisher keeps schemas; then all are forgotten.
+# Namespaces cached per publisher; then the cache is cleared.
 MAX_NAMESPACES = 64
 _NOTHING = documents({})
 
@@ -34,19 +34,19 @@ log = logging.getLogger("headgate.schemas")
 
 
 class Source(Protocol):
-    """Where the schemas come from."""
+    """A source of schemas."""
 
     def of(self, namespace: str) -> SchemaSet:
         """Return the schemas of a namespace's topics. May wait for Redis.
 
         Raises:
             MissingExtra: the extra `schemas` is not installed.
-            BusUnavailable, BusRefused, InvalidSchema: as `read_registry`, and `read_catalogue`.
+            BusUnavailable, BusRefused, InvalidSchema: as `read_registry` and `read_catalogue`.
         """
 
 
 class FolderSource:
-    """The schemas of a folder: read once, for every namespace."""
+    """The schemas of a folder, read once for every namespace."""
 
     def __init__(self, path: str) -> None:
         self._found = _compiled(read_folder(path))
@@ -57,18 +57,18 @@ class FolderSource:
 
 
 class RegistrySource:
-    """The schemas that Redis has for each namespace. Threads and greenlets may share it: one of them reads."""
+    """The schemas that Redis holds for each namespace. Threads and greenlets may share it; one of them reads."""
 
     def __init__(self, client: Client, now: Callable[[], float] = time.monotonic) -> None:
-        _compiled(_NOTHING)  # a missing library is told now
+        _compiled(_NOTHING)  # raises now if the library is missing
         self._client, self._now = client, now
         self._lock = threading.Lock()
         self._found: dict[str, tuple[SchemaSet, float]] = {}
-        self._failed: tuple[str, HeadgateError, float] | None = None  # the last first read that failed: namespace, error, when
+        self._failed: tuple[str, HeadgateError, float] | None = None  # the last failed first read: namespace, error, time
         self._log_throttle = LogThrottle(now)
 
     def of(self, namespace: str) -> SchemaSet:
-        """Return the newest that is known, and at most REFRESH_S old unless Redis does not say or somebody asks it now."""
+        """Return the newest known schemas, at most REFRESH_S old unless Redis does not answer or another caller is reading."""
         known = self._found.get(namespace)
         if known is not None:
             if self._now() - known[1] < REFRESH_S or not self._lock.acquire(blocking=False):
@@ -85,7 +85,7 @@ class RegistrySource:
             return self._found[namespace][0]
 
     def _first(self, namespace: str) -> SchemaSet:
-        """Read schemas of which none are known; those who come while that fails get the same error, and do not wait in turn."""
+        """Read schemas for the first time; callers that wait during a failure get the same error without waiting in turn."""
         failed = self._failed
         if failed is not None and failed[0] == namespace and self._now() - failed[2] < RETRY_S:
             raise failed[1].with_traceback(None)
@@ -118,6 +118,6 @@ class RegistrySource:
 
 def _compiled(found: Documents) -> SchemaSet:
     with needing("schemas", "publishing with schemas"):
-        from .schema_set import schema_set  # only here: a publisher without schemas has no library for them
+        from .schema_set import schema_set  # only here, because a publisher without schemas lacks the library
 
         return schema_set(found)

@@ -1,8 +1,7 @@
-"""Shapes as TypeScript: the map of topics for `connect<Topics>()`, and a type for each definition. No I/O.
+"""Shapes as TypeScript: the map of topics for `connect<Topics>()`, and a type per definition. No I/O.
 
-The text is the same for the same schemas, compiles in strict mode with exactOptionalPropertyTypes, and imports nothing.
-`unknown` stands for what no type can say. Members that a schema does not name are in no type, unless its
-`additionalProperties` speaks of them.
+The output is deterministic, compiles in strict mode with exactOptionalPropertyTypes, and imports nothing. `unknown` stands for
+what types cannot express. Members that a schema does not name are in no type, unless its `additionalProperties` describes them.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ HEAD = "// Written by `headgate types` from the schemas of topics. Do not edit."
 MAP = "Topics"
 _PLAIN = {"null": "null", "boolean": "boolean", "integer": "number", "number": "number", "string": "string"}
 _IDENTIFIER = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*", re.ASCII)
-# What ends a line in JavaScript, and no character that an editor would hide.
+# Line terminators of JavaScript, and characters that editors hide.
 _BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
 
 
@@ -51,7 +50,7 @@ def _definition(definition: Definition) -> Iterator[str]:
 
 
 def _fields(shape: ObjectOf) -> Iterator[str]:
-    """Yield the members of an object, and what is said of the others: an index signature must hold the named ones too."""
+    """Yield the members of an object and the index signature for others, which must include the named ones."""
     for member in shape.members:
         name = member.name if _IDENTIFIER.fullmatch(member.name) else json.dumps(member.name)
         yield f"{name}{'' if member.required else '?'}: {_type(member.shape)};"
@@ -112,5 +111,5 @@ def _comment(words: Sequence[str], indent: str) -> Iterator[str]:
 
 
 def _safe(line: str) -> str:
-    """Return a line that ends no comment and begins no line of code."""
+    """Return a line that neither ends a comment nor begins a line of code."""
     return _BREAKS.sub(" ", line).replace("*/", "*\u2215").strip()

@@ -17,10 +17,10 @@ ROOT = Path(__file__).resolve().parent.parent
 PRODUCT = ("gateway/headgate", "server/headgate_server")
 TRANSPORT = ("gateway/headgate/transport",)
 # A connection goes from one worker to another through these.
-HAND_OVER = tuple(f"gateway/headgate/workers/{name}.py" for name in ("doors", "owners", "siblings"))
+HAND_OVER = tuple(f"gateway/headgate/workers/{name}.py" for name in ("worker_sockets", "owners", "peer_workers"))
 TESTS = (
     *("tests/unit/transport", "tests/integration/transport"),
-    *(f"tests/unit/workers/test_{name}.py" for name in ("doors", "owners", "siblings")),
+    *(f"tests/unit/workers/test_{name}.py" for name in ("worker_sockets", "owners", "peer_workers")),
 )
 DROP_IN = "gateway/headgate/socketio"
 # A process of its own, whose health page is the standard library's.
@@ -138,7 +138,7 @@ def table() -> Sequence[Row]:
 def _files(places: Sequence[str], root: Path) -> Iterator[Path]:
     for place in places:
         path = root / place
-        yield from sorted(path.rglob("*.py")) if path.is_dir() else [path] if path.exists() else []
+        yield from sorted(path.rglob("*.py")) if path.is_dir() else [path]
 
 
 def _is_private(name: str) -> bool:

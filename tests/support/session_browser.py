@@ -13,6 +13,7 @@ from headgate.transport.long_poll import SessionClosed
 from headgate.transport.peer_socket import NativeSocket
 from headgate.transport.session import Session
 from headgate.transport.session_state import SessionState
+from headgate.transport.upgrade import begin_upgrade
 from headgate.transport.websocket import WebSocket
 from tests.support.session_clock import Clock, SessionServer, native_pair, read_all, turn
 from tests.support.websocket_codec import BINARY, TEXT, frames_in, masked
@@ -42,7 +43,7 @@ class Browser:
 
     def probe(self) -> None:
         """Open a WebSocket to move to."""
-        self.session.probe(self.dial())
+        begin_upgrade(self.session, self.dial())
 
     def dial(self) -> NativeSocket:
         """Return the server's end of a new WebSocket."""

@@ -21,6 +21,7 @@ from headgate.socketio import Server, TransportLimits
 from headgate.socketio import base as server_module
 from headgate.transport import outbox
 from headgate.transport.session import Session
+from headgate.transport.upgrade import begin_upgrade
 from tests.support.session_clock import native_pair, read_all, turn
 from tests.support.socketio_room import ROOM, Room
 from tests.support.websocket_codec import BINARY, CLOSE, TEXT, close_told, frames_in, masked
@@ -121,7 +122,7 @@ class Browser:
         if self._sock is not None:
             self._sock.sendall(b"".join(masked(BINARY if isinstance(each, bytes) else TEXT, each) for each in messages))
         for message in messages if self._sock is None else ():
-            self.session.packet_received(message)
+            self.session.received(message)
         turn()
         return self
 
@@ -148,7 +149,7 @@ class Browser:
         Returns False when the session has ended meanwhile.
         """
         ours, self._sock = native_pair()
-        self.session.probe(ours)
+        begin_upgrade(self.session, ours)
         self._sock.sendall(masked(TEXT, "2probe"))
         turn()
         return read_all(self._sock) == b"\x81\x063probe"

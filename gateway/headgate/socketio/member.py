@@ -18,6 +18,7 @@ from headgate.runtime.loop import current
 from headgate.transport.frame_parser import POLICY
 from headgate.transport.send_queue import HIGH_WATER, Sender
 from headgate.transport.session import Session
+from headgate.transport.session_state import MOVED
 from headgate.transport.timers import monotonic
 
 from .limits import Overflow
@@ -185,9 +186,9 @@ class Member:
             now_s = monotonic()
             if session.corked is not corked:
                 corked, give_up_s = session.corked, now_s + self._owner.emit_deadline_s
-            if self.sent != sent or session.wire is not None or session.moved or corked:
+            if self.sent != sent or session.wire is not None or session.state in MOVED or corked:
                 sent, progress_s = self.sent, now_s  # a WebSocket sees to its write deadline itself
-            stall_s = progress_s + session.limits.write_deadline_s
+            stall_s = progress_s + session.server.limits.write_deadline_s
             if now_s >= stall_s:
                 session.end(WRITE_DEADLINE, abort=True, code=POLICY, told="write deadline: nothing was read for too long")
             elif now_s >= give_up_s:

@@ -48,7 +48,7 @@ from .long_poll import SessionClosed
 from .session import Session
 from .session_state import SERVER_DISCONNECT, TRANSPORT_ERROR
 from .timers import Deadlines
-from .upgrade import UPGRADE_S
+from .upgrade import UPGRADE_S, begin_upgrade
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
@@ -325,7 +325,7 @@ class Engine:
             raise self._unsupported(environ, str(error)) from error
         except OSError:
             return []
-        session.probe(detached.sock, detached.received)
+        begin_upgrade(session, detached.sock, detached.received)
         return detached.body
 
     def _unsupported(self, environ: WSGIEnvironment, why: str = "") -> Refused:

@@ -38,7 +38,7 @@ class Inbox:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        limits = session.limits
+        limits = session.server.limits
         self._bucket = TokenBucket(limits.inbound_per_s, limits.inbound_burst, monotonic()) if limits.inbound_per_s else None
         self._messages: deque[str | bytes] | None = None  # None: no greenlet is at work
         self._bytes = 0
@@ -49,26 +49,26 @@ class Inbox:
         """Whether nothing waits for the application."""
         return self._messages is None
 
-    def text(self, packet: str) -> None:
-        """Take one Engine.IO packet."""
+    def take(self, packet: str | bytes) -> None:
+        """Take one Engine.IO packet, or a binary message (an attachment)."""
         if not self.admit():
             return
-        session, kind = self._session, packet[:1]
+        session = self._session
+        if isinstance(packet, bytes):
+            self._put(packet)
+            return
+        kind = packet[:1]
         if kind == "4":
             self._put(packet[1:])
         elif kind == "3":
-            session.pong_received()
+            if session.heartbeat.pong() and self.at_rest:
+                session.inbox = None  # a browser that sends nothing else needs none
         elif kind == "1":
             session.end(CLIENT_DISCONNECT, abort=True)
         elif kind == "2":
             session.offer_control(Frame(b"3" + packet[1:].encode()))
         elif kind != "6":
             session.end(TRANSPORT_ERROR, abort=True, code=PROTOCOL_ERROR, told="invalid packet")
-
-    def binary(self, data: bytes) -> None:
-        """Take one binary message (an attachment)."""
-        if self.admit():
-            self._put(data)
 
     def admit(self) -> bool:
         """Count something that the browser sent; False when that was too much, and the session is over."""
@@ -77,7 +77,7 @@ class Inbox:
             return False
         if self._bucket is None or self._bucket.spend(monotonic()):
             return True
-        limits = session.limits
+        limits = session.server.limits
         session.end(
             "inbound flood",
             abort=True,
@@ -96,12 +96,11 @@ class Inbox:
         messages = self._messages
         if messages is None:
             messages = self._messages = deque()
-            self._session.start(self._work)
+            self._session.server.start(self._work)
         messages.append(message)
         self._bytes += len(message)
         if not self.paused and (len(messages) >= FULL_MESSAGES or self._bytes >= FULL_BYTES):
-            self.paused = True
-            self._session.pause_reading()
+            self._pause()
 
     def _work(self) -> None:
         session, messages, since_s = self._session, self._messages, turn_clock()
@@ -110,12 +109,31 @@ class Inbox:
                 message = messages.popleft()
                 self._bytes -= len(message)
                 if self.paused and len(messages) <= LOW_MESSAGES and self._bytes <= LOW_BYTES:
-                    self.paused = False
-                    session.resume_reading()
-                session.deliver(message)
+                    self._resume()
+                session.server.deliver(session, message)
                 if messages and turn_clock() - since_s > SLICE_S:
                     sleep()
                     since_s = turn_clock()
         finally:
             self._messages, self._bytes, self.paused = None, 0, False
-            session.all_delivered()
+            if session.closed:
+                session.forget()
+
+    def _pause(self) -> None:
+        self.paused = True
+        session = self._session
+        if session.wire is not None:
+            session.wire.pause_reading()
+        else:
+            session.long_poll.pause()
+
+    def _resume(self) -> None:
+        self.paused = False
+        session = self._session
+        if session.closed:
+            return
+        session.heartbeat.give_grace()
+        if session.wire is not None:
+            session.wire.resume_reading()
+        if session.polls is not None:
+            session.polls.resume()

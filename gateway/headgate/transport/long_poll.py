@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from headgate.protocol.frames import Frame
 from headgate.runtime.loop import Signal
 
-from .session_state import PING_TIMEOUT, TRANSPORT_CLOSE, TRANSPORT_ERROR
+from .session_state import CLIENT_DISCONNECT, MOVED, PING_TIMEOUT, TRANSPORT_CLOSE, TRANSPORT_ERROR
 from .timers import monotonic
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class LongPoll:
         self._wake = signal = Signal()
         request.start(signal.set)
         try:
-            while not (request.aborted or session.closed or session.moved or session.has_frames()):
+            while not (request.aborted or session.closed or session.state in MOVED or session.has_frames()):
                 left_s = deadline_s - monotonic()
                 if left_s <= 0 or not signal.wait(left_s):
                     session.end(PING_TIMEOUT)  # a poll waits as long as a heartbeat can take
@@ -87,7 +87,7 @@ class LongPoll:
             if not self._final_frames:
                 raise SessionClosed("this session is over")
             return self._final_frames
-        if session.moved:
+        if session.state in MOVED:
             return [_NOOP]
         return session.take_frames()
 
@@ -129,8 +129,10 @@ class LongPoll:
         Raises:
             SessionClosed: not all of them were taken; the session is over.
         """
+        session = self._session
         for packet in packets:
-            if not self._session.packet_received(packet):
+            session.received(packet)
+            if session.closed and session.reason != CLIENT_DISCONNECT:
                 raise SessionClosed("a packet was not taken")
         if self._room is not None:
             self._room.wait()

@@ -49,9 +49,10 @@ class Outbox(ABC):
         awaits_drain: whether a client wants to hear when the queue, which is over high water, has drained.
         closed: whether the session is over; it then takes nothing and owes nothing.
         owners: the clients of the session, one per namespace.
+        polls: the HTTP side of a session that polls.
     """
 
-    __slots__ = ("_corks", "_holds", "_long_poll", "_room", "awaits_drain", "closed", "owners", "queue", "ready", "wire")
+    __slots__ = ("_corks", "_holds", "_room", "awaits_drain", "closed", "owners", "polls", "queue", "ready", "wire")
 
     def __init__(self, queue: ClientQueue) -> None:
         self.queue = queue
@@ -59,7 +60,7 @@ class Outbox(ABC):
         self.ready = self.awaits_drain = self.closed = False
         self.owners: tuple[QueueOwner, ...] = ()
         self._corks = self._holds = 0
-        self._long_poll: LongPoll | None = None
+        self.polls: LongPoll | None = None
         self._room: Signal | None = None
 
     @abstractmethod
@@ -130,8 +131,8 @@ class Outbox(ABC):
                     wire.flush()
                 else:
                     self.all_written()  # what a flush of nothing comes to: most of those of a join have nothing to write
-        elif self._long_poll is not None:
-            self._long_poll.wake()
+        elif self.polls is not None:
+            self.polls.wake()
 
     def push(self) -> None:
         """Write what the socket takes now, without waiting for the loop to tell of its room."""

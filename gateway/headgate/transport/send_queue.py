@@ -19,6 +19,8 @@ from headgate.protocol.frames import Frame
 # A reading client never comes near: a subscribe burst is 128 acknowledgements of about 60 bytes.
 MAX_CONTROL_FRAMES = 512
 MAX_CONTROL_BYTES = 256 * 1024
+# More than any queue holds.
+ALL_BYTES = 1 << 62
 HIGH_WATER = 0.75
 LOW_WATER = 0.25
 

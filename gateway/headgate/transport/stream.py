@@ -15,10 +15,7 @@ from headgate.runtime.loop import Signal
 from .frame_parser import NORMAL
 from .limits import TransportLimits
 from .outbox import Outbox
-from .send_queue import ClientQueue
-
-# More than any queue holds.
-_ALL_BYTES = 1 << 62
+from .send_queue import ALL_BYTES, ClientQueue
 
 
 class Stream(Outbox):
@@ -56,7 +53,7 @@ class Stream(Outbox):
         if not self.closed:
             return self.take_frames()
         # What tells of the end goes out; events that wait are in the log.
-        final = self.queue.take(_ALL_BYTES, data=False)
+        final = self.queue.take(ALL_BYTES, data=False)
         self.queue.clear()
         return final or None
 

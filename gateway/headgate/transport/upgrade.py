@@ -1,7 +1,6 @@
-"""The upgrade: a WebSocket that a polling session is trying out (Engine.IO: `2probe`, `3probe`, `5`).
+"""The upgrade: a polling session tries out a WebSocket (Engine.IO: `2probe`, `3probe`, `5`).
 
-In: the messages of that WebSocket. Out: to the session, that the browser has reached us, has moved, or has not.
-The session goes on polling until it has moved; anything unexpected closes that WebSocket and nothing else.
+The session polls until it has moved. Anything unexpected closes that WebSocket and nothing else.
 """
 
 from __future__ import annotations
@@ -11,74 +10,94 @@ from typing import TYPE_CHECKING
 from headgate.protocol.frames import Frame
 
 from .frame_parser import POLICY, PROTOCOL_ERROR
+from .peer_socket import NativeSocket
+from .session_state import SessionState, SessionStep
 from .websocket import WebSocket
 
 if TYPE_CHECKING:
     from .session import Session
 
-# The session's own rate limit counts packets of the transport that it is on; these come before it has moved.
+# The session's rate limit counts packets of the transport that it is on; these come before it has moved.
 MAX_CONTROLS = 16
-# How long an upgrade may take where sessions have no handshake deadline.
+# The longest upgrade where sessions have no handshake deadline.
 UPGRADE_S = 10.0
 _PONG_PROBE = Frame(b"3probe")
 _EXPECTED = "upgrade: expected 2probe, then 5"
 
 
+def begin_upgrade(session: Session, sock: NativeSocket, already_received: bytes = b"") -> None:
+    """Try this WebSocket. A session that has one, or tries one, refuses it."""
+    probe = UpgradeProbe(session, sock)
+    if session.state is not SessionState.POLLING:
+        probe.wire.close(POLICY, "this session has its WebSocket already")
+        return
+    session.advance(SessionStep.PROBE)
+    session.probe = probe
+    session.server.deadlines.after(session.server.limits.handshake_deadline_s or UPGRADE_S, probe.expire)
+    probe.wire.open(already_received)
+
+
 class UpgradeProbe:
-    """Owner of the WebSocket while it is tried out."""
+    """The owner of a WebSocket while it is tried out."""
 
-    __slots__ = ("_answer", "_controls", "_probed", "_session", "socket")
+    __slots__ = ("_answer", "_controls", "_session", "wire")
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, sock: NativeSocket) -> None:
         self._session: Session | None = session
         self._answer: Frame | None = None
-        self._probed = False
         self._controls = 0
-        self.socket: WebSocket | None = None
+        self.wire = WebSocket(sock, self, session.server.deadlines, session.server.limits)
 
-    def text_received(self, text: str) -> None:
-        """`2probe`, then `5`."""
-        session, socket = self._session, self.socket
-        if session is None or socket is None:
+    def received(self, message: str | bytes) -> None:
+        """Take `2probe`, then `5`."""
+        session = self._session
+        if session is None:
             return
-        if text == "2probe" and not self._probed:
-            self._probed = True
+        if message == "2probe" and session.state is SessionState.PROBING:
+            session.advance(SessionStep.ANSWER_PROBE)
+            if session.polls is not None:
+                session.polls.wake()
             self._answer = _PONG_PROBE
-            session.probed()
-            socket.flush()
-        elif text == "5" and self._probed:
-            self._session = None
-            session.upgrade(socket)
+            self.wire.flush()
+        elif message == "5" and session.state is SessionState.UPGRADING:
+            self._move(session)
         else:
-            socket.close(PROTOCOL_ERROR, _EXPECTED)
-
-    def binary_received(self, data: bytes) -> None:
-        """Nothing binary belongs here."""
-        if self.socket is not None:
-            self.socket.close(PROTOCOL_ERROR, _EXPECTED)
+            self.wire.close(PROTOCOL_ERROR, _EXPECTED)
 
     def control_received(self) -> bool:
-        """Pings and the like: an upgrade needs no more than a few."""
+        """Count a ping and the like: an upgrade needs no more than a few."""
         self._controls += 1
-        if self._controls > MAX_CONTROLS and self.socket is not None:
-            self.socket.close(POLICY, _EXPECTED)
+        if self._controls > MAX_CONTROLS:
+            self.wire.close(POLICY, _EXPECTED)
         return self._controls <= MAX_CONTROLS
 
     def next_chunk(self) -> bytes | None:
-        """The answer to the probe."""
         frame, self._answer = self._answer, None
         return frame.wire if frame is not None else None
 
     def all_written(self) -> None:
-        """Nothing waits for room."""
+        pass
 
     def websocket_lost(self, reason: str) -> None:
-        """The WebSocket is gone, or going."""
         session, self._session = self._session, None
-        if session is not None and self.socket is not None:
-            session.probe_failed(self.socket)
+        if session is not None and session.probe is self:
+            session.advance(SessionStep.DROP_PROBE)
+            session.probe = None
 
     def expire(self) -> None:
-        """The browser opened a WebSocket for an upgrade and went no further."""
-        if self._session is not None and self.socket is not None:
-            self.socket.close(POLICY, "upgrade not finished in time")
+        if self._session is not None:
+            self.wire.close(POLICY, "upgrade not finished in time")
+
+    def _move(self, session: Session) -> None:
+        """Give the WebSocket to the session: everything goes over it from now on, starting with what is queued."""
+        session.advance(SessionStep.MOVE)
+        self._session = session.probe = None
+        session.wire = self.wire
+        self.wire.adopt(session)
+        if session.polls is not None:
+            session.polls.wake()
+        if session.inbox is not None and session.inbox.paused:
+            self.wire.pause_reading()  # and the POST that filled the inbox waits on
+        else:
+            session.polls = None
+        session.flush()

@@ -35,11 +35,8 @@ LINGER_S, LINGER_BYTES = 1.0, 1024 * 1024
 class WebSocketOwner(Protocol):
     """The session, or the probe of an upgrade, behind a WebSocket."""
 
-    def text_received(self, text: str) -> None:
-        """One text message, in order."""
-
-    def binary_received(self, data: bytes) -> None:
-        """One binary message, in order."""
+    def received(self, message: str | bytes) -> None:
+        """Take one message, in order: text, or binary."""
 
     def next_chunk(self) -> bytes | None:
         """Hand over the next bytes to write (whole frames, at most JOIN_BYTES unless one frame is larger), or None."""
@@ -239,9 +236,9 @@ class WebSocket:
         if owner is None:
             return
         if opcode is Opcode.TEXT:
-            owner.text_received(payload.decode())
+            owner.received(payload.decode())
         elif opcode is Opcode.BINARY:
-            owner.binary_received(payload)
+            owner.received(payload)
         elif opcode is Opcode.PING:
             # One answer at most waits for room, the latest one's (RFC 6455 section 5.5.3): a flood of pings must not queue.
             if owner.control_received():

@@ -141,7 +141,7 @@ class Application(socketio_application.Application):
     def debug_ping(self) -> None:
         """Ping everyone now, whatever the interval."""
         for connection in [*self.sio.eio.sockets.values(), *self.eio.sockets.values()]:
-            connection._heartbeat.ping()
+            connection.heartbeat.ping()
 
     def debug_ping_and_stop(self) -> None:
         """Ping everyone, and have the whole process stopped (SIGSTOP) in the same breath."""
@@ -186,7 +186,7 @@ def is_over(owner: object) -> bool:
 
 def waiting_messages(session: Session) -> int:
     """Return how many messages of a session wait for the application."""
-    return 0 if session._inbox is None else len(session._inbox._messages or ())
+    return 0 if session.inbox is None else len(session.inbox._messages or ())
 
 
 def main(configuration: JSON) -> None:

@@ -259,7 +259,7 @@ class TestEvents:
         witness.join()
         count = MAX_HANDLERS + FULL_MESSAGES + 1
         browser.send(*[f'42["slow",{number}]' for number in range(count)])
-        inbox = browser.session._inbox
+        inbox = browser.session.inbox
         assert inbox is not None
         assert inbox.paused
         assert application.running == (MAX_HANDLERS if asynchronous else 1)

@@ -25,6 +25,7 @@ from headgate.transport.engineio_http import BAD_REQUEST, FORBIDDEN, UNKNOWN_SES
 from headgate.transport.http_server import HTTPServer
 from headgate.transport.limits import TransportLimits
 from headgate.transport.session_state import SessionState
+from headgate.transport.upgrade import begin_upgrade
 from tests.support.http_peer import serve_on
 from tests.support.session_clock import Clock, controlled_clock, native_pair, read_all, turn, until
 from tests.support.websocket_codec import TEXT, frames_in, handshake, masked
@@ -389,7 +390,7 @@ class TestEnds:
         session = engine.server.sockets[engine.sid]
         ours, theirs = native_pair()
         with theirs:
-            session.probe(ours)
+            begin_upgrade(session, ours)
             theirs.sendall(masked(TEXT, "2probe") + masked(TEXT, "5"))
             turn()
 

@@ -31,11 +31,8 @@ def browser(clock: Clock) -> Iterator[Browser]:
 def receive(browser: Browser, *packets: str | bytes) -> Inbox:
     """Have the session receive packets now, in the hub's place; return its inbox."""
     for packet in packets:
-        if isinstance(packet, str):
-            browser.session.text_received(packet)
-        else:
-            browser.session.binary_received(packet)
-    return browser.session._receiving()
+        browser.session.received(packet)
+    return browser.session.inbox or Inbox(browser.session)
 
 
 def test_messages_are_delivered_in_order_in_a_greenlet_of_their_own(browser: Browser) -> None:

@@ -104,7 +104,7 @@ class TestHeartbeat:
     def test_a_pong_that_waited_while_we_did_not_read_is_waited_for(self, pinged: Browser) -> None:
         """Reading goes on just before the deadline: the browser's answer is still in our socket."""
         for _ in range(FULL_MESSAGES):
-            pinged.session.text_received("4slow")
+            pinged.session.received("4slow")
         assert pinged.session.pong_blocked
         until(lambda: len(pinged.server.delivered) == FULL_MESSAGES)
         self.is_silent_after_grace(pinged)
@@ -141,8 +141,8 @@ class TestHeartbeat:
         """Nor bucket: most of ten thousand sessions answer pings and nothing else."""
         pinged.send("3")
 
-        assert pinged.session._inbox is None
-        assert pinged.session._heartbeat.pulse is Pulse.RESTING
+        assert pinged.session.inbox is None
+        assert pinged.session.heartbeat.pulse is Pulse.RESTING
 
     def test_a_polling_browser_is_pinged_by_its_poll_and_told_when_it_is_over(self, browser: Browser) -> None:
         """The poll that waits carries the ping; the next one, when no pong came, CLOSE."""
@@ -204,7 +204,7 @@ class TestEnd:
         session = browser.session
         assert session.offer(Frame(b"4a"))
         session.offer_control(Frame(b"2"))
-        session.text_received("4a")
+        session.received("4a")
         session.flush()
         session.end("another reason")
         turn()
@@ -292,7 +292,7 @@ def do(browser: Browser, action: str) -> None:
         "probe": browser.probe,
         "cut": lambda: browser.socks[-1].close() if browser.socks else None,
         "poll": lambda: session.alive() and not session.upgraded and browser.poll(),
-        "post": lambda: session.alive() and not session.upgraded and session.packet_received("4posted"),
+        "post": lambda: session.received("4posted") if session.alive() and not session.upgraded else None,
         "emit": lambda: session.offer(Frame(b"4event")),
         "control": lambda: session.offer_control(Frame(b"6")),
         "tick": lambda: browser.clock.advance(9),

@@ -79,7 +79,7 @@ class Gateway:
 
     def say(self, session: Session, packet: str) -> list[bytes]:
         """Let the browser send a packet; return the packets that the next poll would get."""
-        session.packet_received(packet)
+        session.received(packet)
         turn()
         return [frame.packet for frame in session.take_frames()]
 

@@ -37,8 +37,7 @@ def test_a_session_moves_with_what_is_queued(browser: Browser) -> None:
     browser.send("2probe")
     assert browser.state() is SessionState.UPGRADING
     assert browser.session.offer(Frame(b"4queued"))
-    assert browser.session._probe is not None
-    probe = browser.session._probe._owner
+    probe = browser.session.probe
     browser.send("5", "4hello")
     browser.clock.advance(10)
     assert probe is not None

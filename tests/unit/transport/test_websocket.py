@@ -27,13 +27,10 @@ class Scripted:
         self.meanwhile: Callable[[], object] | None = None
         self.idle = 0
         self.lost: list[str] = []
-        self.texts: list[str] = []
+        self.messages: list[str | bytes] = []
 
-    def text_received(self, text: str) -> None:
-        self.texts.append(text)
-
-    def binary_received(self, data: bytes) -> None:
-        raise AssertionError("no test sends any")
+    def received(self, message: str | bytes) -> None:
+        self.messages.append(message)
 
     def control_received(self) -> bool:
         return True
@@ -192,7 +189,7 @@ def test_a_close_frame_is_answered_and_told_at_once(line: Line) -> None:
     line.wire.open(masked(TEXT, "before") + masked(CLOSE, b"\x03\xe8bye") + masked(TEXT, "behind"))
 
     assert line.frames() == [(CLOSE, b"\x03\xe8")]
-    assert (line.owner.texts, line.owner.lost) == (["before"], ["transport close"])
+    assert (line.owner.messages, line.owner.lost) == (["before"], ["transport close"])
 
 
 def test_the_kernel_holds_as_much_as_the_limit_says(line: Line) -> None:

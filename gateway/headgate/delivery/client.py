@@ -282,6 +282,8 @@ class Client:
 
     def drained(self) -> None:
         """The queue has drained: say what is missing, hand over what `latest` kept, then flow, or read on."""
+        if self.connection.closed:
+            return
         before = self.state
         self._step(Step.DRAINED)
         if before.pressure in (Pressure.WARNED, Pressure.FULL):

@@ -123,7 +123,7 @@ class Server(socketio.Server):  # type: ignore[misc]
                 elif sid not in (None, before):
                     self.manager.disconnect(sid, namespace, ignore_queue=True)  # its connect handler raised
         finally:
-            session.let_out()
+            session.uncork()
 
     def ask(self, session: Session, namespace: str, data: object) -> None:
         """Ask the application whether a client may join, and tell the client. For subclasses that know how theirs is asked."""

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from headgate.protocol.frames import Frame
-from headgate.runtime.loop import current
+from headgate.runtime.loop import Signal, current
 from headgate.transport.frame_parser import POLICY
-from headgate.transport.send_queue import HIGH_WATER, Sender
+from headgate.transport.send_queue import HIGH_WATER, LOW_WATER, Sender
 from headgate.transport.session import Session
 from headgate.transport.session_state import MOVED
 from headgate.transport.timers import monotonic
@@ -97,16 +97,20 @@ class Member:
         gone: frames with which the connection broke.
     """
 
-    __slots__ = ("_early", "_owner", "connection", "direct", "gone", "offered", "sent")
+    __slots__ = ("_early", "_owner", "_room", "connection", "direct", "gone", "offered", "sent")
 
     def __init__(self, session: Session, owner: MembersOwner) -> None:
         self.connection = session
         self._owner = owner
         self._early: dict[str | None, Early] | None = None
+        self._room: Signal | None = None
         self.direct = self.gone = self.offered = self.sent = 0
 
     def drained(self) -> None:
-        """Asked of every owner of frames; waiters are woken by the session itself."""
+        """Wake the emitters that wait."""
+        room, self._room = self._room, None
+        if room is not None:
+            room.set()
 
     # -- a broadcast ----------------------------------------------------------------------------------------------
 
@@ -117,7 +121,7 @@ class Member:
             return
         parts = parts_of(frame)
         if not self._fits(frame, len(parts)):
-            session.push()  # the kernel may have room again, and the loop has had no time to say so
+            self._write()  # the kernel may have room again, and the loop has had no time to say so
             if not self._fits(frame, len(parts)):
                 if owner.overflow is Overflow.DROP:
                     owner.dropped += 1
@@ -125,7 +129,7 @@ class Member:
                 if owner.overflow is Overflow.DISCONNECT:
                     self.cut()
                     return
-        self._put(parts, self._early_sender(parts[0]) if session.corked else self)
+        self._put(parts, self._early_sender(parts[0]) if session.corks else self)
         if owner.overflow is Overflow.WAIT and session.queue.level >= HIGH_WATER:
             owner.behind.add(self)
 
@@ -143,6 +147,11 @@ class Member:
         if self._early is None:
             self._early = {}
         return self._early.setdefault(namespace_of(frame), Early())
+
+    def _write(self) -> None:
+        """Write what the socket takes now, without waiting for the loop to report its room."""
+        if self.connection.wire is not None:
+            self.connection.wire.flush()
 
     def _put(self, parts: Sequence[Frame], sender: Sender | None = None) -> None:
         session = self.connection
@@ -167,7 +176,7 @@ class Member:
         if may_wait:
             self.wait_for_room()
             return
-        session.push()
+        self._write()
         if session.queue.level > 1 and session.queue.frames > len(frames):
             self.cut()
 
@@ -180,12 +189,12 @@ class Member:
         session = self.connection
         if self._opens_after_us():
             return
-        now_s, corked = monotonic(), session.corked
+        now_s, corked = monotonic(), bool(session.corks)
         give_up_s, sent, progress_s = now_s + self._owner.emit_deadline_s, self.sent, now_s
-        while session.backed_up:
+        while not session.closed and session.queue.level > LOW_WATER:
             now_s = monotonic()
-            if session.corked is not corked:
-                corked, give_up_s = session.corked, now_s + self._owner.emit_deadline_s
+            if bool(session.corks) is not corked:
+                corked, give_up_s = bool(session.corks), now_s + self._owner.emit_deadline_s
             if self.sent != sent or session.wire is not None or session.state in MOVED or corked:
                 sent, progress_s = self.sent, now_s  # a WebSocket sees to its write deadline itself
             stall_s = progress_s + session.server.limits.write_deadline_s
@@ -196,11 +205,13 @@ class Member:
                     return
                 self.cut()
             else:
-                session.await_room(min(stall_s, give_up_s) - now_s)
+                session.awaits_drain = True
+                self._room = self._room or Signal()
+                self._room.wait(min(stall_s, give_up_s) - now_s)
 
     def _opens_after_us(self) -> bool:
         """Return whether a connect handler runs for this client, and the caller is one: two would wait for each other."""
-        return self.connection.corked and current() in self._owner.connecting
+        return self.connection.corks > 0 and current() in self._owner.connecting
 
     def cut(self) -> None:
         """Disconnect a client that is too slow; it is told so if it reads on."""

@@ -89,7 +89,7 @@ class LongPoll:
             return self._final_frames
         if session.state in MOVED:
             return [_NOOP]
-        return session.take_frames()
+        return session.take_frames() or [_NOOP]
 
     def wake(self) -> None:
         """Let a waiting poll look again."""

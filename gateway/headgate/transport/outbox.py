@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from headgate.protocol.frames import Frame
-from headgate.runtime.loop import Signal, in_hub_after
+from headgate.runtime.loop import in_hub_after
 
 from .long_poll import LongPoll
 from .send_queue import LOW_WATER, ClientQueue, Sender
@@ -37,7 +37,7 @@ class QueueOwner(Sender, Protocol):
     offered: int
 
     def drained(self) -> None:
-        """The queue has drained to its low level after `awaits_drain` was set."""
+        """Called once after `awaits_drain` was set: the queue has drained to its low level, or the session is over."""
 
 
 class Outbox(ABC):
@@ -48,20 +48,20 @@ class Outbox(ABC):
         ready: whether the fan-out may write to `wire` directly.
         awaits_drain: whether a client wants to hear when the queue, which is over high water, has drained.
         closed: whether the session is over; it then takes nothing and owes nothing.
+        corks: connect handlers that run; while there are any, data stays in the queue.
         owners: the clients of the session, one per namespace.
         polls: the HTTP side of a session that polls.
     """
 
-    __slots__ = ("_corks", "_holds", "_room", "awaits_drain", "closed", "owners", "polls", "queue", "ready", "wire")
+    __slots__ = ("_holds", "awaits_drain", "closed", "corks", "owners", "polls", "queue", "ready", "wire")
 
     def __init__(self, queue: ClientQueue) -> None:
         self.queue = queue
         self.wire: WebSocket | None = None
         self.ready = self.awaits_drain = self.closed = False
         self.owners: tuple[QueueOwner, ...] = ()
-        self._corks = self._holds = 0
+        self.corks = self._holds = 0
         self.polls: LongPoll | None = None
-        self._room: Signal | None = None
 
     @abstractmethod
     def end(self, reason: str, *, hard: bool = False) -> None:
@@ -102,7 +102,7 @@ class Outbox(ABC):
             return len(frames)
         accepted = 0
         wire = self.wire
-        if wire is not None and not wire.writing and not self.queue and not self._corks:
+        if wire is not None and not wire.writing and not self.queue and not self.corks:
             data = b"".join([frame.wire for frame in frames])
             try:
                 sent = wire.send(data)
@@ -133,34 +133,6 @@ class Outbox(ABC):
                     self.all_written()  # what a flush of nothing comes to: most of those of a join have nothing to write
         elif self.polls is not None:
             self.polls.wake()
-
-    def push(self) -> None:
-        """Write what the socket takes now, without waiting for the loop to tell of its room."""
-        if self.wire is not None:
-            self.wire.flush()
-
-    # -- back-pressure ------------------------------------------------------------------------------------------------
-
-    @property
-    def corked(self) -> bool:
-        """Whether data stays in the queue because a connect handler runs."""
-        return self._corks > 0
-
-    @property
-    def backed_up(self) -> bool:
-        """Whether an emitter has something to wait for: more than a little is queued."""
-        return not self.closed and self.queue.level > LOW_WATER
-
-    def await_room(self, timeout_s: float) -> None:
-        """Wait until the queue has drained to its low level, or the session ends, or so long. Switches greenlets."""
-        if self._room is None:
-            self._room = Signal()
-        self._room.wait(timeout_s)
-
-    def _tell_room(self) -> None:
-        room, self._room = self._room, None
-        if room is not None:
-            room.set()
 
     # -- direct writes ------------------------------------------------------------------------------------------------
 
@@ -208,30 +180,25 @@ class Outbox(ABC):
 
     def cork(self) -> None:
         """Keep data back until as many `uncork`: the CONNECT packet (control) comes before what a connect handler emits."""
-        self._corks += 1
+        self.corks += 1
         self.ready = False
 
     def uncork(self) -> None:
-        """Let data go out again, at once or, if any waits, after CONNECT_HEAD_START_S.
+        """Take one `cork` back. Control frames go out now, and data that has waited CONNECT_HEAD_START_S later.
 
         Raises:
             RuntimeError: there is no cork.
         """
         if self.queue.frames:
+            self.flush()
             in_hub_after(CONNECT_HEAD_START_S, self._uncork)
         else:
             self._uncork()
 
-    def let_out(self) -> None:
-        """Write the control frames that wait, and take one `cork` back: data follows."""
-        if self.queue.frames:
-            self.flush()
-        self.uncork()
-
     def _uncork(self) -> None:
-        if not self._corks:
+        if not self.corks:
             raise RuntimeError("uncork without cork")
-        self._corks -= 1
+        self.corks -= 1
         self.flush()
 
     # -- what the WebSocket asks --------------------------------------------------------------------------------------
@@ -239,7 +206,7 @@ class Outbox(ABC):
     def next_chunk(self) -> bytes | None:
         """Hand over the next joined frames."""
         self.ready = False
-        if not self.queue and not self.awaits_drain and self._room is None:
+        if not self.queue and not self.awaits_drain:
             return None  # as it is behind nearly every write
         frames = self.take_frames()
         if not frames:
@@ -249,23 +216,21 @@ class Outbox(ABC):
     def all_written(self) -> None:
         """Everything is out: the fan-out may write directly again, unless something is corked, held or half written."""
         wire = self.wire
-        self.ready = wire is not None and not (wire.writing or self._corks or self._holds or self.queue)
+        self.ready = wire is not None and not (wire.writing or self.corks or self._holds or self.queue)
 
     # -- what the poll asks -------------------------------------------------------------------------------------------
 
     def has_frames(self) -> bool:
         """Whether anything may go out; clients that wait for the drained queue may have something."""
-        return self.queue.has(data=not self._corks) or (self.awaits_drain and self.queue.level <= LOW_WATER)
+        return self.queue.has(data=not self.corks) or (self.awaits_drain and self.queue.level <= LOW_WATER)
 
     def take_frames(self) -> list[Frame]:
         """Remove and return what goes out next."""
-        frames = self.queue.take(JOIN_BYTES, data=not self._corks)
+        frames = self.queue.take(JOIN_BYTES, data=not self.corks)
         if self.awaits_drain and self.queue.level <= LOW_WATER:
             self.awaits_drain = False
             for owner in self.owners:
                 owner.drained()
             # Newer values may have taken all out of the queue, and come back to it now.
-            frames = frames or self.queue.take(JOIN_BYTES, data=not self._corks)
-        if self._room is not None and self.queue.level <= LOW_WATER:
-            self._tell_room()
+            frames = frames or self.queue.take(JOIN_BYTES, data=not self.corks)
         return frames

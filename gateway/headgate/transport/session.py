@@ -206,7 +206,9 @@ class Session(Outbox):
         if probe is not None:
             probe.wire.close()
         self.queue.clear()
-        self._tell_room()
+        if self.awaits_drain:
+            for owner in self.owners:
+                owner.drained()
         if self.inbox is None or self.inbox.at_rest:
             spawn(self.forget)
         elif not abort:

@@ -318,7 +318,7 @@ class SocketIOFace:
             session.joined = True
             joined()
         finally:
-            self._engine.writes.add(session.let_out)
+            self._engine.writes.add(session.uncork)
 
     def _leave(self, served: _Namespace, client: _Client, reason: str) -> None:
         """Run the disconnect handler of a client that is leaving, and forget it. May wait."""

@@ -70,5 +70,4 @@ class Stream(Outbox):
         self.closed, self.reason = True, reason
         if abort or hard:
             self.queue.clear()
-        self._tell_room()
         self._wake.set()

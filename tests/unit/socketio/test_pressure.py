@@ -167,7 +167,7 @@ class TestOneClient:
         for _ in range(3):
             clock.now_s += 20
             browser.session.queue.take(1)
-            browser.session._tell_room()
+            browser.session.owners[0].drained()
             turn()
         emitting.join()
         turn()
@@ -229,7 +229,7 @@ class TestOneClient:
         assert not emitting.dead
         while not emitting.dead:
             clock.now_s += 60
-            browser.session._tell_room()
+            browser.session.owners[0].drained()
             turn()
         gate.set()
 
@@ -287,7 +287,7 @@ class TestBroadcast:
         slow, witness = Browser(application, websocket=True), Browser(application)
         slow.join()
         witness.join()
-        slow.session._corks += 1  # its socket takes nothing
+        slow.session.corks += 1  # its socket takes nothing
         slow.session.ready = False
         got: list[str | bytes] = []
         for number in range(2 * FRAMES):

@@ -297,7 +297,7 @@ def do(browser: Browser, action: str) -> None:
         "control": lambda: session.offer_control(Frame(b"6")),
         "tick": lambda: browser.clock.advance(9),
         "cork": session.cork,
-        "uncork": lambda: session._uncork() if session._corks else None,
+        "uncork": lambda: session._uncork() if session.corks else None,
         "hold": session.hold_direct,
         "release": lambda: session.release_direct() if session._holds else None,
         "joined": lambda: setattr(session, "joined", True),

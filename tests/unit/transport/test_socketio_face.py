@@ -133,13 +133,13 @@ def test_answers_of_joins_are_written_together_and_data_waits_for_them(gateway: 
         gateway.face.opening(session.sid, {})
         gateway.engine.deliver(session, "0/notifications,")
         session.offer(message_frame(b'2/notifications,["event"]'))
-    assert [session.corked for session in sessions] == [True, True]
+    assert [session.corks for session in sessions] == [1, 1]
     assert [[b'"welcome"' in frame.packet for frame in session.take_frames()] for session in sessions] == [[False, True]] * 2
 
     turn()
     gevent.sleep(2 * CONNECT_HEAD_START_S)
 
-    assert [session.corked for session in sessions] == [False, False]
+    assert [session.corks for session in sessions] == [0, 0]
     assert [[frame.packet for frame in session.take_frames()] for session in sessions] == [[b'42/notifications,["event"]']] * 2
 
 

@@ -166,7 +166,7 @@ class Joining:
         except HeadgateError as error:
             REFUSED.labels(namespace.name, error.code).inc()
             raise
-        stream.let_out()
+        stream.uncork()
         return client
 
     def _charge(self, namespace: Namespace, identity: Identity, address: str | None) -> None:

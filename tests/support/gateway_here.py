@@ -65,7 +65,7 @@ class ClientHere(SocketIOClient):
         self.closed: tuple[int, str] | None = None
         self.reading = True
         self._unparsed = b""
-        engine = gateway._sockets._engine
+        engine = gateway._sockets.engine
         sid = f"session-{len(engine.sessions)}-{time.monotonic_ns()}"
         self.session = engine.sessions[sid] = Session(engine, sid)
         assert gateway._sockets.opening(sid, {**ENVIRON, **(environ or {})}) is None

@@ -112,7 +112,7 @@ class Gateway:
 
     def own(self, letters: str) -> None:
         """Let the ids of sessions begin with letters that name this worker, before clients come."""
-        self._sockets.own(letters)
+        self._sockets.engine.owner = letters
 
     @property
     def sessions(self) -> int:
@@ -160,7 +160,7 @@ class Gateway:
 
     def close(self) -> None:
         """End every session and stop listening. Idempotent."""
-        self._sockets.close()
+        self._sockets.engine.end_all()
         self.requests.close()
         self.population.close()
         self.access.close()
@@ -197,7 +197,7 @@ class Gateway:
         """
         if "transport=websocket" not in request.head.query or not self.answers_to(request.environ):
             return None
-        return self._sockets.handshake(request)
+        return self._sockets.engine.handshake(request)
 
     def ready(self) -> Health:
         """Return the gateway's health (health.py). Never waits."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import binascii
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 import structlog
@@ -141,7 +141,7 @@ class Engine:
         # A greenlet for each time that messages wait, so that an application has locals of its own in it.
         self.start: Callable[[Callable[[], None]], object] = spawn
         self.refused_origins = LogThrottle(every_s=REFUSED_ORIGIN_S, max_names=MAX_REFUSED_ORIGINS)
-        self.allowing: Callable[[str, WSGIEnvironment], str | None] = lambda origin, _: f"cors_allowed_origins={origin[:200]!r}"
+        self.allowing: Callable[[str, Mapping[str, Any]], str | None] = lambda origin, _: f"cors_allowed_origins={origin[:200]!r}"
 
     # -- what a session needs (SessionServer) -------------------------------------------------------------------------
 
@@ -236,7 +236,7 @@ class Engine:
             self.origin_refused(origin, environ)
             raise Refused(FORBIDDEN, "403 Forbidden", error=OriginNotAllowed(origin, self.origin_setting))
 
-    def origin_refused(self, origin: str, environ: WSGIEnvironment) -> None:
+    def origin_refused(self, origin: str, environ: Mapping[str, Any]) -> None:
         """Log that a page may not connect, once a minute for each origin, with the line that would allow it."""
         if (left_out := self.refused_origins.due(origin[:200])) is not None:
             log.warning("origin refused", origin=origin[:200], set=self.allowing(origin, environ), left_out=left_out)

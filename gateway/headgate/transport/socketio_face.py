@@ -33,13 +33,9 @@ from .limits import TransportLimits
 from .session import Session
 from .session_state import CLIENT_DISCONNECT, SERVER_DISCONNECT
 from .socketio_packet import ACK, CONNECT, CONNECT_ERROR, DISCONNECT, EVENT, Malformed, Packet, read_packet, write_packet
-from .timers import Arguments
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
-
-    from .http_answers import Answer
-    from .http_routes import RoutedRequest
 
 __all__ = ["ConnectRefused", "Hooks", "OneTooMany", "SocketIOFace"]
 
@@ -128,7 +124,7 @@ class _Namespace:
 
 
 class SocketIOFace:
-    """See the module."""
+    """See the module. `engine` has the sessions, their timer, and requests that are answered below WSGI."""
 
     def __init__(
         self,
@@ -157,40 +153,24 @@ class SocketIOFace:
         self.hooks: Hooks
         self.limits = limits
         self._named = tuple(namespaces) if names_namespaces else ()
-        self._engine = Engine(self, limits, cors=Cors(allowed_origins))
-        self._engine.origin_setting, self._engine.allowing = "HEADGATE_ALLOWED_ORIGINS", allowing
+        self.engine = Engine(self, limits, cors=Cors(allowed_origins))
+        self.engine.origin_setting, self.engine.allowing = "HEADGATE_ALLOWED_ORIGINS", allowing
         self._namespaces: dict[str, _Namespace] = {}
         self._environs: dict[str, WSGIEnvironment] = {}
         self._left: dict[str, Signal] = {}  # by session: set when one of its clients has left
 
-    def own(self, letters: str) -> None:
-        """Let the ids of sessions begin with letters that name this process."""
-        self._engine.owner = letters
-
-    def wsgi_app(self, application: WSGIApplication | None) -> WSGIApplication:
-        """Return a WSGI application: Socket.IO's path is ours, the rest is `application`'s; without one it is 404."""
+    def wsgi_app(self, application: WSGIApplication) -> WSGIApplication:
+        """Return a WSGI application that answers requests of Socket.IO's path, and gives all others to `application`."""
 
         def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-            if environ["PATH_INFO"].startswith(PATH):
-                return self._engine.handle_request(environ, start_response)
-            if application is not None:
-                return application(environ, start_response)
-            start_response("404 Not Found", [("Content-Type", "text/plain"), ("Content-Length", "9")])
-            return [b"Not Found"]
+            serve = self.engine.handle_request if environ["PATH_INFO"].startswith(PATH) else application
+            return serve(environ, start_response)
 
         return answer
 
-    def handshake(self, request: RoutedRequest) -> Answer | None:
-        """Answer a request for a WebSocket below WSGI, as the application does; None when its socket is a session's now.
-
-        Raises:
-            ConnectionResetError: the client is gone.
-        """
-        return self._engine.handshake(request)
-
     def reuse_greenlets(self, reuse: bool) -> None:
         """Say whether handlers may run in greenlets in which others have run. Not if they run code of an application."""
-        self._engine.start = GreenletPool().start if reuse else spawn
+        self.engine.start = GreenletPool().start if reuse else spawn
 
     # -- connect, disconnect, dispatch --------------------------------------------------------------------------------
 
@@ -299,7 +279,7 @@ class SocketIOFace:
 
     def _connect(self, session: Session, served: _Namespace, auth: object) -> None:
         """Let a client in, or refuse it. The answers of all joins that end in one turn of the loop are written together."""
-        client = _Client(session, self._engine.generate_id())
+        client = _Client(session, self.engine.generate_id())
         served.add(client)
         session.cork()
         try:
@@ -318,7 +298,7 @@ class SocketIOFace:
             session.joined = True
             joined()
         finally:
-            self._engine.writes.add(session.uncork)
+            self.engine.writes.add(session.uncork)
 
     def _leave(self, served: _Namespace, client: _Client, reason: str) -> None:
         """Run the disconnect handler of a client that is leaving, and forget it. May wait."""
@@ -339,14 +319,10 @@ class SocketIOFace:
         """
         return self._namespaces[f"/{namespace}"].clients[client_id].session
 
-    def origin_refused(self, origin: str, environ: Environ) -> None:
-        """Log that a page may not connect, with the line that would allow it."""
-        self._engine.origin_refused(origin, dict(environ))
-
     @property
     def count(self) -> int:
-        """How many sessions there are, one that is just opening included."""
-        return len(self._engine.sessions)
+        """How many sessions there are, including one that is opening."""
+        return len(self.engine.sessions)
 
     def environ_of(self, session_id: str) -> Environ:
         """Return the WSGI environment that a session was opened with; nothing of one that is over."""
@@ -357,14 +333,6 @@ class SocketIOFace:
         environ = self._environs.get(session_id)
         if environ is not None:
             self._environs[session_id] = {name: environ[name] for name in names if name in environ}
-
-    def after(self, delay_s: float, callback: Callable[[*Arguments], object], *args: *Arguments) -> None:
-        """Call back by the sessions' own timer, in the hub: the callback must not wait."""
-        self._engine.deadlines.after(delay_s, callback, *args)
-
-    def close(self) -> None:
-        """End every session. Idempotent."""
-        self._engine.end_all()
 
 
 def _refuse(session: Session, path: bytes, data: object) -> None:

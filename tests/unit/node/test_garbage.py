@@ -60,7 +60,7 @@ class Site:
 
     def settle(self) -> None:
         """Wait until every session is over and forgotten, and its deadlines, which ask for nothing any more, have passed."""
-        engine = self.gateway.gateway._sockets._engine
+        engine = self.gateway.gateway._sockets.engine
         sessions = engine.sessions
         with gevent.Timeout(DEADLINE_S):
             while sessions or len(self.served.connections) or self.gateway.namespace.clients:

@@ -151,7 +151,7 @@ def test_a_gateway_whose_loop_lags_refuses_a_handshake_with_503_and_a_time(ways:
     assert 3 <= int(found[1]) <= 10
     assert f'"retry_after_s":{found[1]}' in received.replace(" ", "")
     assert "overloaded" in received
-    assert not gateway._sockets._engine.sessions
+    assert not gateway._sockets.engine.sessions
 
 
 @pytest.mark.parametrize("way", ["below", "at_once"])
@@ -161,7 +161,7 @@ def test_a_client_that_is_gone_leaves_no_session(ways: Ways, way: str) -> None:
     sock = opened(server)
     sock.sendall(request(QUERY, {}))
     sock.close()
-    sessions = ways.gateway.gateway._sockets._engine.sessions
+    sessions = ways.gateway.gateway._sockets.engine.sessions
     with gevent.Timeout(DEADLINE_S):
         while not ways.routed or sessions or len(server.connections):
             gevent.sleep(0.001)

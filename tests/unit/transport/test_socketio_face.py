@@ -47,7 +47,7 @@ class Gateway:
             requests={"subscribe": self.subscribe},
             unknown=lambda name, client: {"unknown": name},
         )
-        self.engine: Engine = self.face._engine
+        self.engine: Engine = self.face.engine
 
     def opening(self, session_id: str, environ: Mapping[str, Any]) -> OneTooMany | None:
         self.calls.append(("opening", session_id))
@@ -105,7 +105,7 @@ def gateway(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> 
     monkeypatch.setattr(face_module, "is_patched", lambda: True)
     made = Gateway(names_namespaces=getattr(request, "param", False))
     yield made
-    made.face.close()
+    made.face.engine.end_all()
     turn()
 
 
@@ -281,8 +281,8 @@ def test_an_environ_is_trimmed_to_the_names_that_are_wanted(gateway: Gateway) ->
 
 def test_closing_ends_every_session(gateway: Gateway) -> None:
     sessions = [gateway.open(sid) for sid in ("a", "b")]
-    gateway.face.close()
-    gateway.face.close()
+    gateway.face.engine.end_all()
+    gateway.face.engine.end_all()
     turn()
 
     assert [session.reason for session in sessions] == ["server disconnect"] * 2

@@ -83,7 +83,7 @@ class Evictions:
         if not connection.closed and not connection.owners:
             environ = self._sockets.environ_of(connection.sid)
             self.pending.add(connection.sid, address_of(environ, self._settings.proxies))
-        self._sockets.after(self._settings.handshake_deadline_s, _end_pending, connection, told)
+        self._sockets.engine.deadlines.after(self._settings.handshake_deadline_s, _end_pending, connection, told)
 
 
 def _end_pending(connection: Session, told: str) -> None:

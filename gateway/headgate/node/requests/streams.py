@@ -79,7 +79,7 @@ class Streams:
     ) -> None:
         self._namespaces, self._settings, self._joining = namespaces, settings, joining
         self._handlers = {name: handlers.requests(namespace) for name, namespace in namespaces.items()}
-        self._limits, self._origin_refused = sockets.limits, sockets.origin_refused
+        self._limits, self._origin_refused = sockets.limits, sockets.engine.origin_refused
         self._is_allowed = origin_check(settings)
         self._open: set[Stream] = set()
 

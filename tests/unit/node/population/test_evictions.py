@@ -33,6 +33,13 @@ class RecordedSockets:
         connection.owners = ()
         self._done.append(("disconnect", session, namespace))
 
+    @property
+    def engine(self) -> Any:
+        """It is its own engine, and that its own timer."""
+        return self
+
+    deadlines = engine
+
     def after(self, delay_s: float, function: Any, *arguments: Any) -> None:
         self.later.append((delay_s, function, arguments))
 

@@ -57,6 +57,13 @@ class RecordedSockets:
         kept = self.environ.get(session_id, {})
         self.environ[session_id] = {name: kept[name] for name in names if name in kept}
 
+    @property
+    def engine(self) -> Any:
+        """It is its own engine, and that its own timer."""
+        return self
+
+    deadlines = engine
+
     def after(self, delay_s: float, function: Any, *arguments: Any) -> None:
         self.later.append((delay_s, function, arguments))
 

@@ -1,8 +1,7 @@
-"""The last words of polling sessions: stored for the one poll that may be on its way when a session ends.
+"""The last words of polling sessions, stored for the poll that may be on its way when a session ends.
 
-A session can end between two polls. An answer of 400 to the next one would lose the frames that were sent before the end, and
-tell the browser of an error where there was a goodbye (socket.io-client would then reconnect). Bounded in time and in bytes;
-what finds no room is not stored, and the poll is answered like that of an unknown session.
+An answer of 400 to that poll would lose the frames before the end, and socket.io-client would reconnect after a goodbye. The
+store is bounded in time and in bytes. Without room for its words, a session is unknown to its next poll.
 """
 
 from __future__ import annotations
@@ -11,13 +10,12 @@ from headgate.protocol.frames import Frame
 
 from .timers import Deadlines
 
-# A living browser's next poll is on its way already.
 STORED_S = 5.0
 MAX_BYTES = 4 * 1024 * 1024
-# An entry's cost beyond its frames, roughly: so that many empty goodbyes are bounded too.
+# What an entry takes beyond its frames, about, so that empty goodbyes are bounded too.
 ENTRY_BYTES = 512
 
-# Frames, or the words about a session that had no goodbye.
+# Frames, or the words about a session that ended without a goodbye.
 LastWords = list[Frame] | str
 
 
@@ -38,7 +36,7 @@ class FinalFrames:
             self._deadlines.after(STORED_S, self.take, sid)
 
     def take(self, sid: str, *, by_poll: bool = True) -> LastWords | None:
-        """Remove and return the last words of a session; None when none are stored. Frames are for a poll alone."""
+        """Remove and return the last words of a session, if any. Frames are for a poll alone."""
         words = self._words.get(sid)
         if words is None or not (by_poll or isinstance(words, str)):
             return None

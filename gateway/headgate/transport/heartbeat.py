@@ -1,7 +1,4 @@
-"""The heartbeat of a session: a ping per interval, a pong within the timeout, else the session ends (Engine.IO 4).
-
-In: the clock and the timer wheel; `pong` from the browser; `give_grace` when the session reads again. Out: ping packets by the
-control lane, and `end` with the reason `ping timeout`.
+"""The heartbeat of a session (Engine.IO 4): a ping per interval, and the end of a session without a pong within the timeout.
 
     RESTING ── ping ──► PONG_DUE ── timeout ──► the session ends
        ▲                  │   ▲
@@ -9,9 +6,8 @@ control lane, and `end` with the reason `ping timeout`.
                           ▼   │
                        PONG_GRACE ── timeout; the way is still blocked ──► PONG_GRACE
 
-A browser that could not answer is not blamed. While the session does not read (its inbox is full), the pong waits in our
-socket; while it still writes, the ping waits behind data in the browser's. Then the pong has a grace of one more timeout, as
-often as that is so, provided that the browser accepts bytes.
+While the session does not read, the pong waits in our socket. While it writes, the ping may wait after data in the browser's.
+Then the pong has one more timeout, and again after that, provided that the browser accepts bytes.
 """
 
 from __future__ import annotations
@@ -31,18 +27,18 @@ _PING = Frame(b"2")
 
 
 class Pulse(Enum):
-    """The thing that the heartbeat waits for."""
+    """What the heartbeat waits for."""
 
     RESTING = "resting"
-    """The time of the next ping."""
+    """For the time of the next ping."""
     PONG_DUE = "pong due"
-    """A pong, within the timeout."""
+    """For a pong, within the timeout."""
     PONG_GRACE = "pong grace"
-    """A pong whose way was blocked: it has one more timeout."""
+    """For a pong whose way was blocked, for one more timeout."""
 
 
 class Heartbeat:
-    """See the module. Holds its session between `start` and `stop`, so that a session that is over is freed at once."""
+    """See the module. It refers to its session between `start` and `stop` only, so that an ended session is freed at once."""
 
     __slots__ = ("_alive_until_s", "_pings", "_server", "_session", "pulse")
 
@@ -74,7 +70,7 @@ class Heartbeat:
         self._server.deadlines.after(self._server.limits.ping_timeout_s, self._check_pong, self._pings)
 
     def pong(self) -> bool:
-        """Take a pong; return whether one was due. Others, which a browser may send as it likes, prove nothing."""
+        """Take a pong; return whether one was due. Others prove nothing."""
         if self.pulse is Pulse.RESTING:
             return False
         self.pulse = Pulse.RESTING
@@ -83,13 +79,13 @@ class Heartbeat:
         return True
 
     def give_grace(self) -> None:
-        """The session reads again. The browser could not be heard meanwhile: its time begins anew."""
+        """Restart the browser's time, because the session reads again."""
         self._expect_life()
         if self.pulse is Pulse.PONG_DUE:
             self.pulse = Pulse.PONG_GRACE
 
     def late(self) -> bool:
-        """Return whether the browser has been silent for longer than a heartbeat can take, with nothing in its way."""
+        """Return whether the browser has been silent for longer than a heartbeat takes, with nothing in its way."""
         return self._session is not None and monotonic() > self._alive_until_s and not self._session.pong_blocked
 
     def _check_pong(self, ping: int) -> None:

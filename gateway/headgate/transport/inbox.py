@@ -1,10 +1,10 @@
 """The receiving half of a session: packets from the browser, on their way to the application.
 
-In: Engine.IO packets, off the WebSocket or out of POST bodies: first the rate limit, then the packet's type. Out: messages to
-the session's `deliver`, in order, one at a time, in a greenlet that exists only while messages wait; everything else straight to
-the session. When too much waits the session stops reading, and the browser's sends back up into its own socket.
+In: Engine.IO packets from the WebSocket or from POST bodies, counted by the rate limit. Out: messages for the server's `deliver`,
+one at a time, in a greenlet that exists only while messages wait. Other packets go straight to the session. When too much waits
+the session stops reading, and the browser's data backs up into its own socket.
 
-An inbox exists only while the browser has sent something lately: an idle session has none, which keeps it small.
+A session makes one when a packet comes and drops it with the next pong, so an idle session is small.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from .timers import monotonic
 if TYPE_CHECKING:
     from .session import Session
 
-# So much may wait for the application before we stop reading; at the lower level we go on.
+# We stop reading when so much waits for the application, and go on at the lower level.
 FULL_MESSAGES, LOW_MESSAGES = 64, 16
 FULL_BYTES, LOW_BYTES = 1024 * 1024, 256 * 1024
-# Time slice for the messages of one session: 64 costly joins are 100 ms.
+# Time slice of one session: 64 costly joins take 100 ms.
 SLICE_S = 0.005
 
 
 class Inbox:
-    """See the module. `paused`: so much waits that nothing more is read."""
+    """See the module. `paused` is True while nothing more is read."""
 
     __slots__ = ("_bucket", "_bytes", "_messages", "_session", "paused")
 
@@ -71,7 +71,7 @@ class Inbox:
             session.end(TRANSPORT_ERROR, abort=True, code=PROTOCOL_ERROR, told="invalid packet")
 
     def admit(self) -> bool:
-        """Count something that the browser sent; False when that was too much, and the session is over."""
+        """Count a packet. Returns False when the session is over, as it is after one too many."""
         session = self._session
         if session.closed:
             return False
@@ -87,7 +87,7 @@ class Inbox:
         return False
 
     def discard(self) -> None:
-        """Forget the messages that wait: we have ended the session. Messages of a browser that left are delivered."""
+        """Forget the waiting messages. Called when we end a session; those of a browser that left are delivered."""
         if self._messages is not None:
             self._messages.clear()
             self._bytes = 0

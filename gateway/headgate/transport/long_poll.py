@@ -1,8 +1,8 @@
 """Long-polling: the HTTP side of one session, until it moves to WebSocket.
 
-In: GET requests (`poll`, which waits for frames) and the packets of POST bodies (`posted`, which waits while the session's
-inbox is full). Out: frames from the session's queue; packets to the session. At most one of each at a time: a second GET or a
-second POST has no place in the order and ends the session, as in the reference server.
+`poll`, of a GET, waits for frames of the session's queue. `posted` gives the packets of a POST body to the session and waits
+while its inbox is full. A second GET or POST at a time has no place in the order and ends the session, as in the reference
+server.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _NOOP = Frame(b"6")
 
 
 class SessionClosed(Exception):
-    """The session is over, or its state does not allow the request; the HTTP layer answers 400."""
+    """The session is over, or its state does not allow the request. The answer is 400."""
 
 
 class RequestWatch(Protocol):
-    """Notices that the browser gave up an HTTP request while it is waiting for its answer."""
+    """Notices that the browser aborts an HTTP request."""
 
     aborted: bool
 
     def start(self, wake: Callable[[], object]) -> None:
-        """Watch; set `aborted` and call `wake` (in the hub) when the request is given up, or has been already."""
+        """Set `aborted` and call `wake` (in the hub) when the request is aborted, or has been already."""
 
     def stop(self) -> None:
         """Stop watching. Idempotent."""
@@ -54,14 +54,12 @@ class LongPoll:
     # -- out ------------------------------------------------------------------------------------------------------
 
     def poll(self, wait_s: float, request: RequestWatch) -> list[Frame]:
-        """Wait for frames and return them; a NOOP while an upgrade is under way. Switches greenlets.
+        """Wait `wait_s` at most for frames and return them; a NOOP during an upgrade. Switches greenlets.
 
-        Args:
-            wait_s: longest wait.
-            request: watches the HTTP request that waits, so that frames are not taken for a browser that gave it up.
+        `request` keeps frames from being taken for a browser that has aborted the poll.
 
         Raises:
-            SessionClosed: the session ended and has nothing left to say, or another poll is waiting (both are then over).
+            SessionClosed: the session ended without last frames, or another poll waits, which ends it.
         """
         session = self._session
         if self._wake is not None:
@@ -92,12 +90,12 @@ class LongPoll:
         return session.take_frames() or [_NOOP]
 
     def wake(self) -> None:
-        """Let a waiting poll look again."""
+        """Have a waiting poll check the session."""
         if self._wake is not None:
             self._wake.set()
 
     def end(self, final_frames: list[Frame]) -> bool:
-        """The session is over: let the requests that wait go. Returns whether a poll takes the final frames."""
+        """Answer the waiting requests of a session that is over. Returns whether a poll takes the final frames."""
         self.resume()
         if self._wake is None:
             return False
@@ -109,10 +107,10 @@ class LongPoll:
 
     @contextmanager
     def posting(self) -> Iterator[None]:
-        """Surrounds a POST from the first look at its body to its answer.
+        """Surround a POST until its answer.
 
         Raises:
-            SessionClosed: another one is under way (both are then over).
+            SessionClosed: there is another one, which ends the session.
         """
         if self._posting:
             self._session.end(TRANSPORT_ERROR)
@@ -124,10 +122,10 @@ class LongPoll:
             self._posting = False
 
     def posted(self, packets: list[str | bytes]) -> None:
-        """Take the packets of a body, in order; wait while the inbox is full, so that the next body comes later.
+        """Take the packets of a body, and wait while the inbox is full, so that the next body comes later. Switches greenlets.
 
         Raises:
-            SessionClosed: not all of them were taken; the session is over.
+            SessionClosed: one of them has ended the session.
         """
         session = self._session
         for packet in packets:
@@ -138,11 +136,11 @@ class LongPoll:
             self._room.wait()
 
     def pause(self) -> None:
-        """The session's inbox is full: delay the answer of the POST that filled it."""
+        """Delay the answer of the POST that has filled the inbox."""
         self._room = Signal()
 
     def resume(self) -> None:
-        """There is room again. Idempotent."""
+        """Answer it. Idempotent."""
         room, self._room = self._room, None
         if room is not None:
             room.set()

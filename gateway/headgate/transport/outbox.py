@@ -1,14 +1,13 @@
 """The sending half of a session: frames on their way to the browser, by whichever transport it is on.
 
-In: frames of clients and of the Socket.IO layer (`offer`, `offer_control`, `stream`); from the fan-out, what became of a direct
-write (`written_in_part`, `lost`). Out: to the open WebSocket, which asks for `next_chunk` whenever it has room; to the waiting
-poll, which asks for `take_frames`; to the clients (`QueueOwner`), that a queue over high water has drained.
+In: frames of clients and of the Socket.IO layer (`offer`, `offer_control`, `stream`), and the outcome of the fan-out's direct
+writes (`written_in_part`, `lost`). Out: bytes for the open WebSocket, which asks for `next_chunk` when it has room, or frames for
+the waiting poll, which asks for `take_frames`.
 
-The fan-out reads `wire` and `ready` for every client of an event. They are plain attributes, and only these places set them:
-`wire` the session's transitions (the open WebSocket, else None); `ready` this class: True when the WebSocket has become idle, and
-False as soon as anything is queued, corked, held or half written. A *cork* keeps all data in the queue (the CONNECT packet and
-`welcome` go first); a *hold* keeps only the fan-out out (a client of the session reads the log, and its pages go through the
-queue). Several clients share a session, so both are counted.
+The fan-out reads `wire` and `ready` for every client of an event. The session's transitions set `wire`. This class sets `ready`:
+True when the WebSocket is idle, False as soon as anything is queued, corked, held or half written. A *cork* keeps all data in the
+queue while the CONNECT packet and `welcome` go first. A *hold* keeps only the fan-out out, while a client of the session reads
+the log through the queue. Several clients share a session, so both are counted.
 """
 
 from __future__ import annotations
@@ -25,19 +24,19 @@ from .send_queue import LOW_WATER, ClientQueue, Sender
 from .session_state import TRANSPORT_ERROR
 from .websocket import JOIN_BYTES, WebSocket
 
-# Data that waited for CONNECT follows it by a moment rather than in the same segment: scripts that take one message per turn
-# (the official protocol suite is one) would miss it.
+# Data that waited for CONNECT follows in a segment of its own: scripts that take one message per turn, like the official protocol
+# suite, would miss it.
 CONNECT_HEAD_START_S = 0.005
 
 
 class QueueOwner(Sender, Protocol):
-    """A client of this session that wants to know when its queue has room again."""
+    """A client of this session, notified when its queue has room again."""
 
     direct: int
     offered: int
 
     def drained(self) -> None:
-        """Called once after `awaits_drain` was set: the queue has drained to its low level, or the session is over."""
+        """Called once after `awaits_drain` was set: the queue has drained to LOW_WATER, or the session is over."""
 
 
 class Outbox(ABC):
@@ -46,8 +45,8 @@ class Outbox(ABC):
     Attributes:
         wire: the open WebSocket; None on polling, and when the session is over.
         ready: whether the fan-out may write to `wire` directly.
-        awaits_drain: whether a client wants to hear when the queue, which is over high water, has drained.
-        closed: whether the session is over; it then takes nothing and owes nothing.
+        awaits_drain: whether a client waits for the queue to drain.
+        closed: whether the session is over. It then drops every frame.
         corks: connect handlers that run; while there are any, data stays in the queue.
         owners: the clients of the session, one per namespace.
         polls: the HTTP side of a session that polls.
@@ -75,16 +74,16 @@ class Outbox(ABC):
     # -- frames -------------------------------------------------------------------------------------------------------
 
     def offer(self, frame: Frame, owner: Sender | None = None) -> bool:
-        """Send an event frame, or queue it behind others; False when the queue is full (nothing was taken)."""
+        """Send an event frame, or queue it. Returns False when the queue is full."""
         if self.closed:
-            return True  # nobody is owed anything any more
+            return True
         if not self.queue.offer(frame, owner):
             return False
         self.flush()
         return True
 
     def offer_control(self, frame: Frame, *, flush: bool = True) -> None:
-        """Send a control frame ahead of all data; a browser that lets the control lane fill up is disconnected."""
+        """Send a control frame ahead of all data. Disconnects a browser that lets the control lane fill up."""
         if self.closed:
             return
         if self.queue.offer_control(frame):
@@ -94,9 +93,9 @@ class Outbox(ABC):
             self.end("control lane full", hard=True)
 
     def stream(self, frames: Sequence[Frame], owner: QueueOwner) -> int:
-        """Send consecutive frames of the log in one write, or queue what the socket does not take at once.
+        """Send consecutive frames of the log in one write, and queue what the socket does not take.
 
-        Returns how many were accepted; the others found no room.
+        Returns how many were accepted.
         """
         if self.closed:
             return len(frames)
@@ -123,23 +122,23 @@ class Outbox(ABC):
         return accepted
 
     def flush(self) -> None:
-        """Let what is queued go out: to the WebSocket unless it is waiting for room, or to the waiting poll."""
+        """Send what is queued, unless the WebSocket is waiting for room."""
         wire = self.wire
         if wire is not None:
             if not wire.writing:
                 if self.queue or self.awaits_drain or not wire.is_clear:
                     wire.flush()
                 else:
-                    self.all_written()  # what a flush of nothing comes to: most of those of a join have nothing to write
+                    self.all_written()  # as a flush of nothing would, and most of a join's are
         elif self.polls is not None:
             self.polls.wake()
 
     # -- direct writes ------------------------------------------------------------------------------------------------
 
     def written_in_part(self, frames: Sequence[Frame], sent: int) -> int:
-        """A direct write of joined frames was cut after `sent` bytes: finish the frame that it hit, before anything else.
+        """Finish the frame in which a direct write of joined frames stopped, before anything else.
 
-        Returns how many frames are accounted for: those sent whole, and the one being finished.
+        Returns how many frames are accounted for: those sent whole, and that one.
         """
         self.ready = False
         if self.wire is None:
@@ -157,12 +156,12 @@ class Outbox(ABC):
         return len(frames)
 
     def lost(self, error: OSError) -> None:
-        """The fan-out's direct write failed: the session is over."""
+        """End the session, because a direct write failed."""
         if self.wire is not None:
             self.wire.lose(f"{TRANSPORT_ERROR}: {error.strerror}")
 
     def hold_direct(self) -> None:
-        """No direct writes until as many `release_direct`: a client of this session reads the log."""
+        """Allow no direct writes until as many calls of `release_direct`."""
         self._holds += 1
         self.ready = False
 
@@ -179,12 +178,12 @@ class Outbox(ABC):
             self.flush()
 
     def cork(self) -> None:
-        """Keep data back until as many `uncork`: the CONNECT packet (control) comes before what a connect handler emits."""
+        """Keep data back until as many calls of `uncork`."""
         self.corks += 1
         self.ready = False
 
     def uncork(self) -> None:
-        """Take one `cork` back. Control frames go out now, and data that has waited CONNECT_HEAD_START_S later.
+        """Take one `cork` back. Control frames go out now, and waiting data CONNECT_HEAD_START_S later.
 
         Raises:
             RuntimeError: there is no cork.
@@ -204,24 +203,24 @@ class Outbox(ABC):
     # -- what the WebSocket asks --------------------------------------------------------------------------------------
 
     def next_chunk(self) -> bytes | None:
-        """Hand over the next joined frames."""
+        """Return the next frames, joined; None when nothing waits."""
         self.ready = False
         if not self.queue and not self.awaits_drain:
-            return None  # as it is behind nearly every write
+            return None  # the usual end of a write
         frames = self.take_frames()
         if not frames:
             return None
         return frames[0].wire if len(frames) == 1 else b"".join([frame.wire for frame in frames])
 
     def all_written(self) -> None:
-        """Everything is out: the fan-out may write directly again, unless something is corked, held or half written."""
+        """Let the fan-out write directly again, unless something is corked, held or half written."""
         wire = self.wire
         self.ready = wire is not None and not (wire.writing or self.corks or self._holds or self.queue)
 
     # -- what the poll asks -------------------------------------------------------------------------------------------
 
     def has_frames(self) -> bool:
-        """Whether anything may go out; clients that wait for the drained queue may have something."""
+        """Return whether anything may go out. Clients that wait for the queue to drain may have something."""
         return self.queue.has(data=not self.corks) or (self.awaits_drain and self.queue.level <= LOW_WATER)
 
     def take_frames(self) -> list[Frame]:
@@ -231,6 +230,6 @@ class Outbox(ABC):
             self.awaits_drain = False
             for owner in self.owners:
                 owner.drained()
-            # Newer values may have taken all out of the queue, and come back to it now.
+            # `drained` puts back the newer values for which the queue was emptied.
             frames = frames or self.queue.take(JOIN_BYTES, data=not self.corks)
         return frames

@@ -44,8 +44,7 @@ class PlainPeer:
         self._arrivals: Arrivals | None = None
 
     def set_options(self, send_buffer_bytes: int) -> None:
-        """Have the kernel send at once, and hold little for a client that reads nothing."""
-        _set_options(self.sock, send_buffer_bytes)
+        set_options(self.sock, send_buffer_bytes)
 
     def wait(self, events: int, timeout_s: float) -> float | None:
         began_s = monotonic()
@@ -91,7 +90,7 @@ class TlsPeer:
         self.tls.settimeout(0.0)
 
     def set_options(self, send_buffer_bytes: int) -> None:
-        _set_options(self.tls, send_buffer_bytes)
+        set_options(self.tls, send_buffer_bytes)
 
     def recv(self, size: int) -> bytes:
         data: bytes = self._move(self.tls.recv, size)
@@ -134,7 +133,8 @@ class TlsPeer:
 PeerSocket: TypeAlias = PlainPeer | TlsPeer
 
 
-def _set_options(sock: NativeSocket, send_buffer_bytes: int) -> None:
+def set_options(sock: NativeSocket, send_buffer_bytes: int) -> None:
+    """Have the kernel send at once, and hold little for a client that reads nothing."""
     # Without it, the answer after a WebSocket upgrade waits 40 ms for the browser's delayed acknowledgement.
     if sock.family in (socket.AF_INET, socket.AF_INET6):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

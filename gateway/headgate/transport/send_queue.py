@@ -1,12 +1,11 @@
 """The bounded queue of frames of one connected browser: the one place in Headgate where an event may be dropped. No I/O.
 
-Two lanes. *Data*: events, bounded in frames and in bytes; `offer` may refuse, and whoever offered decides by its overflow
-policy what that means. *Control*: handshake, pings, notices (gap, backpressure), the gateway's acknowledgements; goes out
-first and has room of its own, so that data cannot crowd it out; a client that lets even that fill up is not reading and is
-closed. The one thing that control waits for is the attachments of a packet that has gone out (`Frame.attachment`).
+There are two lanes. *Data* has events and is bounded in frames and in bytes; when `offer` refuses one, the caller follows its
+overflow policy. *Control* has the handshake, pings, notices and acknowledgements. It goes out first and has its own room; a
+client that lets it fill up does not read, and is closed. Control waits only for the attachments of a packet that has gone out.
 
-A frame belongs to an `owner` (a client: one namespace on the connection), which is told how many of its frames went out.
-The deques are made when first needed: most clients are idle, and an empty deque costs 600 bytes.
+A frame belongs to an `owner`, one namespace on the connection, whose `sent` counts the frames that went out. The deques are made
+when first needed, as most clients are idle and an empty deque takes 600 bytes.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Protocol
 
 from headgate.protocol.frames import Frame
 
-# A reading client never comes near: a subscribe burst is 128 acknowledgements of about 60 bytes.
+# A client that reads needs far less: a burst of subscribes is 128 acknowledgements of about 60 bytes.
 MAX_CONTROL_FRAMES = 512
 MAX_CONTROL_BYTES = 256 * 1024
 # More than any queue holds.
@@ -68,14 +67,11 @@ class ClientQueue:
 
     @property
     def oldest_ms(self) -> int | None:
-        """When the first event that waits was published; None: none waits."""
+        """When the first waiting event was published; None when none waits."""
         return next((frame.time_ms for frame, _ in self._data or () if frame.time_ms), None)
 
     def offer(self, frame: Frame, owner: Sender | None = None) -> bool:
-        """Append to the data lane if there is room, else change nothing and return False.
-
-        An empty lane takes a frame of any size: the payload limit has already bounded it.
-        """
+        """Append to the data lane; return False when there is no room. An empty lane takes a frame of any size."""
         size = len(frame.wire)
         if self.frames and (self.frames >= self.max_frames or self.bytes + size > self.max_bytes):
             return False
@@ -83,7 +79,7 @@ class ClientQueue:
         return True
 
     def put(self, frame: Frame, owner: Sender | None = None) -> None:
-        """Append to the data lane even if it is full: for the one notice that must keep its place among events."""
+        """Append to the data lane even if it is full. For the one notice that must keep its place among events."""
         if self._data is None:
             self._data = deque()
         self._data.append((frame, owner))
@@ -95,7 +91,7 @@ class ClientQueue:
             self.peak_bytes = self.bytes
 
     def replace_last(self, last: Frame, frame: Frame) -> bool:
-        """Put a frame in the place of another, if that is the last one in the data lane and has no owner; else change nothing."""
+        """Replace the last frame of the data lane by another; return False when `last` is not the last."""
         if not self._data or self._data[-1][0] is not last:
             return False
         self._data[-1] = (frame, None)
@@ -103,7 +99,7 @@ class ClientQueue:
         return True
 
     def offer_control(self, frame: Frame) -> bool:
-        """Append to the control lane; False when even that is full (the client has stopped reading: close it)."""
+        """Append to the control lane; return False when that is full, as the client has stopped reading."""
         if self._control is None:
             self._control = deque()
         size = len(frame.wire)
@@ -114,7 +110,7 @@ class ClientQueue:
         return True
 
     def take(self, max_bytes: int, *, data: bool = True) -> list[Frame]:
-        """Remove and return the next frames, control first, up to `max_bytes` (at least one if any waits)."""
+        """Remove and return the next frames, control first: up to `max_bytes`, and at least one if any waits."""
         taken: list[Frame] = []
         size = 0
         if self._data and self._data[0][0].attachment:
@@ -161,7 +157,7 @@ class ClientQueue:
         return removed
 
     def withdraw(self, owner: Sender, topic: str) -> int:
-        """Remove the data frames of one owner and topic, which a newer one replaces; return how many there were."""
+        """Remove the data frames of one owner and topic, for a newer one; return how many there were."""
         if not self._data:
             return 0
         stale = [frame for frame, whose in self._data if whose is owner and frame.topic == topic]
@@ -176,7 +172,7 @@ class ClientQueue:
         return len(stale)
 
     def clear(self) -> None:
-        """Forget everything (the connection is gone)."""
+        """Forget everything, as the connection is gone."""
         for frame, _ in self._data or ():
             if frame.tally is not None:
                 frame.tally.queued -= 1

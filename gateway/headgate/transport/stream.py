@@ -1,7 +1,7 @@
 """The connection of a client that reads a stream: an HTTP answer without an end, or the answer to one long-poll.
 
-Frames wait as in any outbox (outbox.py), until the greenlet of the request takes them. The cursor is in the request, so what is
-lost with a stream is sent again by the next one.
+Frames wait as in any outbox (outbox.py) until the greenlet of the request takes them. The cursor is in the request, so the next
+stream sends again what was lost with this one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Stream(Outbox):
         self._wake.set()
 
     def uncork(self) -> None:
-        """Let data go out again, at once: a request's reader takes it in one piece with the welcome."""
+        """Let data go out again, at once, in one piece with the welcome."""
         self._uncork()
 
     def take(self, wait_s: float, is_given_up: Callable[[], bool] = lambda: False) -> list[Frame] | None:
@@ -52,18 +52,18 @@ class Stream(Outbox):
             self.end("transport close", abort=True)
         if not self.closed:
             return self.take_frames()
-        # What tells of the end goes out; events that wait are in the log.
+        # Notices of the end go out; the waiting events are in the log.
         final = self.queue.take(ALL_BYTES, data=False)
         self.queue.clear()
         return final or None
 
     def end(self, reason: str, *, abort: bool = False, code: int = NORMAL, told: str = "", hard: bool = False) -> None:
-        """End the stream: notices that wait are written, events that wait come with the next request. Idempotent, never waits.
+        """End the stream, after the waiting notices; waiting events come with the next request. Idempotent, never waits.
 
         Args:
             reason: for the log and the metrics.
-            abort, hard: the client is gone, or reads nothing: write no more.
-            code, told: nothing: HTTP has no words for the end of an answer.
+            abort, hard: write no more, as the client is gone or reads nothing.
+            code, told: unused, as HTTP has no close frame.
         """
         if self.closed:
             return

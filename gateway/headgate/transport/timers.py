@@ -1,10 +1,10 @@
-"""One timer for everything with a deadline: pings, pongs, handshakes, write deadlines. Monotonic clock only.
+"""One timer for every deadline of a session, on the monotonic clock.
 
-A wheel of slots: adding is an append, a tick costs what is due in it, cancelling is forgetting (each callback looks
-whether the matter still stands). Ten thousand idle clients are ten thousand small tuples and one timer.
+It is a wheel of slots. Adding is an append, and a tick costs what is due in it. Nothing is cancelled: each callback checks
+whether it still applies. Ten thousand idle clients are ten thousand small tuples and one timer.
 
-After a stall of the process (starved, stopped, moved to another machine) the loop serves its timers before its sockets. Pongs and
-room to write that came in meanwhile must not be taken for silence, so a late tick lets one turn of the loop go by.
+After a stall of the process the loop serves its timers before its sockets. A late tick waits for one turn of the loop, so that
+pongs that came during the stall are not taken for silence.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ monotonic = time.monotonic
 
 Arguments = TypeVarTuple("Arguments")
 
-# A tick that comes later than this was held up by us, not by those whose deadlines it would call.
+# A tick that is later than this was delayed by us.
 STALL_TICKS = 2
 
 
 class Deadlines:
-    """Calls back, in the hub, no earlier than asked and at most two ticks late; after a stall, with the second tick behind it."""
+    """Calls back in the hub, at most two ticks late; after a stall, with the second tick after it."""
 
     def __init__(self, tick_s: float) -> None:
         self._tick_s = tick_s
@@ -55,8 +55,8 @@ class Deadlines:
     def _advance(self) -> None:
         now = int(monotonic() / self._tick_s)
         late = now - self._last_tick > STALL_TICKS
-        # Deadlines that passed before the last tick have had their turn of the loop since: a loop that is always late still ends
-        # the dead, and a stall right behind another is no more the browser's fault than the first.
+        # Deadlines that passed before the last tick have had their turn of the loop since, so a loop that is always late still
+        # ends the dead.
         reached, self._last_tick = self._last_tick if late else now, now
         # After a stall longer than the slots in use, walk the slots instead of every tick that went by.
         if reached - self._reached > len(self._slots):

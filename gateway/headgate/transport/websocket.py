@@ -1,10 +1,10 @@
-"""One WebSocket after its handshake: a non-blocking socket and its watchers. No greenlet of its own.
+"""One WebSocket after its handshake: a non-blocking socket and its watchers, without a greenlet.
 
-In: joined frames from the fan-out (`send`, direct) or from the session's queue (`flush`); bytes from the browser. Out: to the
-owning session (`WebSocketOwner`) complete messages, "there is room again", and exactly once "it is over" with a reason.
+In: joined frames from the fan-out (`send`) or from the owner's queue (`flush`), and bytes from the browser. Out: whole messages
+and the end, for the owner (`WebSocketOwner`: a session, or the probe of an upgrade).
 
-Callbacks run in the hub: they must not switch greenlets. Everything here is bounded: reads by the inbound limit,
-writes by what the owner's queue hands over (at most JOIN_BYTES at a time), a closing socket's linger by time and bytes.
+Callbacks run in the hub and must not switch greenlets. Everything is bounded: a read by the inbound limit, a write by
+JOIN_BYTES, the linger of a closing socket by time and bytes.
 """
 
 from __future__ import annotations
@@ -19,40 +19,39 @@ from headgate.runtime.loop import READ, WRITE, Watcher, io_watcher
 
 from .frame_parser import NORMAL, Inbound, Opcode, ProtocolViolation
 from .limits import TransportLimits
-from .peer_socket import NativeSocket
+from .peer_socket import NativeSocket, set_options
 from .timers import Deadlines, monotonic
 
-# One recv; also what one client may have parsed before another gets its turn.
+# One recv, and so what is parsed for one client before the turn of the next.
 READ_BYTES = 65536
-# At most this much is joined into one write: about what a socket buffer takes (benchmark: more gains nothing).
+# Joined into one write at most: about what a socket buffer takes. More gains nothing in benchmarks.
 JOIN_BYTES = 65536
-# After a close frame has been written: how long, and how much, we go on reading so that the kernel does not reset the
-# connection (and with it our close frame) while the browser is still sending. Until then the write deadline is for all of the
-# goodbye: a slow reader gets it whole, and nobody holds a closed connection for longer.
+# How long, and how much, we read after our close frame: closing with bytes unread resets the connection, and the browser loses
+# the frame. Before that the whole goodbye has the write deadline.
 LINGER_S, LINGER_BYTES = 1.0, 1024 * 1024
 
 
 class WebSocketOwner(Protocol):
-    """The session, or the probe of an upgrade, behind a WebSocket."""
+    """The owner of a WebSocket."""
 
     def received(self, message: str | bytes) -> None:
         """Take one message, in order: text, or binary."""
 
     def next_chunk(self) -> bytes | None:
-        """Hand over the next bytes to write (whole frames, at most JOIN_BYTES unless one frame is larger), or None."""
+        """Return the next whole frames to write, at most JOIN_BYTES unless one is larger; None when there are none."""
 
     def control_received(self) -> bool:
-        """A ping, a pong or a piece of a message arrived; False when the client may send no more (and is being closed)."""
+        """Count a ping, a pong or a piece of a message. Returns False when that was one too many, which closes the socket."""
 
     def all_written(self) -> None:
-        """Everything handed over was accepted by the kernel: direct sends may begin again."""
+        """Called when the kernel has accepted everything: direct sends may begin again."""
 
     def websocket_lost(self, reason: str) -> None:
-        """Nothing is delivered or taken any more; called once, when the goodbye begins or the socket breaks."""
+        """Called once, when the goodbye begins or the socket breaks; nothing is delivered or taken after that."""
 
 
 class WebSocket:
-    """A detached WebSocket. `send` is the socket's own method: the hot path calls it without a frame of ours between."""
+    """See the module. `send` is the socket's own method, which the hot path calls directly."""
 
     __slots__ = (
         *("_deadlines", "_flushing", "_inbound", "_limits", "_lingered", "_owner", "_pong", "_reader", "_sock", "_timing"),
@@ -63,9 +62,7 @@ class WebSocket:
         self._sock, self._deadlines, self._limits = sock, deadlines, limits
         if sock.gettimeout() != 0:
             sock.setblocking(False)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.send_buffer_bytes)
-        if sock.family in (socket.AF_INET, socket.AF_INET6):
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        set_options(sock, limits.send_buffer_bytes)
         self.send: Callable[[bytes | memoryview], int] = sock.send
         self._owner: WebSocketOwner | None = owner
         self._inbound: Inbound | None = None
@@ -77,17 +74,17 @@ class WebSocket:
         self._lingered, self.progress_s = 0, 0.0
 
     def open(self, already_received: bytes = b"") -> None:
-        """Start reading; `already_received` is what came in behind the handshake request."""
+        """Start reading. `already_received` came after the handshake request."""
         self._reader.start(self._readable)
         if already_received:
             self._feed(already_received)
 
     def adopt(self, owner: WebSocketOwner) -> None:
-        """Work for another owner from now on (the end of an upgrade)."""
+        """Work for another owner from now on."""
         self._owner = owner
 
     def pause_reading(self) -> None:
-        """Stop taking messages: the browser's sends back up into its own socket."""
+        """Take no messages, so that the browser's data backs up into its own socket."""
         if not self.closing:
             self._reader.stop()
 
@@ -102,26 +99,26 @@ class WebSocket:
         self.flush()
 
     def put_first(self, unsent: bytes) -> None:
-        """Take the answer to the handshake, of which nothing is written yet: the caller has `write_first` called in a moment."""
+        """Take the answer to the handshake. The caller arranges for a call of `write_first` in a moment."""
         self._unsent = memoryview(unsent)
-        self.writing = True  # so nobody writes past it
+        self.writing = True  # so that the fan-out does not write before it
         self.progress_s = monotonic()
 
     def write_first(self) -> None:
-        """Write it, and what has come behind it."""
+        """Write it, and what has come since."""
         self.writing = False
         self.flush()
 
     @property
     def is_clear(self) -> bool:
-        """Whether nothing of its own waits in front of the owner's frames, and the owner is not handing over any now."""
+        """Whether nothing of its own waits before the owner's frames, and no flush is under way."""
         return self._unsent is None and self._pong is None and not (self._flushing or self.closing or self.closed)
 
     def flush(self) -> None:
-        """Write what is pending until the kernel refuses; then wait for room. May call the owner's `all_written`.
+        """Write what is pending until the kernel refuses, then wait for room. May call the owner's `all_written`.
 
-        An owner that asks for a flush while it hands over a chunk gets none: its newer frames would overtake that chunk, or
-        cut into it. They go out in the same pass.
+        A flush that the owner asks for in `next_chunk` does nothing, as newer frames would overtake that chunk. They go out in
+        the same pass.
         """
         if self.closed or self._flushing:
             return
@@ -147,22 +144,22 @@ class WebSocket:
             self._owner.all_written()
 
     def _next_chunk(self) -> memoryview | None:
-        """Return what goes out next when nothing is half written: a pong, else the owner's frames, at last the goodbye."""
+        """Return what goes out next: a pong, else the owner's frames, at last the goodbye."""
         if self._pong is not None:
             chunk, self._pong = self._pong, None
             return memoryview(chunk)
         if self._owner is None:
             return None
         frames = self._owner.next_chunk()
-        # The owner may have ended the connection meanwhile: its goodbye is then what is left to say.
+        # The owner may have ended the connection in `next_chunk`; then its goodbye is left.
         if frames is None or self.closing:
             return self._unsent
         return memoryview(frames)
 
     def close(self, code: int = NORMAL, reason: str = "", last: bytes = b"", *, why: str = "transport error") -> None:
-        """Say goodbye and close: what is half written, `last` (whole frames), the close frame, a bounded linger. Idempotent.
+        """Write what is half written, `last` (whole frames) and the close frame; linger, and close. Idempotent.
 
-        The owner is told `why` before this returns: nothing may be written behind the close frame (RFC 6455 section 5.5.1).
+        The owner gets `why` before this returns, as nothing may follow a close frame (RFC 6455 section 5.5.1).
         """
         if self.closing or self.closed:
             return
@@ -181,19 +178,18 @@ class WebSocket:
             owner.websocket_lost(why)
 
     def lose(self, reason: str, *, hard: bool = False) -> None:
-        """Close the socket now and tell the owner once. Idempotent.
+        """Close the socket now and notify the owner. Idempotent.
 
-        `hard` also throws away what the kernel holds for a peer that accepts nothing; it would keep it for many minutes.
+        `hard` also discards what the kernel holds, and would hold for many minutes, for a peer that accepts nothing.
         """
         if self.closed:
             return
         self.closed = self.closing = True
         owner, self._owner = self._owner, None
-        for watcher in (self._reader, self._writer):
-            if watcher is not None:
-                watcher.stop()
-                watcher.close()
-        self._writer = None
+        self._reader.close()
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
         self._unsent = self._inbound = self._pong = None
         self.writing = False
         if hard:
@@ -240,7 +236,7 @@ class WebSocket:
         elif opcode is Opcode.BINARY:
             owner.received(payload)
         elif opcode is Opcode.PING:
-            # One answer at most waits for room, the latest one's (RFC 6455 section 5.5.3): a flood of pings must not queue.
+            # Only the answer to the latest ping waits for room (RFC 6455 section 5.5.3), so a flood of pings does not queue.
             if owner.control_received():
                 self._pong = pong_frame(payload)
                 if not self.writing:
@@ -248,7 +244,7 @@ class WebSocket:
         elif opcode is Opcode.CLOSE:
             self.close(NORMAL, why="transport close")
         else:
-            owner.control_received()  # a pong, or a message in many pieces: worth nothing to us, but they have to be parsed
+            owner.control_received()  # a pong, or more pieces of a message: they cost parsing
 
     def await_room(self) -> None:
         """Have `flush` called when the kernel takes bytes again. Idempotent."""
@@ -279,13 +275,12 @@ class WebSocket:
 
     def _stop_writing(self) -> None:
         if self.writing and self._writer is not None:
-            self._writer.stop()
             self._writer.close()
-            self._writer = None  # made anew when needed: most clients never back up
+            self._writer = None  # most clients never back up again
         self.writing = False
 
     def _finish(self) -> None:
-        """Everything is written: end our side, and let the linger read what the browser still sends."""
+        """End our side when everything is written, and read what the browser still sends."""
         try:
             self._sock.shutdown(socket.SHUT_WR)
         except OSError as error:

@@ -93,7 +93,7 @@ class Server(socketio.Server):  # type: ignore[misc]
     def session_of(self, eio_sid: str) -> Session | None:
         """Return an Engine.IO session until it is forgotten."""
         engine: DropInEngine = self.eio
-        return engine.session_of(eio_sid)
+        return engine.sessions.get(eio_sid)
 
     def failed(self, what: str, eio_sid: str) -> None:
         """Log the exception of an application's handler, which is being handled. For subclasses with a log of their own."""

@@ -146,7 +146,7 @@ class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
         honest thing left.
         """
         self.settle()
-        session = self.session_of(sid)
+        session = self.sessions.get(sid)
         if session is None:
             return
         frame = frame_of(pkt)
@@ -160,12 +160,12 @@ class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
         self.settle()
         if sid is None:
             self.end_all()
-        elif (session := self.session_of(sid)) is not None:
+        elif (session := self.sessions.get(sid)) is not None:
             session.end(SERVER_DISCONNECT)
 
     def _get_socket(self, sid: str) -> Session:
         """Return a session until it is forgotten; engineio's own forgets a closed one, before its handlers have run."""
-        session = self.session_of(sid)
+        session = self.sessions.get(sid)
         if session is None:
             raise KeyError("Session not found")
         return session

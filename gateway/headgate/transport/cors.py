@@ -1,7 +1,6 @@
 """The pages that may connect, and the headers that let them read an answer (Fetch, section 3.2). No I/O.
 
-Where no origins are given, those of the server's own address may connect, and so may a page of the address that a proxy was
-asked for.
+Without a list of origins, pages of the server's own address may connect, and of the address at which a proxy was asked.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Any, cast
 from headgate.addresses.origins import origin_in_header
 
 Headers = list[tuple[str, str]]
-# "*": any; a callable is asked with the origin and the environment; an empty list: nobody is refused, and no header is sent.
+# "*" allows any. A callable gets the origin and the environment. An empty list refuses none, and sends no header.
 Allowed = str | Sequence[str] | Callable[..., bool] | None
 
 METHODS = "OPTIONS, GET, POST"
@@ -22,7 +21,7 @@ class Cors:
     """See the module.
 
     Args:
-        allowed: as in `Allowed`; None: pages of the server's own address.
+        allowed: None for pages of the server's own address.
         credentials: whether a page may send cookies.
     """
 
@@ -30,7 +29,7 @@ class Cors:
         self._allowed, self._credentials = allowed, credentials
 
     def lets_in(self, environ: Mapping[str, Any]) -> bool:
-        """Return whether a request's page may connect; a request without an origin is no page's."""
+        """Return whether a request's page may connect. A request without an origin comes from no page."""
         origin = environ.get("HTTP_ORIGIN")
         return not origin or self._allowed == [] or self._is_allowed(origin, environ)
 
@@ -69,7 +68,7 @@ class Cors:
 def _ask(allowed: Callable[..., bool], origin: str, environ: Mapping[str, Any]) -> bool:
     try:
         return bool(allowed(origin, environ))
-    except TypeError:  # it takes the origin alone
+    except TypeError:  # it takes only the origin
         return bool(allowed(origin))
 
 

@@ -1,8 +1,8 @@
-"""The file descriptors of the process: those that clients may have, and two shares that they may not.
+"""The file descriptors of the process, and two shares of them that clients may not have.
 
-The kernel hands out the lowest number that is free (open(2)). Clients never get the last numbers below the limit: with those the
-gateway reaches Redis again and writes its files. Some more are held open from the start, and closed one at a time when a
-connection is accepted in the place of one, so that health pages are answered whatever else has used up the rest.
+The kernel hands out the lowest free number (open(2)). The gateway keeps the last numbers below the limit for Redis and its
+files. Some more are held open from the start. One is closed when a connection is accepted in its place, so that health pages
+are answered when everything else is used up.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from headgate.runtime.loop import native_close
 
 MAX_OWN_DESCRIPTORS = 32
 MAX_HELD_DESCRIPTORS = 16
-# Each share is this part of the limit at most.
+# The limit is divided by this for the most that each share may be.
 SHARE = 16
 
 
 def descriptor_limit() -> int | None:
     """Return how many descriptors the process may have; None for any number."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)  # each time, as it can be changed while we run
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)  # it can be changed while we run
     return None if limit == resource.RLIM_INFINITY else limit
 
 
 def has_room(listener_fd: int) -> bool:
-    """Return whether a client may have the next descriptor, by duplicating any other one.
+    """Return whether a client may have the next descriptor, found by duplicating another one.
 
-    The number of the last connection says little: it may have been the only low one that was free.
+    The number of the last connection may have been the only free low one.
     """
     end = _end_of_clients()
     if end is None:
@@ -47,7 +47,7 @@ def places() -> int:
 
 
 class HeldDescriptors:
-    """The descriptors that are held open so that others cannot have them."""
+    """Descriptors that are held open."""
 
     def __init__(self) -> None:
         self._held: list[int] = []
@@ -56,22 +56,22 @@ class HeldDescriptors:
         return len(self._held)
 
     def hold(self, lent: int) -> None:
-        """Hold as many as there are to be, less the `lent` ones; fewer while clients leave no room for them."""
+        """Hold as many as there should be, less the `lent` ones, as far as there is room."""
         if len(self._held) + lent >= MAX_HELD_DESCRIPTORS:
-            return  # whatever the limit is
+            return
         wanted, end = places() - lent, _end_of_clients()
         while len(self._held) < wanted:
             try:
                 taken = os.open(os.devnull, os.O_RDONLY)
             except OSError:
                 return
-            if end is not None and taken >= end:  # the gateway's own
+            if end is not None and taken >= end:
                 native_close(taken)
                 return
             self._held.append(taken)
 
     def lend(self) -> bool:
-        """Close one, for a connection that is accepted at once; return whether there was one."""
+        """Close one, for a connection to be accepted at once; return whether there was one."""
         if not self._held:
             return False
         native_close(self._held.pop())
@@ -84,6 +84,6 @@ class HeldDescriptors:
 
 
 def _end_of_clients() -> int | None:
-    """Return the first number that no client may have; None when there is no limit."""
+    """Return the first number that no client may have; None without a limit."""
     limit = descriptor_limit()
     return None if limit is None else limit - min(MAX_OWN_DESCRIPTORS, limit // SHARE)

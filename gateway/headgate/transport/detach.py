@@ -1,8 +1,7 @@
-"""Sockets under the HTTP server: `detach` takes one for a WebSocket; `PollWatch` notices that a waiting poll was aborted.
+"""Sockets of requests: `detach` takes one for a WebSocket, and `PollWatch` notices that a waiting poll was aborted.
 
-A detached connection needs neither greenlet nor request object any more; over TLS it keeps both (tls_pipe.py). Our own server
-(http_connection.py) gives a socket away by `take_socket`. The drop-in takes them of other servers, too
-(socketio/other_servers.py).
+A detached connection needs neither greenlet nor request any more; over TLS it keeps both (tls_pipe.py). The drop-in takes sockets
+of other servers, too (socketio/other_servers.py).
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ if TYPE_CHECKING:
 
 
 class CannotDetach(Exception):
-    """The WSGI server lets go of no socket. The text says why, if there is more to say than which server it is."""
+    """The WSGI server does not give its sockets away. The text has the reason, where it is another than the server."""
 
 
 class Detached(NamedTuple):
     """A socket that was taken away.
 
     Attributes:
-        sock: non-blocking, and the caller's to close.
-        received: the bytes that came behind the request.
-        body: the application returns it, and the server has nothing more to do with the connection.
-        unsent: the answer to the request, which is the caller's to write before anything else.
+        sock: non-blocking. The caller closes it.
+        received: the bytes that came after the request.
+        body: what the application returns.
+        unsent: the answer to the request, which the caller writes before anything else.
     """
 
     sock: NativeSocket
@@ -46,9 +45,9 @@ class Detached(NamedTuple):
 
 
 def detach(environ: WSGIEnvironment, answer: bytes, *, takes_unsent: bool = False) -> Detached:
-    """Take the request's socket away from our own HTTP server, and write the answer to the request.
+    """Take the request's socket from our own HTTP server, and write the answer to the request.
 
-    A caller that `takes_unsent` writes the answer itself where there is no greenlet yet.
+    Without a greenlet, a caller that `takes_unsent` writes the answer itself.
 
     Raises:
         CannotDetach: under another WSGI server.
@@ -70,12 +69,12 @@ def detach(environ: WSGIEnvironment, answer: bytes, *, takes_unsent: bool = Fals
 
 
 def forget_body(environ: WSGIEnvironment) -> None:
-    """Take the body out of an environment: its reader would keep 8 KiB for as long as anyone keeps that."""
+    """Take the body out of an environment, as its reader keeps 8 KiB."""
     environ["wsgi.input"] = BytesIO()
 
 
 class _Carrying:
-    """The body of an answer that comes when the WebSocket is over: until then it carries its bytes, in the request's greenlet."""
+    """The body of an answer. It carries the bytes of the WebSocket in the request's greenlet, and ends with that."""
 
     def __init__(self, pipe: TlsPipe) -> None:
         self._pipe = pipe
@@ -98,7 +97,7 @@ class PollWatch:
         self.aborted = False
 
     def start(self, wake: Callable[[], object]) -> None:
-        """Start watching, with a first look at once; does nothing under a server whose socket we cannot see."""
+        """Check the socket now, and watch it. Does nothing under a server that hides its socket."""
         if self._fileno is not None:
             self._wake = wake
             self._watcher = io_watcher(self._fileno(), READ)
@@ -108,7 +107,6 @@ class PollWatch:
     def stop(self) -> None:
         """Stop watching. Idempotent."""
         if self._watcher is not None:
-            self._watcher.stop()
             self._watcher.close()
             self._watcher = None
 
@@ -119,7 +117,7 @@ class PollWatch:
             readable = b""
         if readable is None:
             return
-        self.stop()  # bytes mean a pipelined request, which waits its turn
+        self.stop()  # bytes are a pipelined request, which waits its turn
         if not readable:
             self.aborted = True
             if self._wake is not None:
@@ -127,7 +125,7 @@ class PollWatch:
 
 
 def handler_of(start_response: StartResponse) -> Any:
-    """Return the handler of gevent's pywsgi that has made `start_response`; None: another server has."""
+    """Return the handler of gevent's pywsgi that has made `start_response`; None under another server."""
     handler = getattr(start_response, "__self__", None)
     return handler if hasattr(handler, "rfile") and hasattr(handler, "close_connection") else None
 
@@ -135,5 +133,5 @@ def handler_of(start_response: StartResponse) -> Any:
 def gunicorn_socket(environ: WSGIEnvironment) -> gevent.socket.socket | None:
     """Return the socket of a request under gunicorn, if its worker serves each connection in a greenlet of its own."""
     sock = environ.get("gunicorn.socket")
-    in_main = gevent.getcurrent().parent is None  # a worker that lets nothing else run
+    in_main = gevent.getcurrent().parent is None  # its worker runs nothing else
     return sock if isinstance(sock, gevent.socket.socket | gevent.ssl.SSLSocket) and not in_main else None

@@ -1,6 +1,6 @@
 """The Engine.IO server: HTTP requests to sessions.
 
-In: requests of the Engine.IO path. Out: sessions (session.py); what opens, comes and ends there, to the application above.
+In: requests of the Engine.IO path. Out: sessions (session.py); the application gets their openings, messages and ends.
 """
 
 from __future__ import annotations
@@ -62,20 +62,20 @@ log = structlog.get_logger("headgate.engine")
 _TO_URL = bytes.maketrans(b"+/", b"-_")
 _IDS_AT_ONCE = 64
 ALLOWED = "GET, POST, OPTIONS"
-# A page that is refused comes back for ever.
+# A page that is refused tries again for ever.
 REFUSED_ORIGIN_S = 60.0
 MAX_REFUSED_ORIGINS = 64
 _ids: list[str] = []
-# Two processes must never hand out the same.
+# Two processes must not hand out the same ids.
 os.register_at_fork(after_in_child=_ids.clear)
 _to_json = msgspec.json.encode
 
 
 @dataclass(frozen=True, slots=True)
 class OneTooMany:
-    """A `connect` handler returns it to have a session refused; there may be room after `error.retry_after_s`.
+    """What `Application.opening` returns to refuse a session that may find room after `error.retry_after_s`.
 
-    With 429 where the client's own address has too many, with 503 where it is not the client's fault.
+    The status is 429 where the client's own address has too many, else 503.
     """
 
     error: HeadgateError
@@ -83,16 +83,16 @@ class OneTooMany:
 
 
 class Application(Protocol):
-    """What is above the sessions: Socket.IO (socketio_face.py), or python-socketio."""
+    """The user of the sessions: Socket.IO (socketio_face.py), or python-socketio."""
 
     def opening(self, sid: str, environ: WSGIEnvironment, /) -> object:
-        """A session is to open; None or True lets it in. OneTooMany is the refusal of one that may find room later."""
+        """Return None or True to let a session open, or OneTooMany, or anything else to refuse it."""
 
     def message(self, session: Session, message: str | bytes, /) -> None:
-        """One message, in order, in the session's own greenlet. May wait. Logs the exceptions of its own code."""
+        """Take one message, in order, in the session's own greenlet. May wait. Logs the exceptions of its own code."""
 
     def over(self, sid: str, reason: str, /) -> None:
-        """The session is over; it is forgotten when this returns. May wait."""
+        """Called when a session is over, which is forgotten when this returns. May wait."""
 
 
 class Engine:
@@ -100,16 +100,16 @@ class Engine:
 
     Args:
         cors: the pages that may connect.
-        transports: of `polling` and `websocket`.
+        transports: `polling`, `websocket`, or both.
 
     Attributes:
         sessions: by id, each until it is forgotten.
-        owner: with what the ids of our sessions begin, where several processes share a port.
-        start: starts the greenlet for messages that wait.
+        owner: the first letters of our sessions' ids, where several processes share a port.
+        start: starts the greenlet for the messages of a session.
         writes: the answers to handshakes and CONNECTs.
-        origin_setting: what lists the origins that may connect.
+        origin_setting: the name of the list of origins that may connect.
         allowing: returns the line that would allow an origin; None for one that cannot be allowed.
-        instead: says why a WSGI server, by the environment of a request, cannot carry a client, and what can.
+        instead: returns why a WSGI server, by the environment of a request, cannot carry a client, and what can.
     """
 
     origin_setting = "cors_allowed_origins"
@@ -128,17 +128,15 @@ class Engine:
         self.deliver: Callable[[Session, str | bytes], None] = application.message
         self.limits, self.sessions = limits, dict[str, Session]()
         self.transports, self.allow_upgrades = transports, allow_upgrades
-        self._opening_limits: TransportLimits | None = None
-        self._openings: dict[bool, bytes] = {}
         shortest_s = min(
             limits.ping_interval_s, limits.ping_timeout_s, limits.write_deadline_s, limits.handshake_deadline_s or UPGRADE_S
         )
         self.deadlines = Deadlines(tick_s=min(0.25, shortest_s / 5))
         self.owner = ""
-        self._told_server = False
+        self._is_logged = False
         self.final_frames = FinalFrames(self.deadlines)
         self.writes = Together(lambda: log.exception("answer not written"))
-        # A greenlet for each time that messages wait, so that an application has locals of its own in it.
+        # A new greenlet each time, so that an application has its own locals in it.
         self.start: Callable[[Callable[[], None]], object] = spawn
         self.refused_origins = LogThrottle(every_s=REFUSED_ORIGIN_S, max_names=MAX_REFUSED_ORIGINS)
         self.allowing: Callable[[str, Mapping[str, Any]], str | None] = lambda origin, _: f"cors_allowed_origins={origin[:200]!r}"
@@ -146,23 +144,19 @@ class Engine:
     # -- what a session needs (SessionServer) -------------------------------------------------------------------------
 
     def ended(self, sid: str, reason: str) -> None:
-        """Tell the application that a session is over, and forget it then. May wait."""
-        SESSIONS_ENDED.labels(reason.partition(":")[0]).inc()  # the system's own words stand behind the colon: no label
+        """Notify the application of a session's end, then forget the session. May wait."""
+        SESSIONS_ENDED.labels(reason.partition(":")[0]).inc()  # the words of the system, after the colon, are no label
         try:
             self._application.over(sid, reason)
         finally:
             self.sessions.pop(sid, None)
 
     def generate_id(self) -> str:
-        """Return a session's, or a client's, id: the owner's letters and 120 random bits. The kernel gives many at once."""
+        """Return an id for a session or a client: the owner's letters and 120 random bits."""
         if not _ids:
             fresh = binascii.b2a_base64(os.urandom(15 * _IDS_AT_ONCE), newline=False).translate(_TO_URL).decode()
             _ids.extend(fresh[at : at + 20] for at in range(0, len(fresh), 20))
         return self.owner + _ids.pop()
-
-    def session_of(self, sid: str) -> Session | None:
-        """Return a session until it is forgotten."""
-        return self.sessions.get(sid)
 
     def end_all(self) -> None:
         """End every session, each in a greenlet of its own. Idempotent."""
@@ -180,10 +174,7 @@ class Engine:
         *,
         takes_unsent: bool = False,
     ) -> Detached:
-        """Take a request's socket away from the HTTP server; write the answer to the request, and the first frames after it.
-
-        Raises as `detach.detach`. A gateway needs more of a server than its sockets, so it takes those of our own alone.
-        """
+        """Take the socket of a request, and write the answer and the first frames. Raises as `detach.detach`."""
         return detach(environ, accept + first_frames, takes_unsent=takes_unsent)
 
     def opening_headers(self, sid: str) -> Headers:
@@ -191,7 +182,7 @@ class Engine:
         return []
 
     def encoded(self, body: bytes, environ: WSGIEnvironment) -> tuple[bytes, Headers]:
-        """Return the body of a poll's answer as the request takes it, and the headers that say how."""
+        """Return the body of a poll's answer, perhaps compressed, and the headers for that."""
         return body, []
 
     # -- HTTP ---------------------------------------------------------------------------------------------------------
@@ -205,7 +196,7 @@ class Engine:
         return [answer.body]
 
     def handshake(self, request: RoutedRequest) -> Answer | None:
-        """Answer a request for a WebSocket below WSGI (http_routes.py); None when its socket is a session's now.
+        """Answer a request for a WebSocket below WSGI (http_routes.py). Returns None when a session has its socket.
 
         Raises:
             ConnectionResetError: the client is gone.
@@ -214,12 +205,12 @@ class Engine:
         answer = self._answered(environ, _no_start_response)
         if isinstance(answer, Answer):
             return answer
-        if "headgate.handler" in environ:  # which `detach` takes out
+        if "headgate.handler" in environ:  # `detach` takes it out
             raise ConnectionResetError("the client is gone")
         return None
 
     def _answered(self, environ: WSGIEnvironment, start_response: StartResponse) -> Answer | Iterable[bytes]:
-        """Return the answer to a request, or the body of one that has been begun, or that is a WebSocket's."""
+        """Return the answer to a request, or the body of an answer that has begun."""
         try:
             self._check_origin(environ)
             if environ["REQUEST_METHOD"] == "OPTIONS":
@@ -237,7 +228,7 @@ class Engine:
             raise Refused(FORBIDDEN, "403 Forbidden", error=OriginNotAllowed(origin, self.origin_setting))
 
     def origin_refused(self, origin: str, environ: Mapping[str, Any]) -> None:
-        """Log that a page may not connect, once a minute for each origin, with the line that would allow it."""
+        """Log, once a minute for each origin, that a page may not connect, with the line that would allow it."""
         if (left_out := self.refused_origins.due(origin[:200])) is not None:
             log.warning("origin refused", origin=origin[:200], set=self.allowing(origin, environ), left_out=left_out)
 
@@ -251,12 +242,12 @@ class Engine:
         websocket = transport == "websocket"
         if websocket and "websocket" not in words(environ.get("HTTP_UPGRADE", "")):
             raise Refused(BAD_REQUEST, detail="transport websocket without a WebSocket upgrade")
-        cors: Headers = [] if websocket else self._cors.headers(environ)  # a socket that is handed over has no use for them
+        cors: Headers = [] if websocket else self._cors.headers(environ)  # of no use to a WebSocket
         if not sid:
             if method != "GET":
                 raise Refused(BAD_METHOD)
             return self._handshake(environ, start_response, cors, websocket=websocket)
-        session = self.session_of(sid)
+        session = self.sessions.get(sid)
         if session is None or not session.alive():
             last_words = self.final_frames.take(sid, by_poll=method == "GET" and not websocket)
             if isinstance(last_words, list):
@@ -274,7 +265,7 @@ class Engine:
         self, environ: WSGIEnvironment, start_response: StartResponse, cors: Headers, *, websocket: bool
     ) -> Answer | Iterable[bytes]:
         if "uwsgi.version" in environ:
-            raise self._unsupported(environ)  # polls hang there, too
+            raise self._unsupported(environ)  # where polls hang, too
         accept = switching_protocols(environ) if websocket else b""
         sid = self.generate_id()
         session = self.sessions[sid] = Session(self, sid)
@@ -287,7 +278,7 @@ class Engine:
         if session.closed:  # its connect handler has ended it
             raise Refused(FORBIDDEN, "401 Unauthorized")
         upgrades = not websocket and self.allow_upgrades and "websocket" in self.transports
-        opening = Frame(b'0{"sid":"%b",%b' % (sid.encode(), self._opening(upgrades)))
+        opening = _opening(sid, self.limits, ["websocket"] if upgrades else [])
         if not websocket:
             session.start_polling()
             return _ok(opening.packet, self.opening_headers(sid) + cors)
@@ -300,21 +291,6 @@ class Engine:
             return []
         session.start_websocket(detached.sock, detached.received, detached.unsent)
         return detached.body
-
-    def _opening(self, upgrades: bool) -> bytes:
-        """Return the opening packet behind its session id: the same for all, until the limits change."""
-        limits = self.limits
-        if limits is not self._opening_limits:
-            self._opening_limits, self._openings = limits, {}
-        if upgrades not in self._openings:
-            said = {
-                "upgrades": ["websocket"] if upgrades else [],
-                "pingInterval": round(limits.ping_interval_s * 1000),
-                "pingTimeout": round(limits.ping_timeout_s * 1000),
-                "maxPayload": limits.max_message_bytes,
-            }
-            self._openings[upgrades] = _to_json(said)[1:]
-        return self._openings[upgrades]
 
     def _upgrade(self, session: Session, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         if not self.allow_upgrades:
@@ -329,10 +305,10 @@ class Engine:
         return detached.body
 
     def _unsupported(self, environ: WSGIEnvironment, why: str = "") -> Refused:
-        """Return the refusal of a client under a server that cannot carry it; the first one is logged, as they come back."""
+        """Return the refusal of a client under a server that cannot carry it. Logs the first one, as clients come back."""
         reason = why or self.instead(environ)
-        if not self._told_server:
-            self._told_server = True
+        if not self._is_logged:
+            self._is_logged = True
             log.error("a client was refused", reason=reason)
         return Refused(NOT_SUPPORTED, "501 Not Implemented", reason)
 
@@ -357,7 +333,8 @@ class Engine:
                 BAD_REQUEST, "413 Content Too Large", error=PayloadTooLarge(length, limits.max_message_bytes, "gateway")
             )
         try:
-            with (long_poll := session.long_poll).posting():  # one: a session that is over meanwhile has none
+            long_poll = session.long_poll  # a session that ends in between has none
+            with long_poll.posting():
                 body: bytes = environ["wsgi.input"].read(length)
                 long_poll.posted(split_packets(body.decode(), limits.inbound_burst if limits.inbound_per_s else None))
         except (ValueError, OSError, SessionClosed) as error:
@@ -367,8 +344,10 @@ class Engine:
 
 
 class _PollAnswer:
-    """The answer of a poll. Frames that the browser never got end the session, as in the reference server: silence
-    would be loss. pywsgi asks for the next part only after the one before was written."""
+    """The answer of a poll. Ends the session when the browser did not get it, as the reference server does.
+
+    A server asks for the next part only when it has written the one before.
+    """
 
     def __init__(self, session: Session, start_response: StartResponse, body: bytes, headers: Headers) -> None:
         start_response("200 OK", _headers_of(body, headers))
@@ -383,14 +362,25 @@ class _PollAnswer:
             self._session.end(TRANSPORT_ERROR, abort=True)
 
 
+def _opening(sid: str, limits: TransportLimits, upgrades: list[str]) -> Frame:
+    packet = {
+        "sid": sid,
+        "upgrades": upgrades,
+        "pingInterval": round(limits.ping_interval_s * 1000),
+        "pingTimeout": round(limits.ping_timeout_s * 1000),
+        "maxPayload": limits.max_message_bytes,
+    }
+    return Frame(b"0" + _to_json(packet))
+
+
 def _ok(body: bytes, headers: Headers, content_type: str = "text/plain; charset=UTF-8") -> Answer:
     return Answer("200 OK", _headers_of(body, headers, content_type), body)
 
 
 def _headers_of(body: bytes, headers: Headers, content_type: str = "text/plain; charset=UTF-8") -> Headers:
-    """Return the headers of an answer. No cache may keep one: it would serve a session by its URL, to anyone."""
+    """Return the headers of an answer. A cache would serve a session by its URL, to anyone."""
     return [("Content-Type", content_type), ("Content-Length", str(len(body))), NO_STORE, *headers]
 
 
 def _no_start_response(status: str, headers: Headers, exc_info: object = None) -> Callable[[bytes], object]:
-    raise RuntimeError("a handshake below WSGI has no answer that is begun and goes on")
+    raise RuntimeError("a handshake below WSGI has no answer in parts")

@@ -1,7 +1,6 @@
-"""Engine.IO 4 over HTTP: its queries, its payloads, its error codes, and the answer to a WebSocket handshake. No I/O.
+"""Engine.IO 4 over HTTP: queries, payloads, error codes, and the answer to a WebSocket handshake. No I/O.
 
-In: a WSGI environment, request bodies, frames. Out: what they mean, or `Refused`, with the status and the body that the
-specification and the reference server have for it.
+A bad request raises `Refused`, which has the status and the body of the specification and the reference server.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 MAX_QUERY_FIELDS = 32
 _RECORD_SEPARATOR = "\x1e"
 _LENGTH = re.compile(r"[0-9]{1,18}", re.ASCII)
-# 16 bytes in base64, and what RFC 6455 section 1.3 hashes behind them.
+# 16 bytes in base64, and what RFC 6455 section 1.3 hashes after them.
 _KEY = re.compile(r"[A-Za-z0-9+/]{22}==", re.ASCII)
 _ACCEPT = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
@@ -43,10 +42,10 @@ NOT_SUPPORTED = (3, "Bad request", "not_implemented")
 
 
 class Refused(Exception):
-    """An HTTP request that the Engine.IO specification does not allow, or not now.
+    """An HTTP request that the Engine.IO specification does not allow.
 
     Attributes:
-        body: Engine.IO's `{code, message}`, and the refusal in the shape of the product beside it (`error`).
+        body: Engine.IO's `{code, message}` with the product's own `error`.
     """
 
     def __init__(
@@ -61,15 +60,14 @@ class Refused(Exception):
         self.status = status
         detail = detail if error is None else error.message
         message = f"{words}: {detail}" if detail else words
-        # "Bad request" says less than the detail behind it.
-        said = detail if detail and words == "Bad request" else message
-        self.error = http_error(code, said) if error is None else error.to_wire()
+        text = detail if detail and words == "Bad request" else message
+        self.error = http_error(code, text) if error is None else error.to_wire()
         self.body: dict[str, object] = {"code": number, "message": message, "error": self.error}
         if "retry_after_s" in self.error:  # clients before 0.2 read them here
             self.body |= {"retry": True, "retry_after_s": self.error["retry_after_s"]}
 
 
-@lru_cache(maxsize=64)  # joining WebSockets all ask the same
+@lru_cache(maxsize=64)  # the query of a joining WebSocket is always the same
 def read_query(query: str) -> tuple[str, str, str]:
     """Return transport, version and session id.
 
@@ -88,7 +86,7 @@ def read_length(environ: WSGIEnvironment) -> int:
     """Return the length of a POST body.
 
     Raises:
-        Refused: the request does not say it.
+        Refused: there is none.
     """
     length = environ.get("CONTENT_LENGTH") or ""
     if not _LENGTH.fullmatch(length):  # int() would read `+5` and `1_0`
@@ -98,12 +96,12 @@ def read_length(environ: WSGIEnvironment) -> int:
 
 @lru_cache(maxsize=64)
 def words(value: str) -> frozenset[str]:
-    """Return the elements of a field that is a list of words; a few values are nearly all that clients send."""
+    """Return the elements of a list of words. Clients send few values."""
     return frozenset(list_of(value))
 
 
 def switching_protocols(environ: WSGIEnvironment) -> bytes:
-    """Return the 101 answer to a WebSocket request (RFC 6455 section 4.2); extensions are never negotiated.
+    """Return the 101 answer to a WebSocket request (RFC 6455 section 4.2). Negotiates no extension.
 
     Raises:
         Refused: it is no valid handshake.

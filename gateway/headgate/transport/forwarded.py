@@ -1,8 +1,8 @@
-"""What the proxies in front of the gateway say of a request: the address, scheme, host and port that its client used. No I/O.
+"""Address, scheme, host and port of a request's client, as the proxies before the gateway report them. No I/O.
 
-Each proxy appends what it saw, so ours wrote the last values, and anyone can have written those before: the value of the
-outermost of ours counts. `Forwarded` (RFC 7239) counts where a request has no X-Forwarded-For, -Proto, -Host or -Port: a proxy
-that sets one kind passes the other on as the client wrote it.
+Each proxy appends what it saw, so our proxies wrote the last values, and the value of our outermost one counts. `Forwarded`
+(RFC 7239) counts only in a request without X-Forwarded-For, -Proto, -Host and -Port: a proxy that sets one kind passes on the
+other kind as the client wrote it.
 """
 
 from __future__ import annotations
@@ -30,44 +30,43 @@ _PAIR = re.compile(
 
 
 def forwarded_address(environ: Mapping[str, Any], proxies: int) -> str | None:
-    """Return the address that the outermost of our proxies saw; None when fewer have said one."""
+    """Return the address that our outermost proxy saw; None when fewer have reported one."""
     seen = _seen(environ, "for") if proxies else []
     return seen[-proxies] if len(seen) >= proxies > 0 else None
 
 
 def forwarded_scheme(environ: Mapping[str, Any], proxies: int) -> str | None:
-    """Return `http` or `https`, as the browser used it; None where no proxy says either.
+    """Return `http` or `https`, as the browser used it; None where no proxy reports it.
 
-    X-Forwarded-Proto counts also where no proxy is declared: a page cannot set it on a WebSocket, and behind TLS `http://` is not
-    ours.
+    X-Forwarded-Proto counts also without a declared proxy, as a page cannot set it on a WebSocket.
     """
-    said = _outermost(environ, "proto", proxies) if proxies or "HTTP_X_FORWARDED_PROTO" in environ else None
-    return _SCHEMES.get((said or "").lower())
+    value = _outermost(environ, "proto", proxies) if proxies or "HTTP_X_FORWARDED_PROTO" in environ else None
+    return _SCHEMES.get((value or "").lower())
 
 
 def forwarded_host(environ: Mapping[str, Any], proxies: int) -> str:
-    """Return the Host that the browser sent, as it came: the forwarded one where our proxies say it."""
-    said = _outermost(environ, "host", proxies) if proxies else None
-    return str(environ.get("HTTP_HOST", "")) if said is None else said
+    """Return the Host that the browser sent, unchanged: the forwarded one where our proxies report it."""
+    value = _outermost(environ, "host", proxies) if proxies else None
+    return str(environ.get("HTTP_HOST", "")) if value is None else value
 
 
 def forwarded_port(environ: Mapping[str, Any], proxies: int, scheme: str) -> int:
-    """Return the port of a request whose Host has none: that of X-Forwarded-Port, or the scheme's default.
+    """Return the port of a request whose Host has none, from X-Forwarded-Port or the scheme's default.
 
-    80 of an https request, or 443 of an http one, is the port of a proxy behind the one that the browser reached.
+    Port 80 of an https request, or 443 of an http one, is that of an inner proxy.
     """
-    said = _outermost(environ, "port", proxies) if proxies else None
-    port = int(said) if said is not None and re.fullmatch("[0-9]{1,5}", said) else 0
+    value = _outermost(environ, "port", proxies) if proxies else None
+    port = int(value) if value is not None and re.fullmatch("[0-9]{1,5}", value) else 0
     return port if 0 < port < 65536 and port != _INNER_PORTS[scheme] else DEFAULT_PORTS[scheme]
 
 
 def is_forwarded(environ: Mapping[str, Any]) -> bool:
-    """Return whether a request says whom a proxy sent it for."""
+    """Return whether a proxy has named the client of a request."""
     return bool(environ.get("HTTP_X_FORWARDED_FOR") or environ.get("HTTP_FORWARDED"))
 
 
 def _outermost(environ: Mapping[str, Any], part: str, proxies: int) -> str | None:
-    """Return what the outermost of our proxies said. Where one overwrites what others said, that is all there is."""
+    """Return what our outermost proxy reported, or the one that has overwritten all others."""
     seen = _seen(environ, part)
     return seen[-max(1, min(proxies, len(seen)))] if seen else None
 
@@ -81,7 +80,7 @@ def _seen(environ: Mapping[str, Any], part: str) -> list[str | None]:
 
 @lru_cache(maxsize=256)
 def _elements(header: str) -> tuple[Mapping[str, str], ...]:
-    """Return the elements of a Forwarded header, one of each proxy; none of a malformed one (RFC 7239 section 4)."""
+    """Return the elements of a Forwarded header, one for each proxy; none of a malformed one (RFC 7239 section 4)."""
     elements: list[dict[str, str]] = [{}]
     at = 0
     while found := _PAIR.match(header, at):

@@ -1,10 +1,9 @@
-"""From bytes that a browser sent to WebSocket messages: limits first, then parsing. No I/O.
+"""WebSocket messages from the bytes of a browser. No I/O.
 
-The frame parser is that of the `websockets` package (this is the one file that imports it). Around
-it: the size limit is compared from the frame header, and cumulatively over fragments, before any payload is buffered;
-the number of fragments is bounded too; text must be UTF-8; control frames may come between fragments.
+The `websockets` package parses frames. The limit of a message's size, over all its fragments, is checked by the frame's header,
+before any payload is buffered. The number of fragments is bounded, too. Text must be UTF-8.
 
-An object exists only while a frame or a message is incomplete (`at_rest` says so), which keeps an idle client small.
+An object is needed only while a frame or a message is incomplete (until it is `at_rest`), so an idle client is small.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ except ImportError:
 
 __all__ = ["MAX_FRAGMENTS", "Inbound", "Opcode", "ProtocolViolation"]
 
-# A message in more pieces than this is an attack: browsers send one piece.
+# Browsers send one piece.
 MAX_FRAGMENTS = 1024
 
-# Of a message in pieces, so many are as good as one message more: browsers send large messages in a few, and each has its price.
+# Each piece has its cost: so many count as one message more.
 FRAGMENTS_PER_MESSAGE = 16
 
 # The bit of a frame's first byte that tells control from data (RFC 6455 section 5.2).
 CONTROL = 0x08
-# The first byte of a text frame that is a whole message; the bit of the second that says that it is masked (a client's is); and
-# the size that stands for two more bytes of size (section 5.2).
+# The first byte of a text frame with a whole message, the mask bit of the second byte (set by clients), and the size for which
+# two more bytes of size follow (section 5.2).
 _FINAL_TEXT, _MASKED, _SIZE_FOLLOWS = 0x81, 0x80, 126
 # RFC 6455 section 7.4.1.
 NORMAL, PROTOCOL_ERROR, INVALID_DATA, POLICY, TOO_BIG = 1000, 1002, 1007, 1008, 1009
@@ -41,7 +40,7 @@ _VALID_CLOSE = {1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013
 
 
 class ProtocolViolation(Exception):
-    """The client sent something that ends the connection; the close code and the reason say why."""
+    """The client broke the protocol. Attributes: the close code and reason."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(f"{code} {reason}")
@@ -63,15 +62,14 @@ class Inbound:
 
     @property
     def at_rest(self) -> bool:
-        """Whether nothing is half received: the object can be dropped and made anew."""
+        """Whether nothing is half received, so that a new object can take its place."""
         return self._opcode is None and self._parser is None and not self._reader.buffer
 
     def feed(self, data: bytes) -> Iterator[tuple[Opcode, bytes]]:
-        """Yield what `data` completes, in order: (TEXT or BINARY, message), (PING or PONG or CLOSE, payload); and (CONT, nothing)
-        for every FRAGMENTS_PER_MESSAGE pieces of a message that goes on.
+        """Yield what `data` completes, in order: (TEXT or BINARY, message), (PING, PONG or CLOSE, payload), and (CONT, b"") for
+        every FRAGMENTS_PER_MESSAGE pieces of an unfinished message.
 
-        Parses no further than the caller asks: what comes before a fault is delivered, and what comes behind the end of
-        a connection costs nothing.
+        Parses on demand: what comes before a fault is delivered, and what comes after the end costs nothing.
 
         Raises:
             ProtocolViolation: too big (1009), malformed (1002), not UTF-8 (1007), too many fragments (1008).
@@ -92,7 +90,7 @@ class Inbound:
             raise ProtocolViolation(INVALID_DATA, f"text is not UTF-8 at byte {error.start}") from error
 
     def _whole_text(self, data: bytes) -> bytes | None:
-        """Return the message of a single text frame of which all has come, as most do; None for anything else.
+        """Return the message if `data` is one whole text frame, as it usually is; else None.
 
         Raises:
             UnicodeDecodeError: it is not UTF-8.
@@ -114,7 +112,7 @@ class Inbound:
         if self._parser is None:
             if not self._reader.buffer:
                 return None
-            # Control frames have a limit of their own (125 bytes) and may interrupt a message that has used up its own.
+            # A control frame, of 125 bytes at most, may interrupt a message that has used up its limit.
             size = 0 if self._reader.buffer[0] & CONTROL else self._size
             self._parser = WebSocketFrame.parse(self._reader.read_exact, mask=True, max_size=self._max_bytes - size)
         try:

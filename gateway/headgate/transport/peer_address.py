@@ -1,4 +1,4 @@
-"""The address that a request counts for: of the peer, or of the browser behind our own proxies. No I/O."""
+"""The address for which a request counts: that of the peer, or of the client of our own proxies. No I/O."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _WITH_PORT = re.compile(r"\[(?P<bracketed>[^\]]*)\](?::\d+)?|(?P<plain>[^:]+):\d
 
 
 def address_of(environ: Mapping[str, object], proxies: int) -> str | None:
-    """Return whose limits a request counts for: the `address_key` of where it came from, or None (a Unix socket has none).
+    """Return the `address_key` of a request's client; None for a Unix socket.
 
-    Behind `proxies` of ours it is the one that the outermost of them saw (forwarded.py).
+    With `proxies` of ours it is the address that the outermost of them saw (forwarded.py).
     """
     peer = forwarded_address(environ, proxies) or environ.get("REMOTE_ADDR")
     return address_key(str(peer)) if peer else None
@@ -25,11 +25,11 @@ def address_of(environ: Mapping[str, object], proxies: int) -> str | None:
 
 @lru_cache(maxsize=4096)
 def address_key(address: str) -> str:
-    """Return what an address is counted under, one key for all its spellings.
+    """Return the key under which an address is counted, one for all its spellings.
 
-    An IPv6 address counts as its /64, the least that one customer or visitor is given (RFC 6177; privacy extensions change the
-    rest all the time); an IPv4 address inside an IPv6 one (mapped, or behind NAT64) as itself. The addresses of one link share
-    a /64 though they belong to many, so these count each. A zone id and a port, which some proxies add, do not count.
+    An IPv6 address counts as its /64, the least that a customer gets (RFC 6177). Link-local and loopback addresses share a /64
+    and count one by one. An IPv4 address in an IPv6 one (mapped, NAT64) counts as itself. A zone id and a port, which some
+    proxies add, do not count.
     """
     text = address.strip()[:MAX_ADDRESS_CHARACTERS].lower()
     if found := _WITH_PORT.fullmatch(text):

@@ -7,8 +7,8 @@
 
     every state above ── END ──► CLOSING ── FORGET ──► CLOSED
 
-A session stays in CLOSING until the application has handled what the browser sent before the end. A step that the table does
-not have raises: the session asks for one only where its own methods have looked at the state, so a raise is a bug of ours.
+A session stays in CLOSING until the application has handled what the browser sent before the end. A step outside the table raises
+and is a bug of ours, as the callers of `Session.advance` check the state first.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ SERVER_DISCONNECT = "server disconnect"
 
 
 class SessionState(Enum):
-    """Where a session is in its life."""
+    """The state of a session."""
 
     HANDSHAKE = "handshake"
-    """Made; the application has not let it in yet."""
+    """The application has not let it in yet."""
     POLLING = "polling"
     """Frames go out by HTTP polls, packets come in by POST bodies."""
     PROBING = "probing"
-    """Still polling; a WebSocket is open, and the browser has said nothing over it yet."""
+    """Polling, with an open WebSocket over which nothing has come."""
     UPGRADING = "upgrading"
-    """The browser has reached us over the WebSocket; each poll is answered at once until it has moved."""
+    """Something has come over the WebSocket; each poll is answered at once until the browser has moved."""
     OPEN = "open"
     """On WebSocket."""
     CLOSING = "closing"
-    """Ended: nothing is sent or taken; messages that came before the end may still be with the application."""
+    """Ended; the application may still handle messages that came before."""
     CLOSED = "closed"
-    """The application is told of the end."""
+    """Ended, as the application knows."""
 
     __hash__ = object.__hash__  # Enum's own runs in Python, twice for each step
 
@@ -80,5 +80,5 @@ MACHINE = Machine(
 )
 
 OVER = frozenset({SessionState.CLOSING, SessionState.CLOSED})
-# The WebSocket carries the session, or is about to: a poll has nothing to wait for.
+# The WebSocket carries the session, or is about to, so a poll has nothing to wait for.
 MOVED = frozenset({SessionState.UPGRADING, SessionState.OPEN})

@@ -1,15 +1,13 @@
 """Socket.IO 5 for the gateway's own clients, over the sessions of engine.py.
 
-In, from the gateway: handlers per namespace (`route`), and hooks at both ends of a session's life (`Hooks`).
-
-Out: `Session` objects (session.py) by client, and the WSGI application. A *session* is one browser over one Engine.IO connection,
-by session id; a *client* is one of its namespaces, by client id. Namespaces have no slash here. A client in its namespace:
+The gateway gives it handlers for each namespace (`route`) and hooks for the ends of a session (`Hooks`). It gets sessions by
+client, and the WSGI application. A *session* is one browser over one Engine.IO connection; a *client* is one of its namespaces.
+Namespaces have no slash here. A client in its namespace:
 
     JOINING ── let in ──► IN ── leaves ──► LEAVING, until its disconnect handler is done
        └── refused ──► (none)
 
-CONNECT, its refusal and acknowledgements go ahead of queued events: a client that is behind must hear that it has subscribed;
-what it misses, it is told.
+CONNECT, its refusal and acknowledgements go ahead of queued events, so that a slow client learns at once that it has subscribed.
 """
 
 from __future__ import annotations
@@ -42,17 +40,17 @@ __all__ = ["ConnectRefused", "Hooks", "OneTooMany", "SocketIOFace"]
 log = structlog.get_logger("headgate.engine")
 
 Environ = Mapping[str, object]
-# A request's arguments behind the client id; the returned object is its acknowledgement.
+# Gets the client id and the arguments of a request; returns the acknowledgement.
 RequestHandler = Callable[..., Mapping[str, object]]
-# Gets the session, the client's id, the environ and the data of the CONNECT packet. It lets the client in, or raises
-# ConnectRefused. The function that it returns is called when the CONNECT packet is queued; what that sends goes out with it.
+# Gets the session, the client's id, the environ and the data of the CONNECT packet; raises ConnectRefused. Returns a function
+# that is called when the CONNECT packet is queued: its frames go out with that.
 ConnectHandler: TypeAlias = "Callable[[Session, str, WSGIEnvironment, object], Callable[[], None]]"
 
 PATH = "/socket.io/"
 
 
 class ConnectRefused(Exception):
-    """A connect handler raises it: the client is sent CONNECT_ERROR with this message, and `data` as its data."""
+    """Raised by a connect handler to have the client sent CONNECT_ERROR with this message and this data."""
 
     def __init__(self, message: str, data: Mapping[str, object]) -> None:
         super().__init__(message)
@@ -60,17 +58,17 @@ class ConnectRefused(Exception):
 
 
 class Hooks(Protocol):
-    """The gateway, at the ends of a session. They answer at once."""
+    """The gateway, at the ends of a session. They do not wait."""
 
     def opening(self, session_id: str, environ: Environ, /) -> OneTooMany | None:
         """Return why a session is one too many, if it is."""
 
     def over(self, session_id: str, /) -> None:
-        """A session that was opened is over, and so are the disconnect handlers of its clients."""
+        """Called when a session and the disconnect handlers of its clients are over."""
 
 
 class Standing(Enum):
-    """How a client stands in its namespace."""
+    """The state of a client in its namespace."""
 
     JOINING = "joining"
     """Its connect handler runs."""
@@ -80,16 +78,12 @@ class Standing(Enum):
 
 
 class _Client:
-    """A client of a session in a namespace. Only its methods change its standing."""
+    """A client of a session in a namespace."""
 
     __slots__ = ("id", "session", "standing")
 
     def __init__(self, session: Session, client_id: str) -> None:
         self.session, self.id, self.standing = session, client_id, Standing.JOINING
-
-    def let_in(self) -> None:
-        """Its connect handler is done."""
-        self.standing = Standing.IN
 
     def leave(self) -> bool:
         """Begin to leave; False if it is not in."""
@@ -138,8 +132,8 @@ class SocketIOFace:
         """Make the server. `hooks` must be set before sessions open.
 
         Args:
-            names_namespaces: the refusal of another namespace names those that are served. For development.
-            allowed_origins: "*", or answers whether an origin may connect.
+            names_namespaces: whether the refusal of another namespace names these. For development.
+            allowed_origins: "*", or returns whether an origin may connect.
             allowing: returns the line of a setting that would allow an origin, for the log.
 
         Raises:
@@ -169,7 +163,7 @@ class SocketIOFace:
         return answer
 
     def reuse_greenlets(self, reuse: bool) -> None:
-        """Say whether handlers may run in greenlets in which others have run. Not if they run code of an application."""
+        """Set whether handlers may share greenlets, one after the other. Not if they run code of an application."""
         self.engine.start = GreenletPool().start if reuse else spawn
 
     # -- connect, disconnect, dispatch --------------------------------------------------------------------------------
@@ -183,19 +177,18 @@ class SocketIOFace:
         requests: Mapping[str, RequestHandler],
         unknown: Callable[[str, str], Mapping[str, object]],
     ) -> None:
-        """Serve a namespace. Handlers run one after the other for each session, in its own greenlet, and may wait.
+        """Serve a namespace. Handlers of a session run one after the other, in its own greenlet, and may wait.
 
         Args:
             namespace: without a slash.
-            connect: as ConnectHandler.
             disconnect: gets client id and reason, once for each client that was let in.
-            requests: by event name; each gets the client id and the arguments, and returns the acknowledgement.
-            unknown: for any other event; gets its name and the client id, and returns the acknowledgement.
+            requests: by event name.
+            unknown: gets the name of any other event and the client id; returns the acknowledgement.
         """
         self._namespaces[f"/{namespace}"] = _Namespace(namespace, connect, disconnect, requests, unknown)
 
     def disconnect(self, namespace: str, client_id: str) -> None:
-        """Disconnect a client from its namespace; its session goes on. The disconnect handler runs before this returns."""
+        """Disconnect a client from its namespace, and run its disconnect handler. Its session goes on. May wait."""
         served = self._namespaces[f"/{namespace}"]
         client = served.clients.get(client_id)
         if client is None or not client.leave():
@@ -208,14 +201,13 @@ class SocketIOFace:
     # -- what the engine asks (engine.Application) --------------------------------------------------------------------
 
     def opening(self, sid: str, environ: WSGIEnvironment) -> OneTooMany | None:
-        """A session is to open."""
         refusal = self.hooks.opening(sid, environ)
         if refusal is None:
             self._environs[sid] = environ
         return refusal
 
     def message(self, session: Session, message: str | bytes) -> None:
-        """One packet of a browser; anything malformed or out of order ends the session with a code."""
+        """Take one packet. A malformed one, or one out of order, ends the session with a code."""
         fault = "binary message without a binary packet before it"
         if isinstance(message, str):
             try:
@@ -229,14 +221,14 @@ class SocketIOFace:
                     try:
                         self._dispatch(session, packet, served, client)
                     except Exception:
-                        # A handler failed: the session goes on, as with any Socket.IO server.
+                        # The session goes on, as with any Socket.IO server.
                         log.exception("event handler failed", sid=session.sid)
                     return
                 fault = "packet before CONNECT"
         session.end("parse error", code=PROTOCOL_ERROR, told=fault)
 
     def over(self, sid: str, reason: str) -> None:
-        """A session is over: its clients leave; it is forgotten when all their disconnect handlers are done."""
+        """Have the clients of a session that is over leave, and wait for all their disconnect handlers."""
         try:
             for served in self._namespaces.values():
                 client = served.of_sessions.get(sid)
@@ -247,7 +239,7 @@ class SocketIOFace:
                         log.exception("disconnect handler failed", sid=sid)
             while any(sid in served.of_sessions for served in self._namespaces.values()):
                 left = self._left[sid] = Signal()
-                left.wait()  # the gateway has disconnected the client, and the handler still runs
+                left.wait()  # a handler of `disconnect` still runs
         finally:
             self._left.pop(sid, None)
             self._environs.pop(sid, None)
@@ -266,7 +258,7 @@ class SocketIOFace:
             else:
                 self._connect(session, served, packet.data or None)
         elif client is None or served is None or client.standing is not Standing.IN:
-            return  # a goodbye from where it is not, or an event of one that is leaving
+            return  # a DISCONNECT by no client, or an event of one that leaves
         elif kind == DISCONNECT:
             if client.leave():
                 self._leave(served, client, CLIENT_DISCONNECT)
@@ -278,7 +270,7 @@ class SocketIOFace:
                 session.offer_control(message_frame(write_packet(ACK, served.path, [answer], packet.id)))
 
     def _connect(self, session: Session, served: _Namespace, auth: object) -> None:
-        """Let a client in, or refuse it. The answers of all joins that end in one turn of the loop are written together."""
+        """Let a client in, or refuse it. The answers of all joins of one turn of the loop are written together."""
         client = _Client(session, self.engine.generate_id())
         served.add(client)
         session.cork()
@@ -294,14 +286,14 @@ class SocketIOFace:
                 raise
             # It waits for the frames of `joined`: one write instead of two.
             session.offer_control(message_frame(b'%b%b"}' % (served.connected, client.id.encode())), flush=False)
-            client.let_in()
+            client.standing = Standing.IN
             session.joined = True
             joined()
         finally:
             self.engine.writes.add(session.uncork)
 
     def _leave(self, served: _Namespace, client: _Client, reason: str) -> None:
-        """Run the disconnect handler of a client that is leaving, and forget it. May wait."""
+        """Run the disconnect handler of a leaving client, and forget the client. May wait."""
         try:
             served.disconnect(client.id, reason)
         finally:
@@ -312,7 +304,7 @@ class SocketIOFace:
     # -- sessions -----------------------------------------------------------------------------------------------------
 
     def session_of(self, namespace: str, client_id: str) -> Session:
-        """Return the session of a client that has connected, until its disconnect handler is done.
+        """Return the session of a client, until its disconnect handler is done.
 
         Raises:
             KeyError: there is no such client.
@@ -325,11 +317,11 @@ class SocketIOFace:
         return len(self.engine.sessions)
 
     def environ_of(self, session_id: str) -> Environ:
-        """Return the WSGI environment that a session was opened with; nothing of one that is over."""
+        """Return the WSGI environment of a session's handshake; an empty one when the session is over."""
         return self._environs.get(session_id, {})
 
     def trim_environ(self, session_id: str, names: Iterable[str]) -> None:
-        """Keep these entries of a session's environment only: the whole of it is 3 KB, for as long as the session lives."""
+        """Keep only these entries of a session's environment, which takes 3 KB as a whole."""
         environ = self._environs.get(session_id)
         if environ is not None:
             self._environs[session_id] = {name: environ[name] for name in names if name in environ}

@@ -1,10 +1,8 @@
 """Socket.IO 5 packets of the gateway's own clients: read and checked, and written. No I/O.
 
-In: the text of a packet (https://socket.io/docs/v4/socket-io-protocol/). Out: a `Packet` that a namespace can take, or
-`Malformed`, with the words for the close frame. Clients send no attachments, as payloads are JSON; a binary packet is refused.
-
-JSON is read and written by msgspec, and by the standard library where only that can: half a surrogate pair, a key that is no
-text.
+The protocol is https://socket.io/docs/v4/socket-io-protocol/. Payloads are JSON, so clients send no attachments, and binary
+packets are refused. msgspec reads and writes JSON; the standard library does where msgspec cannot, as with half a surrogate
+pair.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ _from_json = msgspec.json.decode
 
 
 class Malformed(ValueError):
-    """A text is no packet, or none that a client may send; the message says why."""
+    """A text is no packet that a client may send. The message says why, for the close frame."""
 
 
 class Packet(NamedTuple):
@@ -40,7 +38,7 @@ def read_packet(text: str) -> Packet:
     """Return the packet that a text is.
 
     Raises:
-        Malformed: see the module.
+        Malformed: it is none that a client may send.
     """
     if text[:2] == "0/":  # a CONNECT in its usual form, `0/<name>,{…}`
         path, _, rest = text[1:].partition(",")

@@ -3,7 +3,7 @@
 An outgoing event comes from the fan-out (delivery/), framed once for everybody:
 
     outbox         the sending half of a session: a direct write if nothing is in its way, else the queue
-    send_queue       frames that wait: a data lane that may refuse, a control lane that goes first
+    send_queue       waiting frames: a data lane that may refuse, a control lane that goes first
     websocket      one socket and its watchers; it asks for the next frames whenever it has room
     long_poll      the polls of a session that has no WebSocket
     final_frames     frames of a polling session that ended between two polls
@@ -11,19 +11,19 @@ An outgoing event comes from the fan-out (delivery/), framed once for everybody:
 An incoming message begins as an HTTP request:
 
     http_server    accepts connections (peer_socket: one's socket)
-    http_admission   for which there is room: descriptors, http_connections, peer_address
+    http_admission   the room for them: descriptors, http_connections, peer_address
     http_connection  one HTTP connection; a WebSocket's first request is answered without a greenlet
     http_parser      bytes to requests: the one reader of HTTP
     http_channel     bytes in and out, each part within its deadline (http_limits)
     http_incoming    requests and their bodies: the parser, fed from the channel
-    http_routes      requests that are answered below WSGI; http_answers is what is answered
+    http_routes      requests answered below WSGI, with http_answers
     http_wsgi        one request as the application answers it
     engine         Engine.IO: handshakes, polls, bodies (engineio_http), and the pages that may connect (cors)
     detach           takes the socket of a WebSocket away from the HTTP server
-    session        one browser, with a life: session_state is its table, heartbeat its pings, upgrade its way to a WebSocket
+    session        one browser: session_state is the table of its life, heartbeat its pings, upgrade its way to a WebSocket
     websocket      bytes to messages, with frame_parser
-    inbox          the receiving half of a session: the rate limit (limits), the packet's type, messages that wait, in order
-    socketio_face  Socket.IO: namespaces and their clients, packets (socketio_packet); what the gateway sees of all this
+    inbox          the receiving half of a session: rate limit (limits), types of packets, waiting messages
+    socketio_face  Socket.IO for the gateway: namespaces and their clients, with socketio_packet
 
 `timers` calls back for every deadline.
 `headgate.socketio` makes `http_server.HTTPServer` public; its own `Server` has the same sessions.

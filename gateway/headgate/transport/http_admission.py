@@ -1,8 +1,8 @@
-"""Which HTTP connections, and which of their requests, there is room for: in all, and for each address.
+"""The room for HTTP connections and their requests, in all and for each address.
 
-When there is one too many, the connection that has waited longest for its peer is ended for it (http_connections.py). When
-clients have all descriptors that they may have, a new connection gets one of a few reserved places: its one request is answered
-if it is for a health page, and with 503 if not. When those are taken, too, the ones in them that wait for their peer make room.
+One connection too many ends the one that has waited longest for its peer (http_connections.py). When clients have used up their
+descriptors, a new connection gets one of a few reserved places for one request: a health page is answered, anything else gets
+503. When those are taken, too, the ones in them that wait for their peer make room.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from .http_limits import HttpLimits
 from .peer_address import address_key, address_of
 from .peer_socket import end
 
-# The pages that are answered when there is no room for anything else.
+# Answered when there is no room for anything else.
 HEALTH_PATHS = frozenset({"/livez", "/healthz", "/metrics"})
-# The connections in a reserved place count for this address.
+# The address for which connections in a reserved place count.
 RESERVED = "a reserved place"
-# A request comes with its connection, or a moment later. Until it does, nobody in a reserved place is ended for another.
+# A request comes with its connection, or a moment later. Until then no connection in a reserved place is ended.
 PLACES_TAKEN_PAUSE_S = 0.01
-# No descriptor, or no memory, for one more connection. Peers wait in the kernel's queue, and are accepted after a while; without
-# the pause the listener, which stays readable, would have us try for ever.
+# No descriptor, or no memory, for one more connection. Peers wait in the kernel's queue. Without a pause the listener, which
+# stays readable, would have us try for ever.
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 ACCEPT_AGAIN_S = 0.5
 EXHAUSTED_LOG_S = 10.0
-# HTTP connections have at most this part of the descriptors, and one address that one. Each may hold a second descriptor, of the
-# file that it is answered with, so WebSockets have half of them at least.
+# The descriptors are divided by these for the most HTTP connections, in all and of one address. Each may hold a second one, of
+# a file that is its answer, so WebSockets have half of all at least.
 HTTP_SHARE = 4
 ADDRESS_SHARE = 8
 
@@ -48,14 +48,14 @@ class Admitted(Protocol):
     """A connection (http_connection.py)."""
 
     is_reserved: bool
-    """Whether it has a reserved place: for one request."""
+    """Whether it has a reserved place."""
 
     def fileno(self) -> int: ...
     def __hash__(self) -> int: ...
 
 
 class Admission:
-    """See the module. `pause` accepts nothing for so many seconds."""
+    """See the module. `pause` stops accepting for some seconds."""
 
     def __init__(self, limits: HttpLimits, pause: Callable[[float], object]) -> None:
         self.limits, self._pause = limits, pause
@@ -65,16 +65,16 @@ class Admission:
         self._log_throttle = LogThrottle(every_s=EXHAUSTED_LOG_S)
 
     def room_for_next(self, listener_fd: int) -> bool | None:
-        """Return whether the next connection has a place of its own; False: a reserved one; None: it cannot be accepted now."""
+        """Return whether the next connection has its own place: False for a reserved one, None when it cannot be accepted now."""
         self.hold()
         if has_room(listener_fd):
             return True
         return False if self._lend() else None
 
     def take_in(self, connection: Admitted, address: object, *, has_room: bool = True) -> Answer | None:
-        """Count a connection, if need be in place of another that waits for its peer; return the answer that refuses it.
+        """Count a connection, in place of a waiting one if need be; return the answer that refuses it, or None.
 
-        Behind a proxy all connections come from the proxy: `refusal` counts each request instead.
+        With a proxy of ours, `refusal` counts each request instead.
         """
         if not has_room:
             self._take_reserved_place(connection)
@@ -94,7 +94,7 @@ class Admission:
         return None
 
     def refusal(self, connection: Admitted, environ: Mapping[str, object]) -> Answer | None:
-        """Return the answer that refuses a request, if there is no room for it; behind a proxy, for the client of the proxy."""
+        """Return the answer that refuses a request, or None; with a proxy of ours, it counts for the proxy's client."""
         if connection.is_reserved:
             if environ.get("PATH_INFO") in HEALTH_PATHS:
                 return None
@@ -111,13 +111,13 @@ class Admission:
         return no_room("connections_per_address", limit, 1)
 
     def between_requests(self, connection: Admitted) -> None:
-        """A connection waits for its next request, which may be another client's when a proxy of ours sends it."""
+        """Called when a connection begins to wait for its next request."""
         self.connections.wait(connection)
         if self.limits.proxies:
             self.connections.attribute(connection, None)
 
     def end_longest_waiting(self, why: str, address: str | None = None) -> bool:
-        """End the connection (of an address) that has waited longest for its peer: it finds the end, and closes."""
+        """End the connection (of an address) that has waited longest; return whether there was one."""
         connection = self.connections.longest_waiting(address)
         if connection is None:
             return False
@@ -127,15 +127,15 @@ class Admission:
         return True
 
     def hold(self) -> None:
-        """Hold the descriptors of reserved places, as soon as one is free: one of ours to Redis would take it, and keep it."""
+        """Hold the descriptors of reserved places as soon as they are free, before a connection to Redis takes them."""
         self._held.hold(self.connections.count_at(RESERVED))
 
     def close(self) -> None:
-        """Hold no descriptors any more. Idempotent."""
+        """Release the held descriptors. Idempotent."""
         self._held.close()
 
     def exhausted(self, error: OSError) -> None:
-        """Accept nothing for a while: there is nothing left to have a connection with."""
+        """Accept nothing for a while, as there is no descriptor or no memory."""
         ACCEPT_FAILURES.inc()
         if self._log_throttle.due("exhausted") is not None:
             log.error("cannot accept connections", reason=error.strerror, again_in_s=ACCEPT_AGAIN_S)
@@ -148,7 +148,7 @@ class Admission:
         self.connections.open(connection, RESERVED)
 
     def _lend(self) -> bool:
-        """Give a held descriptor away for the next connection; return False, and pause, when there is none."""
+        """Release a held descriptor for the next connection; pause and return False when there is none."""
         taken = self.connections.count_at(RESERVED)
         if taken < max(1, places()) and self._held.lend():
             self._places_were_taken = False
@@ -157,7 +157,7 @@ class Admission:
             self.exhausted(OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
             return False
         if self._places_were_taken:
-            # Half of them, so that the next ones find room; they are closed while we pause.
+            # Half of them; they are closed while we pause.
             while self.connections.count_at(RESERVED) > taken // 2 and self.end_longest_waiting("in a reserved place", RESERVED):
                 pass
         self._places_were_taken = not self._places_were_taken

@@ -1,6 +1,6 @@
-"""Answers without the application: of a route below WSGI, and the server's own errors and refusals. No I/O.
+"""Answers of routes, and the server's own errors and refusals. No I/O.
 
-Every refusal has the body `{"error": {code, message, retry, retry_after_s?, …parts}}` (docs/protocol.md), and no cache keeps it.
+Every refusal has the body `{"error": {code, message, retry, retry_after_s?, …parts}}` (docs/protocol.md) and is not cached.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
 
 NO_STORE = ("Cache-Control", "no-store")
-# Clients that were refused together come back apart.
+# A random number of seconds, so that clients do not all come back at once.
 RETRY_AFTER_S = (1, 5)
-# A connection that finds no room is refused before its request, and with it its Origin, has been read. The limit is no secret.
+# A connection without room is refused before its Origin is known. The limit is no secret.
 _FOR_ANY_PAGE = (("Access-Control-Allow-Origin", "*"), ("Access-Control-Expose-Headers", "Retry-After"))
 
 
 def http_error(code: str, message: str, *, retry: bool = False) -> dict[str, Any]:
-    """Return the wire form of an error that is HTTP's own, in no class of headgate.errors."""
+    """Return the wire form of an error of HTTP itself, which has no class in headgate.errors."""
     return {"code": code, "message": message, "retry": retry}
 
 
@@ -34,7 +34,7 @@ LATE_HEADERS = http_error("request_timeout", "the request's headers took too lon
 
 
 def error_answer(status: str, error: Mapping[str, Any]) -> Answer:
-    """Return the answer that refuses a request: a status, such as `503 Service Unavailable`, and the wire form of an error."""
+    """Return the answer for a status, such as `503 Service Unavailable`, and the wire form of an error."""
     body = error_body({"error": error})
     return Answer(status, error_headers(body, error), body)
 
@@ -45,7 +45,7 @@ def error_body(body: Mapping[str, Any]) -> bytes:
 
 
 def error_headers(body: bytes, error: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the headers of a refusal with this body; `retry_after_s` of the error becomes Retry-After."""
+    """Return the headers of a refusal; `retry_after_s` of the error becomes Retry-After."""
     headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body))), NO_STORE]
     if "retry_after_s" in error:
         headers.append(("Retry-After", str(error["retry_after_s"])))
@@ -53,14 +53,14 @@ def error_headers(body: bytes, error: Mapping[str, Any]) -> list[tuple[str, str]
 
 
 def no_room(name: str, limit: int, retry_after_s: int) -> Answer:
-    """Return the answer for which a connection ends: a limit, `connections` or `connections_per_address`, has no room for it."""
+    """Return the answer to a connection for which `connections` or `connections_per_address` has no room."""
     status = "503 Service Unavailable" if name == "connections" else "429 Too Many Requests"
     answer = error_answer(status, LimitReached(name, limit, retry_after_s).to_wire())
     return answer._replace(headers=(*answer.headers, *_FOR_ANY_PAGE), closes=True)
 
 
 def retry_after_s() -> int:
-    """Return the seconds after which a client that found no room may try again: a random number of them."""
+    """Return the seconds after which a client that found no room may try again."""
     return randint(*RETRY_AFTER_S)
 
 
@@ -70,7 +70,7 @@ class Answer(NamedTuple):
     Attributes:
         status: such as `201 CREATED`.
         headers: with the length of the body, and without Date and Connection.
-        closes: whether the connection ends behind it.
+        closes: whether the connection ends after it.
     """
 
     status: str
@@ -80,19 +80,19 @@ class Answer(NamedTuple):
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> list[bytes]:
         start_response(self.status, [*self.headers, ("Connection", "close")] if self.closes else list(self.headers))
-        # No server leaves the body out by itself, and the client would take it for the next answer (RFC 9110, section 9.3.2).
+        # A client would take a body for the next answer (RFC 9110, section 9.3.2), and servers do not leave it out.
         return [] if environ.get("REQUEST_METHOD") == "HEAD" else [self.body]
 
     def to_bytes(self, now_s: float, *, close: bool) -> bytes:
-        """Return the bytes of the same answer through WSGI. `close`: the connection ends after it, as where it `closes`."""
+        """Return the answer as bytes. With `close`, or where it `closes`, the connection ends after it."""
         head, date = _head(self.status, tuple(self.headers)), _date(int(now_s))
         ends = b"Connection: close\r\n\r\n" if close or self.closes else b"\r\n"
         return b"%bDate: %b\r\n%b%b" % (head, date, ends, self.body)
 
 
-@lru_cache(maxsize=256)  # most answers differ in their body and its length only
+@lru_cache(maxsize=256)  # most answers differ only in their body and its length
 def _head(status: str, headers: tuple[tuple[str, str], ...]) -> bytes:
-    """Return status line and headers. Raises ValueError: a line break in a header would begin another one."""
+    """Return status line and headers. Raises ValueError for a line break, which would begin another header."""
     lines = [f"HTTP/1.1 {status}", *(f"{name}: {value}" for name, value in headers)]
     if any("\r" in line or "\n" in line for line in lines):
         raise ValueError("line break in a header")

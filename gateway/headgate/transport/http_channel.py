@@ -1,7 +1,7 @@
-"""The bytes of one HTTP connection, in and out: each part of each exchange within its deadline (http_limits.py).
+"""The bytes of one HTTP connection, in and out, with a deadline for each part of each exchange (http_limits.py).
 
-In: the peer's socket. Out: its bytes, and whether it kept us waiting for too long. It never waits for a peer longer than the
-`Pace` of the part allows, and lets everybody else have a turn where a peer never keeps it waiting.
+A channel waits for its peer no longer than the `Pace` of the part allows. With a peer that never keeps it waiting, it lets other
+greenlets run now and then.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from headgate.runtime.loop import READ, WRITE, sleep
 from .http_limits import MACHINE, HttpLimits, Pace, Part
 from .peer_socket import PeerSocket, close_hard, is_readable, say_last
 
-# A peer that never keeps us waiting would keep the loop: after so many bytes of a message everybody else has a turn.
+# After so many bytes of a message other greenlets have a turn.
 TURN_BYTES = 65536
-# Of a body that is not wanted so much is read all the same: closed with bytes unread a connection would be reset, and a client
-# that is still sending would find the reset instead of our answer (RFC 9112 section 9.6).
+# Read of an unwanted body: closing with bytes unread resets the connection, and a client that is still sending finds the reset
+# instead of our answer (RFC 9112 section 9.6).
 MAX_LINGER_BYTES = 1024 * 1024
-# A client that has sent ahead of the last answer has so long to read that, and to end.
+# A client that has sent more after its last request has so long to read the answer and to end.
 LINGER_S = 2.0
 
 
 class TooSlow(TimeoutError):
-    """A peer kept us waiting for longer than it may. An application sees an OSError of a connection that is over."""
+    """A peer kept us waiting for too long. To an application it is the OSError of a broken connection."""
 
     def __init__(self, message: str) -> None:
         super().__init__(errno.ECONNRESET, message)
@@ -36,33 +36,32 @@ class Channel:
     """See the module.
 
     Attributes:
-        part: the part of the exchange that is under way.
-        broken: the peer is gone, or was too slow: the beginning of the next request is not known.
+        part: the current part of the exchange.
+        broken: whether the peer is gone, or was too slow, so that no other request can be read.
         waits: how often the peer has kept us waiting.
-        sent_bytes: in all.
     """
 
     __slots__ = ("_limits", "_pace", "_turn_bytes", "_waiting", "broken", "part", "peer", "sent_bytes", "waits")
 
     def __init__(self, peer: PeerSocket, limits: HttpLimits, waiting: Callable[[], object], waited_s: float = 0.0) -> None:
-        """`waiting` is called when we begin to wait for the peer, which has kept us waiting for `waited_s` already."""
+        """`waiting` is called before each wait for the peer, which has kept us waiting for `waited_s` already."""
         self.peer, self._limits, self._waiting = peer, limits, waiting
         self.part = Part.HEADERS
-        # How much longer the peer may keep us waiting with this part; None as long as it has not.
+        # Of this part; None until the peer keeps us waiting.
         self._pace: Pace | None = self.part.pace(limits)
         self._pace.waited(waited_s)
         self._turn_bytes = self.waits = self.sent_bytes = 0
         self.broken = False
 
     def begin(self, part: Part) -> None:
-        """Begin another part of the exchange, with a pace of its own."""
+        """Begin another part of the exchange, with its own pace."""
         self.part, self._pace = MACHINE.after(self.part, part), None
 
     def receive(self, size: int, turn_bytes: int = TURN_BYTES) -> bytes:
-        """Return what has come, waiting as long as the peer may keep us; nothing at the end. Switches greenlets.
+        """Return the next bytes; none at the end. Switches greenlets.
 
         Raises:
-            TooSlow: it kept us waiting for too long.
+            TooSlow: the peer kept us waiting for too long.
             OSError: the connection broke.
         """
         try:
@@ -84,10 +83,10 @@ class Channel:
         return data
 
     def send(self, data: bytes) -> None:
-        """Write all of a piece of the answer, waiting as long as the peer may keep us. Switches greenlets.
+        """Write a piece of the answer. Switches greenlets.
 
         Raises:
-            TooSlow: it kept us waiting for too long.
+            TooSlow: the peer kept us waiting for too long.
             OSError: the connection broke.
         """
         left, at = len(data), 0
@@ -96,7 +95,7 @@ class Channel:
             try:
                 sent = self.peer.send(rest)
             except BlockingIOError:
-                # 100 Continue is written before the body was read; an answer may begin before that, too.
+                # 100 Continue, and an answer that does not need the body, come before the body was read.
                 if self.part is not Part.ANSWER:
                     self.begin(Part.ANSWER)
                 sent = self._in_time(WRITE, self.peer.send, rest)
@@ -112,11 +111,7 @@ class Channel:
                 self._let_others()
 
     def linger(self, seconds: float | None = None) -> None:
-        """Say that our answer was all, and read for a while what the peer is still sending. Switches greenlets.
-
-        Args:
-            seconds: in all; None: at the pace of the part.
-        """
+        """End our side, and read what the peer is still sending, for `seconds` or at the pace of the part. Switches greenlets."""
         say_last(self.peer.fileno())
         left_bytes, left_s = MAX_LINGER_BYTES, seconds
         while left_bytes > 0:
@@ -137,17 +132,17 @@ class Channel:
             left_bytes -= len(data)
 
     def linger_if_unread(self) -> None:
-        """Read what is unread before closing, or the kernel would reset the connection and drop answers. Switches greenlets."""
+        """Read what is unread before closing, as the kernel would reset the connection. Switches greenlets."""
         if self.peer.is_plain and not self.broken and is_readable(self.peer.fileno()):
             self._waiting()
             self.linger(LINGER_S)
 
     def _receive_next(self, size: int) -> bytes:
-        """Wait for the next request, then read: most clients send it when they have the answer.
+        """Wait before reading, as most clients send a request when they have the last answer.
 
         Raises:
-            TooSlow: nothing has come in time.
-            BlockingIOError: nothing has come after all.
+            TooSlow: nothing came in time.
+            BlockingIOError: the wait ended and nothing was there.
         """
         self.waits += 1
         waited_s = self.peer.wait(READ, self._limits.keep_alive_s)
@@ -161,14 +156,14 @@ class Channel:
             raise
 
     def _in_time(self, events: int, move: Callable[[Any], Any], argument: object) -> Any:
-        """Move bytes once the socket is ready for it.
+        """Move bytes once the socket is ready.
 
         Raises:
-            TooSlow: not while the peer may keep us waiting.
+            TooSlow: it was not in time.
         """
         pace = self._pace = self._pace or self.part.pace(self._limits)
         self.waits += 1
-        if self.part is not Part.IDLE:  # which the connection has reported itself
+        if self.part is not Part.IDLE:  # the connection has reported that
             self._waiting()
         while pace.left_s > 0:
             waited_s = self.peer.wait(events, pace.left_s)
@@ -183,7 +178,7 @@ class Channel:
                 self.broken = True
                 raise
         try:
-            return move(argument)  # after a stall of our own, timers come before sockets
+            return move(argument)  # after a stall of ours, timers come before sockets
         except BlockingIOError:
             raise self._too_slow() from None
 

@@ -1,11 +1,11 @@
-"""One HTTP connection, from its first byte to its last: its requests are read one after the other, and answered in order.
+"""One HTTP connection. Its requests are read one after the other, and answered in order.
 
-In: a socket that the server has accepted. It waits for its first request in the loop, without a greenlet; a route that never
-waits (http_routes.NeverWaits), as the one for WebSockets, answers it there. Anything else has a greenlet, `serve`, until the
-connection is over: a route (http_routes.py) answers a request, or the application does (http_wsgi.py).
+The first request is awaited in the loop, without a greenlet. A route that never waits (http_routes.NeverWaits), as the one for
+WebSockets, answers it there. Any other request is answered in a greenlet (`serve`), by a route (http_routes.py) or by the
+application (http_wsgi.py).
 
-`take_socket` gives the socket away: to a WebSocket (detach.py). A request that names the session of another process that shares
-the port goes there, with its connection and the bytes that have been read of it.
+`take_socket` gives the socket to a WebSocket (detach.py). Where several processes share the port, a connection whose request
+names the session of another one goes there, with the bytes that were read.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("headgate.wsgi")
 
-# A request that names its session, which may be another process's where several share the port.
+# In the query of a request with a session, which another process on the port may own.
 NAMES_SESSION = "sid="
 _LATE = error_answer("408 Request Timeout", LATE_HEADERS)
 _FAILED = error_answer("500 Internal Server Error", ROUTE_FAILED)
@@ -46,9 +46,9 @@ class HttpConnection:
     """See the module.
 
     Attributes:
-        is_taken: whether the socket is another's.
-        is_reserved: whether it has a place of those for health pages: for one request.
-        waits_since_s: when it began to wait for its first byte, on the monotonic clock; 0 where that was there.
+        is_taken: whether the socket has another owner.
+        is_reserved: whether it has a place for one request of a health page.
+        waits_since_s: when it began to wait for its first byte, on the monotonic clock; 0 when it did not.
     """
 
     __slots__ = (
@@ -59,11 +59,11 @@ class HttpConnection:
     def __init__(
         self, server: HTTPServer, peer: PeerSocket, address: object, received: bytes = b"", *, is_adopted: bool = False
     ) -> None:
-        """`received` is what another process, which has accepted the connection (`is_adopted`), has read of it."""
+        """`received` was read by the process that accepted the connection, where that is another one (`is_adopted`)."""
         self._server, self._peer, self._address, self._is_adopted = server, peer, address, is_adopted
         self._parser = RequestParser(received)
         self._channel: Channel | None = None
-        # The first request, and the answer of its route (None: it is for the application), where they were there in the hub.
+        # The first request that was read in the hub, and the answer of its route (None leaves it to the application).
         self._pending: Request | Bad | None = None
         self._asked: tuple[Answer | None] | None = None
         self._routed: RoutedRequest | None = None
@@ -74,7 +74,7 @@ class HttpConnection:
     # -- in the hub, before there is a greenlet -------------------------------------------------------------------------
 
     def read_first(self) -> None:
-        """Read what there is, and see to it; wait for the first byte when there is nothing yet. In the hub."""
+        """Read and answer the first request, or wait for its first byte. In the hub."""
         try:
             received = self._peer.recv(READ_BYTES)
         except BlockingIOError:
@@ -104,14 +104,14 @@ class HttpConnection:
 
     def _ask_in_hub(self, request: Request, route: NeverWaits) -> None:
         routed = RoutedRequest(bytes, request, route, self._environ(request))
-        self._server.connections.work(self)  # or it would be ended itself, for one too many of its address
+        self._server.connections.work(self)  # so that it is not ended for one too many of its address
         try:
             self._asked = (self._server.admission.refusal(self, routed.environ) or route(routed),)
         except OSError:
-            pass  # of the connection: nobody is there to be answered
+            pass  # the client is gone
         except Exception:
             log.exception("route failed", path=request.path)
-            if not self.is_taken:  # or it is the route's
+            if not self.is_taken:
                 with suppress(OSError):
                     self._peer.send(_FAILED.to_bytes(time.time(), close=True))
         if self.is_taken or self._asked is None:
@@ -121,7 +121,6 @@ class HttpConnection:
 
     def _stop_watcher(self) -> None:
         if self._watcher is not None:
-            self._watcher.stop()
             self._watcher.close()
             self._watcher = None
             self._server.speaks(self)
@@ -129,7 +128,7 @@ class HttpConnection:
     # -- in a greenlet --------------------------------------------------------------------------------------------------
 
     def serve(self, waited_s: float = 0.0) -> None:
-        """Answer the requests until the connection is over; its peer has kept us waiting for `waited_s`. Switches greenlets."""
+        """Answer the requests until the connection is over. The peer has kept us waiting for `waited_s`. Switches greenlets."""
         server, peer, limits = self._server, self._peer, self._server.admission.limits
         self._stop_watcher()
         channel = self._channel = Channel(peer, limits, lambda: server.connections.wait(self), waited_s)
@@ -144,7 +143,7 @@ class HttpConnection:
                 if not self.is_taken:
                     channel.linger_if_unread()
             if self._is_adopted and not self.is_taken:
-                # The process that accepted it may be too busy to have closed it: we close ours first.
+                # The process that accepted it may be too busy to have closed its own descriptor.
                 peer.stop()
                 unwatch(peer.fileno(), LINGER_S)
         finally:
@@ -152,7 +151,7 @@ class HttpConnection:
             self.close()
 
     def close(self) -> None:
-        """End the connection, unless it is another's; it counts no more. Idempotent."""
+        """End the connection, unless it is taken, and count it no more. Idempotent."""
         self._stop_watcher()
         if not self.is_taken or isinstance(self._peer, TlsPeer):
             self._peer.close()
@@ -163,18 +162,18 @@ class HttpConnection:
         return self._peer.fileno()
 
     def count_as_client(self) -> None:
-        """Count it no more among the HTTP connections: its answer is a client's events, and ends with the connection."""
+        """Count it no more, as its answer is a stream, which counts as a client."""
         self._server.over(self)
 
     def take_socket(self, first_bytes: bytes, *, takes_unsent: bool = False) -> tuple[PeerSocket, bytes, bytes]:
-        """Give the socket away: write `first_bytes`, and read, write and close it no more. May switch greenlets.
+        """Write `first_bytes` and give the socket away. May switch greenlets.
 
         Returns:
-            The socket, the bytes that have come after the request, and what the caller has to write before anything else: the
-            first bytes, where there is no greenlet yet and it `takes_unsent`.
+            The socket, the bytes that came after the request, and the bytes that the caller has to write: the first ones, where
+            there is no greenlet yet and it `takes_unsent`.
 
         Raises:
-            OSError: the client is gone, or the socket is another's already.
+            OSError: the client is gone, or the socket is taken.
         """
         if self.is_taken:
             raise ConnectionResetError("this connection has been taken")
@@ -192,9 +191,9 @@ class HttpConnection:
         return self._peer, self._parser.leave(), unsent
 
     def write(self, data: bytes) -> None:
-        """Write bytes of the answer that is under way. Switches greenlets; raises OSError as `Channel.send`."""
+        """Write bytes of the current answer. Switches greenlets; raises as `Channel.send`."""
         if self.is_taken or self._channel is None:
-            raise BrokenPipeError("the connection is another's")
+            raise BrokenPipeError("the connection is taken")
         self._channel.send(data)
 
     def _serve_next(self, channel: Channel, incoming: Incoming) -> bool:
@@ -224,11 +223,11 @@ class HttpConnection:
         return True
 
     def _is_foreign(self, request: Request) -> bool:
-        """Return whether a request may name the session of another process."""
+        """Return whether the session of a request may be another process's."""
         return self._server.to_owner is not None and NAMES_SESSION in request.query and self._peer.is_plain
 
     def _hand_over(self, channel: Channel) -> bool:
-        """Hand the connection to the owner of its next request's session; return whether it was. Switches greenlets."""
+        """Hand the connection to the owner of its next request's session; return whether that took it. Switches greenlets."""
         peer, to_owner, is_taken = self._peer, self._server.to_owner, True
         assert to_owner is not None
         peer.stop()
@@ -236,7 +235,7 @@ class HttpConnection:
             is_taken = to_owner(self._parser.block + self._parser.held, peer.fileno())
             if is_taken:
                 unwatch(peer.fileno(), LINGER_S)
-        finally:  # killed in the wait, too: it may be the owner's by now, and then nobody else may read it
+        finally:  # also when killed in the wait, as the owner may have it by now
             if is_taken:
                 channel.begin(Part.DETACHED)
                 self._server.over(self)
@@ -255,7 +254,7 @@ class HttpConnection:
             if self.is_taken:
                 return False
             if answer is not None:
-                is_whole = self._parser.state is ParserState.WHOLE  # as nearly always
+                is_whole = self._parser.state is ParserState.WHOLE
                 ends = request.ends or answer.closes or (not is_whole and incoming.must_end)
                 self.write(answer.to_bytes(time.time(), close=ends))
                 return (is_whole or incoming.finish()) and not ends
@@ -270,7 +269,7 @@ class HttpConnection:
         return self._answer_by_application(request, dict(routed.environ), incoming)
 
     def _route(self, request: Request, incoming: Incoming) -> RoutedRequest | None:
-        """Return a request for its route; most clients send the same head again, and what is known of it holds."""
+        """Return a request for its route, with what is known from the same head before."""
         if self._routed is not None and self._parser.is_like_last:
             return self._routed.again(request)
         route: Route | None = route_for(self._server.routes, request)

@@ -1,6 +1,6 @@
 """The requests of one HTTP connection, with their bodies: the parser (http_parser.py), fed from the channel (http_channel.py).
 
-The beginning of the next request is not known once a body was not read to its end, so such a connection is closed.
+A connection whose last body was not read to its end is closed, as the beginning of the next request is unknown.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 READ_BYTES = 8192
-# The rest of a request's body, when it has been answered, is read up to here, so that the connection can be used again.
+# Read of a body after the answer, so that the connection can be used again.
 MAX_DISCARD_BYTES = 65536
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -57,12 +57,12 @@ class Incoming:
             parser.feed(data)
             event = parser.next_event()
         if waits == channel.waits and not is_first:
-            sleep()  # it was here already, and the one behind it may be as well
+            sleep()  # it was here already, and so may be the next one
         assert isinstance(event, Request | Bad)
         return event
 
     def begin(self, request: Request) -> None:
-        """The body of this request is the one to be read."""
+        """Read the body of this request from now on."""
         self._is_chunked, self._client_waits = request.is_chunked, request.expects_continue
         self._chunked_bytes = 0
 
@@ -95,21 +95,21 @@ class Incoming:
         return b"" if event is END else event  # type: ignore[return-value]
 
     def read_body(self) -> bytes:
-        """Return what is left of the body. Switches greenlets. Raises as `next_piece`."""
+        """Return the rest of the body. Switches greenlets. Raises as `next_piece`."""
         if (whole := self.parser.whole_body()) is not None:
             return whole
         return b"".join(iter(self.next_piece, b""))
 
     @property
     def must_end(self) -> bool:
-        """Whether the connection cannot be used again: too much is unread, or the client waits for leave to send."""
+        """Whether the connection cannot be used again, as too much is unread or the client waits for 100 Continue."""
         left_bytes = self.parser.left_bytes
         if self.channel.broken or (left_bytes is not None and left_bytes > MAX_DISCARD_BYTES):
             return True
         return self._client_waits and left_bytes != 0
 
     def finish(self) -> bool:
-        """Read what an answered request has left; return whether the connection can be used again. Switches greenlets."""
+        """Read the rest of an answered request; return whether the connection can be used again. Switches greenlets."""
         parser, channel = self.parser, self.channel
         if parser.whole_body() is not None:
             return not channel.broken
@@ -130,7 +130,7 @@ class Incoming:
         return False
 
     def _give_leave(self) -> None:
-        """Let a client that waits for leave to send its body send it; after the rest of earlier answers."""
+        """Send 100 Continue to a client that waits for it."""
         if self._client_waits:
             self._client_waits = False
             sent_bytes = self.channel.sent_bytes
@@ -160,5 +160,5 @@ class RequestBody(io.RawIOBase):
 
 
 def wsgi_input(next_piece: Callable[[], bytes]) -> io.BufferedReader:
-    """Return `wsgi.input` (PEP 3333), with a small buffer: whoever keeps the environment of a request keeps that."""
+    """Return `wsgi.input` (PEP 3333). Its buffer is small, as it lives as long as the request's environment."""
     return io.BufferedReader(RequestBody(next_piece), buffer_size=512)

@@ -1,4 +1,4 @@
-"""The limits of HTTP: how long a peer may keep us waiting with each part of an exchange, how large a message may be. No I/O."""
+"""The limits of HTTP: how long a peer may keep us waiting, and how large a message may be. No I/O."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from enum import Enum
 from headgate.runtime.machine import between
 from headgate.settings import DEFAULTS, Settings
 
-# Connections that wait to be accepted. All clients of a gateway may come back at once, and one that finds no place in this queue
-# tries again after 1 s, 3 s, 7 s and so on. The kernel cuts the number to net.core.somaxconn: in Linux 4,096 unless it is set.
+# Connections that wait to be accepted. All clients may come back at once, and one without a place in this queue tries again after
+# 1 s, 3 s, 7 s and so on. The kernel cuts the number to net.core.somaxconn (in Linux 4,096 by default).
 BACKLOG = 65535
 
 
@@ -30,7 +30,7 @@ class HttpLimits:
     send_buffer_bytes: int = DEFAULTS.send_buffer_bytes
     max_connections_per_address: int = DEFAULTS.max_connections_per_address
     proxies: int = DEFAULTS.proxies
-    # Of the process, beside what its descriptors allow; None for any number.
+    # Of the process; None for as many as its descriptors allow.
     max_connections: int | None = None
 
     @classmethod
@@ -38,27 +38,26 @@ class HttpLimits:
         """Return the limits of the server of a gateway."""
         values = settings.values_for(cls)
         if settings.dev:
-            values["max_connections_per_address"] = 0  # one machine: there an address says nothing about who it is
+            values["max_connections_per_address"] = 0  # all clients are on one machine
         return cls(header_deadline_s=settings.handshake_deadline_s, **values)
 
     @property
     def max_chunked_bytes(self) -> int:
-        """How many bytes a chunked body may take on the wire: chunk sizes, extensions and trailers count as well."""
+        """The most bytes of a chunked body on the wire, chunk sizes, extensions and trailers included."""
         return 2 * self.max_body_bytes + 65536
 
 
 class Pace:
-    """How much longer a peer may keep us waiting with one message: `left_s` of `grace_s` in all.
+    """The time for which a peer may still keep us waiting with one message: `left_s` of `grace_s`.
 
-    Bytes that move give time back, a second for every `bytes_per_s` of them, never more than there was at first. So a silent peer
-    is cut after `grace_s`, one that drips more slowly than the rate a little later, and one that keeps to the rate never. Only
-    time spent waiting for the peer counts.
+    Bytes that move give time back, a second for every `bytes_per_s`, up to `grace_s`. So a silent peer is cut after `grace_s`,
+    one that is slower than the rate a little later, and one at the rate never.
     """
 
     __slots__ = ("_bytes_per_s", "_grace_s", "left_s")
 
     def __init__(self, grace_s: float, bytes_per_s: float | None = None) -> None:
-        """`bytes_per_s` None: bytes give no time back, the grace is a deadline for the whole."""
+        """With `bytes_per_s` None, `grace_s` is a deadline for the whole message."""
         self._grace_s = self.left_s = grace_s
         self._bytes_per_s = bytes_per_s
 
@@ -73,7 +72,7 @@ class Pace:
 
 
 class Part(Enum):
-    """The part of an HTTP exchange that is under way. The value names it in errors and as the metric's label."""
+    """The current part of an HTTP exchange. The value is its name in errors, and the metric's label."""
 
     IDLE = "next request"
     HEADERS = "headers"
@@ -94,7 +93,7 @@ class Part(Enum):
         return Pace(limits.header_deadline_s)
 
 
-# The parts of a connection's life. A connection that is detached is a WebSocket's, or another process's.
+# A WebSocket, or another process, has a detached connection.
 MACHINE = between(
     "HTTP exchange",
     {

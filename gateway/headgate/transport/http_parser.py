@@ -1,15 +1,15 @@
-"""The requests of one connection from its bytes, one after the other: HTTP/1.1 (RFC 9112). No I/O.
+"""The requests of one connection from its bytes: HTTP/1.1 (RFC 9112). No I/O.
 
 In: bytes (`feed`), and the end of the connection (`end`). Out, from `next_event`: a `Request`, the pieces of its body (bytes) and
-`END`; `next_request` goes on with the next one. `Bad` stands for bytes that are no request, and ends the reading; None means that
-more bytes are needed. `leave` ends the reading, too: the connection is a WebSocket's, or another process's.
+`END`, or `Bad`, which ends the reading; None while more bytes are needed. `next_request` goes on after `END`. `leave` ends the
+reading when the connection gets another owner.
 
-Limits come before parsing. What two of three common parsers refuse (h11, llhttp, gunicorn's or gevent's) is refused, and so is
-every request whose end two readers could see in different places: both lengths, two lengths, a lone CR or LF, folded lines, white
-space before a colon, any transfer coding but `chunked`.
+Limits come before parsing. A request is refused if two of three common parsers (h11, llhttp, gunicorn's or gevent's) refuse it,
+or if two readers could disagree about its end: both lengths, two lengths, a lone CR or LF, folded lines, white space before a
+colon, any transfer coding but `chunked`.
 
-A head that has the same bytes as the last one on its connection, or the same but for the length of the body, is not parsed again:
-most clients always send the same.
+A head with the same bytes as the last one on its connection, but for the length of the body, is not parsed again, as most clients
+repeat theirs.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ _FIELDS = re.compile(rb"(?:" + _TOKEN + rb":[\t -~\x80-\xff]*+\r\n)*+\r\n")
 _FIELD = re.compile(r"([^:\r]++):[\t ]*+([^\r]*+)\r\n")
 _LONE_LF = re.compile(rb"(?<!\r)\n")
 _ABSOLUTE = re.compile(r"https?://([^/@]+)(/.*)?", re.IGNORECASE)
-# No body is longer; int() of many more digits would take a while, and of others it would read `+5` and `1_0`.
+# No body is longer. int() alone would read `+5`, `1_0` and any number of digits.
 _LENGTH = re.compile(r"[0-9]{1,18}", re.ASCII)
 _MAX_LENGTH_DIGITS = 18
 _LENGTH_LINE = re.compile(rb"\r\nContent-Length: ([0-9]{1,18})\r\n", re.IGNORECASE)
 _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})(?:;[\t -~\x80-\xff]*+)?\r\n")
-# Two of one of these are two views of where a request ends, or whose it is. Of Content-Type the first counts.
+# Two of one of these are two opinions about the end of a request, or its host. Of Content-Type the first counts.
 _ONCE = frozenset({"CONTENT_LENGTH", "HTTP_TRANSFER_ENCODING", "HTTP_HOST"})
 
 
 class ParserState(Enum):
-    """What comes next on a connection."""
+    """What is read next on a connection."""
 
     HEAD = "a head"
     LENGTH = "a body of a known length"
@@ -79,13 +79,13 @@ class Request(NamedTuple):
     """The head of a request.
 
     Attributes:
-        path: of the target, percent-decoded, as WSGI has it: a character for each byte.
-        query: of the target, as it came.
+        path: of the target, percent-decoded, with a character for each byte as in WSGI.
+        query: of the target, unchanged.
         fields: the headers as a WSGI environment has them: `HTTP_HOST`, `CONTENT_TYPE`, …
         body_bytes: the length of the body; 0 where it `is_chunked`.
-        ends: whether the connection ends behind the answer.
+        ends: whether the connection ends after the answer.
         protocol: `HTTP/1.1` or `HTTP/1.0`.
-        expects_continue: whether the client waits for leave to send the body.
+        expects_continue: whether the client waits for 100 Continue before it sends the body.
     """
 
     method: str
@@ -109,7 +109,7 @@ class Request(NamedTuple):
 
 
 class Bad(NamedTuple):
-    """Bytes that are no request: the status to answer with, and what is wrong."""
+    """Bytes that are no request, with the status of the answer, and the reason."""
 
     status: str
     reason: str
@@ -131,7 +131,7 @@ class RequestParser:
 
     Attributes:
         block: the bytes of the last head.
-        is_like_last: whether the last request has the head of the one before, but for the length of the body.
+        is_like_last: whether the last request repeats the head before, but for the length of the body.
     """
 
     __slots__ = ("_before", "_behind", "_held", "_last", "_left", "_scanned", "block", "is_like_last", "state")
@@ -146,7 +146,7 @@ class RequestParser:
 
     @property
     def held(self) -> bytes:
-        """The bytes that have come, and are not read."""
+        """The bytes that are not read yet."""
         return self._held
 
     @property
@@ -167,7 +167,7 @@ class RequestParser:
         return self._refuse(Bad(BAD_REQUEST, "the request ends too early"))
 
     def whole_body(self) -> bytes | None:
-        """Return the rest of the body, and be at the end of the request; None if more bytes are needed for that, or unknown."""
+        """Return the rest of the body and go to the end of the request; None if not all of it has come."""
         held, left = self._held, self._left
         if self.state is ParserState.WHOLE:
             return b""
@@ -178,17 +178,17 @@ class RequestParser:
         return held[:left]
 
     def leave(self) -> bytes:
-        """Read no more; return the bytes that have come behind what was read."""
+        """Read no more; return the bytes that are not read."""
         held, self._held = self._held, b""
         self._move(ParserState.OVER)
         return held
 
     def next_request(self) -> None:
-        """Go on with the request behind this one, which must have been read to its end."""
+        """Go on with the next request. This one must have been read to its end."""
         self._move(ParserState.HEAD)
 
     def next_event(self) -> Event:
-        """Return what has come next; None when more bytes are needed."""
+        """Return the next event; None when more bytes are needed."""
         while True:
             state = self.state
             if state is ParserState.HEAD:
@@ -237,7 +237,7 @@ class RequestParser:
         return request
 
     def _incomplete(self) -> Bad | None:
-        """Refuse a head before its end where that changes nothing any more."""
+        """Refuse a head before its end where no end can make it valid."""
         held = self._held
         line = held.find(b"\n") + 1
         if line > MAX_LINE_BYTES or (not line and len(held) > MAX_LINE_BYTES):
@@ -255,7 +255,7 @@ class RequestParser:
         self._before, self._behind = (b"", b"") if line is None else (block[: line.start(1)], block[line.end(1) :])
 
     def _again(self, held: bytes) -> Request | None:
-        """Return the request with which these bytes begin, if its head is the last one but for the length of the body."""
+        """Return the next request, if its head is the last one but for the length of the body."""
         last, before = self._last, self._before
         if last is None or not before or not held.startswith(before):
             return None
@@ -274,7 +274,7 @@ class RequestParser:
             return None
         piece, self._held = held[:left], held[left:]
         self._left = left - len(piece)
-        if not self._left and (not piece or behind is not ParserState.WHOLE):  # the end of a body is an event of its own
+        if not self._left and (not piece or behind is not ParserState.WHOLE):  # the end of a body is another event
             self._move(behind)
         return piece or END
 
@@ -286,7 +286,7 @@ class RequestParser:
         return None
 
     def _lines(self) -> Bad | None:
-        """Read the size of a chunk, or the trailers; without moving where more bytes are needed."""
+        """Read the size of a chunk, or the trailers, once they are complete."""
         held = self._held
         if self.state is ParserState.TRAILERS:
             end = 2 if held.startswith(b"\r\n") else held.find(b"\r\n\r\n") + 4
@@ -306,12 +306,12 @@ class RequestParser:
 
 
 def list_of(value: str) -> set[str]:
-    """Return the elements of a field that is a list of words in any case, such as Connection (RFC 9110 section 5.6.1)."""
+    """Return the elements of a list such as Connection, in lower case (RFC 9110 section 5.6.1)."""
     return {element.strip(" \t").lower() for element in value.split(",")} - {""}
 
 
 def read_head(block: bytes) -> Request | Bad:
-    """Return the request whose head these bytes are, with the empty line at their end."""
+    """Return the request with this head, which ends with an empty line."""
     if len(block) > MAX_LINE_BYTES:
         size = block.index(b"\n") + 1
         if size > MAX_LINE_BYTES:
@@ -340,23 +340,23 @@ def read_head(block: bytes) -> Request | Bad:
 
 
 def _framed(method: str, target: str, is_1_1: bool, fields: dict[str, str]) -> Request | Bad:
-    """Return a request of these parts, with where it ends."""
+    """Return a request of these parts, with its end."""
     path, _, query = target.partition("?")
     if path[0] != "/" and not (path == "*" and method == "OPTIONS"):
         absolute = _ABSOLUTE.fullmatch(path)
         if absolute is None:
             return Bad(BAD_REQUEST, "the target is no path")
-        # RFC 9112 section 3.2.2: the target's host counts, whatever Host says.
+        # RFC 9112 section 3.2.2: the host of the target overrides Host.
         fields["HTTP_HOST"], path = absolute[1], absolute[2] or "/"
     if "%" in path:
         path = unquote_to_bytes(path).decode("latin-1")
     length, is_chunked = 0, False
-    if (told := fields.get("CONTENT_LENGTH")) is not None:
-        if not _LENGTH.fullmatch(told):
+    if (length_field := fields.get("CONTENT_LENGTH")) is not None:
+        if not _LENGTH.fullmatch(length_field):
             return Bad(BAD_REQUEST, "malformed content-length")
-        length = int(told)
+        length = int(length_field)
     if (coding := fields.get("HTTP_TRANSFER_ENCODING")) is not None:
-        if told is not None or not is_1_1:  # RFC 9112 section 6.1: a proxy may have believed the other one
+        if length_field is not None or not is_1_1:  # RFC 9112 section 6.1: a proxy may have believed the other one
             return Bad(BAD_REQUEST, "transfer-encoding with a content-length, or in HTTP/1.0")
         if coding.lower() != "chunked":
             return Bad("501 Not Implemented", "unknown transfer-encoding; known: chunked")
@@ -367,7 +367,7 @@ def _framed(method: str, target: str, is_1_1: bool, fields: dict[str, str]) -> R
     options = list_of(fields["HTTP_CONNECTION"]) if "HTTP_CONNECTION" in fields else ()
     ends = "close" in options or not (is_1_1 or "keep-alive" in options)
     protocol = "HTTP/1.1" if is_1_1 else "HTTP/1.0"
-    # RFC 9110 section 10.1.1: a client of HTTP/1.0 would take leave to send for the answer.
+    # RFC 9110 section 10.1.1: a client of HTTP/1.0 would take 100 Continue for the answer.
     return Request(method, path, query, fields, length, ends, is_chunked, protocol, expectation is not None and is_1_1)
 
 
@@ -375,13 +375,13 @@ def _too_large() -> Bad:
     return Bad("431 Request Header Fields Too Large", f"headers of more than {MAX_HEADER_BYTES} bytes")
 
 
-# Names with `_`, which would be those with `-` in the environment, are dropped: a proxy may check the others.
+# Names with `_` are dropped, as the environment cannot tell them from those with `-`, which a proxy may check.
 _DROPPED = "_"
 
 
-@lru_cache(maxsize=128)  # clients send the same names again and again
+@lru_cache(maxsize=128)  # clients send few names
 def _environ_name(name: str) -> str:
-    """Return what the WSGI environment calls a header."""
+    """Return a header's name in the WSGI environment."""
     if "_" in name:
         return _DROPPED
     key = name.upper().replace("-", "_")

@@ -1,7 +1,7 @@
-"""Routes: requests that are answered below WSGI, by method and path. Everything else goes to the application. No I/O.
+"""Routes: requests answered below WSGI, by method and path. Everything else goes to the application. No I/O.
 
-WSGI and Flask take most of the time of a small request; a route pays for neither. A route gets requests of HTTP/1.1 whose body
-has a length and needs no leave to be sent. It has a WSGI twin in the application, with the same answers, for all others.
+WSGI and Flask take most of the time of a small request. A route gets requests of HTTP/1.1 whose body has a length and is not sent
+after 100 Continue. The application answers all others in the same way.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class RoutedRequest:
     """A request, as a route sees it.
 
     Attributes:
-        head: requests of one connection with the same head have the same object.
+        head: the same object for all requests of a connection with the same head.
         environ: the WSGI environment, without `wsgi.input`; not to be changed.
         body: returns the whole body. Switches greenlets; raises OSError (TimeoutError: the peer kept us waiting for too long).
-        known: what the route has learned from the head, for the next request with the same one on this connection; else None.
+        known: for the route's own use; the next request with the same head on this connection has it, too.
     """
 
     __slots__ = ("body", "environ", "head", "known", "route")
@@ -35,7 +35,7 @@ class RoutedRequest:
         self.known: object = None
 
     def again(self, head: Request) -> RoutedRequest:
-        """Return the request after this one, whose head is the same but for the length of the body."""
+        """Return the next request, with the same head but for the length of the body."""
         if head is self.head:
             return self
         other = RoutedRequest(self.body, head, self.route, {**self.environ, "CONTENT_LENGTH": head.fields["CONTENT_LENGTH"]})
@@ -43,15 +43,15 @@ class RoutedRequest:
         return other
 
 
-# The answer; None leaves the request to the application, before the body was read and without an effect. None also when the
-# route has detached the socket (detach.py).
+# Returns None where it has detached the socket (detach.py), or leaves the request to the application. Then it has read no body
+# and has had no effect.
 Route: TypeAlias = "Callable[[RoutedRequest], Answer | None]"
 Routes: TypeAlias = Mapping[tuple[str, str], Route]
 
 
 @dataclass(frozen=True, slots=True)
 class NeverWaits:
-    """A route that never switches greenlets, and reads no body. The first request of a connection is asked of it in the hub."""
+    """A route that never switches greenlets and reads no body. It answers the first request of a connection in the hub."""
 
     route: Route
 

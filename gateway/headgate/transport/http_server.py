@@ -1,5 +1,5 @@
-"""The HTTP server: a listening socket, and a connection for each client (http_connection.py) for which there is room
-(http_admission.py). It has a WSGI application, and routes below that (http_routes.py).
+"""The HTTP server: a listening socket, and a connection (http_connection.py) for each client that finds room (http_admission.py).
+Routes (http_routes.py) answer some requests, and a WSGI application the others.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ACCEPTS_IN_C: Final = _accept_in_c is not None and not is_pure()
 # The standard library's own: accepting never waits.
 _Listener: type[socket.socket] = monkey.get_original("socket", "socket")
 _READ_BYTES = 65536
-# How often connections are looked for whose first byte is late.
+# How often connections without their first byte are checked.
 _TICK_S = 0.25
 
 
@@ -47,10 +47,10 @@ class HTTPServer:
     """See the module.
 
     Attributes:
-        leave_s: where several processes share the port, the seconds for which to leave the next connection to the others.
-        to_owner: and what takes a connection whose session is another process's.
-        max_accept: connections that are accepted in one turn of the loop: those that are ended for others close in the next.
-        address: of the listening socket; its port is known behind `init_socket`.
+        leave_s: with several processes on the port, returns the seconds for which to leave the next connection to the others.
+        to_owner: hands a connection to the process that owns its session; returns whether that has taken it.
+        max_accept: connections that are accepted in one turn of the loop. The ones ended for them close in the next.
+        address: of the listening socket; its port is known after `init_socket`.
     """
 
     def __init__(
@@ -91,17 +91,17 @@ class HTTPServer:
 
     @property
     def socket(self) -> socket.socket:
-        """The listening socket, behind `init_socket`."""
+        """The listening socket, after `init_socket`."""
         assert self._socket is not None
         return self._socket
 
     @property
     def server_port(self) -> int:
-        """The port, behind `init_socket`."""
+        """The port, after `init_socket`."""
         return int(self.address[1])
 
     def init_socket(self) -> None:
-        """Listen, and accept nothing yet. Idempotent. Raises OSError: the address is taken, or is none of this machine."""
+        """Listen, and accept nothing yet. Idempotent. Raises OSError for an address that is taken, or not of this machine."""
         if self._socket is not None:
             return
         if self._given is not None:
@@ -123,7 +123,7 @@ class HTTPServer:
         self._environ = base_environ(socket.getfqdn(host) if host else "", port, self._scheme, sys.stderr)
 
     def start(self) -> None:
-        """Accept connections from now on, unless `stop_listening` was called. Idempotent. Raises as `init_socket`."""
+        """Accept connections, unless `stop_listening` was called. Idempotent. Raises as `init_socket`."""
         self.init_socket()
         self._is_started = True
         self._accept_again()
@@ -137,26 +137,26 @@ class HTTPServer:
             self.close()
 
     def stop_listening(self) -> None:
-        """Close this process's end of the port for good; connections that are open, or adopted, go on. Idempotent."""
+        """Close this process's end of the port for good; open and adopted connections go on. Idempotent."""
         self._is_over = True
         self._stop_accepting()
         if self._socket is not None:
             self._socket.close()
 
     def close(self) -> None:
-        """Accept no connections any more; those that are open go on. Idempotent."""
+        """Accept no more connections; open ones go on. Idempotent."""
         self.stop_listening()
         self.admission.close()
         self._ended.set()
 
     def stop(self, timeout: float | None = None) -> None:
-        """As `close`, for callers of gevent's servers. It waits for no request."""
+        """As `close`, for callers of gevent's servers. Waits for no request."""
         self.close()
 
     # -- connections ----------------------------------------------------------------------------------------------------
 
     def accept(self) -> None:
-        """Accept the connections that have come. In the hub; never waits."""
+        """Accept the waiting connections. In the hub; never waits."""
         for _ in range(self.max_accept):
             if self._watcher is None:
                 return  # paused, or closed
@@ -169,20 +169,20 @@ class HTTPServer:
             try:
                 descriptor, address = _accept(self.socket)
             except BlockingIOError:
-                self.admission.hold()  # what was lent for nobody, before anything else of ours takes it
+                self.admission.hold()  # what was lent, before anything else of ours takes it
                 return
             except OSError as error:
                 self.admission.hold()
                 if error.errno in EXHAUSTED:
                     self.admission.exhausted(error)
                     return
-                continue  # of a client that has gone already, or that a packet filter refuses
+                continue  # the client has gone, or a packet filter refuses it
             sock = NativeSocket(*self._kind, descriptor)
             sock.setblocking(False)
             self._take_in(sock, address, has_room=has_room)
 
     def adopt(self, descriptor: int, received: bytes) -> None:
-        """Take a connection that another process has accepted, with what was read of it, as if it had been accepted here."""
+        """Take a connection that another process has accepted, with the bytes that it has read."""
         sock = NativeSocket(fileno=descriptor)
         sock.setblocking(False)
         try:
@@ -197,17 +197,17 @@ class HTTPServer:
         return self._environ.copy()
 
     def silent(self, connection: HttpConnection) -> None:
-        """A connection waits in the hub for its first byte."""
+        """Called when a connection begins to wait in the hub for its first byte."""
         self._silent[connection] = None
         if self._timer is None:
             self._timer = repeat(_TICK_S, self._end_late)
 
     def speaks(self, connection: HttpConnection) -> None:
-        """It does so no more."""
+        """Called when it waits no more."""
         self._silent.pop(connection, None)
 
     def over(self, connection: HttpConnection) -> None:
-        """A connection is over, or another's. Idempotent."""
+        """Called when a connection is over, or taken by another owner. Idempotent."""
         self.connections.close(connection)
         if not connection.is_taken and not self._is_over:
             self.admission.hold()
@@ -229,19 +229,17 @@ class HTTPServer:
             spawn(connection.serve)
 
     def _end_late(self) -> None:
-        """End the connections that have kept us waiting for their first byte for too long, in silence."""
+        """Close, without an answer, the connections whose first byte is late."""
         since_s = time.monotonic() - self.admission.limits.header_deadline_s
         while self._silent and (connection := next(iter(self._silent))).waits_since_s <= since_s:
             HTTP_ENDED.labels("headers deadline").inc()
             connection.close()
         if not self._silent and self._timer is not None:
-            self._timer.stop()
             self._timer.close()
             self._timer = None
 
     def _stop_accepting(self) -> None:
         if self._watcher is not None:
-            self._watcher.stop()
             self._watcher.close()
             self._watcher = None
 
@@ -261,16 +259,16 @@ def _accept(listener: socket.socket) -> tuple[int, Any]:
 
     Raises:
         BlockingIOError: there is none.
-        OSError: it has gone, or the process has no descriptor for it.
+        OSError: it has gone, or there is no descriptor for it.
     """
     if _ACCEPTS_IN_C:
         return _accept_in_c(listener.fileno())
-    accepted, address = listener.accept()  # makes a cooperative socket, which is thrown away: 9 µs
+    accepted, address = listener.accept()  # makes a cooperative socket that is thrown away (9 µs)
     return accepted.detach(), address
 
 
 def _tls_context(certfile: str, keyfile: str | None = None, **options: Any) -> ssl.SSLContext:
-    """Return what TLS needs, of the options of Python's `ssl.wrap_socket` as it was."""
+    """Return the context for the options that Python's `ssl.wrap_socket` had."""
     context = gevent.ssl.SSLContext(options.pop("ssl_version", gevent.ssl.PROTOCOL_TLS_SERVER))
     context.load_cert_chain(certfile, keyfile)
     if (ca_certs := options.pop("ca_certs", None)) is not None:

@@ -1,7 +1,7 @@
-"""One request as the WSGI application answers it (PEP 3333): its environment in, the bytes of its answer out.
+"""One request as the WSGI application answers it (PEP 3333).
 
-The answer is framed here: by Content-Length where the application says it or returns a list, else in chunks, and by the end of
-the connection for a client of HTTP/1.0. An answer to HEAD, and one of 204 or 304, has no body, whatever the application yields.
+The answer is framed by Content-Length where the application gives one or returns a list, else in chunks, and for a client of
+HTTP/1.0 by the end of the connection. An answer to HEAD, and one of 204 or 304, has no body, whatever the application yields.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class WsgiExchange:
 
     Attributes:
         environ: the environment that the application gets.
-        status, headers: of the answer; "" and none until the application has called `start_response`.
-        is_begun: whether anything of it is written.
+        status, headers: of the answer; empty until the application has called `start_response`.
+        is_begun: whether any of it is written.
         ends: whether the connection ends after it.
     """
 
@@ -47,7 +47,7 @@ class WsgiExchange:
         self._send, self._incoming, self._request, self.environ, self.ends = send, incoming, request, environ, ends
         self.status, self.headers = "", Headers()
         self.is_begun = self._is_chunked = False
-        # What the Content-Length leaves to be written; None without one.
+        # Of the Content-Length; None without one.
         self._left_bytes: int | None = None
         self._result: Iterable[bytes] | None = None
 
@@ -70,14 +70,14 @@ class WsgiExchange:
                 close()
 
     def start_response(self, status: str, headers: Headers, exc_info: ExcInfo | None = None, /) -> Callable[[bytes], object]:
-        """Begin the answer (PEP 3333). Raises ValueError: a bad status, a line break, or a text that is not latin-1."""
+        """Begin the answer (PEP 3333). Raises ValueError for a bad status, a line break, or a text outside latin-1."""
         try:
             if exc_info is not None and exc_info[1] is not None and self.is_begun:
                 raise exc_info[1].with_traceback(exc_info[2])
         finally:
             exc_info = None  # it would be a cycle
         if self.is_begun:
-            raise RuntimeError("start_response was called again behind the beginning of the answer")
+            raise RuntimeError("start_response was called again after the beginning of the answer")
         for text in (status, *(text for header in headers for text in header)):
             if not isinstance(text, str):
                 raise UnicodeError(f"expected a str, got {text!r}")
@@ -89,7 +89,7 @@ class WsgiExchange:
         return self.write
 
     def write(self, data: bytes, /) -> None:
-        """Write a piece of the body; PEP 3333's `write`. Switches greenlets."""
+        """Write a piece of the body (`write` of PEP 3333). Switches greenlets."""
         head = b"" if self.is_begun else self._head()
         self.is_begun = True
         if self._request.method == "HEAD" or self.status[:3] in _NO_BODY:
@@ -105,7 +105,7 @@ class WsgiExchange:
         self._send(head + data if head else data)
 
     def _head(self) -> bytes:
-        """Return status line and headers, with those of the framing and of the connection."""
+        """Return status line and headers, those of the framing and the connection included."""
         if not self.status:
             raise RuntimeError("the application did not call start_response")
         is_1_1 = self._request.protocol == "HTTP/1.1"
@@ -120,7 +120,7 @@ class WsgiExchange:
             elif lower == "content-length" and (has_body or self.status[:3] == "304"):
                 length = value
                 headers.append((name, value))
-            elif lower not in ("content-length", "transfer-encoding"):  # no meaning, or ours to say (PEP 3333)
+            elif lower not in ("content-length", "transfer-encoding"):  # without a meaning here, or the server's (PEP 3333)
                 headers.append((name, value))
             has_date = has_date or lower == "date"
         if has_body and self._request.method != "HEAD":
@@ -144,7 +144,7 @@ class WsgiExchange:
 
 
 def base_environ(name: str, port: int, scheme: str, errors: Any) -> dict[str, Any]:
-    """Return the part of the environment that is the server's."""
+    """Return the server's part of the environment."""
     from wsgiref.util import FileWrapper
 
     return {

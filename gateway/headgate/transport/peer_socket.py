@@ -1,8 +1,8 @@
-"""The socket of an HTTP connection: non-blocking, and what it takes to wait for the peer. The file that meets gevent's TLS.
+"""The non-blocking socket of an HTTP connection, and the wait for its peer. This file meets gevent's TLS.
 
 Both kinds have the same methods. `recv` and `send` move what they can now, or raise BlockingIOError. `wait` waits until they may
-go on, and returns the seconds, or None when it was too long; only it switches greenlets. `stop` comes before the descriptor is
-closed, or another's.
+go on and returns the seconds, or None after the timeout; only it switches greenlets. Call `stop` before the descriptor is closed
+or given away.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _RESET = struct.pack("ii", 1, 0)
 
 
 class PlainPeer:
-    """A connection without TLS: the kernel tells what can be read."""
+    """A connection without TLS."""
 
     __slots__ = ("_arrivals", "fileno", "recv", "send", "sock")
     is_plain = True
@@ -83,7 +83,7 @@ class TlsPeer:
         """Agree on the keys. Switches greenlets.
 
         Raises:
-            OSError: nobody there speaks TLS, or not in time.
+            OSError: the peer does not speak TLS, or not in time.
         """
         with deadline(within_s):
             self.tls.do_handshake()
@@ -138,12 +138,12 @@ def set_options(sock: NativeSocket, send_buffer_bytes: int) -> None:
     # Without it, the answer after a WebSocket upgrade waits 40 ms for the browser's delayed acknowledgement.
     if sock.family in (socket.AF_INET, socket.AF_INET6):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # The kernel would queue 4 MB of answers for a client that reads none.
+    # The kernel would queue 4 MB for a client that reads nothing.
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
 
 
 def at_once(descriptor: int, call: Callable[[NativeSocket], T]) -> T:
-    """Call a method of the socket of a descriptor, which stays its owner's. Never waits; raises as the method does."""
+    """Call a method of a descriptor's socket, and leave it open. Never waits; raises as the method does."""
     sock = NativeSocket(fileno=descriptor)
     try:
         return call(sock)
@@ -152,7 +152,7 @@ def at_once(descriptor: int, call: Callable[[NativeSocket], T]) -> T:
 
 
 def is_readable(descriptor: int) -> bytes | None:
-    """Return a byte that can be read next, which stays there; none at the end; None when nothing has come. Raises OSError."""
+    """Return the next byte, which stays there; none at the end; None when nothing has come. Raises OSError."""
     try:
         return at_once(descriptor, lambda sock: sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
     except BlockingIOError:
@@ -160,19 +160,19 @@ def is_readable(descriptor: int) -> bytes | None:
 
 
 def say_last(descriptor: int) -> None:
-    """Say that what was written was all."""
+    """End the sending side."""
     with suppress(OSError):
         at_once(descriptor, lambda sock: sock.shutdown(socket.SHUT_WR))
 
 
 def close_hard(descriptor: int) -> None:
-    """Let closing throw away what the kernel holds for the peer, for which it would try for many minutes."""
+    """Have closing discard what the kernel holds, and would hold for many minutes, for the peer."""
     with suppress(OSError):
         at_once(descriptor, lambda sock: sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET))
 
 
 def end(descriptor: int) -> None:
-    """End a connection whose owner waits for it: it finds the end."""
+    """End a connection in both directions. Its owner, which waits for it, finds the end."""
     close_hard(descriptor)
     with suppress(OSError):
         at_once(descriptor, lambda sock: sock.shutdown(socket.SHUT_RDWR))

@@ -20,7 +20,7 @@ STATUS_BY_CODE = {
     "origin_not_allowed": 403,
     "batch_refused": 422,
     "schema_violation": 422,
-    # Where waiting does not help; else 429.
+    # 429 where waiting helps.
     "limit_reached": 409,
     "bus_refused": 502,
     "bus_unavailable": 503,
@@ -28,7 +28,7 @@ STATUS_BY_CODE = {
     "paused": 503,
 }
 STATUS_LINES = {status.value: f"{status.value} {status.phrase}" for status in HTTPStatus}
-# Of an error of the tree that can be tried again and does not say when.
+# For an error without its own time that can be tried again.
 RETRY_AFTER_S = 1
 
 

@@ -1,9 +1,9 @@
 """TLS under a WebSocket: a pipe between the TLS socket of a browser and a plain socket, which is the session's.
 
-A session writes to its socket in the hub and asks the kernel whether there is room, which TLS cannot answer. So bytes go through
-a socket pair and two greenlets, one for each direction: `carry`, in the greenlet of the request, brings what the browser sends;
-the other one brings what it is sent. Each waits for the slower side, so back-pressure and deadlines are the session's as without
-TLS. When the session has closed its socket, the browser has LINGER_S to take the rest and to end its side.
+A session writes in the hub and asks the kernel for room, which TLS cannot answer. So bytes go through a socket pair and two
+greenlets, one for each direction; `carry` runs in the greenlet of the request. Each waits for the slower side, so back-pressure
+and deadlines work as without TLS. When the session has closed its socket, the browser has LINGER_S to take the rest and to end
+its side.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from flask import Flask
 
     from headgate.flask.extension import Headgate
-    from headgate.workers.peer_workers import Siblings
+    from headgate.workers.peer_workers import PeerWorkers
 
     from .transport.http_server import HTTPServer
     from .transport.http_wsgi import WsgiExchange
@@ -155,7 +155,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
         self._premises.follow(cfg, getattr(app, "settings_file", None))
         self._row = self._premises.board.take(age)
         self._requests = 0
-        self._siblings: Siblings | None = None
+        self._peer_workers: PeerWorkers | None = None
         self._servers: list[HTTPServer] = []
 
     @classmethod
@@ -227,7 +227,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
 
     def run(self) -> None:
         """Serve until asked to end. The arbiter sees a heartbeat as long as the loop turns."""
-        from headgate.workers.peer_workers import Siblings
+        from headgate.workers.peer_workers import PeerWorkers
 
         from .metrics import HTTP_CONNECTIONS
         from .runtime.heap import Heap
@@ -238,14 +238,14 @@ class Worker(BaseWorker):  # type: ignore[misc]
         gate: Headgate = app.extensions["headgate"]
         self._gateway = gateway = gate.gateway
         gateway.own(letters_of(self._row.slot))
-        self._siblings = siblings = Siblings(
+        self._peer_workers = peer_workers = PeerWorkers(
             self._premises.board,
             self._premises.folder,
             self._row.slot,
             gate.ready,
             lambda *handed: self._servers[0].adopt(*handed),
         )
-        app.extensions["headgate.workers"] = siblings
+        app.extensions["headgate.workers"] = peer_workers
         self._servers = [self._server(sock, app, gate) for sock in self.sockets]
         HTTP_CONNECTIONS.set_function(lambda: sum(len(server.connections) for server in self._servers))
         gate.start()
@@ -272,7 +272,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
                 break
         self._drain(gateway)
         heap.close()
-        siblings.close()
+        peer_workers.close()
         gate.close()
         for server in self._servers:
             server.close()
@@ -337,7 +337,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
         return server
 
     def _hand_over(self, received: bytes, descriptor: int) -> bool:
-        return self._siblings is not None and self._siblings.hand_over(received, descriptor)
+        return self._peer_workers is not None and self._peer_workers.hand_over(received, descriptor)
 
     def _connections(self) -> int:
         return sum(len(server.connections) for server in self._servers) + self._gateway.sessions

@@ -1,4 +1,4 @@
-"""A gateway with several workers: the application of the transport's tests, with siblings.
+"""A gateway with several workers: the application of the transport's tests, and its peer workers.
 With `"application": "client suite"` it is the one that socket.io-client's own tests expect.
 
 Run as `python -m tests.support.worker_cluster '{"workers": 2, "port": 0, "limits": {…}}'`. Prints the port, or with
@@ -29,7 +29,7 @@ import structlog
 from headgate.socketio import HTTPServer, WSGIApp
 from headgate.workers.board import Board, State
 from headgate.workers.owners import letters_of
-from headgate.workers.peer_workers import Siblings
+from headgate.workers.peer_workers import PeerWorkers
 from tests.integration.transport.application import Application
 from tests.support.client_suite_application import ClientSuiteApplication
 
@@ -50,8 +50,8 @@ def work(listener: socket.socket, board: Board, folder: Path, row: int, given: d
         engine.owner = letters_of(row)
     inherited = gevent.socket.socket(listener.family, listener.type, fileno=os.dup(listener.fileno()))
     server = HTTPServer(inherited, wsgi)
-    siblings = Siblings(board, folder, row, dict, server.adopt)
-    server.to_owner = siblings.hand_over
+    peer_workers = PeerWorkers(board, folder, row, dict, server.adopt)
+    server.to_owner = peer_workers.hand_over
     server.start()
     board.move(row, State.SERVING)
     os.write(ready, b".")

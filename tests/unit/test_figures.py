@@ -36,7 +36,7 @@ from headgate.services import clients, publisher
 from headgate.settings import Settings
 from headgate.socketio import base as socketio_base
 from headgate.transport import descriptors, frame_parser, http_limits, http_parser, send_queue, websocket
-from headgate.workers import worker_sockets as doors
+from headgate.workers.worker_sockets import HAND_OVER_S, MAX_MESSAGE_BYTES
 from headgate_server.api import searches, waiting_bodies
 from headgate_server.api.v1 import publishing as over_http
 from headgate_server.api.v1.publishing import MAX_BATCH_KEY_LENGTH
@@ -253,7 +253,7 @@ PROMISED = [
         r"users with explicit grants \| ([\d,]{5}), ([\d,]{5}), ([\d,]{5}), ([\d,]{6})",
         thousands(answers.MAX_WAITING, answers.MAX_WAITING, clients.MAX_PAGE_CLIENTS, regrants.MAX_REGRANTS),
     ),
-    (r"at most (\d+) MiB; the owner has (\d+) s", (*mib(doors.MAX_MESSAGE_BYTES), *thousands(doors.HAND_OVER_S))),
+    (r"at most (\d+) MiB; the owner has (\d+) s", (*mib(MAX_MESSAGE_BYTES), *thousands(HAND_OVER_S))),
     (r"pauses \| ([\d,]{5}), each of at most (\d+) days", thousands(pauses.MAX_PAUSES, pauses.MAX_PAUSED_S / 86400)),
     (
         r"schemas \| (\d+) documents of (\d+) KiB, (\d+) MiB together",

@@ -1,7 +1,7 @@
 """WebSocket frames from server to client, and the unit that fan-out shares between clients. No I/O.
 
-A server frame is a header and the payload as it is (RFC 6455 section 5.2: no mask), so an event is framed once and the
-same bytes go to everyone. Several frames back to back are a valid stream, so frames can be joined by concatenation.
+A server frame is a header and the plain payload (RFC 6455 section 5.2), so an event is framed once and every client gets the same
+bytes. Frames are joined by concatenation.
 """
 
 from __future__ import annotations
@@ -13,22 +13,21 @@ from headgate.events.event import Event
 
 _FIN_TEXT, _FIN_BINARY, _FIN_CLOSE, _FIN_PONG = 0x81, 0x82, 0x88, 0x8A
 MAX_CLOSE_REASON_BYTES = 123
-# A message with the packet of an event: all but namespace, topic, payload and meta.
+# The packet of an event, without namespace, topic, payload and meta.
 _EVENT_BYTES = len('42/,["event","",,{}]')
 _pack_medium = struct.Struct("!BBH").pack
 
 
 class Frame:
-    """One Engine.IO packet, framed for WebSocket once; shared by every client that gets it.
+    """One Engine.IO packet, framed for WebSocket once and shared by all of its clients.
 
     Attributes:
         wire: the WebSocket frame, header included.
-        skip: bytes of header, so that `wire[skip:]` is the packet as long-polling carries it.
-        attachment: whether it belongs to the packet in the frame before it; nothing may come between the two.
-        topic, offset, payload_bytes, time_ms: of the event inside (offset None for a plain PUBLISH); topic None and time_ms 0
-            for anything else.
-        tally: counts what becomes of the event for each client (delivery/tally.py); None for most.
-        text: the event as streams carry it (stream_text.py), once one has asked for it.
+        skip: bytes of header; `wire[skip:]` is the packet, as long-polling carries it.
+        attachment: whether it belongs to the packet in the frame before, which it must follow directly.
+        topic, offset, payload_bytes, time_ms: of the event (offset None for a plain PUBLISH); None and 0 for anything else.
+        tally: counts the event's outcome for each client (delivery/tally.py); usually None.
+        text: the event for streams (stream_text.py), set when one needs it.
     """
 
     __slots__ = ("attachment", "binary", "offset", "payload_bytes", "skip", "tally", "text", "time_ms", "topic", "wire")
@@ -63,7 +62,7 @@ class Frame:
 
 
 class _WrittenFrame(Frame):
-    """A text frame whose wire is written already: its constructor takes nothing that is the same for all, and joins nothing."""
+    """A text frame from a finished wire. Its constructor is faster, as it joins nothing."""
 
     __slots__ = ()
 
@@ -80,7 +79,7 @@ class _WrittenFrame(Frame):
 
 
 def message_frame(packet: bytes) -> Frame:
-    """Return the frame of an Engine.IO message (`4`) that carries a Socket.IO text packet other than an event's."""
+    """Return the frame of an Engine.IO message (`4`) with a Socket.IO text packet that is no event's."""
     size = len(packet) + 1
     head = _pack_medium(_FIN_TEXT, 126, size) if 126 <= size < 65536 else _header(_FIN_TEXT, size)
     return _WrittenFrame(b"%b4%b" % (head, packet), len(head), None, None, 0, 0)
@@ -89,12 +88,10 @@ def message_frame(packet: bytes) -> Frame:
 def event_frame(namespace: bytes, event: Event, *, replayed: bool = False) -> Frame:
     """Return the frame of a Socket.IO EVENT packet: `2/<namespace>,["event",topic,data,meta]`.
 
-    `meta` is `{id,time,offset?,replayed?,traceparent?}`.
-
-    The payload bytes are copied in as they are, and once.
+    `meta` is `{id,time,offset?,replayed?,traceparent?}`. The payload is copied once, unchanged.
     """
     topic, data, offset = event.topic.encode(), event.data, event.offset
-    if event.id and offset is not None and not replayed:  # as nearly all are, in half of the time
+    if event.id and offset is not None and not replayed:  # the usual event, in half of the time
         meta = b'"id":"%b","time":%d,"offset":%d' % (event.id.encode(), event.time_ms, offset)
     else:
         event_id = b'"%b"' % event.id.encode() if event.id else b"null"
@@ -110,17 +107,17 @@ def event_frame(namespace: bytes, event: Event, *, replayed: bool = False) -> Fr
 
 
 def written_frame(wire: bytes, skip: int, topic: str, offset: int, payload_bytes: int, time_ms: int) -> Frame:
-    """Return the frame of a logged event whose wire was written elsewhere (_native.c), as `event_frame` returns it."""
+    """Return the frame of a logged event from a wire that _native.c has written."""
     return _WrittenFrame(wire, skip, topic, offset, payload_bytes, time_ms)
 
 
 def pong_frame(payload: bytes) -> bytes:
-    """Return the WebSocket pong that answers a ping with this payload (at most 125 bytes, RFC 6455 section 5.5)."""
+    """Return the answer to a WebSocket ping with this payload (at most 125 bytes, RFC 6455 section 5.5)."""
     return _header(_FIN_PONG, len(payload)) + payload
 
 
 def close_frame(code: int, reason: str = "") -> bytes:
-    """Return a close frame; the reason is cut to what a control frame can carry."""
+    """Return a close frame. The reason is cut to MAX_CLOSE_REASON_BYTES."""
     text = reason.encode()[:MAX_CLOSE_REASON_BYTES].decode(errors="ignore").encode()
     return _header(_FIN_CLOSE, 2 + len(text)) + struct.pack("!H", code) + text
 

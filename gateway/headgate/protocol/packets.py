@@ -1,8 +1,7 @@
 """The wire: names of messages, and their encoding as Socket.IO text packets. No I/O.
 
-In: events from the bus, notices from clients' accounting. Out: packet text as bytes, encoded once, ready to be framed by
-the transport. docs/protocol.md describes every message; web/src/language/protocol.js holds the same names, and
-tests/golden/wire.json is read by both sides' tests.
+docs/protocol.md describes every message. web/src/language/protocol.js has the same names, and the tests of both sides read
+tests/golden/wire.json.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ VITALS = "vitals"  # of a console's page only
 
 
 class Overflow(StrEnum):
-    """The overflow policy of a subscription: its wish when the client queue is full; stronger first."""
+    """The overflow policy of a subscription, for a full client queue. Stronger ones first."""
 
     CATCH_UP = "catch_up"
     LATEST = "latest"
@@ -46,10 +45,10 @@ class GapReason(StrEnum):
     """Why events did not reach a client."""
 
     OVERFLOW = "overflow"  # the client queue was full
-    UPSTREAM = "upstream"  # the gateway failed while handing them on
+    UPSTREAM = "upstream"  # the gateway failed to pass them on
     TRIMMED = "trimmed"  # the log no longer holds them
-    ROLLED_BACK = "rolled_back"  # Redis has lost the end of the log, and the log goes on without these events, in a new epoch
-    LOG_LOST = "log_lost"  # the log itself was lost: another one, with no epoch in common
+    ROLLED_BACK = "rolled_back"  # Redis lost the end of the log, which goes on in a new epoch
+    LOG_LOST = "log_lost"  # another log has its place, without a common epoch
     QUARANTINED = "quarantined"  # an event in the log is malformed or above the payload limit
 
 
@@ -74,7 +73,7 @@ def gap_body(
 ) -> dict[str, Any]:
     """Return the body of a `gap`: `count` events in offsets `from`…`to` (inclusive, null when unknown), `bytes` of payload.
 
-    `epoch` is there if the log goes on behind it in another one: that one.
+    `epoch` is the one in which the log goes on after it, if that is another one.
     """
     body = {
         "patterns": list(patterns),

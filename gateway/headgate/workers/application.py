@@ -1,4 +1,4 @@
-"""The application that a gateway serves: found by its name, with the gateway attached, a health page and the console."""
+"""The application that a gateway serves, with the gateway, a health page and the console."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from headgate.transport.http_limits import MAX_BODY_BYTES
 
 
 def load_application(target: str | None, settings: Settings) -> Flask:
-    """Return an application by its name, or the ready-made one, made ready to be served.
+    """Return an application by its name, or the ready-made one, as `made_ready` does.
 
     Raises:
-        InvalidRequest: `target` names nothing that is a Flask application.
+        InvalidRequest: `target` names no Flask application.
     """
     if target is None:
         from headgate_server.app import create_app
@@ -30,10 +30,10 @@ def load_application(target: str | None, settings: Settings) -> Flask:
 
 
 def made_ready(app: object, settings: Settings, name: str) -> Flask:
-    """Attach the gateway to an application, if that has not been done, a health page and the console, if it has none; return it.
+    """Attach the gateway, a health page and the console to an application that lacks them; return it.
 
     Raises:
-        InvalidRequest: it is no Flask application; `name` is for people.
+        InvalidRequest: it is no Flask application. The error has its `name`.
     """
     if not isinstance(app, Flask):
         raise InvalidRequest(f"{name} is a {type(app).__name__}; expected a Flask application or a function that returns one")
@@ -53,7 +53,7 @@ def made_ready(app: object, settings: Settings, name: str) -> Flask:
     if not any(rule.rule == "/console" for rule in app.url_map.iter_rules()):
         from headgate_server.console import add_console
 
-        # What it runs with may be in its own configuration.
+        # Its own configuration may have other settings.
         add_console(app, app.extensions["headgate"], app.extensions["headgate"].settings)
     return app
 

@@ -1,8 +1,8 @@
-"""The board: the workers of one process manager, and the state and connections of each, in memory that all of them share.
+"""The board: the workers of one process manager, with state and connections, in shared memory.
 
-In: the process manager takes a row for each worker before it forks it; the worker writes its own row from then on. Out: the rows
-of the workers that live. Nobody waits and nothing is locked: each row has one writer at a time, and each cell is one aligned
-machine word. `MACHINE` is the life of a worker.
+The process manager takes a row for each worker before the fork; the worker writes its row from then on. Nothing waits and
+nothing is locked, as each row has one writer at a time and each cell is one aligned machine word. `MACHINE` is the life of a
+worker.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from headgate.settings import MAX_WORKERS
 
 
 class State(IntEnum):
-    """The state of a worker. A row that was never taken is FREE, as memory begins with zeros."""
+    """The state of a worker. A new row is FREE, as memory begins with zeros."""
 
     FREE = 0
     BOOTING = 1
     SERVING = 2
     DRAINING = 3
-    # It has left the registry as the last gateway of its namespaces: no other one takes its clients.
+    # It was the last gateway of its namespaces in the registry, so no other one takes its clients.
     ALONE = 4
 
 
@@ -35,7 +35,7 @@ MACHINE = between(
         State.BOOTING: frozenset({State.SERVING, State.FREE}),
         State.SERVING: frozenset({State.DRAINING, State.FREE}),
         State.DRAINING: frozenset({State.ALONE, State.FREE}),
-        State.ALONE: frozenset(),  # the row says so until the next worker takes it
+        State.ALONE: frozenset(),  # until the next worker takes the row
     },
 )
 
@@ -51,7 +51,7 @@ class Row(NamedTuple):
 
     @property
     def number(self) -> int:
-        """The worker's number for people: from 1, and free again when it has ended."""
+        """The worker's number in texts: from 1, and free again after its end."""
         return self.slot + 1
 
 
@@ -59,7 +59,7 @@ _CELLS = len(Row._fields) - 1
 
 
 class Board:
-    """See the module. Make it before the fork. `is_alive` tells of a process id."""
+    """See the module. Make it before the fork. `is_alive` gets a process id."""
 
     def __init__(self, rows: int = MAX_WORKERS, is_alive: Callable[[int], bool] | None = None) -> None:
         self._cells = memoryview(mmap.mmap(-1, rows * _CELLS * 8)).cast("q")
@@ -67,15 +67,15 @@ class Board:
         self._is_alive = is_alive or _is_alive
 
     def take(self, age: int) -> Row:
-        """Take a row for a worker that is about to be forked: a free one, or that of a worker that is gone.
+        """Take a row for a worker before its fork: a free one, or that of a dead worker.
 
         Raises:
-            RuntimeError: every row belongs to a worker that lives.
+            RuntimeError: every row belongs to a living worker.
         """
         for index in range(self._rows):
             row = self.row(index)
             if row.state is State.FREE or (row.process_id and not self._is_alive(row.process_id)):
-                self._cells[index * _CELLS] = State.FREE  # nobody sees a row that is half another worker's
+                self._cells[index * _CELLS] = State.FREE  # so that no process sees a row of two workers
                 self._cells[index * _CELLS + 1] = age
                 self._cells[index * _CELLS + 2] = self._cells[index * _CELLS + 3] = 0
                 self.move(index, State.BOOTING)
@@ -83,19 +83,19 @@ class Board:
         raise RuntimeError(f"more than {self._rows} workers")
 
     def begin(self, index: int, process_id: int) -> None:
-        """The worker runs, as this process."""
+        """Note the process of a worker."""
         self._cells[index * _CELLS + 2] = process_id
 
     def move(self, index: int, state: State) -> None:
-        """Let a worker go into its next state.
+        """Move a worker to its next state.
 
         Raises:
-            IllegalStep: it does not follow the one in which the worker is.
+            IllegalStep: it cannot follow the current one.
         """
         self._cells[index * _CELLS] = MACHINE.after(self.row(index).state, state)
 
     def count(self, index: int, connections: int) -> None:
-        """The worker has so many connections now."""
+        """Note a worker's connections."""
         self._cells[index * _CELLS + 3] = connections
 
     def row(self, index: int) -> Row:
@@ -110,18 +110,18 @@ class Board:
         return Row(index, State(state), age, process_id, connections)
 
     def rows(self) -> list[Row]:
-        """Return the rows of the workers that live, one that is about to begin included."""
+        """Return the rows of the living workers, those before their fork included."""
         taken = (row for row in map(self.row, range(self._rows)) if row.state is not State.FREE)
         return [row for row in taken if not row.process_id or self._is_alive(row.process_id)]
 
     def connections(self) -> list[int]:
-        """Return the connections of each worker that serves. Asks the kernel nothing: it runs for each connection."""
+        """Return the connections of each serving worker. Makes no system call, as it runs for each connection."""
         cells = self._cells
         ends = range(0, self._rows * _CELLS, _CELLS)
         return [cells[at + 3] for at in ends if cells[at] == State.SERVING]
 
     def none_serves(self) -> bool:
-        """Return whether every worker is leaving: the process manager stops."""
+        """Return whether every worker is leaving, as when the process manager stops."""
         return all(row.state in (State.DRAINING, State.ALONE) for row in self.rows())
 
     def someone_was_last(self) -> bool:

@@ -1,11 +1,8 @@
 """The counts of several workers as those of one gateway. No I/O.
 
-In: the metric families of each worker that has answered, and the counts of workers that have ended. Out: the families of all.
-
-- Counters and histograms are sums. A worker that has ended still counts, with the last that was read of it: a sum never goes
-  back, so `rate()` sees no reset where there was none. Counts of a killed worker since the last scrape are lost with it.
-- A gauge is put together by its meaning (`GAUGES`). A gauge of the application, whose meaning nobody here knows, stays apart,
-  with the label `worker`.
+- Counters and histograms are sums. An ended worker still counts, with its last known values, so that a sum never goes back and
+  `rate()` sees no reset. A killed worker's counts since the last scrape are lost.
+- A gauge is joined by its meaning (`GAUGES`). Gauges of the application stay apart, with the label `worker`.
 """
 
 from __future__ import annotations
@@ -18,7 +15,7 @@ import msgspec
 from headgate.exposition import HDR
 
 WORKER_LABEL = "worker"
-# Ages whose counts are in `ended` already: a late answer must not count twice. Far more than end between two scrapes.
+# Ages with their counts in `ended`, so that a late answer does not count twice. Far more than end between two scrapes.
 MAX_FOLDED = 4096
 
 
@@ -40,7 +37,7 @@ class Family(NamedTuple):
 
 
 class Totals(msgspec.Struct):
-    """The counts that outlive a worker: of all that have ended, and the last seen of each that lives, by age."""
+    """The counts that outlive a worker: of all ended ones, and the last seen of each living one, by age."""
 
     ended: list[Family] = []
     seen: dict[int, list[Family]] = {}
@@ -49,7 +46,7 @@ class Totals(msgspec.Struct):
 
 Join = Callable[[Sequence[float]], float]
 
-# Of the gateway's own gauges, and of those about the process. The workers of one machine are one gateway to its clients.
+# Of the gateway's own gauges, and of those about the process.
 GAUGES: Mapping[str, Join] = {
     "headgate_bus_up": min,
     "headgate_bus_subscriptions": sum,
@@ -100,7 +97,7 @@ def counts_of(families: Iterable[Family]) -> list[Family]:
 
 
 def remember(totals: Totals, seen: Mapping[int, Sequence[Family]], living: Iterable[int]) -> Totals:
-    """Return the totals with what was seen of workers, by age; those that do not live any more are among the ended."""
+    """Return the totals with new values of workers, by age. Workers that no longer live count as ended."""
     latest = dict(totals.seen)
     folded = set(totals.folded)
     for age, families in seen.items():
@@ -117,8 +114,8 @@ def exposed(answers: Mapping[int, Sequence[Family]], numbers: Mapping[int, int],
 
     Args:
         answers: of each worker that has answered, by age.
-        numbers: the number of each of these for people, by age.
-        totals: what else counts; a worker that lives and has not answered counts with what was seen of it.
+        numbers: their numbers in texts, by age.
+        totals: of ended workers, and of living ones without an answer.
     """
     counted = [counts_of(families) for families in answers.values()]
     silent = [families for age, families in totals.seen.items() if age not in answers]
@@ -156,7 +153,7 @@ def _joined(parts: Sequence[Sequence[Family]], join: Join) -> list[Family]:
             name,
             family.kind,
             family.documentation,
-            # The time at which a count began is that of the oldest.
+            # A count began when its oldest part did.
             [
                 Sample(at, dict(labels), (min if at.endswith("_created") else join)(each))
                 for (at, labels), each in values[name].items()

@@ -1,9 +1,7 @@
 """gunicorn's settings, as the worker class honours them. No I/O.
 
-In: each setting that differs from gunicorn's default. Out: those that the worker refuses, each with what to use instead, and
-those that have no meaning here, each with what takes its place. Every other setting is honoured, by gunicorn's process manager
-(`bind`, `workers`, `timeout`, `max_requests`, `user`, hooks, logs, …) or by the worker (`worker_connections`, `keepalive`,
-`accesslog`, `graceful_timeout`).
+The worker refuses some settings and ignores some without a meaning here. It honours all others, or gunicorn's process manager
+does.
 """
 
 from __future__ import annotations

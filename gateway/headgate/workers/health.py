@@ -1,8 +1,7 @@
 """The health of several workers as that of one gateway: the worst of them, with each named. No I/O.
 
-In: the row of each worker on the board, and what those that were asked have answered (None: not in time). Out: one report.
-A worker that is starting or leaving is named and does not count: while one is replaced, the others serve. A worker that serves
-and does not answer counts as down: connections that it has taken are stuck in it.
+A starting or leaving worker is named and does not count, as the others serve while one is replaced. A serving worker that does
+not answer counts as down, as its connections are stuck.
 """
 
 from __future__ import annotations
@@ -18,23 +17,23 @@ _ADMISSIONS = ("admitting", "full", "shedding")
 
 
 def joined(rows: Sequence[Row], answers: Mapping[int, Mapping[str, Any] | None]) -> dict[str, Any]:
-    """Return the health of all; `answers` are by age."""
+    """Return the health of all. `answers` are by age; None for no answer in time."""
     workers: list[dict[str, Any]] = []
     serving: list[Mapping[str, Any]] = []
     is_ready = True
     for row in sorted(rows, key=lambda row: row.number):
-        told: dict[str, Any] = {"worker": row.number, "process": row.process_id, "state": row.state.name.lower()}
+        entry: dict[str, Any] = {"worker": row.number, "process": row.process_id, "state": row.state.name.lower()}
         answer = answers.get(row.age)
         if row.state is State.SERVING:
             if answer is None:
-                told |= {"ready": False, "error": SILENT}
+                entry |= {"ready": False, "error": SILENT}
             else:
-                told["ready"] = bool(answer.get("ready"))
+                entry["ready"] = bool(answer.get("ready"))
                 if "admission" in answer:
-                    told["admission"] = answer["admission"]
+                    entry["admission"] = answer["admission"]
                 serving.append(answer)
-            is_ready = is_ready and told["ready"]
-        workers.append(told)
+            is_ready = is_ready and entry["ready"]
+        workers.append(entry)
     report: dict[str, Any] = {
         "ready": is_ready and bool(serving),
         "bus": "up" if serving and all(each.get("bus") == "up" for each in serving) else "down",
@@ -53,7 +52,7 @@ def joined(rows: Sequence[Row], answers: Mapping[int, Mapping[str, Any] | None])
 
 
 def _namespaces(each: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:
-    """Return, for each namespace, the worst: down where one is, the lowest offset. Clients are counted together."""
+    """Return the worst state of each namespace (down, or the lowest offset), with the clients of all workers."""
     joined: dict[str, dict[str, Any]] = {}
     for namespaces in each:
         for name, state in namespaces.items():

@@ -1,8 +1,7 @@
-"""The siblings: this worker among the workers of its process manager, which answer together for what is one gateway outside.
+"""This worker among the workers of its process manager, which are one gateway to their clients.
 
-`health` and `exposition` are those of all workers, asked with one deadline. A connection whose session is another worker's is
-handed to that worker, with the bytes that were read of it: a session id names its owner (owners.py), and only a worker that lives
-in that row of the board is asked.
+`health` and `exposition` are those of all workers, with one deadline. `hand_over` gives a connection, with the bytes that were
+read, to the worker that a session id names (owners.py), if the board says that it lives.
 """
 
 from __future__ import annotations
@@ -18,8 +17,7 @@ from headgate.metrics import exposition_of, families
 from headgate.runtime.log_throttle import LogThrottle
 from headgate.runtime.loop import spawn
 from headgate.runtime.operator_lines import complain
-from headgate.workers import counted, totals_file
-from headgate.workers import worker_sockets as doors
+from headgate.workers import counted, totals_file, worker_sockets
 from headgate.workers.board import Board, Row, State
 from headgate.workers.counted import Family, Sample
 from headgate.workers.health import joined
@@ -30,13 +28,13 @@ WORKER_UP = "headgate_worker_up"
 log = structlog.get_logger("headgate.workers")
 
 
-class Siblings:
+class PeerWorkers:
     """See the module.
 
     Args:
         own: this worker's row of the board.
         ready: returns this worker's health.
-        adopt: takes a connection that a sibling has accepted: its descriptor, and the bytes that were read of it.
+        adopt: takes the descriptor of a connection that another worker has accepted, and the bytes that were read.
     """
 
     def __init__(
@@ -49,29 +47,30 @@ class Siblings:
     ) -> None:
         self._board, self._folder, self._own, self._ready = board, folder, own, ready
         self._log_throttle = LogThrottle()
-        self._door = doors.Door(self._path(board.row(own)), self._answer, adopt)
+        self._socket = worker_sockets.WorkerSocket(self._path(board.row(own)), self._answer, adopt)
 
     def close(self) -> None:
-        """Leave the counts of this worker to those that stay, and answer nobody any more. Idempotent."""
+        """Leave the counts of this worker to the others, and answer no more. Idempotent."""
         self._keep({self._board.row(self._own).age: _counted()}, self._board.rows())
-        self._door.close()
+        self._socket.close()
 
     # -- together ---------------------------------------------------------------------------------------------------
 
     def health(self) -> dict[str, Any]:
-        """Return the health of all workers: the worst of them, with each named. Waits for at most ANSWER_S."""
+        """Return the health of all workers: the worst, and each. Waits ANSWER_S at most."""
         rows = self._board.rows()
         answers = {
-            age: None if answer is None else msgspec.json.decode(answer) for age, answer in self._ask(rows, doors.HEALTH).items()
+            age: None if answer is None else msgspec.json.decode(answer)
+            for age, answer in self._ask(rows, worker_sockets.HEALTH).items()
         }
         return joined(rows, answers)
 
     def exposition(self) -> tuple[str, bytes]:
-        """Return the counts of all workers, as Prometheus reads them: content type and body. Waits for at most ANSWER_S."""
+        """Return the counts of all workers for Prometheus: content type and body. Waits ANSWER_S at most."""
         rows = self._board.rows()
         answers = {
             age: msgspec.json.decode(answer, type=list[Family])
-            for age, answer in self._ask(rows, doors.METRICS).items()
+            for age, answer in self._ask(rows, worker_sockets.METRICS).items()
             if answer is not None
         }
         totals = self._keep(answers, rows)
@@ -84,8 +83,7 @@ class Siblings:
     def hand_over(self, request: bytes, descriptor: int) -> bool:
         """Hand a connection to the worker that owns the session of its next request; return whether that has taken it.
 
-        The descriptor stays the caller's, to close. False for a request without a session, and where the session would be ours,
-        or its owner is gone. Switches greenlets.
+        False also for a request without a session, or with one of ours. The caller closes the descriptor. Switches greenlets.
         """
         index = owner_of(request)
         if index is None or index == self._own:
@@ -94,11 +92,14 @@ class Siblings:
             row = self._board.row(index)
             if row.state not in (State.SERVING, State.DRAINING):
                 return False
-            return doors.ask(self._path(row), doors.CONNECTION, request, descriptor, doors.HAND_OVER_S) == doors.TAKEN
+            return (
+                worker_sockets.ask(self._path(row), worker_sockets.CONNECTION, request, descriptor, worker_sockets.HAND_OVER_S)
+                == worker_sockets.TAKEN
+            )
         except IndexError:
             return False
         except OSError as error:
-            # A client can repeat the id of an owner that is gone as often as it likes.
+            # A client may repeat the id of an owner that is gone.
             if (left_out := self._log_throttle.due("hand over")) is not None:
                 log.warning("a connection could not be handed over", to=index + 1, reason=str(error), left_out=left_out)
             return False
@@ -109,12 +110,12 @@ class Siblings:
         return self._folder / f"{row.age}.sock"
 
     def _ask(self, rows: list[Row], kind: bytes) -> dict[int, bytes | None]:
-        """Return the answers of the workers that serve or leave, by age; None of one that does not answer in time."""
+        """Return the answers of the workers that serve or leave, by age; None for one that does not answer in time."""
         answers: dict[int, bytes | None] = {}
 
         def ask(row: Row) -> None:
             try:
-                answers[row.age] = doors.ask(self._path(row), kind) or None
+                answers[row.age] = worker_sockets.ask(self._path(row), kind) or None
             except OSError:
                 answers[row.age] = None
 
@@ -126,9 +127,9 @@ class Siblings:
         return answers
 
     def _answer(self, kind: bytes) -> bytes:
-        if kind == doors.HEALTH:
+        if kind == worker_sockets.HEALTH:
             return msgspec.json.encode(self._ready())
-        if kind == doors.METRICS:
+        if kind == worker_sockets.METRICS:
             return msgspec.json.encode(_counted())
         return b""
 

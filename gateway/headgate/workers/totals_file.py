@@ -1,8 +1,7 @@
-"""The file of the totals: what counts although its worker has ended, for whichever worker is asked next.
+"""The file with the counts of ended workers (counted.py), for the next worker that is asked.
 
-In: what a worker has seen of others, or counted itself. Out: the totals (counted.py). Workers of one process manager share it;
-each reads and writes it whole under its lock, for milliseconds, and exchanges it in one step: a killed worker leaves the old or
-the new one.
+The workers of one process manager share it. Each reads and writes it whole under its lock, for milliseconds, and replaces it in
+one step, so that a killed worker leaves the old file or the new one.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ from headgate.runtime.loop import sleep
 
 from .counted import Family, Totals, remember
 
-# A lock that is not free after half a second belongs to a worker that does not run.
+# After half a second without the lock, its worker does not run.
 LOCK_ATTEMPTS, LOCK_PAUSE_S = 50, 0.01
 LOCK_NAME, FILE_NAME = "totals.lock", "totals.json"
 
 
 def keep(folder: Path, seen: Mapping[int, Sequence[Family]], living: Iterable[int]) -> Totals:
-    """Add what was seen of workers, by age, to the totals in a folder of ours; return them.
+    """Add values of workers, by age, to the totals in a folder; return the totals.
 
     Raises:
-        OSError: the folder is gone, the disk is full, or another worker has kept the lock for too long.
+        OSError: the folder is gone, the disk is full, or another worker holds the lock for too long.
     """
     lock = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -42,7 +41,7 @@ def keep(folder: Path, seen: Mapping[int, Sequence[Family]], living: Iterable[in
 
 
 def _acquire(lock: int) -> None:
-    """Wait for the lock without blocking the loop. A worker that was stopped (SIGSTOP) may hold it for as long as it likes."""
+    """Wait for the lock without blocking the loop. A stopped worker (SIGSTOP) may hold it for ever."""
     for _ in range(LOCK_ATTEMPTS - 1):
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

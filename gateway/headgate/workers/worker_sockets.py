@@ -1,7 +1,7 @@
-"""The doors of workers: a Unix socket each, in a private folder, over which the workers of one process manager talk.
+"""The sockets of workers: one Unix socket for each, in a private folder, for messages between the workers of a process manager.
 
-A message is one byte for its kind, four for its length, and that many bytes; a connection that a sibling has accepted for this
-worker travels with the first of them, with what was read of it. Every wait has a deadline.
+A message is one byte for its kind, four for its length, and that many bytes. A connection for another worker goes with the
+first of them, and with the bytes that were read. Every wait has a deadline.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from headgate.runtime.loop import Greenlet, deadline, sleep, spawn
 
 METRICS, HEALTH, CONNECTION = b"M", b"H", b"C"
 TAKEN = b"taken"
-# A sibling that does not answer in this time is busy with something that blocks it, or stopped.
+# A worker that does not answer in this time is blocked, or stopped.
 ANSWER_S = 1.0
-# A connection waits for this long at most: its client waits, too.
+# Its client waits as long.
 HAND_OVER_S = 2.0
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 _HEAD = struct.Struct("!cI")
@@ -34,19 +34,19 @@ Answerer = Callable[[bytes], bytes]
 Adopter = Callable[[int, bytes], None]
 
 
-class Door:
-    """The socket of this worker, and the greenlet behind it."""
+class WorkerSocket:
+    """The socket of this worker, and the greenlet that serves it."""
 
     def __init__(self, path: Path, answer: Answerer, adopt: Adopter) -> None:
         self._path, self._answer, self._adopt = path, answer, adopt
-        path.unlink(missing_ok=True)  # of a worker that is gone
+        path.unlink(missing_ok=True)  # of an earlier worker
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(str(path))
         self._listener.listen(_BACKLOG)
         self._greenlet: Greenlet = spawn(self._accept)
 
     def close(self) -> None:
-        """Answer nobody any more. Idempotent."""
+        """Answer no more. Idempotent."""
         self._greenlet.kill()
         self._listener.close()
         self._path.unlink(missing_ok=True)
@@ -77,7 +77,7 @@ class Door:
                 while len(message) < size:
                     message += _more(connection)
                 if kind == CONNECTION and descriptor is not None:
-                    # A sibling that waits no longer serves the connection itself: then this fails.
+                    # This fails when the other worker no longer waits, and serves the connection itself.
                     connection.sendall(TAKEN)
                     is_taken = True
                 else:
@@ -86,19 +86,19 @@ class Door:
                 taken, descriptor = descriptor, None
                 self._adopt(taken, bytes(message))  # type: ignore[arg-type]
         except (OSError, TimeoutError):
-            pass  # the sibling has gone, or waits no longer
+            pass  # the other worker has gone, or waits no longer
         finally:
             if descriptor is not None:
                 os.close(descriptor)
 
 
 def ask(path: Path, kind: bytes, message: bytes = b"", descriptor: int | None = None, within_s: float = ANSWER_S) -> bytes:
-    """Return a sibling's answer, which may be empty. Switches greenlets.
+    """Return another worker's answer, which may be empty. Switches greenlets.
 
-    A connection belongs to one worker at any moment: a sibling that has been given up can no longer answer, so it takes none.
+    A connection belongs to one worker at any moment: after the deadline the other worker cannot answer, so it takes none.
 
     Raises:
-        OSError: there is no such sibling, or it did not answer in time (TimeoutError).
+        OSError: there is no such worker, or it did not answer in time (TimeoutError).
     """
     answer = bytearray()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
@@ -115,7 +115,7 @@ def ask(path: Path, kind: bytes, message: bytes = b"", descriptor: int | None = 
                 while len(answer) <= MAX_MESSAGE_BYTES and (part := connection.recv(65536)):
                     answer += part
                     if descriptor is not None and answer == TAKEN:
-                        break  # its client waits: the sibling need not close first
+                        break  # the client need not wait for the end of this message
                 return bytes(answer)
         except (OSError, TimeoutError):
             if descriptor is not None and (answer == TAKEN or _has_answered(connection)):
@@ -124,7 +124,7 @@ def ask(path: Path, kind: bytes, message: bytes = b"", descriptor: int | None = 
 
 
 def _has_answered(connection: socket.socket) -> bool:
-    """Let a sibling answer no more; return whether it has answered in the last moment. Does not wait."""
+    """Let the other worker answer no more; return whether it has answered before. Does not wait."""
     try:
         connection.shutdown(socket.SHUT_RDWR)
         connection.settimeout(0.0)

@@ -108,8 +108,8 @@ class Gate(Protocol):
         ...
 
 
-class Siblings(Protocol):
-    """The workers that share a port, seen from a route: `app.extensions["headgate.workers"]` where there are several."""
+class PeerWorkers(Protocol):
+    """The workers that share a port: `app.extensions["headgate.workers"]` where there are several."""
 
     def health(self) -> Mapping[str, object]:
         """Return `{"ready": bool, "workers": […], …}` of all: the worst, with each named. May switch greenlets."""

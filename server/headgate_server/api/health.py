@@ -17,7 +17,7 @@ from flask import Blueprint, Response, current_app, jsonify, request
 
 from headgate.errors import Forbidden
 from headgate.metrics import exposition
-from headgate_server.api.gate import Gate, Siblings
+from headgate_server.api.gate import Gate, PeerWorkers
 
 # The bus proves itself once a second.
 RETRY_AFTER_S = 1
@@ -49,8 +49,8 @@ def health_routes(gate: Gate, *, metrics_open: bool) -> Blueprint:
         # A scraper asks the gateway itself. What a proxy passes on is from outside.
         if _came_through_a_proxy() or not (metrics_open or _from_loopback()):
             raise Forbidden("read", "/metrics")
-        siblings = _siblings()
-        kind, body = exposition() if siblings is None else siblings.exposition()
+        peer_workers = _peer_workers()
+        kind, body = exposition() if peer_workers is None else peer_workers.exposition()
         return Response(body, content_type=kind)
 
     return routes
@@ -70,15 +70,15 @@ def _state(gate: Gate) -> Mapping[str, object]:
     Anyone may ask, and a question goes to all workers: so for strangers they are asked once in FRESH_S. Meanwhile others have the
     state before.
     """
-    siblings = _siblings()
-    if siblings is None:
+    peer_workers = _peer_workers()
+    if peer_workers is None:
         return gate.ready()
     if _from_loopback():
-        return siblings.health()
+        return peer_workers.health()
     known: _Known = current_app.extensions.setdefault("headgate.health", _Known())
     if known.state is None or time.monotonic() - known.asked_s >= FRESH_S:
         known.asked_s = time.monotonic()
-        known.state = siblings.health()
+        known.state = peer_workers.health()
     return known.state
 
 
@@ -95,9 +95,9 @@ def missing(state: Mapping[str, object]) -> list[str]:
     return sorted(name for name, value in state.items() if name != "ready" and (value is False or value == "down"))
 
 
-def _siblings() -> Siblings | None:
+def _peer_workers() -> PeerWorkers | None:
     """Return the workers that answer together with this process; None where it is alone."""
-    found: Siblings | None = current_app.extensions.get("headgate.workers")
+    found: PeerWorkers | None = current_app.extensions.get("headgate.workers")
     return found
 
 

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from headgate.workers.board import Board, State
 from headgate.workers.owners import letters_of
-from headgate.workers.peer_workers import Siblings
+from headgate.workers.peer_workers import PeerWorkers
 
 RANDOM = "abcdefghij0123456_-Z"
 
@@ -21,7 +21,7 @@ def request(row: int) -> bytes:
 
 
 @pytest.fixture
-def siblings() -> Iterator[Siblings]:
+def peer_workers() -> Iterator[PeerWorkers]:
     """Worker 1 of a gateway whose worker 2 serves, as the board has it, and is behind no door; worker 3 boots."""
     board = Board()
     for age in (1, 2, 3):
@@ -29,23 +29,23 @@ def siblings() -> Iterator[Siblings]:
     board.move(0, State.SERVING)
     board.move(1, State.SERVING)
     with tempfile.TemporaryDirectory() as folder:
-        made = Siblings(board, Path(folder), 0, dict, lambda *_: None)
+        made = PeerWorkers(board, Path(folder), 0, dict, lambda *_: None)
         yield made
         made.close()
 
 
-def test_a_sibling_that_is_gone_is_told_once_however_often_it_is_asked_for(siblings: Siblings) -> None:
+def test_a_sibling_that_is_gone_is_told_once_however_often_it_is_asked_for(peer_workers: PeerWorkers) -> None:
     """A client may repeat the id of its session."""
     with capture_logs() as logs:
         for _ in range(100):
-            assert not siblings.hand_over(request(1), 0)
+            assert not peer_workers.hand_over(request(1), 0)
     assert [(each["event"], each["to"]) for each in logs] == [("a connection could not be handed over", 2)]
 
 
 @pytest.mark.parametrize("row", [0, 2, 999])
-def test_nobody_is_asked_for_what_is_no_siblings(siblings: Siblings, row: int) -> None:
+def test_nobody_is_asked_for_what_is_no_siblings(peer_workers: PeerWorkers, row: int) -> None:
     """Its own sessions, those of a worker that does not serve, and of no worker."""
     with capture_logs() as logs:
-        assert not siblings.hand_over(request(row), 0)
-        assert not siblings.hand_over(b"GET / HTTP/1.1\r\n\r\n", 0)
+        assert not peer_workers.hand_over(request(row), 0)
+        assert not peer_workers.hand_over(b"GET / HTTP/1.1\r\n\r\n", 0)
     assert logs == []

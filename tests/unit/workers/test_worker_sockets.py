@@ -13,8 +13,8 @@ import gevent
 import gevent.socket
 import pytest
 
-from headgate.workers import worker_sockets as doors
-from headgate.workers.worker_sockets import CONNECTION, METRICS, TAKEN, Door, ask
+from headgate.workers import worker_sockets
+from headgate.workers.worker_sockets import CONNECTION, METRICS, TAKEN, WorkerSocket, ask
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +25,7 @@ def cooperative(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def path() -> Iterator[Path]:
-    """The path of a door; a short one, as Unix sockets need."""
+    """The path of a worker's socket; a short one, as Unix sockets need."""
     with tempfile.TemporaryDirectory() as folder:
         yield Path(folder) / "1.sock"
 
@@ -54,7 +54,7 @@ def listening(path: Path) -> socket.socket:
 def test_a_connection_is_taken_with_the_bytes_that_were_read_of_it(path: Path, connection: socket.socket) -> None:
     """The sibling knows before the connection is used; each has a descriptor of its own."""
     taken: list[tuple[int, bytes]] = []
-    door = Door(path, lambda _: b"", lambda *handed: taken.append(handed))
+    opened = WorkerSocket(path, lambda _: b"", lambda *handed: taken.append(handed))
     with gevent.Timeout(30):
         assert ask(path, CONNECTION, b"GET /", connection.fileno()) == TAKEN
         gevent.sleep(0)
@@ -62,7 +62,7 @@ def test_a_connection_is_taken_with_the_bytes_that_were_read_of_it(path: Path, c
     assert message == b"GET /"
     assert os.fstat(descriptor).st_ino == os.fstat(connection.fileno()).st_ino
     os.close(descriptor)
-    door.close()
+    opened.close()
 
 
 def test_a_sibling_that_was_blocked_takes_no_connection_that_was_given_up(path: Path, connection: socket.socket) -> None:
@@ -73,9 +73,9 @@ def test_a_sibling_that_was_blocked_takes_no_connection_that_was_given_up(path: 
         with pytest.raises(TimeoutError):
             ask(path, CONNECTION, b"GET /", connection.fileno(), within_s=0.01)
         accepted, _ = listener.accept()
-    door = Door(path, lambda _: b"", lambda descriptor, _: taken.append(descriptor))
-    door._serve(accepted)
-    door.close()
+    opened = WorkerSocket(path, lambda _: b"", lambda descriptor, _: taken.append(descriptor))
+    opened._serve(accepted)
+    opened.close()
     assert (taken, descriptors()) == ([], before)
 
 
@@ -93,30 +93,30 @@ def test_a_connection_that_was_taken_in_the_last_moment_is_the_siblings(path: Pa
 @pytest.mark.parametrize("beyond", [0, 1])
 def test_a_message_has_a_bound(path: Path, connection: socket.socket, monkeypatch: pytest.MonkeyPatch, beyond: int) -> None:
     """Of a larger one nothing but its length is read, and the connection that it brings stays with its sender."""
-    monkeypatch.setattr(doors, "MAX_MESSAGE_BYTES", 100_000)
+    monkeypatch.setattr(worker_sockets, "MAX_MESSAGE_BYTES", 100_000)
     taken: list[int] = []
 
     def adopt(descriptor: int, message: bytes) -> None:
         os.close(descriptor)
         taken.append(len(message))
 
-    door = Door(path, lambda _: b"", adopt)
+    opened = WorkerSocket(path, lambda _: b"", adopt)
     with gevent.Timeout(30):
         try:
             answer = ask(path, CONNECTION, b"x" * (100_000 + beyond), connection.fileno(), within_s=10)
         except OSError:
             answer = b""
         gevent.sleep(0)
-    door.close()
+    opened.close()
     assert (answer, taken) == ((b"", []) if beyond else (TAKEN, [100_000]))
 
 
 def test_a_message_that_does_not_end_is_given_up(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that stands still in the middle of one keeps no greenlet of another."""
-    monkeypatch.setattr(doors, "HAND_OVER_S", 0.01)
-    door = Door(path, lambda _: b"answer", lambda *_: None)
+    monkeypatch.setattr(worker_sockets, "HAND_OVER_S", 0.01)
+    opened = WorkerSocket(path, lambda _: b"answer", lambda *_: None)
     with gevent.Timeout(30), gevent.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sender:
         sender.connect(str(path))
         sender.sendall(METRICS + b"\0")
         assert sender.recv(100) == b""
-    door.close()
+    opened.close()

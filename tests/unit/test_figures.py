@@ -34,8 +34,8 @@ from headgate.runtime import log_throttle, rates, standard_streams
 from headgate.schemas import documents
 from headgate.services import clients, publisher
 from headgate.settings import Settings
-from headgate.socketio import base as socketio_base
 from headgate.transport import descriptors, frame_parser, http_limits, http_parser, send_queue, websocket
+from headgate.transport.inbox import FULL_MESSAGES
 from headgate.workers.worker_sockets import HAND_OVER_S, MAX_MESSAGE_BYTES
 from headgate_server.api import searches, waiting_bodies
 from headgate_server.api.v1 import publishing as over_http
@@ -243,7 +243,7 @@ PROMISED = [
     (r"`max_payload_bytes` \+ (\d+) KiB, a batch (\d+) MiB", (*kib(over_http.ENVELOPE_BYTES), *mib(over_http.MAX_BATCH_BYTES))),
     (r"standard output and error \| (\d+) MiB", mib(standard_streams.MAX_QUEUED_BYTES)),
     (r"once in (\d+) s: the traceback", thousands(log_throttle.EVERY_S)),
-    (r"waiting for application code \| (\d+),", thousands(socketio_base.MAX_HANDLERS)),
+    (r"waiting for application code \| (\d+),", thousands(FULL_MESSAGES)),
     (r"refused after (\d+) s\[\^replay\]", thousands(log_search.READ_WAIT_S)),
     (r"refused \(`bus_unavailable`\) after (\d+) s", thousands(listener.ACTIVE_TIMEOUT_S)),
     (r"subscriptions per client \| (\d+), of them (\d+)", thousands(Settings().max_subscriptions, Settings().max_wildcards)),

@@ -1,4 +1,4 @@
-"""`headgate.socketio.Server`: python-socketio's server on Headgate's transport, for any application.
+"""`headgate.socketio.Server`, python-socketio's server on Headgate's transport, for any application:
 
     from gevent import monkey; monkey.patch_all()
     from headgate.socketio import Server, WSGIApp
@@ -6,11 +6,11 @@
 
 Nearly everything else is as in python-socketio; docs/socketio.md says what differs. Inside:
 
-    server     the server: packets out, each by its way; handlers, logs, reasons
-    rooms      a client manager's rooms, whose events go out by the gateway's own fan-out (delivery/fanout.py)
+    server     the server: packets out, handlers, logs, reasons; base has what meets python-socketio's private names
+    rooms      a client manager's rooms, which send by the gateway's fan-out (delivery/fanout.py)
     json_text  the numbers that JSON does not have
-    foreign    a look at an event of another process, before it is decoded: does anybody here care
-    member     one session as its rooms and its emitters see it: its queue, and the wait for room in it
+    foreign    the destination of an event of another process, before it is decoded
+    member     one session for its rooms and its emitters: its queue, and the wait for room in it
     limits     the limits of a session, and the policies of a full queue
     traffic    packets and bytes for the admin UI
     engine     our sessions in the place of python-engineio's; other_servers: their sockets under other WSGI servers

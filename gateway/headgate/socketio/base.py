@@ -1,9 +1,8 @@
-"""python-socketio on our sessions: the one file that meets its private corners. Headgate's own clients are served without it
-(transport/socketio_face.py).
+"""python-socketio on our sessions. Headgate's own clients are served without it (transport/socketio_face.py).
 
-`Server` is a `socketio.Server` whose Engine.IO server is engine.py. Packets of clients come in by `_handle_eio_message`, are
-checked by packet_check.py, and then go to python-socketio's own dispatch; its packets go out by `_send_packet` into the lanes
-of a session. tests/contract/test_engineio_corners.py names each corner, and fails when it moves.
+`Server` is a `socketio.Server` with engine.py for its Engine.IO server. Packets of clients come in by `_handle_eio_message`, are
+checked by packet_check.py, and go to python-socketio's own dispatch. Its packets go out by `_send_packet` into the lanes of a
+session. tests/contract/test_engineio_corners.py tests each private name of python-socketio.
 """
 
 from __future__ import annotations
@@ -27,23 +26,21 @@ from .packet_check import PacketRules
 
 log = structlog.get_logger("headgate.engine")
 
-# Handlers of one client that may run at once (with `async_handlers`); its next event waits, and with it its sending.
-MAX_HANDLERS = 64
-# Attachments of one packet, all together, in messages of the largest size: they are kept until the last has come.
+# Attachments of one packet, in messages of the largest size. They are kept until the last has come.
 MAX_ATTACHED_MESSAGES = 16
-# The answers to a client that wants to join: they go ahead of the events that its connect handler emits.
+# The answers to a CONNECT, which go ahead of the events that the connect handler emits.
 OPENING = (socket_packet.CONNECT, socket_packet.CONNECT_ERROR)
-# Names of handlers that are for no event of a client. As an event's, "*" would run the handler for all others with the client's
-# arguments in the places of its own id and of the name.
+# Names of handlers that no event of a client may have. An event "*" would run the handler of all others with the client's
+# arguments in the place of its id and of the name.
 RESERVED_NAMES = frozenset({"connect", "disconnect", "*"})
 
 
-# The minor versions whose private corners are tried (tests/contract/test_engineio_corners.py).
+# The minor versions with tested private names (tests/contract/test_engineio_corners.py).
 TRIED = {"python-engineio": "4.15", "python-socketio": "5.18"}
 
 
 class _RunningHandlers:
-    """The handlers of one session that are running; exists only while there are any."""
+    """The running handlers of one session. It exists only while there are any."""
 
     __slots__ = ("count", "room")
 
@@ -55,17 +52,12 @@ class _RunningHandlers:
 class Server(socketio.Server):  # type: ignore[misc]
     """A `socketio.Server` on Headgate's transport; docs/socketio.md says where it differs from python-socketio's.
 
-    Takes the keyword arguments of `socketio.Server` and one more, `transport_limits`. Needs gevent (its WSGI server is
-    pywsgi). A client whose queue is full is disconnected with the reason `slow consumer`: an application without Headgate's
-    log has no other way to stay bounded and honest.
+    It takes the keyword arguments of `socketio.Server` and `transport_limits`, and needs gevent.
 
-    Attributes:
-        accept_numbers: whether events may have numbers for names. For subclasses.
-        max_handlers: handlers of one client that may run at once; 0 for no limit.
+    `max_handlers` limits the handlers of one client that run at once; 0 for no limit.
     """
 
-    accept_numbers = False
-    max_handlers = MAX_HANDLERS
+    max_handlers: int
 
     def __init__(
         self,
@@ -83,7 +75,7 @@ class Server(socketio.Server):  # type: ignore[misc]
         _warn_of_untried_versions()
         super().__init__(client_manager, logger, serializer, **options)
         self._has_attachments = _has_attachments(self.packet_class)
-        self._rules = PacketRules(self._has_attachments, accept_numbers=self.accept_numbers)
+        self._rules = PacketRules(self._has_attachments)
         self._running: dict[str, _RunningHandlers] = {}
         self._leaving: dict[str, _RunningHandlers] = {}
 
@@ -96,7 +88,7 @@ class Server(socketio.Server):  # type: ignore[misc]
         return engine.sessions.get(eio_sid)
 
     def failed(self, what: str, eio_sid: str) -> None:
-        """Log the exception of an application's handler, which is being handled. For subclasses with a log of their own."""
+        """Log the current exception of an application's handler."""
         log.exception(what, sid=eio_sid)
 
     def _handle_connect(self, eio_sid: str, namespace: str | None, data: object) -> None:
@@ -126,17 +118,17 @@ class Server(socketio.Server):  # type: ignore[misc]
             session.uncork()
 
     def ask(self, session: Session, namespace: str, data: object) -> None:
-        """Ask the application whether a client may join, and tell the client. For subclasses that know how theirs is asked."""
+        """Ask the application whether a client may join, and answer the client."""
         super()._handle_connect(session.sid, namespace, data)
 
     def _serves(self, namespace: str) -> bool:
         if namespace == "*":
-            return False  # the key of handlers for all namespaces
+            return False  # the key of the handlers for all namespaces
         named = self.namespaces == "*" or namespace in self.namespaces
         return named or namespace in self.handlers or namespace in self.namespace_handlers
 
     def _handle_eio_message(self, eio_sid: str, data: str | bytes) -> None:
-        """Parse one Socket.IO packet; anything malformed or out of order ends the session with a code."""
+        """Take one packet. A malformed one, or one out of order, ends the session with a code."""
         fault = packet = None
         if eio_sid in self._binary_packet:
             fault = self._attachment_fault(eio_sid, data)
@@ -159,7 +151,7 @@ class Server(socketio.Server):  # type: ignore[misc]
             else:
                 self._dispatch(eio_sid, packet)
         except Exception:  # noqa: BLE001 - application code: `failed` logs it
-            # Application code failed: it is logged, and the session goes on, as with stock python-socketio.
+            # The session goes on, as with stock python-socketio.
             self.failed("event handler failed", eio_sid)
 
     def _attachment_fault(self, eio_sid: str, data: str | bytes) -> str | None:
@@ -175,7 +167,7 @@ class Server(socketio.Server):  # type: ignore[misc]
         return self.manager.sid_from_eio_sid(eio_sid, namespace or "/") is not None
 
     def _dispatch(self, eio_sid: str, packet: Packet) -> None:
-        """Hand a checked packet to python-socketio (its own dispatch would parse it once more)."""
+        """Give a checked packet to python-socketio, whose own dispatch would parse it again."""
         kind, namespace = packet.packet_type, packet.namespace
         if kind == socket_packet.CONNECT:
             self._handle_connect(eio_sid, namespace, packet.data)
@@ -189,7 +181,7 @@ class Server(socketio.Server):  # type: ignore[misc]
             self._binary_packet[eio_sid] = packet  # its attachments follow
 
     def _handle_event(self, eio_sid: str, namespace: str | None, id: int | None, data: list[object]) -> None:
-        """Run an event's handler: in a greenlet of its own if the application wants that, but not without bound."""
+        """Run an event's handler, with `async_handlers` in a greenlet, while there are fewer than `max_handlers`."""
         if not self.async_handlers:
             super()._handle_event(eio_sid, namespace, id, data)
             return
@@ -210,7 +202,7 @@ class Server(socketio.Server):  # type: ignore[misc]
     def _handle_event_internal(
         self, server: Server, sid: str, eio_sid: str, data: list[object], namespace: str, id: int | None
     ) -> None:
-        """Run an event's handler, unless a client has given its event the name of something else."""
+        """Run an event's handler, unless the event has a reserved name."""
         if data[0] in RESERVED_NAMES:
             self.logger.info('event "%s" from %s [%s] has a reserved name, and is ignored', data[0], sid, namespace)
         else:
@@ -230,7 +222,7 @@ class Server(socketio.Server):  # type: ignore[misc]
                 self._running.pop(eio_sid, None)
 
     def _trigger_event(self, event: str, namespace: str, *args: object) -> object:
-        """Run a handler of the application. A client leaves its rooms also when its disconnect handler raises."""
+        """Run a handler of the application. A client leaves its rooms even when its disconnect handler raises."""
         if event != "disconnect":
             return super()._trigger_event(event, namespace, *args)
         sid = args[0]
@@ -240,7 +232,7 @@ class Server(socketio.Server):  # type: ignore[misc]
         try:
             return super()._trigger_event(event, namespace, *args)
         except BaseException:
-            self.manager.disconnect(sid, namespace, ignore_queue=True)  # python-socketio would not come to it
+            self.manager.disconnect(sid, namespace, ignore_queue=True)  # python-socketio would not get there
             raise
         finally:
             leaving.count -= 1
@@ -249,13 +241,13 @@ class Server(socketio.Server):  # type: ignore[misc]
                 leaving.room.set()
 
     def _handle_disconnect(self, eio_sid: str, namespace: str | None, reason: str | None = None) -> None:
-        """Let a client leave a namespace: behind the handlers of what it sent before, which have at least begun."""
+        """Let a client leave a namespace, when the handlers of its earlier events have begun."""
         if eio_sid in self._running:
             sleep()
         super()._handle_disconnect(eio_sid, namespace, reason)
 
     def _handle_eio_disconnect(self, eio_sid: str, reason: str) -> None:
-        """Let a client leave every namespace; forget its session when all its disconnect handlers are done."""
+        """Let a client leave every namespace; forget its session after all its disconnect handlers."""
         self._binary_packet.pop(eio_sid, None)
         try:
             for namespace in list(self.manager.get_namespaces()):
@@ -264,7 +256,7 @@ class Server(socketio.Server):  # type: ignore[misc]
                 except Exception:  # noqa: BLE001 - one namespace's handler must not cost the others theirs
                     self.failed("disconnect handler failed", eio_sid)
             while (leaving := self._leaving.get(eio_sid)) is not None:
-                leaving.room.wait()  # the server has disconnected the client, and the handler still runs
+                leaving.room.wait()  # a handler of `disconnect` still runs
         finally:
             self.environ.pop(eio_sid, None)
 
@@ -280,7 +272,7 @@ def _check_serializer(serializer: object) -> None:
     """Refuse what is no packet class.
 
     Raises:
-        ValueError: says what is allowed.
+        ValueError: it names what is allowed.
     """
     a_class = isinstance(serializer, type) and issubclass(serializer, Packet)
     if not a_class and serializer not in ("default", "msgpack"):
@@ -288,10 +280,10 @@ def _check_serializer(serializer: object) -> None:
 
 
 def _has_attachments(packet_class: type[Packet]) -> bool:
-    """Return whether bytes travel as attachments, in binary messages behind a text packet; else every message is a packet.
+    """Return whether bytes go as attachments, in binary messages after a text packet; else every message is a packet.
 
     Raises:
-        ValueError: the class makes what no message can carry.
+        ValueError: the class encodes to a type that no message can have.
     """
     if packet_class.encode is Packet.encode:
         return bool(packet_class.uses_binary_events)

@@ -1,8 +1,7 @@
-"""Our sessions in the place of python-engineio's: the one file that imports python-engineio.
+"""Our sessions in the place of python-engineio's. Only this file imports python-engineio.
 
-python-socketio makes its own `engineio.Server`, registers its handlers there, and calls its public methods. This one answers HTTP
-and sends by transport/engine.py; sessions are in engineio's own table `sockets`. tests/contract/test_engineio_corners.py names
-each private corner, and fails when it moves.
+python-socketio makes an `engineio.Server`, registers its handlers there, and calls its public methods. This one answers HTTP and
+sends by transport/engine.py. tests/contract/test_engineio_corners.py tests each private name.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
     """Engine.IO 4 over our sessions. Constructed by python-socketio with its own keyword arguments.
 
     Attributes:
-        settle: has the fan-out write what it still has; nothing may overtake it.
+        settle: has the fan-out write what it still has, so that nothing overtakes it.
     """
 
     instead = staticmethod(instead_for_sockets)
@@ -50,7 +49,7 @@ class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
         if options.get("async_mode") not in (None, "gevent"):
             raise ValueError(f"async_mode: expected 'gevent', the only one on this transport, got {options['async_mode']!r}")
         options["async_mode"] = "gevent"
-        options["monitor_clients"] = False  # deadlines are ours, on the monotonic clock
+        options["monitor_clients"] = False
         engineio.Server.__init__(self, **options)
         Engine.__init__(
             self,
@@ -65,7 +64,7 @@ class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
         self.settle: Callable[[], None] = lambda: None
 
     def _limits(self, given: limits.TransportLimits | None, options: Mapping[str, object]) -> limits.TransportLimits:
-        """Return the limits: python-engineio's own options, where they are given, else those of `given`, else its defaults."""
+        """Return the limits from the options of python-engineio, else from `given`, else from its defaults."""
         own = {
             "ping_interval": ("ping_interval_s", self.ping_interval),
             "ping_timeout": ("ping_timeout_s", self.ping_timeout),
@@ -85,7 +84,7 @@ class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
         self.handlers["message"](session.sid, message)
 
     def over(self, sid: str, reason: str) -> None:
-        """Tell python-socketio that a session is over."""
+        """Notify python-socketio of a session's end."""
         try:
             self._trigger_event("disconnect", sid, reason, run_async=False)
         finally:
@@ -100,7 +99,7 @@ class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
         *,
         takes_unsent: bool = False,
     ) -> Detached:
-        """Take a request's socket away from its server, which may be another one than ours."""
+        """Take a request's socket from its server, ours or another one."""
         if "headgate.handler" in environ:
             return detach(environ, accept + first_frames, takes_unsent=takes_unsent)
         return detach_other(environ, start_response, accept, first_frames)
@@ -140,10 +139,9 @@ class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
         self._user_sessions[sid] = session
 
     def send_packet(self, sid: str, pkt: Packet) -> None:
-        """Send an Engine.IO packet: messages by the data lane, anything else by the control lane.
+        """Send a message by the data lane, and any other Engine.IO packet by the control lane.
 
-        An application without Headgate's clients has nobody to tell of a gap, so for it a full queue ends the session, as the one
-        honest thing left.
+        Stock clients know no gaps, so a full queue ends the session.
         """
         self.settle()
         session = self.sessions.get(sid)
@@ -156,7 +154,7 @@ class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
             session.end("slow consumer", abort=True, code=POLICY, told="slow consumer: the client queue is full")
 
     def disconnect(self, sid: str | None = None) -> None:
-        """End one session, or all. Its disconnect handlers run in a greenlet of their own, and find the session still there."""
+        """End one session, or all. The disconnect handlers run in another greenlet, and find the session still there."""
         self.settle()
         if sid is None:
             self.end_all()
@@ -164,7 +162,7 @@ class DropInEngine(Engine, engineio.Server):  # type: ignore[misc]
             session.end(SERVER_DISCONNECT)
 
     def _get_socket(self, sid: str) -> Session:
-        """Return a session until it is forgotten; engineio's own forgets a closed one, before its handlers have run."""
+        """Return a session until it is forgotten. engineio's own forgets one before its handlers have run."""
         session = self.sessions.get(sid)
         if session is None:
             raise KeyError("Session not found")
@@ -190,7 +188,7 @@ def message_packet(data: str | bytes) -> Packet:
 
 
 def _cookie(cookie: str | Mapping[str, Any], sid: str) -> str:
-    """Return the value of Set-Cookie. An attribute that is True stands alone, and one that can be called is."""
+    """Return the value of Set-Cookie. An attribute with the value True stands alone, and a callable is called."""
     attributes = {"name": cookie, "path": "/", "SameSite": "Lax"} if isinstance(cookie, str) else cookie
     parts = [f"{attributes.get('name', 'io')}={sid}"]
     for attribute, given in attributes.items():

@@ -1,9 +1,9 @@
-"""`SocketIO` of Flask-SocketIO on Headgate's transport: one line of an application changes.
+"""`SocketIO` of Flask-SocketIO on Headgate's transport. One line of an application changes:
 
     from headgate.socketio.flask import SocketIO        # was: from flask_socketio import SocketIO
 
-In: everything that Flask-SocketIO's class takes, and the options of `headgate.socketio.Server`. Out: the same object, whose
-`server` is ours and whose `run` is our HTTP server. `emit`, `send`, `join_room` and the like stay Flask-SocketIO's.
+It takes the options of Flask-SocketIO's class and of `headgate.socketio.Server`. `server` and `run` are ours; `emit`, `send`,
+`join_room` and the like are Flask-SocketIO's.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ class SocketIO(flask_socketio.SocketIO):  # type: ignore[misc]
     def init_app(self, app: Any, **options: Any) -> None:
         """Attach to an application. As Flask-SocketIO's.
 
-        Without an application, and with a `message_queue`, it only emits, as in a task queue's worker: then there is nothing to
-        serve, and the process need not be patched. Under `flask`'s commands Flask-SocketIO would choose threads.
+        Without an application, and with a `message_queue`, it only emits, as in a task queue's worker, and the process need not
+        be patched. Under `flask`'s commands Flask-SocketIO would choose threads.
         """
         if app is None:
             super().init_app(app, **options)
             return
         self.server_options.setdefault("async_mode", "gevent")
         stock = flask_socketio.socketio
-        # It names the class of its server where it makes one, and nowhere else.
+        # It looks up the class of its server only here.
         flask_socketio.socketio = SimpleNamespace(**{**vars(socketio), "Server": Server})
         try:
             super().init_app(app, **options)
@@ -49,7 +49,7 @@ class SocketIO(flask_socketio.SocketIO):  # type: ignore[misc]
             flask_socketio.socketio = stock
 
     def emit(self, event: str, *args: Any, **kwargs: Any) -> None:
-        """Emit an event. As Flask-SocketIO's; NaN and infinities raise here also where there is only a message queue.
+        """Emit an event. As Flask-SocketIO's; NaN and infinities raise also with only a message queue.
 
         Raises:
             ValueError: as every emit of the server.

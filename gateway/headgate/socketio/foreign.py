@@ -1,13 +1,11 @@
-"""A look at a message of another process, before it is decoded: does anybody here care? No I/O.
+"""The destination of another process's message, before it is decoded. No I/O.
 
-python-socketio's processes, and emitters outside of them, publish every event on one channel, and each process hears all of them,
-its own included. Most are for rooms that have no member here. They are JSON, written by Python's `json` in the order in which
-python-socketio has the keys: event and data first, then `namespace`, `room`, `skip_sid`, `callback`, `host_id`. So their end
-tells whom they are for, whatever the size of the data.
+python-socketio's processes, and emitters outside of them, publish every event on one channel, and each process gets all of
+them. Most are for rooms without a member here. They are JSON in python-socketio's order of keys: event and data first, then
+`namespace`, `room`, `skip_sid`, `callback`, `host_id`. So the destination is at the end, whatever the size of the data.
 
-The look is exact. Behind `"namespace"` the pattern allows no bracket but those of flat lists, up to the brace that ends the
-message, so these are keys of the message itself; and JSON's last key of a name wins. A message of any other form, as from another
-JSON library, or with more than TAIL_BYTES there, says nothing: it is decoded, as it always was.
+After `"namespace"` the pattern allows no bracket but those of flat lists, up to the last brace, so these are keys of the message
+itself, and in JSON the last key of a name wins. A message of any other form, or with more than TAIL_BYTES there, is decoded.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ import json
 import re
 from typing import NamedTuple
 
-# Rooms and ids are short; a message of which the end is longer is decoded.
+# Rooms and ids are short.
 TAIL_BYTES = 1024
 _BEGINS = b'{"method": "emit", '
 _STRING = rb'"(?:[^"\\]|\\.)*"'
@@ -29,11 +27,11 @@ _ENDS = re.compile(
 
 
 class Destination(NamedTuple):
-    """Whom an event of another process is for.
+    """The destination of an event of another process.
 
     Attributes:
         namespace: with its slash.
-        room: None for everybody in the namespace.
+        room: None for all clients of the namespace.
         host_id: the process that published it.
     """
 
@@ -43,7 +41,7 @@ class Destination(NamedTuple):
 
 
 def destination_of(message: object) -> Destination | None:
-    """Return whom an emitted event is for; None when its end does not say."""
+    """Return the destination of an emitted event; None when its end does not have it."""
     if isinstance(message, str):
         message = (message[: len(_BEGINS)] + message[len(_BEGINS) :][-TAIL_BYTES:]).encode(errors="surrogatepass")
     if not isinstance(message, bytes) or not message.startswith(_BEGINS):
@@ -56,7 +54,7 @@ def destination_of(message: object) -> Destination | None:
     try:
         return Destination(_decoded(namespace), None if room == b"null" else _decoded(room), _decoded(host_id))
     except ValueError:
-        return None  # no JSON after all: as python-socketio takes it
+        return None  # no JSON: python-socketio decides
 
 
 def _decoded(text: bytes) -> str:

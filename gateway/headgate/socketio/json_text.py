@@ -11,10 +11,10 @@ _STRING = re.compile(r'"(?:[^"\\]|\\.)*+"')
 
 
 def refuse_not_json(text: str, namespace: str = "/") -> None:
-    """Refuse the text of JSON, or of a packet with it, in which a number is none. The namespace before it may have these words.
+    """Refuse the text of JSON, or of a packet after its namespace, with NaN or an infinity.
 
     Raises:
-        ValueError: with what to send.
+        ValueError: it says what to send instead.
     """
     if "NaN" not in text and "Infinity" not in text:
         return

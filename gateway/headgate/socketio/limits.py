@@ -1,7 +1,7 @@
 """The limits of a session of an application, and the policies of a full queue. No I/O.
 
-The gateway's own defaults (transport/limits.py) are for clients that read a log again when they miss an event, and that it knows.
-These are for any application: room for a burst, no limit on what a client sends, and no deadline for joining a namespace.
+The gateway's defaults (transport/limits.py) are for clients with a log to catch up from. These are for any application: room
+for a burst, no limit on messages of a client, and no deadline for joining a namespace.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class TransportLimits(limits.TransportLimits):
 
 
 class Overflow(Enum):
-    """The fate of a broadcast at a client whose queue is full. Events to one client always wait."""
+    """What happens to a broadcast for a client with a full queue. Events to one client always wait."""
 
     WAIT = "wait"
-    """`emit` waits until every client of the room has room, or is disconnected: the slowest client sets the pace."""
+    """`emit` waits until every client has room, or is disconnected, so the slowest client sets the pace."""
     DROP = "drop"
-    """The client misses the event, and stays; `Server.dropped` counts."""
+    """The client misses the event. `Server.dropped` counts."""
     DISCONNECT = "disconnect"
-    """The client is disconnected, reason `slow consumer`: nothing is lost in silence, and nobody else waits."""
+    """The client is disconnected with the reason `slow consumer`."""

@@ -1,11 +1,11 @@
-"""One session as its rooms and its emitters see it: its queue, and the wait for room in it.
+"""One session for its rooms and its emitters: its queue, and the wait for room in it.
 
-In: frames of a broadcast that the fan-out could not write directly (`offer`, which never waits); frames for this client alone
-(`send`). Out: the frames, into the session's queue, those of one packet together or not at all. `wait_for_room` is the
-back-pressure: it holds the emitting greenlet while the queue is too full and the browser accepts bytes.
+Frames of a broadcast that the fan-out could not write directly come by `offer`, which never waits, and those for this client
+alone by `send`. The frames of one packet go into the session's queue together or not at all. `wait_for_room` is the
+back-pressure: it suspends the emitting greenlet while the queue is too full.
 
-A client is cut for one of two reasons, which the application gets as the reason of its disconnect handler: `write deadline`, it
-has accepted nothing for so long; `slow consumer`, it was too slow for a broadcast or for the deadline of an emit.
+A client is cut with the reason `write deadline` when it has accepted nothing for so long, or `slow consumer` when it was too
+slow for a broadcast or for the deadline of an emit.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WRITE_DEADLINE = "write deadline"
 
 
 class Bundle(Frame):
-    """The frames of one packet with attachments, as one: on a WebSocket they are consecutive bytes anyway."""
+    """The frames of one packet with attachments, joined."""
 
     __slots__ = ("parts",)
 
@@ -53,7 +53,7 @@ def parts_of(frame: Frame) -> Sequence[Frame]:
 
 
 class Early:
-    """The sender of broadcasts to a namespace whose connect handler still runs: they are taken back if it refuses the client."""
+    """The sender of broadcasts that are taken back if a running connect handler refuses the client."""
 
     __slots__ = ("sent",)
 
@@ -62,7 +62,7 @@ class Early:
 
 
 def namespace_of(frame: Frame) -> str | None:
-    """Return the namespace of an event's frame; None where the packet is not python-socketio's own text."""
+    """Return the namespace of an event's frame; None for packets of other serializers."""
     head, _, rest = frame.packet.partition(b"/")
     if frame.binary or not head.startswith((b"42", b"45")):
         return None
@@ -76,9 +76,9 @@ class MembersOwner(Protocol):
 
     Attributes:
         overflow: the policy for a broadcast.
-        emit_deadline_s: how long an emit may wait for a client that is slow, but accepts bytes.
-        dropped: broadcast events that clients have missed, all together.
-        behind: the members whose queues were nearly full when a broadcast last came by.
+        emit_deadline_s: how long an emit may wait for a slow client that accepts bytes.
+        dropped: broadcast events that clients have missed, in all.
+        behind: the members with nearly full queues at their last broadcast.
         connecting: the greenlets in which connect handlers run.
     """
 
@@ -90,11 +90,11 @@ class MembersOwner(Protocol):
 
 
 class Member:
-    """See the module. Hashable by identity, as the fan-out needs it: its interface is `connection`, `direct`, `gone`, `offer`.
+    """See the module. The fan-out needs its hash, `connection`, `direct`, `gone` and `offer`.
 
     Attributes:
-        direct, offered, sent: frames written straight to the socket, put into the queue, and gone out of it.
-        gone: frames with which the connection broke.
+        direct, offered, sent: frames written to the socket, put into the queue, and taken out of it.
+        gone: frames that were lost with the connection.
     """
 
     __slots__ = ("_early", "_owner", "_room", "connection", "direct", "gone", "offered", "sent")
@@ -121,7 +121,7 @@ class Member:
             return
         parts = parts_of(frame)
         if not self._fits(frame, len(parts)):
-            self._write()  # the kernel may have room again, and the loop has had no time to say so
+            self._write()  # the kernel may have room again
             if not self._fits(frame, len(parts)):
                 if owner.overflow is Overflow.DROP:
                     owner.dropped += 1
@@ -138,7 +138,7 @@ class Member:
         return not queue.frames or (queue.frames + count <= queue.max_frames and queue.bytes + len(frame.wire) <= queue.max_bytes)
 
     def decided(self, namespace: str, *, admitted: bool) -> None:
-        """A connect handler is done: if it has refused the client, take back the broadcasts that have waited for that."""
+        """Called after a connect handler. If it has refused the client, takes back the waiting broadcasts."""
         early = self._early.pop(namespace, None) if self._early is not None else None
         if early is not None and not admitted:
             self.connection.queue.discard(early)
@@ -165,7 +165,7 @@ class Member:
     def send(self, frames: Sequence[Frame], *, may_wait: bool) -> None:
         """Send a packet to this client alone, and wait while its queue is too full.
 
-        A caller that cannot wait has no back-pressure: there, a queue beyond its bounds ends the session.
+        When the caller cannot wait, a queue beyond its bounds ends the session.
         """
         session = self.connection
         if session.closed:
@@ -183,8 +183,8 @@ class Member:
     def wait_for_room(self) -> None:
         """Wait until the queue has drained or the session is over, which is within the server's deadline. Switches greenlets.
 
-        While a connect handler runs, its client's events stay in the queue. That is not the client's fault: it is not cut, and
-        the emitter goes on after the deadline; perhaps that handler waits for it.
+        While a connect handler runs, events stay in the queue. Then the client is not cut, and the emitter goes on after the
+        deadline, as the handler may wait for it.
         """
         session = self.connection
         if self._opens_after_us():
@@ -196,7 +196,7 @@ class Member:
             if bool(session.corks) is not corked:
                 corked, give_up_s = bool(session.corks), now_s + self._owner.emit_deadline_s
             if self.sent != sent or session.wire is not None or session.state in MOVED or corked:
-                sent, progress_s = self.sent, now_s  # a WebSocket sees to its write deadline itself
+                sent, progress_s = self.sent, now_s  # a WebSocket has its own write deadline
             stall_s = progress_s + session.server.limits.write_deadline_s
             if now_s >= stall_s:
                 session.end(WRITE_DEADLINE, abort=True, code=POLICY, told="write deadline: nothing was read for too long")
@@ -210,9 +210,9 @@ class Member:
                 self._room.wait(min(stall_s, give_up_s) - now_s)
 
     def _opens_after_us(self) -> bool:
-        """Return whether a connect handler runs for this client, and the caller is one: two would wait for each other."""
+        """Return whether a connect handler of this client runs and the caller is one, as two could wait for each other."""
         return self.connection.corks > 0 and current() in self._owner.connecting
 
     def cut(self) -> None:
-        """Disconnect a client that is too slow; it is told so if it reads on."""
+        """Disconnect a client that is too slow."""
         self.connection.end(SLOW_CONSUMER, abort=True, code=POLICY, told="slow consumer: the client queue is full")

@@ -8,7 +8,7 @@ import socketio
 class Pairs(dict[str, str]):
     """The clients of a namespace with their sessions, in both directions.
 
-    It has the part of a bidict that python-socketio uses, at a fifth of the cost: `_fwdm` and `_invm` are its names.
+    It has the part of a bidict that python-socketio uses (`_fwdm`, `_invm`), at a fifth of the cost.
     """
 
     def __init__(self) -> None:
@@ -32,13 +32,12 @@ class Pairs(dict[str, str]):
 class Members(socketio.Manager):  # type: ignore[misc]
     """The members of each namespace, for an application that needs no rooms.
 
-    python-socketio gives every client a room of its own, and looks through all rooms for each one that leaves: 4,000 that left at
-    once stopped everybody else for 0.9 s, and now for 0.15 s. It keeps those that wait for their connect handler in a list, which
-    thousands that come at once make long.
+    python-socketio gives every client a room, and searches all rooms for each client that leaves: 4,000 at once stopped all
+    others for 0.9 s, and here for 0.15 s. It keeps clients that wait for their connect handler in a list.
     """
 
     def pre_connect(self, eio_sid: str, namespace: str) -> str | None:
-        """Enter a session's client, which waits for its connect handler; return its id, or None if the session has one there."""
+        """Enter a session's client, which waits for its connect handler; return its id, or None for a second one."""
         rooms = self.rooms.setdefault(namespace, {})
         pairs = rooms.get(None)
         if pairs is None:
@@ -51,7 +50,7 @@ class Members(socketio.Manager):  # type: ignore[misc]
         return sid
 
     def sid_from_eio_sid(self, eio_sid: str, namespace: str) -> str | None:
-        """Return the client of a session in a namespace, if it has one there. Most that ask have none yet."""
+        """Return the client of a session in a namespace, if there is one."""
         rooms = self.rooms.get(namespace)
         pairs = None if rooms is None else rooms.get(None)
         return None if pairs is None else pairs._invm.get(eio_sid)

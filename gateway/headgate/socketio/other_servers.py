@@ -1,10 +1,10 @@
 """Sockets of other WSGI servers, taken for a WebSocket by public names:
 
-gevent's pywsgi     the handler is `start_response.__self__`; it lets go when its `socket` attribute is None; `rfile` may hold
-                    bytes that came in behind the request
-gevent-websocket    a handler of pywsgi that has answered the request already; `wsgi.websocket` leads to it
+gevent's pywsgi     the handler is `start_response.__self__`; it stops when its `socket` attribute is None; `rfile` may hold
+                    bytes that came after the request
+gevent-websocket    a handler of pywsgi that has answered the request already, found by `wsgi.websocket`
 gunicorn -k gevent  the socket is `gunicorn.socket`; StopIteration out of the application is the end of the connection; the
-                    request's `unreader` may hold bytes that came in behind it
+                    request's `unreader` may hold bytes that came after it
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def detach_other(environ: WSGIEnvironment, start_response: StartResponse, accept
     """
     if (answered := environ.get("wsgi.websocket")) is not None:
         taken = _of_handler(answered.handler, first_frames)
-        answered.closed = True  # or it would write a close frame of its own when the application returns
+        answered.closed = True  # or it would write a close frame when the application returns
         answered.stream = answered.raw_read = answered.raw_write = None
     elif (handler := handler_of(start_response)) is not None:
         taken = _of_handler(handler, accept + first_frames)
@@ -46,7 +46,7 @@ def detach_other(environ: WSGIEnvironment, start_response: StartResponse, accept
 
 
 class _Carrying:
-    """The body of an answer that comes when the WebSocket is over: over TLS, the greenlet carries its bytes until then."""
+    """The body of an answer. Over TLS it carries the bytes of the WebSocket first."""
 
     def __init__(self, pipe: TlsPipe | None) -> None:
         self._pipe = pipe
@@ -58,7 +58,7 @@ class _Carrying:
 
 
 class _EndedByGunicorn(_Carrying):
-    """It is not to send the answer: it then closes its end of a connection, which may be ours by now."""
+    """Keeps gunicorn from answering, after which it would close the connection."""
 
     def __iter__(self) -> Iterator[bytes]:
         super().__iter__()
@@ -68,10 +68,10 @@ class _EndedByGunicorn(_Carrying):
 def _of_handler(handler: Any, first_bytes: bytes) -> Detached:
     sock, reader = handler.socket, handler.rfile
     if sock is None:
-        raise CannotDetach("the connection is another's already")
+        raise CannotDetach("the connection is taken already")
     sock.sendall(first_bytes)
-    # A client may send its first frame without waiting for our answer: it then sits in the reader's buffer. `peek` returns what
-    # is buffered, and asks for more only if nothing is; a detached connection waits for none.
+    # A client may send its first frame before it has our answer. `peek` returns what is buffered, and reads only if nothing is; a
+    # detached connection does not wait for that.
     sock.settimeout(0.0)
     try:
         received = bytes(reader.peek()) if hasattr(reader, "peek") else b""

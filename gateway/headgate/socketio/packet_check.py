@@ -1,7 +1,7 @@
 """The rules for Socket.IO packets of an application's clients, applied before python-socketio dispatches them.
 
-In: a decoded packet, and whether its client has joined the namespace. Out: None, or the fault, which the client is told as it is
-disconnected. python-socketio itself takes malformed packets for granted, or fails in the middle of them.
+A fault is the reason with which the client is disconnected. python-socketio itself accepts malformed packets, or fails in the
+middle of them.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Protocol
 
 from socketio.packet import ACK, BINARY_ACK, BINARY_EVENT, CONNECT, DISCONNECT, EVENT
 
-# Attachments of one binary event: python-socketio would keep as many as the packet announces.
+# Of one binary event. python-socketio would keep as many as the packet announces.
 MAX_ATTACHMENTS = 1024
-# Attachments are put into place recursively, by python-socketio.
+# python-socketio puts attachments into place by recursion.
 MAX_BINARY_DEPTH = 100
 
 
 class DecodedPacket(Protocol):
-    """A packet as a packet class has decoded it. The standard one sees to the types itself; another takes what it finds."""
+    """A packet as a packet class has decoded it. Only the standard one checks the types."""
 
     packet_type: object
     namespace: object
@@ -32,15 +32,13 @@ class PacketRules:
     """The packets that a server takes.
 
     Attributes:
-        has_attachments: whether bytes travel as attachments behind a text packet; else every message is a packet.
-        accept_numbers: whether the name of an event may be a number, as in the reference implementation.
+        has_attachments: whether bytes go as attachments after a text packet; else every message is a packet.
     """
 
     has_attachments: bool
-    accept_numbers: bool = False
 
     def fault(self, packet: DecodedPacket, *, in_namespace: bool) -> str | None:
-        """Return what is wrong with a packet of a client, which is, or is not, in the packet's namespace; None if all is well."""
+        """Return the fault of a client's packet, or None."""
         kind, data, id_ = packet.packet_type, packet.data, packet.id
         if packet.namespace is not None and not isinstance(packet.namespace, str):
             return "namespace that is no text"
@@ -57,7 +55,8 @@ class PacketRules:
         if not isinstance(data, list):
             return "packet without an argument list"
         if kind in (EVENT, BINARY_EVENT):
-            if not data or not self._is_name(data[0]):
+            # As in the reference implementation, a name may be a number.
+            if not data or not (isinstance(data[0], str) or type(data[0]) in (int, float)):
                 return "event without a valid name"
         elif not id_:
             return "acknowledgement without the id of an event"
@@ -72,12 +71,9 @@ class PacketRules:
             return "attachments on a text packet"
         return None
 
-    def _is_name(self, name: object) -> bool:
-        return isinstance(name, str) or (self.accept_numbers and type(name) in (int, float))
-
 
 def _placeholders_valid(data: object, attachments: int) -> bool:
-    """Return whether every placeholder names an attachment; python-socketio would find out when the last one has come."""
+    """Return whether every placeholder names an attachment. python-socketio checks it after the last one."""
     level: list[object] = [data]
     inner: list[object] = []
     for _ in range(MAX_BINARY_DEPTH):

@@ -1,16 +1,13 @@
-"""The rooms of an application: a client manager whose events go out by the gateway's own fan-out.
+"""The rooms of an application: a client manager that sends by the gateway's fan-out.
 
-In: `emit` of the application, or of another process by the client manager's queue (Redis and the like). Out: an event to one
-client straight to its session; an event to a room, encoded and framed once, to the fan-out (delivery/fanout.py), which writes
-consecutive events of a room to each client in one write.
+Events come by `emit` of the application, or of another process by the client manager's queue (Redis and the like). An event to
+one client goes to its session. An event to a room is framed once, for the fan-out (delivery/fanout.py), which joins consecutive
+events of a room into one write. An event of another process for a room without members here is not decoded (foreign.py).
 
-An event of another process for a room without members here is not even decoded (foreign.py).
+`adopt` puts `RoomManager` between the class of any client manager and python-socketio's `Manager`, whose `emit` all of them call.
 
-`adopt` puts `RoomManager` below whatever client manager the application has brought: behind its class and before
-python-socketio's `Manager`, whose `emit` all of them end in.
-
-An event to a room leaves in the loop's next turn, or as soon as a write's worth of them waits. Everything else that is sent to a
-client, or ends it, calls `FanOut.settle` first, so that order is kept.
+An event to a room goes out in the loop's next turn, or when a write's worth of them waits. Everything else for a client calls
+`FanOut.settle` first, to keep the order.
 """
 
 from __future__ import annotations
@@ -34,7 +31,7 @@ from .members import Members
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Answers of clients of other processes that are waited for. Nobody hears here that such a client, or its process, has gone.
+# Expected answers of clients of other processes, whose end is unknown here.
 MAX_ASKED_ELSEWHERE = 10_000
 _STRIDE = 7919  # coprime to most sizes: consecutive passes start far apart
 
@@ -46,7 +43,7 @@ class RoomAudience(Audience["Client"]):
 
     def __init__(self, members: Iterable[Member]) -> None:
         self.members = tuple(members)
-        # A member has all that the fan-out asks of a client: `connection`, `direct`, `gone` and `offer`.
+        # A member has what the fan-out needs of a client: `connection`, `direct`, `gone` and `offer`.
         self.listed = cast("tuple[Client, ...]", self.members)
 
     @property
@@ -75,7 +72,7 @@ class FanOut:
             spawn(self._work)
 
     def settle(self) -> None:
-        """Hand everything over now: to the sockets, or to the queues of those that have no room. Never waits."""
+        """Send everything now, to the sockets or to the queues. Never waits."""
         while self._advance(float("inf")):
             pass
 
@@ -90,7 +87,7 @@ class FanOut:
     def _advance(self, budget_s: float) -> bool:
         """Write for so long; return whether there is more to do."""
         if self._writing or (self._pass is None and not self._waiting):
-            return False  # the end of a client that a write has found broken
+            return False  # called at the end of a client that a write has found broken
         if self._pass is None:
             self._start += _STRIDE
             self._pass = Pass(self._slice(), self._start)
@@ -107,7 +104,7 @@ class FanOut:
         return self._pass is not None or bool(self._waiting)
 
     def _slice(self) -> list[Matched]:
-        """Remove and return the next events, one at least, as many as one write takes."""
+        """Remove and return the events of the next write, one at least."""
         size = count = 0
         for matched in self._waiting:
             size += len(matched.frame.wire)
@@ -161,7 +158,7 @@ class RoomManager(Members):
     _asked_elsewhere: dict[tuple[Any, int], None]
 
     def prepare(self) -> None:
-        """Begin; instead of a constructor, as the manager has been made already."""
+        """Set the attributes of a manager that was made by its own class."""
         self._entered, self._audiences, self._listener = {}, {}, None
         self._ack_ids, self._asked_elsewhere = count(1), {}
 
@@ -178,7 +175,7 @@ class RoomManager(Members):
         to: Any = None,
         **kwargs: object,
     ) -> None:
-        """Emit an event to a client, a room, several rooms, or everybody in a namespace. As python-socketio's."""
+        """Emit an event to a client, a room, several rooms, or a namespace. As python-socketio's."""
         server: RoomServer = self.server
         room = to or room
         rooms = self.rooms.get(namespace)
@@ -191,7 +188,7 @@ class RoomManager(Members):
         to_one = isinstance(room, str) and room in rooms.get(None, ())
         may_wait = current() is not self._listener
         if callback is not None:
-            # Each has an id of its own in its packet.
+            # Each client has its own id in its packet.
             for sid, eio_sid in list(self.get_participants(namespace, room)):
                 if sid not in skipped:
                     ack_id = self._generate_ack_id(sid, callback)
@@ -200,7 +197,7 @@ class RoomManager(Members):
                     try:
                         packets = [] if member is None else server.eio_packets(packet)
                     except Exception:
-                        del self.callbacks[sid][ack_id]  # nobody will answer what could not be sent
+                        del self.callbacks[sid][ack_id]  # no answer will come
                         raise
                     if member is None:
                         server._send_packet(eio_sid, packet)
@@ -221,7 +218,7 @@ class RoomManager(Members):
         return self.server.packet_class(_EVENT, namespace=namespace, data=[event, *arguments], id=id_)
 
     def _audience(self, namespace: str, room: Any, skipped: list[str], packets: list[Any]) -> RoomAudience:
-        """Return the sessions of those that get an event; the very same object as long as the room has not changed."""
+        """Return the sessions for an event; the same object until the room changes."""
         several = hasattr(room, "__len__") and not isinstance(room, str)
         if several or skipped:
             return self._gathered(
@@ -237,7 +234,7 @@ class RoomManager(Members):
         return audience
 
     def _gathered(self, eio_sids: Iterable[str], packets: list[Any]) -> RoomAudience:
-        """Return the members of these sessions; send to a client without one as python-socketio would: a test client listens."""
+        """Return the members of these sessions. Test clients have none, and get the packets by python-socketio."""
         server: RoomServer = self.server
         members: list[Member] = []
         for eio_sid in list(eio_sids):
@@ -250,27 +247,26 @@ class RoomManager(Members):
         return RoomAudience(members)
 
     def heeds(self, message: object) -> bool:
-        """Return whether a message of the manager's queue may be for somebody here."""
+        """Return whether a message of the manager's queue may be for a client here."""
         to = destination_of(message)
         if to is None:
             return True
         if to.host_id == self.host_id:
-            return False  # our own, which has had its effect here
+            return False  # our own
         rooms = self.rooms.get(to.namespace)
         return rooms is not None and to.room in rooms
 
     # -- answers ------------------------------------------------------------------------------------------------------
 
     def _generate_ack_id(self, sid: Any, callback: Callable[..., object]) -> int:
-        """Return the id of an event whose answer `callback` takes: of a client, or a room that clients of any process are in.
+        """Return the id of an event to a client or a room, whose answer `callback` takes.
 
-        Callbacks of a client of ours go when it disconnects. Nothing ends those of others: beyond MAX_ASKED_ELSEWHERE the oldest
-        goes.
+        Callbacks of a client of this process go with it. Of those for other processes, the oldest beyond MAX_ASKED_ELSEWHERE go.
         """
         if any(sid in clients.get(None, ()) for clients in self.rooms.values()):
             ack_id: int = super()._generate_ack_id(sid, callback)
             return ack_id
-        # Of all of them together, so that an answer which comes when its entry is forgotten is never another question's.
+        # One count for all, so that a late answer is not taken for another's.
         ack_id = next(self._ack_ids)
         self.callbacks.setdefault(sid, {})[ack_id] = callback
         self._asked_elsewhere[sid, ack_id] = None
@@ -279,7 +275,7 @@ class RoomManager(Members):
         return ack_id
 
     def trigger_callback(self, sid: Any, id: int, data: Any) -> None:
-        """Give an answer to its callback. As python-socketio's, which keeps an entry for each client that was ever asked."""
+        """Give an answer to its callback. As python-socketio's, which keeps an entry for each client for ever."""
         try:
             super().trigger_callback(sid, id, data)
         finally:
@@ -296,7 +292,7 @@ class RoomManager(Members):
     # -- rooms --------------------------------------------------------------------------------------------------------
 
     def pre_connect(self, eio_sid: str, namespace: str) -> str | None:
-        """Enter a session's client, which waits for its connect handler; return its id, or None if the session has one there."""
+        """Enter a session's client, which waits for its connect handler; return its id, or None for a second one."""
         sid = super().pre_connect(eio_sid, namespace)
         if sid is not None:
             self._audiences.pop((namespace, None), None)
@@ -304,7 +300,7 @@ class RoomManager(Members):
         return sid
 
     def connect(self, sid: str, namespace: str) -> str:
-        """Its connect handler has let a client in; or one comes in at once, by the id of its session. As python-socketio's."""
+        """Let a client in after its connect handler, or at once by the id of its session. As python-socketio's."""
         if not self.is_pre_connected(sid, namespace):
             sid = self.pre_connect(sid, namespace) or sid
         return super().connect(sid, namespace)
@@ -321,7 +317,7 @@ class RoomManager(Members):
         clients = rooms[None]
         if sid != room and room in clients:
             raise ValueError("cannot enter a sid room")
-        session = clients[sid] if eio_sid is None else eio_sid  # a client that has left raises before there is a room for it
+        session = clients[sid] if eio_sid is None else eio_sid  # raises for a client that has left, before a room is made
         members = self.rooms[namespace].get(room)
         if members is None:
             members = self.rooms[namespace][room] = Room()
@@ -393,7 +389,7 @@ def adopting(kind: type[Manager]) -> type[RoomManager]:
 
 
 def _heeding(kind: Any) -> Callable[[Any], Iterator[object]]:
-    """Return `_listen` for client managers with a queue: what is for nobody here is not decoded."""
+    """Return `_listen` for client managers with a queue. It drops messages for other processes before decoding."""
 
     def _listen(manager: Any) -> Iterator[object]:
         for message in kind._listen(manager):
@@ -404,7 +400,7 @@ def _heeding(kind: Any) -> Callable[[Any], Iterator[object]]:
 
 
 def _listening(kind: Any) -> Callable[[Any], None]:
-    """Return `_thread` for client managers with a queue: what comes from it must not wait for a slow client."""
+    """Return `_thread` for client managers with a queue, in which emits do not wait for slow clients."""
 
     def _thread(manager: Any) -> None:
         manager._listener = current()

@@ -3,10 +3,10 @@
 In: packets of browsers, through base.py. Out: packets of the application. Each goes one of three ways:
 
     CONNECT and its refusals    ahead of everything (the control lane)
-    to one client               behind everything before it; the emitting greenlet waits while the client's queue is too full
+    to one client               after everything before it; the emitting greenlet waits while the client's queue is too full
     to a room                   by the fan-out (rooms.py), which never waits; a full queue follows `overflow`
 
-A session id without a session is a test client's: for it, every method falls through to python-socketio's own.
+A session id without a session belongs to a test client, and every method calls python-socketio's own for it.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 
     from engineio.packet import Packet as EnginePacket
 
-# python-socketio has no limit; a client that sends on meanwhile is not read.
+# Handlers of one client at once, with `async_handlers`; its next event waits, and we stop reading. python-socketio has no limit.
 MAX_HANDLERS = 1024
 EMIT_DEADLINE_S = 60.0
 
 
 class Reason(Stock.reason):  # type: ignore[misc]
-    """The reasons that a disconnect handler gets: python-socketio's, and those that only this transport has."""
+    """The reasons for a disconnect handler: python-socketio's, and those of this transport."""
 
     SLOW_CONSUMER = SLOW_CONSUMER
     WRITE_DEADLINE = WRITE_DEADLINE
@@ -67,7 +67,6 @@ class Server(base.Server):
     """
 
     reason = Reason
-    accept_numbers = True
 
     def __init__(
         self,
@@ -130,7 +129,7 @@ class Server(base.Server):
         return [frame_of(first), *(frame_of(each, attachment=self._has_attachments) for each in attachments)]
 
     def to_one(self, member: Member, frames: Sequence[Frame], *, may_wait: bool = True) -> None:
-        """Send a packet to one client, behind everything before it. Switches greenlets if its queue is too full."""
+        """Send a packet to one client, after everything before it. Switches greenlets if its queue is too full."""
         self._fan_out.settle()
         self._note_sent(member.connection.sid, frames)
         member.send(frames, may_wait=may_wait and not in_hub())
@@ -170,7 +169,7 @@ class Server(base.Server):
             self.to_one(member, frames)
 
     def _send_eio_packet(self, eio_sid: str, eio_pkt: EnginePacket) -> None:
-        """Send one message of a packet, for client managers whose `emit` is all their own. Does not wait."""
+        """Send one message of a packet, for client managers with their own `emit`. Does not wait."""
         member = self.member(eio_sid)
         if member is None:
             Stock._send_eio_packet(self, eio_sid, eio_pkt)
@@ -218,7 +217,7 @@ class Server(base.Server):
             self.connecting.discard(here)
 
     def ask(self, session: Session, namespace: str, data: object) -> None:
-        """Ask the application whether a client may join. One that it refuses gets nothing that was for those who are in."""
+        """Ask the application whether a client may join. A refused one gets no broadcast."""
         try:
             super().ask(session, namespace, data)
         finally:
@@ -237,7 +236,7 @@ class Server(base.Server):
             super()._handle_event(eio_sid, namespace, id, data)
 
     def _handle_eio_disconnect(self, eio_sid: str, reason: str) -> None:
-        """Tell the application a reason of `Server.reason`: the system's own words behind a colon are for the log."""
+        """Give the application a reason of `Server.reason`, without the words of the system after a colon."""
         self.eio.logger.info("%s: Disconnected, %s", eio_sid, reason)
         if self.behind and (member := self.member(eio_sid)) is not None:
             self.behind.discard(member)

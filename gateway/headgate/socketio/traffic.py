@@ -1,7 +1,4 @@
-"""Packets and bytes of every session, for python-socketio's Admin UI, which looks for them inside python-engineio's sockets.
-
-In: each message that comes or goes, from the server (`received`, `sent`). Out: the counts in the Admin UI's own buffer.
-"""
+"""Packets and bytes of every session, for python-socketio's Admin UI, which expects them in python-engineio's sockets."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from socketio.admin import InstrumentedServer
 
 
 class _Watched(Protocol):
-    """The server that is watched."""
+    """A server with traffic."""
 
     traffic: Traffic | None
 
@@ -23,12 +20,12 @@ class Traffic:
         self._buffer = buffer
 
     def received(self, size: int) -> None:
-        """A message has come."""
+        """Count a message from a client."""
         self._buffer.push("packetsIn")
         self._buffer.push("bytesIn", size)
 
     def sent(self, packets: int, size: int) -> None:
-        """Messages go out, to one client or to many."""
+        """Count messages to one client, or to many."""
         self._buffer.push("packetsOut", packets)
         self._buffer.push("bytesOut", size)
 

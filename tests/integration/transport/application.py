@@ -27,7 +27,6 @@ import gevent
 import structlog
 
 from headgate.socketio import HTTPServer, WSGIApp
-from headgate.socketio.base import MAX_HANDLERS
 from headgate.socketio.engine import DropInEngine
 from headgate.transport import final_frames
 from headgate.transport.heartbeat import Heartbeat
@@ -46,7 +45,7 @@ class Application(socketio_application.Application):
 
     def __init__(self, limits: JSON, options: JSON) -> None:
         # The gateway's limits, which are the narrower ones.
-        super().__init__(**{"transport_limits": TransportLimits(**limits), "max_handlers": MAX_HANDLERS, **options})
+        super().__init__(**{"transport_limits": TransportLimits(**limits), "max_handlers": 64, **options})
         # Nobody sends a Socket.IO CONNECT to the bare Engine.IO server: its handshake deadline would end every session.
         self.eio = DropInEngine(transport_limits=TransportLimits(**{**limits, "handshake_deadline_s": 3600}))
         self.eio.on("connect", lambda sid, environ: None)

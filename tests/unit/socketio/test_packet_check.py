@@ -51,7 +51,7 @@ def test_a_packet_as_clients_send_it_has_no_fault(packet: str) -> None:
         ("2", "packet without an argument list"),
         ("2{}", "packet without an argument list"),
         ("2[]", "event without a valid name"),
-        ("2[1]", "event without a valid name"),
+        ("2[true]", "event without a valid name"),
         ("3[1]", "acknowledgement without the id of an event"),
         ("30[]", "acknowledgement without the id of an event"),
         ('50-["blob"]', "number of attachments not between 1 and 1024"),

@@ -15,13 +15,13 @@ from structlog.testing import capture_logs
 
 from headgate.protocol.frames import Frame
 from headgate.socketio import Server
-from headgate.socketio.base import MAX_HANDLERS
 from headgate.transport.inbox import FULL_MESSAGES
 from headgate.transport.session_state import SessionState
 from tests.support import packet_classes
 from tests.support.session_clock import turn
 from tests.support.socketio_application import Application, Browser, without_blocking
 
+MAX_HANDLERS = 64
 PLACEHOLDERS = '{"_placeholder":true,"num":0},{"_placeholder":true,"num":1}'
 Make = Callable[..., Application]
 

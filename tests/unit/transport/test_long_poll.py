@@ -56,6 +56,15 @@ def test_a_poll_is_answered_with_a_noop_once_the_browser_has_reached_us_over_a_w
     assert browser.session.queue.frames == 1
 
 
+def test_a_poll_that_ends_a_wait_for_room_without_frames_is_answered_with_a_noop(browser: Browser) -> None:
+    """The queue was emptied in another way, and a browser takes an empty body for a malformed packet."""
+    poll = browser.poll()
+    browser.session.awaits_drain = True
+    browser.session.flush()
+
+    assert (poll.answer, browser.session.awaits_drain) == ([b"6"], False)
+
+
 def test_a_poll_of_a_session_that_is_over_is_refused(browser: Browser) -> None:
     """It has nothing left to say."""
     browser.session.end("transport close", abort=True)

@@ -27,10 +27,10 @@ from .api.v1.services import Services
 from .api.v1.table import OPERATIONS
 from .built_files import add_built_files
 from .console import add_console
-from .demo.orders import OrderBook
+from .demo.orders import Keep, OrderBook
 from .demo.pages import demo_authenticator, demo_routes
 from .demo.secret import demo_secret
-from .demo.tokens import DemoTokens
+from .demo.tokens import USERS, DemoTokens
 from .security_headers import install_security_headers
 from .untouched import watch
 
@@ -56,9 +56,11 @@ def create_app(settings: Settings | None = None, *, gate: Gate | None = None) ->
     add_built_files(app)
     tokens = DemoTokens(demo_secret(Path(settings.data_dir))) if settings.demo else None
     extension: Headgate | None = None
+    kept: Keep | None = None
     if gate is None:
         demo = demo_authenticator(tokens, dev=settings.dev, namespaces=settings.namespaces) if tokens else None
         gate = extension = _extension(app, settings, demo)
+        kept = _kept_orders(settings) if settings.demo else None
     else:
         add_page_files(app)  # as the extension does
     app.register_blueprint(health_routes(gate, metrics_open=settings.metrics_open))
@@ -67,7 +69,7 @@ def create_app(settings: Settings | None = None, *, gate: Gate | None = None) ->
     below = {"publishEvent": posted(publishing.one), "publishBatch": posted(publishing.batch)}
     app.register_blueprint(api_routes(OPERATIONS, Services(gate, settings), reads, below))
     if tokens:
-        app.register_blueprint(demo_routes(OrderBook(gate.publish), tokens))
+        app.register_blueprint(demo_routes(OrderBook(gate.publish, users=USERS, keep=kept), tokens))
     else:
         app.register_blueprint(_index_route(settings))
     if extension is not None:
@@ -85,6 +87,15 @@ def _extension(app: Flask, settings: Settings, authenticator: Authenticator | No
     from headgate.flask.extension import Headgate
 
     return Headgate(app, authenticator=authenticator, settings=settings)
+
+
+def _kept_orders(settings: Settings) -> Keep:
+    # Imported here as well.
+    from headgate.services.publisher import find_redis_url
+
+    from .demo.kept import KeptOrders
+
+    return KeptOrders(lambda: find_redis_url(settings, within_s=0.0))
 
 
 def _index_route(settings: Settings) -> Blueprint:

@@ -1,7 +1,7 @@
 /**
  * Build of the demo's page: one script and one style sheet for the ready-made server, each with a .gz beside it.
  *
- * In: src/main.js with the browser client as it is published (../dist) and Backbone; styles/demo.css with the
+ * In: src/main.js with the browser client as it is published (../dist); styles/demo.css with the
  * files that it imports. Out: demo.js, demo.css, demo-icon.svg in the server's static folder. ../build.mjs calls it when dist is
  * there; `node web/demo/build.mjs` runs it alone.
  */
@@ -18,6 +18,8 @@ const HTTP = {
   name: "http",
   setup: ({ onResolve }) => onResolve({ filter: /headgate\.http\.js$/ }, () => ({ path: "/headgate/headgate.http.js", external: true })),
 };
+/** The entry points of the package that the page uses. */
+const PARTS = ["inbox", "presence", "tabs"];
 const STATIC = resolve(DEMO, "../../server/headgate_server/static");
 
 /** Build the page; rejected when a source does not parse or an import is missing. @returns {Promise<number>} its bytes, gzip */
@@ -35,10 +37,9 @@ export async function buildDemo() {
       target: "es2022",
       legalComments: "none",
       logLevel: "warning",
-      alias: { "headgate/backbone": resolve(DEMO, "../dist/headgate.backbone.js"), headgate: resolve(DEMO, "../dist/headgate.js"), "socket.io-client": SOCKET_IO },
-      // Backbone looks for jQuery inside a `try` for its View and its sync, which this page does not use. The pages name the icon
-      // too, so it stays a file of its own.
-      external: ["jquery", "demo-icon.svg", SOCKET_IO],
+      alias: { ...Object.fromEntries(PARTS.map((part) => [`headgate/${part}`, resolve(DEMO, `../dist/headgate.${part}.js`)])), "socket.io-client": SOCKET_IO },
+      // The pages name the icon too, so it stays a file of its own.
+      external: ["demo-icon.svg", SOCKET_IO],
       plugins: [HTTP],
     }),
     cp(resolve(DEMO, "demo-icon.svg"), resolve(STATIC, "demo-icon.svg")),

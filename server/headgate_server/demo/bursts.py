@@ -57,16 +57,17 @@ class Burst:
 
 
 class Bursts:
-    """Runs bursts. `scan(turn, by, stamp)` makes one change and returns when it is published, or raises."""
+    """Runs bursts. `scan(turn, by, stamp)` makes one change and returns when it is published, or raises; `after` is called after each burst."""
 
     def __init__(
         self,
         scan: Callable[[int, str, Mapping[str, object]], object],
+        after: Callable[[], object] = lambda: None,
         *,
         now_s: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        self._scan = scan
+        self._scan, self._after = scan, after
         self._now_s = now_s
         self._sleep = sleep
         self._lock = threading.Lock()
@@ -165,6 +166,7 @@ class Bursts:
             raise
         finally:
             burst.done = True
+            self._after()
 
 
 def _read(asked: Mapping[str, object], by: str) -> Burst:

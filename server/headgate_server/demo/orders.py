@@ -1,25 +1,25 @@
-"""The demo's orders: an in-memory book in which every change is published before it counts.
+"""The demo's orders: a book in which every change is published before it counts.
 
-In: changes from the demo's routes. Out: an event per change, `orders.<id>.<verb>` with the whole order as data, in the
-order of the versions. The book is bounded and seeded. It is forgotten when the process ends, unless the process is restarted
-(trouble.py): then the next one takes it over. A deleted order can be restored for a while: both are events, so that every
-board and every consumer is told what happened, when it happened.
+In: changes from the demo's routes. Out: an event per change, `orders.<id>.<verb>` with the whole order as data, in the order of the
+versions; an item in the inbox of every other user when an order was shipped or has failed; and the changed order for `Keep`. The book is
+bounded, seeded where nothing is kept, and reads what is kept at its first use. A deleted order can be restored for a while, until a restart.
 
-Publish first, save second, both under one lock: a change whose publish raised is not saved, so the person who made it
-is told and nobody's board shows what the book does not hold. If the bus took the event and only its answer was lost,
-boards are ahead of the book until the next change of that order: versions come from one counter and are never used
-twice, so that next change wins everywhere.
+Publish first, save second, both under one lock: a change whose publish raised is not saved, so the person who made it is notified, and no
+board shows what the book does not hold. If the bus took the event and only its answer was lost, boards are ahead of the book until the next
+change of that order: a version is the time of its change in milliseconds, or one above the last, so it is never used twice, and that next
+change wins everywhere. An order that could not be kept is logged; this process goes on with it.
 """
 
 from __future__ import annotations
 
-import itertools
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, TypedDict, cast
+from typing import Any, Protocol, TypedDict, cast
+
+import structlog
 
 from headgate.errors import HeadgateError, InvalidRequest, LimitReached
 
@@ -29,21 +29,31 @@ MAX_ORDERS = 200
 MAX_DELETED = 50
 RESTORE_WITHIN_S = 120.0
 # The fields that a person may edit, and how long it may be in characters.
-TEXT_LIMITS = {"carrier": 40, "note": 140}
+TEXT_LIMITS = {"note": 140}
 # Statuses that people want to be alerted about have a verb of their own; other changes are `updated`.
 _VERB_BY_STATUS = {"shipped": "shipped", "failed": "failed"}
 
 _SEED = (
-    ("new", 37, "Okafor Textiles", 12, "", 48_250, ""),
-    ("new", 41, "Lindqvist & Co", 3, "", 12_990, "Gift wrap, please"),
-    ("new", 44, "Café Miravent", 6, "", 8_640, ""),
-    ("packed", 42, "Haruto Tanaka", 1, "DHL", 34_900, "Fragile"),
-    ("packed", 39, "Moreau Frères", 8, "GLS", 21_430, ""),
-    ("shipped", 35, "Bright Day Nursery", 24, "UPS", 61_200, "Ring at the side door"),
-    ("shipped", 33, "A. Kowalska", 2, "FedEx", 5_980, ""),
-    ("failed", 31, "Dune Bikes", 1, "DPD", 129_900, "Nobody home, twice"),
+    ("new", 37, "Okafor Textiles", 48_250, ""),
+    ("new", 41, "Lindqvist & Co", 12_990, "Gift wrap, please"),
+    ("new", 44, "Café Miravent", 8_640, ""),
+    ("packed", 42, "Haruto Tanaka", 34_900, "Fragile"),
+    ("packed", 39, "Moreau Frères", 21_430, ""),
+    ("shipped", 35, "Bright Day Nursery", 61_200, "Ring at the side door"),
+    ("shipped", 33, "A. Kowalska", 5_980, ""),
+    ("failed", 31, "Dune Bikes", 129_900, "Nobody home, twice"),
 )
 _CUSTOMERS = ("Nordlicht Books", "Priya Raman", "Studio Halcyon", "Esperanza Vega", "Tidewater Tools", "J. van Dijk")
+
+_log = structlog.get_logger("headgate.server")
+
+
+class Keep(Protocol):
+    """Where orders outlive the process. Each method may raise a HeadgateError."""
+
+    def load(self) -> list[dict[str, Any]]: ...
+    def save(self, orders: Iterable[Mapping[str, Any]]) -> None: ...
+    def forget(self, order_id: str) -> None: ...
 
 
 class OrderNotFound(HeadgateError):
@@ -97,11 +107,8 @@ class Order:
     id: str
     status: str
     customer: str
-    items: int
-    carrier: str
     total_cents: int
     note: str
-    scans: int
     version: int
     by: str
 
@@ -110,59 +117,71 @@ class Edits(TypedDict, total=False):
     """The fields of an order that people change."""
 
     status: str
-    carrier: str
     note: str
 
 
 class OrderBook:
-    """All orders, at most MAX_ORDERS. Every method is atomic, and may switch greenlets.
+    """All orders, at most MAX_ORDERS. Every method is atomic, may switch greenlets, and raises BusUnavailable or BusRefused where
+    the kept orders cannot be read.
 
-    Attributes:
-        since: the first version of this book. A page that knows another one has orders of a server that was restarted: events
-            with a version below `since` are about those.
+    Args:
+        publish: of a topic and its data; raises where the bus did not take it.
+        users: the names of those who get an item in their inbox for what others have done.
+        keep: None: the orders last as long as the process.
     """
 
     def __init__(
         self,
         publish: Callable[[str, object], object],
         *,
-        seed: int = 1,
+        users: Iterable[str] = (),
+        keep: Keep | None = None,
         now_s: Callable[[], float] = time.monotonic,
         clock_s: Callable[[], float] = time.time,
     ) -> None:
-        self._publish = publish
-        self._now_s = now_s
+        self._publish, self._users, self._keep = publish, tuple(users), keep
+        self._now_s, self._clock_s = now_s, clock_s
         self._lock = threading.Lock()
-        self._random = random.Random(seed)
-        # Milliseconds since 1970: above every version of a book before this one, which grew by fewer than one a millisecond.
-        self.since = int(clock_s() * 1000)
-        self._versions = itertools.count(self.since)
-        self._orders: dict[str, Order] = {}
+        self._random = random.Random(1)
+        self._version = self._number = 0
+        # By id, oldest first; None: not read yet.
+        self._orders_or_none: dict[str, Order] | None = None
         # Oldest first, each with when it was deleted.
         self._deleted: dict[str, tuple[Order, float]] = {}
-        for status, number, customer, items, carrier, total_cents, note in _SEED:
-            order = Order(str(number), status, customer, items, carrier, total_cents, note, 0, next(self._versions), "the shop")
-            self._orders[order.id] = order
-        self._numbers = itertools.count(max(map(int, self._orders)) + 1)
 
-    def handed_over(self) -> Mapping[str, object]:
-        """Return the book for the process after this one, as JSON can hold it. Nothing may change here afterwards."""
-        with self._lock:
-            return {
-                "since": self.since,
-                "version": next(self._versions),
-                "number": next(self._numbers),
-                "orders": [asdict(order) for order in self._orders.values()],
-                "deleted": [(asdict(order), at_s) for order, at_s in self._deleted.values()],
-            }
+    @property
+    def _orders(self) -> dict[str, Order]:
+        if self._orders_or_none is None:
+            kept = _readable(self._keep.load()) if self._keep else []
+            orders = sorted(kept, key=lambda order: int(order.id)) or [
+                Order(str(number), status, customer, cents, note, self._next_version(), "the shop")
+                for status, number, customer, cents, note in _SEED
+            ]
+            if self._keep and not kept:
+                self._keep.save(map(asdict, orders))
+            self._version = max(self._version, *(order.version for order in orders))
+            self._number = max(int(order.id) for order in orders)
+            self._orders_or_none = {order.id: order for order in orders}
+        return self._orders_or_none
 
-    def take_over(self, book: Mapping[str, Any]) -> None:
-        """Become the book that the process before this one has handed over."""
+    def _next_version(self) -> int:
+        """Return the time in milliseconds since 1970, or one above the last version: above every one of an earlier process too."""
+        self._version = max(self._version + 1, int(self._clock_s() * 1000))
+        return self._version
+
+    def keep_all(self) -> None:
+        """Keep every order as it is now: after a burst, or when Redis has lost its newest writes."""
         with self._lock:
-            self.since = book["since"]
-            self._versions, self._numbers = itertools.count(book["version"]), itertools.count(book["number"])
-            self._orders = {order["id"]: Order(**order) for order in book["orders"]}
-            self._deleted = {order["id"]: (Order(**order), at_s) for order, at_s in book["deleted"]}
+            if self._keep and self._orders:
+                self._kept(lambda keep: keep.save(map(asdict, self._orders.values())))
+
+    def _kept(self, change: Callable[[Keep], None]) -> None:
+        if self._keep is None:
+            return
+        try:
+            change(self._keep)
+        except HeadgateError as error:
+            _log.warning("order of the demo not kept", code=error.code, effect="a restart would bring the one before")
 
     def all(self) -> list[Order]:
         """Return every order, oldest first.
@@ -184,14 +203,13 @@ class OrderBook:
             if len(self._orders) >= MAX_ORDERS:
                 raise LimitReached("orders", MAX_ORDERS)
             pick = self._random
-            items = pick.randint(1, 20)
-            total_cents = items * pick.randint(900, 6_500)
-            customer = pick.choice(_CUSTOMERS)
-            order = Order(str(next(self._numbers)), "new", customer, items, "", total_cents, "", 0, next(self._versions), by)
+            total_cents, customer = pick.randint(9, 1_300) * 100, pick.choice(_CUSTOMERS)
+            self._number += 1
+            order = Order(str(self._number), "new", customer, total_cents, "", self._next_version(), by)
             return self._commit(order, "created")
 
     def change(self, order_id: str, fields: Mapping[str, object], by: str) -> Order:
-        """Change status, carrier or note of an order whose `version` the caller has seen; return the order.
+        """Change status or note of an order whose `version` the caller has seen; return the order.
 
         Raises:
             InvalidRequest: a field is unknown, of the wrong type or too long; the version is missing.
@@ -201,7 +219,7 @@ class OrderBook:
         edits = _check_edits(fields)
         with self._lock:
             before = self._seen(order_id, fields.get("version"))
-            after = replace(before, **edits, version=next(self._versions), by=by)
+            after = replace(before, **edits, version=self._next_version(), by=by)
             moved = after.status != before.status
             return self._commit(after, _VERB_BY_STATUS.get(after.status, "updated") if moved else "updated")
 
@@ -209,9 +227,10 @@ class OrderBook:
         """Remove an order whose version the caller has seen, and return it as deleted. Raises as `change` does."""
         with self._lock:
             before = self._seen(order_id, version)
-            gone = replace(before, version=next(self._versions), by=by)
+            gone = replace(before, version=self._next_version(), by=by)
             self._publish(f"orders.{order_id}.deleted", asdict(gone))
             del self._orders[order_id]
+            self._kept(lambda keep: keep.forget(order_id))
             self._forget_deleted()
             self._deleted[order_id] = (gone, self._now_s())
             return gone
@@ -239,14 +258,15 @@ class OrderBook:
                 raise OrderDeletedAgain(gone)
             if len(self._orders) >= MAX_ORDERS:
                 raise LimitReached("orders", MAX_ORDERS)
-            restored = self._commit(replace(gone, version=next(self._versions), by=by), "restored")
+            restored = self._commit(replace(gone, version=self._next_version(), by=by), "restored")
             del self._deleted[order_id]
             return restored
 
     def scan(self, turn: int, by: str, burst: Mapping[str, object]) -> Order:
         """Scan the parcel whose turn it is, round the orders; the event says in `burst` which one of a burst it is.
 
-        The lock is held for this one change, so that people go on editing while a burst runs.
+        The lock is held for this one change, so that people go on editing while a burst runs. `keep_all` keeps a whole burst: to
+        keep each scan makes a burst four times as long.
 
         Raises:
             OrderNotFound: the book is empty.
@@ -256,13 +276,27 @@ class OrderBook:
             if not self._orders:
                 raise OrderNotFound("(the board is empty)")
             before = self._orders[list(self._orders)[turn % len(self._orders)]]
-            after = replace(before, scans=before.scans + 1, version=next(self._versions), by=by)
+            after = replace(before, version=self._next_version(), by=by)
             return self._commit(after, "updated", burst=burst)
 
     def _commit(self, order: Order, verb: str, **beside: object) -> Order:
         self._publish(f"orders.{order.id}.{verb}", {**asdict(order), **beside})
         self._orders[order.id] = order
+        if not beside:
+            self._kept(lambda keep: keep.save([asdict(order)]))
+        if verb in _VERB_BY_STATUS:
+            self._notify(order, verb)
         return order
+
+    def _notify(self, order: Order, verb: str) -> None:
+        """Put an item into the inboxes of the others. A change that is published stands, whatever becomes of this."""
+        item = {"order": order.id, "customer": order.customer, "by": order.by}
+        try:
+            for user in self._users:
+                if user != order.by:
+                    self._publish(f"users.{user}.inbox.orders.{verb}", item)
+        except HeadgateError as error:
+            _log.warning("notification of the demo not published", code=error.code)
 
     def _forget_deleted(self, room_for: int = 1) -> None:
         """Let go of orders that were deleted too long ago, and of the oldest until there is room for so many more."""
@@ -282,6 +316,17 @@ class OrderBook:
         return order
 
 
+def _readable(rows: Iterable[Mapping[str, Any]]) -> list[Order]:
+    """Return the kept orders, without those that another release has kept in another form."""
+    orders = []
+    for row in rows:
+        try:
+            orders.append(Order(**row))
+        except TypeError as error:
+            _log.warning("kept order of the demo not readable", reason=str(error))
+    return orders[:MAX_ORDERS]
+
+
 def _check_version(version: object) -> None:
     if isinstance(version, bool) or not isinstance(version, int):
         raise InvalidRequest("version: expected the version of the order that you saw")
@@ -292,7 +337,7 @@ def _check_edits(fields: Mapping[str, object]) -> Edits:
     if unknown := sorted(set(edits) - {"status", *TEXT_LIMITS}):
         raise InvalidRequest(f"{unknown[0][:40]}: not a field that can be changed")
     if not edits:
-        raise InvalidRequest("nothing to change: expected status, carrier or note")
+        raise InvalidRequest("nothing to change: expected status or note")
     if "status" in edits and edits["status"] not in STATUSES:
         raise InvalidRequest(f"status: expected one of {', '.join(STATUSES)}")
     for name, limit in TEXT_LIMITS.items():

@@ -17,7 +17,7 @@ from headgate.auth.identity import Authenticator, Handshake, Identity
 from headgate.errors import InvalidRequest, Unauthorized, UnauthorizedReason
 from headgate.protocol.requests import check_text
 
-from .bursts import BURST_SIZES, Bursts
+from .bursts import Bursts
 from .orders import STATUSES, TEXT_LIMITS, OrderBook
 from .tokens import TOKEN_LIFETIME_S, USERS, DemoTokens
 from .trouble import Operator, Trouble
@@ -45,7 +45,7 @@ def demo_authenticator(tokens: DemoTokens, *, dev: bool, namespaces: tuple[str, 
 def demo_routes(book: OrderBook, tokens: DemoTokens) -> Blueprint:
     """Return the demo's pages and routes."""
     routes = Blueprint("demo", __name__)
-    bursts = Bursts(book.scan)
+    bursts = Bursts(book.scan, book.keep_all)
     troubles: list[Trouble] = []
 
     @routes.before_request
@@ -65,24 +65,18 @@ def demo_routes(book: OrderBook, tokens: DemoTokens) -> Blueprint:
         asked = request.args.get("user", "")
         return render_template(
             "demo.html",
-            user=asked if asked in USERS else next(iter(USERS)),
-            pane="pane" in request.args,
+            shown=[asked] if asked in USERS else list(USERS),
             users=USERS,
             statuses=STATUSES,
-            limits=TEXT_LIMITS,
-            burst_sizes=BURST_SIZES,
+            note_length=TEXT_LIMITS["note"],
             stall_s=_stall_s(request.args.get("stall_s")),
             has_operator="headgate.operator" in current_app.extensions,
         )
 
-    @routes.get("/two")
-    def two() -> str:
-        return render_template("two.html", users=USERS)
-
     @routes.post("/demo/session")
     def session() -> Response:
         user = _body().get("user")
-        return jsonify(token=tokens.issue(user), user=user, expires_in_s=TOKEN_LIFETIME_S, since=book.since)
+        return jsonify(token=tokens.issue(user), user=user, expires_in_s=TOKEN_LIFETIME_S)
 
     @routes.get("/demo/orders")
     def orders() -> Response:
@@ -129,7 +123,7 @@ def demo_routes(book: OrderBook, tokens: DemoTokens) -> Blueprint:
 
 
 def _stall_s(asked: str | None) -> float:
-    """Return how long the button stalls a tab, in seconds: 10, or what the page's address asks for within limits."""
+    """Return how long a tab is stalled or cut off, in seconds: 10, or what the page's address asks for within limits."""
     try:
         seconds = float(asked or STALL_S)
     except ValueError:

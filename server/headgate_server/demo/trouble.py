@@ -70,8 +70,6 @@ class Trouble:
         self._times = [float(at) for at in times][-MAX_PER_WINDOW:]
         if burst := operator.carried.get("burst"):
             bursts.remember(burst)
-        if orders := operator.carried.get("orders"):
-            book.take_over(orders)
 
     def restart(self, burst_id: object, by: str) -> int:
         """Restart the gateway; return how many events are published, as burst `burst_id`, while browsers are disconnected.
@@ -98,6 +96,7 @@ class Trouble:
             before, after = self._operator.lose_end(LOST_S)
         finally:
             self._lock.release()
+        self._book.keep_all()
         loss = Loss(after + 1, before, max(0, before - after))
         self._bursts.lost(loss.count)
         return loss
@@ -117,4 +116,4 @@ class Trouble:
             burst = asdict(self._bursts.start(asked, by))
         except HeadgateError:
             burst = None  # its page is told that it did not run
-        return {"times": self._times, "burst": burst, "orders": self._book.handed_over()}
+        return {"times": self._times, "burst": burst}

@@ -1,14 +1,18 @@
 /**
- * The board: a column per status, a card per order, kept in step with the collection.
+ * The board of one pane: a column per status, a card per order.
  *
- * In: the collection's `add`, `change`, `remove`. Out: moves by drag, button or keyboard, through the card's actions. The focus
- * moves with its card.
+ * In: orders that changed or went. Out: the user's moves (button, Shift with an arrow key, drag), notes, deletions. A note that is being typed is
+ * not overwritten: if someone else wrote another one meanwhile, the card says so, and a second Enter means it. The focus moves with its card.
  *
- * @import { CardActions } from "./card.js"
+ * @import { Order } from "./order.js"
+ * @typedef {{ move: (id: string, status: string) => void, note: (id: string, note: string, seen: string) => Promise<string | undefined>, remove: (id: string) => void }} Actions
+ *   `note` resolves with what to say about a note that was not saved
+ * @typedef {{ order: Order, item: HTMLLIElement, article: HTMLElement, name: HTMLElement, total: HTMLElement, note: HTMLInputElement, by: HTMLElement,
+ *   actions: HTMLElement, alert: HTMLElement, seen: string }} Card `seen`: the note as it was when the user began to type
  */
-import { Card } from "./card.js";
+import { element } from "../../design/element.js";
 import { glide } from "./glide.js";
-import { STATUSES } from "./order.js";
+import { money, STATUSES } from "./order.js";
 
 /** MIME type of a dragged order: the board ignores text that is dropped from elsewhere. */
 const DRAGGED = "application/x-headgate-order";
@@ -16,173 +20,148 @@ const DRAGGED = "application/x-headgate-order";
 export class Board {
   /** @type {Map<string, Card>} */
   #cards = new Map();
-  /** @type {Map<string, { section: HTMLElement, list: HTMLElement, count: HTMLElement }>} */
-  #columns = new Map();
-  /** @type {string | null} the order at whose card the Tab key stops */
-  #stop = null;
 
-  /**
-   * @param {HTMLElement} root
-   * @param {any} orders a Backbone collection
-   * @param {CardActions} actions
-   * @param {{ user: string, names: Record<string, string>, limits: Record<string, number> }} page
-   */
-  constructor(root, orders, actions, page) {
+  /** @param {HTMLElement} root @param {Actions} actions @param {{ nameOf: (user: string) => string, noteLength: number }} page */
+  constructor(root, actions, page) {
     this.root = root;
-    this.orders = orders;
     this.actions = actions;
     this.page = page;
-    for (const status of STATUSES) {
-      const section = /** @type {HTMLElement} */ (root.querySelector(`[data-status="${status}"]`));
-      const [list, count] = [".cards", ".count"].map((each) => /** @type {HTMLElement} */ (section.querySelector(each)));
-      this.#columns.set(status, { section, list, count });
-      this.#acceptDrops(section, status);
+    for (const column of this.#columns()) {
+      column.addEventListener("dragover", (event) => event.dataTransfer?.types.includes(DRAGGED) && event.preventDefault());
+      column.addEventListener("drop", (event) => {
+        const id = event.dataTransfer?.getData(DRAGGED);
+        if (!id) return;
+        event.preventDefault();
+        actions.move(id, /** @type {string} */ (column.dataset.status));
+      });
     }
-    root.addEventListener("keydown", (event) => this.#key(event));
-    root.addEventListener("focusin", ({ target }) => {
-      const article = /** @type {HTMLElement} */ (target).closest(".card");
-      if (article instanceof HTMLElement) this.#stopAt(article.dataset.id ?? null);
-    });
-    orders.on("add change", (/** @type {any} */ order) => this.#show(order.attributes));
-    orders.on("remove", (/** @type {any} */ order) => this.#remove(String(order.id)));
-    orders.on("reset", () => this.#reset());
-    // Until there are orders to show, nothing is: what comes below would be pushed away.
-    orders.on("add reset sync error", () => root.removeAttribute("aria-busy"));
-    orders.each((/** @type {any} */ order) => this.#show(order.attributes));
   }
 
-  /** @param {string} id @returns {Card | undefined} */
-  card(id) {
-    return this.#cards.get(id);
+  /** @param {Order} order */
+  show(order) {
+    const known = this.#cards.get(order.id);
+    const card = known ?? this.#make(order);
+    const list = this.#list(order.status);
+    if (card.item.parentElement !== list) this.#change(() => this.#put(card.item, list));
+    this.#fill(card, order);
+    if (known) this.#flash(card.article);
   }
 
-  /** Show an order to the user, and give its card the focus. @param {string} id @returns {boolean} whether it is on the board */
-  focus(id) {
-    const card = this.#cards.get(id);
-    if (!card) return false;
-    card.article.scrollIntoView({ block: "center" });
-    card.article.focus({ preventScroll: true });
-    return true;
-  }
-
-  /** @param {Record<string, any>} order */
-  #show(order) {
-    const id = String(order.id);
-    const known = this.#cards.get(id);
-    const card = known ?? this.#make(id);
-    card.update(order, Boolean(known) && order.by !== this.page.user);
-    this.#place(card, order.status);
-    this.#count();
-  }
-
-  /** Put the card into its column, highest number first; a card that is there already stays in place. @param {Card} card @param {string} status */
-  #place(card, status) {
-    const list = this.#columns.get(status)?.list;
-    if (!list || card.element.parentElement === list) return;
-    const number = Number(card.article.dataset.id);
-    const after = [...list.children].find((each) => Number(/** @type {HTMLElement} */ (each.firstElementChild).dataset.id) < number);
-    glide(() => this.#parts(), () => card.moveTo(list, after ?? null));
-  }
-
-  /** What a card that comes, goes or moves pushes aside: columns, their cards, and what is below the board. @returns {HTMLElement[]} */
-  #parts() {
-    if (this.root.ariaBusy === "true") return [];
-    const columns = [...this.#columns.values()].map(({ section }) => section);
-    const cards = [...this.#cards.values()].map(({ element }) => element);
-    return /** @type {HTMLElement[]} */ ([...columns, ...cards, ...[...(this.root.parentElement?.children ?? [])].filter((each) => each !== this.root)]);
+  /** Animate the outline, so that nothing moves. @param {HTMLElement} article */
+  #flash(article) {
+    article.classList.toggle("fresh", false);
+    void article.offsetWidth; // restarts the animation
+    article.classList.toggle("fresh", true);
   }
 
   /** @param {string} id */
-  #make(id) {
-    const card = new Card(id, this.actions, this.page);
-    card.head.addEventListener("dragstart", (event) => {
-      event.dataTransfer?.setData(DRAGGED, id);
-      event.dataTransfer?.setDragImage(card.article, 20, 20);
-      card.article.classList.add("dragged");
+  remove(id) {
+    const card = this.#cards.get(id);
+    if (!card) return;
+    const focused = card.item.contains(document.activeElement);
+    const next = card.item.nextElementSibling ?? card.item.previousElementSibling;
+    this.#change(() => card.item.remove());
+    this.#cards.delete(id);
+    if (focused) /** @type {HTMLElement} */ (next?.firstElementChild ?? this.root).focus({ preventScroll: true });
+  }
+
+  /** Give a card the focus. @param {string} id */
+  focus(id) {
+    this.#cards.get(id)?.article.scrollIntoView({ block: "nearest" });
+    this.#cards.get(id)?.article.focus({ preventScroll: true });
+  }
+
+  /** @param {Order} order @returns {Card} */
+  #make({ id }) {
+    const [name, number] = [element("h4"), element("span", { className: "number", text: `#${id}` })];
+    const [total, by] = [element("span", { className: "total" }), element("span", { className: "by" })];
+    const note = element("input", { name: "note", maxLength: this.page.noteLength, placeholder: "Add a note", autocomplete: "off", aria: { label: `Note of order ${id}` } });
+    const actions = element("div", { className: "actions" });
+    const alert = element("p", { className: "conflict", role: "alert" });
+    const article = element("article", { className: "card", tabIndex: 0, draggable: true, data: { id }, aria: { label: `Order ${id}` } }, name, number, total, note, alert, by, actions);
+    const card = { order: /** @type {Order} */ ({}), item: element("li", {}, article), article, name, total, note, by, actions, alert, seen: "" };
+    article.addEventListener("keydown", (event) => {
+      const step = event.shiftKey && event.target === article ? { ArrowLeft: -1, ArrowRight: 1 }[event.key] : undefined;
+      const status = step && STATUSES[STATUSES.indexOf(card.order.status) + step];
+      if (!status) return;
+      event.preventDefault();
+      this.actions.move(id, status);
     });
-    card.head.addEventListener("dragend", () => card.article.classList.remove("dragged"));
+    article.addEventListener("dragstart", (event) => event.dataTransfer?.setData(DRAGGED, id));
+    note.addEventListener("keydown", ({ key }) => {
+      if (key === "Enter") void this.#save(card);
+      if (key !== "Escape") return;
+      alert.textContent = "";
+      note.value = card.seen = card.order.note;
+      article.focus();
+    });
+    note.addEventListener("change", () => void this.#save(card));
     this.#cards.set(id, card);
     return card;
   }
 
-  /** @param {string} id */
-  #remove(id) {
-    const card = this.#cards.get(id);
-    if (!card) return;
-    const focused = card.element.contains(document.activeElement);
-    const next = card.element.nextElementSibling ?? card.element.previousElementSibling;
-    glide(() => this.#parts(), () => card.element.remove());
-    this.#cards.delete(id);
-    if (focused) /** @type {HTMLElement} */ (next?.firstElementChild ?? this.root).focus();
-    this.#count();
+  /** @param {Card} card */
+  async #save(card) {
+    const { id } = card.order;
+    const [written, seen] = [card.note.value, card.seen];
+    if (written === seen) return;
+    // What comes until the answer is compared with what was written.
+    card.seen = written;
+    const says = await this.actions.note(id, written, seen);
+    card.alert.textContent = says ?? "";
+    // Another Enter is meant: it is compared with what is there now.
+    if (says !== undefined) card.seen = card.order.note;
   }
 
-  #reset() {
-    for (const id of [...this.#cards.keys()]) if (!this.orders.get(id)) this.#remove(id);
-    this.orders.each((/** @type {any} */ order) => this.#show(order.attributes));
+  /** @param {Card} card @param {Order} order */
+  #fill(card, order) {
+    const { id, status, customer, total_cents, note, by, version } = order;
+    const isMoved = card.order.status !== status || card.order.version !== version;
+    if (card.note.value === card.seen) card.note.value = card.seen = note;
+    card.order = order;
+    card.article.dataset.status = status;
+    card.name.textContent = customer;
+    card.total.textContent = money(total_cents);
+    card.by.textContent = `by ${this.page.nameOf(by)}`;
+    if (!isMoved && card.actions.childElementCount) return;
+    const at = STATUSES.indexOf(status);
+    const focused = [...card.actions.children].indexOf(/** @type {Element} */ (document.activeElement));
+    // An order that is known from an event alone can only be taken off.
+    const steps = version === undefined ? [] : [STATUSES[at - 1], STATUSES[at + 1]];
+    const moves = steps.map((to, nth) => this.#button(nth ? "›" : "‹", to ? `Move order ${id} to ${to}` : "", () => to && this.actions.move(id, to)));
+    const remove = this.#button("×", version === undefined ? `Take order ${id} off this board` : `Delete order ${id}`, () => this.actions.remove(id));
+    card.actions.replaceChildren(...moves, remove);
+    if (focused >= 0) /** @type {HTMLElement} */ (card.actions.children[Math.min(focused, moves.length)]).focus({ preventScroll: true });
   }
 
-  /** One card of the board is a stop of the Tab key: the one that had the focus last, or the first. @param {string | null} id */
-  #stopAt(id) {
-    const known = this.#stop === null ? undefined : this.#cards.get(this.#stop);
-    if (known) known.isStop = false;
-    this.#stop = id;
-    const card = id === null ? undefined : this.#cards.get(id);
-    if (card) card.isStop = true;
+  /** @param {string} sign @param {string} label empty: there is nothing to do @param {() => void} act */
+  #button(sign, label, act) {
+    const button = element("button", { type: "button", className: "icon", text: sign, aria: label ? { label } : { hidden: "true", disabled: "true" }, tabIndex: label ? 0 : -1 });
+    button.addEventListener("click", act);
+    return button;
   }
 
-  #count() {
-    if (this.#stop === null || !this.#cards.has(this.#stop)) {
-      const first = /** @type {HTMLElement | null} */ (this.root.querySelector(".card"));
-      this.#stopAt(first?.dataset.id ?? null);
-    }
-    for (const { list, count } of this.#columns.values()) count.textContent = String(list.children.length);
+  #columns() {
+    return /** @type {HTMLElement[]} */ ([...this.root.querySelectorAll("[data-status].column")]);
   }
 
-  /** @param {HTMLElement} section @param {string} status */
-  #acceptDrops(section, status) {
-    const over = (/** @type {boolean} */ is) => section.classList.toggle("over", is);
-    section.addEventListener("dragover", (event) => {
-      if (!event.dataTransfer?.types.includes(DRAGGED)) return;
-      event.preventDefault();
-      over(true);
-    });
-    section.addEventListener("dragleave", (event) => {
-      if (!section.contains(/** @type {Node} */ (event.relatedTarget))) over(false);
-    });
-    section.addEventListener("drop", (event) => {
-      over(false);
-      const id = event.dataTransfer?.getData(DRAGGED);
-      if (!id) return;
-      event.preventDefault();
-      this.actions.move(id, status);
-    });
+  /** @param {string} status */
+  #list(status) {
+    return /** @type {HTMLElement} */ (this.root.querySelector(`.column[data-status="${status}"] ul`));
   }
 
-  /** Arrow keys on a card move the focus to the next card; with Shift they move the card. @param {KeyboardEvent} event */
-  #key(event) {
-    const article = /** @type {HTMLElement} */ (event.target);
-    if (!article.classList.contains("card") || event.altKey || event.ctrlKey || event.metaKey) return;
-    const sideways = event.key === "ArrowLeft" ? -1 : event.key === "ArrowRight" ? 1 : 0;
-    const along = event.key === "ArrowUp" ? -1 : event.key === "ArrowDown" ? 1 : 0;
-    if (!sideways && !along) return;
-    event.preventDefault();
-    if (event.shiftKey && sideways) this.actions.step(String(article.dataset.id), sideways);
-    else if (!event.shiftKey) this.#focusBeside(article, sideways, along);
+  /** Highest number first. @param {HTMLLIElement} item @param {HTMLElement} list */
+  #put(item, list) {
+    const number = Number(/** @type {HTMLElement} */ (item.firstElementChild).dataset.id);
+    const after = [...list.children].find((each) => Number(/** @type {HTMLElement} */ (each.firstElementChild).dataset.id) < number);
+    const focused = item.contains(document.activeElement) ? /** @type {HTMLElement} */ (document.activeElement) : null;
+    list.insertBefore(item, after ?? null);
+    focused?.focus({ preventScroll: true });
   }
 
-  /** @param {HTMLElement} article @param {number} sideways @param {number} along */
-  #focusBeside(article, sideways, along) {
-    const lists = [...this.#columns.values()].map(({ list }) => [...list.children]);
-    const column = lists.findIndex((cards) => cards.some((each) => each.contains(article)));
-    const row = lists[column].findIndex((each) => each.contains(article));
-    /** @type {Element | null | undefined} */
-    let target = lists[column][row + along];
-    if (sideways) {
-      const beyond = sideways > 0 ? lists.slice(column + 1) : lists.slice(0, column).reverse();
-      const filled = beyond.find((cards) => cards.length);
-      target = filled?.[Math.min(row, filled.length - 1)] ?? article.parentElement;
-    }
-    /** @type {HTMLElement | undefined} */ (target?.firstElementChild)?.focus();
+  /** Change the board, and let glide what that pushes aside. @param {() => void} change */
+  #change(change) {
+    glide(() => (this.root.ariaBusy === "true" ? [] : [...this.#columns(), ...[...this.#cards.values()].map(({ item }) => item)]), change);
+    for (const column of this.#columns()) /** @type {HTMLElement} */ (column.querySelector("h3 span")).textContent = String(column.querySelectorAll("li").length);
   }
 }

@@ -1,92 +1,133 @@
 /**
- * The orders: a LiveCollection of the topics `orders.<id>.<verb>`.
+ * The orders of one pane, in step with the shop's: loaded, then followed (`gate.load`), and changed.
  *
- * In: the shop's list, every event, answers to this page's own edits. Out: Backbone's `add`, `change`, `remove`, which the
- * board shows. The three may arrive in any order; the collection keeps the highest version, and fetches again when events are
- * lost for good.
+ * In: the shop's list, events of `orders.<id>.<verb>`, the user's changes. Out: `changed(order)` and `removed(id)`. An answer and the event of the
+ * same change may arrive in any order; the higher version counts. A fetch replaces everything, as it does after the log was rolled back.
  *
+ * @import { Change, Order } from "./order.js"
  * @import { Shop } from "./shop.js"
  */
-import { LiveCollection, LiveModel } from "headgate/backbone";
-import { changeOf, UNKNOWN } from "./order.js";
+import { changeOf, merged } from "./order.js";
+import { ShopError } from "./shop.js";
 
-const PATTERN = "orders.*.*";
-/** Most orders on the board. Beyond it, no event adds an order. */
+/** Beyond it, no event adds an order. */
 const MAX_ORDERS = 300;
+/** During a burst an order changes with every round trip; each attempt starts from the version in the last answer. */
+const MAX_ATTEMPTS = 8;
 
-export class Order extends LiveModel {
-  defaults() {
-    return UNKNOWN;
-  }
-}
+export class Orders {
+  /** @type {Map<string, Order>} */
+  #orders = new Map();
+  /** Versions of deletions: an older event brings no order back. @type {Map<string, number>} */
+  #gone = new Map();
 
-export class Orders extends LiveCollection {
-  pattern = PATTERN;
-  live = false;
-  /** Number of times that the board went live. An answer from before the last time is stale and would undo newer events. */
-  #times = 0;
-
-  /** @param {Shop} shop @param {any} gate */
-  constructor(shop, gate) {
-    super([], { model: Order });
+  /**
+   * @param {Shop} shop
+   * @param {import("headgate").Gate<any>} gate
+   * @param {{ changed: (order: Order) => void, removed: (id: string) => void, loaded: () => void }} shown
+   */
+  constructor(shop, gate, shown) {
     this.shop = shop;
-    this.gate = gate;
+    this.shown = shown;
+    gate.load("orders.*.*", () => shop.orders(), {
+      reset: (orders) => this.#reset(orders),
+      apply: (data, { topic }) => this.#take(changeOf(topic, data)),
+      changed: ({ status, error }) => {
+        if (status === "failed") console.error("the orders could not be loaded", error);
+      },
+    });
   }
 
-  /** Follow the events, starting from the present orders. */
-  goLive() {
-    this.live = true;
-    this.follow(this.gate, { topic: "orders", pattern: PATTERN, mapping: ({ topic, data }) => this.#read(topic, data) });
-    this.#times++;
-    // Fetch now, so that the board shows without a gateway. The collection fetches again once it can miss no event any more.
-    this.fetch();
+  /** @param {string} id */
+  get(id) {
+    return this.#orders.get(id);
   }
 
-  goStill() {
-    this.live = false;
-    this.unfollow();
-  }
-
-  /** Merge the shop's answer into an order of this board, unless the board has a newer version. @param {Record<string, any>} order */
-  accept(order) {
-    this.applyLive({ op: "merge", id: order.id, attributes: order }, /** @type {any} */ (undefined));
-  }
-
-  /** Add an order that the shop has just made. @param {Record<string, any>} order */
-  welcome(order) {
-    this.applyLive({ op: "upsert", id: order.id, attributes: order }, /** @type {any} */ (undefined));
-  }
-
-  /** Remove an order that the shop has deleted or never had. @param {string} id */
-  discard(id) {
-    this.applyLive({ op: "remove", id }, /** @type {any} */ (undefined));
+  async create() {
+    this.accept(await this.shop.create());
   }
 
   /**
-   * Backbone's hook for `fetch`; Backbone's own version needs jQuery.
-   * @override
-   * @param {string} _method always `read`
-   * @param {any} _collection
-   * @param {any} options Backbone's, with `success` and `error`
-   * @returns {any}
+   * Save one field of an order. If someone else changed another field, it is tried again on the new version.
+   * @param {string} id @param {"status" | "note"} field @param {string} value @param {string} seen the value that the user saw before
+   * @returns {Promise<Order | undefined>} the order of the one who changed the same field first: nothing was saved
    */
-  sync(_method, _collection, { success, error }) {
-    const time = this.#times;
-    return this.shop.orders().then((orders) => time === this.#times && success(orders), error);
+  async change(id, field, value, seen) {
+    for (let attempt = 1; ; attempt++) {
+      const now = this.#orders.get(id);
+      if (now && now[field] !== seen && now[field] !== value) return now;
+      try {
+        this.accept(await this.shop.change(id, { version: now?.version ?? 0, [field]: value }));
+        return undefined;
+      } catch (error) {
+        if (!this.#learnt(error) || attempt === MAX_ATTEMPTS) throw error;
+      }
+    }
   }
 
-  /** Replace the orders after a restart of the shop. */
-  startOver() {
-    // A board that is not live fetches when it goes live.
-    if (this.live) this.fetch();
+  /** Delete an order. @param {string} id @returns {Promise<Order | undefined>} it, where the deletion can be undone */
+  async remove(id) {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        const gone = await this.shop.remove(id, this.#orders.get(id)?.version ?? 0);
+        this.#take({ op: "remove", id, fields: gone });
+        return gone;
+      } catch (error) {
+        // The shop does not know an order that came from an event alone: it goes from this board only.
+        if (error instanceof ShopError && error.status === 404) return void this.#take({ op: "remove", id, fields: {} });
+        if (!this.#learnt(error) || attempt === MAX_ATTEMPTS) throw error;
+      }
+    }
   }
 
-  /** @param {string} topic @param {any} data */
-  #read(topic, data) {
-    const change = changeOf(topic, data);
-    // A page that catches up after a restart of the shop still receives events of the orders before it.
-    if (change.attributes.version < this.shop.since) return { ...change, op: /** @type {const} */ ("ignore") };
-    // `merge` adds no order: a flood of unknown numbers cannot fill the page.
-    return change.op === "upsert" && this.length >= MAX_ORDERS ? { ...change, op: /** @type {const} */ ("merge") } : change;
+  /** Undo a deletion. @param {Order} gone @returns {Promise<Order | undefined>} the order, if someone else has restored it before */
+  async restore({ id, version = 0 }) {
+    try {
+      this.accept(await this.shop.restore(id, version));
+    } catch (error) {
+      if (!this.#learnt(error)) throw error;
+      return this.#orders.get(id);
+    }
+  }
+
+  /** Take the shop's answer. @param {Order} order */
+  accept(order) {
+    this.#take({ op: "upsert", id: order.id, fields: order });
+  }
+
+  /** Take the present order from a refusal, whatever its version is. @param {unknown} error @returns {boolean} whether it had one */
+  #learnt(error) {
+    const current = /** @type {Order | undefined} */ (error instanceof ShopError ? error.refusal.current : undefined);
+    if (!current) return false;
+    this.#orders.set(current.id, current);
+    this.shown.changed(current);
+    return true;
+  }
+
+  /** @param {Change} change */
+  #take({ op, id, fields }) {
+    const before = this.#orders.get(id);
+    const { version = Infinity } = fields;
+    if (op === "remove") {
+      if (Number.isFinite(version)) this.#gone.set(id, Math.max(version, this.#gone.get(id) ?? 0));
+      if (this.#gone.size > MAX_ORDERS) this.#gone.delete(/** @type {string} */ (this.#gone.keys().next().value));
+      if (before && version >= (before.version ?? 0) && this.#orders.delete(id)) this.shown.removed(id);
+    } else if (op === "upsert" && (before || this.#orders.size < MAX_ORDERS) && version > (this.#gone.get(id) ?? 0)) {
+      const order = merged(before, { op, id, fields });
+      this.#orders.set(id, order);
+      if (order !== before) this.shown.changed(order);
+    }
+  }
+
+  /** @param {Order[]} orders */
+  #reset(orders) {
+    const kept = new Set(orders.map(({ id }) => id));
+    for (const id of [...this.#orders.keys()]) if (!kept.has(id) && this.#orders.delete(id)) this.shown.removed(id);
+    this.#gone.clear();
+    for (const order of orders) {
+      this.#orders.set(order.id, order);
+      this.shown.changed(order);
+    }
+    this.shown.loaded();
   }
 }

@@ -1,8 +1,7 @@
 /**
  * The shop: the demo's HTTP routes, with the token that they and the gateway need.
  *
- * In: calls from the page. Out: parsed answers, or a ShopError with the server's message; a call of `restarted` when the server, and
- * with it the orders, started over. Each connection to the gateway gets a new token, because the server behind it may be a new
+ * In: calls from the page. Out: parsed answers, or a ShopError with the server's message. Each connection to the gateway gets a new token, because the server behind it may be a new
  * process. Requests share one token; the shop renews it before it expires, or when the server refuses it.
  *
  * @typedef {{ code: string, detail: string, retry?: boolean, current?: Record<string, any> }} Refusal
@@ -24,13 +23,10 @@ export class ShopError extends Error {
 export class Shop {
   /** @type {Promise<{ token: string, renewAtMs: number }> | null} */
   #session = null;
-  /** First version of the server's present orders; a lower version belongs to orders from before a restart. */
-  since = 0;
 
-  /** @param {string} user @param {() => void} restarted called when the server has started over with new orders */
-  constructor(user, restarted) {
+  /** @param {string} user */
+  constructor(user) {
     this.user = user;
-    this.restarted = restarted;
   }
 
   /** Return a new token. */
@@ -100,10 +96,7 @@ export class Shop {
   }
 
   async #open() {
-    const { token, expires_in_s, since } = await request("POST", "/demo/session", { user: this.user });
-    const restarted = this.since && since > this.since;
-    this.since = Math.max(this.since, since);
-    if (restarted) this.restarted();
+    const { token, expires_in_s } = await request("POST", "/demo/session", { user: this.user });
     return { token, renewAtMs: performance.now() + expires_in_s * 1000 - RENEW_BEFORE_MS };
   }
 

@@ -1,0 +1,80 @@
+/**
+ * The bell of one pane: the user's inbox (`headgate/inbox`), the same in every tab and on every device, and after a restart.
+ *
+ * In: the inbox, the user's reading. Out: the list, the count, and a toast for an item that has come since, in one tab (`gate.tabs.claim`). Text of
+ * events is set as text.
+ *
+ * @import { TabsGate } from "headgate/tabs"
+ */
+import { createInbox } from "headgate/inbox";
+import { element } from "../../design/element.js";
+
+/** @param {any} data @param {string} kind @param {(user: string) => string} nameOf */
+export function wordsOf(kind, data, nameOf) {
+  const [, verb = ""] = kind.split(".");
+  const [order, customer, by] = ["order", "customer", "by"].map((name) => (typeof data?.[name] === "string" ? data[name].slice(0, 140) : ""));
+  if (order) return { order, title: `Order ${order} ${verb === "failed" ? "failed" : `was ${verb}`}`, detail: [customer, by && `by ${nameOf(by)}`].filter(Boolean).join(" · ") };
+  return { order, title: kind, detail: (typeof data === "string" ? data : (JSON.stringify(data) ?? "")).slice(0, 140) };
+}
+
+export class Bell {
+  /**
+   * @param {HTMLElement} pane
+   * @param {TabsGate<any>} gate
+   * @param {{ nameOf: (user: string) => string, toast: (title: string, detail: string) => void, focus: (id: string) => void }} site
+   */
+  constructor(pane, gate, site) {
+    const part = (/** @type {string} */ selector) => /** @type {HTMLElement} */ (pane.querySelector(selector));
+    this.parts = { bell: part(".bell"), badge: part(".badge"), panel: part(".inbox"), items: part(".items"), readAll: part(".read-all") };
+    this.site = site;
+    this.inbox = createInbox(gate);
+    this.label = this.parts.bell.getAttribute("aria-label");
+    this.inbox.subscribe(() => this.#draw());
+    const { panel, bell, readAll } = this.parts;
+    readAll.addEventListener("click", () => void this.#act(this.inbox.markAllRead()));
+    panel.addEventListener("toggle", () => {
+      const { bottom, right } = bell.getBoundingClientRect();
+      panel.style.top = `${Math.min(bottom + 6, innerHeight - panel.offsetHeight - 8)}px`;
+      panel.style.left = `${Math.max(8, right - panel.offsetWidth)}px`;
+    });
+    gate.on("users.me.inbox.*.*", (data, event) => void this.#toast(gate, data, event));
+    this.#draw();
+  }
+
+  /** @param {TabsGate<any>} gate @param {any} data @param {import("headgate").HeadgateEvent} event */
+  async #toast(gate, data, event) {
+    if (event.replayed || this.parts.panel.matches(":popover-open") || !(await gate.tabs.claim(event))) return;
+    const { title, detail } = wordsOf(event.topic.split(".").slice(3).join("."), data, this.site.nameOf);
+    this.site.toast(title, detail);
+  }
+
+  #draw() {
+    const { items, unread } = this.inbox.getSnapshot();
+    const { bell, badge, readAll } = this.parts;
+    badge.textContent = String(unread);
+    badge.hidden = readAll.hidden = !unread;
+    bell.setAttribute("aria-label", unread ? `${this.label}, ${unread} unread` : `${this.label}`);
+    const focused = this.parts.items.contains(document.activeElement);
+    this.parts.items.replaceChildren(...items.map((item) => this.#row(item)));
+    if (!items.length) this.parts.items.append(element("li", { className: "hint", text: "Nothing yet. Ship or fail an order on the other side." }));
+    if (focused) (this.parts.items.querySelector("button") ?? this.parts.items).focus();
+  }
+
+  /** @param {import("headgate/inbox").InboxItem} item */
+  #row({ id, kind, data, read }) {
+    const { order, title, detail } = wordsOf(kind, data, this.site.nameOf);
+    const text = element("p", {}, element("strong", { text: title }), element("span", { className: "hint", text: detail }));
+    const row = element("li", { className: "item", data: { read: read ? "yes" : "no" } }, text);
+    if (order) text.addEventListener("click", () => this.site.focus(order));
+    if (read) return row;
+    const mark = element("button", { type: "button", className: "icon", text: "✓", aria: { label: `Mark as read: ${title}` } });
+    mark.addEventListener("click", () => void this.#act(this.inbox.markRead(id)));
+    row.append(mark);
+    return row;
+  }
+
+  /** An action that is refused is taken back by the inbox; the user is told why. @param {Promise<void>} action */
+  async #act(action) {
+    await action.catch((/** @type {Error} */ { message }) => this.site.toast("Not marked", message));
+  }
+}

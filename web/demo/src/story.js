@@ -1,0 +1,142 @@
+/**
+ * The story of the last minute, of one person: what was shown, what was missed and repaired, what was rolled back. Pure.
+ *
+ * In: dispatched events, frames, and what the gate reports, each with the page's time in ms. Out: bars and spans for the strip, and counts for the
+ * verdicts. Each event of a burst counts once by its number, so an event that comes twice cannot make up for a missing one.
+ *
+ * @typedef {{ seen: Set<number>, twice: number, repaired: number, lastMs: number }} BurstCount `repaired`: those that came while catching up
+ * @typedef {{ atMs: number, count: number }} Bar
+ * @typedef {{ fromMs: number, toMs: number | null }} Span `toMs` null: it lasts
+ * @typedef {{ id: string | null, time: number, offset: number | null, data: any }} Seen
+ */
+
+export const WINDOW_MS = 60_000;
+/** Events of one bar. */
+const BAR_MS = 500;
+/** Bursts that are counted; the demo runs one at a time. */
+const MAX_BURSTS = 4;
+/** Ids of events that two people may both have, over which the sent ones are counted. */
+const MAX_IDS = 20_000;
+
+export class Bars {
+  /** @type {Bar[]} */
+  list = [];
+  total = 0;
+
+  /** @param {number} nowMs @param {number} [count] */
+  add(nowMs, count = 1) {
+    const atMs = Math.floor(nowMs / BAR_MS) * BAR_MS;
+    const bar = this.list.findLast((each) => each.atMs === atMs);
+    this.total += count;
+    if (bar) bar.count += count;
+    else this.list.push({ atMs, count });
+    while (this.list.length > (2 * WINDOW_MS) / BAR_MS) this.list.shift();
+  }
+}
+
+/** What was sent: the events of the log by when they were published, whoever of the people has them. */
+export class Sent extends Bars {
+  #ids = new Set();
+
+  /** @param {Seen} event @param {number} nowMs @param {number} wallMs the time of day, which an event's `time` is in */
+  take({ id, time }, nowMs, wallMs) {
+    if (this.#ids.has(id)) return;
+    this.#ids.add(id);
+    if (this.#ids.size > MAX_IDS) this.#ids.delete(this.#ids.values().next().value);
+    // Clocks of different machines disagree, and no event is shown before it is published.
+    this.add(nowMs - Math.max(0, wallMs - time));
+  }
+}
+
+export class Story {
+  shown = new Bars();
+  repaired = new Bars();
+  rolledBack = new Bars();
+  /** @type {Span[]} */
+  gaps = [];
+  /** @type {Span[]} */
+  repairs = [];
+  gapCount = 0;
+  /** How long the latest repair took; null: it has not ended. @type {number | null} */
+  repairMs = null;
+  /** @type {Map<string, BurstCount>} newest last */
+  #bursts = new Map();
+  /** The offset at which this person has caught up. @type {number | null} */
+  #target = null;
+
+  /** Count a dispatched event. @param {Seen} event @param {number} nowMs */
+  take({ offset, data }, nowMs) {
+    this.shown.add(nowMs);
+    const repaired = this.#target !== null && offset !== null && offset <= this.#target;
+    if (repaired) this.repaired.add(nowMs);
+    const { id, number } = data?.burst ?? {};
+    if (typeof id !== "string" || !Number.isInteger(number)) return;
+    const burst = this.burst(id);
+    if (burst.seen.has(number)) burst.twice++;
+    else if (repaired) burst.repaired++;
+    burst.seen.add(number);
+    burst.lastMs = nowMs;
+  }
+
+  /** @param {string} id @returns {BurstCount} */
+  burst(id) {
+    const known = this.#bursts.get(id);
+    if (known) return known;
+    const made = { seen: /** @type {Set<number>} */ (new Set()), twice: 0, repaired: 0, lastMs: 0 };
+    this.#bursts.set(id, made);
+    if (this.#bursts.size > MAX_BURSTS) this.#bursts.delete(/** @type {string} */ (this.#bursts.keys().next().value));
+    return made;
+  }
+
+  /** The connection is gone. @param {number} nowMs */
+  down(nowMs) {
+    this.#end(this.repairs, nowMs);
+    this.#target = null;
+    if (this.gaps.at(-1)?.toMs === null) return;
+    this.gapCount++;
+    this.#begin(this.gaps, nowMs);
+  }
+
+  /** The connection is back; what is in the log up to `offset` was missed. @param {number} nowMs @param {number} offset */
+  up(nowMs, offset) {
+    if (this.gaps.at(-1)?.toMs !== null) return;
+    this.#end(this.gaps, nowMs);
+    this.#begin(this.repairs, nowMs);
+    this.#target = offset;
+    this.repairMs = null;
+  }
+
+  /** The gate reports a gap. @param {{ reason: string, count: number | null }} gap @param {number} nowMs */
+  gap({ reason, count }, nowMs) {
+    if (reason === "rolled_back") return this.rolledBack.add(nowMs, count ?? 1);
+    this.gapCount++;
+    this.#begin(this.gaps, nowMs);
+    this.#end(this.gaps, nowMs + BAR_MS);
+  }
+
+  /** @param {number} nowMs @param {{ offset: number | null, waiting: number, connection: string }} state of the gate */
+  tick(nowMs, { offset, waiting, connection }) {
+    if (this.#target === null || connection !== "up" || waiting || (offset ?? 0) < this.#target) return;
+    this.#target = null;
+    this.#end(this.repairs, nowMs);
+    const { fromMs } = /** @type {Span} */ (this.repairs.at(-1));
+    this.repairMs = nowMs - fromMs;
+  }
+
+  /** Whether nothing is missed and nothing is being repaired. */
+  get isWhole() {
+    return this.#target === null && this.gaps.at(-1)?.toMs !== null;
+  }
+
+  /** @param {Span[]} spans @param {number} nowMs */
+  #begin(spans, nowMs) {
+    spans.push({ fromMs: nowMs, toMs: null });
+    while (spans.length > 1 && (spans[0].toMs ?? nowMs) < nowMs - WINDOW_MS) spans.shift();
+  }
+
+  /** @param {Span[]} spans @param {number} nowMs */
+  #end(spans, nowMs) {
+    const last = spans.at(-1);
+    if (last && last.toMs === null) last.toMs = nowMs;
+  }
+}

@@ -3,8 +3,6 @@
  *
  * In: the inbox, the user's reading. Out: the list, the count, and a toast for an item that has come since, in one tab (`gate.tabs.claim`). Text of
  * events is set as text.
- *
- * @import { TabsGate } from "headgate/tabs"
  */
 import { createInbox } from "headgate/inbox";
 import { element } from "../../design/element.js";
@@ -20,7 +18,7 @@ export function wordsOf(kind, data, nameOf) {
 export class Bell {
   /**
    * @param {HTMLElement} pane
-   * @param {TabsGate<any>} gate
+   * @param {any} gate
    * @param {{ nameOf: (user: string) => string, toast: (title: string, detail: string) => void, focus: (id: string) => void }} site
    */
   constructor(pane, gate, site) {
@@ -37,11 +35,11 @@ export class Bell {
       panel.style.top = `${Math.min(bottom + 6, innerHeight - panel.offsetHeight - 8)}px`;
       panel.style.left = `${Math.max(8, right - panel.offsetWidth)}px`;
     });
-    gate.on("users.me.inbox.*.*", (data, event) => void this.#toast(gate, data, event));
+    gate.on("users.me.inbox.*.*", (/** @type {any} */ data, /** @type {any} */ event) => void this.#toast(gate, data, event));
     this.#draw();
   }
 
-  /** @param {TabsGate<any>} gate @param {any} data @param {import("headgate").HeadgateEvent} event */
+  /** @param {any} gate @param {any} data @param {any} event */
   async #toast(gate, data, event) {
     if (event.replayed || this.parts.panel.matches(":popover-open") || !(await gate.tabs.claim(event))) return;
     const { title, detail } = wordsOf(event.topic.split(".").slice(3).join("."), data, this.site.nameOf);

@@ -20,6 +20,8 @@ const DRAGGED = "application/x-headgate-order";
 export class Board {
   /** @type {Map<string, Card>} */
   #cards = new Map();
+  /** @type {Map<string, Order>} */
+  #waiting = new Map();
 
   /** @param {HTMLElement} root @param {Actions} actions @param {{ nameOf: (user: string) => string, noteLength: number }} page */
   constructor(root, actions, page) {
@@ -37,25 +39,32 @@ export class Board {
     }
   }
 
-  /** @param {Order} order */
+  /** Show an order with the next frame: a burst changes some hundred times what a frame shows once. @param {Order} order */
   show(order) {
-    const known = this.#cards.get(order.id);
-    const card = known ?? this.#make(order);
-    const list = this.#list(order.status);
-    if (card.item.parentElement !== list) this.#change(() => this.#put(card.item, list));
-    this.#fill(card, order);
-    if (known) this.#flash(card.article);
+    if (!this.#waiting.size) requestAnimationFrame(() => this.draw());
+    this.#waiting.set(order.id, order);
   }
 
-  /** Animate the outline, so that nothing moves. @param {HTMLElement} article */
-  #flash(article) {
-    article.classList.toggle("fresh", false);
-    void article.offsetWidth; // restarts the animation
-    article.classList.toggle("fresh", true);
+  /** Show what waits for the next frame. */
+  draw() {
+    const orders = [...this.#waiting.values()];
+    this.#waiting.clear();
+    const known = orders.filter(({ id }) => this.#cards.has(id)).map(({ id }) => /** @type {Card} */ (this.#cards.get(id)).article);
+    const cards = orders.map((order) => ({ order, card: this.#cards.get(order.id) ?? this.#make(order) }));
+    const moved = cards.filter(({ order, card }) => card.item.parentElement !== this.#list(order.status));
+    const move = () => {
+      for (const { order, card } of moved) this.#put(card.item, this.#list(order.status));
+    };
+    if (moved.length) this.#change(move);
+    for (const { order, card } of cards) this.#fill(card, order);
+    for (const article of known) article.classList.remove("fresh");
+    if (known.length) void this.root.offsetWidth; // restarts the animation
+    for (const article of known) article.classList.add("fresh");
   }
 
   /** @param {string} id */
   remove(id) {
+    this.#waiting.delete(id);
     const card = this.#cards.get(id);
     if (!card) return;
     const focused = card.item.contains(document.activeElement);
@@ -67,6 +76,7 @@ export class Board {
 
   /** Give a card the focus. @param {string} id */
   focus(id) {
+    this.draw();
     this.#cards.get(id)?.article.scrollIntoView({ block: "nearest" });
     this.#cards.get(id)?.article.focus({ preventScroll: true });
   }
@@ -130,6 +140,7 @@ export class Board {
     const steps = version === undefined ? [] : [STATUSES[at - 1], STATUSES[at + 1]];
     const moves = steps.map((to, nth) => this.#button(nth ? "›" : "‹", to ? `Move order ${id} to ${to}` : "", () => to && this.actions.move(id, to)));
     const remove = this.#button("×", version === undefined ? `Take order ${id} off this board` : `Delete order ${id}`, () => this.actions.remove(id));
+    remove.classList.add("danger");
     card.actions.replaceChildren(...moves, remove);
     if (focused >= 0) /** @type {HTMLElement} */ (card.actions.children[Math.min(focused, moves.length)]).focus({ preventScroll: true });
   }

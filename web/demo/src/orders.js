@@ -23,16 +23,16 @@ export class Orders {
 
   /**
    * @param {Shop} shop
-   * @param {import("headgate").Gate<any>} gate
+   * @param {any} gate
    * @param {{ changed: (order: Order) => void, removed: (id: string) => void, loaded: () => void }} shown
    */
   constructor(shop, gate, shown) {
     this.shop = shop;
     this.shown = shown;
     gate.load("orders.*.*", () => shop.orders(), {
-      reset: (orders) => this.#reset(orders),
-      apply: (data, { topic }) => this.#take(changeOf(topic, data)),
-      changed: ({ status, error }) => {
+      reset: (/** @type {Order[]} */ orders) => this.#reset(orders),
+      apply: (/** @type {any} */ data, /** @type {any} */ { topic }) => this.#take(changeOf(topic, data)),
+      changed: (/** @type {any} */ { status, error }) => {
         if (status === "failed") console.error("the orders could not be loaded", error);
       },
     });
@@ -69,7 +69,7 @@ export class Orders {
   async remove(id) {
     for (let attempt = 1; ; attempt++) {
       try {
-        const gone = await this.shop.remove(id, this.#orders.get(id)?.version ?? 0);
+        const gone = /** @type {Order} */ (await this.shop.remove(id, this.#orders.get(id)?.version ?? 0));
         this.#take({ op: "remove", id, fields: gone });
         return gone;
       } catch (error) {
@@ -83,7 +83,7 @@ export class Orders {
   /** Undo a deletion. @param {Order} gone @returns {Promise<Order | undefined>} the order, if someone else has restored it before */
   async restore({ id, version = 0 }) {
     try {
-      this.accept(await this.shop.restore(id, version));
+      this.accept(/** @type {Order} */ (await this.shop.restore(id, version)));
     } catch (error) {
       if (!this.#learnt(error)) throw error;
       return this.#orders.get(id);

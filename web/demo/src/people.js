@@ -9,7 +9,7 @@ import { element } from "../../design/element.js";
 
 const TOPIC = "orders.people";
 
-/** @param {import("headgate").Gate<any>} gate @param {string} me @param {HTMLElement} board @param {HTMLElement} peers @param {(user: string) => string} nameOf */
+/** @param {any} gate @param {string} me @param {HTMLElement} board @param {HTMLElement} peers @param {(user: string) => string} nameOf */
 export function showPeople(gate, me, board, peers, nameOf) {
   const room = presence(gate, TOPIC);
   /** @type {Map<string, HTMLElement>} */

@@ -26,7 +26,7 @@ export class Bars {
   /** @param {number} nowMs @param {number} [count] */
   add(nowMs, count = 1) {
     const atMs = Math.floor(nowMs / BAR_MS) * BAR_MS;
-    const bar = this.list.findLast((each) => each.atMs === atMs);
+    const bar = this.list.find((each) => each.atMs === atMs);
     this.total += count;
     if (bar) bar.count += count;
     else this.list.push({ atMs, count });

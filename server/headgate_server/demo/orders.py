@@ -1,13 +1,14 @@
 """The demo's orders: a book in which every change is published before it counts.
 
-In: changes from the demo's routes. Out: an event per change, `orders.<id>.<verb>` with the whole order as data, in the order of the
-versions; an item in the inbox of every other user when an order was shipped or has failed; and the changed order for `Keep`. The book is
-bounded, seeded where nothing is kept, and reads what is kept at its first use. A deleted order can be restored for a while, until a restart.
+In: changes from the demo's routes. Out: an event per change, `orders.<id>.<verb>` with the whole order as data, in the order of
+the versions; an item in the inbox of every other user when an order was shipped or has failed; and the changed order for `Keep`.
+The book is bounded, seeded where nothing is kept, and reads what is kept at its first use. A deleted order can be restored for a
+while, until a restart.
 
-Publish first, save second, both under one lock: a change whose publish raised is not saved, so the person who made it is notified, and no
-board shows what the book does not hold. If the bus took the event and only its answer was lost, boards are ahead of the book until the next
-change of that order: a version is the time of its change in milliseconds, or one above the last, so it is never used twice, and that next
-change wins everywhere. An order that could not be kept is logged; this process goes on with it.
+Publish first, save second, both under one lock: a change whose publish raised is not saved, so the person who made it is notified,
+and no board shows what the book does not hold. If the bus took the event and only its answer was lost, boards are ahead of the book
+until the next change of that order: a version is the time of its change in milliseconds, or one above the last, so it is never used
+twice, and that next change wins everywhere. An order that could not be kept is logged; this process goes on with it.
 """
 
 from __future__ import annotations
@@ -165,7 +166,7 @@ class OrderBook:
         return self._orders_or_none
 
     def _next_version(self) -> int:
-        """Return the time in milliseconds since 1970, or one above the last version: above every one of an earlier process too."""
+        """Return the time in milliseconds since 1970, or one above the last version, also of an earlier process."""
         self._version = max(self._version + 1, int(self._clock_s() * 1000))
         return self._version
 

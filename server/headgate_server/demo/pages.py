@@ -62,10 +62,9 @@ def demo_routes(book: OrderBook, tokens: DemoTokens) -> Blueprint:
 
     @routes.get("/")
     def board() -> str:
-        asked = request.args.get("user", "")
         return render_template(
             "demo.html",
-            shown=[asked] if asked in USERS else list(USERS),
+            panes=_panes(request.args.get("user", ""), twice="twice" in request.args),
             users=USERS,
             statuses=STATUSES,
             note_length=TEXT_LIMITS["note"],
@@ -120,6 +119,15 @@ def demo_routes(book: OrderBook, tokens: DemoTokens) -> Blueprint:
         return jsonify(bursts.record(burst_id))
 
     return routes
+
+
+def _panes(user: str, *, twice: bool) -> list[dict[str, str]]:
+    """Return the panes of a page: of all users, of one, or of one with two devices."""
+    if user not in USERS:
+        return [{"key": each, "user": each, "name": name} for each, name in USERS.items()]
+    if not twice:
+        return [{"key": user, "user": user, "name": USERS[user]}]
+    return [{"key": f"{user}-{device}", "user": user, "name": f"{USERS[user]}’s {device}"} for device in ("laptop", "phone")]
 
 
 def _stall_s(asked: str | None) -> float:

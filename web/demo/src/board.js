@@ -90,13 +90,7 @@ export class Board {
     const alert = element("p", { className: "conflict", role: "alert" });
     const article = element("article", { className: "card", tabIndex: 0, draggable: true, data: { id }, aria: { label: `Order ${id}` } }, name, number, total, note, alert, by, actions);
     const card = { order: /** @type {Order} */ ({}), item: element("li", {}, article), article, name, total, note, by, actions, alert, seen: "" };
-    article.addEventListener("keydown", (event) => {
-      const step = event.shiftKey && event.target === article ? { ArrowLeft: -1, ArrowRight: 1 }[event.key] : undefined;
-      const status = step && STATUSES[STATUSES.indexOf(card.order.status) + step];
-      if (!status) return;
-      event.preventDefault();
-      this.actions.move(id, status);
-    });
+    article.addEventListener("keydown", (event) => event.target === article && this.#key(card, event));
     article.addEventListener("dragstart", (event) => event.dataTransfer?.setData(DRAGGED, id));
     note.addEventListener("keydown", ({ key }) => {
       if (key === "Enter") void this.#save(card);
@@ -126,28 +120,42 @@ export class Board {
   /** @param {Card} card @param {Order} order */
   #fill(card, order) {
     const { id, status, customer, total_cents, note, by, version } = order;
-    const isMoved = card.order.status !== status || card.order.version !== version;
+    const isSame = card.order.status === status && (card.order.version === undefined) === (version === undefined);
     if (card.note.value === card.seen) card.note.value = card.seen = note;
     card.order = order;
     card.article.dataset.status = status;
     card.name.textContent = customer;
     card.total.textContent = money(total_cents);
     card.by.textContent = `by ${this.page.nameOf(by)}`;
-    if (!isMoved && card.actions.childElementCount) return;
-    const at = STATUSES.indexOf(status);
+    if (isSame && card.actions.childElementCount) return;
     const focused = [...card.actions.children].indexOf(/** @type {Element} */ (document.activeElement));
+    /** @type {[sign: string, label: string, status: string][]} */
+    const offered = status === "failed" ? [["‹", `Move order ${id} to new`, "new"]] : [["!", `Fail order ${id}`, "failed"]];
+    const next = STATUSES[STATUSES.indexOf(status) + 1];
+    if (next !== "failed" && status !== "failed") offered.unshift(["›", `Move order ${id} to ${next}`, next]);
     // An order that is known from an event alone can only be taken off.
-    const steps = version === undefined ? [] : [STATUSES[at - 1], STATUSES[at + 1]];
-    const moves = steps.map((to, nth) => this.#button(nth ? "›" : "‹", to ? `Move order ${id} to ${to}` : "", () => to && this.actions.move(id, to)));
+    const moves = version === undefined ? [] : offered.map(([sign, label, to]) => this.#button(sign, label, () => this.actions.move(id, to)));
     const remove = this.#button("×", version === undefined ? `Take order ${id} off this board` : `Delete order ${id}`, () => this.actions.remove(id));
     remove.classList.add("danger");
     card.actions.replaceChildren(...moves, remove);
     if (focused >= 0) /** @type {HTMLElement} */ (card.actions.children[Math.min(focused, moves.length)]).focus({ preventScroll: true });
   }
 
-  /** @param {string} sign @param {string} label empty: there is nothing to do @param {() => void} act */
+  /** An arrow key goes to another card; with Shift it moves this one. @param {Card} card @param {KeyboardEvent} event */
+  #key({ order: { id, status }, item }, event) {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key] ?? 0;
+    let to = STATUSES.indexOf(status) + step;
+    if (event.shiftKey && STATUSES[to] && step) this.actions.move(id, STATUSES[to]);
+    while (step && STATUSES[to] && !this.#list(STATUSES[to]).childElementCount) to += step;
+    const beside = step ? STATUSES[to] && this.#list(STATUSES[to]).firstElementChild : { ArrowDown: item.nextElementSibling, ArrowUp: item.previousElementSibling }[event.key];
+    if (!step && !event.key.startsWith("Arrow")) return;
+    event.preventDefault();
+    if (!event.shiftKey) /** @type {HTMLElement | undefined} */ (beside?.firstElementChild)?.focus();
+  }
+
+  /** @param {string} sign @param {string} label @param {() => void} act */
   #button(sign, label, act) {
-    const button = element("button", { type: "button", className: "icon", text: sign, aria: label ? { label } : { hidden: "true", disabled: "true" }, tabIndex: label ? 0 : -1 });
+    const button = element("button", { type: "button", className: "icon", text: sign, aria: { label } });
     button.addEventListener("click", act);
     return button;
   }

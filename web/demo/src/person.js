@@ -32,7 +32,7 @@ export class Person {
    */
   constructor(pane, user, { names, noteLength, sent }) {
     this.user = user;
-    this.name = names[user];
+    this.name = pane.dataset.name ?? user;
     const nameOf = (/** @type {string} */ by) => (Object.hasOwn(names, by) ? names[by] : by || "someone");
     const part = (/** @type {string} */ selector) => /** @type {HTMLElement} */ (pane.querySelector(selector));
     this.shop = new Shop(user);
@@ -55,7 +55,7 @@ export class Person {
       removed: (id) => board.remove(id),
       loaded: () => root.removeAttribute("aria-busy"),
     });
-    part(".new-order").addEventListener("click", () => void this.#tried("No order was created", this.orders.create()));
+    part("[data-new-order]").addEventListener("click", () => void this.#tried("No order was created", this.orders.create()));
     this.bell = new Bell(pane, gate, { nameOf, toast: (title, detail) => this.notify(title, detail), focus: (id) => board.focus(id) });
     showPeople(gate, user, root, part(".peers"), nameOf);
 
@@ -74,10 +74,18 @@ export class Person {
       pill.dataset.status = this.line.isCut ? "waiting" : status;
     };
     gate.on("state:change", show);
+    gate.on("connection:refused", (/** @type {Error} */ { message }) => {
+      const again = element("button", { type: "button", className: "button", text: "Try again" });
+      const notice = this.notify("The gateway does not let this page in", message, again, 0);
+      again.addEventListener("click", () => {
+        notice.remove();
+        gate.open();
+      });
+    });
     this.line.changed = show;
   }
 
-  /** Show a notice for some seconds. @param {string} title @param {string} detail @param {HTMLElement} [more] @param {number} [forMs] */
+  /** Show a notice for some seconds. @param {string} title @param {string} detail @param {HTMLElement} [more] @param {number} [forMs] 0: until it is dismissed */
   notify(title, detail, more, forMs = TOAST_MS) {
     const close = element("button", { type: "button", className: "icon", text: "×", aria: { label: `Dismiss: ${title}` } });
     const notice = element("div", { className: "notice" }, element("p", {}, element("strong", { text: title }), element("span", { className: "hint", text: detail })), ...(more ? [more] : []), close);
@@ -86,7 +94,7 @@ export class Person {
     while (this.notices.childElementCount > MAX_NOTICES) this.notices.firstElementChild?.remove();
     // Not under the pointer or the focus of someone who is about to use it.
     const expire = () => (notice.matches(":hover, :focus-within") ? setTimeout(expire, forMs) : notice.remove());
-    setTimeout(expire, forMs);
+    if (forMs) setTimeout(expire, forMs);
     return notice;
   }
 

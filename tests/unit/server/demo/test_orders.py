@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
+from typing import Any
 
 import pytest
 
@@ -135,9 +138,85 @@ def test_an_undo_needs_the_version_of_the_deletion(shop: Shop) -> None:
             shop.book.restore("42", version, "ana")
 
 
-def test_a_book_after_a_restart_has_larger_versions() -> None:
-    """So boards that have seen the old ones take what it says."""
-    before = OrderBook(lambda _topic, _data: None, clock_s=lambda: 1_000.0)
-    after = OrderBook(lambda _topic, _data: None, clock_s=lambda: 1_001.0)
-    newest = max(before.change(order.id, {"version": order.version, "note": "x"}, "ana").version for order in before.all())
-    assert newest < after.since == min(order.version for order in after.all())
+class Kept:
+    """What outlives a process, as JSON; `down` while Redis is unreachable."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, str] = {}
+        self.down = False
+
+    def load(self) -> list[dict[str, Any]]:
+        self._check()
+        return [json.loads(row) for row in self.rows.values()]
+
+    def save(self, orders: Iterable[Mapping[str, Any]]) -> None:
+        self._check()
+        self.rows |= {order["id"]: json.dumps(order) for order in orders}
+
+    def forget(self, order_id: str) -> None:
+        self._check()
+        del self.rows[order_id]
+
+    def _check(self) -> None:
+        if self.down:
+            raise BusUnavailable("down")
+
+    def book(self, at_s: float = 1_000.0) -> OrderBook:
+        """The book of another process, which begins at this time."""
+        return OrderBook(lambda _topic, _data: None, keep=self, clock_s=lambda: at_s)
+
+
+def test_orders_outlive_the_process() -> None:
+    """The next process has each of them as people left it, numbers and versions go on, and what was deleted stays deleted."""
+    kept = Kept()
+    before = kept.book()
+    first, second = before.all()[:2]
+    made = before.create("ana")
+    moved = before.change(first.id, {"version": first.version, "status": "shipped", "note": "caf\u00e9"}, "ana")
+    before.delete(second.id, second.version, "ben")
+    before.scan(1, "ana", {"id": "abc"})
+    before.keep_all()
+    after = kept.book(500.0)  # a clock that went back
+    assert after.all() == sorted(before.all(), key=lambda order: int(order.id))
+    assert moved in after.all()
+    newer = after.create("ben")
+    assert (int(newer.id), newer.version > max(order.version for order in before.all())) == (int(made.id) + 1, True)
+
+
+def test_a_kept_order_of_another_form_is_left_out() -> None:
+    """Another release may have kept other fields; the rest of the book is read."""
+    kept = Kept()
+    orders = kept.book().all()
+    kept.rows["42"] = json.dumps({"id": "42", "colour": "red"})
+    assert [order.id for order in kept.book().all()] == sorted((each.id for each in orders if each.id != "42"), key=int)
+
+
+def test_a_book_that_cannot_be_read_is_no_seeded_one() -> None:
+    """While Redis is unreachable there are no orders to show, and afterwards the kept ones."""
+    kept = Kept()
+    made = kept.book().create("ana")
+    book = kept.book()
+    kept.down = True
+    with pytest.raises(BusUnavailable):
+        book.all()
+    kept.down = False
+    assert made in book.all()
+
+
+def test_a_change_that_cannot_be_kept_still_counts() -> None:
+    """It is published, so boards show it, and this process goes on with it."""
+    kept = Kept()
+    book = kept.book()
+    order = book.all()[0]
+    kept.down = True
+    assert book.change(order.id, {"version": order.version, "note": "published"}, "ana") in book.all()
+
+
+def test_everyone_but_the_one_who_failed_an_order_gets_an_item() -> None:
+    """An order that is moved on or noted makes none."""
+    published: list[tuple[str, object]] = []
+    book = OrderBook(lambda topic, data: published.append((topic, data)), users=("ana", "ben", "eve"))
+    for status in ("new", "failed"):
+        book.change("42", {"version": next(order.version for order in book.all() if order.id == "42"), "status": status}, "ana")
+    item = {"order": "42", "customer": "Haruto Tanaka", "by": "ana"}
+    assert published[2:] == [("users.ben.inbox.orders.failed", item), ("users.eve.inbox.orders.failed", item)]

@@ -63,21 +63,19 @@ def shop(gateway: GatewayProcess) -> Shop:
 def open_board(browser: Browser, gateway: GatewayProcess) -> Iterator[OpenBoard]:
     """Open boards, each in a browser context of its own (another person's browser); they close with the test.
 
-    A test fails at its end when a page raised an error or met its Content-Security-Policy. Toasts wait to be read: how long they
-    do is test_demo_toasts.py's.
+    A test fails at its end when a page raised an error or met its Content-Security-Policy.
     """
     contexts: list[BrowserContext] = []
     boards: list[BoardPage] = []
 
-    def open_one(user: str = "ana", **options: object) -> BoardPage:
+    def open_one(user: str = "ana", more: str = "", **options: object) -> BoardPage:
         context = browser.new_context(**{"viewport": VIEWPORT, "reduced_motion": "reduce", **options})  # type: ignore[arg-type]
         context.set_default_timeout(DEADLINE_MS)
         contexts.append(context)
         page: Page = context.new_page()
         board = BoardPage(page, gateway.url, user)
         boards.append(board)
-        board.open()
-        board.look_at_toasts()
+        board.open(more)
         return board
 
     yield open_one

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -63,11 +64,10 @@ def page(request: pytest.FixtureRequest, browser: Browser) -> Iterator[Page]:
 
 
 def test_nothing_jumps(page: Page, gateway: GatewayProcess, shop: Shop) -> None:
-    """Orders come, change, move and go, a toast comes, the connection breaks and is back: none of it moves much."""
+    """Orders come, change, move and go, a notice comes, the connection breaks and is back: none of it moves much."""
     board = BoardPage(page, gateway.url, "ana")
     moved = {}
     board.open()
-    board.look_at_toasts()
     moved["load"] = page.evaluate(SUM)
     number = shop.create()
     expect(board.card(number)).to_be_visible()
@@ -76,16 +76,16 @@ def test_nothing_jumps(page: Page, gateway: GatewayProcess, shop: Shop) -> None:
     expect(board.card_in("packed", number)).to_be_visible()
     moved["a move"] = page.evaluate(SUM)
     shop.burst(20, 0.1)
-    expect(board.verdict()).to_contain_text("Nothing lost: 20 published")
+    expect(board.count("shown")).to_have_text(re.compile(r"\d\d+"))
     moved["a burst"] = page.evaluate(SUM)
     shop.change(number, status="failed")
-    expect(board.toast(f"Order {number} failed")).to_be_visible()
-    moved["a toast"] = page.evaluate(SUM)
+    expect(board.notice(f"Order {number} failed")).to_be_visible()
+    moved["a notice"] = page.evaluate(SUM)
     shop.delete(number)
     expect(board.card(number)).to_have_count(0)
     moved["a deletion"] = page.evaluate(SUM)
     page.evaluate("isCut = true; sockets.forEach((each) => each.close())")
-    expect(page.locator("#banner")).to_be_visible()
+    expect(board.pill()).to_have_text("Reconnecting…")
     moved["a lost connection"] = page.evaluate(SUM)
     page.evaluate("isCut = false")
     board.wait_until_live()
@@ -98,7 +98,6 @@ def test_what_is_moved_again_while_it_glides_does_not_jump(page: Page, gateway: 
     page.add_init_script(SLOWLY)
     board = BoardPage(page, gateway.url, "ana")
     board.open()
-    board.look_at_toasts()
     numbers = [shop.create() for _ in range(2)]
     for number in numbers:
         expect(board.card(number)).to_be_visible()
@@ -109,7 +108,7 @@ def test_what_is_moved_again_while_it_glides_does_not_jump(page: Page, gateway: 
             shop.change(number, status=status)
             expect(board.card_in(status, number)).to_be_visible()
             page.evaluate(FRAMES)
-            assert page.evaluate("document.getAnimations().some(({ effect }) => effect.target.closest('#board'))")
+            assert page.evaluate("document.getAnimations().some(({ effect }) => effect.target.closest('.board'))")
     page.evaluate(ARRIVE)
     moved = page.evaluate(SUM)
     for number in numbers:

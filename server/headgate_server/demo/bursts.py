@@ -57,7 +57,7 @@ class Burst:
 
 
 class Bursts:
-    """Runs bursts. `scan(turn, by, stamp)` makes one change and returns when it is published, or raises; `after` follows each burst."""
+    """`scan(turn, by, stamp)` makes one change and returns when that is published, or raises. `after` ends each burst."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """The kept orders: one hash in the gateway's Redis, a field per order, so that orders survive restarts of gateway and Redis.
 
-In: each order as it is after a change, and which are gone. Out: all of them, for the process that comes next. The book bounds them
-(MAX_ORDERS fields of less than 1 KiB). Redis keeps them as it keeps the log.
+In: each order as it is after a change, and which are gone. Out: all of them, for the process that comes next. The book bounds
+them (MAX_ORDERS fields of less than 1 KiB). Redis keeps them as it keeps the log.
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@ the versions; an item in the inbox of every other user when an order was shipped
 The book is bounded, seeded where nothing is kept, and reads what is kept at its first use. A deleted order can be restored for a
 while, until a restart.
 
-Publish first, save second, both under one lock: a change whose publish raised is not saved, so the person who made it is notified,
-and no board shows what the book does not hold. If the bus took the event and only its answer was lost, boards are ahead of the book
-until the next change of that order: a version is the time of its change in milliseconds, or one above the last, so it is never used
-twice, and that next change wins everywhere. An order that could not be kept is logged; this process goes on with it.
+Publish first, save second, both under one lock: a change whose publish raised is not saved, so the person who made it is
+notified, and no board shows what the book does not hold. If the bus took the event and only its answer was lost, boards are ahead
+of the book until the next change of that order: a version is the time of its change in milliseconds, or one above the last, so it
+is never used twice, and that next change wins everywhere. An order that could not be kept is logged, and this process goes on.
 """
 
 from __future__ import annotations

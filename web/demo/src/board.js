@@ -147,7 +147,7 @@ export class Board {
     let to = STATUSES.indexOf(status) + step;
     if (event.shiftKey && STATUSES[to] && step) this.actions.move(id, STATUSES[to]);
     while (step && STATUSES[to] && !this.#list(STATUSES[to]).childElementCount) to += step;
-    const beside = step ? STATUSES[to] && this.#list(STATUSES[to]).firstElementChild : { ArrowDown: item.nextElementSibling, ArrowUp: item.previousElementSibling }[event.key];
+    const beside = step ? (STATUSES[to] ? this.#list(STATUSES[to]).firstElementChild : null) : { ArrowDown: item.nextElementSibling, ArrowUp: item.previousElementSibling }[event.key];
     if (!step && !event.key.startsWith("Arrow")) return;
     event.preventDefault();
     if (!event.shiftKey) /** @type {HTMLElement | undefined} */ (beside?.firstElementChild)?.focus();

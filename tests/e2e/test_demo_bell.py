@@ -1,0 +1,120 @@
+"""The bell is the user's inbox: one notification, for whom it is meant, read everywhere, and still there after a restart."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.e2e.board_page import BoardPage
+from tests.e2e.conftest import VIEWPORT, OpenBoard
+from tests.e2e.shop import Shop, publish
+from tests.support.gateway_process import GatewayProcess, StartGateway
+
+# Each tries to run when it is treated as markup, in another way; `pwned` is what they would set.
+HOSTILE = [
+    "<script>window.pwned = 1</script>",
+    "<img src=x onerror='window.pwned = 1'>",
+    "<svg/onload=window.pwned=1>",
+    "\"><iframe srcdoc='<script>parent.pwned=1</script>'>",
+    "</code></div><style>*{display:none}</style>",
+    "<a href='javascript:window.pwned=1'>click</a>",
+    "<math><mtext></form><form><mglyph><style></math><img src onerror=window.pwned=1>",
+    "{{constructor.constructor('window.pwned=1')()}}",
+    "\u202e<b>reversed</b>",
+]
+
+
+@pytest.fixture
+def gateway(start_gateway: StartGateway) -> GatewayProcess:
+    """A gateway of each test's own, so that each begins with empty inboxes."""
+    return start_gateway(None, "--demo")
+
+
+def test_an_item_is_for_the_others_and_kept_until_it_is_read(open_board: OpenBoard, shop: Shop) -> None:
+    """Ben fails an order: Ana has an item and a notice that names him, and he has none. Reading it lowers the count."""
+    ana, ben = open_board("ana"), open_board("ben")
+    shop.change("42", status="failed")
+    shop.change("41", status="shipped")
+    expect(ana.notice("Order 42 failed")).to_contain_text("by Ben")
+    expect(ana.bell()).to_have_accessible_name("Notifications of Ana, 2 unread")
+    expect(ana.page).to_have_title("(2) Orders · Headgate demo")
+    expect(ben.bell()).to_have_accessible_name("Notifications of Ben")
+    ana.bell().click()
+    expect(ana.item("Order 42 failed")).to_contain_text("Haruto Tanaka · by Ben")
+    ana.button("Mark as read: Order 42 failed").click()
+    expect(ana.bell()).to_have_accessible_name("Notifications of Ana, 1 unread")
+    ana.button("Mark all as read").click()
+    expect(ana.bell()).to_have_accessible_name("Notifications of Ana")
+    expect(ana.view.locator(".item")).to_have_count(2)
+
+
+def test_what_is_read_in_one_pane_is_read_in_the_other_and_after_a_restart(browser: Browser, gateway: GatewayProcess) -> None:
+    """Two devices of Ana's beside each other: one shows the notice, both the item, and a fresh gateway the same."""
+    with browser.new_context(viewport=VIEWPORT) as context:
+        page = context.new_page()
+        page.goto(f"{gateway.url}/?user=ana&twice=1")
+        laptop, phone = BoardPage(page, gateway.url, "ana"), BoardPage(page, gateway.url, "ana", 1, listen=False)
+        for device in (laptop, phone):
+            device.wait_until_live()
+        shop = Shop(gateway.url, "ben")
+        shop.change("42", status="failed")
+        shop.change("41", status="failed")
+        for device in (laptop, phone):
+            expect(device.bell()).to_have_accessible_name(re.compile("2 unread"))
+        expect(page.locator(".notice", has_text="Order 42 failed")).to_have_count(1)
+        laptop.bell().click()
+        laptop.button("Mark as read: Order 42 failed").click()
+        expect(phone.bell()).to_have_accessible_name(re.compile("1 unread"))
+        gateway.stop()
+        gateway.start()
+        page.goto(f"{gateway.url}/?user=ana&twice=1")
+        for device in (laptop, phone):
+            expect(device.bell()).to_have_accessible_name(re.compile("1 unread"))
+        phone.bell().click()
+        expect(phone.item("Order 42 failed")).to_have_attribute("data-read", "yes")
+        expect(phone.item("Order 41 failed")).to_have_attribute("data-read", "no")
+        assert laptop.faults == []
+
+
+def test_the_bell_works_with_the_keyboard_alone(open_board: OpenBoard, shop: Shop) -> None:
+    """Tab to the bell, Enter opens, Tab goes in, Escape closes and gives the focus back."""
+    ana = open_board("ana")
+    shop.change("42", status="failed")
+    expect(ana.bell()).to_have_accessible_name("Notifications of Ana, 1 unread")
+    ana.tab_to(ana.bell())
+    ana.page.keyboard.press("Enter")
+    panel = ana.page.get_by_role("dialog", name="Notifications of Ana")
+    expect(panel).to_be_visible()
+    ana.page.keyboard.press("Tab")
+    expect(ana.button("Mark all as read")).to_be_focused()
+    ana.page.keyboard.press("Escape")
+    expect(panel).to_be_hidden()
+    expect(ana.bell()).to_be_focused()
+
+
+def test_another_users_messages_stay_with_that_user(open_board: OpenBoard, gateway: GatewayProcess) -> None:
+    """Ben gets what is for Ben; to Ana it is not even sent."""
+    ana, ben = open_board("ana"), open_board("ben")
+    for user in ("ben", "ana"):
+        publish(gateway, f"users.{user}.inbox.shop.note", f"for {user} only")
+    for board in (ana, ben):
+        expect(board.notice("shop.note")).to_contain_text(f"for {board.user} only")
+    assert not any("users.ben" in json for json in map(str, ana.received))
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_script_in_a_payload_stays_text(open_board: OpenBoard, gateway: GatewayProcess, text: str) -> None:
+    """On a card, in a notice and in the inbox it is shown as it was written, and nothing runs."""
+    ana = open_board("ana")
+    publish(gateway, "orders.42.failed", {"customer": text, "note": text, "by": text})
+    publish(gateway, "users.ana.inbox.shop.note", text)
+    expect(ana.card_in("failed", "42")).to_contain_text(text)
+    expect(ana.note("42")).to_have_value(text)
+    expect(ana.notice("shop.note")).to_contain_text(text)
+    ana.bell().click()
+    expect(ana.item("shop.note")).to_contain_text(text)
+    assert ana.page.evaluate("window.pwned") is None
+    assert ana.page.locator("body :is(img, iframe, style, script, math), :is(.notice, .item, .card) :is(svg, a)").count() == 0
+    assert len(ana.page.frames) == 1

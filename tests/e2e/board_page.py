@@ -39,9 +39,10 @@ class BoardPage:
         self.wait_until_live()
 
     def wait_until_live(self) -> None:
-        """Return when the gateway has acknowledged the connection, and the orders are loaded."""
+        """Return when the gateway has acknowledged the connection, and orders and inbox are loaded."""
         expect(self.pill()).to_have_text("Live")
         expect(self.view.locator(".board:not([aria-busy]) .card")).not_to_have_count(0)
+        expect(self.view.locator(".inbox[aria-busy]")).to_have_count(0)
 
     def pill(self) -> Locator:
         """The state of the connection."""

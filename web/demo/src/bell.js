@@ -16,6 +16,9 @@ export function wordsOf(kind, data, nameOf) {
 }
 
 export class Bell {
+  /** @type {Set<string> | undefined} ids of the items that were there before */
+  #known;
+
   /**
    * @param {HTMLElement} pane
    * @param {any} gate
@@ -35,19 +38,27 @@ export class Bell {
       panel.style.top = `${Math.min(bottom + 6, innerHeight - panel.offsetHeight - 8)}px`;
       panel.style.left = `${Math.max(8, right - panel.offsetWidth)}px`;
     });
-    gate.on("users.me.inbox.*.*", (/** @type {any} */ data, /** @type {any} */ event) => void this.#toast(gate, data, event));
+    this.gate = gate;
     this.#draw();
   }
 
-  /** @param {any} gate @param {any} data @param {any} event */
-  async #toast(gate, data, event) {
-    if (event.replayed || this.parts.panel.matches(":popover-open") || !(await gate.tabs.claim(event))) return;
-    const { title, detail } = wordsOf(event.topic.split(".").slice(3).join("."), data, this.site.nameOf);
-    this.site.toast(title, detail);
+  /** Show what has come since the inbox was read, in one of this user's tabs. @param {readonly import("headgate/inbox").InboxItem[]} items */
+  async #announce(items) {
+    const fresh = this.#known ? items.filter(({ id, read }) => !read && !this.#known?.has(id)) : [];
+    this.#known = new Set(items.map(({ id }) => id));
+    for (const { id, kind, data, time } of fresh.reverse()) {
+      if (this.parts.panel.matches(":popover-open") || !(await this.gate.tabs.claim({ id, topic: kind, time }))) continue;
+      const { title, detail } = wordsOf(kind, data, this.site.nameOf);
+      this.site.toast(title, detail);
+    }
   }
 
   #draw() {
-    const { items, unread } = this.inbox.getSnapshot();
+    const { items, unread, status } = this.inbox.getSnapshot();
+    if (status === "current") {
+      this.parts.panel.removeAttribute("aria-busy");
+      void this.#announce(items);
+    }
     const { bell, badge, readAll } = this.parts;
     badge.textContent = String(unread);
     badge.hidden = readAll.hidden = !unread;

@@ -8,7 +8,7 @@
  * @typedef {{ move: (id: string, status: string) => void, note: (id: string, note: string, seen: string) => Promise<string | undefined>, remove: (id: string) => void }} Actions
  *   `note` resolves with what to say about a note that was not saved
  * @typedef {{ order: Order, item: HTMLLIElement, article: HTMLElement, name: HTMLElement, total: HTMLElement, note: HTMLInputElement, by: HTMLElement,
- *   actions: HTMLElement, alert: HTMLElement, seen: string }} Card `seen`: the note as it was when the user began to type
+ *   actions: HTMLElement, alert: HTMLElement, seen: string, saving: Promise<void> }} Card `seen`: the note as it was when the user began to type
  */
 import { element } from "../../design/element.js";
 import { glide } from "./glide.js";
@@ -20,6 +20,7 @@ const DRAGGED = "application/x-headgate-order";
 export class Board {
   /** @type {Map<string, Card>} */
   #cards = new Map();
+  #moving = false;
   /** @type {Map<string, Order>} */
   #waiting = new Map();
 
@@ -89,32 +90,38 @@ export class Board {
     const actions = element("div", { className: "actions" });
     const alert = element("p", { className: "conflict", role: "alert" });
     const article = element("article", { className: "card", tabIndex: 0, draggable: true, data: { id }, aria: { label: `Order ${id}` } }, name, number, total, note, alert, by, actions);
-    const card = { order: /** @type {Order} */ ({}), item: element("li", {}, article), article, name, total, note, by, actions, alert, seen: "" };
+    const card = { order: /** @type {Order} */ ({}), item: element("li", {}, article), article, name, total, note, by, actions, alert, seen: "", saving: Promise.resolve() };
     article.addEventListener("keydown", (event) => event.target === article && this.#key(card, event));
     article.addEventListener("dragstart", (event) => event.dataTransfer?.setData(DRAGGED, id));
-    note.addEventListener("keydown", ({ key }) => {
-      if (key === "Enter") void this.#save(card);
-      if (key !== "Escape") return;
-      alert.textContent = "";
-      note.value = card.seen = card.order.note;
-      article.focus();
+    note.addEventListener("keydown", (event) => {
+      if (event.key === "Enter") {
+        event.preventDefault();
+        alert.textContent = "";
+        this.#save(card);
+      } else if (event.key === "Escape") {
+        alert.textContent = "";
+        note.value = card.seen = card.order.note;
+        article.focus();
+      }
     });
-    note.addEventListener("change", () => void this.#save(card));
+    // Not while the card is taken to another column, and not what the user has been asked about.
+    note.addEventListener("change", () => !this.#moving && !alert.textContent && this.#save(card));
     this.#cards.set(id, card);
     return card;
   }
 
-  /** @param {Card} card */
-  async #save(card) {
-    const { id } = card.order;
+  /** Save what is written, after what is being saved. @param {Card} card */
+  #save(card) {
     const [written, seen] = [card.note.value, card.seen];
     if (written === seen) return;
     // What comes until the answer is compared with what was written.
     card.seen = written;
-    const says = await this.actions.note(id, written, seen);
-    card.alert.textContent = says ?? "";
-    // Another Enter is meant: it is compared with what is there now.
-    if (says !== undefined) card.seen = card.order.note;
+    card.saving = card.saving.then(async () => {
+      const says = await this.actions.note(card.order.id, written, seen);
+      card.alert.textContent = says ?? "";
+      // Another Enter is meant: it is compared with what is there now.
+      if (says !== undefined) card.seen = card.order.note;
+    });
   }
 
   /** @param {Card} card @param {Order} order */
@@ -174,7 +181,9 @@ export class Board {
     const number = Number(/** @type {HTMLElement} */ (item.firstElementChild).dataset.id);
     const after = [...list.children].find((each) => Number(/** @type {HTMLElement} */ (each.firstElementChild).dataset.id) < number);
     const focused = item.contains(document.activeElement) ? /** @type {HTMLElement} */ (document.activeElement) : null;
+    this.#moving = true;
     list.insertBefore(item, after ?? null);
+    this.#moving = false;
     focused?.focus({ preventScroll: true });
   }
 

@@ -13,6 +13,8 @@
 export const WINDOW_MS = 60_000;
 /** Events of one bar. */
 const BAR_MS = 500;
+/** The server publishes no larger burst. */
+const MAX_BURST = 500;
 /** Bursts that are counted; the demo runs one at a time. */
 const MAX_BURSTS = 4;
 /** Ids of events that two people may both have, over which the sent ones are counted. */
@@ -70,7 +72,8 @@ export class Story {
     const repaired = this.#target !== null && offset !== null && offset <= this.#target;
     if (repaired) this.repaired.add(nowMs);
     const { id, number } = data?.burst ?? {};
-    if (typeof id !== "string" || !Number.isInteger(number)) return;
+    // Anybody may publish anything: a burst of the server's has no other numbers, and no longer id.
+    if (typeof id !== "string" || id.length > 40 || !Number.isInteger(number) || number < 1 || number > MAX_BURST) return;
     const burst = this.burst(id);
     if (burst.seen.has(number)) burst.twice++;
     else if (repaired) burst.repaired++;

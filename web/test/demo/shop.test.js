@@ -1,0 +1,72 @@
+/** The demo's shop: tokens that are good with the server that is there now. */
+import assert from "node:assert/strict";
+import { afterEach, beforeEach, test } from "node:test";
+import { Shop, ShopError } from "../../demo/src/shop.js";
+
+/** A server that signs with its number; `start` is another one, which knows no token of the first. */
+class Server {
+  number = 1;
+  issued = 0;
+  up = true;
+  /** @type {string[]} the Authorization of each request that wants one */
+  shown = [];
+
+  start() {
+    this.number++;
+  }
+
+  /** @param {string} path @param {any} request */
+  answer(path, { headers }) {
+    if (!this.up) throw new TypeError("fetch failed");
+    if (path === "/demo/session") return json(200, { token: `${this.number}-${++this.issued}`, expires_in_s: 900 });
+    const { Authorization = "" } = headers;
+    this.shown.push(Authorization);
+    if (!Authorization.startsWith(`Bearer ${this.number}-`)) return json(401, { code: "unauthorized", detail: "not ours" });
+    return json(201, { id: "45" });
+  }
+}
+
+/** @param {number} status @param {any} body */
+function json(status, body) {
+  return new Response(JSON.stringify(body), { status });
+}
+
+const { fetch } = globalThis;
+/** @type {Server} */
+let server;
+/** @type {Shop} */
+let shop;
+
+beforeEach(() => {
+  server = new Server();
+  globalThis.fetch = /** @type {any} */ (async (/** @type {string} */ path, /** @type {any} */ request) => server.answer(path, request));
+  shop = new Shop("ana");
+});
+afterEach(() => {
+  globalThis.fetch = fetch;
+});
+
+test("each connection has a token of the server that is there now", async () => {
+  assert.equal(await shop.signIn(), "1-1");
+  assert.equal(await shop.signIn(), "1-2");
+  server.start();
+  assert.equal(await shop.signIn(), "2-3");
+});
+
+test("requests share the token, and get another one when the server refuses it", async () => {
+  await shop.create();
+  await shop.create();
+  assert.deepEqual(server.shown, ["Bearer 1-1", "Bearer 1-1"]);
+  server.start();
+  await shop.create();
+  assert.deepEqual(server.shown.slice(2), ["Bearer 1-1", "Bearer 2-2"]);
+});
+
+test("a server that is not there yet costs an attempt, not the session", async () => {
+  server.up = false;
+  await assert.rejects(shop.signIn(), (/** @type {any} */ error) => error instanceof ShopError && error.status === 0);
+  server.up = true;
+  assert.equal(await shop.signIn(), "1-1");
+  await shop.create();
+  assert.deepEqual(server.shown, ["Bearer 1-1"]);
+});

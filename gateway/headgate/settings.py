@@ -246,7 +246,7 @@ class Settings:
         secret=True,
     )
     data_dir: str = option(
-        ".headgate", text("a folder"), "Folder of the private Redis server (socket, data, log) and of the demo's secret."
+        ".headgate", text("a folder"), "Folder of the private Redis server (socket, data, log)."
     )
     dev: bool = option(
         False,

@@ -6,7 +6,8 @@ api/v1, demo/pages.py; every refusal leaves through api/error_pages.py.
 
 from __future__ import annotations
 
-from pathlib import Path
+import secrets
+from functools import partial
 from typing import TYPE_CHECKING
 
 from flask import Blueprint, Flask, render_template
@@ -27,15 +28,16 @@ from .api.v1.services import Services
 from .api.v1.table import OPERATIONS
 from .built_files import add_built_files
 from .console import add_console
-from .demo.orders import Keep, OrderBook
+from .demo.orders import OrderBook
 from .demo.pages import demo_authenticator, demo_routes
-from .demo.secret import demo_secret
 from .demo.tokens import USERS, DemoTokens
 from .security_headers import install_security_headers
 from .untouched import watch
 
 if TYPE_CHECKING:
     from headgate.flask.extension import Headgate
+
+    from .demo.kept import Kept
 
 
 def create_app(settings: Settings | None = None, *, gate: Gate | None = None) -> Flask:
@@ -54,13 +56,12 @@ def create_app(settings: Settings | None = None, *, gate: Gate | None = None) ->
     install_error_pages(app)
     install_security_headers(app)
     add_built_files(app)
-    tokens = DemoTokens(demo_secret(Path(settings.data_dir))) if settings.demo else None
+    kept = _kept(settings) if settings.demo and gate is None else None
+    tokens = DemoTokens(kept.secret if kept else partial(secrets.token_bytes, 32)) if settings.demo else None
     extension: Headgate | None = None
-    kept: Keep | None = None
     if gate is None:
         demo = demo_authenticator(tokens, dev=settings.dev, namespaces=settings.namespaces) if tokens else None
         gate = extension = _extension(app, settings, demo)
-        kept = _kept_orders(settings) if settings.demo else None
     else:
         add_page_files(app)  # as the extension does
     app.register_blueprint(health_routes(gate, metrics_open=settings.metrics_open))
@@ -89,13 +90,13 @@ def _extension(app: Flask, settings: Settings, authenticator: Authenticator | No
     return Headgate(app, authenticator=authenticator, settings=settings)
 
 
-def _kept_orders(settings: Settings) -> Keep:
+def _kept(settings: Settings) -> Kept:
     # Imported here as well.
     from headgate.services.publisher import find_redis_url
 
-    from .demo.kept import KeptOrders
+    from .demo.kept import Kept
 
-    return KeptOrders(lambda: find_redis_url(settings, within_s=0.0))
+    return Kept(lambda: find_redis_url(settings, within_s=0.0))
 
 
 def _index_route(settings: Settings) -> Blueprint:

@@ -7,6 +7,7 @@ import re
 import urllib.error
 import urllib.request
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Locator, expect
@@ -29,14 +30,19 @@ LARGE_BYTES = 8_000
 LONGEST_BURST_S = 10.0
 
 
+def bursts(board: BoardPage) -> list[list[Any]]:
+    """The events of bursts that have come in."""
+    return [message for message in board.received if message[0] == "event" and "burst" in str(message[2])]
+
+
 def offsets(board: BoardPage) -> list[int]:
     """The offsets of the events of bursts that have come in, in order."""
-    return [message[3]["offset"] for message in board.received if message[0] == "event" and "burst" in message[2]]
+    return list(dict.fromkeys(message[3]["offset"] for message in bursts(board)))
 
 
 def numbers(board: BoardPage) -> list[int]:
     """The numbers of the events of bursts that have come in, in order."""
-    return [message[2]["burst"]["number"] for message in board.received if message[0] == "event" and "burst" in message[2]]
+    return list({message[3]["id"]: message[2]["burst"]["number"] for message in bursts(board)}.values())
 
 
 def drawn(board: BoardPage, lane: str) -> Locator:

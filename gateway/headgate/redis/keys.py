@@ -24,8 +24,8 @@ VITALS = "hg:vitals"
 REGRANTED = "hg:regranted"
 # The sorted set of those that gateways serve (score: when one last said so).
 NAMESPACES = "hg:namespaces"
-# The hash of the demo's orders (headgate_server/demo/kept.py).
-DEMO_ORDERS = "hg:demo:orders"
+# The hash of the demo's orders, and the secret of its tokens (headgate_server/demo/kept.py).
+DEMO_ORDERS, DEMO_SECRET = "hg:demo:orders", "hg:demo:secret"
 
 
 # The function for those who have checked the payload; and the one that checks it once more, in Redis.

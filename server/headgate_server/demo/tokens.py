@@ -1,9 +1,12 @@
-"""The demo's tokens: who of the two users a browser is, signed with the demo's secret (secret.py), short-lived.
+"""The demo's tokens: who of the two users a browser is, signed with the demo's secret (kept.py), short-lived.
 
 Not an identity system: anyone may ask to be Ana or Ben. It shows where an application's own sign-in goes.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
 
 from itsdangerous import BadSignature, SignatureExpired, URLSafeTimedSerializer
 
@@ -18,10 +21,15 @@ MAX_TOKEN_LENGTH = 512
 
 
 class DemoTokens:
-    """Issues and verifies tokens with a secret, which never leaves the server."""
+    """Issues and verifies tokens with a secret, which never leaves the server. `find_secret` is asked at the first token; both
+    methods raise what it raises."""
 
-    def __init__(self, secret: bytes) -> None:
-        self._signer = URLSafeTimedSerializer(secret, salt="headgate demo session")
+    def __init__(self, find_secret: Callable[[], bytes]) -> None:
+        self._find_secret = find_secret
+
+    @cached_property
+    def _signer(self) -> URLSafeTimedSerializer:
+        return URLSafeTimedSerializer(self._find_secret(), salt="headgate demo session")
 
     def issue(self, user: object) -> str:
         """Return a token for one of USERS.

@@ -24,20 +24,6 @@ def test_without_the_demo_the_index_says_what_this_is(gate: RecordingGate) -> No
     assert client.get("/demo/orders").status_code == 404
 
 
-def test_a_token_outlives_the_server_that_issued_it(demo: FlaskClient, gate: RecordingGate, tmp_path: Path) -> None:
-    """The secret is in the data folder: the next server takes the token, also with a Redis that is not ours."""
-    token = demo.post("/demo/session", json={"user": "ana"}).get_json()["token"]
-    settings = Settings(demo=True, data_dir=str(tmp_path), redis_url="redis://elsewhere:6379/0")
-    answer = create_app(settings, gate=gate).test_client().post("/demo/orders", headers={"Authorization": f"Bearer {token}"})
-    assert answer.status_code == 201
-
-
-def test_without_the_demo_no_secret_is_made(gate: RecordingGate, tmp_path: Path) -> None:
-    """A server that needs none leaves the folder alone."""
-    create_app(Settings(data_dir=str(tmp_path / "data")), gate=gate)
-    assert not (tmp_path / "data").exists()
-
-
 @pytest.fixture
 def app_from_environment(monkeypatch: pytest.MonkeyPatch, gate: RecordingGate, tmp_path: Path) -> Flask:
     monkeypatch.setenv("HEADGATE_DEMO", "1")

@@ -8,8 +8,8 @@
 export class Line {
   isCut = false;
   changed = () => {};
-  /** @type {WebSocket | undefined} */
-  #socket;
+  /** A tab that begins to share a connection, or ends to, has two for a moment. @type {Set<WebSocket>} */
+  #sockets = new Set();
 
   /** The class whose sockets this line can cut. */
   get WebSocket() {
@@ -18,7 +18,8 @@ export class Line {
       /** @param {string} url */
       constructor(url) {
         super(url);
-        line.#socket = this;
+        line.#sockets.add(this);
+        this.addEventListener("close", () => line.#sockets.delete(this));
         if (line.isCut) this.close();
       }
     };
@@ -26,7 +27,7 @@ export class Line {
 
   cut() {
     this.isCut = true;
-    this.#socket?.close();
+    for (const socket of this.#sockets) socket.close();
     this.changed();
   }
 

@@ -176,7 +176,7 @@ def test_only_the_demos_users_get_a_token(demo: FlaskClient, body: Any) -> None:
 
 def test_the_authenticator_grants_orders_and_the_users_own_messages() -> None:
     """A pattern in a grant, never beyond: not another user's, not everything, no publishing. The own topics are the gateway's."""
-    tokens = DemoTokens(SECRET)
+    tokens = DemoTokens(lambda: SECRET)
     handshake = Handshake("notifications", {"token": tokens.issue("ana")}, {})
     found = demo_authenticator(tokens, dev=False)(handshake)
     assert found is not None
@@ -191,7 +191,7 @@ def test_the_authenticator_grants_orders_and_the_users_own_messages() -> None:
 @pytest.mark.parametrize("dev", [False, True])
 def test_the_authenticator_refuses_bad_tokens(auth: dict[str, Any], dev: bool) -> None:
     """Development lets a client without a token in, but never one with a bad token."""
-    authenticate = demo_authenticator(DemoTokens(SECRET), dev=dev)
+    authenticate = demo_authenticator(DemoTokens(lambda: SECRET), dev=dev)
     if dev and not auth:
         identity = authenticate(Handshake("notifications", auth, {}))
         assert identity is not None

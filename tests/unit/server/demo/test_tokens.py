@@ -13,15 +13,15 @@ SECRET = bytes(range(32))
 
 def test_a_token_is_good_with_its_own_secret_only() -> None:
     """The server that issued it may have ended; another secret makes it a stranger's."""
-    token = DemoTokens(SECRET).issue("ana")
-    assert DemoTokens(SECRET).verify(token) == "ana"
+    token = DemoTokens(lambda: SECRET).issue("ana")
+    assert DemoTokens(lambda: SECRET).verify(token) == "ana"
     with pytest.raises(Unauthorized, match="not one of ours"):
-        DemoTokens(SECRET[::-1]).verify(token)
+        DemoTokens(lambda: SECRET[::-1]).verify(token)
 
 
 def test_a_token_expires(monkeypatch: pytest.MonkeyPatch) -> None:
     """One issued longer ago than its lifetime is refused, and the refusal says how to get a new one."""
-    tokens = DemoTokens(SECRET)
+    tokens = DemoTokens(lambda: SECRET)
     token = tokens.issue("ana")
     monkeypatch.setattr(demo_tokens, "TOKEN_LIFETIME_S", -1)
     with pytest.raises(Unauthorized, match="expired"):

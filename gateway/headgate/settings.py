@@ -245,9 +245,7 @@ class Settings:
         "Redis or Valkey to use. Not set: the gateway starts a private server, and ends it with itself.",
         secret=True,
     )
-    data_dir: str = option(
-        ".headgate", text("a folder"), "Folder of the private Redis server (socket, data, log)."
-    )
+    data_dir: str = option(".headgate", text("a folder"), "Folder of the private Redis server (socket, data, log).")
     dev: bool = option(
         False,
         switch(),

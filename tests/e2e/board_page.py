@@ -17,8 +17,9 @@ POLL_MS = 20
 
 
 class BoardPage:
-    """One board. `received` holds the Socket.IO events of the page's WebSockets as `[name, …arguments]`. A page that ends to share a
-    connection with other tabs has two for a moment, and what comes over both is here twice.
+    """One board. `received` holds the Socket.IO events of the page's WebSockets as `[name, …arguments]`.
+
+    A page that ends to share a connection with other tabs has two, and what comes over both is here twice.
 
     Args:
         pane: which of the page's panes; a page with one has it at 0.

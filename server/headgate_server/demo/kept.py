@@ -1,8 +1,8 @@
 """What the demo keeps in the gateway's Redis, so that it survives restarts of both: the orders, and the secret that signs tokens.
 
 In: each order as it is after a change, and which are gone. Out: all of them, for the process that comes next, in one hash with a
-field per order, which the book bounds (MAX_ORDERS fields of less than 1 KiB). The process that asks first makes the secret, and all
-gateways of a Redis share it. Who can read it there can publish there, so it opens no further door.
+field per order, which the book bounds (MAX_ORDERS fields of less than 1 KiB). The process that asks first makes the secret;
+all gateways of a Redis share it. Who can read it there can publish there, so it opens no further door.
 """
 
 from __future__ import annotations

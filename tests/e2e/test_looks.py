@@ -40,6 +40,7 @@ MEASURE = r"""() => {
     }
   }
   for (const each of document.querySelectorAll(".column, .card, .card :not(input)")) {
+    if (!each.getClientRects().length) continue;
     const card = each.closest(".card")?.getBoundingClientRect();
     const { left, right } = each.getBoundingClientRect();
     if (card && (left < card.left - 1 || right > card.right + 1)) wide.push(each.className || each.tagName);

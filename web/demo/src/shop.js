@@ -29,26 +29,23 @@ export class Shop {
     this.user = user;
   }
 
-  /** Return a new token. */
-  signIn() {
-    return this.#tokenOf(this.#open());
+  /** @returns {Promise<string>} a new token */
+  async signIn() {
+    const session = request("POST", "/demo/session", { user: this.user }).then(({ token, expires_in_s }) => ({
+      token,
+      renewAtMs: performance.now() + expires_in_s * 1000 - RENEW_BEFORE_MS,
+    }));
+    this.#session = session;
+    session.catch(() => {
+      if (this.#session === session) this.#session = null;
+    });
+    return (await session).token;
   }
 
-  /** @returns {Promise<string>} a token that is valid for another minute at least, unless the server was restarted */
+  /** @returns {Promise<string>} a token that is valid for another minute at least */
   async #token() {
     const held = await this.#session;
-    return this.#tokenOf(held && held.renewAtMs > performance.now() ? Promise.resolve(held) : this.#open());
-  }
-
-  /** Keep a session, unless signing in fails. @param {Promise<{ token: string, renewAtMs: number }>} session */
-  async #tokenOf(session) {
-    this.#session = session;
-    try {
-      return (await session).token;
-    } catch (error) {
-      if (this.#session === session) this.#session = null;
-      throw error;
-    }
+    return held && held.renewAtMs > performance.now() ? held.token : this.signIn();
   }
 
   /** @returns {Promise<Record<string, any>[]>} */
@@ -93,11 +90,6 @@ export class Shop {
   /** Have the log lose its last second. @returns {Promise<{ first: number, last: number, count: number }>} */
   lose() {
     return this.#signed("POST", "/demo/lose");
-  }
-
-  async #open() {
-    const { token, expires_in_s } = await request("POST", "/demo/session", { user: this.user });
-    return { token, renewAtMs: performance.now() + expires_in_s * 1000 - RENEW_BEFORE_MS };
   }
 
   /** @param {string} method @param {string} path @param {object} [body] */

@@ -48,9 +48,9 @@ export class Troubles {
       );
     }
     for (const [nth, trouble] of this.all.entries()) {
-      const says = element("span", { className: "says", id: `says-${trouble.id}`, text: trouble.says });
-      const title = element("span", { className: "trouble-title", id: `title-${trouble.id}` }, element("span", { className: "nth", text: String(nth + 1), aria: { hidden: "true" } }), document.createTextNode(trouble.title));
-      const card = element("button", { type: "button", className: "trouble", data: { trouble: trouble.id }, aria: { label: trouble.title, describedby: says.id } }, title, says);
+      const says = element("span", { className: "says", text: trouble.says });
+      const title = element("span", { className: "trouble-title" }, element("span", { className: "nth", text: String(nth + 1), aria: { hidden: "true" } }), document.createTextNode(trouble.title));
+      const card = element("button", { type: "button", className: "trouble", data: { trouble: trouble.id } }, title, says);
       card.addEventListener("click", () => void this.#alone(() => this.#run(trouble, nth + 1)));
       this.#cards.set(trouble.id, { card, says });
       root.append(card);

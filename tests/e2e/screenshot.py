@@ -50,7 +50,7 @@ def picture(browser: Browser, gateway: GatewayProcess, scheme: str, target: Path
     expect(ana.note("41")).to_have_value("Leave with the neighbour")
     ben.button("Fail order 42").click()
     expect(ana.card_in("failed", "42")).to_be_visible()
-    expect(ana.notice("Order 42 failed")).to_be_visible()
+    ana.button("Dismiss: Order 42 failed").click()
     ana.bell().click()
     expect(ana.item("Order 42 failed")).to_be_visible()
     ben.card("37").hover()

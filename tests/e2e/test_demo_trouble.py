@@ -152,7 +152,7 @@ def test_all_troubles_run_one_after_another(browser: Browser, start_gateway: Sta
             BoardPage(page, gateway.url, "ana", pane, listen=False).wait_until_live()
         page.get_by_role("button", name="Break it for me").click()
         expect(page.locator('.trouble[data-outcome="whole"]')).to_have_count(5, timeout=60_000)
-        assert page.locator('.trouble[data-outcome="short"]').count() == 0
+        assert page.locator('.trouble[data-outcome="short"], .notice').count() == 0
         marks = page.locator("#marks li")
         expect(marks).not_to_have_count(0)
         edges = marks.evaluate_all("each => each.map(mark => mark.getBoundingClientRect()).map(({left, right}) => [left, right])")

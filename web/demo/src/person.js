@@ -74,7 +74,8 @@ export class Person {
       pill.dataset.status = this.line.isCut ? "waiting" : status;
     };
     gate.on("state:change", show);
-    gate.on("connection:refused", (/** @type {Error} */ { message }) => {
+    gate.on("connection:refused", (/** @type {Error} */ { message }, /** @type {{ delayMs: number | null }} */ { delayMs }) => {
+      if (delayMs !== null) return; // it tries again by itself
       const again = element("button", { type: "button", className: "button", text: "Try again" });
       const notice = this.notify("The gateway does not let this page in", message, again, 0);
       again.addEventListener("click", () => {

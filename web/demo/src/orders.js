@@ -29,7 +29,7 @@ export class Orders {
   constructor(shop, gate, shown) {
     this.shop = shop;
     this.shown = shown;
-    gate.load("orders.*.*", () => shop.orders(), {
+    gate.load("orders.*.*", () => shop.get("/demo/orders"), {
       reset: (/** @type {Order[]} */ orders) => this.#reset(orders),
       apply: (/** @type {any} */ data, /** @type {any} */ { topic }) => this.#take(changeOf(topic, data)),
       changed: (/** @type {any} */ { status, error }) => {
@@ -44,7 +44,7 @@ export class Orders {
   }
 
   async create() {
-    this.accept(await this.shop.create());
+    this.accept(await this.shop.send("POST", "/demo/orders"));
   }
 
   /**
@@ -57,7 +57,7 @@ export class Orders {
       const now = this.#orders.get(id);
       if (now && now[field] !== seen && now[field] !== value) return now;
       try {
-        this.accept(await this.shop.change(id, { version: now?.version ?? 0, [field]: value }));
+        this.accept(await this.shop.send("PUT", pathOf(id), { version: now?.version ?? 0, [field]: value }));
         return undefined;
       } catch (error) {
         if (!this.#learnt(error) || attempt === MAX_ATTEMPTS) throw error;
@@ -69,7 +69,7 @@ export class Orders {
   async remove(id) {
     for (let attempt = 1; ; attempt++) {
       try {
-        const gone = /** @type {Order} */ (await this.shop.remove(id, this.#orders.get(id)?.version ?? 0));
+        const gone = await this.shop.send("DELETE", pathOf(id), { version: this.#orders.get(id)?.version ?? 0 });
         this.#take({ op: "remove", id, fields: gone });
         return gone;
       } catch (error) {
@@ -83,7 +83,7 @@ export class Orders {
   /** Undo a deletion. @param {Order} gone @returns {Promise<Order | undefined>} the order, if someone else has restored it before */
   async restore({ id, version = 0 }) {
     try {
-      this.accept(/** @type {Order} */ (await this.shop.restore(id, version)));
+      this.accept(await this.shop.send("POST", `${pathOf(id)}/restore`, { version }));
     } catch (error) {
       if (!this.#learnt(error)) throw error;
       return this.#orders.get(id);
@@ -131,3 +131,6 @@ export class Orders {
     this.shown.loaded();
   }
 }
+
+/** @param {string} id */
+const pathOf = (id) => `/demo/orders/${encodeURIComponent(id)}`;

@@ -48,52 +48,13 @@ export class Shop {
     return held && held.renewAtMs > performance.now() ? held.token : this.signIn();
   }
 
-  /** @returns {Promise<Record<string, any>[]>} */
-  orders() {
-    return request("GET", "/demo/orders");
+  /** @param {string} path @returns {Promise<any>} */
+  get(path) {
+    return request("GET", path);
   }
 
-  create() {
-    return this.#signed("POST", "/demo/orders");
-  }
-
-  /** @param {string} id @param {Record<string, any>} fields with the `version` that the user saw */
-  change(id, fields) {
-    return this.#signed("PUT", `/demo/orders/${encodeURIComponent(id)}`, fields);
-  }
-
-  /** @param {string} id @param {number} version @returns {Promise<Record<string, any>>} the deleted order */
-  remove(id, version) {
-    return this.#signed("DELETE", `/demo/orders/${encodeURIComponent(id)}`, { version });
-  }
-
-  /** @param {string} id @param {number} version of the deletion @returns {Promise<Record<string, any>>} the restored order */
-  restore(id, version) {
-    return this.#signed("POST", `/demo/orders/${encodeURIComponent(id)}/restore`, { version });
-  }
-
-  /** @param {{ id: string, events: number, over_s: number }} asked answered when it is over, or, with `over_s`, when it has begun */
-  burst(asked) {
-    return this.#signed("POST", "/demo/burst", asked);
-  }
-
-  /** @param {string} id @returns {Promise<{ published: number, lost: number, done: boolean, error: string }>} */
-  burstRecord(id) {
-    return request("GET", `/demo/burst/${encodeURIComponent(id)}`);
-  }
-
-  /** Restart the gateway. @param {string} id of the burst that is published meanwhile @returns {Promise<{ events: number }>} */
-  restart(id) {
-    return this.#signed("POST", "/demo/restart", { id });
-  }
-
-  /** Have the log lose its last second. @returns {Promise<{ first: number, last: number, count: number }>} */
-  lose() {
-    return this.#signed("POST", "/demo/lose");
-  }
-
-  /** @param {string} method @param {string} path @param {object} [body] */
-  async #signed(method, path, body) {
+  /** Change something, as this user. @param {"POST" | "PUT" | "DELETE"} method @param {string} path @param {object} [body] @returns {Promise<any>} */
+  async send(method, path, body) {
     try {
       return await request(method, path, body, await this.#token());
     } catch (error) {

@@ -104,7 +104,7 @@ export class Troubles {
   async #flood() {
     const id = newId();
     const began = performance.now();
-    await this.first.shop.burst({ id, events: MAX_EVENTS, over_s: 0 });
+    await this.first.shop.send("POST", "/demo/burst", { id, events: MAX_EVENTS, over_s: 0 });
     const { published } = await this.#settled(id);
     const last = Math.max(...this.people.map(({ story }) => story.burst(id).lastMs));
     return `${published} published, ${this.#each("shown", (story) => story.burst(id).seen.size)}, none twice, in ${ms(last - began)}.`;
@@ -116,7 +116,7 @@ export class Troubles {
     line.cut();
     const until = performance.now() + this.stallMs;
     try {
-      await shop.burst({ id, events: CUT_EVENTS, over_s: 0 });
+      await shop.send("POST", "/demo/burst", { id, events: CUT_EVENTS, over_s: 0 });
       await later(until - performance.now());
     } finally {
       line.restore();
@@ -131,7 +131,7 @@ export class Troubles {
     const { shop, story } = this.first;
     const id = newId();
     const over_s = Math.min(MAX_OVER_S, this.stallMs / 1000);
-    await shop.burst({ id, events: Math.min(MAX_EVENTS, Math.ceil(over_s * STALL_EVENTS_PER_S)), over_s });
+    await shop.send("POST", "/demo/burst", { id, events: Math.min(MAX_EVENTS, Math.ceil(over_s * STALL_EVENTS_PER_S)), over_s });
     // Two frames: the first draws the card, the second shows it.
     await new Promise((shown) => void requestAnimationFrame(() => requestAnimationFrame(shown)));
     const end = performance.now() + this.stallMs;
@@ -145,7 +145,7 @@ export class Troubles {
   async #restart() {
     const id = newId();
     const back = Promise.all(this.people.map(({ gate }) => new Promise((up) => gate.once("connection:up", up))));
-    await this.first.shop.restart(id);
+    await this.first.shop.send("POST", "/demo/restart", { id });
     await Promise.race([back, later(DEADLINE_MS)]);
     const { published } = await this.#settled(id);
     const slowest = Math.max(...this.people.map(({ story }) => story.repairMs ?? 0));
@@ -155,9 +155,9 @@ export class Troubles {
   async #lose() {
     const id = newId();
     const before = this.people.map(({ story }) => story.rolledBack.total);
-    await this.first.shop.burst({ id, ...LOSE });
+    await this.first.shop.send("POST", "/demo/burst", { id, ...LOSE });
     await this.#report(id, ({ done }) => done);
-    const { count } = await this.first.shop.lose();
+    const { count } = await this.first.shop.send("POST", "/demo/lose");
     await this.#until(() => this.people.every(({ story }, nth) => story.rolledBack.total - before[nth] >= count), () => `Redis lost ${count} events, and a page was not notified of all of them.`);
     return `Redis lost ${count} events. ${this.#each("rolled back", (story, nth) => story.rolledBack.total - before[nth])}, none in silence.`;
   }
@@ -185,7 +185,7 @@ export class Troubles {
     let report;
     const ask = async () => {
       // The gateway may be away; the next question finds it.
-      report = await this.first.shop.burstRecord(id).catch(() => undefined);
+      report = await this.first.shop.get(`/demo/burst/${id}`).catch(() => undefined);
       return report !== undefined && isSo(report);
     };
     await this.#until(ask, () => "The server did not run this burst.");

@@ -89,7 +89,7 @@ test("a flood of unknown numbers does not fill the page", () => {
 test("an edit is tried again on what someone else made of another field, and not on the same field", async () => {
   let current = { ...ORDER, version: 8, status: "shipped" };
   const shop = {
-    change: async (/** @type {string} */ _id, /** @type {any} */ { version, ...fields }) => {
+    send: async (/** @type {string} */ _method, /** @type {string} */ _path, /** @type {any} */ { version, ...fields }) => {
       if (version !== current.version) throw new ShopError(409, { code: "conflict", detail: "changed", current });
       current = { ...current, ...fields, version: version + 1 };
       return current;

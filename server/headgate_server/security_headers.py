@@ -1,7 +1,4 @@
-"""Response headers that make a browser strict: no inline script, no foreign connection, no framing by others.
-
-The demo's two-pane page frames the board of the same origin, hence frame-ancestors 'self' and not 'none'.
-"""
+"""Response headers that make a browser strict: no inline script, no foreign connection, no frames."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ _HOST = re.compile(r"(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1
 
 _POLICY = (
     "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src {connect}; "
-    "object-src 'none'; base-uri 'none'; form-action 'self'; frame-src {frames}; frame-ancestors {frames}"
+    "object-src 'none'; base-uri 'none'; form-action 'self'; frame-src 'none'; frame-ancestors 'none'"
 )
 
 
@@ -24,13 +21,13 @@ def install_security_headers(app: Flask) -> None:
     app.after_request(add_security_headers)
 
 
-def content_security_policy(host: str, *, frames: bool = True) -> str:
-    """Return the policy of a page served at `host`; `frames`: it may frame pages of its own origin, and be framed by them.
+def content_security_policy(host: str) -> str:
+    """Return the policy of a page served at `host`.
 
     CSP 3 lets 'self' cover WebSockets of the same host, but not every browser in use does: they are named as well.
     """
     connect = f"'self' ws://{host} wss://{host}" if _HOST.fullmatch(host) else "'self'"
-    return _POLICY.format(connect=connect, frames="'self'" if frames else "'none'")
+    return _POLICY.format(connect=connect)
 
 
 @lru_cache(maxsize=256)  # a gateway has few names
@@ -40,7 +37,7 @@ def security_headers(host: str) -> tuple[tuple[str, str], ...]:
         ("Content-Security-Policy", content_security_policy(host)),
         ("X-Content-Type-Options", "nosniff"),
         ("Referrer-Policy", "no-referrer"),
-        ("X-Frame-Options", "SAMEORIGIN"),
+        ("X-Frame-Options", "DENY"),
         ("Cross-Origin-Opener-Policy", "same-origin"),
         ("Cache-Control", "no-store"),
     )

@@ -21,7 +21,7 @@ from headgate.settings import Settings
 from headgate.transport.forwarded import forwarded_scheme
 from headgate_server.api.error_pages import refusal
 from headgate_server.built_files import built_files
-from headgate_server.security_headers import add_security_headers, content_security_policy
+from headgate_server.security_headers import add_security_headers
 
 from .access import COOKIE, SESSION_S, Access, Operator, check_own_page
 from .acts import act_routes
@@ -87,9 +87,6 @@ def console_routes(gate: ConsoleGate, settings: Settings, access: Access) -> Blu
     def secure(response: Response) -> Response:
         # With no-referrer a form's Origin would be null, and nobody could sign in.
         response.headers["Referrer-Policy"] = "same-origin"
-        response.headers["X-Frame-Options"] = "DENY"
-        host = request.environ.get("HTTP_HOST", "")
-        response.headers["Content-Security-Policy"] = content_security_policy(host, frames=False)
         return add_security_headers(response)
 
     @routes.errorhandler(HeadgateError)

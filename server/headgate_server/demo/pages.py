@@ -1,10 +1,9 @@
 """The demo: Ana and Ben look at the same orders board. Pages, and the JSON routes behind them.
 
-`GET /?user=ana` one board (`&stall_s=2` for a shorter stall), `GET /two` both users side by side, `POST /demo/session {user}`
-a token and the first version of the orders, which is another one after a restart, `GET /demo/orders`, `POST /demo/orders`,
-`PUT` and `DELETE /demo/orders/<id>`, `POST /demo/orders/<id>/restore {version}`, `POST /demo/burst {events?, over_s?, id?}`,
-`GET /demo/burst/<id>`; and where the gateway was started as a demo, with a Redis of its own, `POST /demo/restart {id?}` and
-`POST /demo/lose` (trouble.py).
+`GET /` both users side by side (`?user=ana` one, `&twice=1` one with two devices, `&stall_s=2` for shorter troubles),
+`POST /demo/session {user}` a token, `GET /demo/orders`, `POST /demo/orders`, `PUT` and `DELETE /demo/orders/<id>`,
+`POST /demo/orders/<id>/restore {version}`, `POST /demo/burst {events?, over_s?, id?}`, `GET /demo/burst/<id>`; and where the
+gateway was started as a demo, with a Redis of its own, `POST /demo/restart {id?}` and `POST /demo/lose` (trouble.py).
 Every change needs the token as a Bearer header (which also means that no other site can make a browser send it) and is
 published by orders.py, bursts by bursts.py.
 """

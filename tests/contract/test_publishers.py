@@ -71,7 +71,7 @@ def nowhere(open_publisher: Opens, tmp_path: Path) -> Iterator[Publishes]:
 
 
 def test_the_position_is_that_of_the_newest_event_of_the_namespace(publisher: Publishes) -> None:
-    """It is JSON as `gate.load` reads it, and None while a namespace has no event."""
+    """It is JSON as `load` reads it, and None while a namespace has no event."""
     assert publisher.position() is None
     publisher.publish("orders.1", 0)
     receipt = publisher.publish("orders.1", 1)

@@ -120,7 +120,7 @@ def test_a_loop_gets_every_event_and_leaves_nothing_behind(open_page: OpenPage, 
 def test_an_answer_that_is_read_before_an_event_and_comes_300_ms_later_undoes_nothing(
     open_page: OpenPage, publisher: Publisher
 ) -> None:
-    """A page that subscribes and then fetches shows the old state for good; one that uses `gate.load` shows the new one."""
+    """A page that subscribes and then fetches shows the old state for good; one that uses `load` shows the new one."""
     page = open_page()
     asked: list[Route] = []
     page.route("**/state", lambda route: asked.append(route))  # Playwright marks the function
@@ -131,7 +131,7 @@ def test_an_answer_that_is_read_before_an_event_and_comes_300_ms_later_undoes_no
             const apply = (place) => (data, { topic }) => { page[place] = { ...page[place], [topic]: data }; };
             page.gate.subscribe("states.*", apply("byHand"));
             page.gate.subscribed("states.*").then(fetchState).then(reset("byHand"));
-            page.list = page.gate.load("states.*", fetchState, { reset: reset("loaded"), apply: apply("loaded") });
+            page.list = headgate.load(page.gate, "states.*", fetchState, { reset: reset("loaded"), apply: apply("loaded") });
         }"""
     )
     give_up = time.monotonic() + DEADLINE_MS / 1000

@@ -102,7 +102,7 @@ EXAMPLES = [
 
 @pytest.mark.parametrize("file", [*PAGES, *EXAMPLES], ids=name_of)
 def test_nothing_that_a_reader_copies_fetches_by_hand_after_a_subscribe(file: Path) -> None:
-    """An answer that was read before an event and arrives after it would overwrite it for good: `gate.load` is for that."""
+    """An answer that was read before an event and arrives after it would overwrite it for good: `load` is for that."""
     assert not FETCHES_BY_HAND.findall(file.read_text())
 
 

@@ -18,7 +18,6 @@
  *
  * @import { EventCallback } from "./dispatcher.js"
  * @import { EventMeta, Overflow, Since } from "./language/protocol.js"
- * @import { Fetch, LoadOptions, PartOptions } from "./load.js"
  * @import { SessionOptions, State } from "./session/session.js"
  *
  * @typedef {object} HeadgateEvent the second argument of a handler
@@ -37,8 +36,7 @@
  */
 import { Dispatcher, isTopic } from "./dispatcher.js";
 import { disconnected } from "./language/errors.js";
-import { Load } from "./load.js";
-import { checkOptions, checkRule, CONNECT, LOAD, PUBLISH as PUBLISH_OPTIONS, SINCE, SUBSCRIBE } from "./language/options.js";
+import { checkOptions, CONNECT, PUBLISH as PUBLISH_OPTIONS, SINCE, SUBSCRIBE } from "./language/options.js";
 import { checkPayload } from "./language/payload.js";
 import { PUBLISH, SEEN } from "./language/protocol.js";
 import { newId } from "./base/new-id.js";
@@ -51,7 +49,7 @@ export class Gate extends Dispatcher {
   #session;
   /** Removes our listeners from the application's signals when the gate closes. */
   #closing = new AbortController();
-  /** Those that have not ended. @type {Set<Load>} */
+  /** Those that have not ended (load.js). @type {Set<import("./load.js").Load>} */
   _loads = new Set();
   /** Checks the options of a part of this package. */
   _checkOptions = checkOptions;
@@ -140,27 +138,6 @@ export class Gate extends Dispatcher {
   /** Return how a pattern's subscription stands, and why its handlers get nothing; `subscription:<pattern>` is called behind each change. @param {string} pattern */
   _standing(pattern) {
     return this.#session.standing(pattern);
-  }
-
-  /**
-   * Load, then follow: fetch a state when the pattern is active, and change it by each event from then on. It is fetched again after a loss that
-   * nothing repairs. An answer with a `position` (epoch, offset) leaves out the events up to there.
-   * @param {string} pattern
-   * @param {Fetch} fetch brings the state, one call at a time; a rejection, or no answer in `timeoutMs`, is reported by `delivery:error` and repeated
-   * @param {LoadOptions} options `reset(answer)` replaces the state, `apply(data, event)` changes it
-   * @returns {Load} `status`, `error`, `reload()`, `close()`
-   * @throws {HeadgateError} `invalid_pattern`
-   * @throws {TypeError} an option that breaks its rule
-   */
-  load(pattern, fetch, options) {
-    const checked = checkOptions("load", LOAD, options ?? {});
-    for (const [name, value = null] of Object.entries({ fetch, reset: checked.reset, apply: checked.apply })) checkRule(`load: ${name}`, "function", value);
-    return this._load(checkPattern(pattern), fetch, checked);
-  }
-
-  /** As `load`, for a part of this package, which has checked what it gives. @param {string} pattern @param {Fetch | undefined} fetch @param {PartOptions} options */
-  _load(pattern, fetch, options) {
-    return new Load(this, pattern, fetch, options);
   }
 
   /** Make a request of a part of this package. @param {string} name @param {object} body @returns {Promise<any>} rejected with HeadgateError */

@@ -5,4 +5,5 @@ export { HeadgateError } from "./language/errors.js";
 export { Gate } from "./gate.js";
 export { checkPayload } from "./language/payload.js";
 export { events } from "./events.js";
+export { load } from "./load.js";
 export { checkPattern, checkTopic, matches, userWord } from "./language/topic.js";

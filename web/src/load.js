@@ -1,5 +1,6 @@
 /**
- * Load: a state that is fetched, and followed by the events of a pattern. `gate.load` returns one; live collections and stores are made of it.
+ * Load: a state that is fetched, and followed by the events of a pattern. Live collections and stores are made of it. It is a function and no
+ * method of the gate, so that a page that does not import it does not carry it.
  *
  * In: the gateway's acknowledgement, its notices of loss, events, answers of the application's `fetch`. Out: calls of `reset` and `apply`.
  *
@@ -26,16 +27,18 @@
  * @property {number} [timeoutMs] for a fetch, default 30000
  * @property {number} [resyncSpreadMs] a fetch after a loss waits a random time up to this, default 1000
  *
- * @typedef {Partial<LoadOptions> & { eager?: boolean, loaded?: boolean, lost?: (rolledBack?: object) => void }} PartOptions of parts of this package. `eager`: events are
- *   applied before there is an answer too; `loaded`: there is nothing to fetch at first; `lost`: told of a loss, with the gap if the log has lost its end
+ * @typedef {Partial<LoadOptions> & { eager?: boolean, loaded?: boolean, lost?: (rolledBack?: object) => void }} PartOptions of parts of this package, which may leave out
+ *   any other. `eager`: events are applied before there is an answer too; `loaded`: there is nothing to fetch at first; `lost`: called at a loss, with the gap if the log has
+ *   lost its end
  */
 import { reconnectDelayMs } from "./base/backoff.js";
 import { Machine } from "./base/machine.js";
 import { report } from "./base/report.js";
 import { startTimer } from "./base/timer.js";
 import { HeadgateError } from "./language/errors.js";
+import { checkOptions, checkRule, LOAD as OPTIONS } from "./language/options.js";
 import { LOG_LOST, ROLLED_BACK } from "./language/protocol.js";
-import { matches } from "./language/topic.js";
+import { checkPattern, matches } from "./language/topic.js";
 
 /** Events that are kept for after an answer; beyond that the state is fetched once more. */
 const MAX_KEPT = 10_000;
@@ -53,6 +56,23 @@ export const LOAD = {
   refused: { retry: "requested", close: "closed" },
   closed: {},
 };
+
+/**
+ * Load, then follow: fetch a state when the pattern is active, and change it by each event from then on. It is fetched again after a loss that
+ * nothing repairs. An answer with a `position` (epoch, offset) leaves out the events up to there.
+ * @param {Gate} gate
+ * @param {string} pattern
+ * @param {Fetch | undefined} fetch brings the state, one call at a time; a rejection, or no answer in `timeoutMs`, is reported by `delivery:error` and repeated
+ * @param {LoadOptions | PartOptions} given `reset(answer)` replaces the state, `apply(data, event)` changes it
+ * @returns {Load} `status`, `error`, `reload()`, `close()`
+ * @throws {HeadgateError} `invalid_pattern`
+ * @throws {TypeError} an option that breaks its rule
+ */
+export function load(gate, pattern, fetch, given) {
+  const options = checkOptions("load", OPTIONS, given ?? {});
+  if (!options.eager) for (const [name, value = null] of Object.entries({ fetch, reset: options.reset, apply: options.apply })) checkRule(`load: ${name}`, "function", value);
+  return new Load(gate, checkPattern(pattern), fetch, options);
+}
 
 export class Load {
   #gate;

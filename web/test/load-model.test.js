@@ -1,10 +1,10 @@
 /**
- * A page that loads and follows converges: `gate.load` through random histories of writes, answers that were read early and arrive late, cuts, gaps,
+ * A page that loads and follows converges: `load` through random histories of writes, answers that were read early and arrive late, cuts, gaps,
  * lost logs, pasts of other handlers and pages that leave. HEADGATE_HISTORIES sets how many, HEADGATE_SEED tries one.
  */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { connect } from "#headgate";
+import { connect, load } from "#headgate";
 import { World } from "./model-gateway.js";
 
 const HISTORIES = Number(process.env.HEADGATE_HISTORIES ?? 300);
@@ -60,7 +60,7 @@ class Application {
   }
 }
 
-/** What a page does without `gate.load`: it fetches when the subscription is active, and again when `resync` says so. */
+/** What a page does without `load`: it fetches when the subscription is active, and again when `resync` says so. */
 function loadByHand(gate, pattern, fetch, { reset, apply }) {
   const load = () => fetch().then(reset, load);
   const { close } = gate.subscribe(pattern, apply);
@@ -183,9 +183,9 @@ describe("whatever happens, a page that loads and follows", () => {
     const first = Number(process.env.HEADGATE_SEED ?? 1);
     const last = process.env.HEADGATE_SEED ? first : HISTORIES;
     // The first history of a process waits longer for its transport, which is imported then: a seed would not be the same history alone.
-    await history(0, (gate, ...args) => gate.load(...args));
+    await history(0, load);
     for (let seed = first; seed <= last; seed++) {
-      const { faults, trail } = await history(seed, (gate, ...args) => gate.load(...args));
+      const { faults, trail } = await history(seed, load);
       assert.equal(faults.length, 0, `seed ${seed}: ${faults[0]?.message}\n${trail.join(" ")}`);
     }
   });

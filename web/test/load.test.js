@@ -1,7 +1,7 @@
-/** `gate.load`: what it fetches, resets and applies, and what it makes of a fetch that fails. */
+/** `load`: what it fetches, resets and applies, and what it makes of a fetch that fails. */
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, it, mock } from "node:test";
-import { connect } from "#headgate";
+import { connect, load } from "#headgate";
 import { FakeGateway, settle } from "./fake-gateway.js";
 
 const TRIMMED = { patterns: ["orders.#"], from: 101, to: 104, count: 4, bytes: 9, reason: "trimmed", recoverable: false };
@@ -35,7 +35,7 @@ const options = {
   changed: ({ status }) => statuses.push(status),
   resyncSpreadMs: 0,
 };
-const begin = (more, fetching = fetch) => gate.load("orders.#", fetching, { ...options, ...more });
+const begin = (more, fetching = fetch) => load(gate, "orders.#", fetching, { ...options, ...more });
 
 async function answer(nth, value) {
   fetches[nth].resolve(value);
@@ -297,11 +297,11 @@ describe("a load that fails", () => {
 
   it("refuses what is no function, no option and no pattern when it is made, and names it", () => {
     const { reset, apply } = options;
-    assert.throws(() => gate.load("orders.#", undefined, { reset, apply }), /load: fetch must be function, not null/);
-    assert.throws(() => gate.load("orders.#", fetch), /load: reset must be function, not null/);
-    assert.throws(() => gate.load("orders.#", fetch, { reset }), /load: apply must be function, not null/);
-    assert.throws(() => gate.load("orders.#", fetch, { reset, apply, timeoutMs: 0 }), /load: timeoutMs must be a number from 1/);
-    assert.throws(() => gate.load("a b", fetch, { reset, apply }), { code: "invalid_pattern" });
+    assert.throws(() => load(gate, "orders.#", undefined, { reset, apply }), /load: fetch must be function, not null/);
+    assert.throws(() => load(gate, "orders.#", fetch), /load: reset must be function, not null/);
+    assert.throws(() => load(gate, "orders.#", fetch, { reset }), /load: apply must be function, not null/);
+    assert.throws(() => load(gate, "orders.#", fetch, { reset, apply, timeoutMs: 0 }), /load: timeoutMs must be a number from 1/);
+    assert.throws(() => load(gate, "a b", fetch, { reset, apply }), { code: "invalid_pattern" });
     assert.deepEqual(gate.state.subscriptions, {});
   });
 });

@@ -457,17 +457,6 @@ export class Gate<Topics = AnyTopics> extends Dispatcher<Topics> {
   subscribe<Name extends keyof Topics & string>(pattern: Name, options: SubscribeOptions, handler: EventCallback<Topics[Name]>): Subscription;
   subscribe<Name extends string>(pattern: Name & Subscribable<Topics, Name>, handler: EventCallback<PayloadOf<Topics, Name>>): Subscription;
   subscribe<Name extends string>(pattern: Name & Subscribable<Topics, Name>, options: SubscribeOptions, handler: EventCallback<PayloadOf<Topics, Name>>): Subscription;
-  /** Fetch a state when the pattern is active, and change it by each event from then on. */
-  load<Name extends keyof Topics & string, Answer = any>(
-    pattern: Name,
-    fetch: (how: { signal: AbortSignal }) => Answer | Promise<Answer>,
-    options: LoadOptions<Topics[Name], Answer>,
-  ): Load;
-  load<Name extends string, Answer = any>(
-    pattern: Name & Subscribable<Topics, Name>,
-    fetch: (how: { signal: AbortSignal }) => Answer | Promise<Answer>,
-    options: LoadOptions<PayloadOf<Topics, Name>, Answer>,
-  ): Load;
   /** Wait until a pattern is active. */
   subscribed(pattern: string): Promise<void>;
   /** Publish an event, if the token grants it. */
@@ -490,6 +479,13 @@ export function events<Topics, Name extends string>(
   pattern: Name & Subscribable<Topics, Name>,
   options?: EventsOptions,
 ): AsyncIterableIterator<HeadgateEvent<PayloadOf<Topics, Name>>>;
+/** Fetch a state when the pattern is active, and change it by each event from then on. */
+export function load<Topics, Name extends string, Answer = any>(
+  gate: Gate<Topics>,
+  pattern: Name & Subscribable<Topics, Name>,
+  fetch: (how: { signal: AbortSignal }) => Answer | Promise<Answer>,
+  options: LoadOptions<PayloadOf<Topics, Name>, Answer>,
+): Load;
 /** Return the topic if it is one. */
 export function checkTopic(topic: unknown): string;
 /** Return data as plain JSON. Throws `not_serializable`, `payload_too_large`. */

@@ -473,7 +473,7 @@ class Publisher:
     def position(self, namespace: str | None = None) -> LogPosition | None:
         """Return where the log ends now; None: it has no event yet. One round trip; waits for Redis.
 
-        Read it before the state that an answer shows, and put it into the answer: `gate.load` in the page then leaves out the
+        Read it before the state that an answer shows, and put it into the answer: `load` in the page then leaves out the
         events up to there, and a page that was rendered with the state fetches nothing.
 
         Raises:

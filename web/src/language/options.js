@@ -59,6 +59,10 @@ export const LOAD = {
   signal: ["object"],
   timeoutMs: [TIME_MS],
   resyncSpreadMs: [[0, MAX_DELAY_MS]],
+  // Of the stores and live collections.
+  eager: ["boolean"],
+  loaded: ["boolean"],
+  lost: ["function"],
 };
 
 /** Where in the log a subscription starts. @type {Table} */

@@ -19,6 +19,7 @@
 import { report } from "../base/report.js";
 import { MAX_DELAY_MS } from "../base/timer.js";
 import { checkRule } from "../language/options.js";
+import { load as follow } from "../index.js";
 import { whenEnded } from "./rules.js";
 
 /** Fetches with `remove: false` (pages of a long list) that are remembered. */
@@ -27,7 +28,7 @@ const MAX_FETCHES = 100;
 export class Follow {
   #follower;
   #holds;
-  /** @type {ReturnType<Gate["_load"]> | undefined} */
+  /** @type {ReturnType<typeof import("../load.js").load> | undefined} */
   #load;
   /** @type {Fetch[]} that the present state was made of: one that replaced everything, then those that added to it */
   #fetches = [];
@@ -61,7 +62,7 @@ export class Follow {
   start(gate, pattern, take, { resyncSpreadMs, refetch = true }) {
     checkRule("follow: resyncSpreadMs", [0, MAX_DELAY_MS], resyncSpreadMs);
     this.stop();
-    const load = gate._load(pattern, refetch ? () => this.#repeat() : undefined, {
+    const load = follow(gate, pattern, refetch ? () => this.#repeat() : undefined, {
       apply: (_data, event) => take(event),
       lost: (rolledBack) => {
         this.#fetchAll();

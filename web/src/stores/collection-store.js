@@ -34,7 +34,7 @@
 import { MAX_DELAY_MS } from "../base/timer.js";
 import { COUNT } from "../language/options.js";
 import { byConvention, isStale, sound } from "../live/rules.js";
-import { checkPattern } from "../index.js";
+import { checkPattern, load as follow } from "../index.js";
 import { createStore } from "./snapshot-store.js";
 
 /** @type {import("../language/options.js").Table} */
@@ -93,7 +93,7 @@ class CollectionSource {
     this.#changed = changed;
     this.#snapshot = first;
     for (const item of first.items) this.#set(item);
-    this.#load = gate._load(pattern, load, {
+    this.#load = follow(gate, pattern, load, {
       reset: (answer) => this.#replace(answer),
       apply: (_data, event) => {
         const change = mapping(event);

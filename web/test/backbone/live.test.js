@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, it, mock } from "node:test";
 import Backbone from "backbone";
-import { connect, Dispatcher, Gate } from "#headgate";
+import { connect, Dispatcher } from "#headgate";
 import { LiveCollection, LiveModel, NotificationList } from "#headgate/backbone";
 import { FakeGateway, settle } from "../fake-gateway.js";
 
@@ -19,11 +19,6 @@ class Feed extends Dispatcher {
   }
 
   _loads = new Set();
-
-  /** What the gate makes of them. */
-  _load(...args) {
-    return Gate.prototype._load.apply(this, args);
-  }
 
   _position() {
     return { epoch: "e1", offset: this.#offset };

@@ -1,6 +1,6 @@
 /** An application with strict settings: each line compiles, or must not and says so. Compiled as a module and for `require`. */
 import type { AnyTopics, ConnectOptions, ErrorCode, EventCallback, Gate, HeadgateEvent, PayloadOf, State, Status, Subscription } from "headgate";
-import { connect, events, HeadgateError, matches } from "headgate";
+import { connect, events, HeadgateError, load, matches } from "headgate";
 import { LiveCollection, LiveModel, NotificationList } from "headgate/backbone";
 import { createOutbox, type Outbox } from "headgate/offline";
 import { presence } from "headgate/presence";
@@ -122,7 +122,7 @@ gate.subscribe("plain", { overflow: "drop" });
 subscription.status = "idle";
 
 // Loading and following.
-const carriersLoad = gate.load("orders.*.shipped", async ({ signal }) => (signal.aborted ? ["none"] : ["UPS"]), {
+const carriersLoad = load(gate, "orders.*.shipped", async ({ signal }) => (signal.aborted ? ["none"] : ["UPS"]), {
   reset: (carriers) => carriers.map((carrier) => carrier.length),
   apply: ({ carrier }, { offset }) => console.log(carrier.length, offset),
   changed: ({ status, error }) => console.log(status === "behind", error),
@@ -130,7 +130,7 @@ const carriersLoad = gate.load("orders.*.shipped", async ({ signal }) => (signal
 });
 carriersLoad.close();
 // @ts-expect-error: there is nothing to do with an event
-gate.load("orders.*.shipped", () => [], { reset: () => {} });
+load(gate, "orders.*.shipped", () => [], { reset: () => {} });
 
 // Loops, publishing, the rest.
 async function work() {

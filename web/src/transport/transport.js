@@ -35,20 +35,20 @@
  * @property {any} [WebSocket] a class in the place of the browser's own, such as that of `ws`
  * @property {number} [connectTimeoutMs] default 20000, from the attempt to the arrival of the welcome
  */
-import * as loaders from "./load-transport.js";
+import { loadHttp, loadSocketIo } from "./load-transport.js";
 import { createWebSocket } from "./websocket.js";
 
 /**
  * @param {string} address origin and namespace @param {TransportOptions} options @param {TransportOwner} owner
- * @param {typeof loaders} [load] loads what most pages do not need @returns {Transport}
+ * @param {typeof import("./load-transport.js")} [load] loads what most pages do not need @returns {Transport}
  */
-export function createTransport(address, options, owner, load = loaders) {
+export function createTransport(address, options, owner, load = { loadHttp, loadSocketIo }) {
   const { share } = /** @type {any} */ (options);
   // Of `headgate/tabs`, which makes another in the place of this one.
   return share ? share(address, owner, (/** @type {TransportOwner} */ each) => createPlain(address, options, each, load)) : createPlain(address, options, owner, load);
 }
 
-/** @param {string} address @param {TransportOptions} options @param {TransportOwner} owner @param {typeof loaders} load @returns {Transport} */
+/** @param {string} address @param {TransportOptions} options @param {TransportOwner} owner @param {typeof import("./load-transport.js")} load @returns {Transport} */
 function createPlain(address, options, owner, load) {
   const { transport, io, transports = ["websocket", "polling"], socketOptions, WebSocket = globalThis.WebSocket } = options;
   const isSocketIo = io || options.transports || socketOptions || transport === "socket.io";

@@ -115,7 +115,7 @@ export class Gate extends Dispatcher {
       pattern,
       close,
       get status() {
-        return open ? gate.#session.subscriptionState(pattern) : "idle";
+        return open ? gate.#session.standings.state(pattern) : "idle";
       },
       get ready() {
         const ready = open ? gate.subscribed(pattern) : Promise.reject(disconnected({ pattern }));
@@ -132,12 +132,12 @@ export class Gate extends Dispatcher {
    * @returns {Promise<void>} rejected with the refusal
    */
   subscribed(pattern) {
-    return this.#session.subscribed(pattern);
+    return this.#session.standings.subscribed(pattern);
   }
 
   /** Return how a pattern's subscription stands, and why its handlers get nothing; `subscription:<pattern>` is called behind each change. @param {string} pattern */
   _standing(pattern) {
-    return this.#session.standing(pattern);
+    return this.#session.standings.standing(pattern);
   }
 
   /** Make a request of a part of this package. @param {string} name @param {object} body @returns {Promise<any>} rejected with HeadgateError */
@@ -157,7 +157,7 @@ export class Gate extends Dispatcher {
 
   /** Wait until a pattern will not be active any more by itself, and return why. @param {string} pattern */
   _ended(pattern) {
-    return this.#session.ended(pattern);
+    return this.#session.standings.ended(pattern);
   }
 
   /**

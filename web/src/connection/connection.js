@@ -272,6 +272,9 @@ export function createConnection(address, options) {
     /** Return whether requests can be sent. */
     isUp,
 
+    /** Return whether it was closed for good. */
+    isClosed: () => life.is("closed"),
+
     /** Return why a client that was never connected has not come through in `connectTimeoutMs`. It goes on trying. */
     stranded: () => stranded,
 

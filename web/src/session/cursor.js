@@ -41,9 +41,8 @@ const NOTHING = -1;
 /**
  * @param {Position | undefined} from where an earlier page stopped
  * @param {ReturnType<typeof import("./replays.js").createReplays>} replays
- * @param {(isLive: boolean) => void} changed the state is another
  */
-export function createCursor(from, replays, changed) {
+export function createCursor(from, replays) {
   const standing = new Machine(CURSOR, from ? "resuming" : "none");
   /** The position to resume from. */
   let { epoch, offset } = from ?? { epoch: "", offset: NOTHING };
@@ -52,6 +51,7 @@ export function createCursor(from, replays, changed) {
   /** The position in the other log. @type {Position} */
   let announced;
   let losses = 0;
+  let changed = (/** @type {boolean} */ _isLive) => {};
 
   /** @param {Step} step */
   function take(step) {
@@ -88,6 +88,11 @@ export function createCursor(from, replays, changed) {
   const position = () => (standing.is("none") ? undefined : { epoch, offset });
 
   return {
+    /** Name what is called when the state has changed, with whether it is live. @param {(isLive: boolean) => void} act */
+    watch(act) {
+      changed = act;
+    },
+
     /** Return where the client stands against the log. */
     state: () => standing.state,
 

@@ -14,7 +14,7 @@ const MOST = 1000;
 /**
  * @param {ReturnType<typeof import("../subscriptions/subscriptions.js").createSubscriptions>} subscriptions
  * @param {(topic: string, data: any, meta: EventMeta, admits: (pattern: string) => boolean) => void} deliver
- * @param {(conflated: number) => void} tell
+ * @param {(name: string, body: any) => void} tell a lifecycle event
  */
 export function createNewest(subscriptions, deliver, tell) {
   /** By pattern and topic, the latest last. @type {Map<string, [topic: string, data: any, meta: EventMeta, admits: (pattern: string) => boolean]>} */
@@ -25,7 +25,7 @@ export function createNewest(subscriptions, deliver, tell) {
     if (!held.size) return;
     const all = [...held.values()];
     held.clear();
-    if (conflated) tell(conflated);
+    if (conflated) tell("delivery:backpressure", { state: "off", queued: 0, queuedBytes: 0, discarded: 0, conflated, where: "browser" });
     for (const event of all) deliver(...event);
   }
 

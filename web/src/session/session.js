@@ -2,12 +2,13 @@
  * The session: the exchange between one gate and its gateway, over any number of connections. It puts the parts together.
  *
  * In: calls of the gate; which patterns have handlers. Out: calls of the gate's handlers, lifecycle events, requests. A
- * message goes connection → inbox → welcome, status, gaps or cursor → delivery → the gate. A handler goes gate →
+ * message goes connection → inbox → welcome, status, gaps or cursor → delivery → the gate. A handler goes gate → own topics →
  * subscriptions → requests → connection.
+ *
+ * Each part is made of those above it. Those that call back (cursor, connection, changes) learn last whom to call.
  *
  * @import { ConnectionState, Status } from "../connection/connection-state.js"
  * @import { ConnectionOptions } from "../connection/connection.js"
- * @import { HeadgateError } from "../language/errors.js"
  * @import { Backpressure, EventMeta, Gap, Limits, Position, Welcome } from "../language/protocol.js"
  * @import { SubscriptionState, Wishes } from "../subscriptions/subscription.js"
  * @import { Standing } from "./cursor.js"
@@ -53,7 +54,6 @@ import { coarseOf } from "../connection/connection-state.js";
 import { createConnection } from "../connection/connection.js";
 import { createCursor } from "./cursor.js";
 import { createDelivery } from "./delivery.js";
-import { disconnected } from "../language/errors.js";
 import { createGaps } from "./gaps.js";
 import { createInbox } from "./inbox.js";
 import { createNewest } from "./newest.js";
@@ -63,60 +63,46 @@ import { watchPage } from "../connection/page.js";
 import { HANDLED } from "../language/protocol.js";
 import { createReplays } from "./replays.js";
 import { createRequests } from "../subscriptions/requests.js";
+import { createStandings } from "./standings.js";
 import { createStatus } from "./status.js";
 import { createSubscriptions } from "../subscriptions/subscriptions.js";
 import { checkWelcome, createWelcome } from "./welcome.js";
 
-/** The lifecycle events that tell each change of the status, and that the state is worth reading again. */
+/** The lifecycle events of each change of the status, and of a state that is worth reading again. */
 const STATUS_CHANGE = "status:change";
 const STATE_CHANGE = "state:change";
 
 /** @param {Handlers} gate @param {string} address origin and namespace @param {SessionOptions} options */
 export function createSession(gate, address, options) {
-  // What is known: of the client, of its subscriptions.
   /** @type {Facts} */
   const facts = { session: null, user: null, limits: {}, bus: "up" };
   const counts = { received: 0, gaps: 0, missed: 0 };
-  /** Those that have not been told. @type {{ status: Status, previous: Status, reason: string }[]} */
+  /** Changes of the status that have not been reported. @type {{ status: Status, previous: Status, reason: string }[]} */
   const moves = [];
+  /** Patterns whose subscriptions have changed. @type {Set<string>} */
+  const stirred = new Set();
   /** @type {(() => void) | undefined} */
   let unwatchPage;
-  /** Those who wait for a change of a pattern's subscription, and the patterns whose subscriptions have changed. @type {Map<string, Set<() => void>>} */
-  const waiters = new Map();
-  /** @type {Set<string>} */
-  const stirred = new Set();
   const { changed, watch } = createChanges();
+
+  // What the page wants.
   const replays = createReplays();
   const subscriptions = createSubscriptions((pattern) => stirred.add(pattern));
-  const own = createOwnTopics(
-    (pattern, wishes) => {
-      subscriptions.acquire(pattern, wishes);
-      if (wishes.since) replays.expect(pattern, wishes.since);
-    },
-    (pattern, wishes) => {
-      if (!subscriptions.release(pattern, wishes)) replays.forget(pattern);
-    },
-  );
+  const own = createOwnTopics(subscriptions, replays);
   const tell = createNotices(gate, own.named, () => facts.session, changed);
 
   // To the gateway.
   const connection = createConnection(address, /** @type {any} */ (options));
   const requests = createRequests({ subscriptions, connection, acknowledged: replays.acknowledge, tell, changed });
+  const standings = createStandings(subscriptions, own, connection);
 
-  // From the gateway.
-  const cursor = createCursor(options.resume, replays, (isLive) => {
-    connection.stands(isLive);
-    if (isLive) newest.flush();
-    changed();
-  });
+  // From the gateway, in the order of a message.
+  const cursor = createCursor(options.resume, replays);
   const { deliver, handled, leaveOut } = createDelivery(gate, cursor, own);
-  const newest = createNewest(
-    subscriptions,
-    (...event) => {
-      if (deliver(...event)) counts.received++;
-    },
-    (conflated) => tell("delivery:backpressure", { state: "off", queued: 0, queuedBytes: 0, discarded: 0, conflated, where: "browser" }),
-  );
+  const receive = (/** @type {Parameters<typeof deliver>} */ ...event) => {
+    if (deliver(...event)) counts.received++;
+  };
+  const newest = createNewest(subscriptions, receive, tell);
   const gaps = createGaps({ deliver, counts, cursor, subscriptions, connection, requests, tell, resync: options.resync });
   const welcome = createWelcome({ facts, cursor, subscriptions, requests, connection, tell });
   const status = createStatus({ facts, subscriptions, connection, tell, changed });
@@ -125,7 +111,7 @@ export function createSession(gate, address, options) {
     event(/** @type {string} */ topic, /** @type {any} */ data, meta = /** @type {EventMeta} */ ({})) {
       const isMissed = meta.replayed && /** @type {number} */ (meta.offset) > (cursor.position()?.offset ?? 0);
       const admits = gaps.admit(topic, meta);
-      if (admits && deliver(topic, data, meta, (pattern) => admits(pattern) && !(isMissed && newest.holds(pattern, topic, data, meta)))) counts.received++;
+      if (admits) receive(topic, data, meta, (pattern) => admits(pattern) && !(isMissed && newest.holds(pattern, topic, data, meta)));
     },
     welcome(/** @type {Welcome} */ message) {
       checkWelcome(message);
@@ -143,13 +129,17 @@ export function createSession(gate, address, options) {
     },
     backpressure: (/** @type {Backpressure} */ notice) => tell("delivery:backpressure", { ...notice, where: "gateway" }),
     status,
-    // Nobody is told if it does not arrive: the gateway asks for people, who see that there is no answer.
+    // A lost answer is not reported: the gateway asks for an operator, who sees that there is none.
     handled: (/** @type {{ ask: number, offset: number }} */ { ask, offset }) => connection.request(HANDLED, { ask, ...handled(offset) }).catch(() => {}),
     presence: (/** @type {any} */ notice) => gate.trigger("presence:notice", notice),
   };
   const inbox = createInbox(gate, /** @type {number} */ (options.inboxLimit), takes, connection, tell);
 
-  // These two call back, so they learn last whom to call.
+  cursor.watch((isLive) => {
+    connection.stands(isLive);
+    if (isLive) newest.flush();
+    changed();
+  });
   connection.serve({
     busy: () => inbox.depth() > 0,
     greeting,
@@ -162,7 +152,7 @@ export function createSession(gate, address, options) {
     changed,
     moved(change) {
       moves.push(change);
-      for (const pattern of waiters.keys()) stirred.add(pattern);
+      for (const pattern of standings.awaited()) stirred.add(pattern);
       changed();
     },
     refresh,
@@ -171,10 +161,7 @@ export function createSession(gate, address, options) {
     requests.send();
     const patterns = own.named([...stirred]);
     stirred.clear();
-    for (const pattern of patterns) {
-      for (const look of [...(waiters.get(pattern) ?? [])]) look();
-      gate._call(`subscription:${pattern}`);
-    }
+    standings.check(patterns, (pattern) => gate._call(`subscription:${pattern}`));
     tellState();
   });
 
@@ -200,39 +187,9 @@ export function createSession(gate, address, options) {
     changed();
   }
 
-  /** Return why a pattern's handlers get nothing, if it is in one of some states or the client is refused. @param {string} pattern @param {...SubscriptionState} states */
-  function refusalOf(pattern, ...states) {
-    const subscription = subscriptions.find(own.wired(pattern));
-    return connection.refusal() ?? (subscription?.is(...states) ? subscription.error : undefined);
-  }
-
-  /** Return an error if a pattern has no handlers. @param {string} pattern @returns {HeadgateError | undefined} */
-  function unwanted(pattern) {
-    const isWanted = connection.status() !== "closed" && (subscriptions.find(own.wired(pattern))?.overflow || own.waits(pattern));
-    return isWanted ? undefined : disconnected({ pattern });
-  }
-
-  /** Wait until something is so. Return what it is. @template T @param {string} pattern @param {() => T} isSo @returns {Promise<NonNullable<T>>} */
-  const until = (pattern, isSo) =>
-    new Promise((resolve) => {
-      const looks = waiters.get(pattern) ?? new Set();
-      const look = () => {
-        const found = isSo();
-        if (!found) return waiters.set(pattern, looks.add(look));
-        resolve(found);
-        if (looks.delete(look) && !looks.size) waiters.delete(pattern);
-      };
-      look();
-    });
-
   function tellState() {
     for (const change of moves.splice(0)) gate.trigger(STATUS_CHANGE, change);
     if (gate._heard(STATE_CHANGE)) gate.trigger(STATE_CHANGE, state());
-  }
-
-  /** Return the state of a pattern's subscription. @param {string} pattern @returns {SubscriptionState} */
-  function subscriptionState(pattern) {
-    return (connection.status() !== "closed" && subscriptions.find(own.wired(pattern))?.state) || "idle";
   }
 
   /** @returns {State} */
@@ -253,9 +210,9 @@ export function createSession(gate, address, options) {
 
   return {
     connection,
+    standings,
     state,
     tellState,
-    subscriptionState,
     leaveOut,
     position: () => (gaps.isReading() ? undefined : cursor.position()),
     wired: own.wired,
@@ -264,18 +221,9 @@ export function createSession(gate, address, options) {
 
     /** Connect. Until then there is no timer and no listener: a gate that is only made costs nothing. */
     open() {
-      if (connection.status() !== "closed") unwatchPage ??= watchPage(connection.wake, connection.pause, connection.offline);
+      if (!connection.isClosed()) unwatchPage ??= watchPage(connection.wake, connection.pause, connection.offline);
       connection.open();
     },
-
-    /** Wait until a pattern is active. @param {string} pattern @returns {Promise<void>} rejected when it will not be by itself, or nobody is there */
-    async subscribed(pattern) {
-      const answer = await until(pattern, () => unwanted(pattern) ?? refusalOf(pattern, "refused", "waiting") ?? connection.stranded() ?? subscriptions.find(own.wired(pattern))?.is("active"));
-      if (answer !== true) throw answer;
-    },
-
-    /** Return how a pattern's subscription stands, and why its handlers get nothing. @param {string} pattern */
-    standing: (pattern) => ({ status: subscriptionState(pattern), error: refusalOf(pattern, "refused", "waiting") ?? null }),
 
     /** Return the gateway's limits. */
     limits: () => facts.limits,
@@ -288,19 +236,16 @@ export function createSession(gate, address, options) {
       return turn ? turn.then(send) : send();
     },
 
-    /** Wait until a pattern will not be active any more by itself, and return why. @param {string} pattern */
-    ended: (pattern) => until(pattern, () => unwanted(pattern) ?? refusalOf(pattern, "refused")),
-
     /** A pattern gets a handler. @param {string} pattern @param {Wishes} wishes */
     handlerComes(pattern, wishes) {
-      if (connection.status() === "closed") return;
+      if (connection.isClosed()) return;
       own.comes(pattern, wishes);
       changed();
     },
 
     /** A pattern has lost a handler. @param {string} pattern @param {Wishes} wishes that it had */
     handlerLeft(pattern, wishes) {
-      if (connection.status() === "closed") return;
+      if (connection.isClosed()) return;
       own.left(pattern, wishes);
       stirred.add(pattern);
       changed();

@@ -4,6 +4,7 @@
  * In: handlers that come and leave, what each welcome says, names of topics and patterns. Out: subscriptions by their names on the
  * wire; names as the page has them. Until the first welcome nobody knows the user: what is called so waits. Pure state, no I/O.
  *
+ * @import { Since } from "../language/protocol.js"
  * @import { Wishes } from "./subscription.js"
  */
 const ME = "users.me.";
@@ -12,10 +13,10 @@ const ME = "users.me.";
 export const isMine = (name) => name.startsWith(ME);
 
 /**
- * @param {(pattern: string, wishes: Wishes) => void} acquire a subscription gets a handler
- * @param {(pattern: string, wishes: Wishes) => void} release it has lost one
+ * @param {{ acquire: (pattern: string, wishes: Wishes) => void, release: (pattern: string, wishes: Wishes) => boolean | undefined }} subscriptions
+ * @param {{ expect: (pattern: string, since: Since) => void, forget: (pattern: string) => unknown }} replays
  */
-export function createOwnTopics(acquire, release) {
+export function createOwnTopics(subscriptions, replays) {
   /** What stands for ME on the wire; empty until a welcome. */
   let own = "";
   /** Patterns that are called so, by the wishes of each handler. @type {Map<Wishes, string>} */
@@ -27,6 +28,19 @@ export function createOwnTopics(acquire, release) {
   const mine = (name) => (own && name.startsWith(own) ? ME + name.slice(own.length) : name);
   /** Return whether a pattern has an effect now. @param {string} pattern */
   const isKnown = (pattern) => own || !isMine(pattern);
+
+  /** A subscription gets a handler. @param {string} pattern @param {Wishes} wishes */
+  function acquire(pattern, wishes) {
+    const name = wired(pattern);
+    subscriptions.acquire(name, wishes);
+    if (wishes.since) replays.expect(name, wishes.since);
+  }
+
+  /** A subscription has lost a handler. @param {string} pattern @param {Wishes} wishes */
+  function release(pattern, wishes) {
+    const name = wired(pattern);
+    if (!subscriptions.release(name, wishes)) replays.forget(name);
+  }
 
   return {
     wired,
@@ -44,22 +58,22 @@ export function createOwnTopics(acquire, release) {
     /** @param {string} pattern @param {Wishes} wishes */
     comes(pattern, wishes) {
       if (isMine(pattern)) handlers.set(wishes, pattern);
-      if (isKnown(pattern)) acquire(wired(pattern), wishes);
+      if (isKnown(pattern)) acquire(pattern, wishes);
     },
 
     /** @param {string} pattern @param {Wishes} wishes the same object as in `comes` */
     left(pattern, wishes) {
       handlers.delete(wishes);
-      if (isKnown(pattern)) release(wired(pattern), wishes);
+      if (isKnown(pattern)) release(pattern, wishes);
     },
 
     /** The gateway has said what stands for ME; nothing does for clients without a token. @param {string} [said] */
     welcome(said = ME) {
       if (said === own) return;
       const each = [...handlers];
-      if (own) for (const [wishes, pattern] of each) release(wired(pattern), wishes);
+      if (own) for (const [wishes, pattern] of each) release(pattern, wishes);
       own = said;
-      for (const [wishes, pattern] of each) acquire(wired(pattern), wishes);
+      for (const [wishes, pattern] of each) acquire(pattern, wishes);
     },
   };
 }

@@ -5,13 +5,12 @@ import { createCursor } from "../../src/session/cursor.js";
 import { createReplays } from "../../src/session/replays.js";
 
 describe("Cursor", () => {
-  const none = () => {};
   let replays;
   let cursor;
 
   beforeEach(() => {
     replays = createReplays();
-    cursor = createCursor(undefined, replays, none);
+    cursor = createCursor(undefined, replays);
   });
 
   const welcome = (epoch, offset, resumed = null) => cursor.welcome({ epoch, offset, resumed });
@@ -31,7 +30,7 @@ describe("Cursor", () => {
   });
 
   it("goes on from the position of an earlier page", () => {
-    cursor = createCursor({ epoch: "e", offset: 7 }, replays, none);
+    cursor = createCursor({ epoch: "e", offset: 7 }, replays);
     assert.deepEqual(cursor.resume(), { epoch: "e", offset: 7 });
     welcome("e", 9, true);
     assert.deepEqual([7, 8].map((offset) => seen(offset, replayed)), [false, true]);
@@ -39,7 +38,8 @@ describe("Cursor", () => {
 
   it("is catching up from the welcome that resumes until it is told or sees that it is live", () => {
     const states = [];
-    cursor = createCursor(undefined, replays, () => states.push(cursor.state()));
+    cursor = createCursor(undefined, replays);
+    cursor.watch(() => states.push(cursor.state()));
     const resume = (head) => {
       cursor.resume();
       welcome("e", head, true);

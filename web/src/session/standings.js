@@ -1,0 +1,77 @@
+/**
+ * Standings: how the subscription of each pattern stands, by the name that the page uses, and the promises of those who wait for another state.
+ *
+ * In: patterns of the wire whose subscriptions have changed, changes of the connection. Out: states and refusals; promises settled; `call`
+ * for each pattern that has changed.
+ *
+ * @import { HeadgateError } from "../language/errors.js"
+ * @import { SubscriptionState } from "../subscriptions/subscription.js"
+ */
+import { disconnected } from "../language/errors.js";
+
+/**
+ * @param {ReturnType<typeof import("../subscriptions/subscriptions.js").createSubscriptions>} subscriptions
+ * @param {ReturnType<typeof import("../subscriptions/own-topics.js").createOwnTopics>} own
+ * @param {{ isClosed: () => boolean, refusal: () => HeadgateError | undefined, stranded: () => HeadgateError | undefined }} connection
+ */
+export function createStandings(subscriptions, own, connection) {
+  /** Checks of those who wait, by pattern. @type {Map<string, Set<() => void>>} */
+  const waiters = new Map();
+
+  const find = (/** @type {string} */ pattern) => subscriptions.find(own.wired(pattern));
+
+  /** Return why a pattern's handlers get nothing, if it is in one of some states or the client is refused. @param {string} pattern @param {...SubscriptionState} states */
+  function refusalOf(pattern, ...states) {
+    const subscription = find(pattern);
+    return connection.refusal() ?? (subscription?.is(...states) ? subscription.error : undefined);
+  }
+
+  /** Return an error if a pattern has no handlers. @param {string} pattern @returns {HeadgateError | undefined} */
+  function unwanted(pattern) {
+    const isWanted = !connection.isClosed() && (find(pattern)?.overflow || own.waits(pattern));
+    return isWanted ? undefined : disconnected({ pattern });
+  }
+
+  /** Wait until a check returns something, and return that. @template T @param {string} pattern @param {() => T} check @returns {Promise<NonNullable<T>>} */
+  const until = (pattern, check) =>
+    new Promise((resolve) => {
+      const checks = waiters.get(pattern) ?? new Set();
+      const again = () => {
+        const result = check();
+        if (!result) return waiters.set(pattern, checks.add(again));
+        resolve(result);
+        if (checks.delete(again) && !checks.size) waiters.delete(pattern);
+      };
+      again();
+    });
+
+  /** Return the state of a pattern's subscription. @param {string} pattern @returns {SubscriptionState} */
+  const state = (pattern) => (!connection.isClosed() && find(pattern)?.state) || "idle";
+
+  return {
+    state,
+
+    /** Return the state, and why the handlers get nothing. @param {string} pattern */
+    standing: (pattern) => ({ status: state(pattern), error: refusalOf(pattern, "refused", "waiting") ?? null }),
+
+    /** Wait until a pattern is active. @param {string} pattern @returns {Promise<void>} rejected if it will not be without a change from outside */
+    async subscribed(pattern) {
+      const answer = await until(pattern, () => unwanted(pattern) ?? refusalOf(pattern, "refused", "waiting") ?? connection.stranded() ?? find(pattern)?.is("active"));
+      if (answer !== true) throw answer;
+    },
+
+    /** Wait until a pattern will not become active again without a change from outside, and return why. @param {string} pattern */
+    ended: (pattern) => until(pattern, () => unwanted(pattern) ?? refusalOf(pattern, "refused")),
+
+    /** Return the patterns that somebody waits for. */
+    awaited: () => waiters.keys(),
+
+    /** Check patterns again, and call for each. @param {string[]} patterns @param {(pattern: string) => void} call */
+    check(patterns, call) {
+      for (const pattern of patterns) {
+        for (const again of [...(waiters.get(pattern) ?? [])]) again();
+        call(pattern);
+      }
+    },
+  };
+}

@@ -71,6 +71,11 @@ export class Gate extends Dispatcher {
     return this.#session.connection.status();
   }
 
+  /** Whether the gateway takes requests now. */
+  get isUp() {
+    return this.#session.connection.isUp();
+  }
+
   /** A snapshot of the state; `state:change` says when it is worth reading again (not for every event). @returns {State} */
   get state() {
     return this.#session.state();

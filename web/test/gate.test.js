@@ -1402,6 +1402,21 @@ describe("the status", () => {
     return changes;
   }
 
+  it("is up while the gateway takes requests, from the welcome on, and also while it catches up or moves", async () => {
+    open({});
+    assert.equal(gate.isUp, false);
+    await gateway.welcome();
+    assert.deepEqual([gate.status, gate.isUp], ["live", true]);
+    gateway.event("a", 1, 102, { replayed: true });
+    assert.deepEqual([gate.status, gate.isUp], ["catching_up", true]);
+    gateway.emit("status", { moving: { reason: "deploy", within_s: 1000 } });
+    assert.deepEqual([gate.status, gate.isUp], ["moving", true]);
+    gateway.cut();
+    assert.deepEqual([gate.status, gate.isUp], ["waiting", false]);
+    gate.close();
+    assert.equal(gate.isUp, false);
+  });
+
   it("is one word from the first attempt to the end, and each change is told with its reason", async () => {
     const changes = noted({ autoConnect: false });
     assert.equal(gate.status, "idle");

@@ -448,6 +448,8 @@ export class Gate<Topics = AnyTopics> extends Dispatcher<Topics> {
   readonly address: string;
   /** The connection in one word. */
   readonly status: Status;
+  /** Whether the gateway takes requests now. */
+  readonly isUp: boolean;
   /** A snapshot of everything. */
   readonly state: State;
   /** Connect, also after a refusal. */

@@ -57,7 +57,7 @@ export class Line {
 
   async #ask() {
     const gate = this.gate(page.namespaces[0]);
-    if (this.#asking || document.hidden || gate.state.connection !== "up") return;
+    if (this.#asking || document.hidden || !gate.isUp) return;
     this.#asking = true;
     try {
       const { frame } = await gate._request(VITALS, {});

@@ -13,7 +13,8 @@
  * @import { Store } from "./memory-store.js"
  *
  * @typedef {object} OutboxGate a gate, as far as an outbox uses one
- * @property {{ user: string | null, connection: string, position: string, epoch: string | null, offset: number | null, limits: { maxPayloadBytes?: number } }} state
+ * @property {{ user: string | null, position: string, epoch: string | null, offset: number | null, limits: { maxPayloadBytes?: number } }} state
+ * @property {boolean} isUp
  * @property {(topic: string, data: unknown, options: { id: string }) => Promise<import("../gate.js").Receipt>} publish
  * @property {(name: string, callback: (...args: any[]) => void) => unknown} on
  * @property {(name: string, callback: (...args: any[]) => void) => unknown} off
@@ -87,9 +88,8 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
   /** The storage has failed, and this was reported. */
   let isReported = false;
 
-  const isConnected = () => gate.state.connection === "up";
-  const isUp = () => isConnected() && gate.state.user === present;
-  const isAnother = () => user !== undefined && isConnected() && gate.state.user !== user;
+  const isUp = () => gate.isUp && gate.state.user === present;
+  const isAnother = () => user !== undefined && gate.isUp && gate.state.user !== user;
   function view(/** @type {boolean} */ isFree) {
     const nowMs = clock.nowMs();
     const { position, epoch, offset } = gate.state;
@@ -314,7 +314,7 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
     tellOurs().catch(report);
     wake();
   });
-  if (isConnected()) connected({ ...gate.state, epoch: gate.state.epoch ?? "", offset: gate.state.offset ?? 0 });
+  if (gate.isUp) connected({ ...gate.state, epoch: gate.state.epoch ?? "", offset: gate.state.offset ?? 0 });
   else wake();
 
   return {

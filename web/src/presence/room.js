@@ -152,7 +152,7 @@ export class Room extends Dispatcher {
   /** Leave, when everyone who has asked for the room has closed it. */
   close() {
     if (!this.#uses || --this.#uses) return;
-    if (this.#isUp()) this.#gate._request(PRESENCE, { topic: this.#topic, act: "leave" }).catch(() => {});
+    if (this.#gate.isUp) this.#gate._request(PRESENCE, { topic: this.#topic, act: "leave" }).catch(() => {});
     this.#end();
   }
 
@@ -177,13 +177,9 @@ export class Room extends Dispatcher {
     if (changes || this.#uses === 1) this.#load();
   }
 
-  #isUp() {
-    return this.#gate.state.connection === "up";
-  }
-
   /** Read the set anew, from the first part on: all that comes meanwhile is one more time, behind this one. */
   async #load() {
-    if (!this.#isUp() || !this.#life.offer("load")) return;
+    if (!this.#gate.isUp || !this.#life.offer("load")) return;
     clearTimeout(this.#timer);
     this.#again = this.#isReading;
     if (this.#again) return;

@@ -108,7 +108,7 @@ class CollectionSource {
       resyncSpreadMs,
     });
     // Not where the acknowledgement is near: an earlier answer would have to be loaded again.
-    if (gate.status !== "live" && gate.status !== "catching_up") this.reload();
+    if (!gate.isUp) this.reload();
   }
 
   read() {

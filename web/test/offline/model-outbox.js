@@ -228,6 +228,10 @@ export class ModelTab {
     this.end("disconnected");
   }
 
+  get isUp() {
+    return this.state.connection === "up";
+  }
+
   /** @param {string} user @param {boolean} [isBehind] it comes back with its old position, until a notice moves it */
   connect(user, isBehind = this.state.epoch !== null && this.world.below(2) === 1) {
     if (this.status === "live" || !this.isAlive) return;

@@ -32,13 +32,14 @@
  *
  * @typedef {{ overflow?: Overflow, repair?: boolean, since?: Since, signal?: AbortSignal }} SubscribeOptions
  * @typedef {{ epoch: string, offset: number, duplicate?: boolean }} Receipt
- * @typedef {{ pattern: string, status: import("./subscriptions/subscription.js").SubscriptionState, ready: Promise<void>, close: () => void }} Subscription
+ * @typedef {{ pattern: string, status: import("./subscriptions/subscription.js").SubscriptionState, ready: Promise<void>, close: () => void, [Symbol.dispose]: () => void }} Subscription
  */
 import { Dispatcher, isTopic } from "./dispatcher.js";
 import { disconnected } from "./language/errors.js";
 import { checkOptions, CONNECT, PUBLISH as PUBLISH_OPTIONS, SINCE, SUBSCRIBE } from "./language/options.js";
 import { checkPayload } from "./language/payload.js";
 import { PUBLISH, SEEN } from "./language/protocol.js";
+import { DISPOSE } from "./base/dispose.js";
 import { newId } from "./base/new-id.js";
 import { report } from "./base/report.js";
 import { createSession } from "./session/session.js";
@@ -119,6 +120,7 @@ export class Gate extends Dispatcher {
     return {
       pattern,
       close,
+      [DISPOSE]: close,
       get status() {
         return open ? gate.#session.standings.state(pattern) : "idle";
       },

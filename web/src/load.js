@@ -32,6 +32,7 @@
  *   lost its end
  */
 import { reconnectDelayMs } from "./base/backoff.js";
+import { DISPOSE } from "./base/dispose.js";
 import { Machine } from "./base/machine.js";
 import { report } from "./base/report.js";
 import { startTimer } from "./base/timer.js";
@@ -114,6 +115,8 @@ export class Load {
   /** @param {Gate} gate @param {string} pattern a valid one @param {Fetch | undefined} fetch @param {PartOptions} options */
   constructor(gate, pattern, fetch, options) {
     const { since, loaded } = options;
+    // No field: a computed name would keep the class in every page.
+    this[DISPOSE] = this.close;
     this.#gate = gate;
     this.pattern = pattern;
     this.#fetch = fetch;

@@ -1214,6 +1214,14 @@ describe("connection", () => {
     assert.equal(timers.pending.size, 0);
   });
 
+  it("ends a subscription at the end of a block with `using`, as `close` does", async () => {
+    const subscription = open({}).subscribe("a", () => {});
+    await gateway.welcome();
+    assert.equal(subscription.status, "active");
+    subscription[Symbol.dispose ?? Symbol.for("Symbol.dispose")]();
+    assert.equal(subscription.status, "idle");
+  });
+
   it("leaves nothing behind when closed", async () => {
     const timers = countTimers();
     const handler = mock.fn();

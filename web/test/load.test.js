@@ -326,6 +326,13 @@ describe("a load that has ended", () => {
     });
   }
 
+  it("is closed at the end of a block with `using`", async () => {
+    const list = begin();
+    await gateway.welcome();
+    list[Symbol.dispose ?? Symbol.for("Symbol.dispose")]();
+    assert.equal(list.status, "closed");
+  });
+
   it("never begins where its signal was aborted before", async () => {
     const list = begin({ signal: AbortSignal.abort() });
     await letIn();

@@ -10,7 +10,7 @@ export interface Change {
   attributes?: Record<string, any> | undefined;
 }
 /** Reads an event instead of the convention. */
-export type Mapping = (event: HeadgateEvent) => Change | null | undefined;
+export type Mapping = (event: HeadgateEvent<any>) => Change | null | undefined;
 
 /** Options of live models and collections. */
 export interface LiveOptions {
@@ -38,9 +38,9 @@ export class LiveModel<T extends object = any> extends Backbone.Model<T> {
   /** Stop following. */
   unfollow(): void;
   /** Take attributes of an event; `false`: they were stale. */
-  setLive(attributes: Partial<T>, event: HeadgateEvent): boolean;
+  setLive(attributes: Partial<T>, event: HeadgateEvent<any>): boolean;
   /** The server no longer has it; `false`: that was stale. */
-  removeLive(attributes: Partial<T> | undefined, event: HeadgateEvent): boolean;
+  removeLive(attributes: Partial<T> | undefined, event: HeadgateEvent<any>): boolean;
 }
 
 /** A Backbone collection that follows the events of its models. */
@@ -54,7 +54,7 @@ export class LiveCollection<T extends object = any, Model extends Backbone.Model
   /** Stop following. */
   unfollow(): void;
   /** Take a change that an event brought. */
-  applyLive(change: Change, event: HeadgateEvent): void;
+  applyLive(change: Change, event: HeadgateEvent<any>): void;
 }
 
 /** One notification of a list. */
@@ -77,9 +77,9 @@ export class NotificationList<Data = any> extends Backbone.Collection<Backbone.M
       patterns?: string[] | undefined;
       limit?: number | undefined;
       /** Leaves out the events for which it returns false, such as those that the user has caused. */
-      accepts?: ((data: any, event: HeadgateEvent) => boolean) | undefined;
+      accepts?: ((data: any, event: HeadgateEvent<any>) => boolean) | undefined;
       /** Whether the user has read an event of the past: it is listed as read, and not told as shown. */
-      wasRead?: ((event: HeadgateEvent) => boolean) | undefined;
+      wasRead?: ((event: HeadgateEvent<any>) => boolean) | undefined;
       [option: string]: any;
     },
   );

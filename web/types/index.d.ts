@@ -1,14 +1,14 @@
 /** The types of `headgate`. */
-import type { AnyTopics, Names, PayloadOf, Publishable, Subscribable } from "./topics.js";
+import type { AnyTopics, Meeting, Names, PayloadOf, Publishable, Subscribable, TopicOf } from "./topics.js";
 
-export type { AnyTopics, PayloadOf, Subscribable } from "./topics.js";
+export type { AnyTopics, PayloadOf, Subscribable, TopicOf } from "./topics.js";
 
 // Events.
 
 /** An event, the second argument of a handler. */
-export interface HeadgateEvent<Data = any> {
+export interface HeadgateEvent<Data = unknown, Topic extends string = string> {
   /** As it was published; it begins with `users.me.` for a handler of a pattern that does. */
-  topic: string;
+  topic: Topic;
   data: Data;
   id: string | null;
   /** Milliseconds since 1970, by the clock of the log. */
@@ -22,22 +22,36 @@ export interface HeadgateEvent<Data = any> {
   pattern: string;
 }
 
-/** A handler of events. */
-export type EventCallback<Data = any> = (this: any, data: Data, event: HeadgateEvent<Data>) => any;
+/** A handler of events. Of an unknown payload it may say the type itself. */
+export type EventCallback<Data = unknown, Event = HeadgateEvent<Data>> = unknown extends Data
+  ? { call(this: any, data: Data, event: Event): any }["call"]
+  : (this: any, data: Data, event: Event) => any;
+/** The events of one name: of each pattern that it meets. */
+type EventOfOne<Topics, Name extends string> = string extends Name
+  ? HeadgateEvent
+  : Name extends keyof Topics
+    ? HeadgateEvent<Topics[Name], TopicOf<Name>>
+    : [Meeting<Topics, Name>] extends [never]
+      ? HeadgateEvent
+      : { [Pattern in Meeting<Topics, Name> & keyof Topics]: HeadgateEvent<Topics[Pattern], TopicOf<Pattern>> }[Meeting<Topics, Name> & keyof Topics];
+/** The events of a topic or pattern: `event.topic` says which payload `event.data` is. */
+export type EventOf<Topics, Name extends string> = Names<Name> extends infer Each extends string ? (Each extends unknown ? EventOfOne<Topics, Each> : never) : never;
+/** The handler of a topic or pattern. */
+export type HandlerOf<Topics, Name extends string> = EventCallback<PayloadOf<Topics, Name>, EventOf<Topics, Name>>;
 /** A handler of anything. */
 export type Callback = (this: any, ...args: any[]) => any;
 /** A name with a colon, which no topic has: of the client, or of your own. */
 export type LifecycleName = keyof NamedEvents;
 /** A map of names to handlers. */
 export type EventMap<Topics = AnyTopics> = { [Name in string]: Callback } & { [Name in LifecycleName]?: (...args: NamedEvents[Name]) => any } & {
-  [Name in keyof Topics & string]?: EventCallback<Topics[Name]>;
+  [Name in keyof Topics & string]?: HandlerOf<Topics, Name>;
 };
 /** The handler of a name. */
 export type CallbackFor<Topics, Name extends string> = Name extends LifecycleName
   ? (this: any, ...args: NamedEvents[Name]) => any
   : Name extends "all" | `${string}:${string}`
     ? Callback
-    : EventCallback<PayloadOf<Topics, Name>>;
+    : HandlerOf<Topics, Name>;
 /** Those of some names that have a colon and are not declared. */
 type Undeclared<Name> = Name extends `${string}:${string}` ? Exclude<Name, LifecycleName> : never;
 /** A name, or several with spaces, if those with a colon are declared. */
@@ -357,8 +371,8 @@ export interface LoadOptions<Data = any, Answer = any> {
   resyncSpreadMs?: number | undefined;
 }
 
-/** A state that is fetched, and followed by events. */
-export interface Load {
+/** A state that is fetched, and followed by events; `using` ends it with the block. */
+export interface Load extends Disposable {
   readonly pattern: string;
   /** Where it is, in one word. */
   readonly status: LoadStatus;
@@ -385,8 +399,18 @@ export interface Receipt {
   duplicate?: boolean;
 }
 
-/** One handler's subscription. */
-export interface Subscription {
+// TypeScript 5.2 knows these with `esnext.disposable` only.
+declare global {
+  interface SymbolConstructor {
+    readonly dispose: unique symbol;
+  }
+  interface Disposable {
+    [Symbol.dispose](): void;
+  }
+}
+
+/** One handler's subscription; `using` ends it with the block. */
+export interface Subscription extends Disposable {
   readonly pattern: string;
   /** Where it is, in one word. */
   readonly status: SubscriptionState;
@@ -408,7 +432,7 @@ export interface Listenable {
 export class Dispatcher<Topics = AnyTopics> {
   /** Bind a handler, as Backbone does. */
   on<Name extends LifecycleName>(name: Name, callback: (this: any, ...args: NamedEvents[Name]) => any, context?: any): this;
-  on<Name extends keyof Topics & string>(name: Name, callback: EventCallback<Topics[Name]>, context?: any, options?: SubscribeOptions): this;
+  on<Name extends keyof Topics & string>(name: Name, callback: HandlerOf<Topics, Name>, context?: any, options?: SubscribeOptions): this;
   on<const Name extends string>(name: Name & Declared<Name> & Subscribable<Topics, Name>, callback: CallbackFor<Topics, Name>, context?: any, options?: SubscribeOptions): this;
   on<Map extends EventMap<Topics>>(names: EventMap<Topics> & Map & DeclaredMap<Map>, context?: any): this;
   /** Remove handlers: any that match. */
@@ -416,7 +440,7 @@ export class Dispatcher<Topics = AnyTopics> {
   off<Map extends { [name: string]: Callback }>(names: Map & DeclaredMap<Map>, context?: any): this;
   /** Bind a handler for one call. */
   once<Name extends LifecycleName>(name: Name, callback: (this: any, ...args: NamedEvents[Name]) => any, context?: any): this;
-  once<Name extends keyof Topics & string>(name: Name, callback: EventCallback<Topics[Name]>, context?: any, options?: SubscribeOptions): this;
+  once<Name extends keyof Topics & string>(name: Name, callback: HandlerOf<Topics, Name>, context?: any, options?: SubscribeOptions): this;
   once<const Name extends string>(name: Name & Declared<Name> & Subscribable<Topics, Name>, callback: CallbackFor<Topics, Name>, context?: any, options?: SubscribeOptions): this;
   once<Map extends EventMap<Topics>>(names: EventMap<Topics> & Map & DeclaredMap<Map>, context?: any): this;
   /** Backbone's old name of `on`. */
@@ -455,10 +479,10 @@ export class Gate<Topics = AnyTopics> extends Dispatcher<Topics> {
   /** Connect, also after a refusal. */
   open(): this;
   /** Subscribe a handler to a topic or pattern. */
-  subscribe<Name extends keyof Topics & string>(pattern: Name, handler: EventCallback<Topics[Name]>): Subscription;
-  subscribe<Name extends keyof Topics & string>(pattern: Name, options: SubscribeOptions, handler: EventCallback<Topics[Name]>): Subscription;
-  subscribe<Name extends string>(pattern: Name & Subscribable<Topics, Name>, handler: EventCallback<PayloadOf<Topics, Name>>): Subscription;
-  subscribe<Name extends string>(pattern: Name & Subscribable<Topics, Name>, options: SubscribeOptions, handler: EventCallback<PayloadOf<Topics, Name>>): Subscription;
+  subscribe<Name extends keyof Topics & string>(pattern: Name, handler: HandlerOf<Topics, Name>): Subscription;
+  subscribe<Name extends keyof Topics & string>(pattern: Name, options: SubscribeOptions, handler: HandlerOf<Topics, Name>): Subscription;
+  subscribe<Name extends string>(pattern: Name & Subscribable<Topics, Name>, handler: HandlerOf<Topics, Name>): Subscription;
+  subscribe<Name extends string>(pattern: Name & Subscribable<Topics, Name>, options: SubscribeOptions, handler: HandlerOf<Topics, Name>): Subscription;
   /** Wait until a pattern is active. */
   subscribed(pattern: string): Promise<void>;
   /** Publish an event, if the token grants it. */
@@ -480,7 +504,7 @@ export function events<Topics, Name extends string>(
   gate: Gate<Topics>,
   pattern: Name & Subscribable<Topics, Name>,
   options?: EventsOptions,
-): AsyncIterableIterator<HeadgateEvent<PayloadOf<Topics, Name>>>;
+): AsyncIterableIterator<EventOf<Topics, Name>>;
 /** Fetch a state when the pattern is active, and change it by each event from then on. */
 export function load<Topics, Name extends string, Answer = any>(
   gate: Gate<Topics>,

@@ -1,6 +1,6 @@
 /** The types of `headgate/react`. */
 import type { ReactElement, ReactNode } from "react";
-import type { AnyTopics, ConnectOptions, EventCallback, Gate, PayloadOf, Status, Subscribable, SubscribeOptions } from "./index.js";
+import type { AnyTopics, ConnectOptions, Gate, HandlerOf, PayloadOf, Status, Subscribable, SubscribeOptions } from "./index.js";
 import type { CollectionOptions, CollectionSnapshot, EventsSnapshot, EventsStoreOptions, Store } from "./store.js";
 
 /** A gate of the application's, or the address of one. */
@@ -41,7 +41,7 @@ export interface Hooks<Topics = AnyTopics> {
     },
   ) => Part;
   /** Call a handler for each event, without rendering. */
-  useSubscription: <Pattern extends string>(pattern: (Pattern & Subscribable<Topics, Pattern>) | null, handler: EventCallback<PayloadOf<Topics, Pattern>>, options?: SubscribeOptions & { enabled?: boolean | undefined }) => void;
+  useSubscription: <Pattern extends string>(pattern: (Pattern & Subscribable<Topics, Pattern>) | null, handler: HandlerOf<Topics, Pattern>, options?: SubscribeOptions & { enabled?: boolean | undefined }) => void;
   /** Plain objects, kept in step by events. */
   useLiveCollection: <Item extends object = any>(topic: string, options?: LiveCollectionOptions<Item>) => LiveCollection<Item>;
 }

@@ -47,7 +47,7 @@ export interface CollectionOptions<Item extends object = any> {
   /** Default `<topic>.*.*`. */
   pattern?: string | undefined;
   /** Reads an event instead of the convention. */
-  mapping?: ((event: HeadgateEvent) => ItemChange<Item> | null | undefined) | undefined;
+  mapping?: ((event: HeadgateEvent<any>) => ItemChange<Item> | null | undefined) | undefined;
   /** Default `id`. */
   idAttribute?: string | undefined;
   /** Default `version`. */

@@ -1,5 +1,5 @@
 /** The types of `headgate/svelte`. */
-import type { AnyTopics, ConnectOptions, EventCallback, Gate, PayloadOf, Status, Subscribable, SubscribeOptions } from "./index.js";
+import type { AnyTopics, ConnectOptions, Gate, HandlerOf, PayloadOf, Status, Subscribable, SubscribeOptions } from "./index.js";
 import type { CollectionOptions, CollectionSnapshot, EventsSnapshot, EventsStoreOptions, Store } from "./store.js";
 
 /** A store with the contract of Svelte's. */
@@ -23,7 +23,7 @@ export interface Hooks<Topics = AnyTopics> {
   /** The last events of a pattern. */
   useEvents: <Pattern extends string>(pattern: (Pattern & Subscribable<Topics, Pattern>) | null, options?: EventsStoreOptions) => Readable<EventsSnapshot<PayloadOf<Topics, Pattern>>>;
   /** Call a handler for each event. */
-  useSubscription: <Pattern extends string>(pattern: (Pattern & Subscribable<Topics, Pattern>) | null, handler: EventCallback<PayloadOf<Topics, Pattern>>, options?: SubscribeOptions & { enabled?: boolean | undefined }) => void;
+  useSubscription: <Pattern extends string>(pattern: (Pattern & Subscribable<Topics, Pattern>) | null, handler: HandlerOf<Topics, Pattern>, options?: SubscribeOptions & { enabled?: boolean | undefined }) => void;
   /** Plain objects, kept in step by events. */
   useLiveCollection: <Item extends object = any>(topic: string, options?: CollectionOptions<Item>) => LiveCollection<Item>;
 }

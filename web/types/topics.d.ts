@@ -5,9 +5,9 @@
  * `orders.${id}.shipped` finds its payload.
  */
 
-/** Topics that are not described: every payload is `any`. */
+/** Topics that are not described: every payload is `unknown`. */
 export interface AnyTopics {
-  "#": any;
+  "#": unknown;
 }
 
 /** The words of a name. */
@@ -49,9 +49,7 @@ export type Names<Name extends string> = Name extends `${infer First} ${infer Re
 
 /** The payload of one name; of a name that is only known as `string`, nothing is known. */
 type PayloadOfOne<Topics, Name extends string> = string extends Name
-  ? 0 extends 1 & Topics[keyof Topics]
-    ? any
-    : unknown
+  ? unknown
   : Name extends keyof Topics
     ? Topics[Name]
     : [Meeting<Topics, Name>] extends [never]
@@ -64,6 +62,22 @@ type PayloadOfOne<Topics, Name extends string> = string extends Name
  * A pattern of the map has exactly its own payload. Any other name has the union of those that it meets; one that meets none, `unknown`.
  */
 export type PayloadOf<Topics, Name extends string> = Names<Name> extends infer Each extends string ? (Each extends unknown ? PayloadOfOne<Topics, Each> : never) : never;
+
+/** The words of a topic for one word of a pattern. */
+type TopicWord<Word extends string> = Word extends "*" ? string : Word;
+
+/** The topics that match a pattern, as far as a type can say: a wildcard is any text. */
+export type TopicOf<Pattern extends string> = Pattern extends `#.${infer Rest}`
+  ? TopicOf<Rest> | `${string}.${TopicOf<Rest>}`
+  : Pattern extends `${infer Word}.#`
+    ? TopicOf<Word> | `${TopicOf<Word>}.${string}`
+    : Pattern extends `${infer Word}.#.${infer Rest}`
+      ? `${TopicOf<Word>}.${TopicOf<Rest>}` | `${TopicOf<Word>}.${string}.${TopicOf<Rest>}`
+      : Pattern extends `${infer Word}.${infer Rest}`
+        ? `${TopicWord<Word>}.${TopicOf<Rest>}`
+        : Pattern extends "*" | "#"
+          ? string
+          : Pattern;
 
 /** A topic that may be published: one that meets a pattern of the map, or is only known as `string`. */
 export type Publishable<Topics, Topic extends string> = string extends Topic ? Topic : [Meeting<Topics, Topic>] extends [never] ? never : Topic;

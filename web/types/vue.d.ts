@@ -1,6 +1,6 @@
 /** The types of `headgate/vue`. */
 import type { ComputedRef, MaybeRefOrGetter, ShallowRef } from "vue";
-import type { AnyTopics, ConnectOptions, EventCallback, Gate, PayloadOf, Status, SubscribeOptions } from "./index.js";
+import type { AnyTopics, ConnectOptions, Gate, HandlerOf, PayloadOf, Status, Subscribable, SubscribeOptions } from "./index.js";
 import type { CollectionOptions, CollectionSnapshot, EventsSnapshot, EventsStoreOptions, Store } from "./store.js";
 
 /** Each field of a snapshot as a ref. */
@@ -8,6 +8,9 @@ export type Refs<Snapshot> = { readonly [Field in keyof Snapshot]: ComputedRef<S
 
 /** A live collection as it stands. */
 export type LiveCollection<Item extends object = any> = Refs<CollectionSnapshot<Item>> & { readonly reload: () => void };
+
+/** Nothing more to ask of a pattern that meets a topic of the map. */
+type Met<Topics, Pattern extends string> = [Pattern] extends [Subscribable<Topics, Pattern>] ? unknown : Subscribable<Topics, Pattern>;
 
 /** The composables, for an application's topics. */
 export interface Hooks<Topics = AnyTopics> {
@@ -17,13 +20,13 @@ export interface Hooks<Topics = AnyTopics> {
   useGateStatus: () => Readonly<ShallowRef<Status>>;
   /** The last events of a pattern. */
   useEvents: <Pattern extends string>(
-    pattern: MaybeRefOrGetter<Pattern | null>,
+    pattern: MaybeRefOrGetter<Pattern | null> & Met<Topics, Pattern>,
     options?: MaybeRefOrGetter<EventsStoreOptions | undefined>,
   ) => Refs<EventsSnapshot<PayloadOf<Topics, Pattern>>>;
   /** Call a handler for each event. */
   useSubscription: <Pattern extends string>(
-    pattern: MaybeRefOrGetter<Pattern | null>,
-    handler: EventCallback<PayloadOf<Topics, Pattern>>,
+    pattern: MaybeRefOrGetter<Pattern | null> & Met<Topics, Pattern>,
+    handler: HandlerOf<Topics, Pattern>,
     options?: MaybeRefOrGetter<(SubscribeOptions & { enabled?: boolean | undefined }) | undefined>,
   ) => void;
   /** Plain objects, kept in step by events. */

@@ -1,5 +1,5 @@
 /** An application with strict settings: each line compiles, or must not and says so. Compiled as a module and for `require`. */
-import type { AnyTopics, ConnectOptions, ErrorCode, EventCallback, Gate, HeadgateEvent, PayloadOf, State, Status, Subscription } from "headgate";
+import type { AnyTopics, ConnectOptions, ErrorCode, EventCallback, Gate, HeadgateEvent, PayloadOf, State, Status, Subscription, TopicOf } from "headgate";
 import { connect, events, HeadgateError, load, matches } from "headgate";
 import { LiveCollection, LiveModel, NotificationList } from "headgate/backbone";
 import { createOutbox, type Outbox } from "headgate/offline";
@@ -43,8 +43,8 @@ sure<Same<PayloadOf<Topics, "orders.42.7.shipped">, unknown>>();
 sure<Same<PayloadOf<Topics, "orders.shipped">, unknown>>();
 sure<Same<PayloadOf<Topics, "plain orders.1.shipped">, null | Shipped>>();
 sure<Same<PayloadOf<Topics, string>, unknown>>();
-sure<Same<PayloadOf<AnyTopics, "any.thing">, any>>();
-sure<Same<PayloadOf<AnyTopics, string>, any>>();
+sure<Same<PayloadOf<AnyTopics, "any.thing">, unknown>>();
+sure<Same<PayloadOf<AnyTopics, string>, unknown>>();
 
 const maybe: AbortSignal | undefined = Math.random() < 0.5 ? undefined : new AbortController().signal;
 declare module "headgate" {
@@ -112,6 +112,10 @@ gate.on("delivery:gap", (gap) => gap.carrier);
 const subscription: Subscription = gate.subscribe("orders.*.shipped", { overflow: "latest", signal: maybe, since: { last: 5 } }, (shipped) => shipped.carrier);
 sure<Same<typeof subscription.status, "wanted" | "requested" | "active" | "changed" | "releasing" | "suspended" | "waiting" | "refused" | "idle">>();
 gate.subscribe("orders.1.created", (order, { data }) => [order.id, data.status]);
+{
+  using block = gate.subscribe("plain", () => {});
+  console.log(block.status);
+}
 // @ts-expect-error no such policy
 gate.subscribe("plain", { overflow: "none" }, () => {});
 // @ts-expect-error no such option
@@ -171,9 +175,32 @@ try {
 }
 const code: ErrorCode = "forbidden";
 
-// Without a map everything is any, as before.
+// The topic of an event tells its payload.
+sure<Same<TopicOf<"orders.*.shipped">, `orders.${string}.shipped`>>();
+sure<Same<TopicOf<"users.#">, "users" | `users.${string}`>>();
+sure<Same<TopicOf<"a.#.z">, "a.z" | `a.${string}.z`>>();
+sure<Same<TopicOf<"*.b.#">, `${string}.b` | `${string}.b.${string}`>>();
+sure<Same<TopicOf<"plain">, "plain">>();
+gate.on("orders.#", (_either, event) => {
+  if (event.topic === "orders.42.shipped") return event.data.carrier;
+  if (event.topic === "orders.42.created") return event.data.status;
+  // @ts-expect-error it may be either
+  return event.data.carrier;
+});
+gate.subscribe("orders.42.*", (_either, event) => {
+  // @ts-expect-error an order that was created has no carrier
+  if (event.topic === "orders.42.created") return event.data.carrier;
+  return event.topic.length;
+});
+
+// Without a map every payload is unknown, and a handler may say its type.
 const free = connect();
-free.on("orders.*.shipped", (order, event) => console.log(event.topic.length, order.carrier));
+free.on("orders.*.shipped", (order: Shipped, event) => console.log(event.topic.length, order.carrier));
+free.on("orders.*.shipped", (order: Shipped, event: HeadgateEvent<Shipped>) => console.log(event.data.carrier, order.carrier));
+// @ts-expect-error nothing is known of it
+free.on("orders.*.shipped", (order) => order.carrier);
+// @ts-expect-error the same
+free.subscribe("orders.*.shipped", (_order, event) => event.data.carrier);
 free.on({ "a.b": (data) => data, "connection:up": ({ session }) => session });
 void free.publish("a.b", 1);
 const handler: EventCallback<Order> = (order, { data }) => [order.id, data.status];

@@ -52,7 +52,7 @@ export function Board() {
   sure<Same<ReturnType<typeof hooks.useGateStatus>, Status>>();
   void hooks.useGate().publish("orders.1.shipped", { carrier: "UPS" });
   const anything = react.useEvents("any.thing").events[0]?.data;
-  sure<Same<typeof anything, any>>();
+  sure<Same<typeof anything, unknown>>();
   return [shipped[0]?.data.carrier, error?.code, items[0]?.status, status === "behind", reload()];
 }
 react.GateProvider({ url: "https://example.com", options: { token: () => "t" }, children: "text" });
@@ -66,6 +66,13 @@ export function setup() {
   const { events, missed } = useEvents(() => "orders.*.shipped" as const, () => ({ limit: 5 }));
   const carrier = events.value[0]?.data.carrier;
   useSubscription("orders.*.shipped", (shipped) => shipped.carrier);
+  useSubscription(null, () => {}, { enabled: false });
+  // @ts-expect-error orders are shipped, not sent
+  useEvents("orders.*.sent");
+  // @ts-expect-error the same, of a getter
+  useEvents(() => "orders.*.sent" as const);
+  // @ts-expect-error the same
+  useSubscription("orders.*.sent", () => {});
   const { items, reload } = useLiveCollection<Order>("orders", { load });
   return [carrier?.length, missed.value.toFixed(), items.value[0]?.id, useGateStatus().value === "live", reload()];
 }

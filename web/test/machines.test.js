@@ -5,7 +5,7 @@ import { describe, it } from "node:test";
 // Private modules, which dist has inside its files and does not export: these tests run on the sources.
 import { SEEN } from "../src/backbone/seen.js";
 import { Machine } from "../src/base/machine.js";
-import { LINE, SLICES } from "../src/base/sliced-queue.js";
+import { SLICES } from "../src/base/sliced-queue.js";
 import { CONNECTION, coarseOf, statusOf } from "../src/connection/connection-state.js";
 import { STREAM } from "../src/events.js";
 import { LOAD } from "../src/load.js";
@@ -18,7 +18,6 @@ const TABLES = {
   connection: [CONNECTION, "idle"],
   subscription: [SUBSCRIPTION, "idle"],
   cursor: [CURSOR, "none"],
-  line: [LINE, "open"],
   slices: [SLICES, "resting"],
   load: [LOAD, "requested"],
   "list of shown events": [SEEN, "idle"],

@@ -15,15 +15,6 @@ const SLICE_MS = 12;
 const MAX_SPENT = 1000;
 
 /**
- * The line: `full` from `limit` messages on until it is empty.
- * @type {Record<"open" | "full", Partial<Record<"fill" | "drain", "open" | "full">>>}
- */
-export const LINE = {
-  open: { fill: "full" },
-  full: { drain: "open" },
-};
-
-/**
  * The slices: `posted` has a turn of the page under way; until it comes, everything shares one slice.
  * @type {Record<"resting" | "running" | "posted", Partial<Record<"run" | "stop" | "turn", "resting" | "running" | "posted">>>}
  */
@@ -46,7 +37,8 @@ export function createSlicedQueue(limit, dispatch, { full, drained, empty }) {
   /** Index of the first that waits. */
   let first = 0;
   let sliceEnds = 0;
-  const state = new Machine(LINE, "open");
+  /** From `limit` messages on until it is empty. */
+  let isFull = false;
   const slices = new Machine(SLICES, "resting");
   const turn = createTurn(() => {
     slices.take("turn");
@@ -67,7 +59,10 @@ export function createSlicedQueue(limit, dispatch, { full, drained, empty }) {
     slices.take("stop");
     if (first < line.length) return;
     trim();
-    if (state.offer("drain")) drained();
+    if (isFull) {
+      isFull = false;
+      drained();
+    }
     empty();
   }
 
@@ -85,7 +80,10 @@ export function createSlicedQueue(limit, dispatch, { full, drained, empty }) {
     /** Dispatch a message now if nothing waits and the slice has time left, else in its turn. @param {T} message */
     put(message) {
       line.push(message);
-      if (line.length - first >= limit && state.offer("fill")) full();
+      if (!isFull && line.length - first >= limit) {
+        isFull = true;
+        full();
+      }
       run();
     },
 

@@ -44,8 +44,9 @@ import { createWebSocket } from "./websocket.js";
  */
 export function createTransport(address, options, owner, load = { loadHttp, loadSocketIo }) {
   const { share } = /** @type {any} */ (options);
+  const make = (/** @type {TransportOwner} */ by) => createPlain(address, options, by, load);
   // Of `headgate/tabs`, which makes another in the place of this one.
-  return share ? share(address, owner, (/** @type {TransportOwner} */ each) => createPlain(address, options, each, load)) : createPlain(address, options, owner, load);
+  return share ? share(address, owner, make) : make(owner);
 }
 
 /** @param {string} address @param {TransportOptions} options @param {TransportOwner} owner @param {typeof import("./load-transport.js")} load @returns {Transport} */

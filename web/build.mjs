@@ -15,6 +15,7 @@ import { dirname, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
+import { minify as terser } from "terser";
 import { buildConsole } from "./console/build.mjs";
 import { buildDemo } from "./demo/build.mjs";
 
@@ -25,13 +26,13 @@ const STATIC = resolve(WEB, "../gateway/headgate/static");
 const SERVED = { "headgate.js": "headgate.global.min.js", "headgate.http.js": "headgate.http.js", "headgate.socket.io.js": "headgate.socket.io.js", "headgate.development.js": "headgate.development.js" };
 
 /** The most bytes, gzip, that pages may load (docs/decisions/0025-the-weight-of-a-page.md). */
-const MOST = { connect: 16_370, backbone: 22_180, script: 24_140 };
+const MOST = { connect: 16_330, terser: 15_400, everything: 42_980, backbone: 22_140, script: 24_110 };
 /** The most bytes, gzip, of the console's script and style sheet; its charts are half of them. */
 const MOST_CONSOLE = 64_600;
 /** The most bytes, gzip, of the transport over HTTP; socket.io-client's polling has 13 KB. */
 const MOST_HTTP = 3_920;
 /** The most that an entry point adds to a page with `connect`, the framework's own apart. */
-const MOST_MORE = { store: 2_380, react: 990, vue: 704, svelte: 480, offline: 4_740, presence: 1_660, inbox: 2_300, tabs: 8_910 };
+const MOST_MORE = { store: 2_380, react: 980, vue: 704, svelte: 480, offline: 4_740, presence: 1_660, inbox: 2_300, tabs: 8_910 };
 
 const { version, repository } = JSON.parse(await readFile(resolve(WEB, "package.json"), "utf8"));
 const banner = { js: `/*! headgate ${version} | MIT */` };
@@ -113,17 +114,21 @@ const SCRIPT = [backboneOfThePage, instead("transport/load-transport.js", "scrip
 const gzip = (/** @type {Uint8Array | string} */ contents) => gzipSync(contents, { level: 9 }).length;
 
 /**
- * Measure all the JavaScript that a page loads while a WebSocket gets through, Backbone's own apart.
- * @param {string} source of the page, bundled as pages are, by esbuild
+ * Bundle a page with all the JavaScript that it loads while a WebSocket gets through, Backbone's own apart.
+ * @param {string} source of the page, bundled as pages are, by esbuild @param {boolean} [minify]
  */
-async function pageSize(source) {
+async function bundleOf(source, minify = true) {
   const { outputFiles } = await build({
     // tsconfig.json leads `headgate` to the sources, and a page gets what is published.
-    ...base, tsconfigRaw: {}, stdin: { contents: source, resolveDir: WEB }, minify: true, write: false, format: "esm",
+    ...base, tsconfigRaw: {}, stdin: { contents: source, resolveDir: WEB }, minify, write: false, format: "esm",
+    define: { ...base.define, "process.env.NODE_ENV": '"production"' },
     external: ["socket.io-client", "backbone", SOCKET_IO, HTTP, "react", "vue", "svelte"],
   });
-  return gzip(outputFiles[0].contents);
+  return outputFiles[0].text;
 }
+const pageSize = async (/** @type {string} */ source) => gzip(await bundleOf(source));
+const CONNECT = `import { connect } from "headgate"; window.gate = connect();`;
+const EVERYTHING = ["backbone", "store", "offline", "presence", "inbox", "tabs"];
 
 await rm(DIST, { recursive: true, force: true });
 /** @type {import("esbuild").BuildOptions} */
@@ -162,7 +167,8 @@ const [, consoleSize] = await Promise.all([buildDemo(), buildConsole()]);
 
 /** @type {Record<string, [size: number, most: number]>} */
 const sizes = {
-  "page with connect": [await pageSize(`import { connect } from "headgate"; window.gate = connect();`), MOST.connect],
+  "page with connect": [await pageSize(CONNECT), MOST.connect],
+  "the same, minified by terser": [gzip((await terser(await bundleOf(CONNECT, false), { module: true, ecma: 2020 })).code ?? ""), MOST.terser],
   "page with connect and the Backbone helpers": [
     await pageSize(`import { connect } from "headgate"; import * as live from "headgate/backbone"; window.page = [connect(), live];`),
     MOST.backbone,
@@ -175,6 +181,7 @@ const sizes = {
 const page = (/** @type {string[]} */ ...parts) =>
   pageSize(["index", ...parts].map((part, nth) => `import * as part${nth} from "./dist/headgate${part === "index" ? "" : `.${part}`}.js"; window.part${nth} = part${nth};`).join(""));
 const [plain, stores] = [await page(), await page("store")];
+sizes["everything but the parts of frameworks"] = [await page(...EVERYTHING), MOST.everything];
 sizes["all of headgate/store, beside the client"] = [stores - plain, MOST_MORE.store];
 for (const name of /** @type {const} */ (["offline", "presence", "inbox", "tabs"])) sizes[`all of headgate/${name}, beside the client`] = [(await page(name)) - plain, MOST_MORE[name]];
 for (const name of /** @type {const} */ (["react", "vue", "svelte"])) sizes[`headgate/${name}, beside headgate/store`] = [(await page("store", name)) - stores, MOST_MORE[name]];

@@ -100,6 +100,10 @@ def test_a_page_that_is_not_that_of_the_benchmarks_has_no_ratio_of_its_own() -> 
     ("page", "pattern", "part"),
     [
         ("README.md", r"A page loads ([\d.]+) KB \(", "connect"),
+        ("README.md", r"([\d.]+) KB by terser", "terser"),
+        ("README.md", r"([\d.]+) KB with everything", "everything"),
+        ("web/README.md", r"([\d.]+) KB by terser", "terser"),
+        ("web/README.md", r"but the parts of frameworks ([\d.]+) KB", "everything"),
         ("docs/comparison.md", r"JavaScript of a page, gzip[^|]*\| ([\d.]+) KB \|", "connect"),
         ("web/README.md", r"imports `connect` loads ([\d.]+) KB", "connect"),
         ("web/README.md", r"\| headgate \| [^|]* \| ([\d.]+) \|", "connect"),

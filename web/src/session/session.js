@@ -99,8 +99,9 @@ export function createSession(gate, address, options) {
   // From the gateway, in the order of a message.
   const cursor = createCursor(options.resume, replays);
   const { deliver, handled, leaveOut } = createDelivery(gate, cursor, own);
-  const receive = (/** @type {Parameters<typeof deliver>} */ ...event) => {
-    if (deliver(...event)) counts.received++;
+  /** @type {(...event: Parameters<typeof deliver>) => void} */
+  const receive = (topic, data, meta, admits) => {
+    if (deliver(topic, data, meta, admits)) counts.received++;
   };
   const newest = createNewest(subscriptions, receive, tell);
   const gaps = createGaps({ deliver, counts, cursor, subscriptions, connection, requests, tell, resync: options.resync });

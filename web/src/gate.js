@@ -5,16 +5,16 @@
  * session/ keeps up the exchange with the gateway.
  *
  * Lifecycle events: `connection:up` {session, user, resumed, epoch, offset, limits, …} · `connection:down` {reason, delayMs} ·
- * `connection:refused` HeadgateError (refused, no token, or `unreachable`), {delayMs} · `connection:unauthorized` HeadgateError (the gateway disconnects this client: its token has expired
+ * `connection:refused` HeadgateError (refused, no token, or `unreachable`), {delayMs} · `connection:unauthorized` HeadgateError (the gateway disconnects this client because its token has expired
  * or was revoked) · `connection:moving` {reason, withinS} · `delivery:gap` {patterns, from, to, count, bytes, reason,
  * recoverable, repairing, lost} · `delivery:backpressure` {state, queued, queuedBytes, discarded, conflated, where} ·
  * `delivery:resumed` {epoch, offset, repaired?: {patterns, from, to, count}} · `delivery:error` {error, pattern?, topic?} ·
- * `status:change` {status, previous, reason}, each change · `state:change` state. An outbox (offline/outbox.js) tells `publish:queued`,
+ * `status:change` {status, previous, reason}, each change · `state:change` state. An outbox (offline/outbox.js) reports `publish:queued`,
  * `publish:receipt` and `publish:refused`.
  *
- * A gap is `repairing` when its events are being fetched from the log: they come marked `replayed`, behind events that came
- * meanwhile, and `delivery:resumed` says when all have. It is `lost` when they will not come; then `resync` is called, once.
- * Neither: the subscription said `repair: false`, and `gate.replay` can fetch them.
+ * A gap is `repairing` while its events are fetched from the log. They come marked `replayed`, after events that came
+ * in between, and `delivery:resumed` reports the end. It is `lost` when they will not come; then `resync` is called, once.
+ * If it is neither, the subscription has `repair: false`, and `gate.replay` can fetch the events.
  *
  * @import { EventCallback } from "./dispatcher.js"
  * @import { EventMeta, Overflow, Since } from "./language/protocol.js"
@@ -67,7 +67,7 @@ export class Gate extends Dispatcher {
     return this.#address;
   }
 
-  /** Where the connection is, in one word; `status:change` tells each change. */
+  /** The state of the connection in one word; `status:change` reports each change. */
   get status() {
     return this.#session.connection.status();
   }
@@ -101,8 +101,8 @@ export class Gate extends Dispatcher {
     const { signal, ...wanted } = options;
     const gate = this;
     let open = !signal?.aborted;
-    // Its own function, so that close() ends this subscription and no other of the same handler, and ends it at once: an
-    // earlier handler of the same event may have closed it.
+    // A function of its own, so that close() ends this subscription and no other of the same handler. It ends at once, because an
+    // earlier handler of the same event may close it.
     /** @type {import("./dispatcher.js").Own} */
     const own = (data, event) => open && handler.call(gate, data, event);
     own._callback = handler;
@@ -126,7 +126,7 @@ export class Gate extends Dispatcher {
       },
       get ready() {
         const ready = open ? gate.subscribed(pattern) : Promise.reject(disconnected({ pattern }));
-        // To read it is no promise to wait for it: `delivery:error` tells.
+        // Reading it must not make an unhandled rejection; `delivery:error` reports the refusal.
         ready.catch(() => {});
         return ready;
       },
@@ -142,7 +142,7 @@ export class Gate extends Dispatcher {
     return this.#session.standings.subscribed(pattern);
   }
 
-  /** Return how a pattern's subscription stands, and why its handlers get nothing; `subscription:<pattern>` is called behind each change. @param {string} pattern */
+  /** Return the state of a pattern's subscription, and why its handlers get nothing; `subscription:<pattern>` is called after each change. @param {string} pattern */
   _standing(pattern) {
     return this.#session.standings.standing(pattern);
   }
@@ -168,13 +168,13 @@ export class Gate extends Dispatcher {
   }
 
   /**
-   * Publish an event, if the client's token grants it.
+   * Publish an event, if the client's token grants that.
    * @param {string} topic
    * @param {unknown} data JSON
    * @param {{ id?: string, echo?: boolean }} [options] `id`: of an earlier try, so that it is published once; `echo: false`: the handlers of this page do not get the event,
    *   only those of others
    * @returns {Promise<Receipt>} rejected with HeadgateError; `retry` says whether to try again. `outcome_unknown` {id}: it was sent and its answer
-   *   is lost; to publish it again by that id is safe for as long as an id counts
+   *   is lost; publishing it again by that id is safe for as long as the gateway remembers ids
    */
   async publish(topic, data, options = {}) {
     const { id = newId(), echo } = checkOptions("publish", PUBLISH_OPTIONS, options);
@@ -185,7 +185,7 @@ export class Gate extends Dispatcher {
   }
 
   /**
-   * Say which events the user was shown, at most 100: consumers need not mail them. For users with a token only.
+   * Report which events the user was shown, at most 100, so that consumers need not mail them. For users with a token only.
    * @param {string[]} ids
    * @returns {Promise<{ seen: number }>} rejected with HeadgateError; `retry` says whether to try again
    */

@@ -1,5 +1,5 @@
 /**
- * Changes: told of each change, acts once for all of a task. No I/O.
+ * Changes: collects the changes of a task, and acts once for all of them. No I/O.
  *
  * It acts in the microtask at the end of the present task, so that changes that cancel out cost nothing.
  */

@@ -4,8 +4,8 @@
  * A page whose main thread was busy finds hundreds of messages at once. They are dispatched for at most SLICE_MS at a
  * time, then the page gets a turn.
  *
- * No message is ever discarded, except by `close`. When the line is full, `full` is called: the owner stops the source until the
- * line is empty again. So memory stays bounded, and an overflow loses nothing.
+ * No message is ever discarded, except by `close`. When the line is full, `full` is called, and the owner stops the source until the
+ * line is empty again. So memory is bounded, and an overflow loses nothing.
  */
 import { Machine } from "./machine.js";
 

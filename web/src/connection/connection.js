@@ -5,8 +5,8 @@
  * CONNECT's auth from the owner's present state, is up once the gateway's `welcome` has been dispatched, reconnects with full
  * jitter, and refreshes the token. `close` leaves no timer and no listener behind.
  *
- * connection-state.js says which step is possible in which state. Each end of a connection goes through `leave`, which tells the
- * application last: a handler of `connection:down` may open, refresh or close at once.
+ * connection-state.js has the steps that are possible in each state. Each end of a connection goes through `leave`, which notifies the
+ * application last, because a handler of `connection:down` may open, refresh or close at once.
  *
  * @import { TransportOptions } from "../transport/transport.js"
  * @import { Status, Step } from "./connection-state.js"
@@ -84,7 +84,7 @@ export function createConnection(address, options) {
 
   const status = () => statusOf(life.state);
 
-  /** Take a step, and say so if the status is another then. @param {Step} step @param {string} [reason] */
+  /** Take a step, and report it if that changes the status. @param {Step} step @param {string} [reason] */
   function take(step, reason = step) {
     const previous = status();
     life.take(step);
@@ -133,7 +133,7 @@ export function createConnection(address, options) {
 
   /** @param {string} name @param {any[]} args */
   function arrived(name, args) {
-    // The gateway is there. How long the page takes to come to the welcome is not its fault.
+    // The gateway has answered. The time until the page reads the welcome is not the gateway's.
     if (name === WELCOME && offer("greet")) clearTimeout(timer);
     // Messages before the welcome mean nothing, and messages after the end come again.
     if (life.is("welcoming", "returning") || isUp()) owner.received(name, args);
@@ -166,7 +166,7 @@ export function createConnection(address, options) {
    * @param {Step} step
    * @param {string} reason
    * @param {number | null} [delayMs] until the next attempt, else the back-off's; null: none follows by itself
-   * @param {() => void} [tell] tells the application more
+   * @param {() => void} [tell] notifies the application of more
    */
   function leave(step, reason, delayMs, tell) {
     const wasUp = isUp();
@@ -241,7 +241,7 @@ export function createConnection(address, options) {
   }
 
   /**
-   * Each failure is told. When none succeeds, or the gateway refuses the token, the present one expires, the gateway
+   * Each failure is reported. When none succeeds, or the gateway refuses the token, the present one expires, the gateway
    * disconnects, and CONNECT brings a new one.
    * @param {number | null} delayMs @param {number} [failures]
    */
@@ -250,7 +250,7 @@ export function createConnection(address, options) {
     if (delayMs) refreshTimer = startTimer(renew, delayMs, failures);
   }
 
-  /** Bring a fresh token now, also while another is on its way: that one may be older than the wish. */
+  /** Bring a fresh token now, even while another is on its way, which may be older than the request. */
   function renew(failures = 0) {
     const mine = generation;
     owner.refresh().catch((/** @type {HeadgateError} */ error) => {

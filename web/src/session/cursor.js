@@ -1,5 +1,5 @@
 /**
- * The cursor: where this client stands against the log, and which event is a duplicate. No I/O.
+ * The cursor: the position of this client in the log, and which event is a duplicate. No I/O.
  *
  * In: positions from `welcome`, `cursor` and every event that is dispatched. Out: the position that the next CONNECT resumes
  * from, and `admit`, the patterns whose handlers may see an event. Rule: an event is new if and only if its offset is above the cursor. One at or
@@ -20,7 +20,7 @@ import { Machine } from "../base/machine.js";
  * `none`: there is no position yet. `live`: events come as they are published. `resuming`: a CONNECT asks to go on from the
  * position. `catching_up`: the gateway reads on from the log. `announced`: the gateway stands in another log, or the log has
  * lost its end, and the gap that says so has not been dispatched. Until it has, the client resumes from the old position: if the
- * connection breaks in between, the next one must tell the loss again.
+ * connection breaks in between, the next one must report the loss again.
  *
  * `resume`: an attempt begins · `accept`: welcome, the gateway goes on from here · `announce`: welcome, it does not ·
  * `replay`: a new event, read from the log · `follow`: a live event, or word that everything was sent · `lose`: a gap, the log
@@ -99,7 +99,7 @@ export function createCursor(from, replays) {
     /** Return the position to resume from. */
     position,
 
-    /** Return how often the log or its end was lost: what was asked for before may no longer be in it. */
+    /** Return how often the log or its end was lost. An answer to an earlier request may hold events that are no longer in the log. */
     losses: () => losses,
 
     /** An attempt begins. Return the position that its CONNECT asks to resume from. */

@@ -2,8 +2,8 @@
  * The inbox: messages from the gateway, each taken in its turn, events and notices in one line.
  *
  * In: messages from the welcome on, in the order of arrival. Out: a call of the taker of its name, in that order, so that
- * a gap is told before anything later. When the page is too slow, the client disconnects, dispatches the messages that have
- * arrived, and resumes behind them.
+ * a gap is reported before anything later. When the page is too slow, the client disconnects, dispatches the messages that have
+ * arrived, and resumes after them.
  *
  * The line is empty whenever a connection is attempted (connection-state.js), so its messages belong to one connection
  * and begins with its welcome. That is why the cursor can never pass an event that was not dispatched: events follow the

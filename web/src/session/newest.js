@@ -2,7 +2,7 @@
  * The newest: what a client that comes back gets of patterns whose handlers want the newest event of each topic alone (`latest`, and no repair).
  *
  * In: events that the client has missed, which the gateway reads from the log. Out: the newest of each topic, in order, once the client
- * has everything or is told of a gap; how many it has replaced. No I/O.
+ * has everything or a gap is reported; how many it has replaced. No I/O.
  *
  * @import { EventMeta } from "../language/protocol.js"
  */

@@ -1,9 +1,9 @@
 /**
  * Notices: lifecycle events, as the application gets them.
  *
- * In: a name and a body; without a body nothing is told. Out: calls of the gate's handlers of that name, with the patterns as the page
- * calls them. An error without a handler goes to the console, except for failed attempts of a client that was connected before: it comes
- * back by itself.
+ * In: a name and a body; without a body nothing is reported. Out: calls of the gate's handlers of that name, with the patterns by the names that
+ * the page uses. An error without a handler goes to the console. Failed attempts of a client that was connected before do not, because it
+ * connects again by itself.
  *
  * @import { Handlers } from "./session.js"
  */

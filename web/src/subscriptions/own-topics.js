@@ -2,7 +2,7 @@
  * The user's own topics, which a page may call `users.me.…`: on the wire the word of the user's name stands there.
  *
  * In: handlers that come and leave, what each welcome says, names of topics and patterns. Out: subscriptions by their names on the
- * wire; names as the page has them. Until the first welcome nobody knows the user: what is called so waits. Pure state, no I/O.
+ * wire; names as the page has them. Until the first welcome the user is unknown, and patterns by that name wait. Pure state, no I/O.
  *
  * @import { Since } from "../language/protocol.js"
  * @import { Wishes } from "./subscription.js"

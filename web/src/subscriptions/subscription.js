@@ -57,7 +57,7 @@ export class Subscription extends Machine {
   #repairing = 0;
   #moved;
 
-  /** @param {string} pattern @param {(subscription: Subscription, before: SubscriptionState) => void} moved called behind each step */
+  /** @param {string} pattern @param {(subscription: Subscription, before: SubscriptionState) => void} moved called after each step */
   constructor(pattern, moved) {
     super(SUBSCRIPTION, "idle");
     this.pattern = pattern;

@@ -17,7 +17,7 @@ import { Subscription } from "./subscription.js";
 /** The most that a gateway answers in one CONNECT. */
 const MAX_CONNECT = 1024;
 
-/** @param {(pattern: string) => void} [stirred] called behind each step of a pattern's subscription */
+/** @param {(pattern: string) => void} [stirred] called after each step of a pattern's subscription */
 export function createSubscriptions(stirred = () => {}) {
   /** @type {Map<string, Subscription>} */
   const all = new Map();
@@ -34,7 +34,7 @@ export function createSubscriptions(stirred = () => {}) {
     waiting[each.is("waiting") ? "add" : "delete"](each);
     if (each.is("idle")) all.delete(each.pattern);
     stirred(each.pattern);
-    // One that the gateway has just refused would be asked again for nothing.
+    // Not for one that the gateway has just refused: it would be refused again.
     if (isFree && !each.is("waiting")) retry(1);
   }
 

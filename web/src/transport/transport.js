@@ -3,8 +3,8 @@
  *
  * A plain WebSocket (websocket.js) unless the application says otherwise. Where HTTP gets through and a WebSocket does not, the
  * transport over HTTP is loaded (http.js), and a WebSocket is tried again every few minutes, when the network is another, and when HTTP could
- * not be loaded. Who wants socket.io-client gets it (socketio.js). A
- * page whose network is fine loads neither.
+ * not be loaded. socketio.js is for applications that ask for socket.io-client. A
+ * page loads neither while WebSockets get through.
  *
  * Promises of each: `greet` is called once for each `connect` that gets as far as the CONNECT packet. Messages are given to `arrived`
  * in order. `lost` or `refused` is called at most once, nothing is called after it or after `disconnect`, until the next
@@ -16,7 +16,7 @@
  * @property {() => void} disconnect end the connection or the attempt, if there is one
  * @property {() => void} close the same, for good
  * @property {(spreadMs?: number) => void} probe ask the gateway for a sign of life: without one in PROBE_MS (and a little) the connection is lost.
- *   `spreadMs`: the network may be another, and many pages learn of it at once
+ *   `spreadMs`: the network may have changed, for many pages at once
  * @property {(name: string, body: object, timeoutMs: number) => Promise<any>} request returns the acknowledgement
  *
  * @typedef {object} TransportOwner

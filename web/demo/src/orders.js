@@ -1,5 +1,5 @@
 /**
- * The orders of one pane, in step with the shop's: loaded, then followed (`gate.load`), and changed.
+ * The orders of one pane, in step with the shop's: loaded, then followed (`load`), and changed.
  *
  * In: the shop's list, events of `orders.<id>.<verb>`, the user's changes. Out: `changed(order)` and `removed(id)`. An answer and the event of the
  * same change may arrive in any order; the higher version counts. A fetch replaces everything, as it does after the log was rolled back.
@@ -23,13 +23,13 @@ export class Orders {
 
   /**
    * @param {Shop} shop
-   * @param {any} gate
+   * @param {(pattern: string, fetch: () => Promise<any>, options: any) => unknown} follow `load` of a gate
    * @param {{ changed: (order: Order) => void, removed: (id: string) => void, loaded: () => void }} shown
    */
-  constructor(shop, gate, shown) {
+  constructor(shop, follow, shown) {
     this.shop = shop;
     this.shown = shown;
-    gate.load("orders.*.*", () => shop.get("/demo/orders"), {
+    follow("orders.*.*", () => shop.get("/demo/orders"), {
       reset: (/** @type {Order[]} */ orders) => this.#reset(orders),
       apply: (/** @type {any} */ data, /** @type {any} */ { topic }) => this.#take(changeOf(topic, data)),
       changed: (/** @type {any} */ { status, error }) => {

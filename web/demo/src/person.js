@@ -6,6 +6,7 @@
  *
  * @import { Order } from "./order.js"
  */
+import { load } from "headgate";
 import { connect } from "headgate/tabs";
 import { element } from "../../design/element.js";
 import { Bell } from "./bell.js";
@@ -50,7 +51,7 @@ export class Person {
       },
       { nameOf, noteLength },
     );
-    this.orders = new Orders(this.shop, gate, {
+    this.orders = new Orders(this.shop, (pattern, fetch, options) => load(gate, pattern, fetch, options), {
       changed: (order) => board.show(order),
       removed: (id) => board.remove(id),
       loaded: () => root.removeAttribute("aria-busy"),

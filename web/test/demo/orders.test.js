@@ -15,8 +15,8 @@ function boardOf(shop = {}) {
   let load;
   /** @type {Map<string, any>} */
   const shown = new Map();
-  const gate = /** @type {any} */ ({ load: (/** @type {string} */ _pattern, /** @type {any} */ _fetch, /** @type {any} */ options) => (load = options) });
-  const orders = new Orders(shop, gate, { changed: (order) => shown.set(order.id, order), removed: (id) => shown.delete(id), loaded: () => {} });
+  const follow = (/** @type {string} */ _pattern, /** @type {any} */ _fetch, /** @type {any} */ options) => (load = options);
+  const orders = new Orders(shop, follow, { changed: (order) => shown.set(order.id, order), removed: (id) => shown.delete(id), loaded: () => {} });
   const event = (/** @type {string} */ verb, /** @type {any} */ data) => load.apply(data, { topic: `orders.${data?.id ?? "42"}.${verb}` });
   return { orders, shown, event, reset: (/** @type {any[]} */ all) => load.reset(all) };
 }

@@ -1,6 +1,6 @@
 /* The message of a logged event on a channel: `hg1 <epoch> <offset> <time_ms> <id>\n<payload>` (events/event.py has the format).
  *
- * The usual form of it: in one epoch, without a trace, and with numbers that have no leading zero. The payload is not looked at.
+ * The usual form of it: in one epoch, without a trace or a sender, and with numbers that have no leading zero. The payload is not looked at.
  */
 #ifndef HEADGATE_NATIVE_MESSAGE_H
 #define HEADGATE_NATIVE_MESSAGE_H
@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum {
-    MAX_HEADER_BYTES = 256, /* event.MAX_HEADER_BYTES */
+    MAX_HEADER_BYTES = 384, /* event.MAX_HEADER_BYTES */
     MAX_ID_LENGTH = 128,    /* event.MAX_ID_LENGTH */
     MAX_DIGITS = 16,        /* of an offset and of a time */
     EPOCH_LENGTH = 16,

@@ -449,6 +449,11 @@ class Settings:
         "Topics of which an event `<topic>.occupied` tells the first member, and `<topic>.vacated` that the last one has left. "
         "Not set: none.",
     )
+    event_by: tuple[str, ...] = option(
+        (),
+        patterns(),
+        "Topics whose events name their sender to clients (`event.by`): the user of the token that published. Not set: none.",
+    )
     log_max_events: int = option(
         0,
         integer(0, MOST_LOG_EVENTS, "events"),

@@ -14,11 +14,11 @@ from contextlib import AbstractContextManager, nullcontext
 from secrets import token_hex
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import unquote
 
 import msgspec
 import pytest
 
+from headgate.events.sender import operators_name
 from headgate.events.topic import check_pattern, matches
 from headgate.services.publisher import Publisher, Receipt
 
@@ -93,7 +93,7 @@ class Published:
             receipt = Receipt(self._epoch, self._offsets[namespace], False, event_id)
             self._receipts[namespace, topic, owner, event_id] = receipt
             data = msgspec.json.decode(payload if isinstance(payload, bytes) else str(payload))
-            self._events.append(PublishedEvent(topic, data, event_id, namespace, unquote(shown) or None, receipt))
+            self._events.append(PublishedEvent(topic, data, event_id, namespace, operators_name(shown) or None, receipt))
             return receipt, False
 
     def fate(self, namespace: str, epoch: str, offset: int) -> Fate:

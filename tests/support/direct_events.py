@@ -8,6 +8,7 @@ from typing import Any
 
 from headgate.delivery.state import STATES, Phase, Pressure
 from headgate.events.event import Event
+from headgate.events.sender import sender_word
 from headgate.redis.keys import channel
 
 
@@ -16,7 +17,8 @@ def message_of(namespace: str, event: Event) -> list[bytes]:
     message = event.data
     if event.offset is not None:
         words = ["hg1", event.epoch or "", str(event.offset), str(event.time_ms), event.id or ""]
-        words += [event.traceparent] if event.traceparent else []
+        words += [event.traceparent or "-"] if event.traceparent or event.by else []
+        words += [sender_word(event.by, shown=True)] if event.by else []
         message = " ".join(words).encode() + b"\n" + message
     return [b"message", channel(namespace, event.topic).encode(), message]
 

@@ -28,6 +28,7 @@
  * @property {number | null} offset null: a plain PUBLISH, live only
  * @property {boolean} replayed
  * @property {string} [traceparent] of the span that published it (W3C Trace Context)
+ * @property {string} [by] the user who published it, as the gateway knows it, where HEADGATE_EVENT_BY has the topic
  * @property {string} pattern of the handler that gets it
  *
  * @typedef {{ overflow?: Overflow, repair?: boolean, since?: Since, signal?: AbortSignal }} SubscribeOptions

@@ -428,14 +428,14 @@ describe("dispatching", () => {
     assert.deepEqual(seen, [[{ carrier: "UPS" }, event]]);
   });
 
-  it("hands the trace of an event to its handlers", async () => {
+  it("hands the trace and the sender of an event to its handlers", async () => {
     const seen = [];
-    open().on("a", (_data, { traceparent }) => seen.push(traceparent));
+    open().on("a", (_data, { traceparent, by }) => seen.push(traceparent, by));
     await gateway.welcome();
     const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-    gateway.event("a", 1, 101, { traceparent });
+    gateway.event("a", 1, 101, { traceparent, by: "ana" });
     gateway.event("a", 2, 102);
-    assert.deepEqual(seen, [traceparent, undefined]);
+    assert.deepEqual(seen, [traceparent, "ana", undefined, undefined]);
   });
 
   it("runs the handlers of every matching pattern in order of registration, each once", async () => {

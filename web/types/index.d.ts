@@ -18,6 +18,8 @@ export interface HeadgateEvent<Data = unknown, Topic extends string = string> {
   replayed: boolean;
   /** The trace of its publisher (W3C Trace Context), if it has one. */
   traceparent?: string;
+  /** The user who published it, as the gateway knows it, in topics of `HEADGATE_EVENT_BY`. */
+  by?: string;
   /** The pattern of the handler that gets it. */
   pattern: string;
 }

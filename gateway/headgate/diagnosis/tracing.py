@@ -15,7 +15,6 @@ from threading import Event as Flag
 from threading import Thread
 from time import monotonic
 from typing import Any
-from urllib.parse import unquote
 
 import msgspec
 
@@ -25,6 +24,7 @@ from headgate.consumers.work.groups import Groups
 from headgate.consumers.work.task import unpack
 from headgate.delivery.tally import NAMES, QUIET_EVENTS
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError, InvalidRequest
+from headgate.events.sender import operators_name
 from headgate.events.topic import user_of
 from headgate.events.traceparent import read_traceparent
 from headgate.redis.client import Client, call, deliveries
@@ -287,7 +287,7 @@ class _NotKnown(Exception):
 def _by(fields: Mapping[bytes, bytes]) -> str | None:
     """Return the user, or `key <id>`, whom an entry names as its publisher, as far as it does: a long name is cut."""
     name = fields.get(b"publisher")
-    return None if name is None else shown_name(unquote(name.decode("ascii", "replace")))
+    return None if name is None else shown_name(operators_name(name.decode("ascii", "replace")))
 
 
 def _traceparent(fields: Mapping[bytes, bytes]) -> str | None:

@@ -3,8 +3,9 @@
 In: what the function library publishes (log.lua writes the same header), or the plain JSON of an outside
 publisher. Out: an `Event` whose payload bytes are exactly those that the publisher sent; nobody re-encodes them.
 
-A message on a channel is `hg1 <epoch> <offset> <time_ms> <id>[ <traceparent>]\n<payload>`. A message that does not start with
-`hg1 ` (no JSON text does) is a plain PUBLISH: the whole message is the payload, without offset, live only, at most once.
+A message on a channel is `hg1 <epoch> <offset> <time_ms> <id>[ <traceparent or ->[ <sender>]]\n<payload>`. A message that does
+not start with `hg1 ` (no JSON text does) is a plain PUBLISH: the whole message is the payload, without offset, live only, at most
+once.
 
 Everything here is checked in the order size, header, UTF-8, JSON, so that a hostile message costs what its size check
 costs. A bad one raises; the bus counts it and sets it aside.
@@ -20,12 +21,13 @@ import msgspec
 
 from headgate.build import is_pure
 from headgate.errors import InvalidEvent, NotSerializable, PayloadTooLarge
+from headgate.events.sender import read_sender
 from headgate.events.traceparent import LENGTH as TRACEPARENT_LENGTH
 from headgate.events.traceparent import read_traceparent
 
 HEADER_TAG = b"hg1 "
-# epoch 16 + offset 16 + time 16 + id 128 + traceparent 55 and separators: no honest header is longer.
-MAX_HEADER_BYTES = 256
+# epoch 16 + offset 16 + time 16 + id 128 + traceparent 55 + sender 128 and separators: no honest header is longer.
+MAX_HEADER_BYTES = 384
 MAX_ID_LENGTH = 128
 ID_CHARACTERS = "[A-Za-z0-9_.:~-]"
 # For how long an id makes a second publish a duplicate, and how every text says it (docs/guarantees.md, "How long an id counts").
@@ -61,7 +63,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     """One published event. `data` is JSON text as bytes; `offset` and `epoch` are None for a plain PUBLISH.
 
     `time_ms` is the time at which Redis appended it (milliseconds since 1970), or the gateway's own for a plain one.
-    `traceparent`: of the span that published it; None for most.
+    `traceparent`: of the span that published it; None for most. `by`: the user who published it, where clients may know.
     """
 
     topic: str
@@ -71,6 +73,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     epoch: str | None = None
     offset: int | None = None
     traceparent: str | None = None
+    by: str | None = None
 
     def value(self) -> Any:
         """Return the data decoded into Python objects (not used on the hot path)."""
@@ -130,11 +133,10 @@ def decode_message(topic: str, message: bytes, max_payload_bytes: int, now_ms: i
     header, newline, data = message.partition(b"\n")
     # By hand, part by part: two thirds of the time of a regular expression with four groups.
     parts = header.split(b" ") if newline and len(header) < MAX_HEADER_BYTES else []
-    traceparent = None
+    traceparent = by = None
     if len(parts) != 5:
-        if len(parts) != 6 or len(parts[5]) != TRACEPARENT_LENGTH:
-            raise _malformed_header()
-        traceparent = read_traceparent(parts.pop().decode("ascii", "replace"), "bus")
+        traceparent, by = _read_origin(parts[5:])
+        del parts[5:]
     _, epoch, offset, time_ms, event_id = parts
     if (
         not offset.isdigit()
@@ -151,7 +153,20 @@ def decode_message(topic: str, message: bytes, max_payload_bytes: int, now_ms: i
     if len(data) > max_payload_bytes:
         raise PayloadTooLarge(len(data), max_payload_bytes, "bus")
     check_json(data)
-    return Event(topic, data, event_id.decode(), int(time_ms), text, int(offset), traceparent)
+    return Event(topic, data, event_id.decode(), int(time_ms), text, int(offset), traceparent, by)
+
+
+def _read_origin(parts: list[bytes]) -> tuple[str | None, str | None]:
+    """Return the traceparent and the sender at the end of a header: a traceparent alone, or both, the first perhaps as `-`."""
+    texts = [part.decode("ascii", "replace") for part in parts]
+    by = read_sender(texts[1]) if len(texts) == 2 else None
+    if len(texts) != 1 and by is None:
+        raise _malformed_header()
+    if by is not None and texts[0] == "-":
+        return None, by
+    if len(texts[0]) != TRACEPARENT_LENGTH:
+        raise _malformed_header()
+    return read_traceparent(texts[0], "bus"), by
 
 
 def _learn_epoch(epoch: bytes) -> str:

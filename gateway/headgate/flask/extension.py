@@ -443,6 +443,7 @@ class Headgate:
                 self._publisher = Publisher(
                     find_redis_url(settings, within_s=0.0),  # a request waits for it
                     max_payload_bytes=settings.max_payload_bytes,
+                    show_by=settings.event_by,
                     schemas=settings.schemas,
                     schema_check=settings.schema_check_in_force(),
                 )

@@ -216,6 +216,7 @@ def _publisher(settings: Settings, redis_url: str) -> Publisher:
     return Publisher(
         redis_url,
         max_payload_bytes=settings.max_payload_bytes,
+        show_by=settings.event_by,
         schemas=settings.schemas,
         schema_check=settings.schema_check_in_force(),
         on_schema_violation=lambda namespace, _: SCHEMA_VIOLATIONS.labels(namespace).inc(),

@@ -340,8 +340,9 @@ class Namespace:
 
 def _meta(event: Event) -> dict[str, object]:
     """Return the third argument of an event, as `protocol.frames.event_frame` writes it, of one that was read from the log."""
-    traced = {} if event.traceparent is None else {"traceparent": event.traceparent}
-    return {"id": event.id, "time": event.time_ms, "offset": event.offset, "replayed": True, **traced}
+    further = {"traceparent": event.traceparent, "by": event.by}
+    said = {name: value for name, value in further.items() if value is not None}
+    return {"id": event.id, "time": event.time_ms, "offset": event.offset, "replayed": True, **said}
 
 
 def _age_s(time_ms: int | None) -> float:

@@ -9,12 +9,15 @@ from __future__ import annotations
 import struct
 from typing import Any
 
+import msgspec
+
 from headgate.events.event import Event
 
 _FIN_TEXT, _FIN_BINARY, _FIN_CLOSE, _FIN_PONG = 0x81, 0x82, 0x88, 0x8A
 MAX_CLOSE_REASON_BYTES = 123
 # The packet of an event, without namespace, topic, payload and meta.
 _EVENT_BYTES = len('42/,["event","",,{}]')
+_to_json = msgspec.json.Encoder().encode
 _pack_medium = struct.Struct("!BBH").pack
 
 
@@ -88,7 +91,7 @@ def message_frame(packet: bytes) -> Frame:
 def event_frame(namespace: bytes, event: Event, *, replayed: bool = False) -> Frame:
     """Return the frame of a Socket.IO EVENT packet: `2/<namespace>,["event",topic,data,meta]`.
 
-    `meta` is `{id,time,offset?,replayed?,traceparent?}`. The payload is copied once, unchanged.
+    `meta` is `{id,time,offset?,replayed?,traceparent?,by?}`. The payload is copied once, unchanged.
     """
     topic, data, offset = event.topic.encode(), event.data, event.offset
     if event.id and offset is not None and not replayed:  # the usual event, in half of the time
@@ -100,6 +103,8 @@ def event_frame(namespace: bytes, event: Event, *, replayed: bool = False) -> Fr
         meta = b'"id":%b,"time":%d%b%b' % (event_id, event.time_ms, place, mark)
     if event.traceparent is not None:
         meta += b',"traceparent":"%b"' % event.traceparent.encode()
+    if event.by is not None:
+        meta += b',"by":%b' % _to_json(event.by)
     size = _EVENT_BYTES + len(namespace) + len(topic) + len(data) + len(meta)
     head = _pack_medium(_FIN_TEXT, 126, size) if 126 <= size < 65536 else _header(_FIN_TEXT, size)
     wire = b'%b42/%b,["event","%b",%b,{%b}]' % (head, namespace, topic, data, meta)

@@ -90,12 +90,13 @@
 --
 -- `by` may say more: `<by> <traceparent>`, `<by> <traceparent> <publisher>` or `<by> <traceparent> <publisher> <id_for_s>`, each part
 -- possibly empty, a traceparent also `-`. The traceparent (W3C Trace Context) and the publisher (a user's name in printable ASCII) become fields of the entry; neither counts for
--- an id, and one that is malformed is left out. The header of a message ends with the traceparent of its event, if it has one. An older
+-- an id, and one that is malformed is left out. The header of a message ends with the traceparent of its event, if it has one, and behind it
+-- with the publisher, if that begins with `=`: clients may know it (events/sender.py). Where only the latter is there, `-` stands for the former. An older
 -- gateway finds such a header malformed, and reads the event at its offset from the log: it loses nothing, and works more.
 --
 -- Raise VERSION with every change: an older library is replaced by a newer one, never the other way round.
 
-local VERSION = 16
+local VERSION = 17
 -- The version that an older gateway is answered while it would miss events of users.
 local VERSION_WITHOUT_USERS = 1
 
@@ -104,6 +105,8 @@ local MAX_TOPIC_BYTES, MAX_TOPIC_WORDS = 255, 8
 local MAX_ID_LENGTH = 128
 local MAX_BY_LENGTH = 64
 local TRACEPARENT_LENGTH, MAX_PUBLISHER_LENGTH = 55, 128
+-- The first byte (`=`) of a publisher whom clients may know.
+local SHOWN = 61
 local MAX_NAMESPACE_LENGTH = 64
 local MAX_DEPTH = 64
 local MAX_DATABASE = 1e6
@@ -1003,7 +1006,12 @@ end
 
 -- What the message of the event that was appended last begins with, up to its payload.
 local function header_of(head, event_id, origin)
-  if origin and origin.traceparent then event_id = event_id .. ' ' .. origin.traceparent end
+  local sender = origin and origin.publisher
+  if sender and byte(sender) == SHOWN then
+    event_id = event_id .. ' ' .. (origin.traceparent or '-') .. ' ' .. sender
+  elseif origin and origin.traceparent then
+    event_id = event_id .. ' ' .. origin.traceparent
+  end
   return 'hg1 ' .. head.epoch .. ' ' .. head.offset_text .. ' ' .. head.time_text .. ' ' .. event_id .. '\n'
 end
 

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError, InvalidEvent, InvalidRequest, PayloadTooLarge
 from headgate.events.event import ID_COUNTS_S, Event, check_event_id, check_json
+from headgate.events.sender import read_sender
 from headgate.events.topic import check_topic
 from headgate.events.traceparent import read_traceparent
 
@@ -263,9 +264,10 @@ def read_entry(offset: int, fields: Mapping[bytes, bytes], max_payload_bytes: in
         time_ms = _time(fields.get(b"time", b""))
         parent = fields.get(b"traceparent")
         traceparent = None if parent is None else read_traceparent(parent.decode("ascii", "replace"), "log")
+        by = read_sender(fields.get(b"publisher", b"").decode("ascii", "replace"))
     except HeadgateError as error:
         return Entry(offset, None, error)
-    return Entry(offset, Event(topic, data, event_id, time_ms, None, offset, traceparent))
+    return Entry(offset, Event(topic, data, event_id, time_ms, None, offset, traceparent, by))
 
 
 def _time(text: bytes) -> int:

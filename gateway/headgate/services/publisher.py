@@ -15,10 +15,10 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
-from urllib.parse import quote
 
 import msgspec
 
+from headgate.auth.grants import compiled
 from headgate.errors import (
     BusUnavailable,
     HeadgateError,
@@ -31,7 +31,8 @@ from headgate.errors import (
 from headgate.events.event import check_event_id
 from headgate.events.json_data import encode_data
 from headgate.events.new_ids import endless_ids, new_ids, spare_id
-from headgate.events.topic import DEFAULT_NAMESPACE, check_namespace, check_topic, user_topic
+from headgate.events.sender import sender_word
+from headgate.events.topic import DEFAULT_NAMESPACE, check_namespace, check_pattern, check_topic, user_topic
 from headgate.events.traceparent import read_traceparent
 from headgate.redis.durability import Durability, not_waited, read_durable
 from headgate.redis.keys import DEFAULT_REVOKED_S, TRUSTED, log_key, namespace_of
@@ -61,7 +62,6 @@ _PAYLOAD: Final = 5
 _ID: Final = 6
 # Hexadecimal digits of a publisher's name: 128 bits, so that nobody finds a second name for another's.
 _BY_LENGTH = 32
-_SHOWN_LENGTH = 128
 # The time of a call in all. A Redis nearby answers in a hundredth of it, and an application that waits stands still too.
 DEFAULT_TIMEOUT_S = 1.0
 # Each has its share of a call's time, so that an idle connection which leads nowhere any more leaves time for a new one.
@@ -174,6 +174,7 @@ class Publisher:
             the primary's memory; "replica" or a number: onto so many replicas (WAIT); "all": onto every replica that the primary
             lists as online, or did within 10 s, and at least one (INFO replication, a round trip more); "disk": synced to the
             primary's disk (WAITAOF, Redis 7.2). It costs a round trip to the replica, or a sync, for each call.
+        show_by: patterns of topics whose events name the user of `by` to clients, as `event.by`.
         schemas: a folder with the JSON Schemas of topics, or "redis" for those of the registry; None: HEADGATE_SCHEMAS. Needs the
             extra `schemas`. The registry is asked at the first event and every 10 s; that event waits, in `prepare` too.
         schema_check: "off", "warn" or "refuse": publish an event that breaks a schema of its topic, log it too (seldom), or raise
@@ -183,7 +184,8 @@ class Publisher:
     Raises:
         BusUnavailable: `redis_url` is None and no Redis is set or found.
         BusRefused: `redis_url` is wrong; the message names what, and no part of its credentials.
-        SettingsError, UnknownNamespace, InvalidRequest (`durable`): an argument, or a HEADGATE_ variable, is wrong.
+        SettingsError, UnknownNamespace, InvalidPattern (`show_by`), InvalidRequest (`durable`): an argument, or a HEADGATE_
+            variable, is wrong.
         InvalidSchema, MissingExtra: the folder's schemas cannot be used, or the extra is not installed.
     """
 
@@ -196,6 +198,7 @@ class Publisher:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         strict_namespace: bool = False,
         durable: Durable = None,
+        show_by: Iterable[str] = (),
         schemas: str | None = None,
         schema_check: Literal["off", "warn", "refuse"] | None = None,
         on_schema_violation: OnViolation | None = None,
@@ -212,6 +215,7 @@ class Publisher:
         self._max_payload_bytes = max_payload_bytes
         self._writer = LogWriter(redis_url or find_redis_url(), timeout_s, ATTEMPTS, strict_namespace=strict_namespace)
         self._durable = read_durable(durable)
+        self._show_by = compiled(tuple(map(check_pattern, [show_by] if isinstance(show_by, str) else show_by)))
         self._on_schema_violation = on_schema_violation
         self._schemas = self._writer.open_check(schemas, schema_check, on_schema_violation)
 
@@ -240,7 +244,8 @@ class Publisher:
             namespace: None: the publisher's.
             user: publish to the own topic of the user of this name, `users.<word>.<topic>`; `headgate.user_word` has the word.
             by: the user on whose behalf it is published, where users choose ids: the ids of different users never meet, nor do
-                they meet those of publishers without `by`. No client sees it; `headgate trace` tells it.
+                they meet those of publishers without `by`. `headgate trace` shows it, and clients see it in the topics of
+                `show_by`.
             durable: as the publisher's; None: the publisher's.
             traceparent: of the trace that the event belongs to (W3C Trace Context); one that is malformed is dropped. None: that
                 of the current span of OpenTelemetry, if the process uses it: then the publish is a span of its own.
@@ -270,7 +275,11 @@ class Publisher:
         writer = self._writer
         with writer.budget(namespace), _traced(traceparent, namespace, command[_TOPIC]) as parent:
             writer.refuse_unserved(namespace)
-            words = command if by is None and parent is None and id_for_s is None else (*command, _origin(by, parent, id_for_s))
+            words = (
+                command
+                if by is None and parent is None and id_for_s is None
+                else (*command, self._origin(command, by, parent, id_for_s))
+            )
             if wish is None:
                 appended, waited = writer.append(words), None
             else:
@@ -336,7 +345,7 @@ class Publisher:
         writer = self._writer
         with writer.budget(namespace), _traced(traceparent, namespace, batch[0][_TOPIC], len(batch)) as parent:
             writer.refuse_unserved(namespace)
-            origin = None if parent is None and id_for_s is None else _origin(None, parent, id_for_s)
+            origin = None if parent is None and id_for_s is None else self._origin(batch[0], None, parent, id_for_s)
             calls: list[Command] = [*batch] if origin is None else [(*each, origin) for each in batch]
             if wish is not None:
                 wish = writer.counted(wish, namespace)
@@ -403,7 +412,7 @@ class Publisher:
             log_key(namespace),
             current_traceparent() if traceparent is None else read_traceparent(traceparent, "publisher"),
         )
-        origin = None if by is None and parent is None and id_for_s is None else _origin(by, parent, id_for_s)
+        has_origin = not (by is None and parent is None and id_for_s is None)
         prepared: list[Prepared | HeadgateError] = []
         for topic, data, event_id in events:
             try:
@@ -413,7 +422,7 @@ class Publisher:
             except HeadgateError as error:
                 prepared.append(error)
                 continue
-            command = call if origin is None else (*call, origin)
+            command = (*call, self._origin(call, by, parent, id_for_s)) if has_origin else call
             prepared.append(Prepared(command, namespace, event_id is None, call[_ID], len(call[_PAYLOAD]), check_schemas))
         return prepared
 
@@ -568,6 +577,13 @@ class Publisher:
             raise PayloadTooLarge(len(payload), self._max_payload_bytes, "publisher")
         return "FCALL", TRUSTED, 1, key, topic, payload, event_id
 
+    def _origin(self, call: Command, by: str | None, traceparent: str | None, id_for_s: int | None = None) -> str:
+        """Return what is told of a publish beside its event: `<by> <traceparent> <publisher> <id_for_s>`, as log.lua reads it."""
+        owner = word = ""
+        if by is not None:
+            owner, word = id_owner(by), sender_word(by, shown=self._show_by.contain(str(call[_TOPIC])))
+        return f"{owner} {traceparent or '-'} {word}" + ("" if id_for_s is None else f" {id_for_s}")
+
     def _check_schemas(self, call: Any) -> None:
         """Hold an event against the schemas of its topic. May wait for Redis. Raises as `publish`."""
         if self._schemas is not None:
@@ -633,24 +649,10 @@ def _check_id_for(id_for_s: int | None, *, has_id: bool = True) -> None:
         raise InvalidRequest("id_for_s goes with an id: one that nobody knows is never tried again")
 
 
-def _origin(by: str | None, traceparent: str | None, id_for_s: int | None = None) -> str:
-    """Return what is told of a publish beside its event: `<by> <traceparent> <publisher> <id_for_s>`, as log.lua reads it."""
-    name, shown = ("", "") if by is None else _names_of(by)
-    return f"{name} {traceparent or '-'} {shown}" + ("" if id_for_s is None else f" {id_for_s}")
-
-
+@lru_cache(maxsize=1024)  # a service that publishes is one user
 def id_owner(by: str) -> str:
     """Return what stands beside the ids of events that are published on behalf of a user."""
     return hashlib.sha256(by.encode()).hexdigest()[:_BY_LENGTH]
-
-
-@lru_cache(maxsize=1024)  # a service that publishes is one user
-def _names_of(by: str) -> tuple[str, str]:
-    """Return a publisher's name as Redis keeps it beside ids, and as the log's entry has it: in ASCII, and cut.
-
-    The user's may have any characters, and any length.
-    """
-    return id_owner(by), quote(by, safe="@")[:_SHOWN_LENGTH]
 
 
 def find_redis_url(settings: Settings | None = None, within_s: float = STARTING_S) -> str:

@@ -74,6 +74,28 @@ def test_a_granted_publish_is_acknowledged_with_a_receipt(gateway_here: StartGat
     assert [topic for topic, _, _ in events] == ["orders.1.seen", "orders.2.seen"]
 
 
+def test_an_event_names_its_sender_where_the_namespace_allows_it(gateway_here: StartGatewayHere, redis_url: str) -> None:
+    """Live, read again and behind `since` it is the user of the token, whatever the payload and the request say."""
+    gateway = gateway_here(clerk, event_by=("orders.1.seen",))
+    client = gateway.join({"token": "clerk", "subscriptions": [{"pattern": "orders.#"}]})
+    assert client.welcome
+    client.request("publish", {"topic": "orders.1.seen", "data": {"by": "boss", "meta": {"by": "boss"}}})
+    client.request("publish", {"topic": "orders.9.seen", "data": 1})
+    forged = client.request("publish", {"topic": "orders.1.seen", "data": 1, "by": "boss"})
+    with Publisher(redis_url, show_by="orders.#") as publisher:
+        publisher.publish("orders.1.seen", 2)
+        publisher.publish("orders.2.seen", 3, by="Ana Müller")
+    events = client.wait_for_events(4)
+    client.request("subscribe", {"pattern": "orders.*.seen", "since": {"last": 4}})
+    again = [event for event in client.wait_for_events(8) if event[2].get("replayed")]
+    page = client.request("replay", {"pattern": "orders.#", "from": events[0][2]["offset"], "to": events[-1][2]["offset"]})
+
+    assert [meta.get("by") for _, _, meta in events] == ["clerk", None, None, "Ana Müller"]
+    assert forged["error"]["code"] == "invalid_request"
+    assert [meta.get("by") for _, _, meta in again] == ["clerk", None, None, "Ana Müller"]
+    assert [meta.get("by") for _, _, meta in page["events"]] == ["clerk", None, None, "Ana Müller"]
+
+
 @pytest.mark.parametrize("excess", [0, 1, 60_000])
 def test_a_payload_above_the_limit_is_refused_by_the_gateway_and_the_connection_lives(
     gateway_here: StartGatewayHere, excess: int

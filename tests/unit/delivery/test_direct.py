@@ -234,6 +234,7 @@ _TEXT = message_of(NAMESPACE, event())[2]
     [
         _PLAIN,
         event(traceparent=PARENT),
+        event(by="ana"),
         event(2),
         event(data=b""),
         event(data=b"{"),

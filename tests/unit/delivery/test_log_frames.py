@@ -63,6 +63,7 @@ def test_an_entry_as_it_is_usually_written_is_framed_without_python() -> None:
         raw_entry(1, data=b'"' + b"x" * 99 + b'"'),
         raw_entry(1, traceparent=PARENT),
         raw_entry(1, publisher=b"ann"),
+        raw_entry(1, publisher=b"=ann"),
         [b"1-0", [b"topic", b"a.b"]],
         [b"1-0", []],
         [b"1-5", raw_entry(1)[1]],

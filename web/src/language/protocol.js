@@ -23,7 +23,7 @@
  * @property {SubscribeResult[]} subscriptions
  * @property {number} [heartbeatS]
  *
- * @typedef {{ id?: string | null, time: number, offset?: number, replayed?: boolean, traceparent?: string }} EventMeta time in ms since 1970
+ * @typedef {{ id?: string | null, time: number, offset?: number, replayed?: boolean, traceparent?: string, by?: string }} EventMeta time in ms since 1970
  *
  * @typedef {object} Gap events in offsets `from` to `to` (inclusive, null when unknown) that this client did not get
  * @property {string[]} patterns

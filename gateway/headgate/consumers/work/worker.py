@@ -337,7 +337,7 @@ class Worker:
     def _delivery(self, leased: LeasedTask) -> Delivery:
         task = leased.task
         return Delivery(
-            task.topic, task.data, task.id, task.time_ms, task.epoch, task.offset, task.traceparent,
+            task.topic, task.data, task.id, task.time_ms, task.epoch, task.offset, task.traceparent, None,
             self._spec.namespace, self._spec.name, task.key, task.attempt + leased.out, task.deferred,
         )  # fmt: skip
 

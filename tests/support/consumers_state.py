@@ -12,6 +12,7 @@ from headgate.consumers.base import Progress
 from headgate.events.topic import DEFAULT_NAMESPACE
 from headgate.redis.client import Client, call
 from headgate.redis.keys import group_in_log, group_key, log_key
+from headgate.redis.user_facts import UserFacts
 
 
 def count_leased(client: Client, group: str) -> int:
@@ -30,6 +31,7 @@ class MemoryState:
         self.leased = True
         self.shown: set[tuple[str, str]] = set()
         self.read: set[tuple[str, str]] = set()
+        self.muted: dict[str, frozenset[str]] = {}
         self.on_call: Callable[[str], None] = lambda method: None
         self.calls: list[str] = []
         self._windows: dict[str, float] = {}
@@ -81,15 +83,10 @@ class MemoryState:
         self._called("lease")
         return self.leased
 
-    def seen(self, user: str, event_id: str) -> bool:
-        """Return whether it is in `shown`."""
-        self._called("seen")
-        return (user, event_id) in self.shown
-
-    def was_read(self, topic: str, event_id: str) -> bool:
-        """Return whether it is in `read`."""
-        self._called("was_read")
-        return (topic, event_id) in self.read
+    def user_facts(self, user: str, topic: str, event_id: str) -> UserFacts:
+        """Return what `read`, `shown` and `muted` have of it."""
+        self._called("user_facts")
+        return UserFacts((topic, event_id) in self.read, (user, event_id) in self.shown, self.muted.get(user, frozenset()))
 
     def progress(self) -> Progress:
         """As base.State."""

@@ -16,6 +16,9 @@ export interface InboxItem<Data = any> {
   readonly read: boolean;
 }
 
+/** Where a user is alerted. */
+export type InboxChannel = "mail" | "page" | "push";
+
 /** `behind`: events may be missing. `current`: none is. */
 export type InboxStatus = "loading" | "behind" | "current" | "failed";
 
@@ -25,6 +28,8 @@ export interface InboxSnapshot<Data = any> {
   readonly items: readonly InboxItem<Data>[];
   /** Of the whole inbox. */
   readonly unread: number;
+  /** Muted channels by pattern of kinds. */
+  readonly mutes: { readonly [pattern: string]: readonly InboxChannel[] };
   readonly hasMore: boolean;
   readonly status: InboxStatus;
   /** Why it could not be loaded. */
@@ -32,11 +37,13 @@ export interface InboxSnapshot<Data = any> {
 }
 
 /** Options of an inbox. */
-export interface InboxOptions {
+export interface InboxOptions<Data = any> {
   /** Items that one request brings, 1 to 100, default 20. */
   pageSize?: number | undefined;
   /** An outbox of `headgate/offline`: it keeps actions while there is no connection. */
   outbox?: { publish: (topic: string, data: any, options: { id: string }) => Promise<Receipt> } | undefined;
+  /** Is called with each item that arrives and is not muted in pages. */
+  alert?: ((item: InboxItem<Data>) => void) | undefined;
 }
 
 /** The inbox of a gate's user. An action shows at once, and is taken back when it is refused. */
@@ -51,9 +58,14 @@ export interface Inbox<Data = any> extends Store<InboxSnapshot<Data>> {
   archive: (ids: string | readonly string[]) => Promise<void>;
   /** Mark as read all items up to the newest one that is shown. */
   markAllRead: () => Promise<void>;
+  /** Mute a pattern of kinds on exactly these channels (all of them by default), for this user everywhere. */
+  mute: (pattern: string, channels?: readonly InboxChannel[]) => Promise<void>;
+  unmute: (pattern: string) => Promise<void>;
+  /** Whether a kind is muted, in pages by default. */
+  isMuted: (kind: string, channel?: InboxChannel) => boolean;
 }
 
 /** Make the inbox of a gate's user. */
-export function createInbox<Data = any>(gate: Gate<any>, options?: InboxOptions): Inbox<Data>;
+export function createInbox<Data = any>(gate: Gate<any>, options?: InboxOptions<Data>): Inbox<Data>;
 /** Show the unread count in front of a page's title; returns the function that ends it. */
 export function badgeTitle(inbox: Pick<Inbox, "subscribe" | "unread">, page?: { title: string }): () => void;

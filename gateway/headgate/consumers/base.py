@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 from headgate.events.event import Event
 
 if TYPE_CHECKING:
+    from headgate.redis.user_facts import UserFacts
     from headgate.services.publisher import Receipt
 
 
@@ -118,11 +119,8 @@ class State(Protocol):
     def lease(self, name: str, for_s: float) -> bool:
         """Take or renew a lease that one instance holds at a time; return whether it is ours for `for_s` from now."""
 
-    def seen(self, user: str, event_id: str) -> bool:
-        """Return whether one of this user's browsers said that it has shown this event."""
-
-    def was_read(self, topic: str, event_id: str) -> bool:
-        """Return whether the user has read or archived the item that this event is, or no longer has it; False: it is no item."""
+    def user_facts(self, user: str, topic: str, event_id: str) -> UserFacts:
+        """Return what a user has done about an event, and on which channels the user has muted its topic."""
 
     def progress(self) -> Progress:
         """Return how far the consumer has come, in one step and one round trip."""

@@ -33,8 +33,8 @@ from headgate.redis.handled_events import AtBrowsers, ask_browsers
 from headgate.redis.keys import group_in_log, group_key, log_key
 from headgate.redis.lineage import Lineage
 from headgate.redis.log import EventLog, time_or_zero
-from headgate.redis.seen import was_seen
 from headgate.redis.traces import read
+from headgate.redis.user_facts import read_user_facts
 from headgate.settings import Settings
 
 DEADLINE_S = 0.8
@@ -234,7 +234,7 @@ class _Search:
         if user is None:
             found.notes.append("The event is for more than one user: who has shown it is not known.")
         else:
-            found.shown = was_seen(self._client, found.namespace, user, found.id)
+            found.shown = read_user_facts(self._client, found.namespace, user, found.topic, found.id).is_shown
 
     def _ask_pages(self, found: Trace, epoch: str) -> None:
         """Ask the pages last: they have what is left of the time, up to HANDLED_S."""

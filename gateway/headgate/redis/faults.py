@@ -237,7 +237,8 @@ def _refusal(text: str) -> HeadgateError:
             case "not_serializable":
                 return NotSerializable(str(parts["reason"]))
             case "limit_reached":
-                return LimitReached(str(parts["name"]), int(parts["limit"]), int(parts["retry_after_s"]))
+                after = parts.get("retry_after_s")
+                return LimitReached(str(parts["name"]), int(parts["limit"]), None if after is None else int(after))
             case "unknown_namespace":
                 return UnknownNamespace(str(parts["namespace"]), ())
             case "invalid_request":

@@ -4,7 +4,10 @@
 -- In: an event on users.<user>.inbox.<kind>, which becomes an item; or one on users.<user>.inbox, a change of items:
 --   {op: "read" | "unread" | "archive", ids: [1 to 100 ids of items]}
 --   {op: "read_all", up_to?: offset}              every item whose event is at or below that offset; without it every item
--- Out: the items; and of a change the payload that is logged, in which `unread` is the count after it. Events of the library's own,
+--   {op: "mute", pattern, channels: ["page", …]}  the user wants no alerts about the pattern on exactly these channels
+--   {op: "unmute", pattern}                       the user wants them again
+-- Out: the items; and of a change the payload that is logged, in which `unread` is the count after it, and `mutes` all that is muted
+-- after a mute or unmute. Events of the library's own,
 -- on users.<user>.inbox too, say what a page cannot know:
 --   {op: "dropped", ids, unread}                  items that the bounds have pushed out: archived ones first, then the oldest
 --   {op: "kept", id, at, unread}                  the event at offset `at` has the id of an item that is there: it changes nothing
@@ -12,17 +15,22 @@
 -- An item's id is `<kind>/<id of its event>`. Keys: the hash hg:{N}:inbox:<user> has, by item id, `<state> <offset> <time> <shift>
 -- <data>`, and in the field '' `<unread> <bytes> <clock of the oldest> <items> <clock of
 -- the last PEXPIRE>`; the sorted set hg:{N}:inbox:<user>:order has the item ids
--- by offset. The state is `u` (unread), `r` (read) or `a` (archived); the clock of an item is its time and shift.
+-- by offset. The state is `u` (unread), `r` (read) or `a` (archived); the clock of an item is its time and shift. The hash
+-- hg:{N}:inbox:<user>:mutes has the muted channels by pattern, `mail page push`. It has no end: it is the user's choice.
 
 local inbox = {}
 
 local MAX_INBOX_ITEMS, MAX_INBOX_BYTES, MAX_INBOX_AGE_MS = 1000, 2 * 1024 * 1024, 90 * 86400000
 -- A full inbox drops a tenth at once, so that one event in a hundred reports it. At most so many, in at most so many bytes of ids.
 local MOST_DROPPED, MOST_DROPPED_BYTES = 100, 16384
+local MAX_MUTES, CHANNELS = 64, { 'mail', 'page', 'push' }
 local MAX_CHANGED, MAX_INBOX_PAGE, MAX_INBOX_PAGE_BYTES = 100, 100, 65536
 -- What an item takes beside its id and value: measured (docs/decisions/0070-inbox.md).
 local ITEM_BYTES = 200
 local STATE_AFTER = { read = { u = 'r' }, unread = { r = 'u', a = 'u' }, archive = { u = 'a', r = 'a' }, read_all = { u = 'r' } }
+local FIELDS = {
+  read = { 'ids' }, unread = { 'ids' }, archive = { 'ids' }, read_all = { 'up_to' }, mute = { 'channels', 'pattern' }, unmute = { 'pattern' },
+}
 -- How often the end of an inbox is put off.
 local PUT_OFF_MS = 86400000
 
@@ -52,18 +60,46 @@ end
 
 local function wrong_change(reason) return nil, refusal('invalid_request', { reason = 'inbox: ' .. reason }) end
 
+local function is_pattern(text)
+  if type(text) ~= 'string' or #text > MAX_TOPIC_BYTES then return false end
+  local words = 0
+  for word in string.gmatch(text .. '.', '([^.]*)%.') do
+    if word ~= '*' and word ~= '#' and not find(word, '^[%w_-]+$') then return false end
+    words = words + 1
+  end
+  return words <= MAX_TOPIC_WORDS
+end
+
+-- The channels of a mute in their order, each once; nil if they are none.
+local function read_channels(given)
+  if type(given) ~= 'table' then return end
+  local wanted, count, channels = {}, 0, {}
+  for _, channel in pairs(given) do wanted[channel], count = true, count + 1 end
+  for _, channel in ipairs(CHANNELS) do
+    if wanted[channel] then channels[#channels + 1], wanted[channel] = channel, nil end
+  end
+  return count == #given and next(wanted) == nil and #channels > 0 and table.concat(channels, ' ') or nil
+end
+
 -- The parts of a change, read strictly. Returns nil and a refusal.
 local function read_change(payload)
   local valid, change = pcall(cjson.decode, payload)
   if not valid or type(change) ~= 'table' then return wrong_change('expected a change such as {"op":"read","ids":["…"]}') end
   local op, ids, up_to = change.op, change.ids, change.up_to
-  if type(op) ~= 'string' or not STATE_AFTER[op] then
-    return wrong_change('op: expected one of archive, read, read_all, unread')
-  end
+  local fields = type(op) == 'string' and FIELDS[op]
+  if not fields then return wrong_change('op: expected one of archive, mute, read, read_all, unmute, unread') end
   for member in pairs(change) do
-    if member ~= 'op' and member ~= (op == 'read_all' and 'up_to' or 'ids') then
-      return wrong_change('unknown field ' .. shown(tostring(member)) .. '; known to ' .. op .. ': ' .. (op == 'read_all' and 'up_to' or 'ids'))
+    if member ~= 'op' and member ~= fields[1] and member ~= fields[2] then
+      return wrong_change('unknown field ' .. shown(tostring(member)) .. '; known to ' .. op .. ': ' .. table.concat(fields, ', '))
     end
+  end
+  if op == 'mute' or op == 'unmute' then
+    if not is_pattern(change.pattern) then
+      return wrong_change('pattern: expected a pattern of at most ' .. MAX_TOPIC_WORDS .. ' words and ' .. MAX_TOPIC_BYTES .. ' bytes, such as orders.#')
+    end
+    local channels = op == 'mute' and read_channels(change.channels)
+    if channels == nil then return wrong_change('channels: expected a list of some of mail, page, push') end
+    return { op = op, pattern = change.pattern, channels = channels }
   end
   if op == 'read_all' then
     if up_to ~= nil and not (type(up_to) == 'number' and up_to >= 0 and up_to % 1 == 0 and up_to < 2 ^ 53) then
@@ -82,10 +118,33 @@ local function read_change(payload)
   return { op = op, ids = each }
 end
 
--- What a change does: `fields` to be written, and `unread` after it.
-local function plan_change(head, plan)
-  local change, wrong = read_change(plan.payload)
-  if not change then return nil, wrong end
+-- What is muted: channels by pattern.
+local function read_mutes(key)
+  local flat, mutes, count = call('HGETALL', key), {}, 0
+  for place = 1, #flat, 2 do mutes[flat[place]], count = flat[place + 1], count + 1 end
+  return mutes, count
+end
+
+-- What a mute or unmute does, and all that is muted after it.
+local function plan_mute(plan, change)
+  local refused = may('HGETALL', plan.mutes) or may('HDEL', plan.mutes, '') or may('HSET', plan.mutes, '', '')
+  if refused then return nil, refused end
+  local mutes, count = read_mutes(plan.mutes)
+  if change.channels and not mutes[change.pattern] and count >= MAX_MUTES then
+    return nil, refusal('limit_reached', { name = 'mutes', limit = MAX_MUTES })
+  end
+  mutes[change.pattern] = change.channels or nil
+  local lists = {}
+  for pattern, channels in pairs(mutes) do
+    lists[pattern] = {}
+    for channel in string.gmatch(channels, '%a+') do table.insert(lists[pattern], channel) end
+  end
+  plan.muted, plan.channels = change.pattern, change.channels
+  return ',"mutes":' .. cjson.encode(lists)
+end
+
+-- What a change of items does: `fields` to be written, and `unread` after it.
+local function plan_states(plan, change)
   local ids = change.ids
   if not ids then
     local last = change.up_to and whole(change.up_to) or '+inf'
@@ -107,7 +166,16 @@ local function plan_change(head, plan)
     return wrong_change('ids: the inbox has no item ' .. shown(change.ids[1]) .. '; an id is <kind>/<id of the event>')
   end
   plan.fields = fields
-  plan.payload = match(plan.payload, '^(.*)}%s*$') .. ',"unread":' .. whole(plan.unread) .. '}'
+  return ''
+end
+
+local function plan_change(head, plan)
+  local change, wrong = read_change(plan.payload)
+  if not change then return nil, wrong end
+  local after
+  after, wrong = (change.pattern and plan_mute or plan_states)(plan, change)
+  if not after then return nil, wrong end
+  plan.payload = match(plan.payload, '^(.*)}%s*$') .. ',"unread":' .. whole(plan.unread) .. after .. '}'
   local refused = size_fault(head, plan.payload)
   if refused then return nil, refused end
   return plan
@@ -124,7 +192,7 @@ function inbox.plan(name, head, user, kind, id, payload)
   if found.err then return nil, try_again(found) end
   local unread, bytes, oldest, items, put_off = match(found[1] or '0 0 0 0 0', '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
   local plan = {
-    key = key, order = order, user = user, kind = kind, payload = payload, is_there = found[2],
+    key = key, order = order, mutes = key .. ':mutes', fields = {}, user = user, kind = kind, payload = payload, is_there = found[2],
     unread = tonumber(unread), bytes = tonumber(bytes), oldest = tonumber(oldest), items = tonumber(items), put_off = tonumber(put_off),
   }
   if kind == '' then return plan_change(head, plan) end
@@ -192,6 +260,8 @@ function inbox.apply(name, head, plan, event_id)
       call('HSET', plan.key, unpack(plan.fields, first, min(first + 999, #plan.fields)))
     end
     if plan.items > 0 then call('HSET', plan.key, '', counts_of(plan)) end
+    if plan.channels then call('HSET', plan.mutes, plan.muted, plan.channels) end
+    if plan.channels == false then call('HDEL', plan.mutes, plan.muted) end
     return
   end
   local id, offset, clock = plan.kind .. '/' .. event_id, head.offset, head.clock
@@ -212,7 +282,8 @@ function inbox.apply(name, head, plan, event_id)
   drop_surplus(name, head, plan)
 end
 
--- A page of an inbox, newest first, at most so many items or bytes, and one at least: [epoch, offset of the log, unread, items in all, where the next page begins or 0, id, value, …].
+-- A page of an inbox, newest first, at most so many items or bytes, and one at least: [epoch, offset of the log, unread, items in all, where the next page begins or 0, muted patterns and
+-- channels, id, value, …].
 function inbox.page(keys, args)
   local name, wrong_key = names(keys)
   if not name then return wrong_key end
@@ -230,7 +301,7 @@ function inbox.page(keys, args)
   local elsewhere = (in_cluster or head.sharded) and moving(name, head)
   if elsewhere then return elsewhere end
   local unread = tonumber(match(call('HMGET', key, '')[1] or '', '^%d+')) or 0
-  local answer = { head.epoch, head.offset or 0, unread, call('ZCARD', order), 0 }
+  local answer = { head.epoch, head.offset or 0, unread, call('ZCARD', order), 0, call('HGETALL', key .. ':mutes') }
   local shown_last, size = nil, 0
   while true do
     local scored = call('ZRANGE', order, last, '-inf', 'BYSCORE', 'REV', 'LIMIT', '0', whole(limit), 'WITHSCORES')
@@ -240,7 +311,7 @@ function inbox.page(keys, args)
       local state = value and string.sub(value, 1, 1)
       if state and (state ~= 'a' or args[4] == 'archived') then
         size = size + #value
-        if #answer == 5 + 2 * limit or shown_last and size > MAX_INBOX_PAGE_BYTES then
+        if #answer == 6 + 2 * limit or shown_last and size > MAX_INBOX_PAGE_BYTES then
           answer[5] = tonumber(shown_last)
           return answer
         end

@@ -5,20 +5,19 @@ In: a user, a part of the inbox. Out: items, newest first, with the unread count
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from headgate.errors import InvalidRequest
-from headgate.events.topic import is_item, user_word
+from headgate.events.topic import user_word
 
-from .client import Client, call
+from .client import Client
 from .functions import call_function
-from .keys import inbox_key, log_key
+from .keys import log_key
 
 # inbox.lua has the same.
 MAX_ITEMS, MAX_BYTES, MAX_AGE_S = 1000, 2 * 1024 * 1024, 90 * 86400
-MAX_PAGE, MAX_CHANGED = 100, 100
+MAX_PAGE, MAX_CHANGED, MAX_MUTES = 100, 100, 64
+CHANNELS = ("mail", "page", "push")
 _UNREAD, _ARCHIVED = b"u", b"a"
 
 
@@ -37,7 +36,8 @@ class InboxItem(msgspec.Struct, frozen=True):
 class InboxPage(msgspec.Struct, frozen=True):
     """A part of an inbox, newest first, as it was behind the event at `offset` in `epoch`.
 
-    `unread` and `total` are of the whole inbox. `before` asks for the next part; None: this was the last.
+    `unread` and `total` are of the whole inbox. `before` asks for the next part; None: this was the last. `mutes` are the muted
+    channels by pattern.
     """
 
     epoch: str
@@ -46,6 +46,7 @@ class InboxPage(msgspec.Struct, frozen=True):
     total: int
     items: list[InboxItem]
     before: int | None
+    mutes: dict[str, list[str]]
 
 
 def read_inbox(
@@ -64,24 +65,14 @@ def read_inbox(
     if before is not None and not 0 <= before < 2**53:
         raise InvalidRequest("before: expected the offset of an event, as `before` of the page above")
     arguments = (user_word(user), "" if before is None else before, limit, "archived" if archived else "")
-    epoch, offset, unread, total, next_, *found = call_function(
+    epoch, offset, unread, total, next_, muted, *found = call_function(
         client, "FCALL_RO", "headgate_inbox", 1, log_key(namespace), *arguments
     )
     items = [_item(*each) for each in zip(found[::2], found[1::2], strict=True)]
-    return InboxPage(epoch.decode(), offset, unread, total, items, next_ or None)
-
-
-def was_read(client: Client, namespace: str, topic: str, event_id: str) -> bool:
-    """Return whether the item of an event is read or archived, or is no longer in the inbox. Of any other topic: False.
-
-    Raises:
-        BusUnavailable, BusRefused: as `redis.client.call`.
-    """
-    if not is_item(topic):
-        return False
-    words = topic.split(".", 3)
-    value: Any = call(client, "HGET", inbox_key(namespace, words[1]), f"{words[3]}/{event_id}")
-    return value is None or value[:1] != _UNREAD
+    mutes = {
+        pattern.decode(): channels.decode().split() for pattern, channels in sorted(zip(muted[::2], muted[1::2], strict=True))
+    }
+    return InboxPage(epoch.decode(), offset, unread, total, items, next_ or None, mutes)
 
 
 def _item(item_id: bytes, value: bytes) -> InboxItem:

@@ -137,6 +137,11 @@ def inbox_key(namespace: str, word: str) -> str:
     return f"hg:{{{namespace}}}:inbox:{word}"
 
 
+def mutes_key(namespace: str, word: str) -> str:
+    """Return the key of the hash with what the user whose word this is has muted: channels by pattern."""
+    return f"{inbox_key(namespace, word)}:mutes"
+
+
 def trace_key(namespace: str, part: int) -> str:
     """Return the key of a hash with what gateways did with single events (traces.py says which)."""
     return f"hg:{{{namespace}}}:trace:{part}"

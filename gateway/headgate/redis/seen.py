@@ -1,7 +1,7 @@
 """Seen: which events the browsers of a user have shown, for whoever would otherwise tell the user by other means.
 
 In: event ids from a client, by the gateway. Out: a sorted set for each user, the newest MAX_SEEN ids by the time at which they
-were told; a consumer's State looks them up. It is a hint, not a receipt: whoever may join as the user may say anything.
+were reported; redis/user_facts.py reads it. It is a hint, not a receipt: whoever may join as the user may say anything.
 """
 
 from __future__ import annotations
@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from time import time
 
-from headgate.errors import HeadgateError
-
-from .client import Client, call, call_many
+from .client import Client, call_all
 from .keys import seen_key
 
 # For each user, in Redis: some 100 KB at most.
@@ -30,15 +28,4 @@ def mark_seen(client: Client, namespace: str, user: str, ids: Sequence[str]) -> 
     key, now_s = seen_key(namespace, user), int(time())
     scored = [part for event_id in ids for part in (now_s, event_id)]
     commands = [("ZADD", key, *scored), ("ZREMRANGEBYRANK", key, 0, -MAX_SEEN - 1), ("EXPIRE", key, SEEN_S)]
-    for reply in call_many(client, commands):
-        if isinstance(reply, HeadgateError):
-            raise reply
-
-
-def was_seen(client: Client, namespace: str, user: str, event_id: str) -> bool:
-    """Return whether a browser of this user has said that it has shown this event.
-
-    Raises:
-        BusUnavailable, BusRefused: as `redis.client.call`.
-    """
-    return call(client, "ZSCORE", seen_key(namespace, user), event_id) is not None
+    call_all(client, commands)

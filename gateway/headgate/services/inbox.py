@@ -14,7 +14,9 @@ import msgspec
 from headgate.errors import InvalidRequest, LimitReached
 from headgate.events.json_data import encode_data
 from headgate.events.topic import INBOX, user_of, user_topic
+from headgate.redis.inbox import CHANNELS as CHANNELS
 from headgate.redis.inbox import MAX_CHANGED as MAX_CHANGED
+from headgate.redis.inbox import MAX_MUTES as MAX_MUTES
 from headgate.redis.inbox import MAX_PAGE as MAX_PAGE
 from headgate.redis.inbox import InboxItem as InboxItem
 from headgate.redis.inbox import InboxPage as InboxPage
@@ -29,14 +31,17 @@ class InboxChange(msgspec.Struct, frozen=True):
     """A change of an inbox, as its event tells it: for those who keep rows of their own.
 
     `op` is `read`, `unread` or `archive` of the items `ids`, `read_all` of those whose offset is at most `up_to` (None: of all),
-    `dropped` of `ids` that the bounds have pushed out, or `kept`, which changes nothing. `unread` is the count after it.
+    `dropped` of `ids` that the bounds have pushed out, or `kept`, which changes nothing. `mute` and `unmute` are of a `pattern`;
+    `mutes` has all muted channels by pattern then. `unread` is the count after it.
     """
 
     user: str
-    op: Literal["read", "unread", "archive", "read_all", "dropped", "kept"]
+    op: Literal["read", "unread", "archive", "read_all", "dropped", "kept", "mute", "unmute"]
     unread: int
     ids: tuple[str, ...] = ()
     up_to: int | None = None
+    pattern: str | None = None
+    mutes: dict[str, list[str]] | None = None
 
 
 class Inbox:
@@ -108,6 +113,28 @@ class Inbox:
     def read_all(self, user: str, up_to: int | None = None) -> Receipt:
         """Mark as read every item whose offset (`at`) is at most `up_to`; None: every item. Raises as `Publisher.publish`."""
         return self._change(user, {"op": "read_all"} | ({} if up_to is None else {"up_to": up_to}))
+
+    def mute(self, user: str, pattern: str, channels: Sequence[str] = CHANNELS) -> Receipt:
+        """Mute a pattern on exactly these channels, everywhere: no alerts in the page, no push, no mail. Idempotent.
+
+        Args:
+            pattern: of topics as the user sees them, without `users.<user>.` and `inbox.`, such as `orders.#`.
+            channels: one or more of CHANNELS.
+
+        Raises:
+            InvalidRequest: a name, the pattern or a channel is none.
+            LimitReached: the user has muted MAX_MUTES other patterns.
+            HeadgateError: as `Publisher.publish`.
+        """
+        return self._change(user, {"op": "mute", "pattern": pattern, "channels": list(channels)})
+
+    def unmute(self, user: str, pattern: str) -> Receipt:
+        """Mute a pattern no longer, on any channel. Idempotent. Raises as `mute`."""
+        return self._change(user, {"op": "unmute", "pattern": pattern})
+
+    def mutes(self, user: str) -> dict[str, list[str]]:
+        """Return what a user has muted: channels by pattern. Raises as `page`."""
+        return self.page(user, limit=1).mutes
 
     def _change(self, user: str, change: dict[str, object]) -> Receipt:
         return self._publisher.publish(INBOX, change, namespace=self._namespace, user=user)

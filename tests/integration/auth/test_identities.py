@@ -23,7 +23,7 @@ from websockets.exceptions import InvalidStatus
 
 from headgate.redis.client import Client, open_client
 from headgate.redis.embedded import EmbeddedRedis, start_private_redis
-from headgate.redis.seen import was_seen
+from headgate.redis.user_facts import read_user_facts
 from headgate.services.publisher import Publisher
 from tests.support.gateway_process import GatewayProcess, StartGateway
 from tests.support.raw_client import RawClient
@@ -295,10 +295,11 @@ def test_a_browser_tells_consumers_which_events_its_user_has_seen(gateway: Gatew
     """In its own name; an anonymous client has none. The rest: tests/integration/redis/test_seen.py."""
     answer = join(gateway, token("ana")).request("seen", {"ids": ["order:1", "order:2", "order:1"]})
     assert answer == {"ok": True, "seen": 3}
-    assert [was_seen(commands, "notifications", user, "order:1") for user in ("ana", "ben")] == [True, False]
+    shown = [read_user_facts(commands, "notifications", user, "news", "order:1").is_shown for user in ("ana", "ben")]
+    assert shown == [True, False]
     error = join(gateway, None).request("seen", {"ids": ["order:1"]})["error"]
     assert (error["code"], error["retry"]) == ("forbidden", False)
-    assert not was_seen(commands, "notifications", "anonymous", "order:1")
+    assert not read_user_facts(commands, "notifications", "anonymous", "news", "order:1").is_shown
 
 
 # revocation ----------------------------------------------------------------------------------------------------------------

@@ -130,6 +130,16 @@ def test_over_http_a_user_has_the_own_inbox_and_a_key_names_the_user(
     assert ask(gateway, "GET", "?user=eli", ADMIN_KEY)[1]["items"] == []
     assert ask(gateway, "GET", "?user=eli&archived=true", ADMIN_KEY)[1]["items"][0]["archived"]
 
+    assert ask(gateway, "POST", "", token("dan"), {"op": "mute", "pattern": "news.#", "channels": ["page"]})[0] == 200
+    assert ask(gateway, "POST", "", ADMIN_KEY, {"op": "mute", "pattern": "chat", "channels": ["mail"], "user": "dan"})[0] == 200
+    assert ask(gateway, "POST", "", token("eli"), {"op": "unmute", "pattern": "news.#", "user": "dan"})[0] == 403
+    assert ask(gateway, "GET", "", token("dan"))[1]["mutes"] == {"chat": ["mail"], "news.#": ["page"]}
+    status, problem = ask(gateway, "POST", "", token("dan"), {"op": "mute", "pattern": "news.#", "ids": ["news/n-1"]})
+    assert (status, "mute: expected pattern and channels, got ids, pattern" in problem["detail"]) == (400, True)
+    status, problem = ask(gateway, "POST", "", token("dan"), {"op": "mute", "pattern": "news.#.x#", "channels": ["page"]})
+    assert (status, "pattern: expected a pattern" in problem["detail"]) == (400, True)
+    assert ask(gateway, "POST", "", token("dan"), {"op": "mute", "pattern": "news.#", "channels": ["sms"]})[0] == 422
+
     status, problem = ask(gateway, "POST", "", token("dan"), {"op": "read", "ids": ["news/none"]})
     assert (status, "the inbox has no item news/none" in problem["detail"]) == (400, True)
     assert ask(gateway, "POST", "", token("dan"), {"op": "read"})[0] == 400

@@ -10,7 +10,7 @@ from headgate.events.topic import own_topics, pattern, user_word
 from headgate.presence import presence
 from headgate.redis.client import Client
 from headgate.redis.presence import read_members
-from headgate.redis.seen import was_seen
+from headgate.redis.user_facts import read_user_facts
 from headgate.services.publisher import Publisher
 from tests.support.bus_here import CooperativeLink
 from tests.support.gateway_here import StartGatewayHere
@@ -39,7 +39,7 @@ def test_a_user_of_any_name_gets_its_own_events_and_no_others(
             assert client.request("subscribe", {"pattern": own_topics(other)})["error"]["code"] == "forbidden"
         assert client.request("presence", {"topic": "rooms.7", "act": "enter"})["ok"]
         assert client.request("seen", {"ids": ["e1"]}) == {"ok": True, "seen": 1}
-        assert was_seen(redis_client, "notifications", name, "e1")
+        assert read_user_facts(redis_client, "notifications", name, "news", "e1").is_shown
     with Publisher(redis_url) as publisher:
         receipts = [publisher.publish("mail", name, "e1", user=name) for name in NAMES]
     for client, name in zip(clients, NAMES, strict=True):

@@ -41,8 +41,9 @@ from headgate.redis.keys import NAMESPACES, REVOKED, feed_channel, log_key, ques
 from headgate.redis.newest import NewestReceipts
 from headgate.redis.questions import answer, ask, read_question
 from headgate.redis.registry import Served, has_been_served, leave, living, read_served
-from headgate.redis.seen import mark_seen, was_seen
+from headgate.redis.seen import mark_seen
 from headgate.redis.subscriber_link import SubscriberLink
+from headgate.redis.user_facts import read_user_facts
 from headgate.services.publisher import Fate
 from tests.support.checkout import ROOT
 from tests.support.clusters import Cluster, start_cluster
@@ -201,8 +202,8 @@ def test_gateways_register_namespaces_of_several_nodes(cluster: Cluster, client:
 def test_events_that_were_seen_are_remembered(client: Client, namespace: str) -> None:
     """By the node of the namespace."""
     mark_seen(client, namespace, "ana", ["e1"])
-    assert was_seen(client, namespace, "ana", "e1")
-    assert not was_seen(client, namespace, "ana", "e2")
+    assert read_user_facts(client, namespace, "ana", "news", "e1").is_shown
+    assert not read_user_facts(client, namespace, "ana", "news", "e2").is_shown
 
 
 def test_a_consumer_group_goes_on_after_its_slot_has_moved(

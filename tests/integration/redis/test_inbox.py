@@ -16,8 +16,10 @@ from headgate.errors import BusUnavailable, InvalidRequest, LimitReached, Payloa
 from headgate.redis.client import Client, call
 from headgate.redis.cluster import slot_of
 from headgate.redis.functions import LOG_LIBRARY
-from headgate.redis.inbox import MAX_AGE_S, MAX_BYTES, MAX_ITEMS, was_read
-from headgate.redis.keys import head_key, inbox_key, log_key
+from headgate.redis.inbox import CHANNELS, MAX_AGE_S, MAX_BYTES, MAX_ITEMS, MAX_MUTES
+from headgate.redis.keys import head_key, inbox_key, log_key, mutes_key
+from headgate.redis.seen import mark_seen
+from headgate.redis.user_facts import UserFacts, plain_topic, read_user_facts
 from headgate.services.inbox import MAX_USERS, Inbox, InboxItem, read_change
 from tests.support.clusters import Cluster, start_cluster
 from tests.support.wall_clock import ASKING, TOLD, WallClock
@@ -146,7 +148,7 @@ def test_a_change_is_an_event_with_the_count_after_it(inbox: Inbox, redis_client
     ("change", "reason"),
     [
         (None, "expected a change"),
-        ([], "op: expected one of archive, read, read_all, unread"),
+        ([], "op: expected one of archive, mute, read, read_all, unmute, unread"),
         ({"op": "delete"}, "op: expected one of"),
         ({"op": "read"}, "ids: expected a list of 1 to 100"),
         ({"op": "read", "ids": []}, "ids: expected a list of 1 to 100"),
@@ -157,6 +159,20 @@ def test_a_change_is_an_event_with_the_count_after_it(inbox: Inbox, redis_client
         ({"op": "read_all", "ids": ["news/a"]}, "unknown field ids"),
         ({"op": "read_all", "up_to": -1}, "up_to: expected the offset"),
         ({"op": "read_all", "up_to": "x"}, "up_to: expected the offset"),
+        ({"op": "mute"}, "pattern: expected a pattern of at most 8 words and 255 bytes, such as orders.#"),
+        ({"op": "mute", "pattern": "a..b", "channels": ["page"]}, "pattern: expected a pattern"),
+        ({"op": "mute", "pattern": "a.b#", "channels": ["page"]}, "pattern: expected a pattern"),
+        ({"op": "mute", "pattern": "a.b.", "channels": ["page"]}, "pattern: expected a pattern"),
+        ({"op": "mute", "pattern": "a\n", "channels": ["page"]}, "pattern: expected a pattern"),
+        ({"op": "mute", "pattern": ".".join("a" * 9), "channels": ["page"]}, "pattern: expected a pattern"),
+        ({"op": "mute", "pattern": "a" * 256, "channels": ["page"]}, "pattern: expected a pattern"),
+        ({"op": "mute", "pattern": 7, "channels": ["page"]}, "pattern: expected a pattern"),
+        ({"op": "mute", "pattern": "a"}, "channels: expected a list of some of mail, page, push"),
+        ({"op": "mute", "pattern": "a", "channels": []}, "channels: expected a list"),
+        ({"op": "mute", "pattern": "a", "channels": ["page", "sms"]}, "channels: expected a list"),
+        ({"op": "mute", "pattern": "a", "channels": {"page": "page"}}, "channels: expected a list"),
+        ({"op": "mute", "pattern": "a", "ids": ["news/a"]}, "unknown field ids; known to mute: channels, pattern"),
+        ({"op": "unmute", "pattern": "a", "channels": ["page"]}, "unknown field channels; known to unmute: pattern"),
     ],
 )
 def test_a_change_that_is_none_is_refused_by_name_and_nothing_is_logged(
@@ -169,7 +185,7 @@ def test_a_change_that_is_none_is_refused_by_name_and_nothing_is_logged(
         publisher.publish("inbox", change, user="ana")
 
     assert len(logged(redis_client)) == 1
-    assert inbox.page("ana").unread == 1
+    assert (inbox.page("ana").unread, inbox.mutes("ana")) == (1, {})
 
 
 def test_an_item_that_is_too_large_is_in_neither_log_nor_inbox(inbox: Inbox, redis_client: Client) -> None:
@@ -271,15 +287,69 @@ def test_a_page_that_is_none_is_refused(inbox: Inbox, before: int | None, limit:
         inbox.page("ana", before, limit)
 
 
-def test_an_item_counts_as_read_for_consumers_when_it_is_read_archived_or_gone(inbox: Inbox, redis_client: Client) -> None:
-    """An event beside any inbox never does."""
+def test_facts_say_what_the_user_has_done_about_an_event(inbox: Inbox, redis_client: Client) -> None:
+    """An item is read when it is read, archived or gone; any event is shown when a browser said so."""
     for name in "abc":
         inbox.send("ana", "news", 1, name)
     inbox.mark_read("ana", ["news/a"])
     inbox.archive("ana", ["news/b"])
-    found = [was_read(redis_client, "notifications", "users.ana.inbox.news", name) for name in "abcd"]
-    assert found == [True, True, False, True]
-    assert not was_read(redis_client, "notifications", "users.ana.news", "a")
+    mark_seen(redis_client, "notifications", "ana", ["c"])
+
+    found = [read_user_facts(redis_client, "notifications", "ana", "users.ana.inbox.news", name) for name in "abcd"]
+
+    assert [facts[:2] for facts in found] == [(True, False), (True, False), (False, True), (True, False)]
+    assert read_user_facts(redis_client, "notifications", "ana", "news", "c") == UserFacts(is_shown=True)
+    assert read_user_facts(redis_client, "notifications", "ben", "news", "c") == UserFacts()
+
+
+@pytest.mark.parametrize(
+    ("topic", "plain"),
+    [
+        ("users.ana.inbox.orders.failed", "orders.failed"),
+        ("users.ana.orders.failed", "orders.failed"),
+        ("orders.failed", "orders.failed"),
+        ("users.ana.inbox", "inbox"),
+        ("users.ana", "users.ana"),
+    ],
+)
+def test_a_user_mutes_topics_without_the_words_of_user_and_inbox(topic: str, plain: str) -> None:
+    """One pattern is about items, events of the user and events for everybody."""
+    assert plain_topic(topic) == plain
+
+
+def test_what_is_muted_is_an_event_and_stays_when_the_items_go(inbox: Inbox, redis_client: Client) -> None:
+    """The event has all that is muted after it; of two changes of a pattern the last one counts."""
+    inbox.send("ana", "news", 1, "a")
+    inbox.mute("ana", "orders.#", ["push", "mail", "push"])
+    inbox.mute("ana", "news")
+    inbox.mute("ana", "orders.#", ["mail"])
+    inbox.unmute("ana", "chat.*")
+    expected = {"news": ["mail", "page", "push"], "orders.#": ["mail"]}
+
+    assert inbox.mutes("ana") == expected
+    last = logged(redis_client)[-1]
+    assert last == ("users.ana.inbox", {"op": "unmute", "pattern": "chat.*", "unread": 1, "mutes": expected})
+    change = read_change(last[0], json.dumps(last[1]))
+    assert change is not None
+    assert (change.op, change.pattern, change.mutes) == ("unmute", "chat.*", expected)
+    call(redis_client, "DEL", inbox_key("notifications", "ana"), f"{inbox_key('notifications', 'ana')}:order")
+    facts = read_user_facts(redis_client, "notifications", "ana", "users.ana.inbox.orders.failed", "a")
+    assert facts.muted == {"mail"}
+    for pattern in expected:
+        inbox.unmute("ana", pattern)
+    assert call(redis_client, "EXISTS", mutes_key("notifications", "ana")) == 0
+
+
+def test_a_user_mutes_64_patterns_and_one_more_is_refused(inbox: Inbox) -> None:
+    """With the limit in the error; one that is muted may still be changed."""
+    for number in range(MAX_MUTES):
+        inbox.mute("ana", f"kind.{number}")
+
+    with pytest.raises(LimitReached, match=r"mutes \(at most 64\)"):
+        inbox.mute("ana", "one.more")
+
+    inbox.mute("ana", "kind.0", ["mail"])
+    assert (len(inbox.mutes("ana")), inbox.mutes("ana")["kind.0"]) == (MAX_MUTES, ["mail"])
 
 
 def test_another_process_of_redis_goes_on_with_the_inbox(inbox: Inbox, redis_client: Client) -> None:
@@ -323,6 +393,7 @@ class Oracle:
 
     def __init__(self) -> None:
         self.items: dict[str, str] = {}
+        self.mutes: dict[str, list[str]] = {}
 
     def add(self, name: str) -> None:
         self.items.setdefault(f"n/{name}", "u")
@@ -347,6 +418,7 @@ steps = st.one_of(
     st.tuples(st.just("add"), names),
     st.tuples(st.sampled_from(["read", "unread", "archive"]), st.lists(names, min_size=1, max_size=4)),
     st.tuples(st.just("read_all"), st.none()),
+    st.tuples(st.just("mute"), st.tuples(names, st.sets(st.sampled_from(CHANNELS)))),
     st.tuples(st.just("restart"), st.none()),
     st.tuples(st.just("batch"), st.lists(names, min_size=1, max_size=4)),
 )
@@ -357,7 +429,7 @@ steps = st.one_of(
 def test_whatever_happens_an_inbox_is_as_its_oracle_has_it(
     publisher: Publisher, redis_client: Client, history: list[Any]
 ) -> None:
-    """Items, states, order, the unread count, and the count in each change."""
+    """Items, states, order, the unread count, the count in each change, and what is muted."""
     inbox, user, oracle = Inbox(publisher), f"user-{next(_users)}", Oracle()
     for kind, argument in history:
         if kind == "add":
@@ -370,6 +442,14 @@ def test_whatever_happens_an_inbox_is_as_its_oracle_has_it(
         elif kind == "read_all":
             inbox.read_all(user)
             oracle.read_all()
+        elif kind == "mute":
+            pattern, channels = argument
+            oracle.mutes.pop(pattern, None)
+            if channels:
+                oracle.mutes[pattern] = sorted(channels)
+                inbox.mute(user, pattern, list(channels))
+            else:
+                inbox.unmute(user, pattern)
         elif kind == "restart":
             call(redis_client, "FUNCTION", "FLUSH")
         else:
@@ -383,5 +463,6 @@ def test_whatever_happens_an_inbox_is_as_its_oracle_has_it(
         page = inbox.page(user, limit=100, archived=True)
         found = {item.id: "a" if item.archived else "r" if item.read else "u" for item in page.items}
         assert (found, list(found)[::-1], page.unread) == (oracle.items, list(oracle.items), oracle.unread)
+        assert page.mutes == oracle.mutes
         if page.offset:
             assert page.offset == int(call(redis_client, "HGET", head_key("notifications"), "offset"))

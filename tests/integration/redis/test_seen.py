@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from headgate.redis.client import Client, call
 from headgate.redis.keys import seen_key
-from headgate.redis.seen import MAX_SEEN, SEEN_S, mark_seen, was_seen
+from headgate.redis.seen import MAX_SEEN, SEEN_S, mark_seen
+from headgate.redis.user_facts import read_user_facts
 
 KEY = seen_key("notifications", "ana")
 
@@ -12,9 +13,11 @@ KEY = seen_key("notifications", "ana")
 def test_an_event_was_seen_by_the_user_who_said_so_and_by_no_other(redis_client: Client) -> None:
     """Nor in another namespace."""
     mark_seen(redis_client, "notifications", "ana", ["order:1", "order:2", "order:1"])
-    assert [was_seen(redis_client, "notifications", "ana", f"order:{number}") for number in (1, 2, 3)] == [True, True, False]
-    assert not was_seen(redis_client, "notifications", "ben", "order:1")
-    assert not was_seen(redis_client, "other", "ana", "order:1")
+    assert [
+        read_user_facts(redis_client, "notifications", "ana", "news", f"order:{number}").is_shown for number in (1, 2, 3)
+    ] == [True, True, False]
+    assert not read_user_facts(redis_client, "notifications", "ben", "news", "order:1").is_shown
+    assert not read_user_facts(redis_client, "other", "ana", "news", "order:1").is_shown
 
 
 def test_only_the_newest_of_a_user_are_kept_for_a_day(redis_client: Client) -> None:
@@ -25,6 +28,6 @@ def test_only_the_newest_of_a_user_are_kept_for_a_day(redis_client: Client) -> N
             # A second passes between two pages, as far as the scores tell.
             call(redis_client, "ZUNIONSTORE", KEY, 1, KEY, "WEIGHTS", "0.5")
     assert call(redis_client, "ZCARD", KEY) == MAX_SEEN
-    assert not was_seen(redis_client, "notifications", "ana", "0-50")
-    assert was_seen(redis_client, "notifications", "ana", f"{MAX_SEEN // 100}-99")
+    assert not read_user_facts(redis_client, "notifications", "ana", "news", "0-50").is_shown
+    assert read_user_facts(redis_client, "notifications", "ana", "news", f"{MAX_SEEN // 100}-99").is_shown
     assert 0 < call(redis_client, "TTL", KEY) <= SEEN_S

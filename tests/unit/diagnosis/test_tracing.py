@@ -36,6 +36,7 @@ from headgate.redis.entries import Head
 from headgate.redis.event_ids import PART_EVENTS
 from headgate.redis.handled_events import AtBrowsers
 from headgate.redis.lineage import read_lineage
+from headgate.redis.user_facts import UserFacts
 
 NOBODY = cast(Client, None)
 WAIT_S = 30.0
@@ -106,7 +107,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
     monkeypatch.setattr(module, "call", answers.call)
     monkeypatch.setattr(event_ids, "call", answers.call)
     monkeypatch.setattr(module, "deliveries", lambda *_: answers.deliveries)
-    monkeypatch.setattr(module, "was_seen", lambda *_: True)
+    monkeypatch.setattr(module, "read_user_facts", lambda *_: UserFacts(is_shown=True))
     monkeypatch.setattr(module, "ask_browsers", lambda *_: (answers.browsers, answers.silent))
     monkeypatch.setattr(module, "read", lambda client, namespace, epoch, offset: answers.told.get((epoch, offset), {}))
     for name, fake in (("EventLog", Log), ("Groups", Known), ("DeadLetters", Letters)):
@@ -270,7 +271,7 @@ MAIL = "consumer mail"
     ("step", "unknown"),
     [
         ("read", [GATEWAYS, BROWSERS, CONSUMERS, HANDLED]),
-        ("was_seen", [BROWSERS, CONSUMERS, HANDLED]),
+        ("read_user_facts", [BROWSERS, CONSUMERS, HANDLED]),
         ("deliveries", [HANDLED, MAIL]),
         ("Known.names", [CONSUMERS, HANDLED]),
         ("Letters.page", [HANDLED, MAIL]),
@@ -327,7 +328,7 @@ def test_a_part_that_redis_refuses_is_not_known(answers: Answers, monkeypatch: p
     def refuses(*_: object) -> bool:
         raise BusRefused("NOPERM")
 
-    monkeypatch.setattr(module, "was_seen", refuses)
+    monkeypatch.setattr(module, "read_user_facts", refuses)
     found = of()
     assert (found.unknown, found.shown) == (["browsers"], None)
     assert [each.state for each in found.consumers] == ["done"]

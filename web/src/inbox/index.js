@@ -1,23 +1,23 @@
 /**
  * The entry point `headgate/inbox`: the inbox of the gate's user, the same in every tab and on every device.
  *
- * In: pages that the gateway answers, events of `users.me.inbox.#`, actions of the application. Out: snapshots {items, unread, hasMore, status,
- * error} for frameworks, and a publish on `users.me.inbox` for each action. An action shows at once, and is taken back when it is refused.
+ * In: pages that the gateway answers, events of `users.me.inbox.#`, actions of the application. Out: snapshots {items, unread, mutes, hasMore,
+ * status, error} for frameworks, and a publish on `users.me.inbox` for each action. An action shows at once, and is taken back when it is refused.
  *
  * It follows while somebody listens. The inbox is read again when events may be missing: without a resumed connection, behind a gap.
  *
  * @import { Gate, HeadgateEvent, Receipt } from "../gate.js"
  * @import { Source, Store } from "../stores/snapshot-store.js"
- * @import { Change, Item } from "./items.js"
+ * @import { Change, Channel, Item, Mutes } from "./items.js"
  *
  * @typedef {"loading" | "behind" | "current" | "failed"} InboxStatus as of a live collection
- * @typedef {{ readonly items: readonly Item[], readonly unread: number, readonly hasMore: boolean, readonly status: InboxStatus, readonly error: any }} InboxSnapshot
+ * @typedef {{ readonly items: readonly Item[], readonly unread: number, readonly mutes: Mutes, readonly hasMore: boolean, readonly status: InboxStatus, readonly error: any }} InboxSnapshot
  * @typedef {{ publish: (topic: string, data: unknown, options: { id: string }) => Promise<Receipt> }} Publishing
  */
 import { newId } from "../base/new-id.js";
 import { startTimer } from "../base/timer.js";
 import { INBOX } from "../language/protocol.js";
-import { Dispatcher } from "../index.js";
+import { checkPattern, Dispatcher, HeadgateError, matches } from "../index.js";
 import { createStore } from "../stores/snapshot-store.js";
 import { Items } from "./items.js";
 
@@ -30,23 +30,26 @@ const RETRY_MS = 2000;
 const MAX_KEPT = 1000;
 
 /** @type {import("../language/options.js").Table} */
-const OPTIONS = { pageSize: [[1, MOST, true], 20], outbox: ["object"] };
+const OPTIONS = { pageSize: [[1, MOST, true], 20], outbox: ["object"], alert: ["function"] };
+/** @type {readonly Channel[]} */
+const CHANNELS = ["mail", "page", "push"];
 
 /**
  * Make the inbox of a gate's user.
  * @param {Gate} gate
- * @param {{ pageSize?: number, outbox?: Publishing }} [options] `outbox`: of headgate/offline, which keeps actions while there is no connection
+ * @param {{ pageSize?: number, outbox?: Publishing, alert?: (item: Item) => void }} [options] `outbox`: of headgate/offline, which keeps
+ *   actions while there is no connection; `alert`: is called with each item that arrives and is not muted in pages
  * @throws {TypeError} an option that breaks its rule
  */
 export function createInbox(gate, options = {}) {
-  const { pageSize, outbox = gate } = gate._checkOptions("createInbox", OPTIONS, options);
+  const { pageSize, outbox = gate, alert = () => {} } = gate._checkOptions("createInbox", OPTIONS, options);
   /** @type {InboxSource | undefined} */
   let source;
   /** @type {InboxSnapshot} */
-  const first = Object.freeze({ items: [], unread: 0, hasMore: false, status: "loading", error: null });
+  const first = Object.freeze({ items: [], unread: 0, mutes: {}, hasMore: false, status: "loading", error: null });
   /** @type {Store<InboxSnapshot>} */
   const store = createStore(first, (changed) => {
-    source = new InboxSource(gate, pageSize, first, changed);
+    source = new InboxSource(gate, pageSize, first, changed, alert);
     return source;
   });
 
@@ -72,6 +75,18 @@ export function createInbox(gate, options = {}) {
 
   return {
     ...store,
+    /** @param {string} kind @param {Channel} [channel] */
+    isMuted: (kind, channel = "page") => isMuted(store.getSnapshot().mutes, kind, channel),
+    /**
+     * Mute a pattern of kinds on exactly these channels, for this user everywhere.
+     * @param {string} pattern @param {readonly Channel[]} [channels] @returns {Promise<void>} as of markRead
+     */
+    async mute(pattern, channels = CHANNELS) {
+      if (!channels.length || !channels.every((each) => CHANNELS.includes(each))) throw new HeadgateError("invalid_request", { reason: `channels: expected some of ${CHANNELS.join(", ")}` });
+      await act({ op: "mute", pattern: checkPattern(pattern), channels: [...new Set(channels)] });
+    },
+    /** @param {string} pattern */
+    unmute: async (pattern) => act({ op: "unmute", pattern: checkPattern(pattern) }),
     get items() {
       return store.getSnapshot().items;
     },
@@ -111,11 +126,17 @@ export function badgeTitle(inbox, page = document) {
   };
 }
 
+/** @param {Mutes} mutes @param {string} kind @param {Channel} channel */
+function isMuted(mutes, kind, channel) {
+  return Object.entries(mutes).some(([pattern, channels]) => channels.includes(channel) && matches(pattern, kind));
+}
+
 /** @implements {Source<InboxSnapshot>} */
 class InboxSource {
   #gate;
   #pageSize;
   #changed;
+  #alert;
   #snapshot;
   #items = new Items();
   #listener = new Dispatcher();
@@ -133,12 +154,13 @@ class InboxSource {
   #timer;
   #hasNews = false;
 
-  /** @param {Gate} gate @param {number} pageSize @param {InboxSnapshot} first @param {() => void} changed */
-  constructor(gate, pageSize, first, changed) {
+  /** @param {Gate} gate @param {number} pageSize @param {InboxSnapshot} first @param {() => void} changed @param {(item: Item) => void} alert */
+  constructor(gate, pageSize, first, changed, alert) {
     this.#gate = gate;
     this.#pageSize = pageSize;
     this.#snapshot = first;
     this.#changed = changed;
+    this.#alert = alert;
     this.#listener.listenTo(gate, {
       [PATTERN]: (/** @type {any} */ _data, /** @type {HeadgateEvent} */ event) => this.#take(event),
       "connection:up": (/** @type {{ resumed: boolean | null }} */ { resumed }) => (resumed && !this.#isBehind && !this.#isLoading) || this.load(),
@@ -148,12 +170,12 @@ class InboxSource {
   }
 
   read() {
-    const { items: itemsBefore, unread: unreadBefore, ...before } = this.#snapshot;
+    const { items, unread, mutes, ...before } = this.#snapshot;
     /** @type {InboxStatus} */
     const status = this.#failure ? "failed" : !this.#items.isKnown ? "loading" : this.#isBehind ? "behind" : "current";
     const now = { hasMore: this.#items.before !== null, status, error: this.#failure };
     const isSame = now.hasMore === before.hasMore && now.status === before.status && now.error === before.error;
-    if (this.#hasNews || !isSame) this.#snapshot = { ...(this.#hasNews ? this.#items.view() : { items: itemsBefore, unread: unreadBefore }), ...now };
+    if (this.#hasNews || !isSame) this.#snapshot = { ...(this.#hasNews ? this.#items.view() : { items, unread, mutes }), ...now };
     this.#hasNews = false;
     return this.#snapshot;
   }
@@ -217,13 +239,15 @@ class InboxSource {
   /** @param {HeadgateEvent} event */
   #take(event) {
     if (this.#awaited && this.#kept.push(event) > MAX_KEPT) void this.load();
-    if (this.#items.isKnown) this.#apply(event);
+    const added = this.#items.isKnown ? this.#apply(event) : null;
     this.#news();
+    if (added && !event.replayed && !isMuted(this.#items.mutes, added.kind, "page")) this.#alert(added);
   }
 
   /** @param {HeadgateEvent} event */
   #apply(event) {
     if (!this.#items.take(event)) void this.load();
+    return this.#items.added;
   }
 
   /** @param {string} id @param {Change} change */

@@ -2,17 +2,20 @@
  * Items: the inbox of a user as this page knows it. Pure state, no I/O.
  *
  * In: pages of the inbox as the gateway answers them, events of the log in their order, changes that this page has begun. Out: what is to
- * be shown: items, newest first, and the unread count of the whole inbox.
+ * be shown: items, newest first, the unread count of the whole inbox, and what the user has muted.
  *
  * What the log says is the base; the changes that are under way lie on top of it. A change leaves when its event comes, when an
  * answer that is younger shows it, or when it has failed: then the base shows again. Rules:
  * - a page shows the inbox behind one event of the log, so an event at or below that offset changes no count;
  * - each item has the offset of what it shows, so an event that is older than the item changes nothing of it;
- * - the count comes with each change. An item adds one, once: the page knows it by its id.
+ * - the count comes with each change. An item adds one, once: the page knows it by its id;
+ * - all that is muted comes with each change of it, so the newest such event counts.
  *
  * @typedef {{ id: string, kind: string, data: any, time: number, at: number, read: boolean }} Item `time` in milliseconds since 1970
- * @typedef {{ epoch: string, offset: number, unread: number, before: number | null, items: Item[] }} Page
- * @typedef {{ op: "read" | "unread" | "archive" | "read_all", ids?: string[], up_to?: number }} Change as on the wire
+ * @typedef {"mail" | "page" | "push"} Channel
+ * @typedef {{ readonly [pattern: string]: readonly Channel[] }} Mutes
+ * @typedef {{ epoch: string, offset: number, unread: number, before: number | null, items: Item[], mutes: Mutes }} Page
+ * @typedef {{ op: "read" | "unread" | "archive" | "read_all" | "mute" | "unmute", ids?: string[], up_to?: number, pattern?: string, channels?: Channel[] }} Change as on the wire
  * @typedef {{ id: string, change: Change, receipt?: { epoch: string, offset: number } }} Pending `id` of the change's event
  * @typedef {{ topic: string, data: any, id: string | null, time: number, offset: number | null }} InboxEvent
  */
@@ -25,6 +28,11 @@ export class Items {
   #epoch = "";
   #offset = -1;
   #unread = 0;
+  /** @type {Mutes} */
+  #mutes = {};
+  #mutesAt = -1;
+  /** The item that the last event has added. @type {Item | null} */
+  added = null;
   /** Where the next page begins; null: there is none. @type {number | null} */
   before = null;
 
@@ -38,10 +46,11 @@ export class Items {
   }
 
   /** Take the newest page in place of all that was known. @param {Page} page */
-  replace({ epoch, offset, unread, before, items }) {
+  replace({ epoch, offset, unread, before, items, mutes }) {
     this.#items.clear();
     Object.assign(this, { before });
     [this.#epoch, this.#offset, this.#unread] = [epoch, offset, unread];
+    [this.#mutes, this.#mutesAt] = [mutes, offset];
     this.#put(items, offset);
     this.#pending = this.#pending.filter(({ receipt }) => !receipt || (receipt.epoch === epoch && receipt.offset > offset));
   }
@@ -67,6 +76,7 @@ export class Items {
    * @param {InboxEvent} event
    */
   take({ topic, data, id, time, offset }) {
+    this.added = null;
     if (offset === null) return true;
     const isNew = offset > this.#offset;
     const kind = topic.split(".").slice(3).join(".");
@@ -75,12 +85,14 @@ export class Items {
     if (kind) {
       const name = `${kind}/${id}`;
       if (isNew && !this.#items.has(name)) {
-        this.#items.set(name, { id: name, kind, data, time, at: offset, read: false, version: offset });
+        this.added = { id: name, kind, data, time, at: offset, read: false };
+        this.#items.set(name, { ...this.added, version: offset });
         this.#unread++;
       }
     } else {
       isWhole = this.#change(data, offset);
       if (isNew) this.#unread = data.unread;
+      if (data.mutes && offset > this.#mutesAt) [this.#mutes, this.#mutesAt] = [data.mutes, offset];
     }
     if (isNew) this.#offset = offset;
     return isWhole || !isNew;
@@ -124,14 +136,15 @@ export class Items {
     return isOurs;
   }
 
-  /** Return what is to be shown. @returns {{ items: Item[], unread: number }} */
+  /** Return what is to be shown. @returns {{ items: Item[], unread: number, mutes: Mutes }} */
   view() {
     /** @type {Map<string, Item>} */
     const shown = new Map([...this.#items.values()].sort((one, other) => other.at - one.at).map(({ version: _, ...item }) => [item.id, item]));
     const unreadIn = () => [...shown.values()].filter(({ read }) => !read).length;
     let elsewhere = Math.max(0, this.#unread - unreadIn());
     for (const { change } of this.#pending) {
-      const { op, ids, up_to: upTo = Infinity } = change;
+      const { op, ids, up_to: upTo = Infinity, pattern } = change;
+      if (pattern) continue;
       if (op === "read_all") elsewhere = 0;
       for (const id of ids ?? [...shown.keys()]) {
         const item = shown.get(id);
@@ -140,6 +153,16 @@ export class Items {
         else shown.set(id, { ...item, read: op !== "unread" });
       }
     }
-    return { items: [...shown.values()], unread: elsewhere + unreadIn() };
+    return { items: [...shown.values()], unread: elsewhere + unreadIn(), mutes: this.mutes };
+  }
+
+  /** What is muted, with the changes that are under way. @returns {Mutes} */
+  get mutes() {
+    const mutes = { ...this.#mutes };
+    for (const { change: { pattern, channels } } of this.#pending) {
+      if (pattern && channels) mutes[pattern] = channels;
+      else if (pattern) delete mutes[pattern];
+    }
+    return mutes;
   }
 }

@@ -9,14 +9,15 @@ import { settle } from "../fake-gateway.js";
 const PATTERN = "users.me.inbox.#";
 /** As inbox.lua's bounds, only smaller. */
 const MOST_ITEMS = 8;
+const MOST_MUTES = 3;
 
 /** The inbox in Redis and its log, in the plainest form. A state for each offset, so that the log can lose its end. */
 class Oracle {
   epoch = "e1";
   /** @type {any[]} */
   log = [];
-  /** @type {{ items: Map<string, any>, unread: number }[]} */
-  states = [{ items: new Map(), unread: 0 }];
+  /** @type {{ items: Map<string, any>, unread: number, mutes: any }[]} */
+  states = [{ items: new Map(), unread: 0, mutes: {} }];
 
   get offset() {
     return this.log.length;
@@ -26,9 +27,9 @@ class Oracle {
     return this.states[this.offset];
   }
 
-  #append(topic, data, id, items) {
+  #append(topic, data, id, items, mutes = this.state.mutes) {
     const unread = [...items.values()].filter(({ state }) => state === "u").length;
-    this.states[this.offset + 1] = { items, unread };
+    this.states[this.offset + 1] = { items, unread, mutes };
     this.log.push({ topic, data: data && typeof data === "object" ? { ...data, unread } : data, id, time: 1, offset: this.offset + 1, replayed: false });
   }
 
@@ -46,8 +47,15 @@ class Oracle {
     }
   }
 
-  change({ op, ids, up_to: upTo = Infinity }, id) {
+  change({ op, ids, up_to: upTo = Infinity, pattern, channels }, id) {
     if (this.log.some((event) => event.id === id)) return;
+    if (pattern) {
+      const { [pattern]: _, ...others } = this.state.mutes;
+      const mutes = channels ? { ...others, [pattern]: channels } : others;
+      if (Object.keys(mutes).length > MOST_MUTES) throw new HeadgateError("limit_reached", { name: "mutes", limit: MOST_MUTES });
+      this.#append("users.ana.inbox", { op, pattern, ...(channels ? { channels } : {}), mutes }, id, this.state.items, mutes);
+      return;
+    }
     const items = new Map(this.state.items);
     const wanted = ids ?? [...items.values()].filter(({ at }) => at <= upTo).map((item) => item.id);
     if (ids && !ids.some((each) => items.has(each))) throw new HeadgateError("invalid_request", { reason: "no item" });
@@ -60,10 +68,10 @@ class Oracle {
   }
 
   page({ before = Infinity, limit }) {
-    const { items, unread } = this.state;
+    const { items, unread, mutes } = this.state;
     const below = [...items.values()].filter(({ at, state }) => at < before && state !== "a").sort((one, other) => other.at - one.at);
     const part = below.slice(0, limit).map(({ state, ...item }) => ({ ...item, read: state === "r" }));
-    return structuredClone({ epoch: this.epoch, offset: this.offset, unread, items: part, before: below.length > limit ? part.at(-1).at : null });
+    return structuredClone({ epoch: this.epoch, offset: this.offset, unread, mutes, items: part, before: below.length > limit ? part.at(-1).at : null });
   }
 
   /** Lose the end of the log. @param {number} count */
@@ -159,7 +167,7 @@ function numbers(seed) {
   };
 }
 
-/** @param {Oracle} oracle @param {{ outbox?: any, pageSize?: number }} [options] */
+/** @param {Oracle} oracle @param {{ outbox?: any, pageSize?: number, alert?: (item: any) => void }} [options] */
 function begin(oracle, options) {
   const gate = new ModelGate(oracle);
   const inbox = createInbox(/** @type {any} */ (gate), options);
@@ -191,7 +199,7 @@ describe("the inbox of a page", () => {
     const oracle = new Oracle();
     oracle.add("a");
     const { gate, inbox, leave } = begin(oracle);
-    assert.deepEqual(inbox.getSnapshot(), { items: [], unread: 0, hasMore: false, status: "loading", error: null });
+    assert.deepEqual(inbox.getSnapshot(), { items: [], unread: 0, mutes: {}, hasMore: false, status: "loading", error: null });
     await drain(gate);
     oracle.add("b");
     await drain(gate);
@@ -303,6 +311,55 @@ describe("the inbox of a page", () => {
     leave();
   });
 
+  it("mutes at once and for every page, and takes it back when it is refused", async () => {
+    const oracle = new Oracle();
+    const [one, other] = [begin(oracle), begin(oracle)];
+    await drain(one.gate);
+    await drain(other.gate);
+    const done = one.inbox.mute("k.#", ["page", "push"]);
+    await settle();
+    assert.deepEqual([one.inbox.isMuted("k"), one.inbox.isMuted("k.a", "push"), one.inbox.isMuted("k", "mail"), one.inbox.isMuted("j")], [true, true, false, false]);
+    await drain(one.gate);
+    await done;
+    await drain(other.gate);
+    assert.deepEqual([other.inbox.getSnapshot().mutes, other.inbox.isMuted("k")], [{ "k.#": ["page", "push"] }, true]);
+    const undone = other.inbox.unmute("k.#");
+    await settle();
+    assert.equal(other.inbox.isMuted("k"), false);
+    other.gate.requests[0].fail(new HeadgateError("limit_reached", {}));
+    await assert.rejects(undone, { code: "limit_reached" });
+    assert.equal(other.inbox.isMuted("k"), true);
+    for (const { leave } of [one, other]) leave();
+  });
+
+  it("refuses what cannot be muted before it asks the gateway", async () => {
+    const { gate, inbox, leave } = begin(new Oracle());
+    await drain(gate);
+    await assert.rejects(inbox.mute("a..b"), { code: "invalid_pattern" });
+    await assert.rejects(inbox.unmute(""), { code: "invalid_pattern" });
+    for (const channels of [[], ["sms"]]) await assert.rejects(inbox.mute("a", /** @type {any} */ (channels)), { code: "invalid_request" });
+    assert.deepEqual(gate.requests, []);
+    leave();
+  });
+
+  it("alerts of an item that arrives, once, and of none that is muted or was there", async () => {
+    const oracle = new Oracle();
+    const alerts = [];
+    oracle.add("before");
+    const { gate, inbox, leave } = begin(oracle, { alert: ({ id }) => alerts.push(id) });
+    await drain(gate);
+    oracle.add("a");
+    oracle.add("a");
+    await drain(gate);
+    oracle.change({ op: "mute", pattern: "k", channels: ["page"] }, "m1");
+    oracle.add("b");
+    oracle.change({ op: "mute", pattern: "k", channels: ["mail"] }, "m2");
+    oracle.add("c");
+    await drain(gate);
+    assert.deepEqual([alerts, inbox.unread], [["k/a", "k/c"], 4]);
+    leave();
+  });
+
   it("refuses an option that breaks its rule", () => {
     for (const pageSize of [0, 101, 1.5, "20"]) assert.throws(() => begin(new Oracle(), { pageSize }), /pageSize must be/);
   });
@@ -345,6 +402,13 @@ async function history(seed) {
         oracle.change(op === "read_all" ? { op, up_to: any(oracle.offset + 1) } : { op, ids: ids() }, `other-${seed}-${oracle.epoch}-${oracle.offset}`);
       } catch {}
     },
+    () => {
+      try {
+        const pattern = `p${any(5)}`;
+        oracle.change(any(3) ? { op: "mute", pattern, channels: ["page"] } : { op: "unmute", pattern }, `other-${seed}-${oracle.epoch}-${oracle.offset}`);
+      } catch {}
+    },
+    () => quiet(any(3) ? inbox.mute(`p${any(5)}`, any(2) ? ["mail"] : ["page"]) : inbox.unmute(`p${any(5)}`)),
     () => quiet(inbox.markRead(ids())),
     () => quiet(inbox.markUnread(ids())),
     () => quiet(inbox.archive(ids())),
@@ -390,6 +454,7 @@ async function history(seed) {
   assert.deepEqual([inbox.unread, inbox.getSnapshot().status], [oracle.state.unread, "current"], `seed ${seed}: the count`);
   const there = new Map(oracle.page({ limit: 100 }).items.map((item) => [item.id, item]));
   assert.deepEqual(inbox.items, inbox.items.map(({ id }) => there.get(id)), `seed ${seed}: an item`);
+  assert.deepEqual(inbox.getSnapshot().mutes, oracle.state.mutes, `seed ${seed}: what is muted`);
   while (inbox.getSnapshot().hasMore) {
     const more = inbox.loadMore();
     await drain(gate);

@@ -101,7 +101,7 @@ class Email(Consumer):
         if self._options.unless_seen_s and (user := self._user(delivery)):
             if not delivery.deferred:
                 return Defer(time.time() + self._options.unless_seen_s)
-            if self.context.state.seen(user, delivery.id or ""):
+            if self.context.state.user_facts(user, delivery.topic, delivery.id or "").is_shown:
                 MAILS.labels(self.context.name, "seen").inc()
                 return None
         # Before it is deferred: an event that the templates do not go with must not take a whole digest along.

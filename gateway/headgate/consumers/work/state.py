@@ -16,9 +16,8 @@ from headgate.consumers.base import Progress
 from headgate.errors import HeadgateError
 from headgate.redis.client import Client, call, call_many
 from headgate.redis.connections import Command
-from headgate.redis.inbox import was_read
 from headgate.redis.keys import group_key, log_key
-from headgate.redis.seen import was_seen
+from headgate.redis.user_facts import UserFacts, read_user_facts
 
 from .store import GROUP_LIBRARY, Store
 
@@ -77,13 +76,9 @@ class RedisState:
         """See `base.State.lease`."""
         return bool(self._call("lease", _suffix("lease", name), self._holder, _ms(for_s)))
 
-    def seen(self, user: str, event_id: str) -> bool:
-        """See `base.State.seen`."""
-        return was_seen(self._client, self._namespace, user, event_id)
-
-    def was_read(self, topic: str, event_id: str) -> bool:
-        """See `base.State.was_read`."""
-        return was_read(self._client, self._namespace, topic, event_id)
+    def user_facts(self, user: str, topic: str, event_id: str) -> UserFacts:
+        """See `base.State.user_facts`."""
+        return read_user_facts(self._client, self._namespace, user, topic, event_id)
 
     def progress(self) -> Progress:
         """See `base.State.progress`."""

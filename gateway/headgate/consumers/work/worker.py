@@ -22,7 +22,7 @@ import msgspec
 
 from headgate.consumers.base import Consumer, Context, Defer, Delivery, OutcomeUnknown, Reject, Retry
 from headgate.errors import BusRefused, BusUnavailable, InvalidTopic
-from headgate.events.topic import check_topic, is_item, is_probe, matches
+from headgate.events.topic import check_topic, is_item, is_probe, matches, user_of
 from headgate.events.traceparent import is_sampled
 from headgate.runtime.logging import ThrottledLog
 from headgate.runtime.spans import consuming
@@ -301,7 +301,7 @@ class Worker:
         if not (task.deferred or task.split or task.failures):
             self._keep(group, task.time_ms + round(1000 * wait_s), together=False)
             return True
-        if not self._context.state.was_read(task.topic, task.id or ""):
+        if not self._context.state.user_facts(user_of(task.topic) or "", task.topic, task.id or "").is_read:
             return False
         self._metrics.read.inc(len(group))
         self._finish(group)

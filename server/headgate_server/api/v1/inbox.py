@@ -20,6 +20,7 @@ from .operation import Call, Cost, InNamespace, Operation, Who
 from .publishing import ReceiptShown
 
 Name = Annotated[str, Meta(min_length=1, max_length=255)]
+Channel = Literal["page", "push", "mail"]
 ItemId = Annotated[str, Meta(min_length=3, max_length=400)]
 
 
@@ -47,6 +48,7 @@ class InboxShown(msgspec.Struct):
     total: int
     items: list[Item]
     before: int | None
+    mutes: Annotated[dict[str, list[str]], Meta(description="Muted channels by pattern.")]
 
 
 class PartOf(InNamespace, forbid_unknown_fields=True):
@@ -59,12 +61,25 @@ class PartOf(InNamespace, forbid_unknown_fields=True):
 
 
 class Change(msgspec.Struct, forbid_unknown_fields=True):
-    """A change of items by their ids, or with `read_all` of every item whose offset is at most `up_to`; null: of every item."""
+    """A change of items by their `ids`, or with `read_all` of every item whose offset is at most `up_to`; null: of every item.
 
-    op: Literal["read", "unread", "archive", "read_all"]
+    `mute` mutes a `pattern` on exactly these `channels`, `unmute` on none.
+    """
+
+    op: Literal["read", "unread", "archive", "read_all", "mute", "unmute"]
     ids: Annotated[list[ItemId], Meta(min_length=1, max_length=MAX_CHANGED)] | None = None
     up_to: Annotated[int, Meta(ge=0, le=MAX_OFFSET)] | None = None
+    pattern: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
+    channels: Annotated[list[Channel], Meta(min_length=1, max_length=3)] | None = None
     user: Name | None = None
+
+
+# The fields that an operation needs, and those that it may have.
+_FIELDS = {
+    "read_all": ((), ("up_to",)),
+    "mute": (("pattern", "channels"), ()),
+    "unmute": (("pattern",), ()),
+}
 
 
 def part(call: Call) -> InboxShown:
@@ -80,10 +95,13 @@ def change(call: Call) -> ReceiptShown:
     """Change items of an inbox."""
     asked: Change = call.body
     user = _user(call, asked.user, "inbox:write")
-    takes_ids = asked.op != "read_all"
-    if takes_ids != (asked.ids is not None) or (takes_ids and asked.up_to is not None):
-        raise InvalidRequest("expected ids with read, unread and archive, and nothing or up_to with read_all")
-    parts = {"op": asked.op} | {name: value for name in ("ids", "up_to") if (value := getattr(asked, name)) is not None}
+    needed, allowed = _FIELDS.get(asked.op, (("ids",), ()))
+    names = ("ids", "up_to", "pattern", "channels")
+    given = {name: value for name in names if (value := getattr(asked, name)) is not None}
+    if not set(needed) <= given.keys() <= {*needed, *allowed}:
+        fields = " and ".join(needed) or f"nothing or {allowed[0]}"
+        raise InvalidRequest(f"{asked.op}: expected {fields}, got {', '.join(given) or 'nothing'}")
+    parts: dict[str, object] = {"op": asked.op, **given}
     topic = inbox_topic(user)
     (receipt,) = call.services.gate.publish_each([(topic, parts, None)], call.namespace, by=call.identity.user)
     if isinstance(receipt, HeadgateError):
@@ -120,7 +138,7 @@ OPERATIONS = (
         "changeInbox",
         "POST",
         "/inbox",
-        "Mark items as read or unread, or archive them",
+        "Mark items as read or unread, archive them, or mute a pattern",
         Who.ANY_CALLER,
         ReceiptShown,
         change,

@@ -170,9 +170,9 @@ def test_seen_reads_the_marks_of_the_gateway(redis_client: Client, redis_url: st
     state = make(redis_client, redis_url)
     mark_seen(redis_client, "notifications", "ada", ["order:1"])
 
-    assert state.seen("ada", "order:1")
-    assert not state.seen("bob", "order:1")
-    assert not state.seen("ada", "order:2")
+    assert state.user_facts("ada", "news", "order:1").is_shown
+    assert not state.user_facts("bob", "news", "order:1").is_shown
+    assert not state.user_facts("ada", "news", "order:2").is_shown
 
 
 def test_without_redis_every_method_says_so(redis_client: Client) -> None:
@@ -182,7 +182,7 @@ def test_without_redis_every_method_says_so(redis_client: Client) -> None:
     for attempt in (
         lambda: state.window("w", 1), lambda: state.within_rate("r", 1, 1), lambda: state.add({("a", 1): 1}, 1),
         lambda: state.sums([("a", range(1))]), lambda: state.get("v"), lambda: state.put("v", b"", 1),
-        lambda: state.lease("l", 1), lambda: state.seen("u", "e"), state.progress,
+        lambda: state.lease("l", 1), lambda: state.user_facts("u", "news", "e").is_shown, state.progress,
     ):  # fmt: skip
         with pytest.raises(BusUnavailable):
             attempt()

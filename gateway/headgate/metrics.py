@@ -304,10 +304,17 @@ MONITORED_VALUE = Gauge("headgate_monitored_value", "The newest number of a moni
 MONITOR_FAULTS = Counter(
     "headgate_monitor_faults_total", "Values and alerts that a monitoring consumer could not read or send.", ["consumer", "code"]
 )
-MAILS = Counter("headgate_mails_total", "Mails sent (single, digest) and not sent because of `seen`.", ["consumer", "outcome"])
+MAILS = Counter("headgate_mails_total", "Mails sent: single, digest.", ["consumer", "outcome"])
 CONSUMER_HANDLED = Counter("headgate_consumer_handled_total", "Tasks that a consumer has done.", ["consumer"])
-CONSUMER_READ = Counter(
-    "headgate_consumer_read_total", "Tasks that were not done because the user had read the item (`unless_read_s`).", ["consumer"]
+CONSUMER_WITHDRAWN = Counter(
+    "headgate_consumer_withdrawn_total",
+    "Tasks that were not done because of their user: `read`, `seen`, `muted`, or `unwanted` (the function `wants`).",
+    ["consumer", "why"],
+)
+CONSUMER_WANTS_FAULTS = Counter(
+    "headgate_consumer_wants_faults_total",
+    "Questions to the function `wants` without an answer, after which the notification goes out: `raised`, `late`, `no_boolean`.",
+    ["consumer", "why"],
 )
 CONSUMER_RETRIED = Counter("headgate_consumer_retried_total", "Failures of a consumer that are retried.", ["consumer"])
 CONSUMER_WAITING = Gauge("headgate_consumer_waiting", "Tasks that wait: deferred, or to be retried.", ["consumer"])

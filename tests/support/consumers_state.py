@@ -32,6 +32,7 @@ class MemoryState:
         self.shown: set[tuple[str, str]] = set()
         self.read: set[tuple[str, str]] = set()
         self.muted: dict[str, frozenset[str]] = {}
+        self.recorded: list[tuple[str, str, str]] = []
         self.on_call: Callable[[str], None] = lambda method: None
         self.calls: list[str] = []
         self._windows: dict[str, float] = {}
@@ -87,6 +88,11 @@ class MemoryState:
         """Return what `read`, `shown` and `muted` have of it."""
         self._called("user_facts")
         return UserFacts((topic, event_id) in self.read, (user, event_id) in self.shown, self.muted.get(user, frozenset()))
+
+    def record(self, user: str, event_id: str, outcome: str) -> None:
+        """Add it to `recorded`."""
+        self._called("record")
+        self.recorded.append((user, event_id, outcome))
 
     def progress(self) -> Progress:
         """As base.State."""

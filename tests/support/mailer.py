@@ -74,8 +74,8 @@ def postbox() -> MemoryPostbox:
 def mailer(postbox: MemoryPostbox) -> Callable[..., Email]:
     """Make email consumers that send to `postbox`: `mailer(digest_s=60)`; `state` is another state than one in memory."""
 
-    def make(state: State | None = None, **given: Any) -> Email:
-        context = Context("on-call", "shop", state or MemoryState(), Unpublished())
+    def make(state: State | None = None, rate: int = 0, rate_period_s: float = 3600, **given: Any) -> Email:
+        context = Context("on-call", "shop", state or MemoryState(), Unpublished(), rate, rate_period_s)
         return Email(email_options(**given), context, postbox)
 
     return make

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 import structlog
 
-from headgate.consumers.base import Consumer, Context
+from headgate.consumers.base import Consumer
 from headgate.consumers.work import worker as workers
 from headgate.consumers.work.metrics import ConsumerMetrics
-from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions
+from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions, context_of
 from headgate.consumers.work.state import RedisState
 from headgate.consumers.work.store import Store
 from headgate.consumers.work.worker import Worker
@@ -103,7 +103,7 @@ class SteppedWorker:
         self.store = _Store(self._client, redis_url, spec.namespace, spec.name, Settings().max_payload_bytes)
         self.store.stopping = self.stopping
         state = RedisState(self._client, spec.namespace, spec.name, self.store)
-        context = Context(spec.name, spec.namespace, state, self._publisher)
+        context = context_of(spec, state, self._publisher)
         log = ThrottledLog(structlog.get_logger("headgate.consumers").bind(consumer=spec.name).warning)
         metrics = ConsumerMetrics(spec.name)
         self.worker = Worker(spec, context, self.store, metrics, log, self.stopping, threading.Event())

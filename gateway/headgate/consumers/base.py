@@ -122,6 +122,9 @@ class State(Protocol):
     def user_facts(self, user: str, topic: str, event_id: str) -> UserFacts:
         """Return what a user has done about an event, and on which channels the user has muted its topic."""
 
+    def record(self, user: str, event_id: str, outcome: str) -> None:
+        """Keep for a day what was done with an event for a user: the newest 1,000 of each user."""
+
     def progress(self) -> Progress:
         """Return how far the consumer has come, in one step and one round trip."""
 
@@ -136,12 +139,17 @@ class Publishing(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Given to a consumer beside its options: its name, its namespace, its state, and a publisher for events of its own."""
+    """Given to a consumer beside its options: its name, its namespace, its state, and a publisher for events of its own.
+
+    `rate` and `rate_period_s` are for a consumer that `keeps_rate` itself.
+    """
 
     name: str
     namespace: str
     state: State
     publisher: Publishing
+    rate: int = 0
+    rate_period_s: float = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +167,8 @@ class Consumer:
 
     Options: ClassVar[type] = NoOptions
     batch: ClassVar[bool] = False
+    # Whether it keeps `rate` itself, as by collecting; else an event beyond it is deferred before `handle`.
+    keeps_rate: ClassVar[bool] = False
     # Seconds between calls of `tick`; None: never.
     tick_s: ClassVar[float | None] = None
 
@@ -169,6 +179,11 @@ class Consumer:
     def check(cls, options: Any, patterns: Sequence[str]) -> list[str]:
         """Return what is wrong with options that are right one by one (templates, files, contradictions), a line each."""
         return []
+
+    @classmethod
+    def channel(cls, options: Any) -> str | None:
+        """Return the channel of its users that it is with these options, `mail` or `push`; None: it reaches no user."""
+        return None
 
     def start(self) -> None:
         """Called once before the first delivery, in the worker's thread."""

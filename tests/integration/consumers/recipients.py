@@ -10,3 +10,8 @@ from headgate.consumers.base import Delivery
 def listed(delivery: Delivery) -> Any:
     """Return the addresses that the event is a list of."""
     return delivery.value()
+
+
+def even(user: str, event: Delivery, channel: str) -> bool:
+    """Want the events whose data is even."""
+    return bool(event.value() % 2 == 0)

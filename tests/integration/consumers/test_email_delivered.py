@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
 
 import pytest
 
@@ -10,8 +12,10 @@ from headgate.consumers.base import Context
 from headgate.consumers.email.consumer import Email
 from headgate.consumers.email.options import EmailOptions
 from headgate.consumers.work.dead_letters import DeadLetters
+from headgate.consumers.work.spec import RunnerOptions
 from headgate.redis.client import Client, call
 from headgate.redis.seen import mark_seen
+from headgate.services.inbox import Inbox
 from headgate.services.publisher import Publisher
 from tests.support.mailer import MemoryPostbox, email_options
 from tests.support.smtp_server import Received, SmtpServer
@@ -19,6 +23,7 @@ from tests.support.stepped_worker import MakeWorker, SteppedWorker
 
 NAMESPACE = "notifications"
 GROUP = "hg:{notifications}:group:on-call"
+RUNNER = {field.name for field in fields(RunnerOptions)}
 Make = Callable[..., SteppedWorker]
 
 
@@ -30,7 +35,11 @@ def make(make_worker: MakeWorker, postbox: MemoryPostbox) -> Make:
         def __init__(self, options: EmailOptions, context: Context) -> None:
             super().__init__(options, context, postbox)
 
-    return lambda **given: make_worker(Posting, email_options(**given), name="on-call")
+    def make(**given: Any) -> SteppedWorker:
+        runner = {name: given.pop(name) for name in list(given) if name in (*RUNNER, "patterns")}
+        return make_worker(Posting, email_options(**given), name="on-call", **runner)
+
+    return make
 
 
 def ids(mail: Received) -> list[str]:
@@ -136,3 +145,29 @@ def test_no_mail_goes_about_an_event_that_the_browser_has_shown(
     worker.finish()
 
     assert [ids(mail) for mail in postbox.mails] == [["missed"]]
+
+
+def test_what_is_read_while_a_digest_waits_is_not_in_it(
+    make: Make, publisher: Publisher, postbox: MemoryPostbox, redis_client: Client
+) -> None:
+    """Nor what was muted meanwhile; a digest of nothing is no mail."""
+    worker = make(
+        unless_read_s=60, digest_s=3600, to=None, to_template="{{ event.user }}@example.com", patterns=("users.*.inbox.*.#",)
+    )
+    inbox = Inbox(publisher)
+    for user in ("ann", "bob"):
+        for name in ("first", "read", "unread", "muted"):
+            kind = "news" if name == "muted" else "orders"
+            publisher.publish(f"inbox.{kind}", {}, id=name, user=user)
+    worker.work()
+    worker.make_due()
+    worker.work()
+    assert [ids(mail) for mail in postbox.mails] == [["first"], ["first"]]
+
+    inbox.mark_read("ann", ["orders/read"])
+    inbox.mute("ann", "news", ["mail"])
+    inbox.read_all("bob")
+    end_windows(redis_client)
+    worker.finish()
+
+    assert [ids(mail) for mail in postbox.mails[2:]] == [["unread"]]

@@ -1,15 +1,14 @@
 """The email consumer: events as mails, to fixed addresses or to those that the event names.
 
-In: deliveries. Out: one mail per recipient, each a part of the event's work with its own retries. Between the two stand three
-questions, in this order: has the user's browser shown it meanwhile (`unless_seen_s`), has this recipient had a mail just now
-(`digest_s`: the first goes at once, the next are collected), and too many (`rate`: the rest is collected until there is room).
+In: deliveries. Out: one mail per recipient, each a part of the event's work with its own retries. Between the two stand two
+questions, in this order: has this recipient had a mail just now (`digest_s`: the first goes at once, the next are collected), and
+too many (`rate`: the rest is collected until there is room, or waits one by one if the templates speak of one event only).
 
 A mail is sent at least once. Its Message-ID is made of what it is about, so a double is recognisable.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import islice
@@ -17,14 +16,14 @@ from typing import Protocol
 
 from headgate.consumers.base import Consumer, Context, Defer, Delivery, Reject, Retry
 from headgate.consumers.templates import Template, TemplateFault, view
+from headgate.consumers.work.routing import FUNCTION
 from headgate.errors import BusRefused, BusUnavailable
-from headgate.events.topic import user_of
 from headgate.metrics import MAILS
 from headgate.runtime.importing import import_string
 
 from .address import check_address
 from .message import Mail, compose
-from .options import FUNCTION, EmailOptions, check_options, one_address, server_of
+from .options import EmailOptions, check_options, one_address, server_of
 from .smtp import MailServer
 from .text import MailTemplates
 
@@ -62,20 +61,25 @@ class Email(Consumer):
     """
 
     Options = EmailOptions
+    keeps_rate = True
 
     def __init__(self, options: EmailOptions, context: Context, postbox: Postbox | None = None) -> None:
         super().__init__(options, context)
         self._options = options
         self._templates = MailTemplates(options)
         self._to_template = one_address("to_template", options.to_template)
-        self._seen_user = one_address("seen_user", options.seen_user)
         self._to_function = import_string(options.to_function, FUNCTION) if options.to_function else None
         self._postbox = MailServer(server_of(options), context.name) if postbox is None else postbox
 
     @classmethod
     def check(cls, options: EmailOptions, patterns: Sequence[str]) -> list[str]:
         """Return what is wrong with addresses, templates, files, the login, and options that need each other."""
-        return check_options(options, patterns)
+        return check_options(options)
+
+    @classmethod
+    def channel(cls, options: EmailOptions) -> str | None:
+        """Return `mail`, or None where the recipients are fixed: no user's choice keeps a mail from them."""
+        return None if options.to else "mail"
 
     def keys(self, delivery: Delivery) -> Sequence[str]:
         """Return the recipients' addresses, each once. One that is no address is a part too, and will be rejected alone.
@@ -98,12 +102,6 @@ class Email(Consumer):
         """Send one recipient's mail about one event, or hold it."""
         if delivery.key.startswith(_NO_ADDRESS):
             raise Reject(delivery.key.removeprefix(_NO_ADDRESS))
-        if self._options.unless_seen_s and (user := self._user(delivery)):
-            if not delivery.deferred:
-                return Defer(time.time() + self._options.unless_seen_s)
-            if self.context.state.user_facts(user, delivery.topic, delivery.id or "").is_shown:
-                MAILS.labels(self.context.name, "seen").inc()
-                return None
         # Before it is deferred: an event that the templates do not go with must not take a whole digest along.
         mail = self._compose([delivery], delivery.key)
         hold = self._admit(delivery, together=False)
@@ -145,9 +143,6 @@ class Email(Consumer):
             return [found] if isinstance(found, str) else list(islice(found or (), self._options.max_recipients + 1))
         return self._options.to
 
-    def _user(self, delivery: Delivery) -> str:
-        return (user_of(delivery.topic) or "") if self._seen_user is None else _rendered(self._seen_user, delivery)
-
     def _compose(self, deliveries: Sequence[Delivery], recipient: str) -> Mail:
         first, last = deliveries[0], deliveries[-1]
         identity = first.identity if len(deliveries) == 1 else f"{first.identity} to {last.identity}, {len(deliveries)}"
@@ -163,18 +158,18 @@ class Email(Consumer):
 
         That is remembered before it is sent: after a kill the same mail goes again, and does not join a digest as another one.
         """
-        options, state, recipient = self._options, self.context.state, delivery.key
-        if not (options.digest_s or options.rate) or (delivery.attempt > 1 and state.get(_admitted(delivery))):
+        options, context, state, recipient = self._options, self.context, self.context.state, delivery.key
+        if not (options.digest_s or context.rate) or (delivery.attempt > 1 and state.get(_admitted(delivery))):
             return None
         if options.digest_s:
             # A digest opens the next window: what comes right after it is collected again.
             ends_s = state.window(f"digest {recipient}", options.digest_s)
             if ends_s is not None and not together:
                 return Defer(ends_s, together=True)
-        if options.rate:
-            room_s = state.within_rate(f"rate {recipient}", options.rate, options.rate_period_s)
+        if context.rate:
+            room_s = state.within_rate(f"rate {recipient}", context.rate, context.rate_period_s)
             if room_s is not None:
-                return Defer(room_s, together=True)
+                return Defer(room_s, together=together or self._templates.speak_of_several)
         state.put(_admitted(delivery), b"1", SENDING_S)
         return None
 
@@ -182,7 +177,7 @@ class Email(Consumer):
         try:
             self._postbox.send(mail)
         except Retry:
-            if self._options.digest_s or self._options.rate:
+            if self._options.digest_s or self.context.rate:
                 with suppress(BusUnavailable, BusRefused):  # which would hide that the outcome is unknown; SENDING_S still holds
                     self.context.state.put(_admitted(first), b"1", ADMITTED_S)
             raise

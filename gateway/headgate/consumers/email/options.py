@@ -10,18 +10,13 @@ from headgate.addresses.hostnames import ascii_host
 from headgate.consumers.certificates import ca_file_faults
 from headgate.consumers.credentials import read_secret
 from headgate.consumers.templates import SAMPLE, Template, TemplateFault
-from headgate.errors import InvalidRequest
-from headgate.events.topic import USERS
+from headgate.consumers.work.routing import function_fault
 from headgate.options import Kind, file_path, integer, number, one_of, option, read_words, required, switch, verbatim
 from headgate.options import text as some
-from headgate.redis.seen import SEEN_S
-from headgate.runtime.importing import import_string
 
 from .address import Mailbox, check_address, read_mailbox
 from .smtp import PORTS, Server
 from .text import DEFAULT_SUBJECT, MailTemplates
-
-FUNCTION = "package.module:function"
 
 
 def _addresses(raw: str | Sequence[str]) -> tuple[str, ...]:
@@ -93,30 +88,14 @@ class EmailOptions:
         "After a mail to a recipient, collect further events for this long into one mail. 0: off.",
     )
     digest_events: int = option(50, integer(1, 200), "Most events that one mail shows; it says how many more there are.")
-    rate: int = option(
-        0, integer(0, 10000), "Most mails to a recipient in `rate_period_s`; further events are collected. 0: no limit."
-    )
-    rate_period_s: float = option(3600.0, number(1, 7 * 86400, "seconds"), "The period of `rate`.")
-    unless_seen_s: float = option(
-        0.0,
-        number(0, SEEN_S, "seconds"),
-        "Wait this long, and send no mail if one of the user's browsers has shown the event by then. 0: off.",
-    )
-    seen_user: str | None = option(
-        None,
-        some("a template such as {{ event.data.user }}"),
-        "The user whose browsers count for `unless_seen_s`. Not set: the user whose topic it is (users.<word>.…).",
-    )
 
 
-def check_options(options: EmailOptions, patterns: Sequence[str]) -> list[str]:
-    """Return what is wrong with options that are right one by one, a line each. `patterns` are the consumer's."""
-    several = bool(options.digest_s or options.rate)
+def check_options(options: EmailOptions) -> list[str]:
+    """Return what is wrong with options that are right one by one, a line each."""
     return [
         *_server_faults(options),
         *_recipient_faults(options),
-        *_seen_faults(options, patterns),
-        *MailTemplates.check(options, several=several),
+        *MailTemplates.check(options, several=bool(options.digest_s)),
     ]
 
 
@@ -139,7 +118,7 @@ def server_of(options: EmailOptions) -> Server:
 
 
 def one_address(name: str, source: str | None) -> Template | None:
-    """Compile the template of an address or a user.
+    """Compile the template of an address.
 
     Raises:
         TemplateFault: it is none.
@@ -179,22 +158,9 @@ def _recipient_faults(options: EmailOptions) -> list[str]:
     faults = []
     if len(options.to) > options.max_recipients:
         faults.append(f"to: expected at most {options.max_recipients} addresses (max_recipients)")
-    if options.to_function is not None:
-        try:
-            if not callable(import_string(options.to_function, FUNCTION)):
-                faults.append(f"to_function={options.to_function!r}: expected a function")
-        except InvalidRequest as error:
-            faults.append(f"to_function={options.to_function!r}: {error.parts['reason']}")
-        except Exception as error:  # noqa: BLE001 - whatever the module raises while it is imported
-            faults.append(f"to_function={options.to_function!r}: cannot be imported: {type(error).__name__}")
+    if options.to_function is not None and (fault := function_fault(options.to_function)):
+        faults.append(f"to_function={options.to_function!r}: {fault}")
     return faults + _template_faults("to_template", options.to_template)
-
-
-def _seen_faults(options: EmailOptions, patterns: Sequence[str]) -> list[str]:
-    faults = _template_faults("seen_user", options.seen_user)
-    if options.unless_seen_s and options.seen_user is None and not any(p.split(".")[0] in (USERS, "*", "#") for p in patterns):
-        faults.append(f"unless_seen_s: no pattern has topics of users ({USERS}.<user>.…); expected seen_user to name the user")
-    return faults
 
 
 def _template_faults(name: str, source: str | None) -> list[str]:

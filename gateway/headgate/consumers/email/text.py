@@ -57,6 +57,7 @@ class MailTemplates:
         self._compiled, faults = _compile(options)
         if faults:
             raise TemplateFault("; ".join(faults))
+        self.speak_of_several = all("events" in self._compiled[name].names for name in _BODIES if name in self._compiled)
 
     @staticmethod
     def check(options: TextOptions, *, several: bool) -> list[str]:
@@ -73,7 +74,7 @@ class MailTemplates:
                 faults.append(fault)
             if several and name in _BODIES and "events" not in template.names:
                 faults.append(
-                    f"{name} does not speak of `events`, but digest_s or rate makes one mail of several; "
+                    f"{name} does not speak of `events`, but digest_s makes one mail of several; "
                     "expected {% for event in events %}"
                 )
         return faults

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from headgate.consumers.base import Consumer
+from headgate.consumers.work.routing import routing_faults
 from headgate.consumers.work.spec import ConsumerSpec, RunnerOptions
 from headgate.errors import InvalidRequest, SettingsError
 from headgate.optional_dependencies import advice
@@ -254,11 +255,11 @@ def _read_consumer(name: str, table: object, namespaces: Sequence[str] | None) -
         options, own_faults = _read_part(consumer.Options, table)
         faults += own_faults
         faults += _unknown_keys(table, consumer, str(table["type"]))
-        if consumer.batch and runner and runner.unless_read_s:
-            faults.append(Fault("unless_read_s", "is for types that take events one by one; this one takes pages"))
     lines = [f"{where} {fault.line()}" for fault in faults]
     if consumer and common and options is not None:
         lines += [f"{where} {line}" for line in _checked(consumer, options, common.patterns)]
+        if runner is not None:
+            lines += [f"{where} {line}" for line in routing_faults(runner, consumer, options, common.patterns)]
     if lines or not (common and runner and consumer and namespaces):
         return None, lines
     return ConsumerSpec(name, consumer, options, common.patterns, common.namespace or namespaces[0], runner), []

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from headgate.consumers.base import Consumer, Context, Delivery
-from headgate.consumers.work.spec import ConsumerSpec
+from headgate.consumers.base import Consumer, Delivery
+from headgate.consumers.work.spec import ConsumerSpec, context_of
 from headgate.consumers.work.state import RedisState
 from headgate.consumers.work.store import Store
 from headgate.events.event import Event
@@ -82,7 +82,7 @@ class DryRun:
     def _make(self, spec: ConsumerSpec) -> Consumer:
         store = Store(self._client, self._url, spec.namespace, spec.name, HARD_MAX_PAYLOAD_BYTES)
         state = RedisState(self._client, spec.namespace, spec.name, store)
-        return spec.consumer(spec.options, Context(spec.name, spec.namespace, state, self._publisher))
+        return spec.consumer(spec.options, context_of(spec, state, self._publisher))
 
     def _show(self, namespace: str, epoch: str, event: Event) -> None:
         for spec, consumer in self._consumers:

@@ -32,7 +32,7 @@
 --
 -- Raise VERSION with every change: an older library is replaced by a newer one, never the other way round.
 
-local VERSION = 6
+local VERSION = 7
 
 -- Redis keeps what is leased by a reader's name. One name for all of a group: who has it is of no interest, only since when.
 local READER = 'headgate'
@@ -776,6 +776,24 @@ local function put(keys, args)
   return redis.call('SET', name.own .. args[2], args[3], 'PX', whole(for_ms))
 end
 
+-- Keep an outcome: <group> <name> <member> <for_ms> <most>. The oldest gives way.
+local function record(keys, args)
+  local name, wrong = names(keys, args[1], args[2])
+  if not name then return wrong end
+  local for_ms, most = number(args[4]), number(args[5])
+  if #args ~= 5 or not (for_ms and most) or for_ms < 1 or most < 1 then
+    return invalid('expected a consumer, a name, an outcome, for_ms and how many')
+  end
+  local key = name.own .. args[2]
+  local refused = may('ZADD', key, '0', '') or may('PEXPIRE', key, '1') or may('ZREM', key, '')
+  if refused then return refused end
+  redis.call('ZADD', key, whole(wall_ms()), args[3])
+  redis.call('PEXPIRE', key, whole(for_ms))
+  local surplus = redis.call('ZRANGE', key, 0, -most - 1)
+  if #surplus > 0 then redis.call('ZREM', key, unpack(surplus)) end
+  return 1
+end
+
 -- For operators -------------------------------------------------------------------------------------------------------------
 
 -- A reply of Redis that is a flat list of names and values.
@@ -862,6 +880,7 @@ redis.register_function{ function_name = 'headgate_group_remove', callback = rem
 redis.register_function{ function_name = 'headgate_state_rate', callback = rate, flags = { 'allow-oom' } }
 redis.register_function{ function_name = 'headgate_state_window', callback = window, flags = { 'allow-oom' } }
 redis.register_function{ function_name = 'headgate_state_put', callback = put, flags = { 'allow-oom' } }
+redis.register_function{ function_name = 'headgate_state_record', callback = record }
 redis.register_function{ function_name = 'headgate_state_lease', callback = lease, flags = { 'allow-oom' } }
 redis.register_function{
   function_name = 'headgate_consumers_version', callback = function() return VERSION end, flags = { 'no-writes' },

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from headgate import metrics
+from headgate.consumers.notification import WITHDRAWN
+
+from .wants import WANTS_FAULTS
 
 # Why there are dead letters: the words of the `why` label and of the letters themselves.
 UNREADABLE, POISON, REJECTED, GAVE_UP, OUTCOME_UNKNOWN = "unreadable", "poison", "rejected", "gave_up", "outcome_unknown"
@@ -14,7 +17,8 @@ class ConsumerMetrics:
 
     def __init__(self, consumer: str) -> None:
         self.handled = metrics.CONSUMER_HANDLED.labels(consumer)
-        self.read = metrics.CONSUMER_READ.labels(consumer)
+        self.withdrawn = {why: metrics.CONSUMER_WITHDRAWN.labels(consumer, why) for why in WITHDRAWN}
+        self.wants_faults = {why: metrics.CONSUMER_WANTS_FAULTS.labels(consumer, why) for why in WANTS_FAULTS}
         self.retried = metrics.CONSUMER_RETRIED.labels(consumer)
         self.waiting = metrics.CONSUMER_WAITING.labels(consumer)
         self.full = metrics.CONSUMER_FULL.labels(consumer)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import structlog
 
-from headgate.consumers.base import Context
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError
 from headgate.redis.client import Client, check_primary, open_client
 from headgate.redis.instances import give_word, take_out
@@ -25,7 +24,7 @@ from headgate.services.publisher import Publisher
 from headgate.settings import Settings
 
 from .metrics import ConsumerMetrics
-from .spec import ConsumerSpec
+from .spec import ConsumerSpec, context_of
 from .state import RedisState
 from .store import Store
 from .worker import Worker
@@ -121,7 +120,7 @@ class Runner:
     def _worker(self) -> Worker:
         client, store = self._client_and_store()
         state = RedisState(client, self._spec.namespace, self._spec.name, store)
-        context = Context(self._spec.name, self._spec.namespace, state, self._publisher)
+        context = context_of(self._spec, state, self._publisher)
         metrics = ConsumerMetrics(self._spec.name)
         return Worker(self._spec, context, store, metrics, self._log, self._stopping, self._abandoned)
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from headgate.consumers.base import Consumer
-from headgate.options import integer, number, one_of, option
+from headgate.consumers.base import Consumer, Context, Publishing, State
+from headgate.options import integer, number, one_of, option, text
 
 # Of each consumer's dead letters; with the other limits' defaults it leaves the private Redis room for three consumers.
 DEFAULT_MAX_DEAD_BYTES = 16 * 1024 * 1024
@@ -53,11 +53,38 @@ class RunnerOptions:
         number(0.1, 3600, "seconds"),
         "Time after the last heartbeat of a process until another one takes over its tasks.",
     )
+    unless_seen_s: float = option(
+        0.0,
+        number(0, 86400, "seconds"),  # SEEN_S of redis/seen.py
+        "Wait this long after an event of a user, and withdraw it if the user has read it or a page has shown it. 0: off.",
+    )
     unless_read_s: float = option(
         0.0,
         number(0, 7 * 86400, "seconds"),
-        "Wait this long after an item of an inbox was sent, and do nothing if its user has read or archived it. 0: off.",
+        "Wait this long after an item of an inbox, and withdraw it if the user has read or archived it. 0: off.",
     )
+    seen_user: str | None = option(
+        None,
+        text("a template such as {{ event.data.user }}"),
+        "The user whom an event is for. Not set: the user whose topic it is (users.<word>.…).",
+    )
+    channel: str | None = option(
+        None,
+        one_of("mail", "push", "none"),
+        "The channel that it is for its users, who may mute it. Not set: `mail` (email) or `push` (apprise) where each user has"
+        " an own address, else `none`.",
+    )
+    wants: str | None = option(
+        None,
+        text("a function as package.module:function"),
+        "A function of yours that gets the user, the delivery and the channel, and returns whether the user wants it.",
+    )
+    rate: int = option(
+        0,
+        integer(0, 10000),
+        "Most notifications to a user (mail: to a recipient) in `rate_period_s`; further ones wait. 0: no limit.",
+    )
+    rate_period_s: float = option(3600.0, number(1, 7 * 86400, "seconds"), "The period of `rate`.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +97,8 @@ class ConsumerSpec:
     patterns: tuple[str, ...]
     namespace: str
     runner: RunnerOptions = RunnerOptions()
+
+
+def context_of(spec: ConsumerSpec, state: State, publisher: Publishing) -> Context:
+    """Return what an object of the consumer's class is given."""
+    return Context(spec.name, spec.namespace, state, publisher, spec.runner.rate, spec.runner.rate_period_s)

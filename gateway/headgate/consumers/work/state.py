@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headgate.consumers.base import Progress
+from headgate.consumers.notification import OUTCOMES
 from headgate.errors import HeadgateError
 from headgate.redis.client import Client, call, call_many
 from headgate.redis.connections import Command
@@ -21,6 +22,8 @@ from headgate.redis.user_facts import UserFacts, read_user_facts
 
 from .store import GROUP_LIBRARY, Store
 
+# How long, and how many of each user at most, a consumer keeps what it has done for a user.
+OUTCOME_S, MAX_OUTCOMES = 86400.0, 1000
 _PLAIN = re.compile(r"[A-Za-z0-9_.:@-]{1,64}", re.ASCII)
 
 
@@ -80,6 +83,10 @@ class RedisState:
         """See `base.State.user_facts`."""
         return read_user_facts(self._client, self._namespace, user, topic, event_id)
 
+    def record(self, user: str, event_id: str, outcome: str) -> None:
+        """See `base.State.record`."""
+        self._run("record", _suffix("outcome", user), f"{outcome} {event_id}", _ms(OUTCOME_S), MAX_OUTCOMES)
+
     def progress(self) -> Progress:
         """See `base.State.progress`."""
         return self._store.progress()
@@ -100,6 +107,17 @@ class RedisState:
     def _time(self, function: str, *arguments: str | int) -> float | None:
         at_ms = self._call(function, *arguments)
         return None if at_ms < 0 else at_ms / 1000
+
+
+def read_outcomes(client: Client, namespace: str, consumer: str, user: str, event_id: str) -> list[str]:
+    """Return what a consumer has recorded of an event for a user, of `notification.OUTCOMES`.
+
+    Raises:
+        BusUnavailable, BusRefused: as `redis.client.call`.
+    """
+    key = f"{group_key(namespace, consumer)}:state:{_suffix('outcome', user)}"
+    scores = call(client, "ZMSCORE", key, *(f"{outcome} {event_id}" for outcome in OUTCOMES))
+    return [outcome for outcome, score in zip(OUTCOMES, scores, strict=True) if score is not None]
 
 
 def _suffix(kind: str, name: str) -> str:

@@ -22,7 +22,7 @@ import msgspec
 
 from headgate.consumers.base import Consumer, Context, Defer, Delivery, OutcomeUnknown, Reject, Retry
 from headgate.errors import BusRefused, BusUnavailable, InvalidTopic
-from headgate.events.topic import check_topic, is_item, is_probe, matches, user_of
+from headgate.events.topic import check_topic, is_probe, matches
 from headgate.events.traceparent import is_sampled
 from headgate.runtime.logging import ThrottledLog
 from headgate.runtime.spans import consuming
@@ -30,6 +30,7 @@ from headgate.runtime.spans import consuming
 from .backoff import delay_s
 from .leases import Leases
 from .metrics import GAVE_UP, OUTCOME_UNKNOWN, POISON, REJECTED, UNREADABLE, ConsumerMetrics
+from .routing import Routing
 from .spec import ConsumerSpec
 from .store import Answer, LeasedTask, Page, Store, back, dead, defer, defer_for, done
 from .task import Task
@@ -96,6 +97,7 @@ class Worker:
         self._page_event_s = spec.runner.workers / spec.runner.max_per_s if spec.runner.max_per_s else 0.0
         self._waiting = 0
         self._leases = Leases(self._lease_ms)
+        self._routing: Routing | None = None
         self.trouble: str | None = None
 
     def run(self) -> None:
@@ -123,6 +125,9 @@ class Worker:
         with suppress(Abandoned):
             self._until_answered(self._store.confirm)
         self._store.close()
+        if self._routing is not None:
+            self._routing.close()
+            self._routing = None
         if consumer is not None:
             try:
                 consumer.close()
@@ -142,6 +147,8 @@ class Worker:
         self._leases.keep(store, time.monotonic())
 
     def _begin(self) -> Consumer:
+        if self._routing is None:
+            self._routing = Routing(self._spec, self._context.state, self._wants_fault)
         consumer = self._spec.consumer(self._spec.options, self._context)
         try:
             consumer.start()
@@ -257,10 +264,11 @@ class Worker:
     # One task, and those that go together ---------------------------------------------------------------------------------
 
     def _handle(self, consumer: Consumer, group: Sequence[LeasedTask]) -> None:
-        first = group[0]
         try:
-            if self._waits_to_be_read(group):
+            group = self._routed(group)
+            if not group:
                 return
+            first = group[0]
             if first.mark:
                 with self._span(group):
                     answer = consumer.handle_together(first.task.key, [self._delivery(leased) for leased in group])
@@ -276,7 +284,7 @@ class Worker:
                         self._split(first, keys)
                         return
                 with self._span(group):
-                    answer = consumer.handle(self._delivery(first))
+                    answer = self._beyond_rate(consumer, first) or consumer.handle(self._delivery(first))
             until_ms = None if answer is None else _until_ms(answer)
         except Retry as error:
             self._retry(group, error.reason, error.after_s, unknown=isinstance(error, OutcomeUnknown))
@@ -290,22 +298,50 @@ class Worker:
             self._metrics.handled.inc(len(group))
             if answer is None or until_ms is None:
                 self._finish(group)
+                if self._routing is not None:
+                    self._routing.sent([self._delivery(leased) for leased in group])
             else:
                 self._keep(group, until_ms, answer.together)
 
-    def _waits_to_be_read(self, group: Sequence[LeasedTask]) -> bool:
-        """Keep an item of an inbox until its user has had time to read it, or let go of one that is read; return whether."""
-        task, wait_s = group[0].task, self._spec.runner.unless_read_s
-        if not wait_s or group[0].mark or not is_item(task.topic):
-            return False
-        if not (task.deferred or task.split or task.failures):
-            self._keep(group, task.time_ms + round(1000 * wait_s), together=False)
-            return True
-        if not self._context.state.user_facts(user_of(task.topic) or "", task.topic, task.id or "").is_read:
-            return False
-        self._metrics.read.inc(len(group))
-        self._finish(group)
-        return True
+    def _routed(self, group: Sequence[LeasedTask]) -> Sequence[LeasedTask]:
+        """Return what of a group is to be done now; keep what waits for its user, and be done with what is withdrawn."""
+        routing = self._routing
+        if routing is None or not routing.is_on:
+            return group
+        # All is decided before anything is answered: what Redis does not say is asked again, for all of the group.
+        ruled = [(leased, *self._rule(routing, leased)) for leased in group]
+        for leased, until_ms, user, why in ruled:
+            if until_ms is not None:
+                self._keep([leased], until_ms, together=False)
+            elif why is not None:
+                self._metrics.withdrawn[why].inc()
+                self._finish([leased])
+                routing.record(user, self._delivery(leased), why)
+        return [leased for leased, until_ms, _, why in ruled if until_ms is None and why is None]
+
+    def _rule(self, routing: Routing, leased: LeasedTask) -> tuple[int | None, str | None, str | None]:
+        """Return until when a task waits for its user, if it does; the user; and why it is withdrawn, if it is."""
+        task, delivery = leased.task, self._delivery(leased)
+        user = routing.user(delivery)
+        if user is None:
+            return None, None, None
+        is_new = not (task.deferred or task.split or task.failures)
+        if is_new and (until_ms := routing.waits_until_ms(delivery)) is not None:
+            return until_ms, user, None
+        return None, user, routing.withdrawn(user, delivery, is_first=not (task.split or task.failures))
+
+    def _beyond_rate(self, consumer: Consumer, leased: LeasedTask) -> Defer | None:
+        """Return until when work waits that is beyond the rate. What is tried again was within it."""
+        runner, task = self._spec.runner, leased.task
+        if not runner.rate or consumer.keeps_rate or task.failures or leased.out > 1 or self._routing is None:
+            return None
+        name = f"rate {self._routing.user(self._delivery(leased)) or ''} {task.key}"
+        room_s = self._context.state.within_rate(name, runner.rate, runner.rate_period_s)
+        return None if room_s is None else Defer(room_s)
+
+    def _wants_fault(self, why: str, error: BaseException | None) -> None:
+        self._metrics.wants_faults[why].inc()
+        self._log("wants gave no answer; the notification goes out", why=why, exc_info=error)
 
     def _handle_many(self, consumer: Consumer, group: Sequence[LeasedTask]) -> None:
         try:

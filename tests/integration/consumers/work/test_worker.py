@@ -87,7 +87,7 @@ def metric(name: str, **labels: str) -> float:
 
 def test_an_item_that_is_read_in_time_is_not_handed_over(make: Make, recorder: type[Recorder], publisher: Publisher) -> None:
     """Nor one that is archived; one that stays unread is, and any other event at once."""
-    before = metric("read_total")
+    before = metric("withdrawn_total", why="read")
     worker = make(unless_read_s=600)
     inbox = Inbox(publisher)
     for name in ("read", "archived", "unread"):
@@ -102,7 +102,7 @@ def test_an_item_that_is_read_in_time_is_not_handed_over(make: Make, recorder: t
 
     assert at_once == ["no item"]
     assert [value for value in values(recorder) if isinstance(value, str)] == ["no item", "unread"]
-    assert metric("read_total") - before == 2
+    assert metric("withdrawn_total", why="read") - before == 2
 
 
 def test_a_task_that_waits_to_be_tried_again_is_withdrawn_when_its_item_is_read(

@@ -16,7 +16,7 @@ from headgate.consumers.base import Defer, Delivery, Reject, Retry
 from headgate.consumers.email.consumer import Email
 from tests.support.consumers_state import MemoryState
 from tests.support.mail_tricks import TEMPLATES, TRICKS, check_untouched, send_trick
-from tests.support.mailer import MemoryPostbox, delivery
+from tests.support.mailer import MemoryPostbox, delivery, email_options
 
 MakeMailer = Callable[..., Email]
 FAILED = {"title": "Order 42 failed", "text": "The payment was refused.", "order": 42, "url": "https://example.com/orders/42"}
@@ -210,29 +210,19 @@ def test_an_event_that_does_not_fit_the_templates_is_rejected_before_it_joins_ot
     assert sink.handle(delivery({"total": 3}, number=3)) is not None
 
 
-def test_an_event_that_the_user_has_seen_is_not_mailed(mailer: MakeMailer, postbox: MemoryPostbox) -> None:
-    """It waits first; then the browser's word decides. An event of no user is mailed at once."""
+def test_beyond_the_rate_mails_of_one_event_wait_one_by_one(mailer: MakeMailer) -> None:
+    """Templates that speak of one event make no digest."""
     state = MemoryState()
-    sink = mailer(state, unless_seen_s=30)
-    before_s = time.time()
-    hold = sink.handle(delivery(FAILED, topic="users.42.orders"))
-    assert hold is not None
-    assert (before_s + 30 <= hold.until_s <= time.time() + 30, hold.together) == (True, False)
-    state.shown.add(("42", "event-1"))
-    assert sink.handle(delivery(FAILED, topic="users.42.orders", attempt=2, deferred=True)) is None
-    assert sink.handle(delivery(FAILED, topic="users.43.orders", attempt=2, deferred=True)) is None
-    assert sink.handle(delivery(FAILED, number=2)) is None
-    assert [mail.message["X-Headgate-Event"] for mail in postbox.mails] == ["event-1", "event-2"]
+    sink = mailer(state, rate=1, rate_period_s=100, text="{{ event.topic }}")
+    assert [sink.handle(delivery(FAILED, number=n)) for n in (1, 2)] == [None, Defer(state.now_s + 100)]
 
 
-def test_a_template_names_the_user_who_may_have_seen_it(mailer: MakeMailer, postbox: MemoryPostbox) -> None:
-    """For topics that are not a user's own."""
-    state = MemoryState()
-    state.shown.add(("jo", "event-1"))
-    sink = mailer(state, unless_seen_s=30, seen_user="{{ event.data.user }}")
-    assert sink.handle(delivery({"user": "jo"})) is not None
-    assert sink.handle(delivery({"user": "jo"}, deferred=True, attempt=2)) is None
-    assert postbox.mails == []
+@pytest.mark.parametrize(
+    ("given", "channel"), [({}, None), ({"to": None, "to_template": "{{ event.data.email }}"}, "mail")], ids=["fixed", "own"]
+)
+def test_mail_is_a_channel_of_users_who_have_own_addresses(given: dict[str, Any], channel: str | None) -> None:
+    """No user's choice keeps a mail from fixed recipients."""
+    assert Email.channel(email_options(**given)) == channel
 
 
 @pytest.mark.parametrize(

@@ -13,15 +13,15 @@ from tests.support.certificates import Authority
 
 NAMES = "there are count, event, events, more, recipient"
 PLAIN = "security='none': expected starttls or tls to another machine, or allow_plain = true"
-ONE_ONLY = "text does not speak of `events`, but digest_s or rate makes one mail of several"
+ONE_ONLY = "text does not speak of `events`, but digest_s makes one mail of several"
 EVERY = {"host": "127.0.0.1", "security": "none", "mail_from": "a@example.org", "to": ["jo@example.com"]}
 LOOP = "{% for event in events %}{{ event.topic }}{% endfor %}"
 
 
-def faults(*patterns: str, **given: Any) -> list[str]:
+def faults(**given: Any) -> list[str]:
     """Return the faults of a table that says `given` beside what every table must; a None takes something out."""
     options, found = read_options(EmailOptions, {**EVERY, **given}, "an option of email")
-    return [fault.line() for fault in found] if options is None else check_options(options, patterns or ("orders.#",))
+    return [fault.line() for fault in found] if options is None else check_options(options)
 
 
 @pytest.mark.parametrize(
@@ -36,8 +36,7 @@ def faults(*patterns: str, **given: Any) -> list[str]:
         {"to": None, "to_function": "os.path:basename"},
         {"text": "{{ event.data.anything }}"},
         {"text": LOOP, "html": LOOP, "digest_s": 60},
-        {"list_unsubscribe": "https://example.com/{{ recipient|urlencode }}", "rate": 10},
-        {"unless_seen_s": 30, "seen_user": "{{ event.data.user }}"},
+        {"list_unsubscribe": "https://example.com/{{ recipient|urlencode }}"},
     ],
 )
 def test_a_good_table_has_no_fault(given: dict[str, Any]) -> None:
@@ -85,10 +84,7 @@ def test_a_good_table_has_no_fault(given: dict[str, Any]) -> None:
         ({"html_file": "\ud800"}, "html_file='\\ud800': expected the path of a template"),
         ({"text_file": "/nowhere.txt"}, "text_file='/nowhere.txt': no such file or directory"),
         ({"text": "{{ event.topic }}", "digest_s": 60}, ONE_ONLY),
-        ({"text": "{{ event.topic }}", "rate": 5}, ONE_ONLY),
         ({"list_unsubscribe": "{{ user }}"}, f"list_unsubscribe: unknown name 'user'; {NAMES}"),
-        ({"unless_seen_s": 30}, "unless_seen_s: no pattern has topics of users (users.<user>.…); expected seen_user to name"),
-        ({"unless_seen_s": 30, "seen_user": "{{ user }}"}, "seen_user: unknown name 'user'; there are event"),
         ({"digest_s": -1}, "digest_s=-1: expected a number from 0 to 604800 seconds"),
         ({"timeout_s": 0}, "timeout_s=0: expected a number from 0.1 to 300 seconds"),
     ],
@@ -102,16 +98,10 @@ def test_a_fault_is_one_line(given: dict[str, Any], fault: str) -> None:
 
 def test_all_faults_are_told_together() -> None:
     """Of every kind, and of several templates."""
-    found = faults(to=None, text="{{ a b }}", subject="{{ x }}", html_file="/nowhere.html", unless_seen_s=1, digest_s=1)
+    found = faults(to=None, text="{{ a b }}", subject="{{ x }}", html_file="/nowhere.html", digest_s=1)
     assert [line.split(":")[0].split(",")[0] for line in found] == [
-        "to is missing; expected one of to", "unless_seen_s", "html_file='/nowhere.html'", "text", "subject",
+        "to is missing; expected one of to", "html_file='/nowhere.html'", "text", "subject",
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize("pattern", ["users.*.orders", "#", "*.42.#"])
-def test_patterns_of_users_topics_need_no_template_for_the_user(pattern: str) -> None:
-    """The topic itself may say whose it is."""
-    assert faults(pattern, unless_seen_s=30) == []
 
 
 def test_templates_come_from_files(tmp_path: Path) -> None:

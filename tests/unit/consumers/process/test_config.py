@@ -292,6 +292,27 @@ WRONG: dict[str, tuple[str | bytes, str]] = {
         pager("type = 'pagers:Hasty'\nunless_read_s = 60"),
         f"{TABLE} unless_read_s is for types that take events one by one; this one takes pages",
     ),
+    "a time to be seen where no topic is a user's": (
+        pager("unless_seen_s = 60"),
+        f"{TABLE} unless_seen_s: no pattern has topics of users (users.<user>.…); expected seen_user to name the user",
+    ),
+    "a template of no user": (
+        pager("unless_seen_s = 60\nseen_user = '{{ user }}'"),
+        f"{TABLE} seen_user: unknown name 'user'; there are event",
+    ),
+    "a channel that there is not": (pager("channel = 'sms'"), f"{TABLE} channel='sms': expected mail, push or none"),
+    "a function of preferences that there is not": (
+        pager("patterns = ['users.#']\nchannel = 'push'\nwants = 'pagers:wishes'"),
+        f"{TABLE} wants='pagers:wishes': module 'pagers' has no 'wishes'; expected package.module:function",
+    ),
+    "a function of preferences that is none": (
+        pager("patterns = ['users.#']\nchannel = 'push'\nwants = 'pagers:NO_CONSUMER'"),
+        f"{TABLE} wants='pagers:NO_CONSUMER': expected a function",
+    ),
+    "preferences without a channel": (
+        pager("patterns = ['users.#']\nwants = 'pagers:pager'"),
+        f"{TABLE} wants: this consumer is no channel of a user; expected channel to be mail or push",
+    ),
     "a secret that is wrong": (pager("pin = 123456"), f"{TABLE} pin=(hidden): expected a PIN"),
     "a secret under a wrong name": (
         pager("pln = 'hunter2'"),

@@ -1,0 +1,149 @@
+"""Routing: an event goes to its user by mail or push only if the user has not seen it, has not muted it, and wants it.
+
+In: a delivery that is due. Out: until when it waits for the user, or why it is withdrawn. It waits (`unless_seen_s`,
+`unless_read_s`); then counts what the user has done meanwhile, then what the user has muted, then what `wants` of the application
+answers. An event of no user goes at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+from headgate.consumers.base import Consumer, Delivery, Reject, State
+from headgate.consumers.notification import MUTED, READ, SEEN, SENT_ON, UNWANTED
+from headgate.consumers.templates import SAMPLE, Template, TemplateFault, view
+from headgate.errors import BusRefused, BusUnavailable, InvalidRequest
+from headgate.events.topic import USERS, is_item, user_of
+from headgate.runtime.importing import import_string
+
+from .spec import ConsumerSpec, RunnerOptions
+from .wants import Asking
+
+FUNCTION = "package.module:function"
+MAX_USER_CHARACTERS = 1000
+
+
+class Routing:
+    """The routing of one worker.
+
+    Args:
+        spec: the consumer.
+        state: reads what users have done, and keeps what was done about their events.
+        fault: as of `wants.Asking`.
+    """
+
+    def __init__(self, spec: ConsumerSpec, state: State, fault: Callable[[str, BaseException | None], None]) -> None:
+        self._options, self._state = spec.runner, state
+        self.channel = channel_of(spec.runner, spec.consumer, spec.options)
+        source = spec.runner.seen_user
+        self._template = None if source is None else Template("seen_user", source, limit=MAX_USER_CHARACTERS)
+        wants = None if spec.runner.wants is None else import_string(spec.runner.wants, FUNCTION)
+        self._asking = None if wants is None else Asking(wants, fault)
+        self.is_on = self.channel is not None or bool(spec.runner.unless_seen_s or spec.runner.unless_read_s)
+
+    def user(self, delivery: Delivery) -> str | None:
+        """Return the user whom an event is for; None: it is for several.
+
+        Raises:
+            Reject: `seen_user` does not go with the event.
+        """
+        if self._template is None or is_item(delivery.topic):
+            return user_of(delivery.topic)
+        try:
+            return self._template.render({"event": view(delivery)}).strip() or None
+        except TemplateFault as fault:
+            raise Reject(str(fault)) from fault
+
+    def waits_until_ms(self, delivery: Delivery) -> int | None:
+        """Return until when a new event of a user waits (ms since 1970); None: it does not."""
+        options = self._options
+        wait_s = max(options.unless_seen_s, options.unless_read_s if is_item(delivery.topic) else 0.0)
+        return delivery.time_ms + round(1000 * wait_s) if wait_s else None
+
+    def withdrawn(self, user: str, delivery: Delivery, *, is_first: bool) -> str | None:
+        """Return why an event of a user is not to be sent, one of `notification.WITHDRAWN`; None: it is to be. Waits for Redis.
+
+        Args:
+            is_first: the application is asked too; not for each attempt, nor for each part of the work.
+
+        Raises:
+            Reject: the user's name is none.
+            BusUnavailable, BusRefused: as `redis.client.call`.
+        """
+        try:
+            facts = self._state.user_facts(user, delivery.topic, delivery.id or "")
+        except InvalidRequest as error:
+            raise Reject(error.message) from error
+        options = self._options
+        if facts.is_read and (options.unless_seen_s or options.unless_read_s):
+            return READ
+        if facts.is_shown and options.unless_seen_s:
+            return SEEN
+        if self.channel is None:
+            return None
+        if self.channel in facts.muted:
+            return MUTED
+        return None if not is_first or self._asking is None or self._asking.ask(user, delivery, self.channel) else UNWANTED
+
+    def sent(self, deliveries: Sequence[Delivery]) -> None:
+        """Keep that these were sent to their users, for `headgate trace`: as far as Redis takes it."""
+        if self.channel is None:
+            return
+        for delivery in deliveries:
+            with suppress(Reject):
+                self.record(self.user(delivery), delivery, SENT_ON[self.channel])
+
+    def record(self, user: str | None, delivery: Delivery, outcome: str) -> None:
+        """Keep an outcome of `notification.OUTCOMES`: a hint for people, so a Redis that does not take it holds up nothing."""
+        if user is not None:
+            with suppress(BusUnavailable, BusRefused):
+                self._state.record(user, delivery.id or "", outcome)
+
+    def close(self) -> None:
+        """Let go of the thread that asks the application."""
+        if self._asking is not None:
+            self._asking.close()
+
+
+def channel_of(runner: RunnerOptions, consumer: type[Consumer], options: Any) -> str | None:
+    """Return the channel of a consumer: the one of its table, or else of its type."""
+    found = runner.channel or consumer.channel(options)
+    return None if found == "none" else found
+
+
+def routing_faults(runner: RunnerOptions, consumer: type[Consumer], options: Any, patterns: Sequence[str]) -> Iterator[str]:
+    """Yield what is wrong with the routing of a consumer whose options are right one by one, a line each. Imports `wants`."""
+    names = ("unless_seen_s", "unless_read_s", "seen_user", "channel", "rate", "wants")
+    given = [name for name in names if getattr(runner, name)]
+    if consumer.batch:
+        yield from (f"{name} is for types that take events one by one; this one takes pages" for name in given)
+        return
+    if runner.seen_user is None and not any(pattern.split(".")[0] in (USERS, "*", "#") for pattern in patterns):
+        for name in [name for name in given if name in ("unless_seen_s", "wants")]:
+            yield f"{name}: no pattern has topics of users ({USERS}.<user>.…); expected seen_user to name the user"
+    if runner.seen_user is not None and (fault := _template_fault(runner.seen_user)):
+        yield fault
+    if runner.wants is not None:
+        if fault := function_fault(runner.wants):
+            yield f"wants={runner.wants!r}: {fault}"
+        if channel_of(runner, consumer, options) is None:
+            yield "wants: this consumer is no channel of a user; expected channel to be mail or push"
+
+
+def function_fault(name: str) -> str | None:
+    """Return what is wrong with the name of a function; None: nothing. Imports its module."""
+    try:
+        return None if callable(import_string(name, FUNCTION)) else "expected a function"
+    except InvalidRequest as error:
+        return str(error.parts["reason"])
+    except Exception as error:  # noqa: BLE001 - whatever the module raises while it is imported
+        return f"cannot be imported: {type(error).__name__}"
+
+
+def _template_fault(source: str) -> str | None:
+    try:
+        return Template("seen_user", source, limit=MAX_USER_CHARACTERS).check({"event": SAMPLE})
+    except TemplateFault as error:
+        return str(error)

@@ -1,0 +1,215 @@
+"""Routing on a real Redis: what a user has read, seen, muted or does not want is withdrawn, whatever came before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import count
+
+import pytest
+import structlog
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from prometheus_client import REGISTRY
+
+from headgate.consumers import Retry
+from headgate.consumers.notification import OUTCOMES, NotificationState, state_of
+from headgate.consumers.work.state import MAX_OUTCOMES, RedisState, read_outcomes
+from headgate.consumers.work.store import Store
+from headgate.errors import InvalidRequest
+from headgate.redis.client import Client, call
+from headgate.redis.seen import mark_seen
+from headgate.redis.user_facts import read_user_facts
+from headgate.services.inbox import Inbox
+from headgate.services.publisher import Publisher
+from tests.support.recording_consumer import Recorder, fail, values
+from tests.support.stepped_worker import MakeWorker
+
+NAMESPACE = "notifications"
+EVEN = "tests.integration.consumers.recipients:even"
+ITEMS = ("users.*.inbox.*.#",)
+_numbers = count()
+
+
+@pytest.fixture(autouse=True)
+def logged() -> Iterator[None]:
+    """Lines of the log as fields: writing out tracebacks for people takes longer than the tests."""
+    with structlog.testing.capture_logs():
+        yield
+
+
+def metric(name: str, **labels: str) -> float:
+    return REGISTRY.get_sample_value(f"headgate_consumer_{name}", {"consumer": "mail", **labels}) or 0.0
+
+
+def test_a_shown_event_of_a_user_is_withdrawn_and_counted(
+    make_worker: MakeWorker, recorder: type[Recorder], publisher: Publisher, redis_client: Client
+) -> None:
+    """By every type of consumer; `seen_user` names the user of a topic that is for several."""
+    before = metric("withdrawn_total", why="seen")
+    worker = make_worker(recorder, recorder.Options(), unless_seen_s=3600, seen_user="{{ event.data.user }}")
+    for name in ("shown", "missed"):
+        publisher.publish("orders.failed", {"user": "ann", "name": name}, id=name)
+    publisher.publish("orders.failed", {"user": "", "name": "of nobody"})
+    worker.work()
+    at_once = [value["name"] for value in values(recorder)]
+
+    mark_seen(redis_client, NAMESPACE, "ann", ["shown"])
+    worker.finish()
+
+    assert at_once == ["of nobody"]
+    assert [value["name"] for value in values(recorder)] == ["of nobody", "missed"]
+    assert metric("withdrawn_total", why="seen") - before == 1
+
+
+def test_a_consumer_without_a_channel_asks_nobody_and_obeys_no_mute(
+    make_worker: MakeWorker, recorder: type[Recorder], publisher: Publisher
+) -> None:
+    """A partner's webhook has every event, whatever its users mute in their pages."""
+    Inbox(publisher).mute("ann", "#")
+    worker = make_worker(recorder, recorder.Options())
+    publisher.publish("orders.failed", 1, user="ann")
+
+    worker.finish()
+
+    assert values(recorder)[-1] == 1
+
+
+def test_beyond_the_rate_notifications_wait_for_each_user_alone(
+    make_worker: MakeWorker, recorder: type[Recorder], publisher: Publisher, redis_client: Client
+) -> None:
+    """What is tried again was within it; the rest goes when there is room."""
+    failures = iter([Retry("busy")])
+    recorder.script = staticmethod(lambda delivery: fail(error) if (error := next(failures, None)) else None)
+    worker = make_worker(recorder, recorder.Options(), rate=1, rate_period_s=3600)
+    publisher.publish_many([("users.ann.a", 1), ("users.ann.a", 2), ("users.bob.a", 3)])
+    worker.work()
+    worker.make_due()
+    worker.work()
+    assert values(recorder) == [1, 3, 1]
+
+    for key in call(redis_client, "KEYS", "hg:{notifications}:group:mail:state:rate:*"):
+        call(redis_client, "DEL", key)
+    worker.finish()
+
+    assert values(recorder) == [1, 3, 1, 2]
+
+
+def test_the_application_is_asked_once_for_all_parts_and_attempts(
+    make_worker: MakeWorker, recorder: type[Recorder], publisher: Publisher
+) -> None:
+    """What the user has done meanwhile counts for each of them."""
+    recorder.parts = staticmethod(lambda delivery: ("one", "other"))
+    recorder.script = staticmethod(lambda delivery: fail(Retry("busy")) if delivery.attempt == 2 else None)
+    worker = make_worker(recorder, recorder.Options(), ITEMS, unless_read_s=60, channel="push", wants=EVEN)
+    inbox = Inbox(publisher)
+    for number in (1, 2, 4):
+        inbox.send("ann", "news", number, f"{number}")
+    worker.work()
+    worker.make_due()
+    worker.work()
+    inbox.mark_read("ann", ["news/2"])
+
+    worker.finish()
+
+    assert sorted(values(recorder)) == [2, 2, 4, 4, 4, 4]
+
+
+def test_what_was_done_for_a_user_is_kept_for_a_day_and_bounded(redis_client: Client, redis_url: str) -> None:
+    """The oldest gives way."""
+    store = Store(redis_client, redis_url, NAMESPACE, "mail", 65536)
+    state = RedisState(redis_client, NAMESPACE, "mail", store)
+    for number in range(MAX_OUTCOMES + 1):
+        state.record("ann", f"{number}", "mailed")
+
+    [key] = call(redis_client, "KEYS", "hg:{notifications}:group:mail:state:outcome:*")
+    assert call(redis_client, "ZCARD", key) == MAX_OUTCOMES
+    assert 0 < call(redis_client, "TTL", key) <= 86400
+    assert read_outcomes(redis_client, NAMESPACE, "mail", "ann", f"{MAX_OUTCOMES}") == ["mailed"]
+    assert read_outcomes(redis_client, NAMESPACE, "mail", "bob", f"{MAX_OUTCOMES}") == []
+
+
+class User:
+    """What one user has done, in the plainest form."""
+
+    def __init__(self) -> None:
+        self.waiting: list[int] = []
+        self.sent: list[int] = []
+        self.read: set[int] = set()
+        self.seen: set[int] = set()
+        self.muted = False
+        self.outcomes: dict[int, str] = {}
+
+    def come_due(self) -> None:
+        for item in self.waiting:
+            if item in self.read:
+                self.outcomes[item] = "read"
+            elif item in self.seen:
+                self.outcomes[item] = "seen"
+            elif self.muted:
+                self.outcomes[item] = "muted"
+            elif item % 2:
+                self.outcomes[item] = "unwanted"
+            else:
+                self.outcomes[item] = "pushed"
+                self.sent.append(item)
+        self.waiting = []
+
+    def state(self, item: int) -> str:
+        if item in self.read:
+            return "read"
+        if item in self.seen:
+            return "shown"
+        outcome = self.outcomes.get(item, "sent")
+        return outcome if outcome in ("sent", "pushed") else "withdrawn"
+
+
+items = st.integers(0, 7)
+steps = st.one_of(
+    st.tuples(st.just("send"), items),
+    st.tuples(st.sampled_from(["read", "archive", "unread", "seen"]), items),
+    st.tuples(st.sampled_from(["mute", "unmute", "due", "due"]), st.just(0)),
+)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(history=st.lists(steps, max_size=25))
+def test_whatever_a_user_does_each_item_is_pushed_or_withdrawn_as_the_oracle_says(
+    make_worker: MakeWorker, recorder: type[Recorder], publisher: Publisher, redis_client: Client, history: list[tuple[str, int]]
+) -> None:
+    """And its state is that of the facts."""
+    user, name, oracle, inbox = f"user-{next(_numbers)}", f"push-{next(_numbers)}", User(), Inbox(publisher)
+    recorder.seen.clear()
+    patterns = (f"users.{user}.inbox.*.#",)
+    worker = make_worker(recorder, recorder.Options(), patterns, name, unless_seen_s=60, channel="push", wants=EVEN)
+    known: set[int] = set()
+    for step, item in [*history, ("due", 0)]:
+        if step == "send" and item not in known:
+            inbox.send(user, "news", item, f"{user}-{item}")
+            known.add(item)
+            oracle.waiting.append(item)
+        elif step in ("read", "archive", "unread"):
+            change = {"read": inbox.mark_read, "archive": inbox.archive, "unread": inbox.mark_unread}[step]
+            with suppress(InvalidRequest):
+                change(user, [f"news/{user}-{item}"])
+                (oracle.read.discard if step == "unread" else oracle.read.add)(item)
+        elif step == "seen":
+            mark_seen(redis_client, NAMESPACE, user, [f"{user}-{item}"])
+            oracle.seen.add(item)
+        elif step == "mute":
+            inbox.mute(user, "news.#", ["push"])
+            oracle.muted = True
+        elif step == "unmute":
+            inbox.unmute(user, "news.#")
+            oracle.muted = False
+        elif step == "due":
+            worker.finish()
+            oracle.come_due()
+            assert values(recorder) == oracle.sent
+    for item in known:
+        facts = read_user_facts(redis_client, NAMESPACE, user, f"users.{user}.inbox.news", f"{user}-{item}")
+        outcomes = read_outcomes(redis_client, NAMESPACE, name, user, f"{user}-{item}")
+        assert outcomes == [oracle.outcomes[item]]
+        found = [OUTCOMES[outcome] for outcome in outcomes]
+        found += [NotificationState.SHOWN] * facts.is_shown + [NotificationState.READ] * facts.is_read
+        assert state_of(found).value == oracle.state(item)

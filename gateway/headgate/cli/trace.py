@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from headgate.diagnosis.tracing import AtConsumer, AtGateway, Trace
     from headgate.redis.handled_events import AtBrowsers
 
-_SHOWN = {True: "shown to its user", False: "none has said that it was shown"}
 _WORDS = {
     "written": "written to at once",
     "queued": "that had it in their queues",
@@ -65,6 +64,8 @@ def lines(found: Trace) -> list[str]:
     """Return a trace for a person to read."""
     from datetime import UTC, datetime
 
+    from headgate.events.topic import user_of
+
     at = datetime.fromtimestamp(found.time_ms / 1000, UTC).isoformat(timespec="milliseconds")
     return [
         f"event {found.id}, topic {found.topic}, {found.bytes} bytes",
@@ -73,7 +74,7 @@ def lines(found: Trace) -> list[str]:
         *([] if found.traceparent is None else [f"trace {found.traceparent.split('-')[1]} (traceparent {found.traceparent})"]),
         *(_gateway(each) for each in found.gateways),
         *([] if found.browsers is None or not found.browsers.clients else [_browsers(found.browsers)]),
-        *([] if found.shown is None else [f"browsers: {_SHOWN[found.shown]}"]),
+        *([] if found.state is None else [f"user {user_of(found.topic)}: {found.state}"]),
         *(_consumer(each) for each in found.consumers),
         *(f"note: {note}" for note in found.notes),
     ]
@@ -100,4 +101,5 @@ def _browsers(at: AtBrowsers) -> str:
 
 def _consumer(at: AtConsumer) -> str:
     attempts = f", attempt {at.attempts}" if at.attempts else ""
-    return f"consumer {at.consumer}: {at.state}{attempts}" + (f" ({at.reason})" if at.reason else "")
+    said = ", ".join(filter(None, (at.reason, *at.outcomes)))
+    return f"consumer {at.consumer}: {at.state}{attempts}" + (f" ({said})" if said else "")

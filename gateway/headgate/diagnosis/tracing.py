@@ -19,8 +19,10 @@ from typing import Any
 import msgspec
 
 from headgate.auth.api_keys import shown_name
+from headgate.consumers.notification import OUTCOMES, NotificationState, state_of
 from headgate.consumers.work.dead_letters import PAGE_LETTERS, DeadLetters
 from headgate.consumers.work.groups import Groups
+from headgate.consumers.work.state import read_outcomes
 from headgate.consumers.work.task import unpack
 from headgate.delivery.tally import NAMES, QUIET_EVENTS
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError, InvalidRequest
@@ -65,13 +67,15 @@ class AtConsumer:
     """How one consumer stands with the event.
 
     `state` is `not taken`, `leased` (at work, or its worker died), `waiting` (deferred, or to be tried again), `dead`, or `done`.
-    Done may mean that it did not want the event, or began behind it: Redis does not have its patterns.
+    Done may mean that it did not want the event, or began behind it: Redis does not have its patterns. `outcomes` are what it did
+    for the event's user, where it is a channel: `mailed`, `pushed`, or why it was withdrawn (consumers/notification.py).
     """
 
     consumer: str
     state: str
     attempts: int = 0
     reason: str = ""
+    outcomes: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -83,6 +87,8 @@ class Trace:
         traceparent: the trace that it belongs to; None: none.
         browsers: what the pages say that are connected now (redis/handled_events.py); None: not known.
         shown: whether a browser of the event's user has said that it has shown it; None: it is for several, or not known.
+        read: whether it is an item that its user has read or archived; None as of `shown`.
+        state: what has become of it for its user, by all that is known (consumers/notification.py); None as of `shown`.
         unknown: the parts of the trace that were not found out: `gateways`, `browsers`, `consumers`, `consumer <name>`,
             `handled`.
     """
@@ -100,6 +106,8 @@ class Trace:
     gateways: list[AtGateway] = field(default_factory=list)
     browsers: AtBrowsers | None = None
     shown: bool | None = None
+    read: bool | None = None
+    state: str | None = None
     consumers: list[AtConsumer] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -215,6 +223,8 @@ class _Search:
 
     def _show(self, found: Trace) -> None:
         """Have `answer` return what is known now: a copy, as this goes on."""
+        if found.shown is not None:
+            found.state = state_of(_facts(found)).value
         self._found = deepcopy(found)
 
     def _ask_gateways(self, found: Trace, lineage: Lineage) -> None:
@@ -234,7 +244,8 @@ class _Search:
         if user is None:
             found.notes.append("The event is for more than one user: who has shown it is not known.")
         else:
-            found.shown = read_user_facts(self._client, found.namespace, user, found.topic, found.id).is_shown
+            facts = read_user_facts(self._client, found.namespace, user, found.topic, found.id)
+            found.read, found.shown = facts.is_read, facts.is_shown
 
     def _ask_pages(self, found: Trace, epoch: str) -> None:
         """Ask the pages last: they have what is left of the time, up to HANDLED_S."""
@@ -256,9 +267,12 @@ class _Search:
             if self._late():
                 return
             try:
-                found.consumers.append(_consumer(self._client, found, name, self._late_after_step))
+                consumer = _consumer(self._client, found, name, self._late_after_step)
             except _NotKnown:
                 continue
+            if (user := user_of(found.topic)) is not None:
+                consumer.outcomes = read_outcomes(self._client, found.namespace, name, user, found.id)
+            found.consumers.append(consumer)
             found.unknown.remove(part)
             self._show(found)
 
@@ -278,6 +292,20 @@ def _not_sampled(found: Trace) -> str:
         f" and this one came among more. Offset {nearest} beside it is counted: `headgate trace {nearest}`. To follow this one,"
         " publish it again when there are fewer, or with HEADGATE_TRACE_EVERY=1 at the gateways."
     )
+
+
+def _facts(found: Trace) -> Iterator[NotificationState]:
+    """Yield what is known of the event for its user."""
+    if any(at.counts.get(name) for at in found.gateways for name in ("written", "queued", "from_log")):
+        yield NotificationState.DELIVERED
+    if found.browsers is not None and found.browsers.handled:
+        yield NotificationState.HANDLED
+    for consumer in found.consumers:
+        yield from (OUTCOMES[outcome] for outcome in consumer.outcomes)
+    if found.shown:
+        yield NotificationState.SHOWN
+    if found.read:
+        yield NotificationState.READ
 
 
 class _NotKnown(Exception):

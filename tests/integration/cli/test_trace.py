@@ -88,7 +88,7 @@ def test_an_event_is_followed_from_its_publish_to_browsers_and_consumers(start_g
     )
     [at] = found["gateways"]
     assert {name: count for name, count in at["counts"].items() if count} == {"matched": 3, "written": 3, "from_log": 1}
-    assert found["shown"] is True
+    assert (found["shown"], found["read"], found["state"]) == (True, False, "shown")
     states = {each["consumer"]: (each["state"], each["reason"]) for each in found["consumers"]}
     assert states == {
         "done": ("done", ""),
@@ -104,7 +104,7 @@ def test_an_event_is_followed_from_its_publish_to_browsers_and_consumers(start_g
         lambda: "consumer late" in (text := CliRunner().invoke(main, ["trace", "first", "--redis", url]).output) and text
     )
     assert "for 3 clients: 3 written to at once; 1 read it from the log" in shown
-    assert "browsers: shown to its user" in shown
+    assert "user ann: shown" in shown
     assert "consumer dead: dead, attempt" in shown or "consumer dead: dead (rejected: no such address)" in shown
 
     def over_http() -> dict[str, Any]:

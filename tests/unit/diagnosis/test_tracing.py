@@ -55,6 +55,8 @@ class Answers:
         self.letters: list[DeadLetter] = []
         self.browsers, self.silent = AtBrowsers(), tuple[str, ...]()
         self.told: dict[tuple[str, int], dict[str, list[int]]] = {}
+        self.facts = UserFacts()
+        self.outcomes: list[str] = []
 
     def entry(self, offset: int) -> tuple[bytes, dict[bytes, bytes]]:
         fields = {b"topic": b"users.ann.x", b"id": b"id-%d" % offset, b"time": b"1700000000000", b"data": b"{}"}
@@ -107,7 +109,8 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
     monkeypatch.setattr(module, "call", answers.call)
     monkeypatch.setattr(event_ids, "call", answers.call)
     monkeypatch.setattr(module, "deliveries", lambda *_: answers.deliveries)
-    monkeypatch.setattr(module, "read_user_facts", lambda *_: UserFacts(is_shown=True))
+    monkeypatch.setattr(module, "read_user_facts", lambda *_: answers.facts)
+    monkeypatch.setattr(module, "read_outcomes", lambda *_: list(answers.outcomes))
     monkeypatch.setattr(module, "ask_browsers", lambda *_: (answers.browsers, answers.silent))
     monkeypatch.setattr(module, "read", lambda client, namespace, epoch, offset: answers.told.get((epoch, offset), {}))
     for name, fake in (("EventLog", Log), ("Groups", Known), ("DeadLetters", Letters)):
@@ -218,6 +221,26 @@ def test_a_consumer_stands_where_the_task_is(answers: Answers) -> None:
     assert at_mail() == AtConsumer("mail", "leased", 2)
     answers.position = 11
     assert at_mail() == AtConsumer("mail", "not taken")
+
+
+def test_the_state_for_its_user_is_that_of_all_facts(answers: Answers) -> None:
+    """What a gateway, a page, a consumer and the user have done, the last of it first."""
+    states = [of().state]
+    answers.told["e2", 12] = {"here": [1] * len(NAMES)}
+    states.append(of().state)
+    answers.browsers = AtBrowsers(clients=1, handled=1)
+    states.append(of().state)
+    answers.outcomes = ["muted"]
+    states.append(of().state)
+    answers.outcomes = ["muted", "pushed"]
+    states.append(of().state)
+    answers.facts = UserFacts(is_shown=True)
+    states.append(of().state)
+    answers.facts = UserFacts(is_read=True)
+    states.append(of().state)
+
+    assert states == ["sent", "delivered", "handled", "withdrawn", "pushed", "shown", "read"]
+    assert of().consumers == [AtConsumer("mail", "done", outcomes=["muted", "pushed"])]
 
 
 def test_a_group_that_is_gone_holds_nothing(answers: Answers, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -378,8 +401,8 @@ def test_a_person_reads_it_in_lines() -> None:
         [AtGateway("web/1", counts), AtGateway("web/2", {**dict.fromkeys(NAMES, 0), "matched": 1, "gone": 1})],
         False,
     )
-    found.consumers = [AtConsumer("mail", "done"), AtConsumer("hook", "dead", 5, "gave_up")]
-    found.notes = ["Redis was too slow."]
+    found.consumers = [AtConsumer("mail", "done", outcomes=["muted"]), AtConsumer("hook", "dead", 5, "gave_up")]
+    found.state, found.notes = "delivered", ["Redis was too slow."]
     assert lines(replace(found, by="ann", traceparent=f"00-{'a' * 32}-{'b' * 16}-01"))[1:3] == [
         "published 2023-11-14T22:13:20.000+00:00 by user ann, offset 12 of 20 in n, epoch e2",
         f"trace {'a' * 32} (traceparent 00-{'a' * 32}-{'b' * 16}-01)",
@@ -389,8 +412,8 @@ def test_a_person_reads_it_in_lines() -> None:
         "published 2023-11-14T22:13:20.000+00:00 by a service, offset 12 of 20 in n, epoch e2",
         "gateway web/1: for 5 clients: 4 written to at once, 1 whose connection was gone; 2 read it from the log",
         "gateway web/2: for 1 client: 1 whose connection was gone",
-        "browsers: none has said that it was shown",
-        "consumer mail: done",
+        "user ann: delivered",
+        "consumer mail: done (muted)",
         "consumer hook: dead, attempt 5 (gave_up)",
         "note: Redis was too slow.",
     ]

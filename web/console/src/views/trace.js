@@ -56,18 +56,18 @@ function panel(told) {
   const gateways = told.gateways.map((/** @type {any} */ { gateway, counts }) => {
     return step(counts.discarded || counts.gone ? "warning" : "good", `${gateway}: for ${counted(counts.matched, "client")}`, parts(COUNTS, counts));
   });
-  const consumers = told.consumers.map((/** @type {any} */ { consumer, state, attempts, reason }) =>
-    step(CONSUMERS[state] ?? "quiet", `Consumer ${consumer}: ${state}`, [attempts ? counted(attempts, "attempt") : "", reason].filter(Boolean).join(": ")),
+  const consumers = told.consumers.map((/** @type {any} */ { consumer, state, attempts, reason, outcomes }) =>
+    step(CONSUMERS[state] ?? "quiet", `Consumer ${consumer}: ${state}`, [attempts ? counted(attempts, "attempt") : "", reason, ...outcomes].filter(Boolean).join(": ")),
   );
   const { clients = 0, handled = 0, ...others } = told.browsers ?? {};
   const browsers = clients ? [step(handled === clients ? "good" : others.unhandled ? "warning" : "quiet", `Handled in ${count(handled)} of ${counted(clients, "browser")} connected now`, parts(BROWSERS, others))] : [];
-  const shown = told.shown === null ? [] : [step(told.shown ? "good" : "quiet", told.shown ? "Shown in a browser of its user" : "No browser of its user has said that it has shown it", "")];
+  const user = told.state === null ? [] : [step(told.state === "shown" || told.state === "read" ? "good" : "quiet", `For its user: ${told.state}`, "")];
   const steps = [
     step("good", `Published to ${told.topic}`, `${new Date(told.time_ms).toLocaleString()}, ${bytes(told.bytes)}`),
     step("good", `In the log of /${told.namespace} at offset ${count(told.offset)}`, `Epoch ${told.epoch}; the log is at ${count(told.head)} now. Id ${told.id}.`),
     ...gateways,
     ...browsers,
-    ...shown,
+    ...user,
     ...consumers,
     ...told.notes.map((/** @type {string} */ note) => step("quiet", "Not known", note)),
   ];

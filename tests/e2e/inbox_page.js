@@ -9,12 +9,13 @@ const [user, way] = [query.get("user"), query.get("way")];
 const token = async () => (await fetch(`/token?life=600&user=${user}`, { method: "POST" })).text();
 const connect = way === "tabs" ? connectTabs : connectAlone;
 const gate = connect(location.origin, { token, ...(way === "stream" ? { transport: "stream" } : {}), reconnectDelayMinMs: 50, reconnectDelayMaxMs: 200 });
-const inbox = createInbox(gate, { outbox: createOutbox(gate), pageSize: 100 });
+const inbox = createInbox(gate, { outbox: createOutbox(gate), pageSize: 100, alert: ({ id }) => page.alerts.push(id) });
 badgeTitle(inbox);
 const page = {
   gate,
   inbox,
   failed: [],
+  alerts: [],
   act: (name, ...ids) => inbox[name](...ids).catch(({ code }) => page.failed.push(code)),
   shown: () => ({ ...inbox.getSnapshot(), items: inbox.items.map(({ id, read }) => [id, read]) }),
 };

@@ -107,3 +107,29 @@ def test_every_device_agrees_after_kills_of_the_gateway(
             assert shown["status"] == "current"
             assert tab.evaluate("page.failed") == []
         assert inbox.page("ana").unread == 28
+
+
+def test_what_is_muted_on_one_device_alerts_on_none(
+    browser: Browser, context: BrowserContext, gateway: GatewayProcess, inbox: Inbox
+) -> None:
+    """The item is there and counted, also after a reload; a kind that is unmuted alerts again."""
+    with closing(browser.new_context()) as device:
+        tabs = [open_tab(context, gateway), open_tab(device, gateway)]
+        for tab in tabs:
+            wait_until(tab, lambda shown: shown["status"] == "current")
+        tabs[0].evaluate("page.act('mute', 'news.#', ['page'])")
+        wait_until(tabs[1], lambda shown: shown["mutes"] == {"news.#": ["page"]})
+        tabs[0].reload()
+        wait_until(tabs[0], lambda shown: shown["mutes"] == {"news.#": ["page"]})
+        inbox.send("ana", "news.local", 1, "muted")
+        inbox.send("ana", "orders", 2, "loud")
+        for tab in tabs:
+            shown = wait_until(tab, lambda shown: len(shown["items"]) == 2)
+            assert (shown["unread"], tab.evaluate("page.alerts")) == (2, ["orders/loud"])
+
+        tabs[1].evaluate("page.act('unmute', 'news.#')")
+        wait_until(tabs[0], lambda shown: shown["mutes"] == {})
+        inbox.send("ana", "news.local", 3, "again")
+        for tab in tabs:
+            wait_for_items(tab, 3)
+            assert tab.evaluate("[page.alerts, page.failed]") == [["orders/loud", "news.local/again"], []]

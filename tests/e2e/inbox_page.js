@@ -9,7 +9,8 @@ const [user, way] = [query.get("user"), query.get("way")];
 const token = async () => (await fetch(`/token?life=600&user=${user}`, { method: "POST" })).text();
 const connect = way === "tabs" ? connectTabs : connectAlone;
 const gate = connect(location.origin, { token, ...(way === "stream" ? { transport: "stream" } : {}), reconnectDelayMinMs: 50, reconnectDelayMaxMs: 200 });
-const inbox = createInbox(gate, { outbox: createOutbox(gate), pageSize: 100, alert: ({ id }) => page.alerts.push(id) });
+const inbox = createInbox(gate, { outbox: createOutbox(gate), pageSize: 100 });
+inbox.onAlert(({ id }) => page.alerts.push(id));
 badgeTitle(inbox);
 const page = {
   gate,

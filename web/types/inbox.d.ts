@@ -37,13 +37,11 @@ export interface InboxSnapshot<Data = any> {
 }
 
 /** Options of an inbox. */
-export interface InboxOptions<Data = any> {
+export interface InboxOptions {
   /** Items that one request brings, 1 to 100, default 20. */
   pageSize?: number | undefined;
   /** An outbox of `headgate/offline`: it keeps actions while there is no connection. */
   outbox?: { publish: (topic: string, data: any, options: { id: string }) => Promise<Receipt> } | undefined;
-  /** Is called with each item that arrives and is not muted in pages. */
-  alert?: ((item: InboxItem<Data>) => void) | undefined;
 }
 
 /** The inbox of a gate's user. An action shows at once, and is taken back when it is refused. */
@@ -58,6 +56,8 @@ export interface Inbox<Data = any> extends Store<InboxSnapshot<Data>> {
   archive: (ids: string | readonly string[]) => Promise<void>;
   /** Mark as read all items up to the newest one that is shown. */
   markAllRead: () => Promise<void>;
+  /** Call a listener with each item that arrives and is not muted in pages; returns the function that ends it. */
+  onAlert: (listener: (item: InboxItem<Data>) => void) => () => void;
   /** Mute a pattern of kinds on exactly these channels (all of them by default), for this user everywhere. */
   mute: (pattern: string, channels?: readonly InboxChannel[]) => Promise<void>;
   unmute: (pattern: string) => Promise<void>;
@@ -66,6 +66,6 @@ export interface Inbox<Data = any> extends Store<InboxSnapshot<Data>> {
 }
 
 /** Make the inbox of a gate's user. */
-export function createInbox<Data = any>(gate: Gate<any>, options?: InboxOptions<Data>): Inbox<Data>;
+export function createInbox<Data = any>(gate: Gate<any>, options?: InboxOptions): Inbox<Data>;
 /** Show the unread count in front of a page's title; returns the function that ends it. */
 export function badgeTitle(inbox: Pick<Inbox, "subscribe" | "unread">, page?: { title: string }): () => void;

@@ -30,26 +30,27 @@ const RETRY_MS = 2000;
 const MAX_KEPT = 1000;
 
 /** @type {import("../language/options.js").Table} */
-const OPTIONS = { pageSize: [[1, MOST, true], 20], outbox: ["object"], alert: ["function"] };
+const OPTIONS = { pageSize: [[1, MOST, true], 20], outbox: ["object"] };
 /** @type {readonly Channel[]} */
 const CHANNELS = ["mail", "page", "push"];
 
 /**
  * Make the inbox of a gate's user.
  * @param {Gate} gate
- * @param {{ pageSize?: number, outbox?: Publishing, alert?: (item: Item) => void }} [options] `outbox`: of headgate/offline, which keeps
- *   actions while there is no connection; `alert`: is called with each item that arrives and is not muted in pages
+ * @param {{ pageSize?: number, outbox?: Publishing }} [options] `outbox`: of headgate/offline, which keeps actions while there is no connection
  * @throws {TypeError} an option that breaks its rule
  */
 export function createInbox(gate, options = {}) {
-  const { pageSize, outbox = gate, alert = () => {} } = gate._checkOptions("createInbox", OPTIONS, options);
+  const { pageSize, outbox = gate } = gate._checkOptions("createInbox", OPTIONS, options);
+  /** @type {Set<(item: Item) => void>} */
+  const alerted = new Set();
   /** @type {InboxSource | undefined} */
   let source;
   /** @type {InboxSnapshot} */
   const first = Object.freeze({ items: [], unread: 0, mutes: {}, hasMore: false, status: "loading", error: null });
   /** @type {Store<InboxSnapshot>} */
   const store = createStore(first, (changed) => {
-    source = new InboxSource(gate, pageSize, first, changed, alert);
+    source = new InboxSource(gate, pageSize, first, changed, alerted);
     return source;
   });
 
@@ -75,6 +76,14 @@ export function createInbox(gate, options = {}) {
 
   return {
     ...store,
+    /**
+     * Call a listener with each item that arrives, while the inbox is followed, and is not muted in pages; return the function that ends it.
+     * @param {(item: Item) => void} listener
+     */
+    onAlert(listener) {
+      alerted.add(listener);
+      return () => void alerted.delete(listener);
+    },
     /** @param {string} kind @param {Channel} [channel] */
     isMuted: (kind, channel = "page") => isMuted(store.getSnapshot().mutes, kind, channel),
     /**
@@ -136,7 +145,7 @@ class InboxSource {
   #gate;
   #pageSize;
   #changed;
-  #alert;
+  #alerted;
   #snapshot;
   #items = new Items();
   #listener = new Dispatcher();
@@ -154,13 +163,13 @@ class InboxSource {
   #timer;
   #hasNews = false;
 
-  /** @param {Gate} gate @param {number} pageSize @param {InboxSnapshot} first @param {() => void} changed @param {(item: Item) => void} alert */
-  constructor(gate, pageSize, first, changed, alert) {
+  /** @param {Gate} gate @param {number} pageSize @param {InboxSnapshot} first @param {() => void} changed @param {Set<(item: Item) => void>} alerted */
+  constructor(gate, pageSize, first, changed, alerted) {
     this.#gate = gate;
     this.#pageSize = pageSize;
     this.#snapshot = first;
     this.#changed = changed;
-    this.#alert = alert;
+    this.#alerted = alerted;
     this.#listener.listenTo(gate, {
       [PATTERN]: (/** @type {any} */ _data, /** @type {HeadgateEvent} */ event) => this.#take(event),
       "connection:up": (/** @type {{ resumed: boolean | null }} */ { resumed }) => (resumed && !this.#isBehind && !this.#isLoading) || this.load(),
@@ -241,7 +250,8 @@ class InboxSource {
     if (this.#awaited && this.#kept.push(event) > MAX_KEPT) void this.load();
     const added = this.#items.isKnown ? this.#apply(event) : null;
     this.#news();
-    if (added && !event.replayed && !isMuted(this.#items.mutes, added.kind, "page")) this.#alert(added);
+    if (!added || event.replayed || isMuted(this.#items.mutes, added.kind, "page")) return;
+    for (const listener of this.#alerted) listener(added);
   }
 
   /** @param {HeadgateEvent} event */

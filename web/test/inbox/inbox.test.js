@@ -167,7 +167,7 @@ function numbers(seed) {
   };
 }
 
-/** @param {Oracle} oracle @param {{ outbox?: any, pageSize?: number, alert?: (item: any) => void }} [options] */
+/** @param {Oracle} oracle @param {{ outbox?: any, pageSize?: number }} [options] */
 function begin(oracle, options) {
   const gate = new ModelGate(oracle);
   const inbox = createInbox(/** @type {any} */ (gate), options);
@@ -346,7 +346,8 @@ describe("the inbox of a page", () => {
     const oracle = new Oracle();
     const alerts = [];
     oracle.add("before");
-    const { gate, inbox, leave } = begin(oracle, { alert: ({ id }) => alerts.push(id) });
+    const { gate, inbox, leave } = begin(oracle);
+    const end = inbox.onAlert(({ id }) => alerts.push(id));
     await drain(gate);
     oracle.add("a");
     oracle.add("a");
@@ -356,7 +357,10 @@ describe("the inbox of a page", () => {
     oracle.change({ op: "mute", pattern: "k", channels: ["mail"] }, "m2");
     oracle.add("c");
     await drain(gate);
-    assert.deepEqual([alerts, inbox.unread], [["k/a", "k/c"], 4]);
+    end();
+    oracle.add("d");
+    await drain(gate);
+    assert.deepEqual([alerts, inbox.unread], [["k/a", "k/c"], 5]);
     leave();
   });
 

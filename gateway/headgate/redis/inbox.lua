@@ -118,18 +118,13 @@ local function read_change(payload)
   return { op = op, ids = each }
 end
 
--- What is muted: channels by pattern.
-local function read_mutes(key)
-  local flat, mutes, count = call('HGETALL', key), {}, 0
-  for place = 1, #flat, 2 do mutes[flat[place]], count = flat[place + 1], count + 1 end
-  return mutes, count
-end
-
 -- What a mute or unmute does, and all that is muted after it.
 local function plan_mute(plan, change)
   local refused = may('HGETALL', plan.mutes) or may('HDEL', plan.mutes, '') or may('HSET', plan.mutes, '', '')
   if refused then return nil, refused end
-  local mutes, count = read_mutes(plan.mutes)
+  local flat, mutes, count = try('HGETALL', plan.mutes), {}, 0
+  if flat.err then return nil, try_again(flat) end
+  for place = 1, #flat, 2 do mutes[flat[place]], count = flat[place + 1], count + 1 end
   if change.channels and not mutes[change.pattern] and count >= MAX_MUTES then
     return nil, refusal('limit_reached', { name = 'mutes', limit = MAX_MUTES })
   end

@@ -84,6 +84,7 @@ def work(url: str, admin: Client, admin_url: str) -> None:
         assert state.get("v") == b"1"
         assert [state.lease("l", 60) for _ in range(2)] == [True, True]
         mark_seen(admin, "notifications", "ada", ["an-id"])
+        state.record("ada", "an-id", "mailed")
         assert state.user_facts("ada", "users.ada.inbox.news", "an-id").is_shown
 
         give_word(client, GROUP, "one/1")

@@ -363,7 +363,7 @@ def test_another_process_of_redis_goes_on_with_the_inbox(inbox: Inbox, redis_cli
     assert page.unread == 1
 
 
-@pytest.mark.parametrize("first", ["log", "inbox:ana", "inbox:ana:order", "head"])
+@pytest.mark.parametrize("first", ["log", "inbox:ana", "inbox:ana:order", "inbox:ana:mutes", "head"])
 def test_while_its_slot_moves_no_half_of_an_inbox_is_changed(cluster: Cluster, first: str) -> None:
     """Whichever key is on the other node already: what could not be done in time is refused, and done behind the move."""
     namespace = f"moving-{first.replace(':', '-')}"
@@ -373,6 +373,7 @@ def test_while_its_slot_moves_no_half_of_an_inbox_is_changed(cluster: Cluster, f
     ):
         inbox = Inbox(patient)
         inbox.send("ana", "news", 1, "before")
+        inbox.mute("ana", "news", ["push"])
         target = cluster.another(cluster.owner_of_namespace(namespace))
         with cluster.moving(slot_of(log_key(namespace)), target) as move:
             move.move_keys(f"hg:{{{namespace}}}:{first}")
@@ -380,12 +381,14 @@ def test_while_its_slot_moves_no_half_of_an_inbox_is_changed(cluster: Cluster, f
                 Inbox(hasty).send("ana", "news", 2, "meanwhile")
             with pytest.raises(BusUnavailable):
                 Inbox(hasty).mark_read("ana", ["news/before"])
+            with pytest.raises(BusUnavailable):
+                Inbox(hasty).mute("ana", "chat", ["push"])
             move.move_keys()
         inbox.send("ana", "news", 2, "meanwhile")
         inbox.mark_read("ana", ["news/before"])
         page = inbox.page("ana")
         assert states(page.items) == [("news/meanwhile", False, False), ("news/before", True, False)]
-        assert (page.unread, page.total) == (1, 2)
+        assert (page.unread, page.total, page.mutes) == (1, 2, {"news": ["push"]})
 
 
 class Oracle:

@@ -93,6 +93,11 @@ class Apprise(Consumer):
             faults.append(str(error))
         return faults
 
+    @classmethod
+    def channel(cls, options: AppriseOptions) -> str | None:
+        """Return `push`, or None with fixed URLs: no user's choice keeps a message from them."""
+        return None if options.urls or options.urls_env else "push"
+
     def keys(self, delivery: Delivery) -> Sequence[str]:
         return tuple(self._services)
 

@@ -56,9 +56,9 @@ export interface Inbox<Data = any> extends Store<InboxSnapshot<Data>> {
   archive: (ids: string | readonly string[]) => Promise<void>;
   /** Mark as read all items up to the newest one that is shown. */
   markAllRead: () => Promise<void>;
-  /** Call a listener with each item that arrives and is not muted in pages; returns the function that ends it. */
+  /** Call a listener with each item that arrives and is not muted; returns its end. */
   onAlert: (listener: (item: InboxItem<Data>) => void) => () => void;
-  /** Mute a pattern of kinds on exactly these channels (all of them by default), for this user everywhere. */
+  /** Mute a pattern of kinds on exactly these channels, by default all, on every device. */
   mute: (pattern: string, channels?: readonly InboxChannel[]) => Promise<void>;
   unmute: (pattern: string) => Promise<void>;
   /** Whether a kind is muted, in pages by default. */

@@ -15,8 +15,8 @@ from itertools import islice
 from typing import Protocol
 
 from headgate.consumers.base import Consumer, Context, Defer, Delivery, Reject, Retry
+from headgate.consumers.functions import FUNCTION
 from headgate.consumers.templates import Template, TemplateFault, view
-from headgate.consumers.work.routing import FUNCTION
 from headgate.errors import BusRefused, BusUnavailable
 from headgate.metrics import MAILS
 from headgate.runtime.importing import import_string

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from headgate.addresses.hostnames import ascii_host
 from headgate.consumers.certificates import ca_file_faults
 from headgate.consumers.credentials import read_secret
+from headgate.consumers.functions import function_faults
 from headgate.consumers.templates import SAMPLE, Template, TemplateFault
-from headgate.consumers.work.routing import function_fault
 from headgate.options import Kind, file_path, integer, number, one_of, option, read_words, required, switch, verbatim
 from headgate.options import text as some
 
@@ -158,9 +158,7 @@ def _recipient_faults(options: EmailOptions) -> list[str]:
     faults = []
     if len(options.to) > options.max_recipients:
         faults.append(f"to: expected at most {options.max_recipients} addresses (max_recipients)")
-    if options.to_function is not None and (fault := function_fault(options.to_function)):
-        faults.append(f"to_function={options.to_function!r}: {fault}")
-    return faults + _template_faults("to_template", options.to_template)
+    return faults + function_faults("to_function", options.to_function) + _template_faults("to_template", options.to_template)
 
 
 def _template_faults(name: str, source: str | None) -> list[str]:

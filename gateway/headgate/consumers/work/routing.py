@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from headgate.consumers.base import Consumer, Delivery, Reject, State
+from headgate.consumers.functions import FUNCTION, function_faults
 from headgate.consumers.notification import MUTED, READ, SEEN, SENT_ON, UNWANTED
 from headgate.consumers.templates import SAMPLE, Template, TemplateFault, view
 from headgate.errors import BusRefused, BusUnavailable, InvalidRequest
@@ -21,7 +22,6 @@ from headgate.runtime.importing import import_string
 from .spec import ConsumerSpec, RunnerOptions
 from .wants import Asking
 
-FUNCTION = "package.module:function"
 MAX_USER_CHARACTERS = 1000
 
 
@@ -125,21 +125,9 @@ def routing_faults(runner: RunnerOptions, consumer: type[Consumer], options: Any
             yield f"{name}: no pattern has topics of users ({USERS}.<user>.…); expected seen_user to name the user"
     if runner.seen_user is not None and (fault := _template_fault(runner.seen_user)):
         yield fault
-    if runner.wants is not None:
-        if fault := function_fault(runner.wants):
-            yield f"wants={runner.wants!r}: {fault}"
-        if channel_of(runner, consumer, options) is None:
-            yield "wants: this consumer is no channel of a user; expected channel to be mail or push"
-
-
-def function_fault(name: str) -> str | None:
-    """Return what is wrong with the name of a function; None: nothing. Imports its module."""
-    try:
-        return None if callable(import_string(name, FUNCTION)) else "expected a function"
-    except InvalidRequest as error:
-        return str(error.parts["reason"])
-    except Exception as error:  # noqa: BLE001 - whatever the module raises while it is imported
-        return f"cannot be imported: {type(error).__name__}"
+    yield from function_faults("wants", runner.wants)
+    if runner.wants is not None and channel_of(runner, consumer, options) is None:
+        yield "wants: this consumer is no channel of a user; expected channel to be mail or push"
 
 
 def _template_fault(source: str) -> str | None:

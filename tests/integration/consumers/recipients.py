@@ -1,4 +1,4 @@
-"""A function that a configuration may name as `to_function`."""
+"""Functions that a configuration may name, as `to_function` or `wants`."""
 
 from __future__ import annotations
 
@@ -15,3 +15,8 @@ def listed(delivery: Delivery) -> Any:
 def even(user: str, event: Delivery, channel: str) -> bool:
     """Want the events whose data is even."""
     return bool(event.value() % 2 == 0)
+
+
+def broken(user: str, event: Delivery, channel: str) -> bool:
+    """Have a bug."""
+    raise KeyError(user)

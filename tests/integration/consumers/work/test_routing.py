@@ -26,7 +26,8 @@ from tests.support.recording_consumer import Recorder, fail, values
 from tests.support.stepped_worker import MakeWorker
 
 NAMESPACE = "notifications"
-EVEN = "tests.integration.consumers.recipients:even"
+RECIPIENTS = "tests.integration.consumers.recipients"
+EVEN = f"{RECIPIENTS}:even"
 ITEMS = ("users.*.inbox.*.#",)
 _numbers = count()
 
@@ -113,6 +114,21 @@ def test_the_application_is_asked_once_for_all_parts_and_attempts(
     worker.finish()
 
     assert sorted(values(recorder)) == [2, 2, 4, 4, 4, 4]
+
+
+def test_a_preference_that_cannot_be_found_out_sends_and_is_counted(
+    make_worker: MakeWorker, recorder: type[Recorder], publisher: Publisher
+) -> None:
+    """What the user has muted is not sent all the same: the application is not asked about it."""
+    before = metric("wants_faults_total", why="raised")
+    worker = make_worker(recorder, recorder.Options(), ("users.*.a",), channel="push", wants=f"{RECIPIENTS}:broken")
+    Inbox(publisher).mute("bob", "a", ["push"])
+    publisher.publish_many([("users.ann.a", 1), ("users.bob.a", 2)])
+
+    worker.finish()
+
+    assert values(recorder) == [1]
+    assert metric("wants_faults_total", why="raised") - before == 1
 
 
 def test_what_was_done_for_a_user_is_kept_for_a_day_and_bounded(redis_client: Client, redis_url: str) -> None:

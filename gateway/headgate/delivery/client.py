@@ -1,21 +1,20 @@
-"""A client: one connected browser in one namespace, and where each of its events goes. No I/O.
+"""A client, which is one connected browser in one namespace, and the way of each of its events. No I/O.
 
-In: events from the fan-out that could not be written directly (`offer`), chunks of the log (`take_chunk`). Out: frames into the
-queue of its connection (client_connection.py), and notices (gap, backpressure) that say exactly which events were left out.
+In: events that the fan-out could not write directly (`offer`), and chunks of the log (`take_chunk`). Out: frames into the queue
+of its connection, and notices (gap, backpressure) with the exact events that were left out.
 
-state.py names the states and the steps between them. A step also does all that belongs to it: it holds or releases the direct
-writes of the connection, and tells the log readers (log_readers.py) where the client is.
+state.py has the states. A step also holds or releases the direct writes of the connection, and reports the phase to the log
+readers (log_readers.py).
 
-While the queue is full, every event follows its overflow policy (policies.py), until the queue has drained to LOW_WATER. So order
-is kept, and a gap is one range, not a rash.
-`catch_up`: the client reads the log from this event on. `latest`: the newest per topic is kept (latest.py), older ones are
-conflated. `drop`: counted into the gap (gap.py). When subscriptions differ, the strongest that matches the event wins, in this
-order; and once the client reads, everything comes from the log, whatever its policy. The gap of an earlier `drop` is told
-first. A client that arrives reads from the first logged event that it cannot take: nobody has told it anything yet, so it
-misses nothing.
+While the queue is full, each event follows its overflow policy (policies.py), until the queue has drained to LOW_WATER. This
+keeps the order, and makes a gap one range.
+With `catch_up` the client reads the log from this event on. `latest` keeps the newest event of each topic (latest.py) and
+conflates older ones. `drop` counts the event into the gap (gap.py). If several subscriptions match, the strongest policy in this
+order applies. Once the client reads the log, everything comes from there, and the gap of an earlier `drop` goes first. An
+arriving client reads from the first logged event that it cannot take. It has received nothing yet, so it misses nothing.
 
-Invariants, per client: offered = sent + discarded + conflated + waiting; and each event that the router or the log has handed to
-it is in one place: matched + from_log = direct + offered + left_to_log + gone.
+Invariants, per client: offered = sent + discarded + conflated + waiting. Each event from the router or the log is counted once:
+matched + from_log = direct + offered + left_to_log + gone.
 """
 
 from __future__ import annotations
@@ -28,28 +27,86 @@ from typing import Any, Protocol
 from headgate.auth.identity import Identity
 from headgate.protocol.frames import Frame, message_frame
 from headgate.protocol.packets import BACKPRESSURE, GapReason, Overflow, notice_packet
-from headgate.transport.send_queue import HIGH_WATER, LOW_WATER
+from headgate.transport.send_queue import HIGH_WATER, LOW_WATER, ClientQueue
 
-from .client_connection import NO_CONNECTION, ClientConnection
 from .gap import Gaps, log_lost_notice, rolled_back_notice
 from .latest import Latest
 from .policies import Policies, strongest
 from .state import FIRST, MACHINE, Phase, Pressure, State, Step
 from .tally import Tallies
 
-# Notices of one client that may wait beyond the limit of its queue: gaps, and words of another epoch.
+# Notices of one client (gaps, changes of the epoch) that may wait beyond the limit of its queue.
 MAX_NOTICES = 64
-# Nearly all clients have no starts of their own, and share this.
+# Nearly all clients have no starts, and share this.
 NO_STARTS: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class _LineTold:
-    """A word of another epoch: a cursor, or that events `end` + 1 … `had` are no longer in the log (`had` 0: none)."""
+class _LineNotice:
+    """The notice of another epoch: a cursor, or the loss of events `end` + 1 … `had` from the log (`had` 0 means none)."""
 
     frame: Frame
     end: int = 0
     had: int = 0
+
+
+class ClientConnection(Protocol):
+    """The connection of a client, which carries one client per namespace.
+
+    Set `awaits_drain` to have it call `drained` of its clients once, when its queue has drained to LOW_WATER.
+    """
+
+    queue: ClientQueue
+    wire: Any
+    ready: bool
+    awaits_drain: bool
+    closed: bool
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits to go out."""
+
+    def offer(self, frame: Frame, owner: Client | None = None) -> bool:
+        """Queue or send an event frame; False when there is no room."""
+
+    def offer_control(self, frame: Frame) -> None:
+        """Send a notice ahead of events."""
+
+    def flush(self) -> None:
+        """Send what is queued, as far as the socket takes it."""
+
+    def written_in_part(self, frames: Sequence[Frame], sent: int) -> int:
+        """Finish the frame that a direct write of `sent` bytes has cut; return how many frames are accounted for."""
+
+    def lost(self, error: OSError) -> None:
+        """Give up a broken socket."""
+
+    def end(self, reason: str) -> None:
+        """End the session."""
+
+    def stream(self, frames: Sequence[Frame], owner: Client) -> int:
+        """Send consecutive frames of the log, or queue what the socket does not take; return how many were accepted."""
+
+    def hold_direct(self) -> None:
+        """Keep the fan-out from direct writes until `release_direct`. Calls are counted, as several clients may hold."""
+
+    def release_direct(self) -> None:
+        """Take one `hold_direct` back."""
+
+
+class _NoConnection:
+    """The connection of a client that has left."""
+
+    queue = ClientQueue(1, 1)
+    wire = None
+    ready = awaits_drain = idle = False
+    closed = True
+
+    def offer_control(self, frame: Frame) -> None:
+        """Discard the notice."""
+
+
+_NO_CONNECTION: Any = _NoConnection()
 
 
 class LogReader(Protocol):
@@ -59,39 +116,38 @@ class LogReader(Protocol):
     tallies: Tallies
 
     def add(self, client: Client) -> None:
-        """This client, which is READING, may have its next page. Never waits; idempotent."""
+        """Give this client, which is READING, its next page. Never waits; idempotent."""
 
     def moved(self, client: Client, before: Phase, after: Phase) -> None:
-        """This client is in another phase. Never waits."""
+        """Note that this client is in another phase. Never waits."""
 
 
 class Client:
     """One subscriber. Hashable by identity, as the matcher needs it.
 
     Attributes:
-        direct: events written straight to the socket.
-        offered: events that had to go through the queue; of these `sent`, `discarded` and `conflated` are accounted for.
-        from_log: events that the log has brought; they are among `direct` and `offered`.
-        left_to_log: live events that were not taken, or given back, because the log brings them.
-        gone: events that came when its connection was broken or over.
-        gaps: how many notices of a gap were put into its queue.
+        direct: events written directly to the socket.
+        offered: events for the queue; `sent`, `discarded` and `conflated` are parts of them.
+        from_log: events of `direct` and `offered` that came from the log.
+        left_to_log: live events that were skipped or returned, because they come from the log.
+        gone: events that came after its connection broke or ended.
+        gaps: notices of a gap put into its queue.
         since_ms: when it joined, in milliseconds since 1970.
-        allowed: the actions with their patterns that the application has authorized, while its grants are what they are.
-        auth: the CONNECT object, where the authenticator is asked again for its grants; None where it is not.
-        told: how many events had gone out to it when idle clients were last told their position.
-        account: the user or address for which its reads of the log count.
-        asked: the number of the question about handling (node/requests/handling.py) that it has not answered; 0: none.
+        allowed: actions and patterns that the application has authorized for its present grants.
+        auth: the CONNECT object, if the authenticator is asked again for its grants; else None.
+        told: how many events it had been sent at the last round of cursors.
+        account: the user or address charged for its reads of the log.
+        asked: number of the question about handling (node/requests/handling.py) without an answer yet; 0 means none.
         state: see state.py; only the methods here change it.
         subscriptions: its overflow policies by pattern; only `subscribe` and `unsubscribe` change them while it is here.
-        position: while the log feeds it, the offset up to which it has; in HANDOVER, the handover offset.
-        base, starts: while the log feeds it, the offset above which events are for it, and the patterns for which that is
-            another one.
+        position: while it reads the log, the offset that it has reached; in HANDOVER, the handover offset.
+        base, starts: while it reads the log, the offset above which it wants events, and the patterns with another one.
     """
 
     __slots__ = (
         "_gaps",
         "_latest",
-        "_line_told",
+        "_line_notice",
         "_reader",
         "account",
         "allowed",
@@ -147,28 +203,28 @@ class Client:
         self._reader = reader
         self._gaps: Gaps | None = None
         self._latest: Latest | None = None
-        self._line_told: _LineTold | None = None
+        self._line_notice: _LineNotice | None = None
 
     @property
     def routed(self) -> int:
-        """Events that were handed to this client."""
+        """Events handed to this client."""
         return self.direct + self.offered
 
     @property
     def kept(self) -> int:
-        """Events that wait in place of older ones of their topics, outside the queue."""
+        """Newest events of topics that wait outside the queue."""
         return len(self._latest) if self._latest is not None else 0
 
     # -- subscriptions --------------------------------------------------------------------------------------------
 
     def subscribe(self, pattern: str, overflow: Overflow) -> bool:
-        """Note a subscription; the matcher finds it. Return whether the pattern is a new one."""
+        """Add a subscription, or change its policy; return whether the pattern is new."""
         is_new = pattern not in self.subscriptions
         self.subscriptions.put(pattern, overflow)
         return is_new
 
     def unsubscribe(self, pattern: str) -> bool:
-        """Forget a subscription; False if there was none."""
+        """Remove a subscription; return False if there was none."""
         if not self.subscriptions.remove(pattern):
             return False
         if pattern in self.starts:
@@ -178,35 +234,32 @@ class Client:
     # -- arriving -------------------------------------------------------------------------------------------------
 
     def welcome(self) -> None:
-        """It resumes nothing: it is live, or reads what it asked for meanwhile."""
+        """Welcome a client that resumes nothing. It is live, or reads the past that it has asked for."""
         self._step(Step.WELCOMED)
 
     def resume_from(self, offset: int) -> None:
-        """It goes on behind this offset of the log; a past that it asked for meanwhile keeps its own start."""
+        """Continue after this offset of the log. A past that it has asked for keeps its start."""
         self.forget_waiting()
         self._read(Step.RESUMED, offset, self.starts)
 
     def resume_rolled_back(self, end: int, had: int, epoch: str) -> None:
-        """It has seen events `end` + 1 … `had`, which the log has lost: it is told so ahead of all, and goes on behind `end`."""
+        """Report the loss of events `end` + 1 … `had`, which it has seen, ahead of all others, and continue after `end`."""
         self.forget_waiting()
         self._put_ahead(rolled_back_notice(self.namespace, self.subscriptions, end, had, epoch))
         self._read(Step.RESUMED, end, self.starts)
 
     def welcome_to_another_log(self) -> None:
-        """The log that it would resume in is lost: it is told so ahead of everything that waits, which is of the log there is."""
+        """Report the loss of the log that it would resume in, ahead of waiting events, which are of the present log."""
         self._put_ahead(log_lost_notice(self.namespace, self.subscriptions))
         self._step(Step.WELCOMED)
 
     @property
     def has_waiting(self) -> bool:
-        """Whether anything that the feed has brought since it arrived is still on its way, or was left out."""
+        """Whether live events since it arrived still wait, or were left out."""
         return self.state.phase is not Phase.ARRIVING or self.offered > self.sent
 
     def forget_waiting(self) -> int | None:
-        """Forget the events of the log that wait, as if they had never been offered; return the first one's offset, if any.
-
-        Plain publishes stay: the log has none.
-        """
+        """Forget waiting events of the log as if never offered; return the first one's offset, if any. Plain publishes stay."""
         return self._forget_above(0)
 
     # -- live -----------------------------------------------------------------------------------------------------
@@ -217,7 +270,7 @@ class Client:
         state = self.state
         if connection.closed:
             if state.phase is Phase.LEFT:
-                self._reader.late += 1  # nobody looks at this client any more
+                self._reader.late += 1  # the ledger has counted this client
             else:
                 self.gone += 1
             if frame.tally is not None:
@@ -226,7 +279,7 @@ class Client:
         if frame.offset is not None and (
             not state.takes_live or (state.phase is Phase.HANDOVER and frame.offset <= self.position)
         ):
-            self.left_to_log += 1  # it brings it, or has brought it
+            self.left_to_log += 1
             if frame.tally is not None:
                 frame.tally.left_to_log += 1
             return
@@ -248,18 +301,17 @@ class Client:
             self._tell("on")  # last: it may be written at once, and the queue with it, which is then no longer full
 
     def send(self, frame: Frame) -> bool:
-        """Take an event that is for this client alone and in no log, behind what waits; False if it has no room now.
+        """Queue an event for this client alone that is in no log; return False if there is no room.
 
-        No policy decides about it, and no gap tells of it: the one who sends is told. It counts for no sum of the ledger.
+        No policy or gap applies to it, and the ledger does not count it.
         """
         connection = self.connection
         return not (connection.closed or self.state.full or self.state.arriving) and connection.offer(frame)
 
     def miss(self, first: int | None, last: int | None, reason: GapReason) -> None:
-        """Tell the client, in its place among events, that a range of the log will not come (None: nobody knows which).
+        """Report a range of the log that will not come (None: unknown), in its place among events.
 
-        The count is that of the range: how much of it matched can no longer be known. One that arrives will meet the range in the
-        log.
+        The count is that of the range, as nothing says how much matched. An arriving client meets the range in the log.
         """
         if self.connection.closed:
             return
@@ -269,7 +321,7 @@ class Client:
             return
         count = last - first + 1 if first is not None and last is not None else 0
         if reason is GapReason.TRIMMED and self._latest:
-            # The end of such a gap moves the browser's position: what it would pass over goes ahead.
+            # The end of such a gap moves the browser's position, so earlier events go first.
             self._tell_gaps()
             self._hand_over_latest()
         self._note(reason, first, last, count, 0, self.subscriptions)
@@ -281,7 +333,7 @@ class Client:
             self.connection.flush()
 
     def drained(self) -> None:
-        """The queue has drained: say what is missing, hand over what `latest` kept, then flow, or read on."""
+        """Report gaps and send kept events now that the queue has drained, then continue live or from the log."""
         if self.connection.closed:
             return
         before = self.state
@@ -299,56 +351,53 @@ class Client:
     # -- from the log ---------------------------------------------------------------------------------------------
 
     def place(self, feed_offset: int) -> int:
-        """Return the offset above which a subscription that begins now has its events.
-
-        That is the feed's, unless the client has read further: what lies between was published before.
-        """
+        """Return the offset above which a new subscription gets events: the feed's, or how far the client has read."""
         if self.state.phase in (Phase.ARRIVING, Phase.LIVE):
             return feed_offset
         return max(feed_offset, self.position, self.even_from if self.state.phase is not Phase.HANDOVER else 0)
 
     def had(self, feed_offset: int) -> int:
-        """Return the offset up to which it has had events, but for pasts that it has asked for: its position, as it knows it."""
+        """Return the offset up to which it has received events, apart from pasts that it has asked for."""
         phase = self.state.phase
         if phase in (Phase.ARRIVING, Phase.LIVE):
             return feed_offset
         return max(self.position, feed_offset if phase is Phase.HANDOVER else self.base)
 
     def ask_past(self, pattern: str, start: int, feed_offset: int, *, is_new: bool = True) -> None:
-        """Have the log bring a pattern's events above `start`, and those of its others above the place where it is.
+        """Read a pattern's events above `start` from the log, and those of its other patterns above its position.
 
-        A pattern that is not new, and has not had all below `start` yet, goes on where it is. The place of a client that the
-        feed feeds is `feed_offset`, which is only exact between two passes of the fan-out.
-        `pasts_complete` must follow, or the welcome if it is still arriving.
+        A known pattern that has not received everything below `start` continues where it is. The position of a live client is
+        `feed_offset`, which is exact only between two passes of the fan-out. Call `pasts_complete` afterwards, or welcome a
+        client that is arriving.
         """
         state = self.state
         if state.takes_live or self._latest:
-            # Everything that a full queue has left out or kept comes ahead of the past.
+            # What a full queue has left out or kept goes ahead of the past.
             self._tell_gaps()
             self._hand_over_latest()
         if state.takes_live:
             base, starts = self.position if state.phase is Phase.HANDOVER else feed_offset, dict[str, int]()
-        else:  # it has what it has had: only the new pattern goes further back than its position
+        else:  # only the new pattern goes further back than its position
             base = max(self.base, self.position)
             starts = {other: max(begin, self.position) for other, begin in self.starts.items()}
-        if not is_new:  # nothing that its handlers of before have still to get is left out
+        if not is_new:  # its earlier handlers may still wait for older events
             start = min(start, starts.get(pattern, start if state.arriving else base))
         if state.arriving and (first := self.forget_waiting()) is not None:
-            base = min(base, first - 1)  # nothing has gone out yet, so all comes in one reading, in order
+            base = min(base, first - 1)  # nothing was sent yet, so one reading brings all in order
         self._read(Step.PAST_ASKED, base, {**starts, pattern: start})
 
     def pasts_complete(self) -> None:
-        """All pasts that it asks for at once are active: read, if it asked for any."""
+        """Begin to read, if it has asked for a past."""
         if self.state.phase is Phase.COLLECTING:
             self._step(Step.PASTS_COMPLETE)
 
     @property
     def even_from(self) -> int:
-        """The offset from which on its patterns are no longer at different places of the log."""
+        """The offset from which on all of its patterns are at one position of the log."""
         return max(self.base, *self.starts.values()) if self.starts else self.base
 
     def wants(self, frame: Frame) -> bool:
-        """Whether an event of the log is for this client, by what each subscription has not had yet."""
+        """Whether a subscription that matches an event of the log has not received it yet."""
         offset = frame.offset or 0
         return any(offset > self.starts.get(pattern, self.base) for pattern, _ in self.subscriptions.reached(frame.topic or ""))
 
@@ -357,10 +406,10 @@ class Client:
         return bool(self.subscriptions.reached(frame.topic or ""))
 
     def take_chunk(self, frames: Sequence[Frame], last: int) -> bool:
-        """Send consecutive frames of the log; False when there was not room for all (`position` says how far it came)."""
+        """Send consecutive frames of the log; return False without room for all. `position` is where it stopped."""
         before = self.direct + self.offered
         accepted = self.connection.stream(frames, self) if frames else 0
-        taken = self.direct + self.offered - before  # none, when the connection broke
+        taken = self.direct + self.offered - before  # none if the connection broke
         self.from_log += taken
         self._reader.tallies.read(frames[:taken])
         if accepted < len(frames):
@@ -372,14 +421,14 @@ class Client:
         return True
 
     def wait_for_room(self) -> None:
-        """Have the next page when the queue has drained; at once if it already has."""
+        """Ask for the next page once the queue has drained, or at once if it has."""
         if self.connection.queue.level <= LOW_WATER and not self.state.full:
             self._reader.add(self)
         else:
             self.connection.awaits_drain = True
 
     def reach_feed(self) -> None:
-        """It has read as far as the live feed is: live events above its position come from now on, through the queue."""
+        """Take live events above its position, through the queue, now that it has read up to the live feed."""
         eased = self.state.pressure is Pressure.EASED
         self.subscriptions.forget_map()
         self.starts = NO_STARTS
@@ -388,13 +437,13 @@ class Client:
             self._tell("off")
 
     def feed_caught_up(self) -> None:
-        """The feed has reached the handover offset: direct writes may begin again."""
+        """Allow direct writes again, as the feed has reached the handover offset."""
         self._step(Step.FEED_CAUGHT_UP)
 
     # -- the end of a log, and of a client ------------------------------------------------------------------------
 
     def lose_log(self) -> None:
-        """The log is another one: no position in the old one means anything. `tell_log_lost` follows, unless it is arriving."""
+        """Forget positions in the lost log. `tell_log_lost` must follow, unless it is arriving."""
         eased = self.state.pressure is Pressure.EASED
         self.subscriptions.forget_map()
         self.starts = NO_STARTS
@@ -405,10 +454,10 @@ class Client:
             self._tell("off")
 
     def tell_log_lost(self, cursor: Frame) -> None:
-        """Tell the client that the log is another one, and where that stands: both in their place, and never left out.
+        """Report the loss of the log and the position of the new one, both in their place and never left out.
 
-        Offsets begin anew, so what is known of the old log goes ahead, also when the queue is full: the gaps are one
-        notice per reason, and what `latest` kept has its room.
+        Gaps and kept events of the old log go first, also when the queue is full, as offsets begin again. Gaps are one notice
+        per reason, and kept events have reserved room.
         """
         self._tell_gaps()
         self._hand_over_latest()
@@ -418,15 +467,15 @@ class Client:
         self.connection.flush()
 
     def change_line(self, end: int, feed_offset: int) -> int | None:
-        """The log goes on in another epoch, without what it had above `end`: nor has the client it from now on.
+        """Move to another epoch of the log, which lacks what was above `end`.
 
         Args:
             end: the newest offset that both lines share.
-            feed_offset: how far the feed had come, which is exact between two passes of the fan-out.
+            feed_offset: that of the feed, exact between two passes of the fan-out.
 
         Returns:
-            The offset up to which the client has had events; `tell_line` or `tell_rolled_back` must follow. None: it is arriving,
-            and has had none.
+            The offset up to which the client has received events; `tell_line` or `tell_rolled_back` must follow. None for an
+            arriving client, which has received none.
         """
         had = self.had(feed_offset)
         if self.state.arriving:
@@ -436,26 +485,26 @@ class Client:
         return None if self.state.arriving else had
 
     def tell_line(self, cursor: Frame, epoch: str) -> None:
-        """Tell the client, in its place among events and never left out, the epoch in which the log goes on; it has lost nothing.
+        """Report the new epoch of the log, of which the client has lost nothing; in its place, and never left out.
 
-        Gaps and kept values of the epoch before go ahead, as in `tell_log_lost`.
+        Gaps and kept events of the epoch before go first, as in `tell_log_lost`.
         """
-        self._tell_line(_LineTold(cursor), epoch)
+        self._tell_line(_LineNotice(cursor), epoch)
 
     def tell_rolled_back(self, end: int, had: int, epoch: str) -> None:
-        """Tell the client the same, and that events `end` + 1 … `had` are no longer in the log."""
+        """Report the new epoch, and that events `end` + 1 … `had` are no longer in the log."""
         self.gaps += 1
-        self._tell_line(_LineTold(rolled_back_notice(self.namespace, self.subscriptions, end, had, epoch), end, had), epoch)
+        self._tell_line(_LineNotice(rolled_back_notice(self.namespace, self.subscriptions, end, had, epoch), end, had), epoch)
 
     def leave(self) -> None:
-        """The client has left the namespace; its connection may go on, without it. Idempotent.
+        """Leave the namespace, and give the connection up, which may continue. Idempotent.
 
-        A pass that is under way may still hold events for it: they must not come behind the goodbye, perhaps to the next client
-        on this connection, which gets them from the log as well.
+        A pass under way may still hold events for it. They must not follow the goodbye, nor reach the next client on this
+        connection, which gets them from the log.
         """
         if self.state.phase is not Phase.LEFT:
             self._step(Step.LEFT)
-            self.connection = NO_CONNECTION
+            self.connection = _NO_CONNECTION
             for frame in self._latest.in_order() if self._latest else ():
                 if frame.tally is not None:
                     frame.tally.kept -= 1
@@ -463,35 +512,35 @@ class Client:
 
     # -- private --------------------------------------------------------------------------------------------------
 
-    def _tell_line(self, told: _LineTold, epoch: str) -> None:
-        """Put word of another epoch in its place; one that stands there, with nothing behind it, becomes one with it.
+    def _tell_line(self, notice: _LineNotice, epoch: str) -> None:
+        """Put a notice of another epoch in its place, or merge it with the notice before if nothing was queued since.
 
-        A client that does not read would have one for each change of the line. Beyond MAX_NOTICES its connection ends: it
-        resumes, and is told of all changes at once.
+        Otherwise a client that does not read would have one for each change of the line. Beyond MAX_NOTICES its connection ends;
+        when it resumes, it is notified of all changes at once.
         """
         self._tell_gaps()
         self._hand_over_latest()
-        connection, before = self.connection, self._line_told
+        connection, before = self.connection, self._line_notice
         queue = connection.queue
-        # Behind a rollback it has had nothing: what the next one takes away above its end, this client has not seen.
+        # It has received nothing since the rollback, so it has not seen what the next one removes above its end.
         if before is not None and before.had:
-            end = min(before.end, told.end) if told.had else before.end
-            both = _LineTold(rolled_back_notice(self.namespace, self.subscriptions, end, before.had, epoch), end, before.had)
+            end = min(before.end, notice.end) if notice.had else before.end
+            both = _LineNotice(rolled_back_notice(self.namespace, self.subscriptions, end, before.had, epoch), end, before.had)
         else:
-            both = told
-        mergeable = before is not None and (bool(before.had) or not told.had)
+            both = notice
+        mergeable = before is not None and (bool(before.had) or not notice.had)
         if before is not None and mergeable and queue.replace_last(before.frame, both.frame):
-            self._line_told = both
+            self._line_notice = both
         else:
-            queue.put(told.frame)
-            self._line_told = told
+            queue.put(notice.frame)
+            self._line_notice = notice
         if queue.frames > queue.max_frames + MAX_NOTICES:
             connection.end("it did not read while the log changed")
         else:
             connection.flush()
 
     def _step(self, step: Step) -> None:
-        """Take a step, with all that belongs to it. The only place that sets the state."""
+        """Take a step with all that belongs to it. Nothing else sets the state."""
         before = self.state
         after = self.state = MACHINE.after(before, step)
         if after.phase is before.phase:
@@ -514,7 +563,7 @@ class Client:
         self.connection.awaits_drain = True
 
     def _overflow(self, frame: Frame) -> None:
-        """Let the strongest policy decide about an event that finds no room."""
+        """Apply the strongest policy to an event without room."""
         reached = self.subscriptions.reached(frame.topic or "")
         policy = strongest(reached)
         if self.state.arriving and frame.offset is not None:
@@ -534,7 +583,7 @@ class Client:
         self._note(GapReason.OVERFLOW, frame.offset, frame.offset, 1, frame.payload_bytes, [pattern for pattern, _ in reached])
 
     def _forget_above(self, end: int) -> int | None:
-        """Forget the waiting events of the log above an offset; return the first one's offset, if any. Plain publishes stay."""
+        """Forget waiting events of the log above an offset; return the first one's offset, if any. Plain publishes stay."""
         queue = self.connection.queue
         self._hand_over_latest()
         waiting = queue.discard(self)
@@ -550,7 +599,7 @@ class Client:
         return min((frame.offset for frame in waiting if frame.offset is not None and frame.offset > end), default=None)
 
     def _put_ahead(self, notice: Frame) -> None:
-        """Put a notice ahead of all events that wait."""
+        """Put a notice ahead of all waiting events."""
         queue = self.connection.queue
         waiting = queue.discard(self)
         queue.put(notice)
@@ -567,14 +616,14 @@ class Client:
         self._gaps.add(reason, first, last, count, size, patterns)
 
     def _tell_gaps(self) -> None:
-        """Put what is missing into the queue, behind what waits and ahead of what comes."""
+        """Queue a notice of each gap."""
         gaps, self._gaps = self._gaps, None
         for frame in gaps.take(self.namespace) if gaps else ():
             self.connection.queue.put(frame)
             self.gaps += 1
 
     def _hand_over_latest(self) -> None:
-        """Put what `latest` kept into the queue; `_keep_latest` has seen to it that there is room."""
+        """Queue what `latest` kept; `_keep_latest` has reserved the room."""
         latest, self._latest = self._latest, None
         for frame in latest.in_order() if latest else ():
             self.connection.queue.put(frame, self)
@@ -583,7 +632,7 @@ class Client:
                 frame.tally.queued += 1
 
     def _keep_latest(self, frame: Frame) -> bool:
-        """Keep the newest frame of a topic, if there is room for it."""
+        """Keep the newest frame of a topic, if there is room."""
         if self._latest is None:
             self._latest = Latest()
         if not self._latest.keep(frame, self.connection.queue, self):
@@ -593,12 +642,9 @@ class Client:
         return True
 
     def _make_room(self) -> None:
-        """When every subscription is `latest`, all that is queued may wait for its newest values; otherwise order forbids it.
-
-        It does so as well when anything else is queued: a lost log must be told behind the events of that log.
-        """
+        """Conflate the queue if all subscriptions are `latest` and only their events are queued; else order forbids it."""
         queue = self.connection.queue
-        own = self.offered - 1 - self.sent - self.discarded - self.conflated - self.kept  # but for the one that found no room
+        own = self.offered - 1 - self.sent - self.discarded - self.conflated - self.kept  # without the event that found no room
         if own == queue.frames and all(policy is Overflow.LATEST for policy in self.subscriptions.values()):
             for frame in queue.discard(self):
                 if frame.tally is not None:

@@ -20,8 +20,7 @@ import msgspec
 
 from headgate.protocol.frames import Frame
 
-from .client import Client
-from .client_connection import ClientConnection
+from .client import Client, ClientConnection
 from .matcher import Audience
 
 T = TypeVar("T")

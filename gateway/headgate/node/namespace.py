@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 from headgate.auth.identity import ANONYMOUS, Identity
 from headgate.bus.listener import Bus
 from headgate.delivery.catch_up import CatchUp
-from headgate.delivery.client import Client
-from headgate.delivery.client_connection import ClientConnection
+from headgate.delivery.client import Client, ClientConnection
 from headgate.delivery.cursor_turns import CursorTurns
 from headgate.delivery.direct import Front, Run, direct_writer
 from headgate.delivery.ledger import Balance, Ledger

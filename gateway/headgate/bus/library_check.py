@@ -1,8 +1,8 @@
-"""The library check of one namespace: up to which offset Redis has published on the channels of users. No I/O.
+"""The library check of one namespace finds the offset up to which Redis has published on the channels of users. No I/O.
 
-The first function library does not, and another program may load it at any time. A later one answers as the first one does where
-it publishes events on channels that this gateway does not know (log.lua, "Users"). In both cases events of users may be missing
-from the feed without a hole: the position moves past them.
+The first function library does not publish there, and another program may load it at any time. A later one answers like it if
+it publishes on channels that this gateway does not know (log.lua, "Users"). In both cases the feed may lack events of users
+without a hole, as its position moves past them.
 
 In: heads (each names the library that answered), and the offsets that a fence has proved. Out: the fault for which the feed
 closes its connection, and the first offset of the gap with which the next connection begins. The verified offset survives a

@@ -1,11 +1,10 @@
-"""The bridge from the log to the live feed: what the feed hands on while the last read of a client is under way. No I/O.
+"""The bridge from the log to the live feed holds what the feed hands on during the last read of a client. No I/O.
 
-At a high rate the feed is always some events ahead of what Redis answered a moment ago, so a client that only reads never gets to
-where the feed is. So its last read has a bridge: from the place where the feed was before the read, which the log holds by then,
-to where the feed is when the answer is here.
+At a high rate the feed is always ahead of the last answer of Redis, so a client that only reads would never reach it. The bridge
+of its last read spans from the position of the feed before the read to that at the answer.
 
-In: events as the live feed hands them on (live_feed.py), while it is open. Out: frames above a place, for the one client that is
-read for (log_readers.py); or nothing, when a part of the way is missing.
+In: events of the live feed (live_feed.py) while it is open. Out: frames above an offset, for the client that reads
+(log_readers.py), or None if some are missing.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from collections.abc import Callable, Iterable
 from headgate.events.event import Event
 from headgate.protocol.frames import Frame, event_frame
 
-# What comes during one read. More, and the client reads once more.
+# Of one read. With more, the client reads once more.
 MAX_BRIDGE_BYTES = 1024 * 1024
-# Memory of an event beside its payload.
+# Memory of an event without its payload.
 EVENT_BYTES = 400
 
 
 class Bridge:
-    """Closed, or open from a place of the feed on. `is_open`: the feed is to add what it hands on."""
+    """Closed, or open from a position of the feed on. While `is_open`, the feed adds its events."""
 
     __slots__ = ("_bytes", "_events", "_first", "_namespace", "is_open")
 
@@ -33,15 +32,15 @@ class Bridge:
         self._events: list[Event] = []
 
     def open(self, position: int) -> None:
-        """Begin behind the place of the feed."""
+        """Begin after the position of the feed."""
         self.is_open, self._first, self._bytes, self._events = True, position, 0, []
 
     def close(self) -> None:
-        """Forget everything: it has served, or the feed has told of events that will not come. Idempotent."""
+        """Forget everything, after the read or when the feed reports missing events. Idempotent."""
         self.is_open, self._events = False, []
 
     def add(self, events: Iterable[Event]) -> None:
-        """Add events that the feed hands on, in order."""
+        """Add events of the feed, in order."""
         for event in events:
             if event.offset is not None:
                 self._events.append(event)
@@ -50,7 +49,7 @@ class Bridge:
             self.close()
 
     def above(self, position: int, wanted: Callable[[Frame], bool]) -> list[Frame] | None:
-        """Return the wanted events above a place up to that of the feed, as the log brings them; None: some are not here."""
+        """Return the wanted events from above `position` to the feed, framed as from the log; None if some are missing."""
         if not self.is_open or position < self._first:
             return None
         frames = (event_frame(self._namespace, each, replayed=True) for each in self._events if (each.offset or 0) > position)

@@ -1,7 +1,7 @@
-"""Catching up: the greenlet that serves the clients of one namespace that read the log.
+"""The greenlet that serves the clients of one namespace that read the log.
 
-In: word that a client waits for its next page. Out: one page after the other, to all of them in turn (log_readers.py decides who
-gets what), until each is where the live feed is.
+In: a wake-up when a client waits for a page. Out: pages, to all clients in turn (log_readers.py), until each has reached the
+live feed.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from .tally import Tallies
 
 log = structlog.get_logger("headgate.catch_up")
 
-# A failed read is tried again after this; the bus listener says what is wrong.
+# After a failed read. The bus listener logs the cause.
 RETRY_S = 0.25
 BUDGET_S = 0.004
 
 
 class CatchUp:
-    """One greenlet, begun when the first client reads. `pages` is the cache, `readers` are the clients."""
+    """One greenlet, which starts when the first client reads. `pages` is the cache, `readers` has the clients."""
 
     def __init__(self, pages: LogPages, tallies: Tallies | None = None) -> None:
         self.pages = pages
@@ -66,8 +66,7 @@ class CatchUp:
                 self._again(client)
                 sleep(RETRY_S)
             except Exception:
-                # A fault of ours must not end everybody's reading, and this client must not lose anything silently: it
-                # comes back with its position.
+                # A fault of ours must neither stop the other clients nor lose events silently. This client resumes.
                 log.exception("catching up failed", session=client.session)
                 client.connection.end("internal error")
             if monotonic() - yielded_s > BUDGET_S:

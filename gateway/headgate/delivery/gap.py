@@ -1,8 +1,7 @@
-"""The events that did not reach one client, and the `gap` notices that say so. No I/O.
+"""The events that did not reach one client, and their `gap` notices. No I/O.
 
-In: ranges and single events that were left out, collected per reason until the client is told. Out: one notice per reason, so
-that however much is missing, what is kept about it, and what is sent about it, stays small. A client whose log is lost, or has
-lost an end that the client has seen, is told so by a notice of its own, ahead of everything that waits.
+In: ranges and single events that were left out, collected by reason. Out: one notice per reason, so that both stay small however
+much is missing. A lost log, or a lost end that the client has seen, has a separate notice ahead of waiting events.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ class _Gap:
 
 
 class Gaps:
-    """Gaps of one client that have not been told yet. Empty is falsy."""
+    """Gaps of one client that are not reported yet. Empty is falsy."""
 
     __slots__ = ("_by_reason",)
 
@@ -46,7 +45,7 @@ class Gaps:
         gap.patterns.update(dict.fromkeys(patterns))
 
     def take(self, namespace: str) -> list[Frame]:
-        """Return the notices, one per reason, and start anew."""
+        """Return the notices, one per reason, and begin again."""
         frames = []
         for reason, gap in self._by_reason.items():
             # Only what a full queue left out is still in the log, and only if it ever was (a plain PUBLISH was not).
@@ -60,12 +59,12 @@ class Gaps:
 
 
 def log_lost_notice(namespace: str, patterns: Iterable[str]) -> Frame:
-    """Return the gap of a client whose log is lost: nobody knows how much of it is missing."""
+    """Return the gap of a client that has lost its log. How much is missing is unknown."""
     body = gap_body(list(patterns), None, None, None, 0, GapReason.LOG_LOST, recoverable=False)
     return message_frame(notice_packet(namespace, GAP, body))
 
 
 def rolled_back_notice(namespace: str, patterns: Iterable[str], end: int, had: int, epoch: str) -> Frame:
-    """Return the gap of events `end` + 1 … `had`, which are not in the log that goes on in `epoch`."""
+    """Return the gap of events `end` + 1 … `had`, which the log of `epoch` lacks."""
     body = gap_body(list(patterns), end + 1, had, had - end, 0, GapReason.ROLLED_BACK, recoverable=False, epoch=epoch)
     return message_frame(notice_packet(namespace, GAP, body))

@@ -1,7 +1,7 @@
-"""The newest event of each topic, for one client whose queue is full: what the overflow policy `latest` keeps. No I/O.
+"""The newest event of each topic, which the overflow policy `latest` keeps for a client with a full queue. No I/O.
 
-In: frames that found no room. Out: all that is kept, in log order, when the queue has drained. Together with what is queued, it
-stays within the limits of the queue.
+In: frames without room. Out: all kept frames in log order, when the queue has drained. Kept and queued frames together stay
+within the limits of the queue.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ class Latest:
     def keep(self, frame: Frame, queue: ClientQueue, owner: Owner) -> bool:
         """Keep this frame, and no older one of its topic; False when the queue's limits leave no room.
 
-        Older frames of the topic are dropped here and in the queue, and counted as conflated: taking them out makes the room, and
-        leaves the others in their order.
+        Older frames of the topic are removed here and from the queue, and count as conflated. The others keep their order.
         """
         topic = frame.topic or ""
         older = self._by_topic.get(topic)

@@ -1,7 +1,7 @@
-"""The ledger of one namespace: what became of each event for a client, over all clients, also those that left. No I/O.
+"""The ledger of one namespace sums up what became of events over all clients, present and past. No I/O.
 
-In: the counters of the clients (client.py) and of the router, when somebody asks, and of a client that leaves. Out: a `Balance`.
-Nothing is counted a second time on the way of an event. The sum closes whenever nothing is under way:
+In: the counters of clients (client.py) and router. Out: a `Balance`. The path of an event counts nothing twice. The sum closes
+whenever nothing is under way:
 
     routed + from_log = sent + discarded + conflated + left_to_log + gone + waiting
 """
@@ -22,22 +22,22 @@ _CAUGHT_UP = (Phase.ARRIVING, Phase.LIVE, Phase.LEFT)
 
 @dataclass(slots=True)
 class Balance:
-    """Counts, each of one event for one client, and what there is now.
+    """Counts of one event for one client, and present figures.
 
     Attributes:
-        routed: events that the router has handed to a client.
-        from_log: those that a client has read from the log.
+        routed: handed to a client by the router.
+        from_log: read from the log by a client.
         sent: written to a socket, or handed to a poll.
-        discarded: left out by a full queue; the client was told.
+        discarded: left out by a full queue, and reported.
         conflated: replaced by a newer one of the same topic.
-        left_to_log: passed by live, or given back, because the log brings them: they come again in `from_log`, or as a gap.
-        gone: came when the connection was broken, or waited when the client left; the client resumes, or has left for good.
-        waiting: in a queue now.
-        catching_up: clients that the log feeds now.
+        left_to_log: skipped live, or returned, as the log brings them. They come again in `from_log`, or as a gap.
+        gone: came after the connection broke, or waited when the client left.
+        waiting: in a queue.
+        catching_up: clients that read the log.
         queued: frames in queues, notices included.
         queued_bytes: their bytes.
         fullest: how full the fullest queue is, 0 to 1.
-        oldest_ms: when the oldest event that waits was published; None when none does.
+        oldest_ms: time of the oldest waiting event, or None.
     """
 
     routed: int = 0
@@ -56,7 +56,7 @@ class Balance:
 
     @property
     def open(self) -> int:
-        """How many events are in no place: those that are under way."""
+        """How many events are under way."""
         ended = self.sent + self.discarded + self.conflated + self.left_to_log + self.gone
         return self.routed + self.from_log - ended - self.waiting
 
@@ -70,15 +70,15 @@ class Ledger:
         self._departed = Balance()
 
     def depart(self, client: Client) -> None:
-        """Count a client that has left for good; it must not be among `clients` any more. What waits for it is gone."""
+        """Count a client that has left for good and is no longer in `clients`. Its waiting events are gone."""
         _add(self._departed, client)
         self._departed.gone += self._departed.waiting
         self._departed.waiting = 0
 
     def walk(self) -> Generator[None, None, Balance]:
-        """Add everything up; yields where the loop may run. Counts never go back from one walk to the next.
+        """Add everything up; yields where the loop may run. Counts never decrease from one walk to the next.
 
-        A client that leaves meanwhile is still one of those that were here when the walk began.
+        A client that leaves during the walk still counts as present.
         """
         here = tuple(self._clients.values())
         departed = self._departed

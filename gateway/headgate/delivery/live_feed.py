@@ -1,11 +1,10 @@
-"""The live feed of one namespace: events from the bus to its clients, in passes of the fan-out, and word of what will not come.
+"""The live feed of one namespace takes events from the bus to the clients, and reports what will not come.
 
-In: events in log order, missing ranges, another epoch, a lost log, from the bus; clients that have read up to here, from the log
-readers. Out: passes over the clients; gaps and cursors to each client, by its phase (state.py).
+In: from the bus, events in log order, missing ranges, another epoch or a lost log; from the log readers, clients that have read
+up to here. Out: passes of the fan-out, and gaps and cursors to each client by its phase (state.py).
 
-No I/O, and nothing here lets the loop run by itself: `route`, `missing`, `change_line`, `lose_log` and `tell_cursor` are
-generators that yield where their caller may: the bus greenlet, and for `tell_cursor` one of its own. In between, clients join,
-leave, subscribe, overflow and turn to and from the log.
+No I/O. `route`, `missing`, `change_line`, `lose_log` and `tell_cursor` are generators, and yield where their caller may let the
+loop run. Between two steps clients join, leave, subscribe, overflow, and turn to and from the log.
 """
 
 from __future__ import annotations
@@ -34,16 +33,16 @@ from .state import Phase
 if TYPE_CHECKING:
     from headgate.redis.log import Entry
 
-# Notices to everyone: let the loop run after so many clients.
+# Clients that get a notice before the loop runs.
 _NOTICE_STRIDE = 256
-# Of cursors, which cost a write each: half a millisecond, and then events come first.
+# The same for cursors, which cost a write each. They take half a millisecond.
 _CURSOR_STRIDE = 32
 
 
 class LogPosition(Protocol):
-    """The position of the bus: it has handed on everything up to `reached`, or does so now, in the log `epoch`.
+    """The position of the bus, which hands on or has handed on everything up to `reached` in `epoch`.
 
-    `first` was the oldest offset of that log at the last fence.
+    `first` was the oldest offset of the log at the last fence.
     """
 
     @property
@@ -82,9 +81,9 @@ class LiveFeed:
         self._passes = FAN_OUT.of(namespace)
         self._latency = PUBLISH_TO_SOCKET.of(namespace)
         self._deferred: list[Callable[[], None]] = []
-        self._told = 0  # the newest offset that was handed to the fan-out, or that anybody asked for
-        self._passed = 0  # the same, when the work that is under way began
-        self._plain = [0] * CURSOR_SLOTS  # the router's count of plain events when the clients of a slot were last told
+        self._told = 0  # the newest offset that was handed to the fan-out, or asked for
+        self._passed = 0  # the same when the present work began
+        self._plain = [0] * CURSOR_SLOTS  # the router's count of plain events at a slot's last cursors
         self.under_way = False
         self.bridge = Bridge(namespace)
 
@@ -92,20 +91,20 @@ class LiveFeed:
 
     def position(self) -> int:
         """The offset up to which events have been handed to the fan-out."""
-        # Remembered: the bus goes back when the log has lost its end, and then it matters what the clients were told.
+        # The bus goes back when the log has lost its end, and what clients have received counts then.
         self._told = max(self._at.reached, self._told)
         return self._told
 
     def epoch(self) -> str:
-        """The log that this offset is in."""
+        """The log of this offset."""
         return self._at.epoch or ""
 
     def oldest(self) -> int:
-        """An offset below which that log holds nothing any more: its first one at the last fence."""
+        """The oldest offset of the log at the last fence."""
         return self._at.first
 
     def on_live(self, client: Client) -> None:
-        """End the handover of a client if the feed has reached it, and no pass that began before is under way."""
+        """End the handover of a client that the feed has reached, unless work is under way."""
         if not self.under_way and client.position <= self.position():
             client.feed_caught_up()
             if client.connection.idle and self._at.epoch is not None:
@@ -114,16 +113,16 @@ class LiveFeed:
     # -- for clients that arrive ----------------------------------------------------------------------------------
 
     def welcome_offset(self, client: Client) -> int:
-        """Return the place from which a client begins that resumes nothing: a pass that is under way is still to come."""
+        """Return the offset from which a client begins without a resume. It still gets a pass that is under way."""
         return client.had(self._passed if self.under_way else self.position())
 
     def resume(self, client: Client, offset: int, end: int) -> int:
-        """Let a client that arrives go on: live, if it has missed nothing. Return the offset behind which it does.
+        """Resume a client, live if it has missed nothing; return the offset after which it continues.
 
         Args:
-            client: it is arriving.
-            offset: that of its point of resume.
-            end: the newest offset that the log shares with that of the point. The client is told of what it has had above.
+            client: one that is arriving.
+            offset: its last event.
+            end: the newest offset that its log shares with the present one. The client is notified of events above it.
         """
         if offset > end:
             client.resume_rolled_back(end, offset, self.epoch())
@@ -137,10 +136,10 @@ class LiveFeed:
     # -- events ---------------------------------------------------------------------------------------------------
 
     def route(self, events: Iterable[Event], more: Callable[[], list[Event]] = list) -> Iterator[None]:
-        """Hand events to their clients, in order; yields between slices and every few milliseconds.
+        """Hand events to their clients in order; yields between slices and every few milliseconds.
 
-        Events that have come in by then join the pass that is under way: clients that have not been written to yet get it in the
-        same write, the others behind them.
+        Events that have come in by then join the pass. Clients still to be written to get them in the same write, and the others
+        afterwards.
         """
         self._begin_work()
         try:
@@ -151,7 +150,7 @@ class LiveFeed:
             self._end_work()
 
     def take(self, replies: list[list[bytes]], front: Front) -> Run | None:
-        """Write the events at the front of replies directly, if this is built with it and nothing is under way; see direct.py."""
+        """Write the first events of replies directly (direct.py), if that is built and nothing is under way."""
         if self._direct is None or self.under_way or self.bridge.is_open:
             return None
         self._begin_work()
@@ -166,7 +165,7 @@ class LiveFeed:
             self._end_work()
 
     def _note(self, run: Run, took_s: float) -> None:
-        """Count what has been written directly, and go on with the clients whose sockets did not take all."""
+        """Count direct writes, and continue with clients whose sockets did not take everything."""
         self._router.written(run)
         for client, sent, error, frames in run.left:
             if error is not None:
@@ -180,9 +179,9 @@ class LiveFeed:
             self._latency.record((now_ms - time_ms) / 1000, events)
 
     def between_passes(self, act: Callable[[], None]) -> None:
-        """Act when nothing is under way: only then the place of every client is known. `act` must neither wait nor raise.
+        """Call `act` when nothing is under way and the position of every client is known. It must neither wait nor raise.
 
-        A pass that is under way is the last one before it: what comes in meanwhile joins no more.
+        No more events join a pass that is under way.
         """
         if self.under_way:
             self._deferred.append(act)
@@ -196,7 +195,7 @@ class LiveFeed:
 
     @contextmanager
     def _at_work(self) -> Iterator[None]:
-        """Mark that something is under way: nobody may read past it meanwhile."""
+        """Mark work as under way, past which no client may read."""
         self._begin_work()
         try:
             yield
@@ -222,7 +221,7 @@ class LiveFeed:
         return self._router.match(events)
 
     def _run(self, passes: Iterator[Pass], more: Callable[[], list[Event]]) -> Generator[None, None, list[Matched]]:
-        """Run passes to their end; return what came in meanwhile and did not join the last one."""
+        """Run passes to their end; return events that came in and did not join the last one."""
         left: list[Matched] = []
         pass_ = next(passes, None)
         while pass_ is not None:
@@ -244,10 +243,10 @@ class LiveFeed:
     # -- what will not come ---------------------------------------------------------------------------------------
 
     def missing(self, first: int, last: int, reason: GapReason) -> Iterator[None]:
-        """Tell every client of a range that will not come, but for those that the log feeds: they meet it there, or have."""
+        """Report a range that will not come to all clients except those that read the log, where they meet it."""
         self.bridge.close()
-        # One in HANDOVER has met what lies below its position. All at once: a client that begins to read while others are told
-        # begins above the range.
+        # One in HANDOVER has met what is below its position. This is one step, since a client that begins to read during the
+        # notices begins above the range.
         begins = [
             (client, max(first, client.position + 1) if client.state.phase is Phase.HANDOVER else first)
             for client in self._clients.values()
@@ -256,23 +255,23 @@ class LiveFeed:
         with self._at_work():
             self._told = max(self._told, last)
             for count, (client, begin) in enumerate(begins, 1):
-                # One that has resumed meanwhile reads from below, and meets the range in the log.
+                # A client that has resumed since reads from below, and meets the range in the log.
                 if begin <= last and (client.state.takes_live or client.position >= last):
                     client.miss(begin, last, reason)
                 if not count % _NOTICE_STRIDE:
                     yield
 
     def change_line(self, end: int) -> Iterator[None]:
-        """Tell every client once that the log goes on in another epoch, and which events it has had are no longer in the log.
+        """Report to each client once the new epoch of the log, and the events it has received that are no longer there.
 
-        Nothing above `end` reaches a client that has not been told: no pass is under way, and the log readers wait. One that is
-        arriving has had nothing, and its welcome says the epoch.
+        Nothing above `end` reaches a client before its notice, as no pass is under way and the log readers wait. An arriving
+        client has received nothing, and its welcome has the epoch.
         """
         epoch, was = self.epoch(), self.position()
         self.bridge.close()
         self._told = min(was, end)
         cursors: dict[int, Frame] = {}
-        # All at once, before anyone else's turn: positions above the end mean nothing any more.
+        # In one step, as positions above the end are void.
         had = [(client, client.change_line(end, was)) for client in tuple(self._clients.values())]
         with self._at_work(), self._readers.paused():
             for count, (client, last) in enumerate(had, 1):
@@ -281,7 +280,7 @@ class LiveFeed:
                 if last > end:
                     client.tell_rolled_back(end, last, epoch)
                 else:
-                    # Of several places one is sure for both: it may have asked for a past below the events that it has had.
+                    # It may have asked for a past below the events that it has received.
                     place = last if client.state.phase is Phase.LIVE else min(last, client.position)
                     cursor = cursors.get(place)
                     if cursor is None:
@@ -291,26 +290,26 @@ class LiveFeed:
                     yield
 
     def lose_log(self, epoch: str, offset: int) -> Iterator[None]:
-        """Tell every client once that the log is another one, and where the bus stands in it.
+        """Report the loss of the log to each client once, with the position of the bus in the new one.
 
-        One that is still arriving is told when it resumes, or has nothing to lose; what waits for it is of the old log.
+        An arriving client is notified when it resumes, or has nothing to lose. Its waiting events are of the old log.
         """
         self._told = offset
         self.bridge.close()
         cursor = self._cursor(epoch, offset)
-        # All at once, before anyone else's turn: positions in the old log mean nothing in the new one.
-        told = [client for client in self._clients.values() if not client.state.arriving]
+        # In one step, as positions in the old log are void.
+        welcomed = [client for client in self._clients.values() if not client.state.arriving]
         for client in tuple(self._clients.values()):
             client.lose_log()
         with self._at_work():
-            for count, client in enumerate(told, 1):
+            for count, client in enumerate(welcomed, 1):
                 if not client.connection.closed:
                     client.tell_log_lost(cursor)
                 if not count % _NOTICE_STRIDE:
                     yield
 
     def each(self) -> Iterator[Client | None]:
-        """Yield every client that is there, and now and then None, where the loop may run."""
+        """Yield every client, and None where the loop may run."""
         for count, client in enumerate(tuple(self._clients.values()), 1):
             if not client.connection.closed:
                 yield client
@@ -318,11 +317,10 @@ class LiveFeed:
                 yield None
 
     def tell_cursor(self, slots: Iterable[int] = range(CURSOR_SLOTS)) -> Iterator[None]:
-        """Tell the idle clients of slots where they stand, some at a time; events go on in between, and never wait for all of it.
+        """Send a cursor to the idle clients of some slots, a few at a time, so that events do not wait.
 
-        A client that an event has gone out to since the last time knows a place above that one, so it is left out, unless there
-        were plain events, which have no place. Only those that are LIVE are told: one that is arriving may have missed events
-        below the feed's position, and has not been told so by a welcome.
+        A client that has been sent an event since the last time knows a newer position, unless plain events came, which have
+        none. Only LIVE clients get a cursor, as an arriving one may have missed events below the position of the feed.
         """
         only_events: dict[int, bool] = {}
         for slot in slots:
@@ -334,15 +332,15 @@ class LiveFeed:
                 yield
             frame = self.cursor()
             for client in some:
-                told, client.told = client.told, client.direct + client.sent
-                if only_events[slot_of(client.session)] and client.told != told:
+                before, client.told = client.told, client.direct + client.sent
+                if only_events[slot_of(client.session)] and client.told != before:
                     continue
                 if client.state.phase is not Phase.LIVE:
                     continue
                 if client.connection.ready:
                     write_notice(client.connection, frame)
                 elif client.connection.idle:
-                    # One with events waiting learns the position from them; a cursor must not overtake them.
+                    # A cursor must not overtake waiting events, from which the client learns the position.
                     client.connection.offer_control(frame)
             yield
 
@@ -355,9 +353,9 @@ class LiveFeed:
 
 
 def record_latency(histogram: Histogram, events: Sequence[Matched], now_ms: float) -> None:
-    """Record how long ago events were published, whose last client has just been written to.
+    """Record the age of events that have just been written to their last client.
 
-    Redis gives an event a time in milliseconds, so events that came together mostly share one, and are recorded at once.
+    Events that came together mostly share a time in milliseconds, and are recorded together.
     """
     time_ms, times = 0, 0
     for matched in events:

@@ -1,12 +1,11 @@
-"""The clients of one namespace that read the log, and those that are being handed over to the live feed. No I/O of its own.
+"""The clients of one namespace that read the log, and their handover to the live feed. No I/O of its own.
 
-In: clients that may have their next page (`add`), and each change of phase (`moved`), from the clients themselves. Out: frames of
-the log, a chunk (one socket write) at a time, to one client after the other (`serve_next`); a client whose socket has no room
-leaves the round and comes back when its queue has drained.
+In: from clients, requests for the next page (`add`) and changes of phase (`moved`). Out: frames of the log, a chunk (one socket
+write) at a time, to one client after the other (`serve`). A client without room leaves the round until its queue has drained.
 
-The hand-over has no gap and no duplicate, and needs no moment of silence: a client reads to the end of the log, which is never
-behind the live feed, and from then on takes live events above its own position only. Nothing lets the loop run between the
-comparison and the step. Where the feed is ahead again when the answer is here, the next read has a bridge (bridge.py).
+The handover has no gap and no duplicate, also under constant load. A client reads to the end of the log, which the live feed
+never overtakes, and then takes live events above its position only. The loop cannot run between the comparison and the step. If
+the feed is ahead again when the answer arrives, the next read has a bridge (bridge.py).
 """
 
 from __future__ import annotations
@@ -37,37 +36,37 @@ class LiveFeed(Protocol):
         """The offset up to which events have been handed to the fan-out."""
 
     def epoch(self) -> str:
-        """The log that this position is in."""
+        """The log of this position."""
 
     def oldest(self) -> int:
-        """An offset below which that log holds nothing any more."""
+        """An offset below which the log holds nothing."""
 
     def on_live(self, client: Client) -> None:
-        """This client has reached the feed, and is in HANDOVER."""
+        """Note that this client has reached the feed, and is in HANDOVER."""
 
     def quarantine(self, entry: Entry) -> None:
-        """An entry of the log that cannot be delivered was met."""
+        """Note an entry of the log that cannot be delivered."""
 
     @property
     def bridge(self) -> Bridge:
-        """Takes what the feed hands on, while it is open."""
+        """The bridge, which takes what the feed hands on while it is open."""
 
 
 class Pages(Protocol):
     """The log, a page at a time (page_cache.py)."""
 
     def page_after(self, position: int, epoch: str, quarantine: Callable[[Entry], None]) -> Page | None:
-        """Return the first page that holds anything after `position`, or None if the log ends there. May let the loop run."""
+        """Return the first page with anything after `position`, or None at the end of the log. May let the loop run."""
 
     def known_after(self, position: int) -> Page | None:
-        """Return a page that is known to hold the next thing after `position`."""
+        """Return the cached page with the next entry after `position`, or None."""
 
     def offsets_after(self, position: int) -> int:
         """Return how many offsets a read after `position` asks for."""
 
 
 class LogReaders:
-    """See the module. `handover` are the clients in that phase. `on_work` is called when somebody waits for a page.
+    """See the module. `handover` has the clients in that phase. `on_work` is called when a client waits for a page.
 
     `late` counts events that a pass still held for clients that had left.
     """
@@ -76,7 +75,7 @@ class LogReaders:
         self._pages = pages
         self._on_work = on_work
         self._round: OrderedDict[Client, None] = OrderedDict()
-        self._nearly: set[Client] = set()  # the log had no more for them, and the feed was ahead again
+        self._nearly: set[Client] = set()  # at the end of the log, with the feed ahead again
         self._paused = False
         self.handover: set[Client] = set()
         self.late = 0
@@ -84,12 +83,12 @@ class LogReaders:
 
     @property
     def waiting(self) -> bool:
-        """Whether a client waits for its next page, and may have it."""
+        """Whether a client waits for a page that it may have."""
         return bool(self._round) and not self._paused
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Nobody has a page for the time of the block: each client must be told something first."""
+        """Serve no page within the block, as each client must get a notice first."""
         self._paused = True
         try:
             yield
@@ -99,12 +98,12 @@ class LogReaders:
                 self._on_work()
 
     def add(self, client: Client) -> None:
-        """Take a client that is READING into the round (again). Never waits; idempotent."""
+        """Add a client that is READING to the round. Never waits; idempotent."""
         self._round.setdefault(client)
         self._on_work()
 
     def moved(self, client: Client, before: Phase, after: Phase) -> None:
-        """Follow a client from phase to phase: only those that are READING are in the round."""
+        """Follow a change of phase. Only READING clients are in the round."""
         if before is Phase.READING:
             self._round.pop(client, None)
             self._nearly.discard(client)
@@ -114,12 +113,12 @@ class LogReaders:
             self.handover.add(client)
 
     def next(self) -> Client:
-        """Take the client whose turn it is out of the round."""
+        """Take the next client out of the round."""
         client, _ = self._round.popitem(last=False)
         return client
 
     def serve(self, client: Client, feed: LiveFeed) -> None:
-        """Give a client what its socket takes of its next page, or hand it over to the feed. May wait for the log.
+        """Send a client what its socket takes of its next page, or hand it over to the feed. May wait for the log.
 
         Raises:
             HeadgateError: the log could not be read; the client is out of the round.
@@ -142,16 +141,16 @@ class LogReaders:
 
     def _read(self, client: Client, feed: LiveFeed) -> None:
         position = client.position
-        # All clients that are further back than the log look at the same place.
+        # All clients that are further back than the log read the same page.
         after = max(position, feed.oldest() - 1)
-        reached = max(feed.position(), client.even_from)  # before the read: an event that comes in during it is not gone
+        reached = max(feed.position(), client.even_from)  # before the read, as an event during it is not lost
         page = self._pages.page_after(after, feed.epoch(), feed.quarantine)
         if client.state.phase is not Phase.READING or client.connection.closed or client.position != position:
-            return  # something happened to it while Redis answered
-        # A log that ends before the feed's position has lost its end by hand: go to where the feed is.
+            return  # it changed while Redis answered
+        # A log that ends before the position of the feed was cut by hand, so continue at the feed.
         oldest = page.oldest if page is not None else reached + 1
         if oldest > position + 1:
-            # In one piece: the position may be many pages back.
+            # One range, as the position may be many pages back.
             client.miss(position + 1, oldest - 1, GapReason.TRIMMED)
             client.position = oldest - 1
         while page is not None:
@@ -168,7 +167,7 @@ class LogReaders:
 
 
 def _hand_over(client: Client, feed: LiveFeed) -> bool:
-    """Hand a client over to the feed if it has read as far; return whether it has."""
+    """Hand a client over to the feed if it has read that far; return whether it has."""
     if client.position < max(feed.position(), client.even_from):
         return False
     client.reach_feed()
@@ -177,7 +176,7 @@ def _hand_over(client: Client, feed: LiveFeed) -> bool:
 
 
 def _cross(client: Client, feed: LiveFeed) -> bool:
-    """Give a client that is below the feed what that has handed on since its read; True when it has come to where the feed is."""
+    """Send a client what the feed has handed on since its read; return whether it has reached the feed."""
     position = feed.position()
     if client.position >= position or client.state.full:
         return False
@@ -186,7 +185,7 @@ def _cross(client: Client, feed: LiveFeed) -> bool:
 
 
 def _deliver(client: Client, page: Page) -> bool:
-    """Give a client what its socket and queue take of a page; True when that was all of it."""
+    """Send a client what its socket and queue take of a page; return whether that was all."""
     if client.position < client.even_from:
         chunks = page.chunks_of(client.wants)
     else:
@@ -195,7 +194,7 @@ def _deliver(client: Client, page: Page) -> bool:
         if whole.last <= client.position:
             continue
         if client.state.full:
-            return False  # a gap waits for its place in the queue, ahead of what comes
+            return False  # a gap must enter the queue first
         chunk = whole.after(client.position)
         if chunk.missing is not None:
             client.miss(chunk.first, chunk.last, chunk.missing)

@@ -1,8 +1,7 @@
-"""Redis Cluster: the slot of a key, and the topology: which node owns which slot.
+"""The slot of a key in a Redis Cluster, and the topology, which has the node that owns a slot.
 
-In: a RedisUrl that names some nodes of a Cluster. These are seeds: any one that answers names all others. User, password and
-options count for every node. Out: the owner of a slot, asked from any node that answers and kept until there is a doubt, by the
-`ask` that the topology is given.
+In: a RedisUrl with some nodes of a Cluster. Any of these seeds that answers names all others. User, password and options apply
+to every node. Out: the owner of a slot, as a node has answered to `ask`. The answer is kept until it is in doubt.
 
 The keys of one namespace share a slot (keys.py), so a step that touches several of them runs on one node.
 """
@@ -36,11 +35,11 @@ def is_cluster(url: str) -> bool:
 
 
 def slot_of(key: str | bytes) -> int:
-    """Return the slot of a key: a number below 16,384, of the part in braces where there is one."""
+    """Return the slot of a key, a number below 16,384, from the part in braces if there is one."""
     return int(key_slot(key if isinstance(key, bytes) else key.encode()))
 
 
-# Commands whose key is not their first word: those without any, and those with it behind a subcommand.
+# Commands without a key, and those with a key elsewhere than in their first argument.
 _WITHOUT_KEY = frozenset(
     {
         "ACL",
@@ -73,7 +72,7 @@ _BEHIND_STREAMS = frozenset({"XREAD", "XREADGROUP"})
 
 
 def key_of(command: Sequence[str | bytes | int]) -> str | bytes | None:
-    """Return the word of a command by which it finds its node: its first key, or the channel of a PUBLISH; None without one."""
+    """Return the argument that selects the node of a command, its first key or the channel of a PUBLISH, or None."""
     name = str(command[0]).upper()
     if name in _BEHIND_COUNT:
         at = 3 if int(command[2]) else len(command)
@@ -120,7 +119,7 @@ class _Slots:
         return self.owners[at] if at >= 0 and slot <= self.lasts[at] else None
 
 
-# The nodes that the last answer of each Cluster named: connections come and go, and the seeds may be gone by then.
+# The nodes in the last answer of each Cluster, as the seeds may be gone by the next connection.
 _known: dict[str, tuple[Node, ...]] = {}
 
 
@@ -139,7 +138,7 @@ class Topology:
         self._doubted = True
         self._moved: dict[int, Node] = {}
         known = _known.get(str(address), ())
-        # Those to ask, in order: a node that has answered or failed goes to the end.
+        # In the order of asking. A node that has answered or failed goes to the end.
         self._order = [*known, *(seed for seed in address.hosts if seed not in known)]
 
     def owner(self, slot: int) -> Node:
@@ -229,7 +228,7 @@ class Topology:
         raise _worst(self._address, faults)
 
     def _remember(self, order: list[Node], answered: Node, silent: list[Node], owners: Iterable[Node]) -> None:
-        """Begin with another node next time: one that answers may be cut off from the others, and tell old news for ever."""
+        """Begin with another node next time, as one that is cut off from the others would answer with old data for ever."""
         alive = [node for node in dict.fromkeys([*owners, *order]) if node != answered and node not in silent]
         present = {*owners, *self._address.hosts}
         self._order = [node for node in [*alive, answered, *silent] if node in present]
@@ -239,7 +238,7 @@ class Topology:
 
 
 def _worst(address: RedisUrl, faults: Sequence[HeadgateError]) -> HeadgateError:
-    """Return the error that says most: a refusal of a node that answers, else that none of them answers."""
+    """Return the most specific error, a refusal if a node has answered, else that none answers."""
     for error in faults:
         if isinstance(error, BusRefused):
             return error

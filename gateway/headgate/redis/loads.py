@@ -1,12 +1,11 @@
-"""The rows of the shared table: what each gateway process of a database says of itself, and whether an operator wants a balance.
+"""The rows of the shared table, one for each gateway process of a database, and an operator's request for a balance.
 
-In: the row of each process, which the shared table writes (shared_table.py); the request of `headgate rebalance`. Out: the rows
-of all processes that live, and that request. `headgate status` and `headgate doctor` read from them which processes there are.
+In: the row of each process (shared_table.py), and the request of `headgate rebalance`. Out: the rows of all live processes, and
+that request. `headgate status` and `headgate doctor` list the processes from them.
 
-In Redis: the hash LOADS with a field for each process, and one for the request. A process that has written nothing for LEASE_S is
-gone; the others take its field out. After a failover the new primary has the fields of all processes that were at the old one: a
-field that names another server stays for LEFT_S, to name those that are still there. The hash ends LEFT_S after the last word of
-all.
+In Redis, the hash LOADS has a field for each process, and one for the request. A process is gone if it has written nothing for
+LEASE_S, and the others remove its field. After a failover the new primary has the fields of the old one. A field with another
+server stays for LEFT_S, to name processes that are still there. The hash expires LEFT_S after the last write.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from .keys import LOADS
 LEASE_S, LEFT_S = 15, 300
 # No process has this id.
 _REQUEST = "rebalance"
-# A request counts for so long: a gateway that was out of reach for a while hears it, and one that starts tomorrow does not.
+# How long a request counts. A gateway that was unreachable for a while reads it, and one that starts tomorrow does not.
 REQUEST_S = 300
 MAX_PER_S = 1000
 
@@ -59,7 +58,7 @@ class Load(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Request(NamedTuple):
-    """An operator wants a balance: since when, and how many clients per second a process is to take for it."""
+    """An operator's request for a balance, with its time and the clients per second that each process takes."""
 
     at_s: int
     per_s: float
@@ -83,7 +82,7 @@ class Look(NamedTuple):
 
 
 def process_name() -> str:
-    """Return what people know this process by: its machine and its process id."""
+    """Return the display name of this process, from its machine and its process id."""
     return f"{socket.gethostname()}/{os.getpid()}"
 
 
@@ -134,7 +133,7 @@ def request(client: Client, per_s: float) -> None:
 
 
 def read_rows(now: int, fields: Mapping[bytes, bytes], server: str) -> Look:
-    """Return what the hash of a server has at a time by its clock. A field that cannot be read is as good as gone."""
+    """Return the rows in the hash of a server at a time by its clock. An unreadable field counts as gone."""
     look = Look(now, {}, None, {}, {}, [], {field.decode("utf-8", "replace"): value for field, value in fields.items()})
     request = None
     for name, value in look.fields.items():

@@ -1,11 +1,11 @@
-"""The client for commands to Redis: a small pool of connections, and calls that speak this project's errors.
+"""The client for commands to Redis, a small pool of connections, with calls that raise this project's errors.
 
-Threads and greenlets may share a client, as each command borrows a connection of its own; still give every role (log reader,
-fence, publisher) its own client, so that one role's stall is not another's. Run commands through `call` and `call_many`. There
-are no hidden retries, so nothing is written twice behind the caller's back. Never kill a greenlet inside a call.
+Threads and greenlets may share a client, as each command borrows a connection. Give each role (log reader, fence, publisher) its
+own client, so that no role stalls another. Run commands through `call` and `call_many`. There are no hidden retries, so nothing
+is written twice without the caller's knowledge. Never kill a greenlet inside a call.
 
-No message of any error holds a URL's password: they are built from host, port and path, and from what Redis answered. An error
-of connecting has a note (PEP 678) that says what to do.
+No error message contains the password of a URL, as messages use host, port, path and the answer of Redis. An error of connecting
+has a note (PEP 678) with the remedy.
 This file imports no gevent; in a patched process its sockets are cooperative, in others they block.
 """
 
@@ -34,7 +34,7 @@ from .one_server import address_of, exchange, open_server, run
 Client = redis.Redis | ClusterClient
 
 MAX_CONNECTIONS = 16
-# Replicas of one primary whose version is looked at.
+# Replicas of one primary whose version is read.
 MAX_REPLICAS = 16
 
 
@@ -105,7 +105,7 @@ def call_all(client: Client, commands: Iterable[Command]) -> list[Any]:
 
 
 def deliveries(client: Client, key: str, group: str, entry_id: str) -> int:
-    """Return how often an entry of a stream was handed to a reader of a group that has not acknowledged it; 0: it is with nobody.
+    """Return how often a reader of a group got a stream entry without acknowledging it; 0 if it is not pending.
 
     Raises:
         BusUnavailable, BusRefused: as `call`; BusRefused also where there is no such group.
@@ -126,7 +126,7 @@ def at(client: Client, key: str | bytes) -> redis.Redis:
 
 
 def primaries(client: Client) -> list[redis.Redis]:
-    """Return the client of every server that has keys: the client itself, or that of each primary of the Cluster.
+    """Return the client of every server with keys, which is the client itself outside a Cluster.
 
     Raises:
         BusUnavailable, BusRefused: the Cluster does not say.
@@ -140,26 +140,23 @@ def database(client: Client) -> str:
 
 
 def database_number(client: Client) -> int:
-    """Return the number of the database that a client talks to: what Redis tells two databases of one server apart by."""
+    """Return the number of the database that a client uses."""
     return 0 if isinstance(client, ClusterClient) else int(client.connection_pool.connection_kwargs.get("db") or 0)
 
 
 def place_of(client: Client, key: str | bytes) -> str:
-    """Return which server has a key, as errors name it: in a Cluster by the slot, else always the same. Never waits."""
+    """Return the name of a key's server in errors, which has the slot in a Cluster. Never waits."""
     return f"slot {slot_of(key)} of {client.address}" if isinstance(client, ClusterClient) else address_of(client)
 
 
 def has_answered(url: str, key: str | bytes) -> None:
-    """Have no call of this process fail at once: the server that has a key answers. Never waits."""
+    """Close the circuit breaker of a key's server, as it has answered. Never waits."""
     address = read_url(url)
     answered(f"slot {slot_of(key)} of {address}" if address.kind is Kind.CLUSTER else str(address))
 
 
 def drop_idle(client: Client) -> None:
-    """Close the connections that wait for a command: after a fault elsewhere they are doubtful, and waiting on one costs time.
-
-    A client of a Cluster also asks anew which node owns which slot.
-    """
+    """Close idle connections, which are doubtful after a fault elsewhere. A Cluster's client also reads its topology again."""
     if isinstance(client, ClusterClient):
         client.drop_idle()
     else:
@@ -167,9 +164,9 @@ def drop_idle(client: Client) -> None:
 
 
 def check_primary(client: Client) -> None:
-    """Ask where the address leads, if it is time: for a thread that watches over others, which may be busy elsewhere.
+    """Ask where the address leads, if it is time, on behalf of threads that may be busy.
 
-    Connections of this process to a server that the address has left close. In a Cluster it does nothing.
+    Connections to a server that the address has left close. In a Cluster this does nothing.
 
     Raises:
         BusUnavailable, BusRefused: there is no connection.
@@ -201,7 +198,7 @@ def check_server(client: Client) -> tuple[str, str]:
 
 
 def versions(client: Client) -> dict[str, str]:
-    """Return the version of every server by its address: primaries, and the replicas that can be reached from here.
+    """Return the version of every primary and reachable replica by its address.
 
     Raises:
         BusUnavailable, BusRefused: a primary does not say.

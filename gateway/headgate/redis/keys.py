@@ -1,34 +1,34 @@
-"""Where things are in Redis: every key and channel name, and the functions that append, in one place. No I/O.
+"""All names of keys and channels in Redis, and of the functions that append. No I/O.
 
 The namespace is the hash tag, so all keys of one namespace live in one slot and the function library can touch them
 in one step. log.lua builds the same names from the log's key; a test holds the two together.
 
-Keys live in a database, channels do not: a message reaches subscribers in all databases of a server. So the name of a channel
-says the database (`@1`, behind the hash tag), unless it is 0. No namespace has an `@`.
+Keys belong to a database, but a message reaches subscribers in all databases of a server. So the name of a channel has the
+database (`@1`, after the hash tag), unless it is 0. No namespace contains an `@`.
 """
 
 from __future__ import annotations
 
-# Of all namespaces: the sorted set of what is revoked (score: until when, in seconds since 1970).
+# For all namespaces. The sorted set of revocations (score: their end, in seconds since 1970).
 REVOKED = "hg:revoked"
 DEFAULT_REVOKED_S = 3600
-# The sorted set of what operators have paused (score: until when, in seconds since 1970; +inf: until they resume it).
+# The sorted set of what operators have paused (score: its end, in seconds since 1970, or +inf).
 PAUSED = "hg:paused"
 # The hash of API keys by id (api_keys.py has its values).
 API_KEYS = "hg:api-keys"
-# The hash of gateway processes with the row of each, and of an operator's wish that they be balanced (loads.py).
+# The hash with the row of each gateway process, and an operator's request for a balance (loads.py).
 LOADS = "hg:loads"
-# While a console watches: the hash of what each gateway process says of itself (process_stats.py).
+# The hash with the figures of each gateway process, while a console watches (process_stats.py).
 VITALS = "hg:vitals"
-# The hash of the users who have explicit grants in place of their own (auth/regrants.py).
+# The hash of users with explicit grants in place of those of their login (auth/regrants.py).
 REGRANTED = "hg:regranted"
-# The sorted set of those that gateways serve (score: when one last said so).
+# The sorted set of namespaces that gateways serve (score: time of the last registration).
 NAMESPACES = "hg:namespaces"
 # The hash of the demo's orders, and the secret of its tokens (headgate_server/demo/kept.py).
 DEMO_ORDERS, DEMO_SECRET = "hg:demo:orders", "hg:demo:secret"
 
 
-# The function for those who have checked the payload; and the one that checks it once more, in Redis.
+# The function for callers that have checked the payload, and the one that checks it in Redis.
 TRUSTED, STRICT = "headgate_append", "headgate_publish"
 
 
@@ -38,7 +38,7 @@ def _of(database: int) -> str:
 
 
 def revoked_channel(database: int) -> str:
-    """Return the channel of the news of what is revoked."""
+    """Return the channel of revocations."""
     return f"{REVOKED}{_of(database)}"
 
 
@@ -48,7 +48,7 @@ def questions_channel(database: int) -> str:
 
 
 def table_key(kind: str, process_id: str) -> str:
-    """Return the key of the hash with what a process shares of a kind (shared_table.py)."""
+    """Return the key of the hash with a process's values of one kind (shared_table.py)."""
     return f"hg:table:{kind}:{process_id}"
 
 
@@ -58,7 +58,7 @@ def answers_key(question_id: str) -> str:
 
 
 def log_key(namespace: str) -> str:
-    """Return the key of the namespace's stream; its entry ids are `<offset>-0`."""
+    """Return the key of the namespace's stream, whose entry ids are `<offset>-0`."""
     return f"hg:{{{namespace}}}:log"
 
 
@@ -68,7 +68,7 @@ def namespace_of(log_key: str) -> str:
 
 
 def trial_key(namespace: str) -> str:
-    """Return a key beside the namespace's log that is never there: a write to it is refused as one to the log is."""
+    """Return a key in the slot of the log that never exists, to test whether Redis takes a write to the log."""
     return f"hg:{{{namespace}}}:trial"
 
 
@@ -83,7 +83,7 @@ def ids_key(namespace: str, number: int) -> str:
 
 
 def epochs_key(namespace: str) -> str:
-    """Return the key of the hash with the lineage of the log: each epoch with its first offset."""
+    """Return the key of the hash with the lineage of the log, the first offset of each epoch."""
     return f"hg:{{{namespace}}}:epochs"
 
 
@@ -93,22 +93,22 @@ def channel(namespace: str, topic: str, database: int = 0) -> str:
 
 
 def channel_prefix(namespace: str, database: int = 0) -> str:
-    """Return what every channel of the namespace starts with; the rest is the topic."""
+    """Return the prefix of every channel of a topic; the rest is the topic."""
     return f"hg:{{{namespace}}}{_of(database)}:"
 
 
 def mixed_prefix(namespace: str, database: int = 0) -> str:
-    """Return what every channel of the namespace starts with that brings several topics; no channel of a topic does."""
+    """Return the prefix of every channel with several topics, which no channel of a topic has."""
     return f"hg:{{{namespace}}}{_of(database)}/"
 
 
 def feed_channel(namespace: str, database: int = 0) -> str:
-    """Return the sharded channel on which the function library repeats every logged event in a Cluster, behind its topic."""
+    """Return the sharded channel with every logged event in a Cluster, after its topic."""
     return f"hg:{{{namespace}}}{_of(database)}/feed"
 
 
 def gateways_key(namespace: str) -> str:
-    """Return the key of the sorted set of gateways that serve the namespace (score: when each last said so)."""
+    """Return the key of the sorted set of gateways that serve the namespace (score: time of the last registration)."""
     return f"hg:{{{namespace}}}:gateways"
 
 
@@ -118,7 +118,7 @@ def group_key(namespace: str, group: str) -> str:
 
 
 def group_in_log(group: str, epoch: str) -> str:
-    """Return what Redis' own group on the log is called that a consumer reads with (groups.lua builds the same name)."""
+    """Return the name of the Redis group with which a consumer reads the log (groups.lua builds the same name)."""
     return f"{group}@{epoch}"
 
 
@@ -128,7 +128,7 @@ def schemas_key(namespace: str) -> str:
 
 
 def seen_key(namespace: str, user: str) -> str:
-    """Return the key of the sorted set of event ids that this user's browsers have shown (score: when that was told)."""
+    """Return the key of the sorted set of event ids that this user's browsers have shown (score: time of the report)."""
     return f"hg:{{{namespace}}}:seen:{user}"
 
 
@@ -143,25 +143,25 @@ def mutes_key(namespace: str, word: str) -> str:
 
 
 def trace_key(namespace: str, part: int) -> str:
-    """Return the key of a hash with what gateways did with single events (traces.py says which)."""
+    """Return the key of a hash with the traces of single events (traces.py)."""
     return f"hg:{{{namespace}}}:trace:{part}"
 
 
 def user_channel(namespace: str, user: str, database: int = 0) -> str:
-    """Return the channel on which the function library publishes every logged event under `users.<user>`, behind its topic.
+    """Return the channel with every logged event under `users.<user>`, after its topic.
 
-    Not one that `channel_prefix` begins, so that whoever listens to the whole feed does not get these events twice.
+    It does not begin with `channel_prefix`, so that a subscriber of the whole feed does not get these events twice.
     """
     return f"hg:{{{namespace}}}{_of(database)}/users.{user}"
 
 
 def presence_key(namespace: str) -> str:
-    """Return the key of the sorted set of processes with members (score: when each last beat); presence.lua builds the others."""
+    """Return the key of the sorted set of processes with members (score: last beat); presence.lua builds the others."""
     return f"hg:{{{namespace}}}:presence"
 
 
 def presence_database_key(namespace: str, database: int) -> str:
-    """Return the name by which presence.lua learns the database of its channels. There is no such key."""
+    """Return a name that gives presence.lua the database of its channels. No such key exists."""
     return f"hg:{{{namespace}}}:presence{_of(database)}"
 
 
@@ -176,10 +176,10 @@ def presence_members_key(namespace: str, topic: str, process: str) -> str:
 
 
 def presence_news_key(namespace: str) -> str:
-    """Return the key of the list of `occupied` and `vacated` events that are to be published."""
+    """Return the key of the list of `occupied` and `vacated` events to publish."""
     return f"hg:{{{namespace}}}:presence:news"
 
 
 def presence_channel(namespace: str, topic: str, database: int = 0) -> str:
-    """Return the channel of the changes of a topic's members. Not one that `channel_prefix` begins."""
+    """Return the channel of changes of a topic's members. It does not begin with `channel_prefix`."""
     return f"hg:{{{namespace}}}{_of(database)}/presence.{topic}"

@@ -1,10 +1,10 @@
-"""The lineage of a log: the epochs that followed one another on the line that leads to its head. No I/O.
+"""The lineage of a log, the line of epochs that leads to its head. No I/O.
 
-An epoch is written by one Redis process. The process that appends next, after a restart or a failover, begins another epoch, and
-offsets go on (log.lua). If Redis has lost the end of its log in between, the new epoch begins below offsets that were in use.
+One Redis process writes an epoch. The process that appends next, after a restart or a failover, begins another epoch, and offsets
+continue (log.lua). If Redis has lost the end of its log in between, the new epoch begins below offsets that were in use.
 
 A position (epoch, offset) is that of the event at `offset` on the line that leads to `epoch`. It is on the line of a later head
-if and only if `offset` is not above the end of its epoch there: the offset before the first epoch behind it begins.
+if and only if `offset` is not above the end of its epoch there, which is the offset before the next epoch begins.
 Decision 18 (docs/decisions) has the argument.
 """
 
@@ -16,24 +16,24 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TypedDict
 
-# Epochs that Redis has lost and a gateway remembers, so that clients which saw them can be told what they saw.
+# Lost epochs that a gateway remembers, to report to clients what they saw in them.
 MAX_LOST = 64
 
 
 class LogPosition(TypedDict):
-    """A place in the log, as JSON has it: everything up to `offset` in `epoch`."""
+    """A position in the log as in JSON, everything up to `offset` in `epoch`."""
 
     epoch: str
     offset: int
 
 
 class Fate(StrEnum):
-    """The fate of an event that was published: what `Publisher.check` answers."""
+    """The fate of a published event, as `Publisher.check` returns it."""
 
     IN_LOG = "in_log"
-    ROLLED_BACK = "rolled_back"  # Redis has lost it with the end of its log, and the log goes on without it
-    TRIMMED = "trimmed"  # it was in the log, and is older than the log's retention
-    UNKNOWN = "unknown"  # the log is another one, has lost this epoch as a whole, or has begun too many since
+    ROLLED_BACK = "rolled_back"  # Redis has lost it with the end of its log
+    TRIMMED = "trimmed"  # it is older than the retention of the log
+    UNKNOWN = "unknown"  # another log, which never had this epoch, has lost all of it, or has begun too many since
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Lineage:
 
     Attributes:
         epoch: the newest.
-        ends: the epochs before it, the newest first, each with its end on this line: the newest offset that it shares with it.
+        ends: the epochs before it, the newest first, each with the newest offset that it shares with this line.
         lost: epochs that are not on this line, the newest last, each with a line that it was on.
     """
 
@@ -51,7 +51,7 @@ class Lineage:
     lost: Mapping[str, Lineage]
 
     def end_of(self, epoch: str, head: int) -> int | None:
-        """Return the newest offset at which a position of an epoch is on this line; None: nobody knows of such an epoch.
+        """Return the newest offset at which a position of an epoch is on this line, or None for an unknown epoch.
 
         Args:
             epoch: that of the position.
@@ -63,7 +63,7 @@ class Lineage:
         return end if before is None or fork is None else min(before.ends.get(epoch, fork), fork)
 
     def fork(self, other: Lineage, head: int) -> int | None:
-        """Return the newest offset that a position of this line's newest epoch shares with another line; None: they share none.
+        """Return the newest offset that this line's newest epoch shares with another line, or None.
 
         The other line may lack the newest epochs of this one: Redis can lose the beginning of an epoch too.
 
@@ -78,7 +78,7 @@ class Lineage:
         return max(shared, default=None)
 
     def following(self, before: Lineage) -> Lineage:
-        """Return this line, with what is remembered of the line before it."""
+        """Return this line, with the lost epochs of the line before it."""
         oldest_first = [*reversed(tuple(before.ends)), before.epoch]
         known = {**before.lost, **dict.fromkeys(oldest_first, replace(before, lost=_NOTHING))}
         lost = [(epoch, line) for epoch, line in known.items() if epoch != self.epoch and epoch not in self.ends]
@@ -92,7 +92,7 @@ _NOTHING: Mapping[str, Lineage] = MappingProxyType({})
 
 
 def alone(epoch: str) -> Lineage:
-    """Return the lineage of an epoch that no other is known to have come before."""
+    """Return the lineage of an epoch without known predecessors."""
     return Lineage(epoch, MappingProxyType({}), _NOTHING)
 
 

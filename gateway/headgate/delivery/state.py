@@ -1,4 +1,4 @@
-"""The state of one client: where its events come from, and how full its queue is; one transition table. No I/O.
+"""The state of one client, which is the source of its events and the pressure on its queue, in one transition table. No I/O.
 
     ARRIVING ─────────── welcomed ──────────► LIVE ◄── feed caught up ── HANDOVER
        │  └───────── resumed ─────────┐        │                            ▲
@@ -8,14 +8,13 @@
                                                ▲
     LIVE, READING, HANDOVER ── past asked ── COLLECTING (pasts complete)
 
-A lost log takes every client but an arriving one to LIVE: positions in the old log mean nothing in the new one. A log that goes
-on in another epoch takes no step: each client stays in its phase, at a position that both lines have. `left` leads to LEFT from
-everywhere, and nothing leads out of it.
+A lost log takes each client except an arriving one to LIVE, as positions in the old log are void. Another epoch takes no step,
+and each client stays in its phase at a position on both lines. `left` leads to LEFT from everywhere, and nothing leads out of it.
 
-Beside its phase a state has a pressure: OK, WARNED (the queue is over high water), FULL (the overflow policies decide), and
-EASED: the queue has drained, but the browser is told "off" only when the live feed feeds it again.
+The pressure is OK, WARNED (the queue is over high water), FULL (the overflow policies apply), or EASED. An EASED queue has
+drained, but the browser gets "off" only when the client is live again.
 
-`MACHINE` is the only way from one state to the next. A step that it does not have raises: it is a bug of ours.
+Only `MACHINE` changes a state. A step that it does not have raises, as it is a bug of ours.
 """
 
 from __future__ import annotations
@@ -30,23 +29,23 @@ class Phase(Enum):
     """Where the events of a client come from."""
 
     ARRIVING = "arriving"
-    """It has joined and is not welcomed yet; live events wait in its corked queue."""
+    """It is not welcomed yet, and live events wait in its corked queue."""
     ARRIVING_BEHIND = "arriving behind"
-    """Not welcomed yet; the log will bring what it asked for, missed or had no room for, so live events pass it by."""
+    """It is not welcomed yet, and will read from the log what it asked for, missed or had no room for."""
     COLLECTING = "collecting"
-    """It asks for several pasts at once: the log will bring them in one reading, when all of them are active."""
+    """It asks for several pasts, and will read them together when all of them are active."""
     READING = "reading"
-    """The log brings its events, a page at a time, at the pace of its socket."""
+    """It reads the log, a page at a time, at the pace of its socket."""
     HANDOVER = "handover"
-    """It has read to where the live feed is or further: live events above its handover offset come, through the queue."""
+    """It has read up to the live feed or further, and takes live events above its handover offset, through the queue."""
     LIVE = "live"
-    """The fan-out feeds it, by direct writes while nothing waits."""
+    """It gets live events, by direct writes while nothing waits."""
     LEFT = "left"
-    """It takes nothing, and is owed nothing."""
+    """It takes nothing more."""
 
 
 class Pressure(Enum):
-    """How full the queue is, as the browser has been told."""
+    """How full the queue is, as reported to the browser."""
 
     OK = "ok"
     WARNED = "warned"
@@ -74,12 +73,12 @@ class Step(Enum):
 
 
 class State:
-    """A phase and a pressure. There is one object for each pair, so states are compared by identity, and cost a client one slot.
+    """A phase and a pressure. Each pair is one object, compared by identity.
 
     Attributes:
-        takes_live: whether logged live events are for it: all of them, or, in HANDOVER, those above its handover offset.
-        direct: whether the fan-out may write to its socket; else its connection holds direct writes.
-        full: whether the overflow policies decide about each event.
+        takes_live: whether it takes logged live events; in HANDOVER, those above its handover offset.
+        direct: whether the fan-out may write to its socket.
+        full: whether the overflow policies apply.
         arriving: whether it has not been welcomed.
     """
 
@@ -107,10 +106,10 @@ _FROM_LOG = (_ARRIVING_BEHIND, _COLLECTING, _READING)
 _PRESENT = (*_FED_LIVE, *_FROM_LOG)
 
 _SAME: Mapping[Pressure, Pressure] = {pressure: pressure for pressure in Pressure}
-# Fed live again: an eased client is told "off".
+# An eased client that is live again gets "off".
 _EASED_ENDS: Mapping[Pressure, Pressure] = {**_SAME, _EASED: _OK}
 
-# Each row: a step, the phases from which it is allowed and those behind it, and the same for pressures.
+# Each row has a step, its phases before and after, and the same for pressures.
 TRANSITIONS: tuple[tuple[Step, Mapping[Phase, Phase], Mapping[Pressure, Pressure]], ...] = (
     (
         Step.PAST_ASKED,
@@ -151,7 +150,7 @@ TRANSITIONS: tuple[tuple[Step, Mapping[Phase, Phase], Mapping[Pressure, Pressure
 )
 
 
-# The states that can be reached: EASED is for clients that the log feeds only.
+# The reachable states. Only clients that read the log are EASED.
 STATES = {
     (phase, pressure): State(phase, pressure)
     for phase in Phase

@@ -150,7 +150,10 @@ DELIVERY = Asked(
             "What became of each of headgate_routed_total: sent; discarded by a full queue, and told; conflated with a newer one"
             " of its topic; left_to_log, which brings it; gone with its connection.",
         ),
-        "headgate_discarded_total": ("counter", "Events that a full client queue left out and that were reported to the client."),
+        "headgate_discarded_total": (
+            "counter",
+            "Events that a full client queue left out. A gap reported each to the client, unless it was ephemeral.",
+        ),
         "headgate_conflated_total": ("counter", "Events replaced by a newer one of their topic."),
         "headgate_waiting": ("gauge", "Events in client queues now."),
         "headgate_queued_frames": ("gauge", "Frames in client queues now, notices included."),
@@ -224,6 +227,11 @@ REFUSED = Counter("headgate_refused_total", "Requests of clients that were refus
 SCHEMA_VIOLATIONS = Counter(
     "headgate_schema_violations_total",
     "Events that broke a schema of their topic, whether refused or let through.",
+    ["namespace"],
+)
+EPHEMERAL_DISCARDED = Counter(
+    "headgate_ephemeral_discarded_total",
+    "Ephemeral events that clients went without, because they read too slowly; headgate_discarded_total has them too.",
     ["namespace"],
 )
 PUBLISH_BREAKER = Counter(

@@ -426,6 +426,12 @@ class Settings:
         "Redis (docs/decisions/0038 says how exactly).",
     )
     publish_burst: int = option(400, integer(1, 100000, "events"), "Events that one user may publish over HTTP at once.")
+    ephemeral_per_s: float = option(
+        20.0,
+        number(0.1, 100000, "events per second"),
+        "Ephemeral events that one user (without a token: one client) may publish per second through one gateway process; "
+        "twice as many at once.",
+    )
     read_per_s: float = option(
         50.0,
         number(0.1, 100000, "pages per second"),
@@ -582,6 +588,7 @@ _TOLD_LIMITS = (
     "inbound_burst",
     "publish_per_s",
     "publish_burst",
+    "ephemeral_per_s",
     "read_per_s",
     "read_burst",
     "write_deadline_s",

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 import pytest
 
+from headgate.events.event import decode_message
 from headgate.events.sender import operators_name
 from headgate.events.topic import check_pattern, matches
 from headgate.services.publisher import Publisher, Receipt
@@ -51,11 +52,22 @@ class PublishedEvent(msgspec.Struct, frozen=True):
     receipt: Receipt
 
 
+class EphemeralEvent(msgspec.Struct, frozen=True):
+    """An ephemeral event that was published in a test. `by` is known in topics of `show_by` only."""
+
+    topic: str
+    data: Any
+    id: str
+    namespace: str
+    by: str | None
+
+
 class Published:
     """What was published since the test began, in order. Repetitions of an id add nothing, as in a log. Threads may share it."""
 
     def __init__(self) -> None:
         self._events: list[PublishedEvent] = []
+        self._ephemeral: list[EphemeralEvent] = []
         self._receipts: dict[tuple[str, str, str, str], Receipt] = {}
         self._offsets: defaultdict[str, int] = defaultdict(int)
         self._epoch = token_hex(8)
@@ -75,10 +87,21 @@ class Published:
                 if matches(pattern, event.topic) and namespace in (None, event.namespace)
             ]  # fmt: skip
 
+    def ephemeral(self, pattern: str = "#", namespace: str | None = None) -> list[EphemeralEvent]:
+        """Return the ephemeral events, chosen as above.
+
+        Raises:
+            InvalidPattern: it is none.
+        """
+        check_pattern(pattern)
+        with self._lock:
+            return [each for each in self._ephemeral if matches(pattern, each.topic) and namespace in (None, each.namespace)]
+
     def clear(self) -> None:
         """Forget the events. Their ids still count, and offsets go on."""
         with self._lock:
             self._events.clear()
+            self._ephemeral.clear()
 
     def append(self, command: Command) -> tuple[Receipt, bool]:
         """Take the call that appends an event; return its receipt, and whether its id was known."""
@@ -95,6 +118,12 @@ class Published:
             data = msgspec.json.decode(payload if isinstance(payload, bytes) else str(payload))
             self._events.append(PublishedEvent(topic, data, event_id, namespace, operators_name(shown) or None, receipt))
             return receipt, False
+
+    def announce(self, namespace: str, topic: str, message: bytes) -> None:
+        """Take the message of an ephemeral event."""
+        event = decode_message(topic, message, len(message), 0)
+        with self._lock:
+            self._ephemeral.append(EphemeralEvent(topic, event.value(), event.id or "", namespace, event.by))
 
     def fate(self, namespace: str, epoch: str, offset: int) -> Fate:
         """Return what has become of the event of a receipt: it is in the log, or no receipt of this test."""
@@ -115,6 +144,9 @@ class _Writer:
 
     def append_many(self, commands: Sequence[Command]) -> list[Any]:
         return [self.append(command) if command[0] == "FCALL" else _waited(command) for command in commands]
+
+    def announce(self, namespace: str, topic: str, message: bytes) -> None:
+        self._published.announce(namespace, topic, message)
 
     def budget(self, namespace: str, *, is_patient: bool = False) -> AbstractContextManager[None]:
         return nullcontext()

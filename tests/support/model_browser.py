@@ -76,7 +76,7 @@ class Browser:
         self.position = self.checked = 0
         self.patterns: dict[str, tuple[int, str]] = {}
         self.had: set[int] = set()
-        self.plain: set[str] = set()
+        self.plain: set[int] = set()
         self.told: list[tuple[int, int]] = []
         self.replaced: dict[int, str] = {}  # owed, of a `latest` subscription: a newer one of the topic is owed
         self.latest: set[str] = set()
@@ -202,8 +202,8 @@ class Browser:
     def _event(self, topic: str, data: Any, meta: dict[str, Any]) -> None:
         offset = meta.get("offset")
         if offset is None:
-            assert meta["id"] not in self.plain, "a plain publish twice"
-            self.plain.add(meta["id"])
+            assert data[0] not in self.plain, "a plain publish twice"
+            self.plain.add(data[0])
             self._plain_topics.add(topic)
             return
         self._plain_topics.discard(topic)

@@ -171,9 +171,11 @@ def turn() -> None:
 
 
 def event(offset: int | None, topic: str = "a", size: int = 0) -> Event:
-    """Return an event whose data is its offset and some padding."""
+    """Return an event whose data is its offset and some padding; without an offset a plain PUBLISH, which has no id."""
     data = json.dumps([offset, "x" * size]).encode()
-    return Event(topic, data, f"id-{offset}", 1_700_000_000_000, EPOCH if offset is not None else None, offset)
+    return Event(
+        topic, data, None if offset is None else f"id-{offset}", 1_700_000_000_000, None if offset is None else EPOCH, offset
+    )
 
 
 def publish(matcher: SubscriptionMatcher[Client], events: Iterable[Event]) -> None:

@@ -177,6 +177,17 @@ def test_a_publisher_that_outlives_its_test_reaches_no_log(monkeypatch: pytest.M
     assert len(recorder()) == 1
 
 
+def test_an_ephemeral_event_is_recorded_beside_the_log(publisher: Publisher, published: Published) -> None:
+    """With its data and id; `clear` forgets it too."""
+    made = publisher.publish_ephemeral("chat.typing", {"on": True}, user="ana")
+    publisher.publish_ephemeral("other", 1)
+    (event,) = published.ephemeral("users.#")
+    assert (event.topic, event.data, event.id, event.by) == ("users.ana.chat.typing", {"on": True}, made, None)
+    assert (published(), len(published.ephemeral())) == ([], 2)
+    published.clear()
+    assert published.ephemeral() == []
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.sampled_from(["a", "b.c"]), st.sampled_from(["x", "y", None]), st.sampled_from([None, "ana"]))))
 def test_it_answers_as_a_log_does(

@@ -172,14 +172,14 @@ export class Gate extends Dispatcher {
    * Publish an event, if the client's token grants that.
    * @param {string} topic
    * @param {unknown} data JSON
-   * @param {{ id?: string, echo?: boolean }} [options] `id`: of an earlier try, so that it is published once; `echo: false`: the handlers of this page do not get the event,
-   *   only those of others
-   * @returns {Promise<Receipt>} rejected with HeadgateError; `retry` says whether to try again. `outcome_unknown` {id}: it was sent and its answer
-   *   is lost; publishing it again by that id is safe for as long as the gateway remembers ids
+   * @param {{ id?: string, echo?: boolean, ephemeral?: boolean }} [options] `id`: of an earlier try, so that it is published once; `echo: false`: the handlers of this page do
+   *   not get the event, only those of others; `ephemeral`: it reaches those who are connected now, is not in the log, and is refused (`limit_reached`) rather than sent late
+   * @returns {Promise<any>} a Receipt, rejected with HeadgateError; `retry` says whether to try again. `outcome_unknown` {id}: it was sent and its answer
+   *   is lost; publishing it again by that id is safe for as long as the gateway remembers ids. Of an ephemeral event it is { id }
    */
   async publish(topic, data, options = {}) {
-    const { id = newId(), echo } = checkOptions("publish", PUBLISH_OPTIONS, options);
-    const body = { topic: checkTopic(topic), data: checkPayload(data, this.#session.limits().maxPayloadBytes), id };
+    const { id = newId(), echo, ephemeral } = checkOptions("publish", PUBLISH_OPTIONS, options);
+    const body = { topic: checkTopic(topic), data: checkPayload(data, this.#session.limits().maxPayloadBytes), id, ephemeral };
     // Before it is sent: the event may come before its receipt.
     if (echo === false) this.#session.leaveOut(id);
     return this._request(PUBLISH, body);

@@ -1833,6 +1833,14 @@ describe("publishing", () => {
     assert.equal((await again).duplicate, true);
   });
 
+  it("says of an ephemeral event under way that the connection broke: nothing recognises a second try", async () => {
+    open();
+    await gateway.welcome();
+    const sent = gate.publish("a", 1, { ephemeral: true, echo: false });
+    gateway.cut();
+    await assert.rejects(sent, { code: "disconnected", retry: true });
+  });
+
   describe("faster than the gateway takes", () => {
     let nowMs;
 
@@ -1887,6 +1895,15 @@ describe("publishing", () => {
         assert.ok(tokens >= 0, `request ${nth}`);
       }
       assert.ok(outcomes.limit_reached > 1000 && sent.length > 60 * 15);
+    });
+
+    it("refuses an ephemeral event at once rather than send it late", async () => {
+      await openLimited();
+      const codes = [];
+      for (let nth = 0; nth < 50; nth++) gate.publish("a", nth, { ephemeral: true }).catch(({ code }) => codes.push(code));
+      await settle();
+      assert.ok(gateway.requests.every(({ body }) => body.ephemeral));
+      assert.deepEqual([gateway.requests.length, codes], [40, Array(10).fill("limit_reached")]);
     });
 
     it("does not keep a subscription waiting for the events before it", async () => {

@@ -159,6 +159,7 @@ export interface Limits {
   inboundBurst?: number;
   publishPerS?: number;
   publishBurst?: number;
+  ephemeralPerS?: number;
   readPerS?: number;
   readBurst?: number;
   maxClientsPerUser?: number;
@@ -488,6 +489,7 @@ export class Gate<Topics = AnyTopics> extends Dispatcher<Topics> {
   /** Wait until a pattern is active. */
   subscribed(pattern: string): Promise<void>;
   /** Publish an event, if the token grants it. */
+  publish<Topic extends string>(topic: Topic & Publishable<Topics, Topic>, data: PayloadOf<Topics, Topic>, options: { id?: string | undefined; echo?: boolean | undefined; ephemeral: true }): Promise<{ id: string }>;
   publish<Topic extends string>(topic: Topic & Publishable<Topics, Topic>, data: PayloadOf<Topics, Topic>, options?: { id?: string | undefined; echo?: boolean | undefined }): Promise<Receipt>;
   /** Say which events the user was shown. */
   seen(ids: string[]): Promise<{ seen: number }>;

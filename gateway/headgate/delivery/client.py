@@ -25,6 +25,7 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from headgate.auth.identity import Identity
+from headgate.metrics import EPHEMERAL_DISCARDED
 from headgate.protocol.frames import Frame, message_frame
 from headgate.protocol.packets import BACKPRESSURE, GapReason, Overflow, notice_packet
 from headgate.transport.send_queue import HIGH_WATER, LOW_WATER, ClientQueue
@@ -284,7 +285,8 @@ class Client:
                 frame.tally.left_to_log += 1
             return
         self.offered += 1
-        if state.full:
+        # An ephemeral event takes no room from those of the log.
+        if state.full or (frame.is_ephemeral and connection.queue.level >= HIGH_WATER):
             self._overflow(frame)
         elif connection.offer(frame, self):
             if frame.tally is not None:
@@ -564,6 +566,10 @@ class Client:
 
     def _overflow(self, frame: Frame) -> None:
         """Apply the strongest policy to an event without room."""
+        if frame.is_ephemeral:
+            self.discarded += 1
+            EPHEMERAL_DISCARDED.labels(self.namespace).inc()
+            return
         reached = self.subscriptions.reached(frame.topic or "")
         policy = strongest(reached)
         if self.state.arriving and frame.offset is not None:

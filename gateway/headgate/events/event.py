@@ -5,7 +5,7 @@ publisher. Out: an `Event` whose payload bytes are exactly those that the publis
 
 A message on a channel is `hg1 <epoch> <offset> <time_ms> <id>[ <traceparent or ->[ <sender>]]\n<payload>`. A message that does
 not start with `hg1 ` (no JSON text does) is a plain PUBLISH: the whole message is the payload, without offset, live only, at most
-once.
+once. An ephemeral event is one too, with an id and perhaps a sender: `hg0 <id> <sender or ->\n<payload>`.
 
 Everything here is checked in the order size, header, UTF-8, JSON, so that a hostile message costs what its size check
 costs. A bad one raises; the bus counts it and sets it aside.
@@ -21,11 +21,12 @@ import msgspec
 
 from headgate.build import is_pure
 from headgate.errors import InvalidEvent, NotSerializable, PayloadTooLarge
-from headgate.events.sender import read_sender
+from headgate.events.sender import SHOWN, read_sender
 from headgate.events.traceparent import LENGTH as TRACEPARENT_LENGTH
 from headgate.events.traceparent import read_traceparent
 
 HEADER_TAG = b"hg1 "
+EPHEMERAL_TAG = b"hg0 "
 # epoch 16 + offset 16 + time 16 + id 128 + traceparent 55 + sender 128 and separators: no honest header is longer.
 MAX_HEADER_BYTES = 384
 MAX_ID_LENGTH = 128
@@ -60,7 +61,9 @@ _encode_json = msgspec.json.Encoder().encode
 
 # A Struct is made in a tenth of the time of a frozen dataclass. No container is in it, so it needs no garbage collection.
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """One published event. `data` is JSON text as bytes; `offset` and `epoch` are None for a plain PUBLISH.
+    """One published event. `data` is JSON text as bytes; `offset` and `epoch` are None for an event that is in no log.
+
+    Of these an ephemeral event has an `id`, and a plain PUBLISH has none.
 
     `time_ms` is the time at which Redis appended it (milliseconds since 1970), or the gateway's own for a plain one.
     `traceparent`: of the span that published it; None for most. `by`: the user who published it, where clients may know.
@@ -125,6 +128,8 @@ def decode_message(topic: str, message: bytes, max_payload_bytes: int, now_ms: i
         InvalidEvent: truncated or malformed header.
         NotSerializable: not UTF-8, not JSON, or nested deeper than MAX_DEPTH.
     """
+    if message[:_TAG_BYTES] == EPHEMERAL_TAG:
+        return _decode_ephemeral(topic, message, max_payload_bytes, now_ms)
     if message[:_TAG_BYTES] != HEADER_TAG:
         if len(message) > max_payload_bytes:
             raise PayloadTooLarge(len(message), max_payload_bytes, "bus")
@@ -154,6 +159,25 @@ def decode_message(topic: str, message: bytes, max_payload_bytes: int, now_ms: i
         raise PayloadTooLarge(len(data), max_payload_bytes, "bus")
     check_json(data)
     return Event(topic, data, event_id.decode(), int(time_ms), text, int(offset), traceparent, by)
+
+
+def encode_ephemeral(event_id: str, sender: str, data: bytes) -> bytes:
+    """Return the channel message of an ephemeral event; `sender` is a word of sender.py, and only one to be shown is sent."""
+    return b"%b%b %b\n%b" % (EPHEMERAL_TAG, event_id.encode(), sender.encode() if sender.startswith(SHOWN) else b"-", data)
+
+
+def _decode_ephemeral(topic: str, message: bytes, max_payload_bytes: int, now_ms: int) -> Event:
+    header, newline, data = message.partition(b"\n")
+    parts = header[_TAG_BYTES:].split(b" ") if newline and len(header) < MAX_HEADER_BYTES else []
+    if len(parts) != 2 or not _ID_BYTES.fullmatch(parts[0]):
+        raise _malformed_header()
+    by = read_sender(parts[1].decode("ascii", "replace"))
+    if by is None and parts[1] != b"-":
+        raise _malformed_header()
+    if len(data) > max_payload_bytes:
+        raise PayloadTooLarge(len(data), max_payload_bytes, "bus")
+    check_json(data)
+    return Event(topic, data, parts[0].decode(), now_ms, by=by)
 
 
 def _read_origin(parts: list[bytes]) -> tuple[str | None, str | None]:

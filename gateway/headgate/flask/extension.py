@@ -248,6 +248,26 @@ class Headgate:
         rest = iter(outcomes)
         return [next(rest) if isinstance(event, Prepared) else event for event in prepared]
 
+    def publish_ephemeral(
+        self,
+        topic: str,
+        data: object,
+        id: str | None = None,
+        namespace: str | None = None,
+        *,
+        user: str | None = None,
+        by: str | None = None,
+    ) -> str:
+        """Publish an event to those who are connected now; return its id. See `Publisher.publish_ephemeral`.
+
+        May switch greenlets.
+
+        Raises:
+            UnknownNamespace: this gateway does not serve it.
+            HeadgateError: as `Publisher.publish_ephemeral`.
+        """
+        return self._find_publisher().publish_ephemeral(topic, data, id, self._attached().served(namespace), user=user, by=by)
+
     def revoke(self, *, user: str | None = None, token_id: str | None = None, for_s: int = DEFAULT_REVOKED_S) -> None:
         """Refuse a user, or one token, for `for_s` seconds, on every gateway; 0 lifts it. May switch greenlets.
 

@@ -30,11 +30,13 @@ class Frame:
         attachment: whether it belongs to the packet in the frame before, which it must follow directly.
         topic, offset, payload_bytes, time_ms: of the event (offset None for a plain PUBLISH); None and 0 for anything else.
         tally: counts the event's outcome for each client (delivery/tally.py); usually None.
+        is_ephemeral: whether a client that reads too slowly does without it, and no gap reports it.
         text: the event for streams (stream_text.py), set when one needs it.
     """
 
     __slots__ = ("attachment", "binary", "offset", "payload_bytes", "skip", "tally", "text", "time_ms", "topic", "wire")
     text: bytes
+    is_ephemeral = False
 
     def __init__(
         self,
@@ -81,6 +83,13 @@ class _WrittenFrame(Frame):
         self.tally = None
 
 
+class _EphemeralFrame(_WrittenFrame):
+    """The frame of an event that may be lost: no gap tells of it."""
+
+    __slots__ = ()
+    is_ephemeral = True
+
+
 def message_frame(packet: bytes) -> Frame:
     """Return the frame of an Engine.IO message (`4`) with a Socket.IO text packet that is no event's."""
     size = len(packet) + 1
@@ -108,7 +117,8 @@ def event_frame(namespace: bytes, event: Event, *, replayed: bool = False) -> Fr
     size = _EVENT_BYTES + len(namespace) + len(topic) + len(data) + len(meta)
     head = _pack_medium(_FIN_TEXT, 126, size) if 126 <= size < 65536 else _header(_FIN_TEXT, size)
     wire = b'%b42/%b,["event","%b",%b,{%b}]' % (head, namespace, topic, data, meta)
-    return _WrittenFrame(wire, len(head), event.topic, offset, len(data), event.time_ms)
+    frame = _EphemeralFrame if offset is None and event.id else _WrittenFrame
+    return frame(wire, len(head), event.topic, offset, len(data), event.time_ms)
 
 
 def written_frame(wire: bytes, skip: int, topic: str, offset: int, payload_bytes: int, time_ms: int) -> Frame:

@@ -9,6 +9,8 @@ database (`@1`, after the hash tag), unless it is 0. No namespace contains an `@
 
 from __future__ import annotations
 
+from headgate.events.topic import USERS
+
 # For all namespaces. The sorted set of revocations (score: their end, in seconds since 1970).
 REVOKED = "hg:revoked"
 DEFAULT_REVOKED_S = 3600
@@ -105,6 +107,12 @@ def mixed_prefix(namespace: str, database: int = 0) -> str:
 def feed_channel(namespace: str, database: int = 0) -> str:
     """Return the sharded channel with every logged event in a Cluster, after its topic."""
     return f"hg:{{{namespace}}}{_of(database)}/feed"
+
+
+def live_channel(namespace: str, topic: str, database: int = 0) -> tuple[str, bool]:
+    """Return the plain channel that reaches every subscription to a topic, and whether messages there begin with the topic."""
+    user = topic.split(".", 2)[1] if topic.startswith(f"{USERS}.") and topic.count(".") > 1 else None
+    return (channel(namespace, topic, database), False) if user is None else (user_channel(namespace, user, database), True)
 
 
 def gateways_key(namespace: str) -> str:

@@ -195,6 +195,19 @@ class AsyncPublisher:
         """Return what has become of an event that was published; as `Publisher.check`."""
         return await self._call(Publisher.check, receipt, namespace)
 
+    async def publish_ephemeral(
+        self,
+        topic: str,
+        data: object,
+        id: str | None = None,
+        namespace: str | None = None,
+        *,
+        user: str | None = None,
+        by: str | None = None,
+    ) -> str:
+        """Publish an event to those who are connected now; as `Publisher.publish_ephemeral`."""
+        return await self._call(Publisher.publish_ephemeral, topic, data, id, namespace, user=user, by=by)
+
     async def position(self, namespace: str | None = None) -> LogPosition | None:
         """Return where the log ends now; as `Publisher.position`."""
         return await self._call(Publisher.position, namespace)

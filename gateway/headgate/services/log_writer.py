@@ -14,10 +14,10 @@ from headgate.auth.revocation import revoke
 from headgate.errors import BusRefused, BusUnavailable, HeadgateError, NamespaceNotServed
 from headgate.redis.appending import Appending
 from headgate.redis.budget import Budget, left_s
-from headgate.redis.client import call_at, open_client, place_of
+from headgate.redis.client import call_at, database_number, open_client, place_of
 from headgate.redis.durability import Durability, OnlineReplicas
 from headgate.redis.inbox import InboxPage, read_inbox
-from headgate.redis.keys import log_key
+from headgate.redis.keys import live_channel, log_key
 from headgate.redis.lineage import Fate, LogPosition, alone
 from headgate.redis.log import EventLog
 from headgate.redis.newest import NewestReceipts
@@ -114,6 +114,18 @@ class LogWriter:
             self._remembered.resolve(namespace)
         else:
             log.warning("%s", NamespaceNotServed(namespace, known).message)
+
+    def announce(self, namespace: str, topic: str, message: bytes) -> None:
+        """Publish a message on the live channel of a topic. Waits for Redis. Raises as `call_at`."""
+        where, has_topic = live_channel(namespace, topic, database_number(self._client))
+        with self.budget(namespace):
+            call_at(
+                self._client,
+                log_key(namespace),
+                "PUBLISH",
+                where,
+                b"%b\n%b" % (topic.encode(), message) if has_topic else message,
+            )
 
     def fate(self, namespace: str, epoch: str, offset: int, event_id: str, max_payload_bytes: int) -> Fate:
         """Return what has become of the event of a receipt. Waits for Redis. Raises as `call_at`."""

@@ -28,7 +28,7 @@ from headgate.errors import (
     PayloadTooLarge,
     SettingsError,
 )
-from headgate.events.event import check_event_id
+from headgate.events.event import check_event_id, encode_ephemeral
 from headgate.events.json_data import encode_data
 from headgate.events.new_ids import endless_ids, new_ids, spare_id
 from headgate.events.sender import sender_word
@@ -363,6 +363,34 @@ class Publisher:
         if len(receipts) < len(outcomes):
             raise PublishManyError(outcomes)
         return receipts if wish is None else _all_confirmed(receipts, wish, waited, wait_ms)
+
+    def publish_ephemeral(
+        self,
+        topic: str,
+        data: object,
+        id: str | None = None,
+        namespace: str | None = None,
+        *,
+        user: str | None = None,
+        by: str | None = None,
+    ) -> str:
+        """Publish an event to those who are connected now: not in the log, without an offset; return its id. Waits for Redis.
+
+        For what is worthless a moment later, such as a pointer's place or that somebody is typing. A client that reads too slowly
+        goes without it, and is told of no gap. Nothing recognises an id that is used twice. Arguments as `publish`.
+
+        Raises:
+            InvalidTopic, InvalidEvent, UnknownNamespace, NotSerializable, PayloadTooLarge, SchemaViolation, BusRefused: nothing
+                was published.
+            BusUnavailable: it is not known whether it was published.
+        """
+        namespace = self._named(namespace)
+        event_id = spare_id() if id is None else check_event_id(id)
+        call = self._encoded(log_key(namespace), topic if user is None else user_topic(user, topic), data, event_id)
+        self._check_schemas(call)
+        sender = "" if by is None else sender_word(by, shown=self._show_by.contain(call[_TOPIC]))
+        self._writer.announce(namespace, call[_TOPIC], encode_ephemeral(event_id, sender, call[_PAYLOAD]))
+        return event_id
 
     def prepare(
         self,

@@ -96,6 +96,29 @@ def test_an_event_names_its_sender_where_the_namespace_allows_it(gateway_here: S
     assert [meta.get("by") for _, _, meta in page["events"]] == ["clerk", None, None, "Ana Müller"]
 
 
+def test_an_ephemeral_event_reaches_those_who_are_there_and_no_log(gateway_here: StartGatewayHere, redis_url: str) -> None:
+    """Through every subscription, of the user's own topics too, once each; with its sender where that is shown."""
+    gateway = gateway_here(clerk, event_by=("orders.#",))
+    patterns = ["orders.#", "users.clerk.#", "users.clerk.typing"]
+    client = gateway.join({"token": "clerk", "subscriptions": [{"pattern": pattern} for pattern in patterns]})
+    assert client.welcome
+    answer = client.request("publish", {"topic": "orders.1.seen", "data": [1], "id": "e:1", "ephemeral": True})
+    with Publisher(redis_url, show_by="#") as publisher:
+        made = publisher.publish_ephemeral("orders.1.seen", 2)
+        own = publisher.publish_ephemeral("typing", {"on": True}, user="clerk", by="Ana Müller")
+    events = client.wait_for_events(3)
+    receipt = client.request("publish", {"topic": "orders.1.seen", "data": "logged"})
+
+    assert answer == {"ok": True, "id": "e:1"}
+    assert [(topic, data, meta["id"], meta.get("by")) for topic, data, meta in events] == [
+        ("orders.1.seen", [1], "e:1", "clerk"),
+        ("orders.1.seen", 2, made, None),
+        ("users.clerk.typing", {"on": True}, own, "Ana Müller"),
+    ]  # fmt: skip
+    assert not any("offset" in meta for _, _, meta in events)
+    assert (receipt["offset"], len(client.wait_for_events(4))) == (1, 4)
+
+
 @pytest.mark.parametrize("excess", [0, 1, 60_000])
 def test_a_payload_above_the_limit_is_refused_by_the_gateway_and_the_connection_lives(
     gateway_here: StartGatewayHere, excess: int

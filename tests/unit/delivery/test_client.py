@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from headgate.delivery.state import Phase
+from headgate.events.event import Event
 from headgate.events.topic import matches
 from headgate.protocol.frames import event_frame, message_frame
 from headgate.protocol.packets import CURSOR, GapReason, Overflow, notice_packet
@@ -251,6 +253,20 @@ def test_a_dropped_plain_publish_is_told_as_gone_for_good(make_client: MakeClien
 
     (gap,) = wired.notices("gap")
     assert (gap["from"], gap["to"], gap["count"], gap["recoverable"]) == (None, None, 1, False)
+
+
+def test_an_ephemeral_event_takes_no_room_from_the_log_and_leaves_no_gap(make_client: MakeClient) -> None:
+    """From three quarters of a queue on the client goes without it: it is counted, and the client stays live."""
+    wired = make_client({"#": Overflow.CATCH_UP})
+    pointer = Event("a", json.dumps("x" * 2 * KIB).encode(), "p1", 1)
+    while not wired.client.discarded:
+        publish(wired.matcher, [pointer])
+    publish(wired.matcher, [event(1), pointer, event(2)])
+    wired.drain()
+
+    assert (wired.client.discarded, wired.notices("gap"), wired.client.left_to_log) == (2, [], 0)
+    assert [offset for offset in wired.offsets if offset] == [1, 2]
+    assert [notice["state"] for notice in wired.notices("backpressure")] == ["warning", "off"]
 
 
 def test_an_event_larger_than_the_whole_queue_passes_through_an_empty_one(make_client: MakeClient) -> None:

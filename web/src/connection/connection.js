@@ -228,7 +228,7 @@ export function createConnection(address, options) {
       if (error instanceof HeadgateError) throw error;
       const isHere = mine === generation;
       // To try it again could publish it twice, but by its id.
-      if (name === PUBLISH) throw new HeadgateError("outcome_unknown", { id: body.id, topic: body.topic, reason: isHere ? "timeout" : "disconnected" }, false, undefined, error);
+      if (name === PUBLISH && !body.ephemeral) throw new HeadgateError("outcome_unknown", { id: body.id, topic: body.topic, reason: isHere ? "timeout" : "disconnected" }, false, undefined, error);
       throw isHere ? new HeadgateError("timeout", { request: name }, true, undefined, error) : disconnected();
     }
     const { error, ok, ...reply } = answer;

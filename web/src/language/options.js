@@ -74,7 +74,7 @@ export const SINCE = {
 };
 
 /** @type {Table} */
-export const PUBLISH = { id: ["string"], echo: ["boolean"] };
+export const PUBLISH = { id: ["string"], echo: ["boolean"], ephemeral: ["boolean"] };
 
 /**
  * Return options with their defaults.

@@ -233,7 +233,7 @@ export function createSession(gate, address, options) {
     request(name, body) {
       const send = () => connection.request(name, body.topic ? { ...body, topic: own.wired(body.topic) } : body);
       // Sent at once where it can be: the page may end with this task.
-      const turn = connection.isUp() && requests.turn(/** @type {number} */ (options.requestTimeoutMs));
+      const turn = connection.isUp() && requests.turn(body.ephemeral ? 0 : /** @type {number} */ (options.requestTimeoutMs));
       return turn ? turn.then(send) : send();
     },
 

@@ -6,14 +6,23 @@ A request that is none, or not allowed, or over a limit, is refused with its err
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
-from time import time
+from time import monotonic, time
 from typing import Any
 
 from headgate.auth.identity import ANONYMOUS, Handshake
 from headgate.delivery.client import Client
-from headgate.errors import Forbidden, HeadgateError, InvalidRequest, PayloadTooLarge, Unauthorized, UnauthorizedReason
+from headgate.errors import (
+    Forbidden,
+    HeadgateError,
+    InvalidRequest,
+    LimitReached,
+    PayloadTooLarge,
+    Unauthorized,
+    UnauthorizedReason,
+)
 from headgate.events.event import check_event_id
 from headgate.events.topic import check_topic
 from headgate.node.access.access import Access
@@ -37,7 +46,9 @@ from headgate.protocol.packets import (
 from headgate.protocol.requests import check_text, read_inbox_part, read_refresh, read_seen, read_subscription
 from headgate.redis.inbox import read_inbox
 from headgate.redis.seen import mark_seen
+from headgate.runtime.rates import Rates
 from headgate.services.publisher import Publisher
+from headgate.settings import Settings
 from headgate.transport.socketio_face import RequestHandler, SocketIOFace
 
 from .handling import Handling
@@ -53,6 +64,7 @@ class Handlers:
 
     def __init__(
         self,
+        settings: Settings,
         sockets: SocketIOFace,
         access: Access,
         cluster: Cluster,
@@ -60,6 +72,8 @@ class Handlers:
         publish_queues: Mapping[str, PublishQueue],
         handling: Handling,
     ) -> None:
+        self._ephemeral_per_s = settings.ephemeral_per_s
+        self._ephemeral = Rates(settings.ephemeral_per_s, math.ceil(2 * settings.ephemeral_per_s))
         self._sockets, self._publisher, self._publish_queues = sockets, publisher, publish_queues
         self._logins, self._refusals, self._regranting = access.logins, access.refusals, access.regranting
         self._redis, self._pauses, self._vitals, self._handling = cluster.redis, cluster.pauses, cluster.vitals, handling
@@ -112,15 +126,19 @@ class Handlers:
             return refused(self._refusals.refuse(namespace.name, client, error))
 
     def _publish(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
-        unknown = set(body) - {"topic", "data", "id"}
-        if unknown or "data" not in body:
-            raise InvalidRequest("publish takes {topic, data, id?}")
+        unknown, ephemeral = set(body) - {"topic", "data", "id", "ephemeral"}, body.get("ephemeral", False)
+        if unknown or "data" not in body or not isinstance(ephemeral, bool):
+            raise InvalidRequest("publish takes {topic, data, id?, ephemeral?: true or false}")
         topic = check_topic(body.get("topic"))
         if not client.identity.may_publish(topic):
             raise Forbidden("publish to", topic)
         self._pauses.check_publish(namespace.name)
         event_id = check_event_id(body["id"]) if body.get("id") is not None else None
         try:
+            if ephemeral:
+                self._check_ephemeral(client)
+                user = client.identity.user
+                return {"id": self._publisher.publish_ephemeral(topic, body["data"], event_id, namespace.name, by=user)}
             prepared = self._publisher.prepare(topic, body["data"], event_id, namespace.name, by=client.identity.user)
             (receipt,) = self._publish_queues[namespace.name].publish([prepared])
             if isinstance(receipt, HeadgateError):
@@ -128,6 +146,11 @@ class Handlers:
         except PayloadTooLarge as error:
             raise PayloadTooLarge(error.size, error.limit, "gateway") from error
         return {"id": receipt.id, "epoch": receipt.epoch, "offset": receipt.offset, "duplicate": receipt.duplicate}
+
+    def _check_ephemeral(self, client: Client) -> None:
+        user = client.identity.user
+        if wait_s := self._ephemeral.spend(client.session if user == ANONYMOUS else user, monotonic()):
+            raise LimitReached("ephemeral_per_s", self._ephemeral_per_s, wait_s)
 
     def _seen(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
         ids = read_seen(body)

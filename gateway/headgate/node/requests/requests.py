@@ -40,7 +40,7 @@ class Requests:
         self.publish_queues = {name: PublishQueue(publisher, each.receipts.published) for name, each in namespaces.items()}
         handling = Handling(namespaces)
         cluster.answers.add({handled.KIND: Answering(handled.HandledQuestion, handling.find)})
-        handlers = Handlers(sockets, access, cluster, publisher, self.publish_queues, handling)
+        handlers = Handlers(settings, sockets, access, cluster, publisher, self.publish_queues, handling)
         self.streams = Streams(namespaces, settings, joining, handlers, sockets)
         for namespace in namespaces.values():
             sockets.route(

@@ -43,12 +43,18 @@ class RecordedPublisher:
     def __init__(self) -> None:
         self.published: list[tuple[str, Any, str]] = []
         self.rounds: list[int] = []
+        self.ephemeral: list[tuple[str, Any, str]] = []
         self.error: HeadgateError | None = None
 
     def prepare(self, topic: str, data: Any, id: str | None, namespace: str, *, by: str) -> Any:
         if data == "large":
             raise PayloadTooLarge(9, 8, "publisher")
         return SimpleNamespace(topic=topic, data=data, id=id or "e-1", by=by, size_bytes=1)
+
+    def publish_ephemeral(self, topic: str, data: Any, id: str | None, namespace: str, *, by: str) -> str:
+        self.prepare(topic, data, id, namespace, by=by)
+        self.ephemeral.append((topic, data, by))
+        return id or "e-1"
 
     def publish(self, events: Sequence[Any]) -> list[Any]:
         if self.error is not None:
@@ -79,7 +85,7 @@ class Desk:
         self.admission, self.logins, self.expiry, self.pauses = access.admission, access.logins, access.expiry, cluster.pauses
         self.admission.join(self.client.real(), None)
         queue = PublishQueue(cast(Publisher, self.publisher), list) if queued else cast(PublishQueue, self.publisher)
-        self.handlers = Handlers(sockets, access, cluster, cast(Publisher, self.publisher), {name: queue}, Handling({}))
+        self.handlers = Handlers(settings, sockets, access, cluster, cast(Publisher, self.publisher), {name: queue}, Handling({}))
         self.requests = self.handlers.requests(self.namespace.real())
 
     def ask(self, name: str, *arguments: object, session: str = "s") -> dict[str, Any]:
@@ -123,6 +129,34 @@ def test_a_publish_that_an_operator_has_paused_is_refused_with_a_time() -> None:
     assert (answer["error"]["code"], answer["error"]["retry"]) == ("paused", True)
     assert answer["error"]["retry_after_s"] >= 5
     assert desk.publisher.published == []
+
+
+def test_an_ephemeral_publish_goes_past_the_log_at_a_rate_of_its_own() -> None:
+    """It has no receipt; beyond the rate it is refused with a time, while other publishes go on."""
+    desk = Desk()
+    wanted = {"topic": "orders.typing", "data": 1, "ephemeral": True}
+    answers = [desk.ask("publish", wanted) for _ in range(45)]
+    assert answers[:40] == [{"ok": True, "id": "e-1"}] * 40
+    assert (answers[-1]["error"]["name"], answers[-1]["error"]["retry_after_s"]) == ("ephemeral_per_s", 1)
+    assert desk.ask("publish", {"topic": "orders.1", "data": 1})["ok"]
+    assert desk.publisher.published == [("orders.1", 1, "ana")]
+    assert set(desk.publisher.ephemeral) == {("orders.typing", 1, "ana")}
+
+
+@pytest.mark.parametrize("ephemeral", [1, "yes", None])
+def test_whether_a_publish_is_ephemeral_is_true_or_false(ephemeral: object) -> None:
+    """Anything else is refused, and nothing is published."""
+    desk = Desk()
+    assert code(desk.ask("publish", {"topic": "orders.1", "data": 1, "ephemeral": ephemeral})) == "invalid_request"
+    assert (desk.publisher.published, desk.publisher.ephemeral) == ([], [])
+
+
+@pytest.mark.parametrize("body", [{"topic": "secret", "data": 1}, {"topic": "orders.1", "data": "large"}])
+def test_an_ephemeral_publish_has_the_grants_and_sizes_of_any_other(body: dict[str, Any]) -> None:
+    """The refusal is the same."""
+    desk = Desk()
+    plain, ephemeral = desk.ask("publish", body), desk.ask("publish", {**body, "ephemeral": True})
+    assert (ephemeral, desk.publisher.ephemeral) == (plain, [])
 
 
 def test_a_publish_within_the_grants_goes_out_in_the_name_of_its_user() -> None:

@@ -120,6 +120,26 @@ class LogSearch:
             events.append(event)
         return events, upto + 1 if upto < wanted.last else None
 
+    def page_back(self, pattern: str, before: int, epoch: str | None, limit: int) -> tuple[list[Event], int | None]:
+        """Return matching events of one page of the log below an offset, newest first, and the offset to go on from, if any.
+
+        At most `limit`, and about REPLAY_BYTES of them. May switch greenlets. Raises as `page`.
+        """
+        first = max(1, before - PAGE_EVENTS)
+        with self._turn_to_search() as log:
+            entries = log.page(first - 1, before - 1, epoch=epoch)
+        events: list[Event] = []
+        size = 0
+        for entry in reversed(entries):
+            event = entry.event
+            if event is None or not matches(pattern, event.topic):
+                continue
+            if len(events) == limit or (events and size + len(event.data) > REPLAY_BYTES):
+                return events, entry.offset + 1
+            size += len(event.data)
+            events.append(event)
+        return events, first if first > 1 and entries else None
+
     def _borrow_read(self, client: Client, max_wait_s: float) -> float:
         """Count one page of the log as read by a client; return for how long it is to wait for it.
 

@@ -32,7 +32,7 @@ from headgate.metrics import CLIENTS, DELIVERY, JOINS, SUBSCRIPTIONS
 from headgate.presence.presence import Presence
 from headgate.protocol.frames import message_frame
 from headgate.protocol.packets import REPLAY, STATUS, GapReason, notice_packet
-from headgate.protocol.requests import Replay, Resume, read_replay
+from headgate.protocol.requests import Replay, Resume, read_history, read_replay
 from headgate.redis.log import Entry, Head
 from headgate.runtime.loop import Greenlet, Share, Turns, one_round, spawn
 from headgate.settings import MOST_LOG_EVENTS, Settings
@@ -181,6 +181,39 @@ class Namespace:
         """Return the offset that a welcome says: that of the live feed, or the place from which a new client begins."""
         return self._live.position() if resumption.position is not None else self._live.welcome_offset(client)
 
+    def history(self, client: Client, request: object) -> dict[str, object]:
+        """Return the newest events of `{pattern, before?: {offset, epoch?}, limit?}`: `{events: [[topic, data, meta]…], before}`.
+
+        They come newest first. `before` is the position to go on from, or None: the log has no older ones. One call reads one
+        page of the log, so it may find less than `limit`, or nothing. May switch greenlets.
+
+        Raises:
+            InvalidRequest, InvalidPattern, Forbidden, LimitReached, BusUnavailable, BusRefused.
+        """
+        wanted = read_history(request)
+        self._wait_to_read(client, wanted.pattern)
+        epoch, reached = self.bus.epoch, self.bus.offset
+        end: int | None = reached if wanted.before is None else wanted.before - 1
+        if wanted.epoch not in (None, epoch):
+            end = self._line.end_of(wanted.epoch or "", end or 0)
+        events: list[Event] = []
+        next_ = None
+        if end:
+            events, next_ = self.search.page_back(wanted.pattern, min(end, reached) + 1, epoch, wanted.limit)
+        return {
+            "events": [[event.topic, event.value(), _meta(event)] for event in events],
+            "before": None if next_ is None else {"epoch": epoch, "offset": next_},
+        }
+
+    def _wait_to_read(self, client: Client, pattern: str) -> None:
+        """Wait until a client may read a page of the log for a pattern. Raises as `replay`."""
+        if not client.identity.may_subscribe(pattern):
+            raise Forbidden("replay", pattern)
+        self.authorizing.check(client, pattern, REPLAY)
+        self.search.wait_to_read(client)
+        if not client.identity.may_subscribe(pattern):  # its grants have changed meanwhile
+            raise Forbidden("replay", pattern)
+
     def replay(self, client: Client, request: object) -> dict[str, object]:
         """Return a page of `{pattern, from, to, epoch?}` out of the log: `{events: [[topic, data, meta]…], next, epoch, gap?}`.
 
@@ -191,12 +224,7 @@ class Namespace:
             InvalidRequest, InvalidPattern, Forbidden, LimitReached, BusUnavailable, BusRefused.
         """
         wanted = read_replay(request)
-        if not client.identity.may_subscribe(wanted.pattern):
-            raise Forbidden("replay", wanted.pattern)
-        self.authorizing.check(client, wanted.pattern, REPLAY)
-        self.search.wait_to_read(client)
-        if not client.identity.may_subscribe(wanted.pattern):  # its grants have changed meanwhile
-            raise Forbidden("replay", wanted.pattern)
+        self._wait_to_read(client, wanted.pattern)
         first, last = wanted.first, wanted.last
         ours = wanted.epoch is None or wanted.epoch == self.bus.epoch
         end = last if ours or wanted.epoch is None else self._line.end_of(wanted.epoch, last)

@@ -30,6 +30,7 @@ PUBLISH = "publish"
 REFRESH = "refresh"
 SEEN = "seen"
 INBOX = "inbox"
+HISTORY = "history"
 VITALS = "vitals"  # of a console's page only
 
 

@@ -23,6 +23,8 @@ from .packets import Overflow
 MAX_LAST = 1000
 # Items of an inbox that one request may ask for; inbox.lua has the same.
 MAX_INBOX_ITEMS, DEFAULT_INBOX_ITEMS = 100, 20
+# Events of the past that one request may ask for.
+MAX_HISTORY, DEFAULT_HISTORY = 100, 50
 # Events that one request may say were shown.
 MAX_SEEN_IDS = 100
 MAX_OFFSET = 2**53 - 1  # what JavaScript can count to
@@ -97,6 +99,16 @@ class Replay:
     epoch: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class History:
+    """The newest events of a pattern below a position, or of all; `epoch` is that of the position, None: the log's."""
+
+    pattern: str
+    before: int | None
+    epoch: str | None
+    limit: int
+
+
 def check_text(request: object) -> None:
     """Check that every text in a request's JSON can be written as UTF-8: that there is no half of a surrogate pair in it.
 
@@ -160,6 +172,22 @@ def read_replay(request: object) -> Replay:
     epoch = _epoch(body["epoch"], "epoch") if body.get("epoch") is not None else None
     first = _number(body.get("from"), "from", 1)
     return Replay(check_pattern(body.get("pattern")), first, _number(body.get("to"), "to", first), epoch)
+
+
+def read_history(request: object) -> History:
+    """Read `{pattern, before?: {offset, epoch?}, limit?}`.
+
+    Raises:
+        InvalidRequest, InvalidPattern.
+    """
+    body = _object(request, {"pattern", "before", "limit"}, "{pattern: 'chat.7', limit: 50}")
+    before = {} if body.get("before") is None else _object(body["before"], {"offset", "epoch"}, "{offset, epoch}")
+    return History(
+        check_pattern(body.get("pattern")),
+        _number(before.get("offset"), "before.offset", 1) if before else None,
+        None if before.get("epoch") is None else _epoch(before["epoch"], "before.epoch"),
+        _number(body.get("limit", DEFAULT_HISTORY), "limit", 1, MAX_HISTORY),
+    )
 
 
 def read_refresh(request: object) -> str:

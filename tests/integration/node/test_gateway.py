@@ -96,6 +96,33 @@ def test_an_event_names_its_sender_where_the_namespace_allows_it(gateway_here: S
     assert [meta.get("by") for _, _, meta in page["events"]] == ["clerk", None, None, "Ana Müller"]
 
 
+@pytest.mark.parametrize(("limit", "events"), [(100, 250), (7, 120), (1, 30), (100, 0), (50, 100), (99, 101)])
+def test_the_past_of_a_pattern_is_had_in_parts(
+    gateway_here: StartGatewayHere, publisher: Publisher, limit: int, events: int
+) -> None:
+    """Newest first, each event once, down to the first that the log has; and only what is granted."""
+    client = gateway_here(clerk).join({"token": "clerk", "subscriptions": [{"pattern": "orders.last"}]})
+    assert client.welcome
+    publisher.publish_many([(f"orders.{n}.note" if n % 3 else "other", n) for n in range(1, events + 1)])
+    publisher.publish("orders.last", 0)
+    client.wait_for_events(1)
+    found: list[int] = []
+    before = None
+    while True:
+        part = client.request("history", {"pattern": "orders.*.note", "limit": limit, "before": before})
+        assert len(part["events"]) <= limit
+        found += [data for _, data, _ in part["events"]]
+        before = part["before"]
+        if before is None:
+            break
+
+    assert found == [n for n in range(events, 0, -1) if n % 3]
+    assert client.request("history", {"pattern": "#"})["error"]["code"] == "forbidden"
+    assert client.request("history", {"pattern": "orders.#", "limit": 101})["error"]["code"] == "invalid_request"
+    unknown = {"epoch": "0123456789abcdef", "offset": 9}
+    assert client.request("history", {"pattern": "orders.#", "before": unknown}) == {"ok": True, "events": [], "before": None}
+
+
 def test_an_ephemeral_event_reaches_those_who_are_there_and_no_log(gateway_here: StartGatewayHere, redis_url: str) -> None:
     """Through every subscription, of the user's own topics too, once each; with its sender where that is shown."""
     gateway = gateway_here(clerk, event_by=("orders.#",))

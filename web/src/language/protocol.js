@@ -59,6 +59,7 @@ export const REFRESH = "refresh";
 export const SEEN = "seen";
 export const INBOX = "inbox";
 export const REPLAY = "replay";
+export const HISTORY = "history";
 
 /** Overflow policies, stronger first. @type {Overflow[]} */
 export const OVERFLOW = ["catch_up", "latest", "drop"];

@@ -44,7 +44,7 @@ const HELD = ["enter", "watch"];
 /** Where an answer cannot be read while it comes. */
 const neverStreams = !globalThis.TextDecoder;
 /** Requests that need no stream. */
-const ALONE = [PUBLISH, "replay", "seen", "inbox"];
+const ALONE = [PUBLISH, "replay", "seen", "inbox", "history"];
 
 export { createWayBack } from "./way-back.js";
 

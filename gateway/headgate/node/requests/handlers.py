@@ -31,6 +31,7 @@ from headgate.node.connection import environ_of
 from headgate.node.namespace import Namespace
 from headgate.protocol.packets import (
     HANDLED,
+    HISTORY,
     INBOX,
     PRESENCE,
     PUBLISH,
@@ -91,6 +92,7 @@ class Handlers:
             SUBSCRIBE: acknowledged(_subscribe),
             UNSUBSCRIBE: acknowledged(_unsubscribe),
             REPLAY: acknowledged(lambda namespace, client, body: namespace.replay(client, body)),
+            HISTORY: acknowledged(lambda namespace, client, body: namespace.history(client, body)),
             PUBLISH: acknowledged(self._publish),
             REFRESH: acknowledged(self._refresh),
             SEEN: acknowledged(self._seen),
@@ -197,5 +199,5 @@ def _unsubscribe(namespace: Namespace, client: Client, body: Body) -> dict[str, 
 
 
 def _unknown_request(name: str) -> InvalidRequest:
-    known = (SUBSCRIBE, UNSUBSCRIBE, REPLAY, PUBLISH, REFRESH, SEEN, INBOX, PRESENCE)
+    known = (SUBSCRIBE, UNSUBSCRIBE, REPLAY, PUBLISH, REFRESH, SEEN, INBOX, HISTORY, PRESENCE)
     return InvalidRequest(f"unknown request {name[:40]!r}; known: {', '.join(known)}")

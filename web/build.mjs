@@ -32,7 +32,7 @@ const MOST_CONSOLE = 64_600;
 /** The most bytes, gzip, of the transport over HTTP; socket.io-client's polling has 13 KB. */
 const MOST_HTTP = 3_920;
 /** The most that an entry point adds to a page with `connect`, the framework's own apart. */
-const MOST_MORE = { store: 2_380, react: 980, vue: 704, svelte: 480, offline: 4_740, presence: 1_660, inbox: 2_660, history: 500, tabs: 8_910 };
+const MOST_MORE = { store: 2_440, react: 1_040, vue: 860, svelte: 500, offline: 4_740, presence: 1_660, inbox: 2_660, history: 500, tabs: 8_910 };
 
 const { version, repository } = JSON.parse(await readFile(resolve(WEB, "package.json"), "utf8"));
 const banner = { js: `/*! headgate ${version} | MIT */` };
@@ -77,7 +77,7 @@ const outside = (file, source) => importing(source, { path: file, external: true
 function publish(entry, format, name, more = {}) {
   const ending = format === "esm" ? "js" : "cjs";
   const helpers = format === "esm" ? HELPERS.map((helper) => outside(`./headgate.${helper}.js`, `backbone/${helper}.js`)) : [];
-  const clients = [outside(`./headgate.${ending}`, "index.js"), outside(`./headgate.store.${ending}`, "stores/index.js")];
+  const clients = [outside(`./headgate.${ending}`, "index.js"), outside(`./headgate.store.${ending}`, "stores/index.js"), outside(`./headgate.presence.${ending}`, "presence/index.js")];
   const plugins = [...clients, outside(SOCKET_IO, "transport/socketio.js"), outside(HTTP, "transport/http.js"), ...helpers];
   return build({ ...library, ...more, entryPoints: [entry], format, outfile: resolve(DIST, name), plugins });
 }
@@ -181,11 +181,12 @@ const sizes = {
 };
 const page = (/** @type {string[]} */ ...parts) =>
   pageSize(["index", ...parts].map((part, nth) => `import * as part${nth} from "./dist/headgate${part === "index" ? "" : `.${part}`}.js"; window.part${nth} = part${nth};`).join(""));
-const [plain, stores] = [await page(), await page("store")];
+// Stores have hooks of headgate/presence, which a page without these leaves out.
+const [plain, withPresence, stores] = [await page(), await page("presence"), await page("presence", "store")];
 sizes["everything but the parts of frameworks"] = [await page(...EVERYTHING), MOST.everything];
-sizes["all of headgate/store, beside the client"] = [stores - plain, MOST_MORE.store];
+sizes["all of headgate/store, beside the client and headgate/presence"] = [stores - withPresence, MOST_MORE.store];
 for (const name of /** @type {const} */ (["offline", "presence", "inbox", "history", "tabs"])) sizes[`all of headgate/${name}, beside the client`] = [(await page(name)) - plain, MOST_MORE[name]];
-for (const name of /** @type {const} */ (["react", "vue", "svelte"])) sizes[`headgate/${name}, beside headgate/store`] = [(await page("store", name)) - stores, MOST_MORE[name]];
+for (const name of /** @type {const} */ (["react", "vue", "svelte"])) sizes[`headgate/${name}, beside headgate/store`] = [(await page("presence", "store", name)) - stores, MOST_MORE[name]];
 for (const [name, [size]] of Object.entries(sizes)) console.log(`${name}: ${size} bytes gzip`);
 const heavy = Object.entries(sizes).filter(([, [size, most]]) => size > most);
 if (heavy.length) throw new Error(`heavier than allowed: ${heavy.map(([name, [, most]]) => `${name} (${most})`).join(", ")}`);

@@ -1,7 +1,8 @@
 /** The types of `headgate/react`. */
 import type { ReactElement, ReactNode } from "react";
 import type { AnyTopics, ConnectOptions, Gate, HandlerOf, PayloadOf, Status, Subscribable, SubscribeOptions } from "./index.js";
-import type { CollectionOptions, CollectionSnapshot, EventsSnapshot, EventsStoreOptions, Store } from "./store.js";
+import type { PresenceSnapshot } from "./presence.js";
+import type { CollectionOptions, CollectionSnapshot, EventsSnapshot, EventsStoreOptions, PresenceStoreOptions, Store } from "./store.js";
 
 /** A gate of the application's, or the address of one. */
 export interface GateProviderProps {
@@ -44,6 +45,8 @@ export interface Hooks<Topics = AnyTopics> {
   useSubscription: <Pattern extends string>(pattern: (Pattern & Subscribable<Topics, Pattern>) | null, handler: HandlerOf<Topics, Pattern>, options?: SubscribeOptions & { enabled?: boolean | undefined }) => void;
   /** Plain objects, kept in step by events. */
   useLiveCollection: <Item extends object = any>(topic: string, options?: LiveCollectionOptions<Item>) => LiveCollection<Item>;
+  /** Who is in a topic, and this user too while the component is mounted. */
+  usePresence: <Meta = any>(topic: string | null, options?: PresenceStoreOptions<Meta>) => PresenceSnapshot<Meta> & { readonly update: (meta: Meta | null) => void };
 }
 
 /** Give a gate to the components below. */
@@ -58,6 +61,8 @@ export const useEvents: Hooks["useEvents"];
 export const useSubscription: Hooks["useSubscription"];
 /** Plain objects, kept in step by events. */
 export const useLiveCollection: Hooks["useLiveCollection"];
+/** Who is in a topic, and this user too while the component is mounted. */
+export const usePresence: Hooks["usePresence"];
 /** An inbox as it stands. Its actions are the inbox's own. */
 export function useInbox<Snapshot>(inbox: Store<Snapshot>): Snapshot;
 /** The hooks, with the types of your topics. */

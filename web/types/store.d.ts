@@ -1,4 +1,5 @@
 /** The types of `headgate/store`. */
+import type { PresenceOptions, PresenceSnapshot } from "./presence.js";
 import type { Gate, HeadgateError, HeadgateEvent, PayloadOf, Position, Status, Subscribable, SubscribeOptions, SubscriptionState, ToldGap } from "./index.js";
 
 /** A value that changes, as React's useSyncExternalStore takes it. */
@@ -90,5 +91,13 @@ export function eventsStore<Topics, Pattern extends string>(
 ): Store<EventsSnapshot<PayloadOf<Topics, Pattern>>>;
 /** Plain objects, kept in step by events. */
 export function collectionStore<Item extends object = any>(gate: Gate<any>, topic: string, options?: CollectionOptions<Item>): CollectionStore<Item>;
+/** Options of a store of presence. */
+export interface PresenceStoreOptions<Meta = any> extends PresenceOptions<Meta> {
+  /** `false`: enter and watch nothing. */
+  enabled?: boolean | undefined;
+}
+
+/** Who is in a topic, entered while somebody listens. `update` says something else about this user. */
+export function presenceStore<Meta = any>(gate: Gate<any>, topic: string | null, options?: PresenceStoreOptions<Meta>): Store<PresenceSnapshot<Meta>> & { update: (meta: Meta | null) => void };
 /** The connection in one word. */
 export function statusStore(gate: Gate<any>): Store<Status>;

@@ -1,6 +1,7 @@
 /** The types of `headgate/svelte`. */
 import type { AnyTopics, ConnectOptions, Gate, HandlerOf, PayloadOf, Status, Subscribable, SubscribeOptions } from "./index.js";
-import type { CollectionOptions, CollectionSnapshot, EventsSnapshot, EventsStoreOptions, Store } from "./store.js";
+import type { PresenceSnapshot } from "./presence.js";
+import type { CollectionOptions, CollectionSnapshot, EventsSnapshot, EventsStoreOptions, PresenceStoreOptions, Store } from "./store.js";
 
 /** A store with the contract of Svelte's. */
 export interface Readable<Value> {
@@ -26,6 +27,8 @@ export interface Hooks<Topics = AnyTopics> {
   useSubscription: <Pattern extends string>(pattern: (Pattern & Subscribable<Topics, Pattern>) | null, handler: HandlerOf<Topics, Pattern>, options?: SubscribeOptions & { enabled?: boolean | undefined }) => void;
   /** Plain objects, kept in step by events. */
   useLiveCollection: <Item extends object = any>(topic: string, options?: CollectionOptions<Item>) => LiveCollection<Item>;
+  /** Who is in a topic, and this user too while the component is mounted. */
+  usePresence: <Meta = any>(topic: string | null, options?: PresenceStoreOptions<Meta>) => Readable<PresenceSnapshot<Meta>> & { update: (meta: Meta | null) => void };
 }
 
 /** Give a gate to this component and those below. */
@@ -40,6 +43,8 @@ export const useEvents: Hooks["useEvents"];
 export const useSubscription: Hooks["useSubscription"];
 /** Plain objects, kept in step by events. */
 export const useLiveCollection: Hooks["useLiveCollection"];
+/** Who is in a topic, and this user too while the component is mounted. */
+export const usePresence: Hooks["usePresence"];
 /** Make a store of headgate/store one of Svelte's. */
 export function readable<Value>(store: Store<Value>): Readable<Value>;
 /** The functions, with the types of your topics. */

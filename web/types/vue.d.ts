@@ -1,7 +1,8 @@
 /** The types of `headgate/vue`. */
 import type { ComputedRef, MaybeRefOrGetter, ShallowRef } from "vue";
 import type { AnyTopics, ConnectOptions, Gate, HandlerOf, PayloadOf, Status, Subscribable, SubscribeOptions } from "./index.js";
-import type { CollectionOptions, CollectionSnapshot, EventsSnapshot, EventsStoreOptions, Store } from "./store.js";
+import type { PresenceSnapshot } from "./presence.js";
+import type { CollectionOptions, CollectionSnapshot, EventsSnapshot, EventsStoreOptions, PresenceStoreOptions, Store } from "./store.js";
 
 /** Each field of a snapshot as a ref. */
 export type Refs<Snapshot> = { readonly [Field in keyof Snapshot]: ComputedRef<Snapshot[Field]> };
@@ -34,6 +35,8 @@ export interface Hooks<Topics = AnyTopics> {
     topic: MaybeRefOrGetter<string>,
     options?: MaybeRefOrGetter<CollectionOptions<Item> | undefined>,
   ) => LiveCollection<Item>;
+  /** Who is in a topic, and this user too while the component is mounted. */
+  usePresence: <Meta = any>(topic: MaybeRefOrGetter<string | null>, options?: MaybeRefOrGetter<PresenceStoreOptions<Meta> | undefined>) => Refs<PresenceSnapshot<Meta>> & { readonly update: (meta: Meta | null) => void };
 }
 
 /** `app.use(gatePlugin, gate)` gives a gate to all components. */
@@ -50,6 +53,8 @@ export const useEvents: Hooks["useEvents"];
 export const useSubscription: Hooks["useSubscription"];
 /** Plain objects, kept in step by events. */
 export const useLiveCollection: Hooks["useLiveCollection"];
+/** Who is in a topic, and this user too while the component is mounted. */
+export const usePresence: Hooks["usePresence"];
 /** An inbox as it stands. Its actions are the inbox's own. */
 export function useInbox<Snapshot>(inbox: Store<Snapshot>): ShallowRef<Snapshot>;
 /** The composables, with the types of your topics. */

@@ -9,11 +9,12 @@
  * @import { Gate, SubscribeOptions } from "../gate.js"
  * @import { CollectionOptions } from "./collection-store.js"
  * @import { EventsSnapshot, EventsStoreOptions } from "./events-store.js"
+ * @import { PresenceOptions } from "../presence/room.js"
  * @import { Store } from "./snapshot-store.js"
  */
 import { createContext, createElement, useContext, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
 import { createComponentGate } from "./component-gate.js";
-import { collectionStore, eventsStore, statusStore } from "./index.js";
+import { collectionStore, eventsStore, presenceStore, statusStore } from "./index.js";
 
 const GateContext = createContext(/** @type {Gate | null} */ (null));
 
@@ -114,6 +115,27 @@ export function useLiveCollection(topic, options = {}) {
 }
 
 /**
+ * Return who is in a topic, {members, status, error, update}, and be there while this is mounted.
+ * @param {string | null} topic null: not known yet, as with `enabled: false`
+ * @param {PresenceOptions & { enabled?: boolean }} [options] `meta` of the latest render is said about this user
+ */
+export function usePresence(topic, options = {}) {
+  const gate = useGate();
+  const { enter, enabled, meta } = options;
+  const latest = useLatest(meta);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: another meta is said in the same room
+  const store = useMemo(() => presenceStore(gate, topic, given({ enter, enabled, meta })), [gate, topic, enter, enabled]);
+  const said = JSON.stringify(meta);
+  const before = useRef(said);
+  useEffect(() => {
+    if (said !== before.current) store.update(latest.current ?? null);
+    before.current = said;
+  }, [store, said, latest]);
+  const snapshot = useStore(store);
+  return useMemo(() => ({ ...snapshot, update: store.update }), [snapshot, store]);
+}
+
+/**
  * Return an inbox as it stands: {items, unread, hasMore, status, error}. Its actions are the inbox's own.
  * @template T
  * @param {Store<T>} inbox of headgate/inbox
@@ -124,7 +146,7 @@ export function useInbox(inbox) {
 
 /** Return the hooks, with the types of an application's topics. */
 export function hooksFor() {
-  return { useGate, useGateStatus, useEvents, useSubscription, useLiveCollection };
+  return { useGate, useGateStatus, useEvents, useSubscription, useLiveCollection, usePresence };
 }
 
 /**

@@ -9,12 +9,13 @@
  * @import { Gate, SubscribeOptions } from "../gate.js"
  * @import { CollectionOptions } from "./collection-store.js"
  * @import { EventsStoreOptions } from "./events-store.js"
+ * @import { PresenceOptions } from "../presence/room.js"
  * @import { Store } from "./snapshot-store.js"
  */
 /** @template T @typedef {{ subscribe: (run: (value: T) => void) => () => void }} Readable */
 import { getContext, onMount, setContext } from "svelte";
 import { createComponentGate } from "./component-gate.js";
-import { collectionStore, eventsStore, statusStore } from "./index.js";
+import { collectionStore, eventsStore, presenceStore, statusStore } from "./index.js";
 
 const KEY = Symbol("headgate");
 
@@ -81,6 +82,16 @@ export function useLiveCollection(topic, options) {
 }
 
 /**
+ * Return a store of who is in a topic, {members, status, error}, with `update`; this user is there while it has a subscriber.
+ * @param {string | null} topic null: none, as with `enabled: false`
+ * @param {PresenceOptions & { enabled?: boolean }} [options]
+ */
+export function usePresence(topic, options) {
+  const store = presenceStore(useGate(), topic, options);
+  return { ...readable(store), update: store.update };
+}
+
+/**
  * Make a store of headgate/store one of Svelte's.
  * @template T
  * @param {Store<T>} store
@@ -100,5 +111,5 @@ export function readable({ subscribe, getSnapshot, getServerSnapshot }) {
 
 /** Return the functions, with the types of an application's topics. */
 export function hooksFor() {
-  return { useGate, useGateStatus, useEvents, useSubscription, useLiveCollection };
+  return { useGate, useGateStatus, useEvents, useSubscription, useLiveCollection, usePresence };
 }

@@ -10,12 +10,13 @@
  * @import { Gate, SubscribeOptions } from "../gate.js"
  * @import { CollectionOptions } from "./collection-store.js"
  * @import { EventsStoreOptions } from "./events-store.js"
+ * @import { PresenceOptions } from "../presence/room.js"
  * @import { Store } from "./snapshot-store.js"
  */
 /** @template T @typedef {import("vue").MaybeRefOrGetter<T>} Given */
 import { computed, getCurrentInstance, inject, onMounted, onScopeDispose, provide, shallowRef, toValue, watch } from "vue";
 import { createComponentGate } from "./component-gate.js";
-import { collectionStore, eventsStore, statusStore } from "./index.js";
+import { collectionStore, eventsStore, presenceStore, statusStore } from "./index.js";
 
 /** @type {import("vue").InjectionKey<Gate>} */
 const KEY = Symbol("headgate");
@@ -119,6 +120,33 @@ export function useLiveCollection(topic, options) {
 }
 
 /**
+ * Return refs of who is in a topic, {members, status, error}, and `update`, and be there while this component is mounted.
+ * @param {Given<string | null>} topic null: not known yet, as with `enabled: false`
+ * @param {Given<PresenceOptions & { enabled?: boolean }>} [options] another `meta` is said in the same room
+ */
+export function usePresence(topic, options) {
+  const gate = useGate();
+  const meta = computed(() => JSON.stringify(toValue(options)?.meta));
+  let said = toValue(options)?.meta;
+  // By its text: an object with the same values is the same room.
+  const kind = computed(() => JSON.stringify([toValue(topic), toValue(options)?.enter, toValue(options)?.enabled]));
+  const { store, snapshot } = useStore(() => {
+    const [wanted, enter, enabled] = JSON.parse(kind.value);
+    return presenceStore(gate, wanted, { enter: enter ?? undefined, enabled: enabled ?? undefined, meta: said });
+  });
+  watch(meta, () => {
+    said = toValue(options)?.meta ?? null;
+    store.value.update(said);
+  });
+  return {
+    members: computed(() => snapshot.value.members),
+    status: computed(() => snapshot.value.status),
+    error: computed(() => snapshot.value.error),
+    update: (/** @type {any} */ said) => store.value.update(said),
+  };
+}
+
+/**
  * Return a ref of an inbox as it stands: {items, unread, hasMore, status, error}. Its actions are the inbox's own.
  * @template T
  * @param {Store<T>} inbox of headgate/inbox
@@ -129,7 +157,7 @@ export function useInbox(inbox) {
 
 /** Return the composables, with the types of an application's topics. */
 export function hooksFor() {
-  return { useGate, useGateStatus, useEvents, useSubscription, useLiveCollection };
+  return { useGate, useGateStatus, useEvents, useSubscription, useLiveCollection, usePresence };
 }
 
 /**

@@ -29,6 +29,9 @@ function begin(options = {}) {
   return { gateway, gate };
 }
 
+/** The answer to `enter`: one user is there. */
+const part = (/** @type {string} */ topic) => ({ ok: true, topic, copy: "c1", version: 0, count: 1, members: [["ann", 1, 1000, null]], next: null });
+
 /** A transport that nobody may use. */
 const FORBIDDEN = { io: () => assert.fail("a server connects to nothing"), token: () => assert.fail("nor asks for a token") };
 
@@ -100,6 +103,36 @@ describe("headgate/react", () => {
       assert.deepEqual((await gateway.answer("unsubscribe")).pattern, "a");
     });
 
+    it("is in a topic while it is mounted, and says another meta in the same room", async () => {
+      const { gateway, gate } = begin();
+      /** @type {any} */
+      let now;
+      const render = await mount(gate, ({ topic, meta }) => {
+        now = react.usePresence(topic, { meta });
+        return null;
+      });
+      await render({ topic: null });
+      await gateway.welcome();
+      await act(settle);
+      assert.deepEqual([gateway.requests.length, now.status, now.members], [0, "waiting", []]);
+      await render({ topic: "rooms.7", meta: { typing: false } });
+      await act(settle);
+      const entered = await gateway.answer("presence", part("rooms.7"));
+      await act(settle);
+      assert.deepEqual([entered, now.status, now.members.map(({ user }) => user)], [{ topic: "rooms.7", act: "enter", meta: { typing: false } }, "live", ["ann"]]);
+      await render({ topic: "rooms.7", meta: { typing: false } });
+      assert.equal(gateway.requests.length, 0);
+      await render({ topic: "rooms.7", meta: { typing: true } });
+      assert.deepEqual(await gateway.answer("presence", part("rooms.7")), { topic: "rooms.7", act: "enter", meta: { typing: true } });
+      await act(settle);
+      now.update("away");
+      assert.equal((await gateway.answer("presence", part("rooms.7"))).meta, "away");
+      await act(settle);
+      await render({ topic: null });
+      await act(settle);
+      assert.deepEqual([await gateway.answer("presence"), now.status], [{ topic: "rooms.7", act: "leave" }, "waiting"]);
+    });
+
     it("renders when what is selected is another value, by the latest function", async () => {
       const { gateway, gate } = begin();
       const rendered = [];
@@ -127,7 +160,7 @@ describe("headgate/react", () => {
   });
 
   it("has the hooks with other types, not others", () => {
-    assert.deepEqual(react.hooksFor(), { useEvents, useGate: react.useGate, useGateStatus, useLiveCollection, useSubscription: react.useSubscription });
+    assert.deepEqual(react.hooksFor(), { useEvents, useGate: react.useGate, useGateStatus, useLiveCollection, useSubscription: react.useSubscription, usePresence: react.usePresence });
   });
 });
 
@@ -214,6 +247,34 @@ describe("headgate/vue", () => {
     await nextTick();
     assert.equal((await gateway.answer("unsubscribe")).pattern, "a");
     scope.stop();
+  });
+
+  it("is in a topic while its scope lives, and says another meta in the same room", async () => {
+    const { gateway, gate } = begin();
+    const topic = ref("rooms.7");
+    const meta = ref(1);
+    const scope = effectScope();
+    const app = createSSRApp({});
+    app.use(vue.gatePlugin, gate);
+    const there = app.runWithContext(() => scope.run(() => vue.usePresence(topic, () => ({ meta: meta.value }))));
+    await gateway.welcome();
+    await settle();
+    assert.equal((await gateway.answer("presence", part("rooms.7"))).meta, 1);
+    await settle();
+    assert.deepEqual([there.status.value, there.members.value[0].user], ["live", "ann"]);
+    meta.value = 2;
+    await nextTick();
+    assert.deepEqual(await gateway.answer("presence", part("rooms.7")), { topic: "rooms.7", act: "enter", meta: 2 });
+    await settle();
+    topic.value = "rooms.8";
+    await nextTick();
+    await settle();
+    const moved = [await gateway.answer("presence"), await gateway.answer("presence", part("rooms.8"))];
+    assert.deepEqual(moved.map(({ topic: of, act: did }) => [of, did]), [["rooms.7", "leave"], ["rooms.8", "enter"]]);
+    await settle();
+    scope.stop();
+    await settle();
+    assert.deepEqual(await gateway.answer("presence"), { topic: "rooms.8", act: "leave" });
   });
 
   it("keeps a collection live, and loads it again when it is told to", async () => {

@@ -1,7 +1,7 @@
 /** The stores: snapshots of events, collections and the status. */
 import assert from "node:assert/strict";
 import { afterEach, describe, it, mock } from "node:test";
-import { collectionStore, eventsStore, statusStore } from "#headgate/store";
+import { collectionStore, eventsStore, presenceStore, statusStore } from "#headgate/store";
 import { connect } from "#headgate";
 import { FakeGateway, settle } from "../fake-gateway.js";
 
@@ -431,6 +431,41 @@ describe("a store of a live collection", () => {
     await gateway.welcome();
     await settle();
     assert.equal(store.getSnapshot().status, "behind");
+  });
+});
+
+describe("a store of presence", () => {
+  const part = { ok: true, topic: "rooms.7", copy: "c1", version: 0, count: 1, members: [["ann", 1, 1000, null]], next: null };
+
+  it("enters with its first listener and leaves when the last has left, also one that comes back in the same turn", async () => {
+    const { gateway, gate } = begin();
+    const store = presenceStore(gate, "rooms.7", { meta: 1 });
+    await gateway.welcome();
+    assert.equal(gateway.requests.length, 0);
+    const first = store.subscribe(() => {});
+    await settle();
+    assert.deepEqual(await gateway.answer("presence", part), { topic: "rooms.7", act: "enter", meta: 1 });
+    await settle();
+    assert.deepEqual(store.getSnapshot().members.map(({ user }) => user), ["ann"]);
+    first();
+    const second = store.subscribe(() => {});
+    await settle();
+    assert.equal(gateway.requests.length, 0);
+    second();
+    await settle();
+    assert.deepEqual(await gateway.answer("presence"), { topic: "rooms.7", act: "leave" });
+  });
+
+  it("says why it cannot enter, and enters nothing without a topic or while it is not enabled", async () => {
+    const { gateway, gate } = begin();
+    await gateway.welcome({ limits: { max_presence_meta_bytes: 4 } });
+    const large = presenceStore(gate, "rooms.7", { meta: "too large" });
+    const stores = [large, presenceStore(gate, null), presenceStore(gate, "rooms.7", { enabled: false })];
+    for (const store of stores) store.subscribe(() => {});
+    await settle();
+    assert.deepEqual(stores.map((store) => store.getSnapshot().status), ["refused", "waiting", "waiting"]);
+    assert.deepEqual([large.getSnapshot().error?.code, gateway.requests.length], ["payload_too_large", 0]);
+    assert.throws(() => presenceStore(gate, "rooms..7"), { code: "invalid_topic" });
   });
 });
 

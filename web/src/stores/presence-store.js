@@ -1,0 +1,59 @@
+/**
+ * The store of who is in a topic: a room of headgate/presence, which is entered while somebody listens.
+ *
+ * @import { Gate } from "../gate.js"
+ * @import { PresenceOptions, PresenceSnapshot, Room } from "../presence/room.js"
+ * @import { Source, Store } from "./snapshot-store.js"
+ */
+import { presence } from "../presence/index.js";
+import { checkTopic } from "../index.js";
+import { createStore } from "./snapshot-store.js";
+
+/** @type {import("../language/options.js").Table} */
+const OPTIONS = { enter: ["boolean"], meta: [""], enabled: ["boolean", true] };
+/** @type {PresenceSnapshot} */
+const NOBODY = Object.freeze({ members: Object.freeze([]), status: "waiting", error: null });
+
+/**
+ * @param {Gate} gate
+ * @param {string | null} topic null: not known yet, as with `enabled: false`
+ * @param {PresenceOptions & { enabled?: boolean }} [options]
+ * @returns {Store<PresenceSnapshot> & { update: (meta: any) => void }} `update`: say something else about this user, now and when the room is entered again
+ * @throws {HeadgateError} `invalid_topic`
+ * @throws {TypeError} an option that breaks its rule
+ */
+export function presenceStore(gate, topic, options = {}) {
+  const { enabled, enter, meta } = gate._checkOptions("presenceStore", OPTIONS, options);
+  const wanted = topic === null || !enabled ? null : checkTopic(topic);
+  /** @type {any} */
+  let said = meta;
+  /** @type {Room | undefined} */
+  let room;
+  /** @param {() => void} changed @returns {Source<PresenceSnapshot>} */
+  function begin(changed) {
+    if (wanted === null) return { read: () => NOBODY, end() {} };
+    try {
+      const entered = presence(gate, wanted, { enter, meta: said });
+      const unsubscribe = entered.subscribe(changed);
+      room = entered;
+      return {
+        read: entered.getSnapshot,
+        end() {
+          unsubscribe();
+          entered.close();
+          room = undefined;
+        },
+      };
+    } catch (/** @type {any} */ error) {
+      const refused = Object.freeze({ ...NOBODY, status: /** @type {const} */ ("refused"), error });
+      return { read: () => refused, end() {} };
+    }
+  }
+  return {
+    ...createStore(NOBODY, begin),
+    update(now) {
+      room?.update(now);
+      said = now;
+    },
+  };
+}

@@ -32,7 +32,7 @@ const MOST_CONSOLE = 64_600;
 /** The most bytes, gzip, of the transport over HTTP; socket.io-client's polling has 13 KB. */
 const MOST_HTTP = 3_920;
 /** The most that an entry point adds to a page with `connect`, the framework's own apart. */
-const MOST_MORE = { store: 2_440, react: 1_040, vue: 860, svelte: 500, offline: 4_740, presence: 1_660, inbox: 2_660, history: 500, tabs: 8_910 };
+const MOST_MORE = { store: 2_960, react: 1_060, vue: 880, svelte: 500, offline: 4_740, presence: 1_660, inbox: 2_660, history: 500, tabs: 8_910 };
 
 const { version, repository } = JSON.parse(await readFile(resolve(WEB, "package.json"), "utf8"));
 const banner = { js: `/*! headgate ${version} | MIT */` };

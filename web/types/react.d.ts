@@ -2,7 +2,7 @@
 import type { ReactElement, ReactNode } from "react";
 import type { AnyTopics, ConnectOptions, Gate, HandlerOf, PayloadOf, Status, Subscribable, SubscribeOptions } from "./index.js";
 import type { PresenceSnapshot } from "./presence.js";
-import type { CollectionOptions, CollectionSnapshot, EventsSnapshot, EventsStoreOptions, PresenceStoreOptions, Store } from "./store.js";
+import type { CollectionOptions, CollectionSnapshot, CollectionStore, EventsSnapshot, EventsStoreOptions, PresenceStoreOptions, Store } from "./store.js";
 
 /** A gate of the application's, or the address of one. */
 export interface GateProviderProps {
@@ -25,6 +25,8 @@ export interface LiveCollectionOptions<Item extends object = any> extends Collec
 export interface LiveCollection<Item extends object = any> extends CollectionSnapshot<Item> {
   /** Load again now. */
   readonly reload: () => void;
+  /** Publish, and show at once what the event will change. */
+  readonly publish: CollectionStore<Item>["publish"];
 }
 
 /** The hooks, for an application's topics. */

@@ -1,6 +1,6 @@
 /** The types of `headgate/store`. */
 import type { PresenceOptions, PresenceSnapshot } from "./presence.js";
-import type { Gate, HeadgateError, HeadgateEvent, PayloadOf, Position, Status, Subscribable, SubscribeOptions, SubscriptionState, ToldGap } from "./index.js";
+import type { Gate, HeadgateError, HeadgateEvent, PayloadOf, Position, Receipt, Status, Subscribable, SubscribeOptions, SubscriptionState, ToldGap } from "./index.js";
 
 /** A value that changes, as React's useSyncExternalStore takes it. */
 export interface Store<Snapshot> {
@@ -53,6 +53,8 @@ export interface CollectionOptions<Item extends object = any> {
   idAttribute?: string | undefined;
   /** Default `version`. */
   versionAttribute?: string | undefined;
+  /** Of `headgate/offline`: it keeps what `publish` sends while there is no connection. */
+  outbox?: { publish: (topic: string, data: any, options: { id: string }) => Promise<Receipt> } | undefined;
   /** Items that are held, default 10000. */
   limit?: number | undefined;
   /** Default 1000: a load after a gap waits up to this. */
@@ -75,12 +77,16 @@ export interface CollectionSnapshot<Item extends object = any> {
   readonly error: any;
   /** Items beyond the limit. */
   readonly dropped: number;
+  /** Ids, as text, of items that a publish under way has changed. */
+  readonly pending: readonly string[];
 }
 
 /** A store of a live collection. */
 export interface CollectionStore<Item extends object = any> extends Store<CollectionSnapshot<Item>> {
   /** Load again now, if anybody listens. */
   reload: () => void;
+  /** Publish, and show at once what the event will change; taken back when it is refused. */
+  publish: (topic: string, data: any) => Promise<Receipt>;
 }
 
 /** The last events of a pattern, in log order. */
@@ -97,7 +103,7 @@ export interface PresenceStoreOptions<Meta = any> extends PresenceOptions<Meta> 
   enabled?: boolean | undefined;
 }
 
-/** Who is in a topic, entered while somebody listens. `update` says something else about this user. */
+/** Who is in a topic, entered while somebody listens. `update` says another `meta`. */
 export function presenceStore<Meta = any>(gate: Gate<any>, topic: string | null, options?: PresenceStoreOptions<Meta>): Store<PresenceSnapshot<Meta>> & { update: (meta: Meta | null) => void };
 /** The connection in one word. */
 export function statusStore(gate: Gate<any>): Store<Status>;

@@ -1,7 +1,7 @@
 /** The types of `headgate/svelte`. */
 import type { AnyTopics, ConnectOptions, Gate, HandlerOf, PayloadOf, Status, Subscribable, SubscribeOptions } from "./index.js";
 import type { PresenceSnapshot } from "./presence.js";
-import type { CollectionOptions, CollectionSnapshot, EventsSnapshot, EventsStoreOptions, PresenceStoreOptions, Store } from "./store.js";
+import type { CollectionOptions, CollectionSnapshot, CollectionStore, EventsSnapshot, EventsStoreOptions, PresenceStoreOptions, Store } from "./store.js";
 
 /** A store with the contract of Svelte's. */
 export interface Readable<Value> {
@@ -13,6 +13,8 @@ export interface Readable<Value> {
 export interface LiveCollection<Item extends object = any> extends Readable<CollectionSnapshot<Item>> {
   /** Load again now. */
   reload: () => void;
+  /** Publish, and show at once what the event will change. */
+  publish: CollectionStore<Item>["publish"];
 }
 
 /** The functions for components, for an application's topics. */

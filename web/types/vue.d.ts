@@ -2,13 +2,13 @@
 import type { ComputedRef, MaybeRefOrGetter, ShallowRef } from "vue";
 import type { AnyTopics, ConnectOptions, Gate, HandlerOf, PayloadOf, Status, Subscribable, SubscribeOptions } from "./index.js";
 import type { PresenceSnapshot } from "./presence.js";
-import type { CollectionOptions, CollectionSnapshot, EventsSnapshot, EventsStoreOptions, PresenceStoreOptions, Store } from "./store.js";
+import type { CollectionOptions, CollectionSnapshot, CollectionStore, EventsSnapshot, EventsStoreOptions, PresenceStoreOptions, Store } from "./store.js";
 
 /** Each field of a snapshot as a ref. */
 export type Refs<Snapshot> = { readonly [Field in keyof Snapshot]: ComputedRef<Snapshot[Field]> };
 
 /** A live collection as it stands. */
-export type LiveCollection<Item extends object = any> = Refs<CollectionSnapshot<Item>> & { readonly reload: () => void };
+export type LiveCollection<Item extends object = any> = Refs<CollectionSnapshot<Item>> & { readonly reload: () => void; readonly publish: CollectionStore<Item>["publish"] };
 
 /** Nothing more to ask of a pattern that meets a topic of the map. */
 type Met<Topics, Pattern extends string> = [Pattern] extends [Subscribable<Topics, Pattern>] ? unknown : Subscribable<Topics, Pattern>;

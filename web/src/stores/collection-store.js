@@ -6,18 +6,21 @@
  * - an event or an answer with a version that is not above the item's changes nothing, unless the log has lost its end;
  * - items that were loaded, or came with the page, before the subscription was acknowledged are loaded again then, and after that only
  *   when events were lost for good (load.js), unless the answer names its position;
- * - events that arrive while a load is under way are applied at once, and again after its answer.
+ * - events that arrive while a load is under way are applied at once, and again after its answer;
+ * - what the page publishes through the store shows at once, over the items that the server knows, until its event comes or it is refused.
  *
  * @import { Change, LiveOptions } from "../live/rules.js"
- * @import { Gate } from "../gate.js"
+ * @import { Gate, HeadgateEvent, Receipt } from "../gate.js"
  * @import { Source, Store } from "./snapshot-store.js"
  * @typedef {{ [name: string]: any }} Item
+ * @typedef {{ publish: (topic: string, data: unknown, options: { id: string }) => Promise<Receipt> }} Publishing
  *
  * @typedef {object} CollectionOnlyOptions
  * @property {(how: { signal: AbortSignal }) => any} [load] brings all items from the server: an array, or {items, position}
  * @property {readonly Item[]} [initial] that came with the page
  * @property {string} [pattern] default `<topic>.*.*`
  * @property {string} [idAttribute] default `id`
+ * @property {Publishing} [outbox] of headgate/offline: it keeps what `publish` sends while there is no connection
  * @property {number} [limit] items that are held, default 10000; beyond it the first are dropped, and counted
  * @typedef {CollectionOnlyOptions & Pick<LiveOptions, "mapping" | "versionAttribute" | "resyncSpreadMs">} CollectionOptions
  *
@@ -30,12 +33,17 @@
  * @property {CollectionStatus} status
  * @property {any} error
  * @property {number} dropped
+ * @property {readonly string[]} pending ids, as text, of the items that a publish under way has changed
  */
+import { newId } from "../base/new-id.js";
 import { MAX_DELAY_MS } from "../base/timer.js";
 import { COUNT } from "../language/options.js";
 import { byConvention, isStale, sound } from "../live/rules.js";
-import { checkPattern, load as follow } from "../index.js";
+import { checkPattern, checkTopic, HeadgateError, load as follow, matches } from "../index.js";
 import { createStore } from "./snapshot-store.js";
+
+/** Publishes that may be under way. */
+const MAX_PENDING = 1000;
 
 /** @type {import("../language/options.js").Table} */
 const OPTIONS = {
@@ -43,6 +51,7 @@ const OPTIONS = {
   initial: ["object", []],
   pattern: ["string"],
   idAttribute: ["string", "id"],
+  outbox: ["object"],
   limit: [COUNT, 10_000],
   mapping: ["function"],
   versionAttribute: ["string", "version"],
@@ -53,7 +62,8 @@ const OPTIONS = {
  * @param {Gate} gate
  * @param {string} topic prefix of the topics, such as `orders`
  * @param {CollectionOptions} [given]
- * @returns {Store<CollectionSnapshot> & { reload: () => void }} `reload`: load again now, if anybody listens
+ * @returns {Store<CollectionSnapshot> & { reload: () => void, publish: (topic: string, data: unknown) => Promise<Receipt> }} `reload`: load again now, if anybody
+ *   listens; `publish`: as gate.publish, and show at once what its event will change
  * @throws {HeadgateError} `invalid_pattern`
  * @throws {TypeError} an option that breaks its rule
  */
@@ -65,17 +75,34 @@ export function collectionStore(gate, topic, given = {}) {
   /** @type {CollectionSource | undefined} */
   let source;
   /** @type {CollectionSnapshot} */
-  const first = Object.freeze({ items: initial, status: initial.length ? "behind" : "loading", error: null, dropped: 0 });
+  const first = Object.freeze({ items: initial, status: initial.length ? "behind" : "loading", error: null, dropped: 0, pending: [] });
   const store = createStore(first, (changed) => {
     source = new CollectionSource(gate, pattern, { ...options, mapping: options.mapping ?? byConvention(topic) }, first, changed);
     return source;
   });
-  return { ...store, reload: () => source?.reload() };
+
+  /** @param {string} topic @param {unknown} data */
+  async function publish(topic, data) {
+    const id = newId();
+    const mine = source;
+    mine?.begin(id, checkTopic(topic), data);
+    try {
+      const receipt = await (options.outbox ?? gate).publish(topic, data, { id });
+      mine?.confirm(id, receipt);
+      return receipt;
+    } catch (error) {
+      mine?.takeBack(id);
+      throw error;
+    }
+  }
+
+  return { ...store, reload: () => source?.reload(), publish };
 }
 
 /** @implements {Source<CollectionSnapshot>} */
 class CollectionSource {
   #options;
+  #pattern;
   #changed;
   #load;
   /** By the text of their ids, as topics have them. @type {Map<string, Item>} */
@@ -85,17 +112,21 @@ class CollectionSource {
   #isRolledBack = false;
   #snapshot;
   #hasNews = false;
+  /** What this page publishes, until its event has come. @type {Map<string, { change: Change, receipt?: Receipt }>} */
+  #pending = new Map();
 
   /** @param {Gate} gate @param {string} pattern @param {Checked & { mapping: import("../live/rules.js").Mapping }} options @param {CollectionSnapshot} first @param {() => void} changed */
   constructor(gate, pattern, options, first, changed) {
     const { load, mapping, resyncSpreadMs } = options;
     this.#options = options;
+    this.#pattern = pattern;
     this.#changed = changed;
     this.#snapshot = first;
     for (const item of first.items) this.#set(item);
     this.#load = follow(gate, pattern, load, {
       reset: (answer) => this.#replace(answer),
       apply: (_data, event) => {
+        this.#settle(event);
         const change = mapping(event);
         if (change && change.op !== "ignore") this.#apply(change);
       },
@@ -115,14 +146,39 @@ class CollectionSource {
     const { status: is, error } = this.#load;
     const before = this.#snapshot;
     const status = is === "closed" || (is === "loading" && this.#options.initial.length) ? "behind" : is;
-    const items = this.#hasNews ? [...this.#items.values()] : before.items;
-    if (this.#hasNews || status !== before.status || error !== before.error) this.#snapshot = { items, status, error, dropped: this.#dropped };
+    const { items, pending } = this.#hasNews ? this.#shown() : before;
+    if (this.#hasNews || status !== before.status || error !== before.error) this.#snapshot = { items, status, error, dropped: this.#dropped, pending };
     this.#hasNews = false;
     return this.#snapshot;
   }
 
   end() {
     this.#load.close();
+  }
+
+  /**
+   * A publish begins: show what its event will change.
+   * @param {string} id @param {string} topic @param {any} data
+   * @throws {HeadgateError} `limit_reached` (`pending`)
+   */
+  begin(id, topic, data) {
+    if (this.#pending.size >= MAX_PENDING) throw new HeadgateError("limit_reached", { name: "pending", limit: MAX_PENDING }, true);
+    const change = matches(this.#pattern, topic) && this.#options.mapping({ topic, data, id, time: Date.now(), offset: null, replayed: false, pattern: this.#pattern });
+    if (change && change.op !== "ignore") this.#pending.set(id, { change });
+    this.#news();
+  }
+
+  /** It is in the log; its event may have come. @param {string} id @param {Receipt} receipt */
+  confirm(id, receipt) {
+    const publish = this.#pending.get(id);
+    if (publish) publish.receipt = receipt;
+    // The event of a duplicate came long ago.
+    if (receipt.duplicate) this.takeBack(id);
+  }
+
+  /** It was refused, or nobody knows: its event, if there is one, will say so. @param {string} id */
+  takeBack(id) {
+    if (this.#pending.delete(id)) this.#news();
   }
 
   /** Load again now. */
@@ -143,44 +199,76 @@ class CollectionSource {
       this.#set(present && !this.#isRolledBack && isStale(item, present, versionAttribute, false) ? present : item);
     }
     this.#isRolledBack = false;
+    // What the log has, the answer has, or the event brings it after this.
+    for (const [id, { receipt }] of this.#pending) if (receipt) this.#pending.delete(id);
     this.#hasNews = true;
   }
 
+  /** An event has come: its own publish is over, and so is each that was before it in the log. @param {HeadgateEvent} event */
+  #settle({ id, offset }) {
+    if (!this.#pending.size) return;
+    for (const [each, { receipt }] of this.#pending) if (each === id || (receipt && offset !== null && receipt.offset <= offset)) this.#pending.delete(each);
+    this.#news();
+  }
+
+  /** Return what the server knows, and over it what this page has published. */
+  #shown() {
+    const items = this.#pending.size ? new Map(this.#items) : this.#items;
+    /** @type {Set<string>} */
+    const pending = new Set();
+    for (const { change } of this.#pending.values()) {
+      const key = this.#merge(items, change);
+      if (key !== undefined) pending.add(key);
+    }
+    return { items: [...items.values()], pending: [...pending] };
+  }
+
   /** @param {Change} change */
-  #apply({ op, id, attributes: given = {} }) {
+  #apply(change) {
+    if (this.#merge(this.#items, change) === undefined) return;
+    if (this.#items.size > this.#options.limit) this.#dropFirst();
+    this.#news();
+  }
+
+  /** Change one of some items. Return the key of the item, undefined: nothing changes. @param {Map<string, Item>} items @param {Change} change */
+  #merge(items, { op, id, attributes: given = {} }) {
     const { idAttribute, versionAttribute } = this.#options;
     const attributes = sound(given, idAttribute);
-    const key = this.#items.has(String(id)) ? String(id) : String(attributes[idAttribute] ?? id);
-    const present = this.#items.get(key);
-    if (!present) {
-      if (op === "upsert") this.#set({ [idAttribute]: id, ...attributes });
-    } else if (op === "remove") {
-      if (!isStale(given, present, versionAttribute, false)) this.#delete(key);
-    } else if (!isStale(attributes, present, versionAttribute)) {
-      const item = { ...present, ...attributes };
-      if (String(item[idAttribute]) !== key) this.#delete(key);
-      this.#set(item);
+    const key = items.has(String(id)) ? String(id) : String(attributes[idAttribute] ?? id);
+    const present = items.get(key);
+    if (op === "remove") {
+      if (!present || isStale(given, present, versionAttribute, false)) return;
+      items.delete(key);
+      return key;
     }
+    if (!present) return op === "upsert" ? put(items, { [idAttribute]: id, ...attributes }, idAttribute) : undefined;
+    if (isStale(attributes, present, versionAttribute)) return;
+    const item = { ...present, ...attributes };
+    if (String(item[idAttribute]) !== key) items.delete(key);
+    return put(items, item, idAttribute);
   }
 
   /** @param {Item} item */
   #set(item) {
-    this.#items.set(String(item[this.#options.idAttribute]), item);
-    if (this.#items.size > this.#options.limit) {
-      this.#items.delete(/** @type {string} */ (this.#items.keys().next().value));
-      this.#dropped++;
-    }
+    put(this.#items, item, this.#options.idAttribute);
+    if (this.#items.size > this.#options.limit) this.#dropFirst();
     this.#news();
   }
 
-  /** @param {string} key */
-  #delete(key) {
-    this.#items.delete(key);
-    this.#news();
+  #dropFirst() {
+    this.#items.delete(/** @type {string} */ (this.#items.keys().next().value));
+    this.#dropped++;
   }
 
   #news() {
     this.#hasNews = true;
     this.#changed();
   }
+}
+
+/** @param {Map<string, Item>} items @param {Item} item @param {string} idAttribute */
+function put(items, item, idAttribute) {
+  const key = String(item[idAttribute]);
+  items.set(key, item);
+  return key;
 }

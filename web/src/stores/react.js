@@ -95,23 +95,23 @@ export function useSubscription(pattern, handler, options = {}) {
 }
 
 /**
- * Return a live collection: {items, status, error, dropped, reload}.
+ * Return a live collection: {items, status, error, dropped, pending, reload, publish}.
  * @param {string} topic prefix of the topics, such as `orders`
  * @param {CollectionOptions & { key?: string }} [options] another `key` is another collection: `load` would bring other items
  */
 export function useLiveCollection(topic, options = {}) {
   const gate = useGate();
   const latest = useLatest(options);
-  const { key, initial, pattern, idAttribute, versionAttribute, limit, resyncSpreadMs } = options;
+  const { key, initial, pattern, idAttribute, versionAttribute, limit, resyncSpreadMs, outbox } = options;
   const [hasLoad, hasMapping] = [Boolean(options.load), Boolean(options.mapping)];
   // biome-ignore lint/correctness/useExhaustiveDependencies: initial is read when the collection is another
   const store = useMemo(() => {
     const load = hasLoad ? (/** @type {any} */ how) => latest.current.load?.(how) ?? [] : undefined;
     const mapping = hasMapping ? (/** @type {any} */ event) => latest.current.mapping?.(event) : undefined;
-    return collectionStore(gate, topic, given({ initial, load, mapping, pattern, idAttribute, versionAttribute, limit, resyncSpreadMs }));
-  }, [gate, topic, key, pattern, idAttribute, versionAttribute, limit, resyncSpreadMs, hasLoad, hasMapping]);
+    return collectionStore(gate, topic, given({ initial, load, mapping, pattern, idAttribute, versionAttribute, limit, resyncSpreadMs, outbox }));
+  }, [gate, topic, key, pattern, idAttribute, versionAttribute, limit, resyncSpreadMs, outbox, hasLoad, hasMapping]);
   const snapshot = useStore(store);
-  return useMemo(() => ({ ...snapshot, reload: store.reload }), [snapshot, store]);
+  return useMemo(() => ({ ...snapshot, reload: store.reload, publish: store.publish }), [snapshot, store]);
 }
 
 /**

@@ -72,13 +72,13 @@ export function useSubscription(pattern, handler, { enabled = true, ...options }
 }
 
 /**
- * Return a store of a live collection, {items, status, error, dropped}, with `reload`.
+ * Return a store of a live collection, {items, status, error, dropped, pending}, with `reload` and `publish`.
  * @param {string} topic prefix of the topics, such as `orders`
  * @param {CollectionOptions} [options]
  */
 export function useLiveCollection(topic, options) {
   const store = collectionStore(useGate(), topic, options);
-  return { ...readable(store), reload: store.reload };
+  return { ...readable(store), reload: store.reload, publish: store.publish };
 }
 
 /**

@@ -103,7 +103,7 @@ export function useSubscription(pattern, handler, options) {
 }
 
 /**
- * Return a live collection: refs {items, status, error, dropped}, and `reload`.
+ * Return a live collection: refs {items, status, error, dropped, pending}, `reload` and `publish`.
  * @param {Given<string>} topic prefix of the topics, such as `orders`
  * @param {Given<CollectionOptions>} [options]
  */
@@ -115,7 +115,9 @@ export function useLiveCollection(topic, options) {
     status: computed(() => snapshot.value.status),
     error: computed(() => snapshot.value.error),
     dropped: computed(() => snapshot.value.dropped),
+    pending: computed(() => snapshot.value.pending),
     reload: () => store.value.reload(),
+    publish: (/** @type {string} */ to, /** @type {unknown} */ data) => store.value.publish(to, data),
   };
 }
 

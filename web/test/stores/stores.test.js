@@ -434,6 +434,124 @@ describe("a store of a live collection", () => {
   });
 });
 
+describe("a store of a live collection that publishes", () => {
+  const shown = (store) => [store.getSnapshot().items.map(({ id, n }) => `${id}:${n}`), store.getSnapshot().pending];
+
+  async function begun() {
+    const { gateway, gate } = begin();
+    const store = collectionStore(gate, "orders", { load: () => [{ id: "1", n: 0 }] });
+    listen(store);
+    await gateway.welcome();
+    await settle();
+    return { gateway, gate, store };
+  }
+
+  it("shows a change at once, and keeps it when its event comes before or after the receipt", async () => {
+    const { gateway, store } = await begun();
+    for (const isFirst of [true, false]) {
+      const sent = store.publish("orders.1.updated", { n: 1 });
+      await settle();
+      assert.deepEqual(shown(store), [["1:1"], ["1"]]);
+      const { body } = gateway.requests[0];
+      if (isFirst) gateway.event("orders.1.updated", { n: 1 }, 201, { id: body.id });
+      await gateway.answer("publish", { ok: true, id: body.id, epoch: "e1", offset: isFirst ? 201 : 202, duplicate: false });
+      await sent;
+      await settle();
+      assert.deepEqual(shown(store), [["1:1"], isFirst ? [] : ["1"]]);
+      if (!isFirst) gateway.event("orders.1.updated", { n: 1 }, 202, { id: body.id });
+      await settle();
+      assert.deepEqual(shown(store), [["1:1"], []]);
+    }
+  });
+
+  it("takes a change back that is refused, and rejects with the error", async () => {
+    const { gateway, store } = await begun();
+    const refused = [store.publish("orders.2.created", { n: 5 }), store.publish("orders.1.deleted", null)];
+    const rejected = refused.map((each) => assert.rejects(each, { code: "forbidden" }));
+    await settle();
+    assert.deepEqual(shown(store), [["2:5"], ["2", "1"]]);
+    for (let nth = 0; nth < 2; nth++) await gateway.answer("publish", { ok: false, error: { code: "forbidden", message: "no", retry: false } });
+    await Promise.all(rejected);
+    await settle();
+    assert.deepEqual(shown(store), [["1:0"], []]);
+  });
+
+  it("shows nothing of what is not its own, and refuses what is too much", async () => {
+    const { gateway, store } = await begun();
+    store.publish("others.1.updated", { n: 9 }).catch(() => {});
+    await settle();
+    assert.deepEqual(shown(store), [["1:0"], []]);
+    await assert.rejects(store.publish("orders..1", {}), { code: "invalid_topic" });
+    for (let nth = 0; nth < 1000; nth++) store.publish("orders.1.updated", { n: nth }).catch(() => {});
+    await assert.rejects(store.publish("orders.1.updated", {}), { code: "limit_reached", parts: { name: "pending", limit: 1000 } });
+    gateway.cut();
+  });
+
+  for (let seed = 1; seed <= 60; seed++) {
+    it(`shows what the server knows and over it what is under way, whatever comes first (history ${seed})`, async () => {
+      const below = ((state) => (/** @type {number} */ most) => (state = (state * 48_271) % 2_147_483_647) % most)(seed);
+      const { gateway, store } = await begun();
+      /** The oracle: the log, and in order what the page has under way. @type {any[]} */
+      const log = [];
+      /** @type {any[]} */
+      let open = [];
+      const apply = (/** @type {Map<string, number>} */ items, /** @type {any} */ { key, verb, n }) => {
+        if (verb === "deleted") items.delete(key);
+        else if (verb === "updated" || items.has(key)) items.set(key, n);
+      };
+      const expected = () => {
+        const items = new Map([["1", 0]]);
+        for (const event of log) if (event.told) apply(items, event);
+        for (const change of open) if (!change.told) apply(items, change);
+        return [...items].map(([key, n]) => `${key}:${n}`).sort();
+      };
+      let told = 0;
+      const tellNext = () => {
+        const event = log[told];
+        if (!event) return;
+        event.told = true;
+        // What is before it in the log, and acknowledged, has come too.
+        gateway.event(`orders.${event.key}.${event.verb}`, event.verb === "deleted" ? null : { n: event.n }, 300 + told++, { id: event.id });
+      };
+      for (let step = 0; step < 60; step++) {
+        const change = { key: `${1 + below(3)}`, verb: ["updated", "shipped", "deleted"][below(3)], n: step, told: false, id: `o${step}` };
+        const act = below(5);
+        if (act === 0) log.push(change);
+        else if (act === 1) {
+          store.publish(`orders.${change.key}.${change.verb}`, change.verb === "deleted" ? null : { n: step }).catch(() => {});
+          await settle();
+          const request = gateway.requests.pop();
+          open.push(Object.assign(change, { id: request.body.id, request }));
+        } else if (act === 2) tellNext();
+        else {
+          const nth = open.findIndex(({ request }) => request);
+          const mine = open[nth];
+          if (!mine) continue;
+          const { request } = mine;
+          mine.request = undefined;
+          if (act === 3) {
+            log.push(mine);
+            // The event may come first.
+            if (below(2)) while (!mine.told) tellNext();
+            request.acknowledge(null, { ok: true, id: mine.id, epoch: "e1", offset: 300 + log.indexOf(mine), duplicate: false });
+          } else {
+            open.splice(nth, 1);
+            request.acknowledge(null, { ok: false, error: { code: "forbidden", message: "no", retry: false } });
+          }
+        }
+        await settle();
+        open = open.filter((each) => !each.told);
+        assert.deepEqual(shown(store)[0].sort(), expected(), `step ${step}`);
+      }
+      for (const { request } of open) request?.acknowledge(null, { ok: false, error: { code: "forbidden", message: "no", retry: false } });
+      open = open.filter(({ request }) => !request);
+      while (told < log.length) tellNext();
+      await settle();
+      assert.deepEqual([shown(store)[0].sort(), shown(store)[1]], [expected(), []]);
+    });
+  }
+});
+
 describe("a store of presence", () => {
   const part = { ok: true, topic: "rooms.7", copy: "c1", version: 0, count: 1, members: [["ann", 1, 1000, null]], next: null };
 

@@ -9,5 +9,5 @@ export interface HistoryPart<Data = any> {
   before: Position | null;
 }
 
-/** The newest events of a pattern below a position (`before` of an earlier part), or the newest of all. No handler is called. */
+/** The newest events of a pattern, or those below `before` of an earlier part. */
 export function history<Data = any>(gate: Gate<any>, pattern: string, options?: { before?: Position | null | undefined; limit?: number | undefined }): Promise<HistoryPart<Data>>;

@@ -489,7 +489,11 @@ describe("a store of a live collection that publishes", () => {
 
   for (let seed = 1; seed <= 60; seed++) {
     it(`shows what the server knows and over it what is under way, whatever comes first (history ${seed})`, async () => {
-      const below = ((state) => (/** @type {number} */ most) => (state = (state * 48_271) % 2_147_483_647) % most)(seed);
+      let state = seed;
+      const below = (/** @type {number} */ most) => {
+        state = (state * 48_271) % 2_147_483_647;
+        return state % most;
+      };
       const { gateway, store } = await begun();
       /** The oracle: the log, and in order what the page has under way. @type {any[]} */
       const log = [];

@@ -32,7 +32,7 @@ const MOST_CONSOLE = 64_600;
 /** The most bytes, gzip, of the transport over HTTP; socket.io-client's polling has 13 KB. */
 const MOST_HTTP = 3_920;
 /** The most that an entry point adds to a page with `connect`, the framework's own apart. */
-const MOST_MORE = { store: 2_960, react: 1_060, vue: 880, svelte: 500, offline: 4_740, presence: 1_660, inbox: 2_660, history: 500, tabs: 8_910 };
+const MOST_MORE = { store: 2_960, react: 1_060, vue: 880, svelte: 500, offline: 4_740, presence: 1_660, inbox: 2_660, history: 500, debug: 420, tabs: 8_910 };
 
 const { version, repository } = JSON.parse(await readFile(resolve(WEB, "package.json"), "utf8"));
 const banner = { js: `/*! headgate ${version} | MIT */` };
@@ -93,6 +93,7 @@ const PARTS = {
   presence: { entry: "presence/index.js" },
   inbox: { entry: "inbox/index.js" },
   history: { entry: "history.js" },
+  debug: { entry: "debug.js" },
   tabs: { entry: "tabs/index.js" },
 };
 
@@ -185,7 +186,7 @@ const page = (/** @type {string[]} */ ...parts) =>
 const [plain, withPresence, stores] = [await page(), await page("presence"), await page("presence", "store")];
 sizes["everything but the parts of frameworks"] = [await page(...EVERYTHING), MOST.everything];
 sizes["all of headgate/store, beside the client and headgate/presence"] = [stores - withPresence, MOST_MORE.store];
-for (const name of /** @type {const} */ (["offline", "presence", "inbox", "history", "tabs"])) sizes[`all of headgate/${name}, beside the client`] = [(await page(name)) - plain, MOST_MORE[name]];
+for (const name of /** @type {const} */ (["offline", "presence", "inbox", "history", "debug", "tabs"])) sizes[`all of headgate/${name}, beside the client`] = [(await page(name)) - plain, MOST_MORE[name]];
 for (const name of /** @type {const} */ (["react", "vue", "svelte"])) sizes[`headgate/${name}, beside headgate/store`] = [(await page("presence", "store", name)) - stores, MOST_MORE[name]];
 for (const [name, [size]] of Object.entries(sizes)) console.log(`${name}: ${size} bytes gzip`);
 const heavy = Object.entries(sizes).filter(([, [size, most]]) => size > most);

@@ -90,8 +90,8 @@
 --
 -- `by` may say more: `<by> <traceparent>`, `<by> <traceparent> <publisher>` or `<by> <traceparent> <publisher> <id_for_s>`, each part
 -- possibly empty, a traceparent also `-`. The traceparent (W3C Trace Context) and the publisher (a user's name in printable ASCII) become fields of the entry; neither counts for
--- an id, and one that is malformed is left out. The header of a message ends with the traceparent of its event, if it has one, and behind it
--- with the publisher, if that begins with `=`: clients may know it (events/sender.py). Where only the latter is there, `-` stands for the former. An older
+-- an id, and one that is malformed is left out. The header of a message ends with the traceparent of its event, if it has one. A
+-- publisher that begins with `=` follows it, since clients may know that one (events/sender.py); then `-` stands for a traceparent that is missing. An older
 -- gateway finds such a header malformed, and reads the event at its offset from the log: it loses nothing, and works more.
 --
 -- Raise VERSION with every change: an older library is replaced by a newer one, never the other way round.

@@ -377,7 +377,7 @@ class Publisher:
         """Publish an event to those who are connected now: not in the log, without an offset; return its id. Waits for Redis.
 
         For what is worthless a moment later, such as a pointer's place or that somebody is typing. A client that reads too slowly
-        goes without it, and is told of no gap. Nothing recognises an id that is used twice. Arguments as `publish`.
+        goes without it, and no gap reports it. Nothing recognises an id that is used twice. Arguments as `publish`.
 
         Raises:
             InvalidTopic, InvalidEvent, UnknownNamespace, NotSerializable, PayloadTooLarge, SchemaViolation, BusRefused: nothing

@@ -12,7 +12,7 @@ const page = await readFile(new URL("../../docs/howto/tanstack-query.md", import
 async function block(title) {
   const [, source] = page.match(new RegExp(`\`\`\`js title="${title}"\\n(.*?)\`\`\``, "s")) ?? [];
   assert.ok(source, title);
-  return import(`data:text/javascript,${encodeURIComponent(source)}`);
+  return import(`data:text/javascript,${encodeURIComponent(source.replace('"headgate"', JSON.stringify(import.meta.resolve("#headgate"))))}`);
 }
 
 const { follow } = await block("follow.js");

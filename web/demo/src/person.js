@@ -51,7 +51,7 @@ export class Person {
       },
       { nameOf, noteLength },
     );
-    this.orders = new Orders(this.shop, (pattern, fetch, options) => load(gate, pattern, fetch, options), {
+    this.orders = new Orders(this.shop, (pattern, fetch, options) => load(/** @type {any} */ (gate), pattern, fetch, options), {
       changed: (order) => board.show(order),
       removed: (id) => board.remove(id),
       loaded: () => root.removeAttribute("aria-busy"),

@@ -1,8 +1,7 @@
 """The webhook: every event as one signed POST to a fixed URL, after the Standard Webhooks specification.
 
 In: deliveries. Out: a request each, whose `webhook-id` is the same for every attempt. answer.py judges the answers; a failed
-attempt is made again no sooner than a `Retry-After` asks, and until then this worker sends nothing at all there. While the
-receiver does not answer, the worker tries one event at a time, later and later (pause.py).
+attempt is made again no sooner than a `Retry-After` asks, and until then this worker sends nothing at all there (paced.py).
 """
 
 from __future__ import annotations
@@ -12,20 +11,19 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Protocol
 
 import msgspec
 
 from headgate import __version__
 from headgate.addresses.http_target import EXPECTED_URL, Target, read_target
-from headgate.consumers.base import Consumer, Context, Delivery, Retry
+from headgate.consumers.base import Consumer, Context, Delivery
 from headgate.consumers.certificates import ca_file_faults
 from headgate.consumers.credentials import need_secret
-from headgate.consumers.pause import Pause
 from headgate.options import Kind, file_path, number, option, required, text
 
 from .addresses import Allowed, read_allowed
-from .answer import Answer, judge
+from .answer import judge
+from .paced import PacedPost, Post
 from .post import HttpPost
 from .signing import EXPECTED_SECRET, read_secrets, sign
 
@@ -100,21 +98,6 @@ class WebhookOptions:
     )
 
 
-class Post(Protocol):
-    """Posts to the receiver, one request at a time: `post.HttpPost`."""
-
-    def post(self, headers: Mapping[str, str], body: bytes) -> Answer:
-        """Send one request and return the answer, whatever its status.
-
-        Raises:
-            Retry: there is no answer.
-            OutcomeUnknown: there is none, and the request was sent whole.
-        """
-
-    def close(self) -> None:
-        """Close the connection; idempotent."""
-
-
 class Webhook(Consumer):
     """Sends events to one receiver. One attempt per `handle`; the runner tries again.
 
@@ -130,14 +113,13 @@ class Webhook(Consumer):
         self, options: WebhookOptions, context: Context, post: Post | None = None, now: Callable[[], float] = time.monotonic
     ) -> None:
         super().__init__(options, context)
-        self._target, self._now = options.url, now
+        self._target = options.url
         self._keys = read_secrets(need_secret(options, "secret"))
-        self._post = post or HttpPost(
+        post = post or HttpPost(
             options.url, timeout_s=options.timeout_s, allowed=options.allow_private, ca_file=options.ca_file, now=now
         )
+        self._post = PacedPost(post, options.url.origin, now)
         self._headers = {**dict(options.headers), "Content-Type": "application/json", "User-Agent": f"Headgate/{__version__}"}
-        self._pause = Pause()
-        self._paused_until_s = 0.0
 
     @classmethod
     def check(cls, options: WebhookOptions, patterns: Sequence[str]) -> list[str]:
@@ -166,22 +148,8 @@ class Webhook(Consumer):
             OutcomeUnknown: the request was sent, and no status line came.
             Retry: any other answer but a 2xx, no connection, a pause that the receiver asked for, an address that is not allowed.
         """
-        pause_s = self._paused_until_s - self._now()
-        if pause_s > 0:
-            raise Retry(f"{self._target.origin} asked for a pause", pause_s)
-        began_s, body = self._now(), encode_body(delivery)
-        self._pause.check(began_s)
-        try:
-            answer = self._post.post(self._signed_headers(delivery, body), body)
-        except Retry as failed:
-            raise type(failed)(failed.reason, self._pause.begin(began_s, self._now(), failed.reason).after_s) from failed
-        self._pause.end()
-        try:
-            judge(answer, self._target.origin)
-        except Retry as retry:
-            if retry.after_s is not None:
-                self._paused_until_s = self._now() + retry.after_s
-            raise
+        body = encode_body(delivery)
+        judge(self._post.post(self._signed_headers(delivery, body), body), self._target.origin)
 
     def preview(self, delivery: Delivery) -> str:
         return f"POST {self._target}\nwebhook-id: {delivery.identity}\n\n{encode_body(delivery).decode()}"

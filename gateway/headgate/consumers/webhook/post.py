@@ -93,8 +93,8 @@ class HttpPost:
         self._connection: HttpConnection | None = None
         self._opened_s = self._used_s = 0.0
 
-    def post(self, headers: Mapping[str, str], body: bytes) -> Answer:
-        """Send one request and return what was answered, whatever the status.
+    def post(self, headers: Mapping[str, str], body: bytes, path: str | None = None) -> Answer:
+        """Send one request and return what was answered, whatever the status. `path` None: the target's.
 
         Raises:
             Retry: no answer; the reason names the target's host, what went wrong, and no address or path.
@@ -106,7 +106,7 @@ class HttpPost:
             connection = self._connect(deadline_s)
             try:
                 head = connection.request(
-                    "POST", self._target.path, {"Host": self._target.authority, **headers}, body, deadline_s
+                    "POST", path or self._target.path, {"Host": self._target.authority, **headers}, body, deadline_s
                 )
             finally:
                 sent = connection.sent

@@ -30,7 +30,7 @@ class MemoryPost:
         self.requests: list[tuple[dict[str, str], bytes]] = []
         self.answers = list(answers)
 
-    def post(self, headers: Mapping[str, str], body: bytes) -> Answer:
+    def post(self, headers: Mapping[str, str], body: bytes, path: str | None = None) -> Answer:
         self.requests.append(({name.lower(): value for name, value in headers.items()}, body))
         return self.answers.pop(0) if self.answers else Answer(200, None)
 
@@ -138,7 +138,7 @@ def test_from_the_second_attempt_without_an_answer_on_the_next_events_wait() -> 
     """After the first one the next event may find the receiver well. An outage does not use up the attempts of all events."""
 
     class Broken(MemoryPost):
-        def post(self, headers: Mapping[str, str], body: bytes) -> Answer:
+        def post(self, headers: Mapping[str, str], body: bytes, path: str | None = None) -> Answer:
             super().post(headers, body)
             raise Retry("it closed the connection")
 

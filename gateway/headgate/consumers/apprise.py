@@ -1,40 +1,41 @@
 """Apprise: events as short messages to any service that the library Apprise knows by URL. The one file that meets Apprise.
 
 In: deliveries. Out: one call of Apprise for each of the URLs, each a part of the work by itself: what one service does not take
-is tried again there alone, three times at most. Apprise connects wherever its URLs say, which come from the operator, never from
-an event; a redirect is followed only where a URL has `redirect=yes`.
+is tried again there alone, three times at most. URLs are the operator's. A template of them takes the event's user, or addresses
+from a function of the operator's: percent-encoded, and never more than one target. A redirect is followed only where a URL has
+`redirect=yes`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
+from urllib.parse import quote
 
 import apprise
 
+from headgate.events.topic import user_of
 from headgate.options import Kind, number, option, text
+from headgate.runtime.importing import import_string
 
 from .base import Consumer, Context, Delivery, OutcomeUnknown, Reject
 from .credentials import need_secret
-from .templates import SAMPLE, Template, TemplateFault, view
+from .functions import FUNCTION, function_faults
+from .message import Message, body_option, message_faults, title_option
 
 MAX_URLS = 32
 EXPECTED_URLS = f"1 to {MAX_URLS} Apprise URLs such as tgram://token/chat, a list or a text with spaces between"
 # Before the third attempt, so that three attempts outlast an outage of an hour.
 LAST_ATTEMPT_AFTER_S = 3600.0
-MAX_TITLE_CHARACTERS, MAX_BODY_CHARACTERS = 1_000, 32_000
-DEFAULT_TITLE = "{{ event.data.title if event.data is mapping and event.data.title is string else event.topic }}"
-DEFAULT_BODY = """\
-{% if event.data is mapping %}
-{% for key, value in (event.data|items|list)[:20] if key != "title" %}
-{{ key|truncate(60) }}: {{ (value if value is string else value|tojson)|string|truncate(500) }}
-{% endfor %}
-{% else %}
-{{ (event.data if event.data is string else event.data|tojson)|string|truncate(2000) }}
-{% endif %}
-"""
+# What Apprise reads as more than one target, or decodes twice: a name with it would reach somebody else.
+_SEVERAL = re.compile(r"[\s,;\[\]\\/%]")
+# At least one of them is what a service expects of a target.
+_SAMPLES = ("ana", "1234567890", "ana@example.org")
+MAX_ADDRESSES = 32
 
 # Below this level they write whole URLs and payloads.
 for _name in ("apprise", "urllib3"):
@@ -48,20 +49,34 @@ def _urls(raw: str | Sequence[str]) -> str:
     return " ".join(words)
 
 
+def _template_urls(raw: str | Sequence[str]) -> str:
+    joined = _urls(raw)
+    if any("{user}" not in url for url in joined.split()):
+        raise ValueError
+    return joined
+
+
 @dataclass(frozen=True, slots=True)
 class AppriseOptions:
     """The options of an Apprise consumer."""
 
     urls: str | None = option(None, Kind(_urls, EXPECTED_URLS), "The services, as Apprise writes them.", secret=True)
     urls_env: str | None = option(None, text("the name of an environment variable"), "The variable that holds them.")
-    title: str | None = option(
-        None, text("a Jinja2 template"), "Title of the message, from `event`. Not set: the data's `title`, else the topic."
-    )
-    body: str | None = option(
+    urls_template: str | None = option(
         None,
-        text("a Jinja2 template"),
-        "Body of the message, from `event`. Not set: the data, a line for each of the first 20 keys.",
+        Kind(_template_urls, f"1 to {MAX_URLS} Apprise URLs with {{user}} in them, such as tgram://token/{{user}}"),
+        "The same for one user: `{user}` is the user whose topic it is (users.<word>.…), percent-encoded.",
+        secret=True,
     )
+    urls_template_env: str | None = option(None, text("the name of an environment variable"), "The variable that holds them.")
+    address_function: str | None = option(
+        None,
+        text("a function as package.module:function"),
+        "A function of yours that gets the delivery and returns a list of addresses, which `{user}` stands for in its place. "
+        "An empty list: no message.",
+    )
+    title: str | None = title_option()
+    body: str | None = body_option()
     timeout_s: float = option(30.0, number(1, 600, "seconds"), "Longest time that one service may take.")
 
 
@@ -76,22 +91,27 @@ class Apprise(Consumer):
 
     def __init__(self, options: AppriseOptions, context: Context) -> None:
         super().__init__(options, context)
-        self._title, self._body = _templates(options)
-        self._services = {_key(url): (_scheme(url), _service(url, options.timeout_s)) for url in _read_urls(options)}
+        self._timeout_s = options.timeout_s
+        self._message = Message(options.title, options.body)
+        self._urls = _read_urls(options)
+        self._addresses = import_string(options.address_function, FUNCTION) if options.address_function else _user
+        self._per_user = _is_per_user(options)
+        # Those of one user are made when they are needed.
+        self._services = {} if self._per_user else {_key(url): _service(url, options.timeout_s) for url in self._urls}
 
     @classmethod
     def check(cls, options: AppriseOptions, patterns: Sequence[str]) -> list[str]:
         faults: list[str] = []
         try:
             for url in _read_urls(options):
-                _service(url, options.timeout_s)
+                _check_url(url, options.timeout_s)
         except ValueError as error:
             faults.append(str(error))
-        try:
-            faults += [fault for template in _templates(options) if (fault := template.check({"event": SAMPLE}))]
-        except TemplateFault as error:
-            faults.append(str(error))
-        return faults
+        if options.address_function is not None and not _is_per_user(options):
+            faults.append("address_function is given without urls_template; expected both")
+        return (
+            faults + function_faults("address_function", options.address_function) + message_faults(options.title, options.body)
+        )
 
     @classmethod
     def channel(cls, options: AppriseOptions) -> str | None:
@@ -99,57 +119,96 @@ class Apprise(Consumer):
         return None if options.urls or options.urls_env else "push"
 
     def keys(self, delivery: Delivery) -> Sequence[str]:
-        return tuple(self._services)
+        return tuple(self._targets(delivery))
 
     def handle(self, delivery: Delivery) -> None:
         """Send to one service.
 
         Raises:
-            Reject: the templates do not go with the event, or its service is not among the URLs any more.
+            Reject: the templates do not go with the event, an address is no single target, or its service is not among the URLs
+                any more.
             OutcomeUnknown: it failed. Apprise does not say whether the service refused it, or took it and its answer was lost, or
                 took it for some of the targets that a URL may name.
         """
-        if delivery.key not in self._services:
+        targets = self._targets(delivery)
+        if delivery.key not in targets:
             raise Reject("the service that it was for is no longer among the URLs")
-        scheme, service = self._services[delivery.key]
+        url = targets[delivery.key]
         title, body = self._render(delivery)
+        try:
+            service = self._services.get(delivery.key) or _service(url, self._timeout_s)
+        except ValueError as error:
+            raise Reject(str(error)) from error
         outcome = service.notify(body, title, body_format=apprise.NotifyFormat.TEXT)
         if not outcome:
-            reason = f"{scheme} did not take it, as far as Apprise knows ({outcome.status.name.lower()})"
+            reason = f"{_scheme(url)} did not take it, as far as Apprise knows ({outcome.status.name.lower()})"
             raise OutcomeUnknown(reason, LAST_ATTEMPT_AFTER_S if delivery.attempt > 1 else None)
 
     def preview(self, delivery: Delivery) -> str:
         title, body = self._render(delivery)
-        return f"To {', '.join(scheme for scheme, _ in self._services.values())}\n{title}\n\n{body}"
+        return f"To {', '.join(map(_scheme, self._targets(delivery).values()))}\n{title}\n\n{body}"
+
+    def _targets(self, delivery: Delivery) -> dict[str, str]:
+        """Return the URLs of an event by what names them in Redis.
+
+        Raises:
+            Reject: an address is no single target, or there are more than MAX_ADDRESSES.
+        """
+        if not self._per_user:
+            return {_key(url): url for url in self._urls}
+        addresses = list(islice(self._addresses(delivery) or (), MAX_ADDRESSES + 1))
+        if len(addresses) > MAX_ADDRESSES:
+            raise Reject(f"address_function: expected at most {MAX_ADDRESSES} addresses, got more")
+        return {_key(each): each for address in addresses for each in (_filled(url, address) for url in self._urls)}
 
     def _render(self, delivery: Delivery) -> tuple[str, str]:
-        values = {"event": view(delivery)}
-        try:
-            title, body = self._title.render(values).strip(), self._body.render(values).strip()
-        except TemplateFault as error:
-            raise Reject(str(error)) from error
-        if not title and not body:
-            raise Reject("title and body are empty")
+        title, body = self._message.render(delivery)
         return (title, body) if body else ("", title)  # Apprise sends nothing without a body
 
 
-def _templates(options: AppriseOptions) -> tuple[Template, Template]:
-    return (
-        Template("title", options.title or DEFAULT_TITLE, limit=MAX_TITLE_CHARACTERS),
-        Template("body", options.body or DEFAULT_BODY, limit=MAX_BODY_CHARACTERS),
-    )
+def _user(delivery: Delivery) -> list[str]:
+    user = user_of(delivery.topic)
+    return [] if user is None else [user]
+
+
+def _filled(url: str, address: object) -> str:
+    if not isinstance(address, str) or not address or _SEVERAL.search(address):
+        raise Reject(f"{_scheme(url)} cannot have this address; expected text without blanks, slashes and any of , ; [ ] %")
+    return url.replace("{user}", quote(address, safe=""))
+
+
+def _is_per_user(options: AppriseOptions) -> bool:
+    return options.urls_template is not None or options.urls_template_env is not None
 
 
 def _read_urls(options: AppriseOptions) -> list[str]:
-    """Return the URLs, each once.
+    """Return the URLs, or the templates of them, each once.
 
     Raises:
-        ValueError: there are none, or too many.
+        ValueError: there are none, of both kinds, too many, or a template has no place for a user.
     """
-    urls = list(dict.fromkeys(need_secret(options, "urls", is_url=True).split()))
+    per_user = _is_per_user(options)
+    if per_user and (options.urls is not None or options.urls_env is not None):
+        raise ValueError("urls and urls_template are both given; expected one of them")
+    name = "urls_template" if per_user else "urls"
+    urls = list(dict.fromkeys(need_secret(options, name, is_url=True).split()))
+    where = f"{name}_env={getattr(options, f'{name}_env')!r}"
     if len(urls) > MAX_URLS:
-        raise ValueError(f"urls_env={options.urls_env!r}: this variable holds {len(urls)} URLs; expected {EXPECTED_URLS}")
+        raise ValueError(f"{where}: this variable holds {len(urls)} URLs; expected {EXPECTED_URLS}")
+    if per_user and any("{user}" not in url for url in urls):
+        raise ValueError(f"{where}: this variable holds a URL without {{user}}")
     return urls
+
+
+def _check_url(url: str, timeout_s: float) -> None:
+    """Raise what `_service` does, if it does so for each sample of a user."""
+    for nth, sample in enumerate(_SAMPLES, 1):
+        try:
+            _service(url.replace("{user}", quote(sample, safe="")), timeout_s)
+            return
+        except ValueError:
+            if nth == len(_SAMPLES):
+                raise
 
 
 def _service(url: str, timeout_s: float) -> apprise.Apprise:

@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any, cast
 
+import apprise
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
 
-from headgate.consumers.apprise import MAX_URLS, Apprise, AppriseOptions
+from headgate.consumers.apprise import MAX_URLS, Apprise, AppriseOptions, _filled
 from headgate.consumers.base import Context, Delivery, Reject
+from headgate.events.topic import user_topic
 from headgate.options import read_options
 
 CONTEXT = Context("chat", "shop", cast(Any, None), cast(Any, None))
@@ -105,6 +110,19 @@ def test_a_template_that_does_not_go_with_an_event_sets_it_aside() -> None:
             {"urls": "canary-token"},
             "urls: one that starts with (no scheme) is not what Apprise expects of such a URL, or it knows none",
         ),
+        (
+            {"urls": "json://a", "urls_template": "json://a/{user}"},
+            "urls and urls_template are both given; expected one of them",
+        ),
+        (
+            {"urls_template": "canary://x/{user}"},
+            "urls: one that starts with canary:// is not what Apprise expects of such a URL, or it knows none",
+        ),
+        (
+            {"urls": "json://a", "address_function": "os:listdir"},
+            "address_function is given without urls_template; expected both",
+        ),
+        ({"urls_template": "json://a/{user}", "address_function": "os:sep"}, "address_function='os:sep': expected a function"),
         ({"urls": "json://a", "title": "{{ event.tpic }}"}, "title, line 1 ({{ event.tpic }}): a name that is not there"),
         ({"urls": "json://a", "body": "{% if %}"}, "body, line 1: Expected an expression, got 'end of statement block'"),
     ],
@@ -123,3 +141,74 @@ def test_urls_may_be_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setenv("CHAT", " ".join(f"json://a/{number}" for number in range(MAX_URLS + 1)))
     assert Apprise.check(options, ["#"])[0].startswith("urls_env='CHAT': this variable holds 33 URLs; expected 1 to 32")
+
+
+# One user ------------------------------------------------------------------------------------------------------------------
+
+
+def sent_to(table: dict[str, Any], topic: str) -> list[str]:
+    """Return the URLs that an event of this topic goes to."""
+    sink = Apprise(read(table), CONTEXT)
+    event = Delivery(topic, b"1", "1", 0, "0123456789abcdef", 17, namespace="shop", consumer="chat")
+    found: list[str] = []
+
+    class Service:
+        def __init__(self, url: str) -> None:
+            self.url = url
+
+        def notify(self, *_: object, **__: object) -> bool:
+            found.append(self.url)
+            return True
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("headgate.consumers.apprise._service", lambda url, _: Service(url))
+        for key in sink.keys(event):
+            sink.handle(structs.replace(event, key=key))
+    return found
+
+
+def addresses(delivery: Delivery) -> list[str]:
+    """Stand for an application's own function."""
+    return ["1001", "@ana"] if delivery.topic.startswith("users.ana.") else []
+
+
+def test_a_template_sends_to_the_user_whose_topic_it_is() -> None:
+    """The name is percent-encoded, and an event that is no user's goes to nobody."""
+    table = {"urls_template": ["json://a/{user}", "json://b/?to={user}"]}
+
+    assert sent_to(table, user_topic("ana@example.org", "inbox.due")) == [
+        "json://a/ana%40example.org",
+        "json://b/?to=ana%40example.org",
+    ]
+    assert sent_to(table, user_topic("Ána?&#", "inbox.due"))[0] == "json://a/%C3%81na%3F%26%23"
+    assert sent_to(table, "orders.42.failed") == []
+
+
+def test_a_function_returns_the_addresses_that_the_template_takes() -> None:
+    """Each address is a part of the work by itself; an empty list sends nothing."""
+    table = {
+        "urls_template": "tgram://123456789:abcdefghijklmnopqrstuvwxyz_12345678/{user}",
+        "address_function": f"{__name__}:addresses",
+    }
+
+    assert [url.rpartition("/")[2] for url in sent_to(table, "users.ana.inbox.due")] == ["1001", "%40ana"]
+    assert sent_to(table, "users.ben.inbox.due") == []
+
+
+@pytest.mark.parametrize("name", ["ana,ben", "ana ben", "ana;ben", "ana/ben", "ana\\ben", "[ana]", "ana%2Cben"])
+def test_a_name_that_apprise_would_read_as_several_targets_is_refused(name: str) -> None:
+    """No user's name sends a message to another user; the reason has none of it."""
+    with pytest.raises(Reject, match=r"^json:// cannot have this address; expected text without blanks") as refused:
+        sent_to({"urls_template": "json://a/{user}"}, user_topic(name, "inbox.due"))
+    assert name not in refused.value.reason
+
+
+@given(name=st.text(min_size=1, max_size=20))
+def test_apprise_reads_one_target_from_any_name_that_is_accepted(name: str) -> None:
+    """Apprise itself takes the URL apart again: the target is the name, whatever its characters."""
+    try:
+        (url,) = (_filled("vapid://ops@example.com/{user}", name),)
+    except Reject:
+        return
+    asset = apprise.AppriseAsset(storage_mode=apprise.PersistentStoreMode.MEMORY, pem_autogen=False)
+    assert [each.lower() for each in cast(Any, apprise.Apprise.instantiate(url, asset=asset)).targets] == [name.lower()]

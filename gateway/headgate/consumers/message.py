@@ -1,0 +1,75 @@
+"""Short messages about events: a title and a body, from the operator's templates or built in. No I/O."""
+
+from __future__ import annotations
+
+from headgate.options import option, text
+
+from .base import Delivery, Reject
+from .templates import SAMPLE, Template, TemplateFault, view
+
+MAX_TITLE_CHARACTERS, MAX_BODY_CHARACTERS = 1_000, 32_000
+DEFAULT_TITLE = "{{ event.data.title if event.data is mapping and event.data.title is string else event.topic }}"
+DEFAULT_BODY = """\
+{% if event.data is mapping %}
+{% for key, value in (event.data|items|list)[:20] if key != "title" %}
+{{ key|truncate(60) }}: {{ (value if value is string else value|tojson)|string|truncate(500) }}
+{% endfor %}
+{% else %}
+{{ (event.data if event.data is string else event.data|tojson)|string|truncate(2000) }}
+{% endif %}
+"""
+
+
+def title_option() -> str | None:
+    """Declare the option `title`."""
+    return option(  # type: ignore[no-any-return]
+        None, text("a Jinja2 template"), "Title of the message, from `event`. Not set: the data's `title`, else the topic."
+    )
+
+
+def body_option() -> str | None:
+    """Declare the option `body`."""
+    return option(  # type: ignore[no-any-return]
+        None,
+        text("a Jinja2 template"),
+        "Body of the message, from `event`. Not set: the data, a line for each of the first 20 keys.",
+    )
+
+
+class Message:
+    """The templates of a message. `title` and `body` are Jinja2; None: the built-in ones.
+
+    Raises:
+        TemplateFault: one of them is no template.
+    """
+
+    def __init__(self, title: str | None, body: str | None) -> None:
+        self._title = Template("title", title or DEFAULT_TITLE, limit=MAX_TITLE_CHARACTERS)
+        self._body = Template("body", body or DEFAULT_BODY, limit=MAX_BODY_CHARACTERS)
+
+    def render(self, delivery: Delivery) -> tuple[str, str]:
+        """Return title and body of an event, without blanks around them; one of them may be empty.
+
+        Raises:
+            Reject: the templates do not go with the event, or both are empty.
+        """
+        values = {"event": view(delivery)}
+        try:
+            title, body = self._title.render(values).strip(), self._body.render(values).strip()
+        except TemplateFault as error:
+            raise Reject(str(error)) from error
+        if not title and not body:
+            raise Reject("title and body are empty")
+        return title, body
+
+
+def message_faults(title: str | None, body: str | None) -> list[str]:
+    """Return what is wrong with templates, a line each."""
+    faults: list[str] = []
+    for name, source in (("title", title), ("body", body)):
+        try:
+            fault = Template(name, source or "", limit=MAX_BODY_CHARACTERS).check({"event": SAMPLE})
+        except TemplateFault as error:
+            fault = str(error)
+        faults += [fault] if fault else []
+    return faults

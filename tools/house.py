@@ -28,7 +28,7 @@ WITH_IO |= frozenset(("select", "selectors", "socket", "subprocess", "threading"
 # From a library to where it is imported; a package stands for its modules.
 MET_IN: Mapping[str, tuple[str, ...]] = {
     "apprise": ("consumers.apprise",),
-    "cryptography": ("auth.keys",),
+    "cryptography": ("auth.keys", "consumers.webpush.encryption"),
     "engineio": ("socketio.engine", "socketio.server"),
     "flask": ("flask", "cli.config", "cli.serve", "workers.application"),
     # The command line patches the standard library before anything else of ours is loaded.

@@ -313,6 +313,11 @@ MONITOR_FAULTS = Counter(
     "headgate_monitor_faults_total", "Values and alerts that a monitoring consumer could not read or send.", ["consumer", "code"]
 )
 MAILS = Counter("headgate_mails_total", "Mails sent: single, digest.", ["consumer", "outcome"])
+PUSHES = Counter(
+    "headgate_pushes_total",
+    "Web Push messages: sent; not sent, as the endpoint was gone or the browser had unsubscribed.",
+    ["consumer", "outcome"],
+)
 CONSUMER_HANDLED = Counter("headgate_consumer_handled_total", "Tasks that a consumer has done.", ["consumer"])
 CONSUMER_WITHDRAWN = Counter(
     "headgate_consumer_withdrawn_total",

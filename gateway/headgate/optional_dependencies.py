@@ -17,6 +17,7 @@ EXTRAS = {
     "consumers": ("click", "h11", "hiredis", "idna", "jinja2", "prometheus_client", "structlog"),
     "gunicorn": ("gunicorn",),
     "apprise": ("apprise",),
+    "push": ("cryptography",),
     "schemas": ("click", "jsonschema_rs", "yaml"),
     "otel": ("opentelemetry",),
 }  # fmt: skip

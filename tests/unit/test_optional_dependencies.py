@@ -42,6 +42,8 @@ def test_each_extra_brings_the_packages_that_are_told_to_be_missing_without_it()
         ("click", "consumers", "consumers"),
         ("jinja2.sandbox", "server", "consumers"),
         ("apprise", "consumers", "apprise"),
+        ("cryptography", "push", "push"),
+        ("jinja2", "push", "consumers"),
     ],
 )
 def test_a_missing_package_is_told_with_an_extra_that_brings_it(name: str, extra: str, brings: str) -> None:

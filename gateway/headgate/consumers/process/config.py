@@ -40,6 +40,7 @@ TYPES = {
     "email": "headgate.consumers.email.consumer:Email",
     "monitoring": "headgate.consumers.monitoring.consumer:Monitoring",
     "webhook": "headgate.consumers.webhook.consumer:Webhook",
+    "webpush": "headgate.consumers.webpush.consumer:WebPush",
 }
 OWN_TYPE = "package.module:Class"
 _EXPECTED_TYPE = f"{', '.join(TYPES)}, or your own as {OWN_TYPE}"
@@ -170,7 +171,7 @@ def load_type(type_name: str) -> type[Consumer]:
     except InvalidRequest as error:
         raise ValueError(error.parts["reason"]) from error
     except Exception as error:
-        raise ValueError(_import_fault(error)) from error
+        raise ValueError(_import_fault(error, "push" if type_name == "webpush" else "consumers")) from error
     if not isinstance(found, type) or not issubclass(found, Consumer):
         raise ValueError("expected a class that derives from headgate.consumers.Consumer")
     if clashing := sorted(_keys(found.Options) & _common_keys()):
@@ -178,8 +179,8 @@ def load_type(type_name: str) -> type[Consumer]:
     return found
 
 
-def _import_fault(error: Exception) -> str:
-    if isinstance(error, ModuleNotFoundError) and (said := advice(error, "consumers")) is not None:
+def _import_fault(error: Exception, extra: str) -> str:
+    if isinstance(error, ModuleNotFoundError) and (said := advice(error, extra)) is not None:
         return said
     return f"cannot be imported: {type(error).__name__}: {show(str(error))}"
 

@@ -169,7 +169,7 @@ def test_the_file_is_found_by_option_variable_or_its_usual_name(folder: Path, mo
 # Faults -------------------------------------------------------------------------------------------------------------------
 
 TABLE = "headgate.toml [consumers.on-call]"
-TYPES = "apprise, email, monitoring, webhook, or your own as package.module:Class"
+TYPES = "apprise, email, monitoring, webhook, webpush, or your own as package.module:Class"
 PATTERNS = "expected 1 to 64 patterns such as orders.*.failed"
 WRONG: dict[str, tuple[str | bytes, str]] = {
     # The file

@@ -1,0 +1,254 @@
+"""Web Push: events as notifications of a user's browsers, also while no page is open (RFC 8030, 8291, 8292).
+
+In: deliveries. Out: one encrypted POST for each subscription of the event's user, each a part of the work by itself. The
+application keeps the subscriptions: one function of its own returns them, one removes an endpoint that is gone (404, 410).
+Other failures are tried again as those of a webhook are. Endpoints come from browsers, so it connects to public addresses only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import msgspec
+
+from headgate import __version__
+from headgate.addresses.http_target import Target, read_target
+from headgate.consumers.base import Consumer, Context, Delivery, Reject
+from headgate.consumers.certificates import ca_file_faults
+from headgate.consumers.credentials import need_secret
+from headgate.consumers.functions import FUNCTION, function_faults
+from headgate.consumers.message import Message, body_option, message_faults, title_option
+from headgate.consumers.webhook.addresses import Allowed, read_allowed
+from headgate.consumers.webhook.answer import judge
+from headgate.consumers.webhook.paced import PacedPost, Post
+from headgate.consumers.webhook.post import HttpPost
+from headgate.events.topic import is_item
+from headgate.metrics import PUSHES
+from headgate.options import Kind, file_path, matching, number, one_of, option, required, text
+from headgate.runtime.importing import import_string
+
+from .encryption import EXPECTED_KEY, MAX_PAYLOAD_BYTES, ApplicationKey, Subscription, encode, encrypt, read_subscription
+
+MAX_SUBSCRIPTIONS = 32
+# Connections that are kept; the browsers of this world have four push services.
+MAX_SERVICES = 8
+MAX_TITLE_SHOWN, MAX_BODY_SHOWN = 120, 1_000
+# The endpoint is not known to the service any more: RFC 8030, section 7.3, and what services answer.
+_GONE = (404, 410)
+_TOO_LARGE = 413
+_CONTACT = re.compile(r"mailto:[!-~]+@[!-~]+|https://[!-~]+", re.ASCII)
+_FOUR_WEEKS_S = 28 * 86400
+
+
+def _private_key(raw: str) -> str:
+    ApplicationKey(raw)
+    return raw
+
+
+@dataclass(frozen=True, slots=True)
+class WebPushOptions:
+    """The options of the Web Push consumer."""
+
+    private_key: str | None = option(
+        None,
+        Kind(_private_key, EXPECTED_KEY),
+        "The application's private key, whose public key pages subscribe with.",
+        secret=True,
+    )
+    private_key_env: str | None = option(None, text("the name of an environment variable"), "The variable that holds it.")
+    contact: str = option(
+        required(),
+        matching(_CONTACT, "mailto:ops@example.com or an https URL"),
+        "Where push services reach the operator. They see it with each message.",
+    )
+    subscriptions_function: str = option(
+        required(),
+        text("a function as package.module:function"),
+        f"A function of yours that gets the delivery and returns the subscriptions of its user, as `PushSubscription.toJSON()` "
+        f"makes them: at most {MAX_SUBSCRIPTIONS}. An empty list: no push.",
+    )
+    gone_function: str = option(
+        required(),
+        text("a function as package.module:function"),
+        "A function of yours that gets an endpoint that is gone, and removes its subscription.",
+    )
+    title: str | None = title_option()
+    body: str | None = body_option()
+    ttl_s: float = option(
+        86400.0,
+        number(0, _FOUR_WEEKS_S, "seconds"),
+        "How long the push service keeps a message for a device that it cannot reach.",
+    )
+    urgency: str = option(
+        "normal", one_of("very-low", "low", "normal", "high"), "Below `high` a device that saves energy may get it later."
+    )
+    timeout_s: float = option(
+        15.0, number(0.1, 60, "seconds"), "Longest time for one attempt, from connecting to the head of the answer."
+    )
+    allow_private: Allowed = option(
+        Allowed(),
+        Kind(read_allowed, "networks such as 10.0.0.0/8 and hosts such as push.internal:8443"),
+        "Addresses of push services that are allowed although they are not public.",
+    )
+    ca_file: str | None = option(
+        None,
+        file_path("the path of a PEM file"),
+        "Certificates to trust instead of the system's, for a push service of your own.",
+    )
+
+
+class WebPush(Consumer):
+    """Sends events to the browsers of their users.
+
+    Args:
+        options, context: as every consumer's.
+        open_post: makes what posts to a push service; None: HTTP.
+        now: the monotonic clock.
+    """
+
+    Options = WebPushOptions
+
+    def __init__(
+        self,
+        options: WebPushOptions,
+        context: Context,
+        open_post: Callable[[Target], Post] | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(options, context)
+        self._options, self._now = options, now
+        self._key = ApplicationKey(need_secret(options, "private_key"))
+        self._subscriptions = import_string(options.subscriptions_function, FUNCTION)
+        self._gone = import_string(options.gone_function, FUNCTION)
+        self._message = Message(options.title, options.body)
+        self._open_post = open_post or self._open_http
+        self._services: OrderedDict[str, PacedPost] = OrderedDict()
+
+    @classmethod
+    def check(cls, options: WebPushOptions, patterns: Sequence[str]) -> list[str]:
+        faults: list[str] = []
+        try:
+            private_key = need_secret(options, "private_key")
+        except ValueError as error:
+            faults.append(str(error))
+        else:
+            try:
+                ApplicationKey(private_key)
+            except ValueError as error:
+                faults.append(f"private_key_env={options.private_key_env!r}: what this variable holds is wrong: {error}")
+        for name in ("subscriptions_function", "gone_function"):
+            faults += function_faults(name, getattr(options, name))
+        return faults + message_faults(options.title, options.body) + ca_file_faults(options.ca_file)
+
+    @classmethod
+    def channel(cls, options: WebPushOptions) -> str:
+        """Return `push`: a user may mute it."""
+        return "push"
+
+    def keys(self, delivery: Delivery) -> Sequence[str]:
+        return tuple(self._found(delivery))
+
+    def handle(self, delivery: Delivery) -> None:
+        """Send to one browser; nothing if its subscription has been removed meanwhile.
+
+        Raises:
+            Reject: the subscription is none, or the templates do not go with the event.
+            OutcomeUnknown, Retry: as `webhook.paced.PacedPost`; Retry also for any answer but a 2xx, 404, 410 or 413.
+        """
+        raw = self._found(delivery).get(delivery.key)
+        if raw is None:
+            PUSHES.labels(self.context.name, "unsubscribed").inc()
+            return
+        to, target = _read(raw)
+        body = encrypt(self._payload(delivery), to)
+        answer = self._service(target).post(self._headers(delivery, target), body, target.path)
+        if answer.status in _GONE:
+            self._gone(to.endpoint)
+            PUSHES.labels(self.context.name, "gone").inc()
+            return
+        if answer.status == _TOO_LARGE:
+            raise Reject(f"{target.origin} answered {_TOO_LARGE}: the message is too large for it")
+        judge(answer, target.origin)
+        PUSHES.labels(self.context.name, "sent").inc()
+
+    def preview(self, delivery: Delivery) -> str:
+        return f"To {len(self._found(delivery))} browsers\n{self._payload(delivery).decode()}"
+
+    def close(self) -> None:
+        for service in self._services.values():
+            service.close()
+        self._services.clear()
+
+    def _found(self, delivery: Delivery) -> Mapping[str, object]:
+        """Return the subscriptions by what names them in Redis, where no endpoint may stand."""
+        found = list(islice(self._subscriptions(delivery) or (), MAX_SUBSCRIPTIONS + 1))
+        if len(found) > MAX_SUBSCRIPTIONS:
+            raise Reject(f"subscriptions_function: expected at most {MAX_SUBSCRIPTIONS} subscriptions, got more")
+        return {_key(each): each for each in found}
+
+    def _payload(self, delivery: Delivery) -> bytes:
+        """Return what the service worker gets: title, body, topic, and the id of the item (null: the event is none)."""
+        title, body = self._message.render(delivery)
+        item = f"{delivery.topic.split('.', 3)[3]}/{delivery.id}" if is_item(delivery.topic) else None
+        shown = {"title": _cut(title, MAX_TITLE_SHOWN), "body": _cut(body, MAX_BODY_SHOWN), "topic": delivery.topic, "item": item}
+        while len(payload := msgspec.json.encode(shown)) > MAX_PAYLOAD_BYTES:
+            if not body:
+                raise Reject(f"the message is larger than {MAX_PAYLOAD_BYTES} bytes without its body")
+            body = body[: min(len(body), MAX_BODY_SHOWN) // 2]
+            shown["body"] = _cut(body + "…", MAX_BODY_SHOWN) if body else ""
+        return payload
+
+    def _headers(self, delivery: Delivery, target: Target) -> dict[str, str]:
+        return {
+            "Authorization": self._key.authorization(target.origin, self._options.contact, time.time()),
+            "Content-Encoding": "aes128gcm",
+            "Content-Type": "application/octet-stream",
+            "TTL": str(int(self._options.ttl_s)),
+            # The same for every attempt: a message that waits at the service is replaced, not doubled (RFC 8030, section 5.4).
+            "Topic": encode(hashlib.sha256(delivery.identity.encode()).digest()[:24]),
+            "Urgency": self._options.urgency,
+            "User-Agent": f"Headgate/{__version__}",
+        }
+
+    def _service(self, target: Target) -> PacedPost:
+        """Return the one of a push service; the one that was not used for longest is closed for it."""
+        service = self._services.pop(target.origin, None) or PacedPost(self._open_post(target), target.origin, self._now)
+        self._services[target.origin] = service
+        if len(self._services) > MAX_SERVICES:
+            self._services.popitem(last=False)[1].close()
+        return service
+
+    def _open_http(self, target: Target) -> Post:
+        options = self._options
+        return HttpPost(
+            target, timeout_s=options.timeout_s, allowed=options.allow_private, ca_file=options.ca_file, now=self._now
+        )
+
+
+def _read(raw: object) -> tuple[Subscription, Target]:
+    try:
+        subscription = read_subscription(raw)
+        target = read_target(subscription.endpoint)
+        if target.scheme != "https":
+            raise ValueError("expected an https endpoint")
+    except ValueError as error:
+        raise Reject(f"a subscription is none: {error}") from error
+    return subscription, target
+
+
+def _key(raw: object) -> str:
+    try:
+        name = read_subscription(raw).endpoint
+    except ValueError:
+        name = repr(raw)
+    return hashlib.sha256(name.encode()).hexdigest()[:16]
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -1,0 +1,158 @@
+"""Web Push from an inbox to a push service by TLS: a stepped worker, real Redis, a service that checks and decrypts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate.consumers.base import Delivery
+from headgate.consumers.webhook.addresses import Allowed
+from headgate.consumers.webpush.consumer import WebPush, WebPushOptions
+from headgate.consumers.webpush.encryption import new_keys
+from headgate.consumers.work.dead_letters import DeadLetters
+from headgate.events.topic import DEFAULT_NAMESPACE, user_of
+from headgate.options import read_options
+from headgate.redis.client import Client
+from headgate.services.inbox import Inbox
+from headgate.services.publisher import Publisher
+from tests.support.certificates import Authority
+from tests.support.http_receiver import Receiver, reset, status
+from tests.support.push_service import PushBrowser
+from tests.support.stepped_worker import MakeWorker
+
+PRIVATE, PUBLIC = new_keys()
+# What the application of these tests keeps, by user.
+kept: dict[str, list[PushBrowser]] = {}
+
+
+def subscriptions(delivery: Delivery) -> list[Any]:
+    """Stand for an application's own function."""
+    return [each.subscription for each in kept.get(user_of(delivery.topic) or "", [])]
+
+
+def forget(endpoint: str) -> None:
+    """Stand for an application's own function."""
+    for browsers in kept.values():
+        browsers[:] = [each for each in browsers if each.endpoint != endpoint]
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
+
+
+@pytest.fixture
+def service(authority: Authority) -> Iterator[Receiver]:
+    """A push service on this machine."""
+    kept.clear()
+    with Receiver(authority.server_context("127.0.0.1")) as receiver:
+        receiver.answer = status(201)
+        yield receiver
+
+
+def read(authority: Authority) -> WebPushOptions:
+    options, faults = read_options(
+        WebPushOptions,
+        {
+            "private_key": PRIVATE,
+            "contact": "mailto:ops@example.com",
+            "subscriptions_function": f"{__name__}:subscriptions",
+            "gone_function": f"{__name__}:forget",
+            "allow_private": ["127.0.0.1"],
+            "ca_file": authority.ca_file,
+        },
+    )
+    assert options is not None, faults
+    return options
+
+
+def test_an_item_reaches_each_browser_of_its_user_alone(
+    make_worker: MakeWorker, authority: Authority, service: Receiver, publisher: Publisher
+) -> None:
+    """Whatever the user's name: two browsers decrypt it, over one connection, and another user's gets nothing."""
+    worker = make_worker(WebPush, read(authority), name="push", patterns=("users.*.inbox.*.#",))
+    kept["ana@example.org"] = [PushBrowser(service.url("/a")), PushBrowser(service.url("/b"))]
+    kept["ana"] = [PushBrowser(service.url("/other"))]
+
+    Inbox(publisher).send("ana@example.org", "orders.failed", {"title": "Order 42", "why": "no stock"}, "42")
+    worker.work()
+
+    shown = {"title": "Order 42", "body": "why: no stock", "topic": "users.ana__40example__2eorg.inbox.orders.failed"}
+    assert [
+        browser.receive(request.headers, request.body, PUBLIC, service.url(""))
+        for browser, request in zip(kept["ana@example.org"], service.requests, strict=True)
+    ] == [shown | {"item": "orders.failed/42"}] * 2
+    assert service.connections == 1
+
+
+def test_an_outage_of_the_service_loses_no_push(
+    make_worker: MakeWorker, authority: Authority, service: Receiver, publisher: Publisher, redis_client: Client
+) -> None:
+    """It resets, answers 503, and then takes the message, which has the same topic each time; nothing waits after that."""
+    worker = make_worker(WebPush, read(authority), name="push", patterns=("users.*.inbox.*.#",))
+    kept["ana"] = [PushBrowser(service.url("/a"))]
+    Inbox(publisher).send("ana", "orders.failed", {"order": 42})
+    for answer in (reset, status(503)):
+        service.answer, before = answer, len(service.requests)
+        while len(service.requests) == before:
+            worker.make_due()
+            worker.work()
+    service.answer = status(201)
+    worker.finish()
+
+    assert len({request.headers["topic"] for request in service.requests}) == 1
+    assert (worker.waiting(), DeadLetters(redis_client, DEFAULT_NAMESPACE, "push").count()) == (0, 0)
+
+
+def test_a_browser_that_is_gone_is_removed_and_not_asked_again(
+    make_worker: MakeWorker, authority: Authority, service: Receiver, publisher: Publisher, redis_client: Client
+) -> None:
+    """The next item makes no request, and no dead letter."""
+    worker = make_worker(WebPush, read(authority), name="push", patterns=("users.*.inbox.*.#",))
+    kept["ana"] = [PushBrowser(service.url("/a"))]
+    service.answer = status(410)
+
+    for order in range(2):
+        Inbox(publisher).send("ana", "orders.failed", {"order": order})
+        worker.work()
+
+    assert len(service.requests) == 1
+    assert (worker.waiting(), DeadLetters(redis_client, DEFAULT_NAMESPACE, "push").count()) == (0, 0)
+
+
+def test_an_endpoint_at_a_private_address_gets_no_request(
+    make_worker: MakeWorker, authority: Authority, service: Receiver, publisher: Publisher
+) -> None:
+    """A browser can name any endpoint: one inside the operator's network is not connected to."""
+    options = replace(read(authority), allow_private=Allowed())
+    worker = make_worker(WebPush, options, name="push", patterns=("users.*.inbox.*.#",))
+    kept["ana"] = [PushBrowser(service.url("/a"))]
+
+    Inbox(publisher).send("ana", "orders.failed", {"order": 42})
+    worker.work()
+
+    assert (service.connections, worker.waiting()) == (0, 1)
+
+
+def test_an_item_that_is_read_in_time_is_not_pushed(
+    make_worker: MakeWorker, authority: Authority, service: Receiver, publisher: Publisher
+) -> None:
+    """With `unless_read_s` only the item that is still unread reaches the browser."""
+    worker = make_worker(WebPush, read(authority), name="push", patterns=("users.*.inbox.*.#",), unless_read_s=60.0)
+    (browser,) = kept["ana"] = [PushBrowser(service.url("/a"))]
+    inbox = Inbox(publisher)
+    inbox.send("ana", "orders.failed", {"order": 1}, "1")
+    inbox.send("ana", "orders.failed", {"order": 2}, "2")
+    worker.work()
+    assert service.requests == []
+
+    inbox.mark_read("ana", ["orders.failed/1"])
+    worker.make_due()
+    worker.finish()
+
+    (request,) = service.requests
+    assert browser.receive(request.headers, request.body, PUBLIC, service.url(""))["item"] == "orders.failed/2"

@@ -1,0 +1,295 @@
+"""The Web Push consumer with a push service in memory: its requests, its answers, and the faults of its options."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
+
+from headgate.addresses.http_target import Target
+from headgate.consumers.base import Context, Delivery, Reject, Retry
+from headgate.consumers.webhook.answer import Answer
+from headgate.consumers.webpush.consumer import MAX_SERVICES, MAX_SUBSCRIPTIONS, WebPush, WebPushOptions
+from headgate.consumers.webpush.encryption import EXPECTED_KEY, MAX_PAYLOAD_BYTES, new_keys
+from headgate.options import read_options
+from tests.support.push_service import PushBrowser
+
+PRIVATE, PUBLIC = new_keys()
+ORIGIN = "https://push.example"
+CONTEXT = Context("push", "shop", cast(Any, None), cast(Any, None))
+ITEM = Delivery(
+    "users.ana.inbox.orders.failed", b'{"title":"Order 42","why":"no stock"}', "42", 0, "0123456789abcdef", 17,
+    namespace="shop", consumer="push",
+)  # fmt: skip
+# What the application keeps, by user, and the endpoints that it was told are gone.
+kept: dict[str, list[Any]] = {}
+gone: list[str] = []
+
+
+def subscriptions(delivery: Delivery) -> list[Any]:
+    """Stand for an application's own function."""
+    return kept.get(delivery.topic.split(".")[1], [])
+
+
+class Services:
+    """Push services in memory: what was posted, and the next answers."""
+
+    def __init__(self, *answers: Answer) -> None:
+        self.requests: list[tuple[str, dict[str, str], bytes]] = []
+        self.answers = list(answers)
+        self.open: list[str] = []
+
+    def connect(self, target: Target) -> MemoryPost:
+        self.open.append(target.origin)
+        return MemoryPost(self, target.origin)
+
+
+class MemoryPost:
+    """Satisfies paced.Post."""
+
+    def __init__(self, services: Services, origin: str) -> None:
+        self._services, self._origin = services, origin
+
+    def post(self, headers: Mapping[str, str], body: bytes, path: str | None = None) -> Answer:
+        lower = {name.lower(): value for name, value in headers.items()}
+        self._services.requests.append((f"{self._origin}{path}", lower, body))
+        return self._services.answers.pop(0) if self._services.answers else Answer(201, None)
+
+    def close(self) -> None:
+        self._services.open.remove(self._origin)
+
+
+@pytest.fixture(autouse=True)
+def _application() -> None:
+    kept.clear()
+    gone.clear()
+
+
+def read(table: dict[str, Any]) -> WebPushOptions:
+    common = {
+        "private_key": PRIVATE, "contact": "mailto:ops@example.com",
+        "subscriptions_function": f"{__name__}:subscriptions", "gone_function": f"{__name__}:forget",
+    }  # fmt: skip
+    given = {name: value for name, value in {**common, **table}.items() if value is not None}
+    options, faults = read_options(WebPushOptions, given)
+    assert options is not None, faults
+    return options
+
+
+def forget(endpoint: str) -> None:
+    """Stand for an application's own function."""
+    gone.append(endpoint)
+
+
+def make(services: Services, **table: Any) -> WebPush:
+    return WebPush(read(table), CONTEXT, services.connect, lambda: 0.0)
+
+
+def handle_each(push: WebPush, delivery: Delivery = ITEM) -> None:
+    for key in push.keys(delivery):
+        push.handle(structs.replace(delivery, key=key))
+
+
+def test_each_browser_of_the_user_gets_a_message_that_only_it_can_read() -> None:
+    """It is signed for the service of its endpoint, and names the item of the inbox."""
+    phone, laptop = PushBrowser(f"{ORIGIN}/a?b=c"), PushBrowser("https://other.example/d")
+    kept["ana"], kept["ben"] = [phone.subscription, json.dumps(laptop.subscription)], [PushBrowser(f"{ORIGIN}/ben").subscription]
+    services = Services()
+
+    handle_each(make(services))
+
+    (first, first_headers, first_body), (second, second_headers, second_body) = services.requests
+    expected = {"title": "Order 42", "body": "why: no stock", "topic": ITEM.topic, "item": "orders.failed/42"}
+    assert (first, second) == (f"{ORIGIN}/a?b=c", "https://other.example/d")
+    assert phone.receive(first_headers, first_body, PUBLIC, ORIGIN) == expected
+    assert laptop.receive(second_headers, second_body, PUBLIC, "https://other.example") == expected
+    assert (first_headers["ttl"], first_headers["urgency"]) == ("86400", "normal")
+
+
+def test_an_attempt_replaces_the_one_before_at_the_service() -> None:
+    """Both have one Topic of the 32 characters that RFC 8030 allows, and another browser's message has another one."""
+    kept["ana"] = [PushBrowser(f"{ORIGIN}/{number}").subscription for number in range(2)]
+    services, event = Services(), structs.replace(ITEM, attempt=2)
+    push = make(services)
+
+    handle_each(push)
+    handle_each(push, event)
+
+    one, two, again, two_again = [headers["topic"] for _, headers, _ in services.requests]
+    assert (one, two) == (again, two_again)
+    assert one != two
+    assert len(one) == 32
+
+
+@pytest.mark.parametrize("status", [404, 410])
+def test_an_endpoint_that_is_gone_is_removed(status: int) -> None:
+    """The application's function gets it once, and the work is done."""
+    kept["ana"] = [PushBrowser(f"{ORIGIN}/old").subscription, PushBrowser(f"{ORIGIN}/new").subscription]
+
+    handle_each(make(Services(Answer(status, None))))
+
+    assert gone == [f"{ORIGIN}/old"]
+
+
+@pytest.mark.parametrize(
+    ("status", "error"), [(413, Reject), (400, Retry), (401, Retry), (429, Retry), (500, Retry), (302, Retry)]
+)
+def test_any_other_answer_is_a_failure(status: int, error: type[Exception]) -> None:
+    """The reason names the service and the status, and has nothing of the endpoint's path."""
+    kept["ana"] = [PushBrowser(f"{ORIGIN}/secret").subscription]
+
+    with pytest.raises(error, match=rf"^{ORIGIN} answered {status}") as failed:
+        handle_each(make(Services(Answer(status, None))))
+
+    assert "secret" not in str(failed.value)
+    assert gone == []
+
+
+def test_a_pause_that_one_service_asks_for_holds_up_no_other() -> None:
+    """Until it is over nothing is sent to that service."""
+    kept["ana"] = [PushBrowser(f"{ORIGIN}/a").subscription, PushBrowser("https://other.example/b").subscription]
+    services = Services(Answer(429, 30.0))
+    push = make(services)
+    slow, other = (structs.replace(ITEM, key=key) for key in push.keys(ITEM))
+
+    with pytest.raises(Retry, match="answered 429"):
+        push.handle(slow)
+    with pytest.raises(Retry, match="asked for a pause") as paused:
+        push.handle(slow)
+    push.handle(other)
+
+    assert paused.value.after_s == 30.0
+    assert [url for url, _, _ in services.requests] == [f"{ORIGIN}/a", "https://other.example/b"]
+
+
+def test_a_browser_that_has_unsubscribed_meanwhile_gets_nothing() -> None:
+    """Work that waited for another attempt is done."""
+    kept["ana"] = [PushBrowser(f"{ORIGIN}/a").subscription]
+    services = Services()
+    push = make(services)
+    (key,) = push.keys(ITEM)
+    kept["ana"] = []
+
+    push.handle(structs.replace(ITEM, key=key))
+
+    assert services.requests == []
+
+
+def test_a_user_without_a_subscription_is_no_work() -> None:
+    """So is an event of no user, for which the function returns none."""
+    assert make(Services()).keys(ITEM) == ()
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        ({"endpoint": "http://push.example/1"}, "expected an https endpoint"),
+        ({"endpoint": "https://user:canary@push.example/1"}, "a subscription is none: "),
+        ({"endpoint": "canary"}, "a subscription is none: "),
+        ({"keys": {}}, 'expected {"endpoint", "keys"'),
+    ],
+)
+def test_what_is_no_subscription_is_set_aside_by_itself(raw: dict[str, Any], said: str) -> None:
+    """The other browsers of the user get their messages."""
+    kept["ana"] = [PushBrowser(f"{ORIGIN}/a").subscription | raw, PushBrowser(f"{ORIGIN}/b").subscription]
+    services = Services()
+    push = make(services)
+    bad, good = (structs.replace(ITEM, key=key) for key in push.keys(ITEM))
+
+    with pytest.raises(Reject) as refused:
+        push.handle(bad)
+    push.handle(good)
+
+    assert said in refused.value.reason
+    assert "canary" not in refused.value.reason
+    assert len(services.requests) == 1
+
+
+def test_a_user_with_too_many_subscriptions_is_refused() -> None:
+    """One sentence with the bound: an application that does not remove old ones notices."""
+    kept["ana"] = [PushBrowser(f"{ORIGIN}/a").subscription | {"endpoint": f"{ORIGIN}/{n}"} for n in range(MAX_SUBSCRIPTIONS + 1)]
+    with pytest.raises(Reject, match=f"^subscriptions_function: expected at most {MAX_SUBSCRIPTIONS} subscriptions, got more$"):
+        make(Services()).keys(ITEM)
+
+
+def test_connections_are_bounded_whatever_endpoints_browsers_name() -> None:
+    """The service that was not used for longest is closed for a new one, and `close` closes all."""
+    kept["ana"] = [PushBrowser(f"https://{number}.example/").subscription for number in range(MAX_SERVICES + 3)]
+    services = Services()
+    push = make(services)
+
+    handle_each(push)
+
+    assert services.open == [f"https://{number}.example" for number in range(3, MAX_SERVICES + 3)]
+    push.close()
+    assert services.open == []
+
+
+@given(title=st.text(max_size=5000), body=st.text(max_size=40_000), kind=st.integers(1, 200))
+def test_any_event_fits_into_a_push_message(title: str, body: str, kind: int) -> None:
+    """Title and body are cut; what remains is the beginning of each, and JSON."""
+    data = json.dumps({"title": title, "text": body}).encode()
+    event = structs.replace(ITEM, topic=f"users.ana.inbox.{'k' * kind}", data=data)
+
+    payload = make(Services()).preview(event).partition("\n")[2]
+
+    shown = json.loads(payload)
+    assert len(payload.encode()) <= MAX_PAYLOAD_BYTES
+    assert len(shown["title"]) <= 120
+    assert len(shown["body"]) <= 1000
+
+
+def test_an_event_that_is_no_item_names_none() -> None:
+    """The service worker has nothing to mark as read."""
+    event = structs.replace(ITEM, topic="users.ana.alerts.disk")
+    assert json.loads(make(Services()).preview(event).partition("\n")[2])["item"] is None
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ({"private_key": None}, "private_key is missing; expected private_key or private_key_env"),
+        (
+            {"private_key": None, "private_key_env": "PUSH"},
+            "private_key_env='PUSH': there is no such environment variable, or it is blank",
+        ),
+        (
+            {"private_key": None, "private_key_env": "WRONG"},
+            f"private_key_env='WRONG': what this variable holds is wrong: expected {EXPECTED_KEY}",
+        ),
+        ({"subscriptions_function": "os:sep"}, "subscriptions_function='os:sep': expected a function"),
+        ({"gone_function": "os:no"}, "gone_function='os:no': module 'os' has no 'no'; expected package.module:function"),
+        ({"title": "{{ evnt }}"}, "title: unknown name 'evnt'; there are event"),
+        ({"ca_file": "/nowhere.pem"}, "ca_file='/nowhere.pem': no such file or directory"),
+    ],
+)
+def test_a_fault_of_the_options_is_found_before_anything_is_sent(
+    table: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line each, without the key."""
+    monkeypatch.setenv("WRONG", "canary")
+    assert WebPush.check(read(table), ["#"]) == [said]
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        ({"private_key": "canary"}, EXPECTED_KEY),
+        ({"contact": "ops@example.com"}, "mailto:ops@example.com or an https URL"),
+        ({"urgency": "urgent"}, "very-low, low, normal or high"),
+        ({"ttl_s": -1}, "a number from 0 to 2419200 seconds"),
+    ],
+)
+def test_an_option_of_a_wrong_form_is_refused(table: dict[str, Any], expected: str) -> None:
+    """The fault says what is expected, and nothing of a key."""
+    _, faults = read_options(
+        WebPushOptions, {"contact": "https://example.com/", "subscriptions_function": "a:b", "gone_function": "a:b", **table}
+    )
+    (line,) = [fault.line() for fault in faults]
+    assert line.endswith(f"expected {expected}")
+    assert "canary" not in line

@@ -48,6 +48,7 @@ _SECTIONS = {
         "revoke": ("access", "revoke"),
         "regrant": ("access", "regrant"),
         "keys": ("keys", "keys"),
+        "vapid-keys": ("vapid_keys", "vapid_keys"),
         "who-can": ("who_can", "who_can"),
         "clients": ("people", "clients"),
         "disconnect": ("people", "disconnect"),

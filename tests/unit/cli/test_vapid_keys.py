@@ -1,0 +1,67 @@
+"""`headgate vapid-keys`: keys that go together, and a file that is never overwritten."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from headgate.cli.main import main
+from headgate.consumers.webpush.encryption import ApplicationKey
+
+
+def lines(text: str) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in text.splitlines())
+
+
+def test_the_keys_are_printed_as_lines_of_an_environment_file() -> None:
+    """The public key is that of the private one, and each run makes others."""
+    first, second = (lines(CliRunner().invoke(main, ["vapid-keys"]).stdout) for _ in range(2))
+
+    assert list(first) == ["VAPID_PUBLIC_KEY", "VAPID_PRIVATE_KEY"]
+    assert ApplicationKey(first["VAPID_PRIVATE_KEY"]).public_text == first["VAPID_PUBLIC_KEY"]
+    assert first != second
+
+
+def test_a_file_gets_both_keys_and_the_screen_only_the_public_one(tmp_path: Path) -> None:
+    """Only its owner can read the file."""
+    path = tmp_path / "push.env"
+
+    done = CliRunner().invoke(main, ["vapid-keys", "--file", str(path)])
+
+    written = lines(path.read_text())
+    assert done.stdout == f"VAPID_PUBLIC_KEY={written['VAPID_PUBLIC_KEY']}\n"
+    assert written["VAPID_PRIVATE_KEY"] not in done.output
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_file_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
+    """One line says so, and the keys in it stay."""
+    path = tmp_path / "push.env"
+    path.write_text("VAPID_PRIVATE_KEY=mine\n")
+
+    done = CliRunner().invoke(main, ["vapid-keys", "--file", str(path)])
+
+    assert done.exit_code == 1
+    assert done.stderr == f"headgate: {path}: the file is there already, and is not changed; expected a new file\n"
+    assert path.read_text() == "VAPID_PRIVATE_KEY=mine\n"
+
+
+def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    """With the path and the reason."""
+    done = CliRunner().invoke(main, ["vapid-keys", "--file", str(tmp_path / "none" / "push.env")])
+    assert (done.exit_code, done.stderr.count("\n")) == (1, 1)
+    assert done.stderr.endswith("no such file or directory\n")
+
+
+def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A publisher's installation has the command, and not the packages for it."""
+    for name in [each for each in sys.modules if each.startswith(("cryptography", "headgate.consumers.webpush"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+
+    done = CliRunner().invoke(main, ["vapid-keys"])
+
+    assert done.stderr == "headgate: headgate vapid-keys needs the package cryptography: run `pip install 'headgate[push]'`\n"

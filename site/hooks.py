@@ -28,6 +28,7 @@ PYTHON_EXAMPLES = (
     "script",
     "stream",
     "webhook",
+    "push",
     "consumer",
 )
 # Pages outside docs/: the file in the project, and its place in the site.

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-# What somebody starts. `headgate consume` loads `consumer/ledger.py`, and is there by then; `celery/start.py` and
-# `progress/app.py` import tasks; pytest loads tests, and an application `outbox/shop.py`.
+# What is started. `headgate consume` loads `consumer/ledger.py` and `push/devices.py`, and is there by then. `celery/start.py`
+# and `progress/app.py` import tasks; pytest loads tests, and an application `outbox/shop.py`.
 ENTRIES = (
     *("celery/tasks.py", "django/manage.py", "fastapi/main.py", "flask/app.py", "script/nightly.py"),
     *("outbox/relay.py", "progress/tasks.py", "server/shop.py", "vite/app.py", "chat/app.py", "webhook/receiver.py"),
+    "push/app.py",
 )
 
 
@@ -46,6 +47,11 @@ def test_every_python_example_that_is_started_is_among_them() -> None:
     """A new example does not go untried."""
     files = {path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.glob("*/*.py")}
     files = {file for file in files if not file.partition("/")[2].startswith(("test_", "conftest"))}
-    assert files - {"consumer/ledger.py", "celery/start.py", "progress/app.py", "stream/follow.py", "outbox/shop.py"} == set(
-        ENTRIES
-    )
+    assert files - {
+        "consumer/ledger.py",
+        "celery/start.py",
+        "progress/app.py",
+        "stream/follow.py",
+        "outbox/shop.py",
+        "push/devices.py",
+    } == set(ENTRIES)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
 from headgate.consumers.process.config import TYPES, read_consumers
+from headgate.consumers.webpush.encryption import new_keys
 from tools import consumers_page
 
+PUSH = Path(__file__).parents[3] / "examples/push"
 PAGE = consumers_page.PAGE.read_text(encoding="utf-8")
 PYTHON = re.findall(r"```python\n# (\w+)\.py\n(.*?)```", PAGE, re.DOTALL)
 TOML = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
@@ -51,9 +54,20 @@ def test_every_row_has_four_cells() -> None:
 
 
 def test_every_type_is_shown() -> None:
-    """An example for each but Apprise, whose URLs are its own affair."""
+    """Each type has an example on the page, and Web Push has one that runs."""
     assert len(TOML) >= 5
-    assert all(f'type = "{name}"' in "".join(TOML) for name in TYPES if name != "apprise")
+    assert all(f'type = "{name}"' in "".join(TOML) + PUSH.joinpath("headgate.toml").read_text() for name in TYPES)
+
+
+def test_the_example_of_web_push_is_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its functions and its key are found as `headgate consume --check` finds them."""
+    shutil.copytree(PUSH, tmp_path / "push")
+    monkeypatch.chdir(tmp_path / "push")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "devices", raising=False)
+    monkeypatch.setenv("VAPID_PRIVATE_KEY", new_keys()[0])
+
+    assert read_consumers("headgate.toml", {}).consumers
 
 
 @pytest.mark.parametrize("content", TOML)

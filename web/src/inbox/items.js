@@ -131,7 +131,8 @@ export class Items {
     const pending = this.#pending.find((each) => each.id === id);
     if (!pending) return true;
     const isOurs = receipt.epoch === this.#epoch;
-    if (!isOurs || receipt.offset <= this.#offset) this.fail(id);
+    if (isOurs && receipt.offset <= this.#offset) this.fail(id);
+    // Of another epoch: it is shown until the page comes that has it.
     else pending.receipt = { epoch: receipt.epoch, offset: receipt.offset };
     return isOurs;
   }

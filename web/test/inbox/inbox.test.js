@@ -244,6 +244,24 @@ describe("the inbox of a page", () => {
     }
   });
 
+  it("keeps to an action that the log has taken in another epoch, until it has read the inbox again", async () => {
+    const oracle = new Oracle();
+    for (const name of "ab") oracle.add(name);
+    const { gate, inbox, leave } = begin(oracle);
+    await drain(gate);
+    oracle.rollBack(0);
+    const done = inbox.archive("k/a");
+    const [request] = gate.requests.splice(0);
+    request.serve();
+    request.answer();
+    await done;
+    await settle();
+    assert.deepEqual([shownBy(inbox), inbox.unread], [[["k/b", false]], 1]);
+    await drain(gate);
+    assert.deepEqual([shownBy(inbox), inbox.unread], [[["k/b", false]], 1]);
+    leave();
+  });
+
   it("marks all as read up to the newest item that it shows", async () => {
     const oracle = new Oracle();
     for (const name of "abcdef") oracle.add(name);
@@ -294,6 +312,31 @@ describe("the inbox of a page", () => {
     await drain(gate);
     await done;
     assert.deepEqual([inbox.unread, oracle.state.unread], [0, 0]);
+    leave();
+  });
+
+  it("shows after a day without a connection what has come of it, and does then what was done in it", async () => {
+    const oracle = new Oracle();
+    for (const name of "abc") oracle.add(name);
+    const kept = [];
+    const outbox = { publish: (topic, data, { id }) => new Promise((resolve, reject) => kept.push({ topic, data, id, resolve, reject })) };
+    const { gate, inbox, leave } = begin(oracle, { outbox });
+    await drain(gate);
+    gate.cut();
+    const done = [inbox.markRead("k/a"), inbox.markRead("k/b"), inbox.archive("k/c")];
+    const gone = assert.rejects(inbox.markRead("k/never"), { code: "invalid_request" });
+    await settle();
+    assert.deepEqual([shownBy(inbox), inbox.unread], [[["k/b", true], ["k/a", true]], 0]);
+    // Another device has put one away, and brought back another; more have come than a log keeps.
+    oracle.change({ op: "archive", ids: ["k/a"] }, "other-1");
+    oracle.change({ op: "unread", ids: ["k/b"] }, "other-2");
+    for (const name of "def") oracle.add(name);
+    gate.up(false);
+    for (const { topic, data, id, resolve, reject } of kept) gate.publish(topic, data, { id }).then(resolve, reject);
+    await drain(gate);
+    await Promise.all([...done, gone]);
+    assert.deepEqual([shownBy(inbox), inbox.unread], [shownOf(oracle), 3]);
+    assert.deepEqual(shownBy(inbox), [["k/f", false], ["k/e", false], ["k/d", false], ["k/b", true]]);
     leave();
   });
 

@@ -157,7 +157,9 @@ class LogReaders:
             if not _deliver(client, page):
                 client.wait_for_room()
                 return
-            page = self._pages.known_after(client.position) if feed.bridge.is_open else None
+            # Past pages without anything for it a client goes at once: there is nothing to be shared out between clients.
+            goes_on = feed.bridge.is_open or page.lacks(client.subscriptions.key)
+            page = self._pages.known_after(client.position) if goes_on else None
         if _cross(client, feed) and _hand_over(client, feed):
             return
         ahead = feed.position() - client.position

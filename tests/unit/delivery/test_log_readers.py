@@ -105,6 +105,19 @@ def test_a_trimmed_range_is_one_gap_and_costs_one_read(wired: WiredClient) -> No
     assert (feed.handed_over, wired.client.state.phase) == ([wired.client], Phase.HANDOVER)
 
 
+def test_a_client_goes_past_pages_without_anything_for_it_in_one_turn() -> None:
+    """However many thousands read at once, and however different what they want is."""
+    wired = WiredClient({"users.ana.inbox.#": Overflow.CATCH_UP})
+    wired.client.ask_past("users.ana.inbox.#", 3, 3)
+    wired.client.pasts_complete()
+    pages, feed = Pages(4), Feed(200, 1)
+    later = {at - 1: Page(at, at, {at: event_frame(NAMESPACE.encode(), event(at))}) for at in range(5, 201)}
+    pages.known_after = lambda position: later.get(position)  # type: ignore[method-assign]
+    serve(wired, pages, feed, 1)
+    assert (wired.client.position, wired.offsets, pages.asked) == (200, [], [3])
+    wired.close()
+
+
 def test_a_client_gets_to_a_feed_that_is_always_ahead_of_the_log_that_was_read(wired: WiredClient) -> None:
     """Two events come during each read: its second one has a bridge, and the client is where the feed is."""
     pages, feed = Pages(4, 5), Feed(5, 1)

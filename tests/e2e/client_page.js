@@ -46,7 +46,6 @@
     item.textContent = order.get("note");
     document.querySelector("#list").append(item);
   });
-  page.notifications = new headgate.NotificationList([], { gate: page.gate, patterns: ["orders.#"] });
 
   addEventListener("pageshow", ({ persisted }) => persisted && page.told.push("shown again"));
   addEventListener("pagehide", () => {

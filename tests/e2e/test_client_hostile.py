@@ -1,4 +1,4 @@
-"""Forty hostile payloads through the browser client into a page, as data, as model attributes and as notifications: none runs."""
+"""Forty hostile payloads through the browser client into a page, as data and as model attributes: none runs."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def site(start_module_gateway: StartGateway) -> GatewayProcess:
 
 
 def test_no_payload_runs_in_a_page_that_shows_it_as_text(browser: Browser, site: GatewayProcess) -> None:
-    """Through handlers, LiveCollection and NotificationList, under a policy that forbids making markup or code from text."""
+    """Through handlers and LiveCollection, under a policy that forbids making markup or code from text."""
     assert len(TEXTS) == 40
     page = browser.new_page()
     faults: list[str] = []
@@ -98,7 +98,6 @@ def test_no_payload_runs_in_a_page_that_shows_it_as_text(browser: Browser, site:
     shown = page.locator("#list li").all_text_contents()
     assert shown[: len(TEXTS)] == TEXTS
     assert _harm(page) == [None, None, 0, 1]
-    assert page.evaluate("page.notifications.length") == len(TEXTS) + 2 * len(SHAPES)
     assert page.evaluate("page.orders.get(3).get('note')") == TEXTS[3]
     assert page.evaluate("page.gate.state.connection") == "up"
     # Backbone cannot take data whose own toString is text: reported as any handler's error, and nothing else suffers.

@@ -3,7 +3,6 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { describe, it } from "node:test";
 // Private modules, which dist has inside its files and does not export: these tests run on the sources.
-import { SEEN } from "../src/backbone/seen.js";
 import { Machine } from "../src/base/machine.js";
 import { SLICES } from "../src/base/sliced-queue.js";
 import { CONNECTION, coarseOf, statusOf } from "../src/connection/connection-state.js";
@@ -20,7 +19,6 @@ const TABLES = {
   cursor: [CURSOR, "none"],
   slices: [SLICES, "resting"],
   load: [LOAD, "requested"],
-  "list of shown events": [SEEN, "idle"],
   loop: [STREAM, "new"],
   "way back from HTTP": [WAY_BACK, "blocked"],
 };

@@ -1,5 +1,6 @@
 /** The types of `headgate/backbone`. */
 import * as Backbone from "backbone";
+import type { Inbox, InboxItem, InboxStatus } from "./inbox.js";
 import type { Gate, HeadgateEvent } from "./index.js";
 
 /** A change that an event brings. */
@@ -57,44 +58,16 @@ export class LiveCollection<T extends object = any, Model extends Backbone.Model
   applyLive(change: Change, event: HeadgateEvent<any>): void;
 }
 
-/** One notification of a list. */
-export interface Notification<Data = any> {
-  id?: string;
-  topic: string;
-  data: Data;
-  time: number;
-  pattern: string;
-  read: boolean;
-}
-
-/** A bounded list of notifications, newest first. */
-export class NotificationList<Data = any> extends Backbone.Collection<Backbone.Model<Notification<Data>>> {
+/** An inbox as a collection, newest first. Its models are the inbox's items. */
+export class NotificationList<Data = any> extends Backbone.Collection<Backbone.Model<InboxItem<Data>>> {
   static extend<Parent, Properties, Statics>(this: Parent, properties?: Properties & ThisType<any>, statics?: Statics): Extended<Parent, Properties, Statics>;
-  constructor(
-    models: Notification<Data>[] | undefined,
-    options: {
-      gate: Gate<any>;
-      patterns?: string[] | undefined;
-      limit?: number | undefined;
-      /** Leaves out the events for which it returns false, such as those that the user has caused. */
-      accepts?: ((data: any, event: HeadgateEvent<any>) => boolean) | undefined;
-      /** Whether the user has read an event of the past: it is listed as read, and not told as shown. */
-      wasRead?: ((event: HeadgateEvent<any>) => boolean) | undefined;
-      [option: string]: any;
-    },
-  );
-  /** How many are not read. */
+  constructor(models: undefined | null | [], options: { inbox: Inbox<Data>; [option: string]: any });
+  /** Whose actions are those of the list. */
+  readonly inbox: Inbox<Data>;
+  /** How many of the whole inbox are unread. `unread` {count} says when it changes. */
   readonly unread: number;
-  /** The patterns that the user has chosen. */
-  readonly chosen: string[];
-  /** Be notified of a pattern. */
-  choose(pattern: string): this;
-  /** Be notified of it no more. */
-  dismiss(pattern: string): this;
-  /** Say which were put before the user. */
-  shown(...notifications: any[]): void;
-  /** Mark one as read. */
-  read(id: any): void;
-  /** Mark all as read. */
-  readAll(): void;
+  /** `status` {status} says when it changes. */
+  readonly status: InboxStatus;
+  /** Follow the inbox no more. */
+  unfollow(): void;
 }

@@ -1,128 +1,64 @@
 /**
- * NotificationList: a bounded Backbone collection of notifications, newest first, with read state: the model of a
- * notification centre.
+ * NotificationList: an inbox of headgate/inbox as a Backbone collection, for views that listen to `add`, `remove` and `change`.
  *
- * In: events of the patterns that the user has chosen, and which of them the page has shown. Out: the usual Backbone events,
- * `unread` with the count when it changes, and requests that tell the gateway which were shown. A notification is {id, topic, data, time,
- * pattern, read}. An event with an id is listed once. `untold` {count, error?} says how many the gateway will not hear of.
+ * In: snapshots of the inbox. Out: its items as models, newest first; `unread` with the count of the whole inbox when it changes, and
+ * `status` with the status when that does. It keeps nothing of its own: actions are the inbox's (`list.inbox.markRead(list.at(0).id)`).
  *
- * @import { Gate, HeadgateEvent } from "../gate.js"
+ * @typedef {import("../stores/snapshot-store.js").Store<{ items: readonly any[], unread: number, status: string }>} Inbox
  */
 import Backbone from "backbone";
-import { checkRule, COUNT } from "../language/options.js";
-import { checkPattern } from "../index.js";
 import { AnyIdCollection, CID_PREFIX } from "./any-id-collection.js";
-import { createSeen } from "./seen.js";
 
-const DEFAULT_LIMIT = 100;
-
-/** Those whose constructor has begun: `initialize` may choose. @type {WeakMap<object, { gate: Gate, limit: number, accepts: (data: any, event: HeadgateEvent) => boolean, wasRead: (event: HeadgateEvent) => boolean, chosen: Set<string>, unread: number, shown: WeakSet<object>, seen: ReturnType<typeof createSeen> }>} */
-const lists = new WeakMap();
+/** Not a field: a field is not there yet in `initialize`. @type {WeakMap<object, Inbox>} */
+const inboxes = new WeakMap();
 
 export class NotificationList extends AnyIdCollection {
+  #before = { unread: 0, status: "loading" };
+  #leave = () => {};
+
   /**
-   * @param {any} models
-   * @param {{ gate: Gate, patterns?: string[], limit?: number, accepts?: (data: any, event: HeadgateEvent) => boolean, [option: string]: any }} options
-   *   `accepts` leaves events out for which it returns false, such as those that the user has caused
+   * @param {any} models none: the inbox has them
+   * @param {{ inbox: Inbox, [option: string]: any }} options `inbox`: of `createInbox`
+   * @throws {TypeError} no inbox
    */
   constructor(models, options) {
     super(models, options);
-    const { gate, limit = DEFAULT_LIMIT, accepts = () => true, wasRead = () => false } = options;
-    checkRule("NotificationList: limit", COUNT, limit);
-    const seen = createSeen(gate, (count, error) => this.trigger("untold", { count, error }));
-    const { chosen } = Object.assign(listOf(this), { gate, limit, accepts, wasRead, unread: this.unread, seen });
-    this.on("add remove reset change:read", this.#recount, this);
-    this.on("change:read", (/** @type {any} */ notification) => notification.get("read") && this.shown(notification));
-    this.listenTo(gate, "connection:up", seen.again);
-    for (const pattern of chosen) this.listenTo(gate, pattern, this.#take);
-    for (const pattern of options.patterns ?? []) this.choose(pattern);
+    const { inbox } = options ?? {};
+    if (typeof inbox?.getSnapshot !== "function") throw TypeError("NotificationList: inbox must be one that createInbox has made");
+    inboxes.set(this, inbox);
+    this.#leave = inbox.subscribe(() => this.#show(inbox.getSnapshot()));
+    this.#show(inbox.getSnapshot());
   }
 
-  /** How many are not read. @returns {number} */
+  /** The inbox, with its actions. @returns {Inbox | undefined} none in `initialize` */
+  get inbox() {
+    return inboxes.get(this);
+  }
+
+  /** How many of the whole inbox are unread, listed or not. @returns {number} */
   get unread() {
-    return this.filter((notification) => !notification.get("read")).length;
+    return this.inbox?.getSnapshot().unread ?? 0;
   }
 
-  /** The patterns that the user has chosen. @returns {string[]} */
-  get chosen() {
-    return [...listOf(this).chosen];
+  /** Of the inbox: `loading`, `behind`, `current` or `failed`. @returns {string} */
+  get status() {
+    return this.inbox?.getSnapshot().status ?? "loading";
   }
 
-  /**
-   * Be notified of a pattern: subscribes.
-   * @param {string} pattern
-   * @returns {this}
-   * @throws {HeadgateError} `invalid_pattern`
-   */
-  choose(pattern) {
-    const { gate, chosen } = listOf(this);
-    if (chosen.has(checkPattern(pattern))) return this;
-    if (gate) this.listenTo(gate, pattern, this.#take);
-    chosen.add(pattern);
-    return this;
+  /** Follow the inbox no more. What is listed stays. */
+  unfollow() {
+    this.#leave();
   }
 
-  /**
-   * Be notified of it no more: unsubscribes. Listed notifications stay.
-   * @param {string} pattern
-   * @returns {this}
-   */
-  dismiss(pattern) {
-    const { gate, chosen } = listOf(this);
-    if (chosen.delete(pattern) && gate) this.stopListening(/** @type {any} */ (gate), pattern, this.#take);
-    return this;
-  }
-
-  /**
-   * Say that notifications have been put before the user: consumers need not mail them. A notification that is read counts as shown.
-   * @param {...any} notifications or their ids
-   */
-  shown(...notifications) {
-    const { shown, seen } = listOf(this);
-    for (const each of notifications) {
-      const notification = this.get(each);
-      if (!notification || shown.has(notification)) continue;
-      shown.add(notification);
-      seen.add(notification.id);
-    }
-  }
-
-  /** Mark one notification as read. @param {any} id */
-  read(id) {
-    this.get(id)?.set("read", true);
-  }
-
-  /** Mark all as read. */
-  readAll() {
-    this.invoke("set", "read", true);
-  }
-
-  /** @param {any} data @param {HeadgateEvent} event */
-  #take(data, event) {
-    if (!listOf(this).accepts(data, event)) return;
-    const { id, topic, time, pattern } = event;
-    const read = listOf(this).wasRead(event);
-    const attributes = { ...(id === null ? {} : { id }), topic, data, time, pattern, read };
-    const [notification] = [this.unshift(/** @type {any} */ (attributes))].flat();
-    if (read && notification) listOf(this).shown.add(notification);
-    while (this.length > listOf(this).limit) this.pop();
-  }
-
-  #recount() {
-    const list = listOf(this);
-    const { unread } = this;
-    if (unread === list.unread) return;
-    list.unread = unread;
-    this.trigger("unread", unread);
+  /** @param {{ items: readonly any[], unread: number, status: string }} snapshot */
+  #show({ items, unread, status }) {
+    const before = this.#before;
+    this.#before = { unread, status };
+    this.set(/** @type {any} */ (items));
+    if (unread !== before.unread) this.trigger("unread", unread);
+    if (status !== before.status) this.trigger("status", status);
   }
 }
 
 // On the prototype, as Backbone's own settings are: `extend` overrides it, and it is there during `super()`.
 Object.assign(NotificationList.prototype, { model: Backbone.Model.extend({ cidPrefix: CID_PREFIX }) });
-
-/** @param {object} list */
-function listOf(list) {
-  const known = lists.get(list) ?? /** @type {any} */ ({ chosen: new Set(), shown: new WeakSet() });
-  lists.set(list, known);
-  return known;
-}

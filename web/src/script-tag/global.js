@@ -1,8 +1,9 @@
 /**
- * The script-tag build: `window.headgate`. LiveModel, LiveCollection and NotificationList
+ * The script-tag build: `window.headgate`, with the inbox. LiveModel, LiveCollection and NotificationList
  * are made of the page's own Backbone when they are first asked for, so pages without Backbone can do without it and the
  * order of the script tags does not matter.
  */
+import * as inbox from "../inbox/index.js";
 import * as headgate from "../index.js";
 
 /** @returns {typeof import("../backbone/index.js")} */
@@ -12,6 +13,6 @@ function live() {
 }
 
 const names = /** @type {const} */ (["LiveModel", "LiveCollection", "NotificationList"]);
-const page = { ...headgate };
+const page = { ...headgate, ...inbox };
 for (const name of names) Object.defineProperty(page, name, { get: () => live()[name], enumerable: true });
 /** @type {any} */ (globalThis).headgate = page;

@@ -11,13 +11,6 @@ class Feed extends Dispatcher {
   #offset = 0;
   /** Whether subscriptions are acknowledged. */
   acknowledges = false;
-  /** Requests that tell the gateway which events were shown: {ids, take(), refuse(error)}. */
-  told = [];
-
-  seen(ids) {
-    return new Promise((take, refuse) => this.told.push({ ids, take, refuse }));
-  }
-
   _loads = new Set();
 
   _position() {
@@ -585,215 +578,75 @@ describe("a gap", () => {
 });
 
 describe("NotificationList", () => {
-  it("lists events of the chosen patterns, newest first, once each, bounded", () => {
-    const list = new NotificationList(null, { gate: feed, patterns: ["orders.*.shipped", "orders.42.*"], limit: 3 });
-    for (const id of [41, 42, 43, 44]) feed.send(`orders.${id}.shipped`, { id });
-    feed.send("orders.44.packed", {});
-    assert.deepEqual(list.pluck("topic"), ["orders.44.shipped", "orders.43.shipped", "orders.42.shipped"]);
+  const item = (/** @type {number} */ at, more = {}) => ({ id: `news/${at}`, kind: "news", data: at, time: at, at, read: false, ...more });
+  /** An inbox that a test plays. */
+  const played = () => {
+    const listeners = new Set();
+    let snapshot = { items: [], unread: 0, hasMore: false, status: "loading", error: null };
+    return {
+      listeners,
+      subscribe: (listener) => {
+        listeners.add(listener);
+        return () => listeners.delete(listener);
+      },
+      getSnapshot: () => snapshot,
+      show: (items, unread, more = {}) => {
+        snapshot = { ...snapshot, items, unread, status: "current", ...more };
+        for (const listener of listeners) listener();
+      },
+    };
+  };
+
+  it("has the items of its inbox, in their order, and says what has changed", () => {
+    const inbox = played();
+    const list = new NotificationList([], { inbox });
+    const told = [];
+    list.on("add remove change:read unread status", (what) => told.push(what.id ?? what));
+    inbox.show([item(2), item(1)], 7);
+    assert.deepEqual(told.splice(0), ["news/2", "news/1", 7, "current"]);
+    inbox.show([item(3), item(2, { read: true })], 6);
+    assert.deepEqual(told.splice(0), ["news/2", "news/1", "news/3", 6]);
+    assert.deepEqual(list.map((each) => [each.id, each.get("read")]), [["news/3", false], ["news/2", true]]);
+    assert.deepEqual([list.unread, list.status], [6, "current"]);
   });
 
-  it("can choose and dismiss patterns in initialize, as any collection sets itself up there", () => {
-    class Mine extends NotificationList {
+  it("has what its inbox shows already, keeps models, and follows no more when it is told so", () => {
+    const inbox = played();
+    inbox.show([item(1)], 1);
+    const list = new NotificationList([], { inbox });
+    const [model] = list.models;
+    inbox.show([item(1, { read: true })], 0);
+    assert.deepEqual([list.at(0) === model, model.get("read")], [true, true]);
+    list.unfollow();
+    inbox.show([], 0);
+    assert.deepEqual([list.length, inbox.listeners.size], [1, 0]);
+  });
+
+  it("has items with ids that are names of every object", () => {
+    const inbox = played();
+    const list = new NotificationList([], { inbox });
+    const items = HOSTILE.map((id, at) => item(at, { id, data: { toString: 1 } }));
+    for (let times = 0; times < 2; times++) inbox.show(items, items.length);
+    assert.deepEqual(list.pluck("id"), HOSTILE);
+    assert.deepEqual(HOSTILE.filter((id) => list.get(id)?.id !== id), []);
+  });
+
+  it("can be extended, and has no items yet in initialize", () => {
+    const inbox = played();
+    inbox.show([item(1)], 1);
+    const Mine = NotificationList.extend({
       initialize() {
-        this.choose("a").choose("b").choose("c").dismiss("b");
-        this.atFirst = [this.chosen, this.unread];
-      }
+        this.atFirst = [this.length, this.unread, this.status];
+      },
+    });
+    const list = new Mine([], { inbox });
+    assert.deepEqual([list.atFirst, list.length], [[0, 0, "loading"], 1]);
+  });
+
+  it("says that it needs an inbox", () => {
+    for (const options of [undefined, {}, { inbox: {} }, { gate: feed, patterns: ["a"] }]) {
+      assert.throws(() => new NotificationList([], options), { name: "TypeError", message: /inbox must be one that createInbox has made/ });
     }
-    const list = new Mine(null, { gate: feed, patterns: ["c", "d"] });
-    assert.deepEqual([list.atFirst, list.chosen], [[["a", "c"], 0], ["a", "c", "d"]]);
-    for (const topic of ["a", "b", "c", "d"]) feed.send(topic, 1);
-    assert.deepEqual(list.pluck("topic"), ["d", "c", "a"]);
-  });
-
-  it("lists an event that comes again once", () => {
-    const list = new NotificationList(null, { gate: feed, patterns: ["a"] });
-    feed.send("a", 1, { id: "same" });
-    feed.send("a", 1, { id: "same" });
-    assert.equal(list.length, 1);
-  });
-
-  it("leaves out what the application does not accept", () => {
-    const list = new NotificationList(null, { gate: feed, patterns: ["a"], accepts: (data) => data.by !== "ana" });
-    feed.send("a", { by: "ana" });
-    feed.send("a", { by: "ben" });
-    assert.deepEqual(list.pluck("data"), [{ by: "ben" }]);
-  });
-
-  it("lists what was read before as read, and counts only the rest", () => {
-    const counts = [];
-    const list = new NotificationList(null, { gate: feed, patterns: ["a"], wasRead: ({ id }) => id === "old" });
-    list.on("unread", (count) => counts.push(count));
-    feed.send("a", 1, { id: "old" });
-    feed.send("a", 2, { id: "new" });
-    assert.deepEqual(list.map((each) => [each.id, each.get("read")]), [["new", false], ["old", true]]);
-    assert.deepEqual(counts, [1]);
-  });
-
-  it("counts the unread notifications", () => {
-    const counts = [];
-    const list = new NotificationList(null, { gate: feed, patterns: ["a"] });
-    list.on("unread", (count) => counts.push(count));
-    feed.send("a", 1);
-    feed.send("a", 2);
-    list.read(list.at(0).id);
-    list.readAll();
-    assert.deepEqual(counts, [1, 2, 1, 0]);
-    assert.equal(list.unread, 0);
-  });
-
-  it("subscribes and unsubscribes as the user chooses", () => {
-    const list = new NotificationList(null, { gate: feed });
-    list.choose("a").choose("a").choose("b");
-    assert.deepEqual(list.chosen, ["a", "b"]);
-    list.dismiss("a").dismiss("never");
-    assert.equal(feed.send("a", 1), 0);
-    assert.equal(feed.send("b", 1), 1);
-    assert.deepEqual(list.chosen, ["b"]);
-  });
-
-  it("lists events whose ids are names of every object", () => {
-    const list = new NotificationList([{ id: "shown before", read: true }], { gate: feed, patterns: ["a"] });
-    for (const id of HOSTILE) feed.send("a", { toString: 1 }, { id });
-    for (const id of HOSTILE) feed.send("a", "again", { id });
-    assert.deepEqual(list.pluck("id"), [...[...HOSTILE].reverse(), "shown before"]);
-    for (const id of HOSTILE) list.read(id);
-    assert.equal(list.unread, 0);
-    assert.deepEqual(reported, []);
-  });
-
-  it("leaves the application's own handlers when a pattern is dismissed", () => {
-    const list = new NotificationList(null, { gate: feed, patterns: ["a"] });
-    const heard = [];
-    list.listenTo(feed, "a", (data) => heard.push(data));
-    list.dismiss("a");
-    feed.send("a", 1);
-    list.choose("a").dismiss("a");
-    feed.send("a", 2);
-    assert.deepEqual([heard, list.length], [[1, 2], 0]);
-  });
-
-  it("says which patterns can be chosen", () => {
-    const list = new NotificationList(null, { gate: feed });
-    for (const pattern of ["delivery:gap", "a b", "", undefined]) assert.throws(() => list.choose(pattern), { code: "invalid_pattern" });
-    assert.deepEqual(list.chosen, []);
-  });
-
-  describe("tells the gateway which events were shown", () => {
-    let list;
-    const ids = (first, count) => Array.from({ length: count }, (_, index) => `e${first + index}`);
-    /** Let so much time pass, and then everything that follows from it. */
-    const pass = async (ms) => {
-      mock.timers.tick(ms);
-      await new Promise(setImmediate);
-    };
-    /** Send so many events, and show them all. */
-    const show = (count) => {
-      for (let sent = 0; sent < count; sent++) feed.send("a", sent);
-      list.shown(...list.models);
-    };
-
-    beforeEach(() => {
-      mock.timers.enable({ apis: ["setTimeout"] });
-      list = new NotificationList(null, { gate: feed, patterns: ["a"], limit: 2000 });
-    });
-    afterEach(() => mock.timers.reset());
-
-    it("a second after the first, all together, each once", async () => {
-      show(2);
-      list.shown(list.at(0), "e1", "never listed");
-      await pass(999);
-      feed.send("a", 3);
-      list.read("e3");
-      assert.deepEqual(feed.told, []);
-      await pass(1);
-      assert.deepEqual(feed.told.map((each) => each.ids.toSorted()), [ids(1, 3)]);
-      feed.told[0].take();
-      list.readAll();
-      await pass(60_000);
-      assert.equal(feed.told.length, 1);
-    });
-
-    it("not those that were only listed, and none that has no event's id", async () => {
-      feed.send("a", 1);
-      feed.send("a", 2, { id: null });
-      list.add({ id: 7, read: false });
-      list.add({ id: "an id with spaces", read: false });
-      list.shown(list.at(0), 7, "an id with spaces");
-      await pass(60_000);
-      assert.deepEqual(feed.told, []);
-    });
-
-    it("a hundred in a request, one request at a time", async () => {
-      show(250);
-      await pass(1000);
-      await pass(60_000);
-      assert.equal(feed.told.length, 1);
-      for (const request of [0, 1, 2]) {
-        feed.told[request].take();
-        await pass(0);
-        await pass(1000);
-      }
-      assert.deepEqual(feed.told.map((each) => each.ids.length), [100, 100, 50]);
-      assert.equal(new Set(feed.told.flatMap((each) => each.ids)).size, 250);
-    });
-
-    it("again when it failed, later and later", async () => {
-      show(1);
-      const waits = [];
-      for (let failed = 0; failed < 8; failed++) {
-        let waited = 0;
-        while (feed.told.length === failed) {
-          await pass(1000);
-          waited += 1;
-        }
-        waits.push(waited);
-        feed.told[failed].refuse({ retry: true });
-        await pass(0);
-      }
-      assert.deepEqual(waits, [1, 2, 4, 8, 16, 32, 60, 60]);
-      assert.deepEqual(feed.told.at(-1).ids, ["e1"]);
-    });
-
-    it("soon after a reconnect, with those shown meanwhile", async () => {
-      show(1);
-      for (const wait of [1000, 2000, 4000]) {
-        await pass(wait);
-        feed.told.at(-1).refuse({ retry: true });
-        await pass(0);
-      }
-      show(1);
-      feed.trigger("connection:up", {});
-      await pass(1000);
-      assert.deepEqual(feed.told.at(-1).ids, ["e1", "e2"]);
-      feed.trigger("connection:up", {});
-      await pass(1000);
-      assert.equal(feed.told.length, 4);
-    });
-
-    it("no more of it when the gateway refuses, and says so", async () => {
-      const untold = [];
-      list.on("untold", (lost) => untold.push(lost));
-      const error = { code: "forbidden", retry: false };
-      show(3);
-      await pass(1000);
-      feed.told[0].refuse(error);
-      await pass(0);
-      show(1);
-      await pass(60_000);
-      assert.deepEqual(untold, [{ count: 3, error }]);
-      assert.equal(feed.told.length, 1);
-    });
-
-    it("the newest thousand when it cannot tell, and says how many it gave up", async () => {
-      let lost = 0;
-      list.on("untold", ({ count }) => {
-        lost += count;
-      });
-      for (let sent = 0; sent < 1010; sent++) show(1);
-      assert.equal(lost, 10);
-      await pass(1000);
-      assert.deepEqual([feed.told[0].ids[0], feed.told[0].ids.length], ["e11", 100]);
-    });
   });
 });
 

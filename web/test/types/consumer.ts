@@ -2,6 +2,7 @@
 import type { AnyTopics, ConnectOptions, ErrorCode, EventCallback, Gate, HeadgateEvent, PayloadOf, State, Status, Subscription, TopicOf } from "headgate";
 import { connect, events, HeadgateError, load, matches } from "headgate";
 import { LiveCollection, LiveModel, NotificationList } from "headgate/backbone";
+import { createInbox } from "headgate/inbox";
 import { createOutbox, type Outbox } from "headgate/offline";
 import { presence } from "headgate/presence";
 import { connect as connectTabs } from "headgate/tabs";
@@ -233,8 +234,8 @@ class Mine extends LiveModel<Order> {
   }
 }
 console.log(new Mine().isNewest());
-const list = new NotificationList<Order>([], { gate, patterns: ["orders.#"], limit: undefined });
-list.on("unread", (count: number) => count).choose("a").dismiss("a");
+const list = new NotificationList<Order>([], { inbox: createInbox<Order>(gate) });
+void list.on("unread", (count: number) => count).inbox.markRead(list.pluck("id"));
 console.log(list.at(0)?.get("data")?.status, list.unread.toFixed(), [work, word, state, code, status, loose, event]);
 
 // A pattern that no topic of the map can match is a mistake, wherever it is.

@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PYTHON_EXAMPLES = (
     "flask",
     "vite",
+    "bell",
     "chat",
     "django",
     "fastapi",

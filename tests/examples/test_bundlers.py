@@ -60,3 +60,13 @@ def test_a_chat_shows_who_is_there_and_each_message_once(
         pages["ben"].get_by_label("Your name").fill("eve")
         pages["ben"].get_by_role("button").click()
         expect(pages["ben"].locator("#messages li")).to_have_text(["ana: hello <b>"])
+
+
+def test_a_bell_shows_what_flask_has_put_into_the_inbox(page: Page, start_gateway: StartGateway, redis_url: str) -> None:
+    """Its build has checked the types of headgate/inbox and headgate/react."""
+    gateway = start_gateway({"HEADGATE_REDIS_URL": redis_url, "PYTHONPATH": str(BUILT / "bell")}, "app:app", "--dev")
+    page.goto(f"{gateway.url}/?name=ana")
+    page.get_by_role("button", name="Place an order that fails").click()
+    page.get_by_role("button", name="Notifications, 1 unread").click()
+    page.get_by_role("button", name="Mark as read").first.click()
+    expect(page).to_have_title("Shop")

@@ -14,8 +14,8 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 # and `progress/app.py` import tasks; pytest loads tests, and an application `outbox/shop.py`.
 ENTRIES = (
     *("celery/tasks.py", "django/manage.py", "fastapi/main.py", "flask/app.py", "script/nightly.py"),
-    *("outbox/relay.py", "progress/tasks.py", "server/shop.py", "vite/app.py", "chat/app.py", "webhook/receiver.py"),
-    "push/app.py",
+    *("outbox/relay.py", "progress/tasks.py", "server/shop.py", "vite/app.py", "chat/app.py", "bell/app.py"),
+    *("push/app.py", "webhook/receiver.py"),
 )
 
 

@@ -33,6 +33,11 @@ an account (`tests/fault/checker.py`, `tests/fault/accounts.py`): every receipt 
 rolled back and a fault that loses events lay in the time of its publish; a consumer has done all of the log, and nothing again
 without a fault between. `HEADGATE_SEED` repeats the plan of a row's faults, not its timing.
 
+F43 is people who read their inboxes: 1,000 with three tabs on each of two devices, all of them pages with Headgate's own inbox,
+and a Redis with two replicas and three Sentinels. Tabs lose their connection; gateways, consumers and the primary are killed, and
+the primary moves. Every tab must end with every item, and with the counts and states of Redis. `HEADGATE_SEED` repeats faults and
+actions, not their timing.
+
 F33 and F34 move the primary under load while the old one lives on.
 
 """

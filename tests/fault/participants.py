@@ -6,10 +6,12 @@ fixed rate; an event whose publish failed is published again with the same id, e
 - ["try", id, topic]: written before each attempt, so that a kill hides nothing.
 - ["got", id, topic, sent_s, at_s, epoch, offset]: a receipt.
 
-`python -m tests.fault.participants consume <url> <journal> <group>` does every event, from the oldest on.
+`python -m tests.fault.participants consume <url> <journal> <group> [<pattern> <unless read, s>]` does every event, from the
+oldest on, or those of a pattern whose items nobody has read in time.
 - ["did", at_s, epoch, offset, id]: written before the consumer says that it is done.
 
-`pages.mjs` is pages (pages.py). `Participant` is the test's end of each.
+`pages.mjs` is pages (pages.py), `inbox_pages.mjs` the inboxes of people (test_f43_inbox.py). `Participant` is the test's end of
+each.
 """
 
 from __future__ import annotations
@@ -57,9 +59,8 @@ class Participant:
     """
 
     def __init__(self, role: str, url: str, journal: Path, *words: object) -> None:
-        program = (
-            ["node", "tests/fault/pages.mjs"] if role == "pages" else [sys.executable, "-m", "tests.fault.participants", role]
-        )
+        pages = Path("tests", "fault", f"{role}.mjs")
+        program = ["node", str(pages)] if role.endswith("pages") else [sys.executable, "-m", "tests.fault.participants", role]
         self.entries: list[list[Any]] = []
         self._journal, self._read_bytes = journal, 0
         journal.touch()
@@ -202,7 +203,7 @@ def publish(url: str, path: str, name: str, per_s: str, payload_bytes: str, own_
                 publishing.publish(topics, size_bytes)
 
 
-def consume(url: str, path: str, group: str) -> None:
+def consume(url: str, path: str, group: str, pattern: str = "#", unless_read_s: str = "0") -> None:
     """Consume to the end of the input, then drain."""
     journal = _Journal(path)
 
@@ -210,9 +211,16 @@ def consume(url: str, path: str, group: str) -> None:
         def handle(self, delivery: Delivery) -> None:
             journal.write(["did", time.monotonic(), delivery.epoch, delivery.offset, delivery.id])
 
-    options = RunnerOptions(start="oldest", lease_s=LEASE_S, retry_first_s=0.1, retry_last_s=1.0, max_waiting=100_000)
+    options = RunnerOptions(
+        start="oldest",
+        lease_s=LEASE_S,
+        retry_first_s=0.1,
+        retry_last_s=1.0,
+        max_waiting=100_000,
+        unless_read_s=float(unless_read_s),
+    )
     runner = Runner(
-        ConsumerSpec(group, Writing, Writing.Options(), ("#",), NAMESPACE, options),
+        ConsumerSpec(group, Writing, Writing.Options(), (pattern,), NAMESPACE, options),
         url,
         Settings(max_payload_bytes=HARD_MAX_PAYLOAD_BYTES),
     )

@@ -26,7 +26,7 @@ const STATIC = resolve(WEB, "../gateway/headgate/static");
 const SERVED = { "headgate.js": "headgate.global.min.js", "headgate.http.js": "headgate.http.js", "headgate.socket.io.js": "headgate.socket.io.js", "headgate.development.js": "headgate.development.js" };
 
 /** The most bytes, gzip, that pages may load (docs/decisions/0025-the-weight-of-a-page.md). */
-const MOST = { connect: 16_349, terser: 15_420, everything: 43_990, backbone: 21_440, script: 25_900 };
+const MOST = { connect: 16_349, terser: 15_430, everything: 44_040, backbone: 21_490, script: 25_949 };
 /** The most bytes, gzip, of the console's script and style sheet; its charts are half of them. */
 const MOST_CONSOLE = 64_600;
 /** The most bytes, gzip, of the transport over HTTP; socket.io-client's polling has 13 KB. */

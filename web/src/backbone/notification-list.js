@@ -2,9 +2,9 @@
  * NotificationList: an inbox of headgate/inbox as a Backbone collection, for views that listen to `add`, `remove` and `change`.
  *
  * In: snapshots of the inbox. Out: its items as models, newest first; `unread` with the count of the whole inbox when it changes, and
- * `status` with the status when that does. It keeps nothing of its own: actions are the inbox's (`list.inbox.markRead(list.at(0).id)`).
+ * `status` with the status when that does, and `alert` with each item that arrives and is not muted in pages. It keeps nothing of its own: actions are the inbox's (`list.inbox.markRead(list.at(0).id)`).
  *
- * @typedef {import("../stores/snapshot-store.js").Store<{ items: readonly any[], unread: number, status: string }>} Inbox
+ * @typedef {import("../stores/snapshot-store.js").Store<{ items: readonly any[], unread: number, status: string }> & { onAlert(listener: (item: any) => void): () => void }} Inbox
  */
 import Backbone from "backbone";
 import { AnyIdCollection, CID_PREFIX } from "./any-id-collection.js";
@@ -26,7 +26,8 @@ export class NotificationList extends AnyIdCollection {
     const { inbox } = options ?? {};
     if (typeof inbox?.getSnapshot !== "function") throw TypeError("NotificationList: inbox must be one that createInbox has made");
     inboxes.set(this, inbox);
-    this.#leave = inbox.subscribe(() => this.#show(inbox.getSnapshot()));
+    const ends = [inbox.subscribe(() => this.#show(inbox.getSnapshot())), inbox.onAlert((/** @type {any} */ item) => this.trigger("alert", item))];
+    this.#leave = () => ends.forEach((end) => end());
     this.#show(inbox.getSnapshot());
   }
 

@@ -581,10 +581,15 @@ describe("NotificationList", () => {
   const item = (/** @type {number} */ at, more = {}) => ({ id: `news/${at}`, kind: "news", data: at, time: at, at, read: false, ...more });
   /** An inbox that a test plays. */
   const played = () => {
-    const listeners = new Set();
+    const [listeners, alerted] = [new Set(), new Set()];
     let snapshot = { items: [], unread: 0, hasMore: false, status: "loading", error: null };
     return {
       listeners,
+      alerted,
+      onAlert: (listener) => {
+        alerted.add(listener);
+        return () => alerted.delete(listener);
+      },
       subscribe: (listener) => {
         listeners.add(listener);
         return () => listeners.delete(listener);
@@ -619,7 +624,15 @@ describe("NotificationList", () => {
     assert.deepEqual([list.at(0) === model, model.get("read")], [true, true]);
     list.unfollow();
     inbox.show([], 0);
-    assert.deepEqual([list.length, inbox.listeners.size], [1, 0]);
+    assert.deepEqual([list.length, inbox.listeners.size, inbox.alerted.size], [1, 0, 0]);
+  });
+
+  it("triggers alert with the items that its inbox alerts of, which are not muted", () => {
+    const inbox = played();
+    const alerts = [];
+    new NotificationList([], { inbox }).on("alert", ({ id }) => alerts.push(id));
+    for (const listener of inbox.alerted) listener(item(4));
+    assert.deepEqual(alerts, ["news/4"]);
   });
 
   it("has items with ids that are names of every object", () => {

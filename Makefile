@@ -58,7 +58,7 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 run: build ## Set up everything and start the gateway with the demo (HEADGATE_* settings are honoured)
-	@exec $(BIN)/headgate serve --demo --with-consumers --config "$${HEADGATE_CONFIG:-server/headgate_server/demo/demo.toml}" $(ARGS)
+	@exec $(BIN)/headgate demo $(ARGS)
 
 build: $(RUNTIME) $(WEB) $(SBOM) ## Install pinned dependencies, build the browser client and the demo, list what is in them
 

@@ -1,9 +1,11 @@
-"""`headgate serve`: the gateway around an application. Imports click only: gevent patches all before serve.py is loaded."""
+"""`headgate serve` and `headgate demo`. Imports only click, because gevent must patch before serve.py is loaded."""
 
 from __future__ import annotations
 
 import gc
 import sys
+from importlib.util import find_spec
+from pathlib import Path
 
 import click
 
@@ -63,3 +65,21 @@ def serve(
     from .serve import run
 
     sys.exit(run(overrides | {"HEADGATE_WORKERS": "1"}, target, config, with_consumers=with_consumers))
+
+
+@click.command()
+@click.option("--host", help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 picks a free one.")
+@redis_option
+@click.pass_context
+@one_line_errors
+def demo(context: click.Context, host: str | None, port: int | None, redis_url: str | None) -> None:
+    """Start the demo and print its address: two people at one board, and faults to cause. Without --redis, it starts a Redis."""
+    from headgate.settings import environment
+
+    found = find_spec("headgate_server.demo")
+    assert found is not None
+    assert found.origin is not None
+    config = environment().get("HEADGATE_CONFIG") or str(Path(found.origin).with_name("demo.toml"))
+    given = {"host": host, "port": port, "redis_url": redis_url, "config": config}
+    context.invoke(serve, target=None, dev=False, demo=True, workers=None, with_consumers=True, **given)

@@ -29,6 +29,7 @@ _SECTIONS = {
     },
     "Gateways and consumers": {
         "serve": ("gateway", "serve"),
+        "demo": ("gateway", "demo"),
         "consume": ("consumers", "consume"),
         "consumers": ("consumers", "consumers"),
         "dead-letters": ("dead_letters", "dead_letters"),

@@ -1,22 +1,24 @@
-"""`headgate vapid-keys`: make the keys of Web Push. Imports click only."""
+"""`headgate vapid-keys`: create the keys of Web Push. Imports only click."""
 
 from __future__ import annotations
 
 import click
 
-from .output import echo, fail, one_line_errors
+from .options import json_option
+from .output import echo, fail, one_line_errors, print_json
 
 
 @click.command("vapid-keys")
 @click.option(
     "--file", "path", metavar="FILE", help="Write them into this new file, which only its owner can read. Default: print them."
 )
+@json_option
 @one_line_errors
-def vapid_keys(path: str | None) -> None:
-    """Make the two keys of Web Push, as lines of an environment file (docs/howto/web-push.md).
+def vapid_keys(path: str | None, as_json: bool) -> None:
+    """Create the two keys of Web Push, as lines of an environment file (docs/howto/web-push.md).
 
-    Pages subscribe with the public key; the consumer signs with the private one. Make them once: with other keys every browser
-    has to subscribe again. So a file that is there already is not changed.
+    Pages subscribe with the public key; the consumer signs with the private one. Create them once, because
+    with other keys every browser has to subscribe again. An existing file is never changed.
     """
     import os
 
@@ -26,17 +28,23 @@ def vapid_keys(path: str | None) -> None:
         from headgate.consumers.webpush.encryption import new_keys
 
     private, public = new_keys()
-    lines = f"VAPID_PUBLIC_KEY={public}\nVAPID_PRIVATE_KEY={private}"
+    lines = (f"VAPID_PUBLIC_KEY={public}", f"VAPID_PRIVATE_KEY={private}")
     if path is None:
-        echo(lines.partition("\n")[0])
-        echo(lines.partition("\n")[2])
+        if as_json:
+            print_json({"public_key": public, "private_key": private})
+        else:
+            for line in lines:
+                echo(line)
         return
     try:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(f"{lines}\n")
+            file.writelines(f"{line}\n" for line in lines)
     except FileExistsError:
         fail(f"{path}: the file is there already, and is not changed; expected a new file")
     except OSError as error:
         fail(f"{path}: {(error.strerror or 'cannot be written').lower()}")
-    echo(f"VAPID_PUBLIC_KEY={public}")
+    if as_json:
+        print_json({"public_key": public, "file": path})
+    else:
+        echo(lines[0])
     echo(f"headgate: the keys are in {path}. Keep the private one secret.", err=True)

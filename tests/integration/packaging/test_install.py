@@ -101,6 +101,7 @@ def check_commands(binaries: Path, folder: Path, redis_url: str) -> None:
     environment = {"PYTHONPATH": str(folder), "HEADGATE_REDIS_URL": redis_url, "HEADGATE_TOKEN_SECRET": "x" * 32}
     for words, package, extra in (
         (("serve",), "gevent", "server"),
+        (("demo",), "gevent", "server"),
         (("tail", "#"), "hiredis", "server"),
         (("token", "--user", "ana"), "jwt", "server"),
         (("consume", "--check"), "structlog", "consumers"),

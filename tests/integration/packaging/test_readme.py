@@ -12,6 +12,7 @@ import shlex
 import shutil
 import subprocess
 import threading
+import urllib.request
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -171,6 +172,17 @@ def test_the_two_terminals_beside_the_demo_see_the_event(project: Path) -> None:
         assert shell(publish, project).startswith("offset 1 ")
 
         terminal.wait_for('1 orders.42.shipped {"carrier": "UPS"}')
+
+
+def test_the_demo_starts_from_the_installed_wheel(project: Path, tmp_path: Path) -> None:
+    """One command in an empty folder brings the page, its scripts, its consumer and a private Redis."""
+    gateway = GatewayProcess(tmp_path)
+    gateway.command = (str(project / ".venv/bin/headgate"), "demo")
+    with gateway:
+        for path in ("/", "/static/demo.js"):
+            with urllib.request.urlopen(gateway.url + path, timeout=DEADLINE_S) as answer:
+                assert answer.status == 200
+        gateway.wait_for_line(re.compile("on-call"))
 
 
 def test_events_of_python_and_of_redis_cli_reach_the_page(project: Path, serve: Serve, redis_url: str) -> None:

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from headgate.cli.main import main
 
 # They run until somebody ends them, and log (HEADGATE_LOG_FORMAT=json); the bench hands its arguments on.
-WITHOUT = {"serve", "consume", "bench"}
+WITHOUT = {"demo", "serve", "consume", "bench"}
 NOWHERE = "redis://127.0.0.1:1"
 # What a command must be given so that it comes as far as Redis.
 GIVEN = {

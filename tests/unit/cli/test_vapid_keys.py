@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -65,3 +66,13 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatc
     done = CliRunner().invoke(main, ["vapid-keys"])
 
     assert done.stderr == "headgate: headgate vapid-keys needs the package cryptography: run `pip install 'headgate[push]'`\n"
+
+
+def test_json_has_the_keys_and_never_the_private_one_beside_a_file(tmp_path: Path) -> None:
+    """A program reads one object, as from every command."""
+    printed = json.loads(CliRunner().invoke(main, ["vapid-keys", "--json"]).stdout)
+    assert set(printed) == {"public_key", "private_key"}
+    path = tmp_path / "push.env"
+    written = json.loads(CliRunner().invoke(main, ["vapid-keys", "--json", "--file", str(path)]).stdout)
+    assert set(written) == {"public_key", "file"}
+    assert f"VAPID_PUBLIC_KEY={written['public_key']}" in path.read_text()

@@ -56,7 +56,7 @@ def demo_routes(book: OrderBook, tokens: DemoTokens) -> Blueprint:
 
     def trouble() -> Trouble:
         if not troubles:
-            abort(404, "no trouble here: it takes `headgate serve --demo` on loopback, without a Redis URL")
+            abort(404, "no trouble here: it takes `headgate demo` on loopback, without a Redis URL")
         return troubles[0]
 
     @routes.get("/")

@@ -67,9 +67,11 @@ it("does what it says", async () => {
     const { stdout } = await promisify(execFile)(PYTHON, [`${FOLDER}publish.py`]);
     assert.match(stdout, /^[0-9a-f]{16} \d+\n$/);
     assert.deepEqual(await shipped, ["orders.42.shipped", "UPS"]);
+    await writeFile(`${FOLDER}notify.py`, `from headgate import Inbox, Publisher\nInbox(Publisher("${gateway.redisUrl}")).send("ann", "news", "hello")\n`);
+    await promisify(execFile)(PYTHON, [`${FOLDER}notify.py`]);
     const expected = [
       "published true", "payload_too_large false 65536", "board orders.7.created", "past orders.7.created true", "replayed 1",
-      "up 0", "shipped orders.42.shipped UPS", "board orders.42.shipped", "order 42 shipped", "unread 1",
+      "true 0", "shipped orders.42.shipped UPS", "board orders.42.shipped", "order 42 shipped", "unread 1",
     ];
     await until(() => expected.every((line) => logged.includes(line)), `all of ${expected.filter((line) => !logged.includes(line))}`);
     assert.equal(page.orders.get(42).get("status"), "shipped");

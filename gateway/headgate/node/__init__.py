@@ -1,1 +1,1 @@
-"""One gateway process: Socket.IO handlers in front, namespaces behind."""
+"""One gateway process: Socket.IO handlers in front, namespaces after them."""

@@ -1,4 +1,4 @@
-"""The connection of a client, as the gateway needs it: a session, or a stream."""
+"""The connection of a client as the gateway needs it: a session or a stream."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Connection: TypeAlias = Session | Stream
 
 
 def connection_of(client: Client) -> Connection:
-    """Return a client's connection: every client that joins the gateway comes over the transport."""
+    """Return a client's connection. Every client of the gateway joins over the transport."""
     return cast(Connection, client.connection)
 
 
 def environ_of(client: Client, sockets: SocketIOFace) -> Mapping[str, Any]:
-    """Return the WSGI environment with which a client has come; nothing of one that has left."""
+    """Return the WSGI environment of a client's handshake, empty for a client that has left."""
     connection = connection_of(client)
     return connection.environ if isinstance(connection, Stream) else sockets.environ_of(connection.sid)

@@ -1,11 +1,11 @@
-"""The gateway: puts together Socket.IO in front, the namespaces behind, and the four parts between. One per process.
+"""The gateway of one process. It puts together Socket.IO in front, the namespaces, and the four parts between them.
 
-In: an application's authenticator (else tokens decide), settings, a Redis URL. Out: `wsgi_app`, which answers Socket.IO's
+In: an application's authenticator (otherwise tokens decide), settings, a Redis URL. Out: `wsgi_app`, which answers Socket.IO's
 path and passes everything else on to the application; `start` and `close`; `ready`.
 
 A client's life: HTTP (transport) → CONNECT (population/joining.py), for which access finds the identity → `welcome`, sent when
-the subscriptions that came with the handshake are active → requests, each acknowledged (requests/handlers.py) → leave, or be
-disconnected: its identity has expired or was revoked (population/evictions.py), or the gateway stops (population/drain.py).
+the subscriptions of the handshake are active → requests, each acknowledged (requests/handlers.py) → leave, or a disconnect:
+the identity has expired or was revoked (population/evictions.py), or the gateway stops (population/drain.py).
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("headgate.gateway")
 
-# Between a payload and the message around it: names, ids, escapes. A message above this ends the connection (1009); a payload
-# above its limit but below this is refused in the acknowledgement, and the connection lives.
+# What a message adds to its payload: names, ids, escapes. A larger message ends the connection (1009). A payload above its limit
+# in a message below this one is refused in the acknowledgement, and the connection lives.
 ENVELOPE_BYTES = 4096
 
 
@@ -63,7 +63,7 @@ class Gateway:
             raise BusUnavailable("no Redis: set HEADGATE_REDIS_URL, or start with `headgate serve`, which brings one")
         warn_of_open_redis(url)
         REDIS_ROUND_TRIPS.put(ROUND_TRIPS)
-        count_with(lambda counted: PUBLISH_BREAKER.labels(counted.value).inc())
+        count_with(lambda outcome: PUBLISH_BREAKER.labels(outcome.value).inc())
         self.settings, self.publisher, self.authorizing = settings, _publisher(settings, url), Authorizing()
         self._sockets = sockets = _sockets(settings)
         sockets.reuse_greenlets(authenticator is None)
@@ -84,12 +84,12 @@ class Gateway:
     # -- the gateway's life ------------------------------------------------------------------------------------------
 
     def set_authenticator(self, authenticator: Authenticator) -> None:
-        """Let an application say whose a handshake is, in the place of tokens, before clients come."""
+        """Let the application identify handshakes, in place of tokens. Call it before clients connect."""
         self.access.logins.authenticator = authenticator
         self._sockets.reuse_greenlets(False)
 
     def set_authorizer(self, authorizer: Authorizer | None) -> None:
-        """Have an application asked about each pattern, too (access/authorizing.py), before clients come."""
+        """Let the application decide each pattern as well (access/authorizing.py). Call it before clients connect."""
         self.authorizing.authorizer = authorizer
         if authorizer is not None:
             self._sockets.reuse_greenlets(False)
@@ -103,7 +103,7 @@ class Gateway:
             namespace.start()
 
     def not_ready(self) -> list[str]:
-        """Return lines for the operator: why clients are refused, and what to do; no lines: Redis can be used."""
+        """Return lines for the operator: why clients are refused, and what to do. Empty if Redis is usable."""
         for namespace in self.namespaces.values():
             if not namespace.bus.up and namespace.bus.last_error is not None:
                 message, *advice = namespace.bus.last_error.lines()
@@ -111,12 +111,12 @@ class Gateway:
         return []
 
     def own(self, letters: str) -> None:
-        """Let the ids of sessions begin with letters that name this worker, before clients come."""
+        """Begin the ids of sessions with letters that name this worker. Call it before clients connect."""
         self._sockets.engine.owner = letters
 
     @property
     def sessions(self) -> int:
-        """How many sessions there are, clients or not yet."""
+        """The number of sessions, joined or not."""
         return self._sockets.count
 
     @property
@@ -125,17 +125,17 @@ class Gateway:
         return self.population.drain.begun
 
     def retire(self) -> bool:
-        """Refuse new clients from now on; return whether it is known that no other gateway serves any of these namespaces.
+        """Refuse new clients from now on. Return True if certainly no other gateway serves any of these namespaces.
 
-        Asks Redis, for two seconds at most or so. Where it does not say, nothing is known.
+        Asks Redis, for about two seconds at most. Without an answer the result is False.
         """
         self.population.retire()
         return self.cluster.table.retire()
 
     def reload(self, wanted: Settings) -> Changed:
-        """Apply other settings, as far as that can be while it runs (reloading.py), and read keys and schemas anew.
+        """Apply other settings, as far as a running gateway can (reloading.py), and read keys and schemas again.
 
-        With a fault in the file of keys the previous keys stay active, and the log says so.
+        If the file of keys is faulty, the previous keys stay active and the fault is logged.
 
         Raises:
             HeadgateError: the schemas are wrong; nothing has changed.
@@ -152,9 +152,10 @@ class Gateway:
         return changed
 
     def drain(self, within_s: float) -> None:
-        """Let clients move to another gateway: tell them, refuse new ones, and end the connections that stay, in turn.
+        """Move clients to another gateway: notify them, refuse new ones, and end the remaining connections one after the other.
 
-        Not ready from now on. Waits at most about `within_s` seconds, and not at all without clients; `close` comes after.
+        The gateway is not ready from now on. Waits about `within_s` seconds at most, and not at all without clients. `close`
+        comes next.
         """
         self.population.drain.run(within_s)
 
@@ -170,7 +171,7 @@ class Gateway:
         self.publisher.close()
 
     def wsgi_app(self, application: WSGIApplication, own: frozenset[str] = frozenset()) -> WSGIApplication:
-        """Return a WSGI application: Socket.IO's path and the streams' are ours, the rest and `own` is `application`'s."""
+        """Return a WSGI application that answers Socket.IO's path and the streams'. `application` gets `own` and the rest."""
         sockets, paths = self._sockets.wsgi_app(application), frozenset(PATHS) - own
 
         def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -180,7 +181,7 @@ class Gateway:
         return self.access.hosts.guard(answer)
 
     def answers_to(self, environ: Mapping[str, Any]) -> bool:
-        """Return whether a request is to a name of ours; `wsgi_app` refuses the others."""
+        """Return whether a request is to one of our hosts. `wsgi_app` refuses the others."""
         try:
             self.access.hosts.check(environ)
         except UnknownHost:
@@ -188,9 +189,9 @@ class Gateway:
         return True
 
     def handshake(self, request: RoutedRequest) -> Answer | None:
-        """Answer a request for a WebSocket below WSGI (transport/http_routes.py); leave any other to the application.
+        """Answer a request for a WebSocket below WSGI (transport/http_routes.py). Leave any other to the application.
 
-        None also when its socket is a session's now.
+        Returns None also when a session has taken over the socket.
 
         Raises:
             ConnectionResetError: the client is gone.
@@ -205,7 +206,7 @@ class Gateway:
 
 
 def warn_of_open_redis(url: str) -> None:
-    """Log it if Redis is on another machine and has no password."""
+    """Log a warning if Redis is on another machine and has no password."""
     if is_open(url):
         log.warning(
             "Redis without a password", at=redacted_address(url), effect="whoever reaches it publishes, reads and revokes"

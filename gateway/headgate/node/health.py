@@ -1,4 +1,4 @@
-"""The gateway's health: whether events flow and clients are let in. Never waits."""
+"""The gateway's health: whether events flow and clients are admitted. Never waits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class NamespaceHealth(TypedDict):
 
 
 class Health(TypedDict):
-    """A gateway; where no gateway can be, it is down, with the `error` that says why."""
+    """The health of a gateway. `error` says why a process cannot have a gateway; it is then down."""
 
     ready: bool
     bus: str
@@ -38,8 +38,8 @@ class Health(TypedDict):
 def health(namespaces: Mapping[str, Namespace], state: State) -> Health:
     """Return `{ready, bus, build, admission, paused, revocations, …, namespaces: {name: {bus, epoch, offset, clients, error?}}}`.
 
-    Ready means that events flow and that clients are let in, for which it must be known what is revoked. `admission` says whether
-    newcomers find room. A gateway without room is ready nevertheless: a balancer that left it would fill up the others in turn.
+    Ready means that events flow and clients are admitted, which requires that the revocations are known. `admission` says whether
+    there is room for newcomers. A full gateway stays ready. A balancer that took it out would fill up the others in turn.
     """
     states: dict[str, NamespaceHealth] = {}
     for name, namespace in namespaces.items():
@@ -53,7 +53,7 @@ def health(namespaces: Mapping[str, Namespace], state: State) -> Health:
         if bus.last_error is not None:
             states[name]["error"] = bus.last_error.message
     up = all(namespace.bus.up for namespace in namespaces.values())
-    found: Health = {
+    result: Health = {
         "ready": up and state.revocations_known and not state.draining,
         "bus": "up" if up else "down",
         "build": build_in_use().value,
@@ -63,5 +63,5 @@ def health(namespaces: Mapping[str, Namespace], state: State) -> Health:
         "namespaces": states,
     }
     if state.revocations_error is not None:
-        found["revocations_error"] = state.revocations_error
-    return found
+        result["revocations_error"] = state.revocations_error
+    return result

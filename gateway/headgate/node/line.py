@@ -1,8 +1,8 @@
-"""The line of one namespace's log, as this gateway knows it: where positions of clients, of any epoch, stand on it.
+"""The line of one namespace's log as this gateway knows it: where positions of clients, of any epoch, stand on it.
 
 In: an epoch and an offset that a client has shown. Out: the end of that epoch on the line that leads to the epoch of the bus, by
-the lineage that the feed has; or word that the log has never had this epoch. Redis is asked before anybody is told of a loss: the
-position may come from another gateway, which is ahead of this one.
+the lineage of the feed, or None if the log never had this epoch. This gateway asks Redis before it reports a loss, because the
+position may come from another gateway, further ahead.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ class Line:
         self.bus, self.feed, self.search = bus, feed, search
 
     def end_of(self, epoch: str, offset: int) -> int | None:
-        """Return the newest offset at which a position of an epoch is on the line; None: nobody knows of this epoch.
+        """Return the newest offset at which a position of an epoch is on the line. None: the epoch is unknown.
 
-        The answer is about the epoch in which the bus is when this returns. Waits for Redis if the position is not on the line,
-        as far as this gateway knows.
+        The answer refers to the epoch of the bus on return. Waits for Redis if this gateway does not know the position to be on
+        the line.
 
         Raises:
-            BusUnavailable: the log goes on in an epoch that the feed has not met yet: its next fence will find that.
+            BusUnavailable: the log goes on in an epoch that the feed has not met yet. Its next fence will find that.
             BusUnavailable, BusRefused: as `LogSearch.head`.
         """
         end = self.bus.lineage.end_of(epoch, self._newest())

@@ -1,7 +1,7 @@
-"""Searches of one namespace's log on behalf of a client: its head, a page to replay, the places where pasts begin.
+"""Searches of one namespace's log for a client: its head, a page to replay, the places where pasts begin.
 
-In: requests of a client. Out: offsets and events. Searches go one at a time over one connection, and each client (by its user,
-or its address) reads no faster than it may; both may make the caller wait.
+In: requests of a client. Out: offsets and events. Searches go one at a time over one connection. Each client (by its user, or
+its address) reads at a limited rate. Both limits may make the caller wait.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from headgate.settings import Settings
 
 # One acknowledgement of `replay` carries at most about this much payload.
 REPLAY_BYTES = 65536
-# A search that has not had its turn by then is refused, and may be asked for again: each may take as long as a dead Redis takes
-# to be noticed.
+# A search that gets no turn in this time is refused, and may be retried. Each search may take as long as it takes to notice a
+# dead Redis.
 SEARCH_TURN_S = 10.0
-# A client that has used up what it may read of the log waits for its next page up to this long in all, and is then refused.
+# A client that has used up its reads waits for its next page this long in all, and is then refused.
 READ_WAIT_S = 10.0
 
 
 class LogSearch:
-    """See the module. `share` is the share of the loop in which subscriptions are worked on."""
+    """See the module. `share` is the share of the loop for work on subscriptions."""
 
     def __init__(self, namespace: str, log: EventLog, settings: Settings, share: Share) -> None:
         self._log = log
@@ -43,15 +43,15 @@ class LogSearch:
         self._topics = LogTopics()
 
     def clear(self) -> None:
-        """Forget everything: the log is another one."""
+        """Forget everything, because the log is another one."""
         self._topics.clear()
 
     def cut(self, end: int) -> None:
-        """Forget everything above an offset: the log goes on in another epoch."""
+        """Forget everything above an offset, because the log goes on in another epoch."""
         self._topics.cut(end)
 
     def head(self, known_epoch: str) -> Head:
-        """Return where the log stands; with its lineage, if that is another epoch than `known_epoch`. Waits for Redis.
+        """Return where the log stands, with its lineage if its epoch is not `known_epoch`. Waits for Redis.
 
         Raises:
             BusUnavailable, BusRefused: as `redis.client.call`, or no turn within SEARCH_TURN_S.
@@ -60,7 +60,7 @@ class LogSearch:
             return log.head(known_epoch)
 
     def find_starts(self, client: Client, asked: Sequence[tuple[str, Since]]) -> list[int]:
-        """Return the offsets behind which the pasts begin that a client asks for, out of one reading of the log. Waits for Redis.
+        """Return the offsets after which the requested pasts begin, from one reading of the log. Waits for Redis.
 
         Raises:
             LimitReached: `read_per_s`.
@@ -88,7 +88,7 @@ class LogSearch:
             return find_starts(asked, head.first, head.offset, read, self.share.pause)
 
     def wait_to_read(self, client: Client) -> None:
-        """Wait until a client may have one more `page`, at the pace at which it may read.
+        """Wait until the client's rate allows one more `page`.
 
         Raises:
             LimitReached: `read_per_s`.
@@ -102,7 +102,7 @@ class LogSearch:
         May switch greenlets.
 
         Raises:
-            BusUnavailable, BusRefused: as `head`; BusUnavailable also when the log is not in the epoch of `wanted` any more.
+            BusUnavailable, BusRefused: as `head`. BusUnavailable also when the log has left the epoch of `wanted`.
         """
         with self._turn_to_search() as log:
             entries = log.page(wanted.first - 1, wanted.last, epoch=wanted.epoch)
@@ -141,7 +141,7 @@ class LogSearch:
         return events, first if first > 1 and entries else None
 
     def _borrow_read(self, client: Client, max_wait_s: float) -> float:
-        """Count one page of the log as read by a client; return for how long it is to wait for it.
+        """Count one page of the log as read by a client; return the seconds to wait before reading it.
 
         Raises:
             LimitReached: `read_per_s`: longer than `max_wait_s`.
@@ -153,13 +153,13 @@ class LogSearch:
 
     @contextmanager
     def _turn_to_search(self) -> Iterator[EventLog]:
-        """Wait for a turn, and have the log for the time of the block.
+        """Wait for a turn, and hold the log during the block.
 
         Raises:
             BusUnavailable: no turn within SEARCH_TURN_S.
         """
         if not self._turn.acquire(timeout=SEARCH_TURN_S):
-            raise BusUnavailable(f"the log could not be searched within {SEARCH_TURN_S:g} s: others wait for Redis too")
+            raise BusUnavailable(f"the log could not be searched within {SEARCH_TURN_S:g} s: other searches wait for Redis")
         try:
             yield self._log
         finally:

@@ -1,6 +1,6 @@
 """One namespace of the gateway: its clients, their subscriptions, and the path from its bus to them.
 
-In: joins, requests and leaves from the gateway; events and word of faults from the bus. Out: what each part makes of them: the
+In: joins, requests and leaves from the gateway; events and notices of faults from the bus. Out: calls on the parts: the
 subscriptions (subscriptions.py), searches of the log (log_search.py), the live feed and the clients that catch up (delivery),
 presence.
 """
@@ -50,12 +50,13 @@ _JOIN_KINDS = {None: "fresh", True: "resumed", False: "not_resumed"}
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """How a client goes on that came with a point of resume.
+    """How a client with a point of resume goes on.
 
     Attributes:
         resumed: None: there was nothing to resume. True: everything since was in the log a second ago. False: the log was lost,
-            has lost its end, or no longer reaches back that far; a gap says which, and the client goes on from what there is.
-        position: from where it goes on; None: nothing was resumed, or the log was lost.
+            has lost its end, or no longer reaches back that far; a gap says which, and the client goes on with the events that
+            exist.
+        position: where it goes on; None: nothing was resumed, or the log was lost.
     """
 
     resumed: bool | None
@@ -65,8 +66,8 @@ class Resumption:
 class Namespace:
     """See the module. Implements `bus.Receiver` and `bus.DirectReceiver`.
 
-    `on_log_lost` is called when the log is another one, and must not wait. `retention_s`: how long an event stays in the log at
-    the rate of now (cluster/log_maintenance.py says so every few seconds).
+    Calls `on_log_lost` when the log is another one; it must not wait. `retention_s`: how long an event stays in the log at the
+    present rate (cluster/log_maintenance.py sets it every few seconds).
     """
 
     def __init__(self, name: str, redis_url: str, settings: Settings, authorizing: Authorizing, presence: Presence) -> None:
@@ -92,31 +93,32 @@ class Namespace:
         self._ledger = Ledger(self.clients, self._router, self._catch_up.readers)
         self._cursors = CursorTurns(monotonic())
         self.retention_s = inf
-        self._turns = Turns()  # of everybody else, between the slices of the bus' work
-        self._round: Greenlet | None = None  # goes round the clients now
+        self._turns = Turns()  # for all other greenlets, between the slices of the bus's work
+        self._round: Greenlet | None = None  # sends cursors to clients now
         self._count_join: dict[bool | None, Callable[[], object]] = {}
         self._matcher = matcher
         CLIENTS.labels(name).set_function(lambda: len(self.clients))
         SUBSCRIPTIONS.labels(name).set_function(lambda: matcher.subscriptions)
-        DELIVERY.tellers[name] = self._tell_delivery
+        DELIVERY.tellers[name] = self._delivery_values
 
     def apply(self, settings: Settings) -> None:
-        """Go on with other limits of subscriptions."""
+        """Apply other limits of subscriptions."""
         self.subscriptions.apply(settings)
 
     # -- clients --------------------------------------------------------------------------------------------------
 
     def join(self, session: str, identity: Identity, connection: ClientConnection, address: str | None = None) -> Client:
-        """Take a client in and return it. Its reads count for its user, or for its address when it is anonymous."""
+        """Add a client and return it. Its reads count for its user, or for its address if it is anonymous."""
         account = identity.user if identity.user != ANONYMOUS else f"\0{address or session}"  # no user's name
         readers, now_ms = self._catch_up.readers, int(time() * 1000)
         client = self.clients[session] = Client(self.name, session, identity, connection, readers, account, now_ms)
         return client
 
     def leave(self, session: str, *, in_order: bool = True) -> None:
-        """Forget a client, its subscriptions and its part in presence. Idempotent. Lets the loop run, when it is out already.
+        """Forget a client, its subscriptions and its part in presence. Idempotent. Lets the loop run, after the client is
+        removed.
 
-        `in_order`: the client has said goodbye; else its connection broke.
+        `in_order`: the client has said goodbye; otherwise its connection broke.
         """
         client = self.clients.pop(session, None)
         if client is not None:
@@ -126,40 +128,40 @@ class Namespace:
             self.presence.gone(session, in_order=in_order)
 
     def is_in(self, client: Client) -> bool:
-        """Return whether a client has joined, and has not left since."""
+        """Return whether a client has joined and not left since."""
         return self.clients.get(client.session) is client
 
     def subscribe(self, client: Client, request: object) -> str:
-        """Make a subscription active, as `Subscriptions.add_all` does each; return the pattern.
+        """Make a subscription active, as `Subscriptions.add_all` does for each; return the pattern.
 
         Raises:
             InvalidRequest, InvalidPattern, Forbidden, LimitReached, BusUnavailable, BusRefused: nothing has changed.
-            Unauthorized: the client has left meanwhile.
+            Unauthorized: the client left during the call.
         """
         outcomes = self.subscriptions.add_all(client, [request])
         if isinstance(outcomes[0], HeadgateError):
-            raise outcomes.pop()  # type: ignore[misc]  # kept here, it would be a cycle: its traceback holds this frame
+            raise outcomes.pop()  # type: ignore[misc]  # pop: its traceback holds this frame, so keeping it here would be a cycle
         return outcomes[0]
 
     def place(self, client: Client) -> int:
-        """Return the offset above which a subscription that has just been made active brings events."""
+        """Return the offset after which a subscription that became active just now brings events."""
         return client.place(self._live.position())
 
     def audience(self, topic: str) -> tuple[Client, ...]:
-        """Return the clients that an event of a topic would go to now."""
+        """Return the clients that would get an event of this topic now."""
         return self._matcher.match(topic).clients
 
     def had(self, client: Client) -> int:
-        """Return the offset up to which a client has had events, or may have them on their way, but for pasts."""
+        """Return the offset up to which a client has its events, received or on their way. Pasts do not count."""
         return client.had(self._live.position())
 
     def resume(self, client: Client, point: Resume | None) -> Resumption:
-        """Let a client that has just joined go on where it was; its subscriptions are active already.
+        """Let a client that has just joined go on from its point. Its subscriptions are active already.
 
-        Its point may be of an epoch before the one in which the log is: the lineage says how much of it they share.
+        The point may be of an epoch before the log's. The lineage says how much the two share.
 
         Raises:
-            BusUnavailable, BusRefused: the point is ahead of this gateway, and Redis could not be asked or is further itself.
+            BusUnavailable, BusRefused: the point is ahead of this gateway, and Redis did not answer or is further ahead itself.
             Unauthorized: `left`, while Redis was asked.
         """
         self.subscriptions.check_in(client)
@@ -171,21 +173,21 @@ class Namespace:
         if end is None:
             client.welcome_to_another_log()
             return self._resumed(Resumption(False))
-        # Its subscriptions are active, so live events may wait for it already (the connection is corked until `welcome`).
+        # Its subscriptions are active, so live events may be queued already (the connection is corked until `welcome`).
         bus, start = self.bus, self._live.resume(client, point.offset, end)
-        # The head was read at the last fence; trimming by count has gone on since, and needs no reading.
+        # The head was read at the last fence. Trimming by count has gone on since, and follows from `reached`.
         oldest = max(bus.first, bus.reached - (self._settings.log_max_events or MOST_LOG_EVENTS) + 1)
         return self._resumed(Resumption(start == point.offset and start + 1 >= oldest, Resume(bus.epoch or "", start)))
 
     def position(self, client: Client, resumption: Resumption) -> int:
-        """Return the offset that a welcome says: that of the live feed, or the place from which a new client begins."""
+        """Return the offset for a welcome: that of the live feed, or the place where a new client begins."""
         return self._live.position() if resumption.position is not None else self._live.welcome_offset(client)
 
     def history(self, client: Client, request: object) -> dict[str, object]:
         """Return the newest events of `{pattern, before?: {offset, epoch?}, limit?}`: `{events: [[topic, data, meta]…], before}`.
 
-        They come newest first. `before` is the position to go on from, or None: the log has no older ones. One call reads one
-        page of the log, so it may find less than `limit`, or nothing. May switch greenlets.
+        The newest event comes first. `before` is the position to go on from, or None if the log has no older events. One call
+        reads one page of the log, so it may find fewer than `limit`, or none. May switch greenlets.
 
         Raises:
             InvalidRequest, InvalidPattern, Forbidden, LimitReached, BusUnavailable, BusRefused.
@@ -211,14 +213,15 @@ class Namespace:
             raise Forbidden("replay", pattern)
         self.authorizing.check(client, pattern, REPLAY)
         self.search.wait_to_read(client)
-        if not client.identity.may_subscribe(pattern):  # its grants have changed meanwhile
+        if not client.identity.may_subscribe(pattern):  # its grants changed while it waited
             raise Forbidden("replay", pattern)
 
     def replay(self, client: Client, request: object) -> dict[str, object]:
-        """Return a page of `{pattern, from, to, epoch?}` out of the log: `{events: [[topic, data, meta]…], next, epoch, gap?}`.
+        """Return a page of `{pattern, from, to, epoch?}` from the log: `{events: [[topic, data, meta]…], next, epoch, gap?}`.
 
-        `next` is the offset to ask from for the rest, or None. `epoch` is that of the log. `gap {from, to, reason, epoch}` comes
-        with the last page: the part of the range that an epoch before had, and the log has lost. May switch greenlets.
+        `next` is the offset from which to ask for the rest, or None. `epoch` is the log's. `gap {from, to, reason, epoch}`
+        comes with the last page. It is the part of the range that an earlier epoch had and the log has lost. May switch
+        greenlets.
 
         Raises:
             InvalidRequest, InvalidPattern, Forbidden, LimitReached, BusUnavailable, BusRefused.
@@ -226,8 +229,8 @@ class Namespace:
         wanted = read_replay(request)
         self._wait_to_read(client, wanted.pattern)
         first, last = wanted.first, wanted.last
-        ours = wanted.epoch is None or wanted.epoch == self.bus.epoch
-        end = last if ours or wanted.epoch is None else self._line.end_of(wanted.epoch, last)
+        is_current = wanted.epoch is None or wanted.epoch == self.bus.epoch
+        end = last if is_current or wanted.epoch is None else self._line.end_of(wanted.epoch, last)
         epoch = self.bus.epoch
         events: list[Event] = []
         next_ = None
@@ -244,7 +247,7 @@ class Namespace:
         return answer
 
     def balance(self) -> Balance:
-        """Return what became of the events for each client so far. Lets the loop run when there are many."""
+        """Return the outcomes of the events of all clients so far. With many clients it lets the loop run."""
         walk = self._ledger.walk()
         while True:
             try:
@@ -255,7 +258,7 @@ class Namespace:
             one_round()
 
     def start(self) -> None:
-        """Begin to listen. Idempotent."""
+        """Start listening. Idempotent."""
         self.presence.start()
         self.bus.start()
 
@@ -264,38 +267,38 @@ class Namespace:
         self.presence.close()
         self.bus.close()
         self._catch_up.close()
-        if DELIVERY.tellers.get(self.name) == self._tell_delivery:
+        if DELIVERY.tellers.get(self.name) == self._delivery_values:
             del DELIVERY.tellers[self.name]
 
     # -- bus.Receiver, bus.DirectReceiver --------------------------------------------------------------------------
 
     def route(self, events: Iterable[Event], more: Callable[[], list[Event]] = list) -> None:
-        """Hand events to their clients, in order; lets the loop run between slices and every few milliseconds."""
+        """Hand events to their clients, in order. Lets the loop run between slices and every few milliseconds."""
         for _ in self._live.route(events, more):
             self._turns.give()
 
     def take(self, replies: list[list[bytes]], front: Front) -> Run | None:
-        """Write the events at the front of replies directly, as far as that goes (delivery/direct.py). The loop does not run."""
+        """Write the events at the front of replies directly, as far as possible (delivery/direct.py). The loop does not run."""
         return self._live.take(replies, front)
 
     def rest(self) -> None:
-        """Let everybody else have a turn."""
+        """Give all other greenlets a turn."""
         self._turns.give()
 
     def missing(self, first: int, last: int, reason: GapReason) -> None:
-        """Tell every client of a range that will not come."""
+        """Report to every client a range that will not come."""
         for _ in self._live.missing(first, last, reason):
             self._turns.give()
 
     def line_changed(self, end: int) -> None:
-        """Tell every client once that the log goes on in another epoch, without what it had above `end`."""
+        """Report once to every client that the log goes on in another epoch, without its events above `end`."""
         self._catch_up.pages.cut(end)
         self.search.cut(end)
         for _ in self._live.change_line(end):
             self._turns.give()
 
     def log_lost(self, head: Head) -> None:
-        """Tell every client once that the log is another one, and where the new one stands."""
+        """Report once to every client that the log is another one, and where the new one stands."""
         self.on_log_lost()
         self._catch_up.pages.clear()
         self.search.clear()
@@ -303,7 +306,7 @@ class Namespace:
             self._turns.give()
 
     def bus_changed(self, up: bool) -> None:
-        """Tell every client whether live delivery is proven; read over new connections from then on."""
+        """Report to every client whether live delivery is proven. Later reads use new connections."""
         for log in self._logs:
             log.drop_idle()
         frame = message_frame(notice_packet(self.name, STATUS, {"bus": "up" if up else "down"}))
@@ -314,16 +317,16 @@ class Namespace:
                 client.connection.offer_control(frame)
 
     def fenced(self) -> None:
-        """Judge receipts of publishes; now and then, tell idle clients where they stand."""
+        """Check the receipts of publishes. Now and then, send idle clients their position."""
         self.receipts.fenced()
         self._live.end_handovers()
         if self.bus.epoch is None or self._round is not None:
             return
-        # A log that has trimmed nothing passes no place yet.
+        # A log that has trimmed nothing has not passed any position yet.
         position, bound = self._live.position(), self._settings.log_max_events or inf
         retained = min(bound, position - self.bus.first + 1) if self.bus.first > 1 else bound
         if slots := self._cursors.due(monotonic(), position, retained):
-            self._round = spawn(self._go_round, slots)  # not here: events would wait for thousands of writes
+            self._round = spawn(self._go_round, slots)  # in a greenlet, because events would wait here for thousands of writes
 
     def _go_round(self, slots: set[int]) -> None:
         try:
@@ -341,7 +344,7 @@ class Namespace:
         count()
         return resumption
 
-    def _tell_delivery(self) -> dict[tuple[str, str, str], float]:
+    def _delivery_values(self) -> dict[tuple[str, str, str], float]:
         """Return the values of metrics.DELIVERY."""
         balance, router = self.balance(), self._router
         outcomes = ("sent", "discarded", "conflated", "left_to_log", "gone")
@@ -366,10 +369,10 @@ class Namespace:
 
 
 def _meta(event: Event) -> dict[str, object]:
-    """Return the third argument of an event, as `protocol.frames.event_frame` writes it, of one that was read from the log."""
+    """Return the third argument of an event read from the log, as `protocol.frames.event_frame` writes it."""
     further = {"traceparent": event.traceparent, "by": event.by}
-    said = {name: value for name, value in further.items() if value is not None}
-    return {"id": event.id, "time": event.time_ms, "offset": event.offset, "replayed": True, **said}
+    present = {name: value for name, value in further.items() if value is not None}
+    return {"id": event.id, "time": event.time_ms, "offset": event.offset, "replayed": True, **present}
 
 
 def _age_s(time_ms: int | None) -> float:

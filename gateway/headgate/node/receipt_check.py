@@ -1,11 +1,11 @@
-"""The check of receipts: whether what this gateway publishes goes into the log that its feed follows.
+"""The check of receipts: whether this gateway's publishes go into the log that its feed follows.
 
-In: the outcomes of publishes of this process, and each fence of the feed. Out: a count and, now and then, a line of the log for
-receipts of another Redis server: an address that leads to two primaries, or a failover that some connections have followed and
-others have not. Clients of this gateway see these events only if it goes on with that server's log.
+In: the outcomes of publishes of this process, and each fence of the feed. Out: a count and, now and then, a log line for
+receipts of another Redis server. The cause is an address that leads to two primaries, or a failover that only some connections
+have followed. Clients of this gateway see these events only if it goes on with that server's log.
 
-An epoch is written by one Redis process (redis/lineage.py), so it names the server. A receipt of an epoch that the feed does not
-know yet may be of the same server, which has just begun it: a fence that begins after the receipt finds that.
+One Redis process writes an epoch (redis/lineage.py), so the epoch names the server. If the feed does not know the epoch of a
+receipt, the same server may just have begun it. A fence that begins after the receipt finds that.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from headgate.services.publisher import Receipt
 
 log = structlog.get_logger("headgate.receipts")
 
-# Epochs that wait for a fence at once; what is beyond that counts for the last of them.
+# Epochs that wait for a fence at once. Receipts of further ones count for the last of them.
 MAX_WAITING = 16
 
 
 class _Waiting:
-    """Receipts of one epoch that wait for a fence: how many, the newest offset, and since when."""
+    """Receipts of one epoch that wait for a fence: their number, the newest offset, and the time of the first."""
 
     __slots__ = ("count", "offset", "since_s")
 
@@ -38,7 +38,7 @@ class _Waiting:
 
 
 class ReceiptCheck:
-    """See the module. One for each namespace."""
+    """See the module. One per namespace."""
 
     def __init__(self, namespace: str, bus: Bus) -> None:
         self._namespace, self._bus = namespace, bus
@@ -51,13 +51,13 @@ class ReceiptCheck:
         epoch = self._bus.epoch
         last = outcomes[-1] if outcomes else None
         if isinstance(last, Receipt) and last.epoch == epoch:
-            return  # as usual
+            return
         for receipt in outcomes:
             if isinstance(receipt, Receipt) and receipt.epoch != epoch:
                 self._wait(receipt)
 
     def fenced(self) -> None:
-        """A fence has passed: judge the receipts that were there when it began."""
+        """Check the receipts that were there when the fence began, which has passed now."""
         for epoch, waiting in list(self._waiting.items()):
             if waiting.since_s >= self._bus.fence_began_s:
                 continue

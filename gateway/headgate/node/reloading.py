@@ -1,9 +1,9 @@
 """Reloading: settings that change while a gateway runs.
 
-In: settings that were read anew. Out: those that the parts of the gateway are to apply. The others wait for a restart, and are
-named.
+In: settings that were read again. Out: the settings for the parts of the gateway to apply, and the names of those that wait for
+a restart.
 
-A limit counts from now on: whoever is above it stays. Sessions and clients keep the bounds that they were opened with.
+A limit counts from now on, and clients above it stay. Sessions and clients keep the bounds that they were opened with.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ RELOADED = (
     "schemas",
     "schema_check",
 )
-# Of them, those that wait for a restart where no token was taken before.
+# Of these, the ones that wait for a restart where tokens were not accepted before.
 OF_TOKENS = ("token_secret", "token_keys")
 
 
 class Changed(NamedTuple):
-    """The settings that differ, as HEADGATE_ names: those that are in force now, and those that need a restart."""
+    """The settings that differ, as HEADGATE_ names: those in force now, and those that need a restart."""
 
     applied: list[str]
     needs_restart: list[str]
 
 
 def changes(current: Settings, wanted: Settings, excepted: Sequence[str] = ()) -> tuple[Settings, Changed]:
-    """Return the settings that can be in force at once, and what differs; `excepted` are settings that need a restart here."""
+    """Return the settings that can take effect now, and the differences. `excepted` settings need a restart here."""
     names = [each.name for each in dataclasses.fields(Settings)]
     differ = [name for name in names if getattr(wanted, name) != getattr(current, name)]
     now = [name for name in differ if name in RELOADED and name not in excepted]

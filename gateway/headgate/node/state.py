@@ -1,4 +1,4 @@
-"""How this gateway process is, as /health and the console show it: each part says what it knows. No I/O."""
+"""The state of this gateway process, as /health and the console show it. Each part fills in what it knows. No I/O."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 
 @dataclass
 class State:
-    """What holds of the process as a whole; `admission` is a word of population/shedding.py, `paused` names what is paused."""
+    """The state of the whole process. `admission` is a word of population/shedding.py, `paused` lists the pauses."""
 
     sessions: int = 0
     draining: bool = False
@@ -23,11 +23,11 @@ class Describes(Protocol):
     """A part of the gateway."""
 
     def describe(self, state: State) -> None:
-        """Fill in what this part knows. Never waits."""
+        """Fill in the facts that this part knows. Never waits."""
 
 
 def state_of(parts: Iterable[Describes]) -> State:
-    """Return what the parts say. Never waits."""
+    """Return the facts of all parts. Never waits."""
     state = State()
     for part in parts:
         part.describe(state)

@@ -3,7 +3,8 @@
 In: requests of clients. Out: patterns in the matcher, with the interest of the bus that they need; clients that read a past from
 the log (`Client.ask_past`).
 
-Work on subscriptions is done in a share of the loop, and lets the loop run between two of them: 128 thought out ones take 60 ms.
+Work on subscriptions takes a share of the loop, and lets the loop run between two of them, because 128 contrived ones
+take 60 ms.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ from .line import Line
 if TYPE_CHECKING:
     from .access.authorizing import Authorizing
 
-# How long subscriptions are worked on, whosever they are, before everybody else has a turn.
+# Time slice for subscription work, over all clients.
 SHARE_S = 0.001
-# Patterns without a wildcard that are admitted between two looks at the time, at some 3 µs each.
+# Patterns without a wildcard that are admitted between two checks of the time, at some 3 µs each.
 EXACT_AT_ONCE = 8
 
 
 class Subscriptions:
-    """See the module. `clients` are those that are there, by session."""
+    """See the module. `clients` are the joined clients by session."""
 
     def __init__(
         self,
@@ -48,25 +49,25 @@ class Subscriptions:
         self._clients, self._matcher, self._line = clients, matcher, line
         self._bus, self._feed, self._search, self._share = line.bus, line.feed, line.search, line.search.share
         self._authorizing, self._settings = authorizing, settings
-        self._admitted: dict[Client, Identity] = {}  # the identity of each that subscribes now, as it was when it asked
+        self._admitted: dict[Client, Identity] = {}  # of each client that is subscribing, its identity at the request
 
     @property
     def count(self) -> int:
-        """How many subscriptions are active."""
+        """The number of active subscriptions."""
         return self._matcher.subscriptions
 
     def add_all(self, client: Client, requests: Iterable[object]) -> list[str | HeadgateError]:
         """Make subscriptions `{pattern, overflow?, since?}` active, or change their policy.
 
-        Return for each its pattern, or the error that refused it. From then on every matching event above the bus's position
-        comes. With `since`, the events of the pattern after that point come first, out of the log. May switch greenlets: until
-        Redis has confirmed a pattern that nobody here had.
+        Returns for each its pattern, or the error that refused it. From then on every matching event above the bus's position
+        comes. With `since`, the events of the pattern after that point come first, from the log. May switch greenlets, until
+        Redis has confirmed each pattern that is new here.
 
-        Redis is asked for all of them at once, and the log is read once for all that have a `since`. A request beyond a limit is
-        refused before its grant is looked at, so a pattern that turns out to be forbidden counts as well.
+        One request to Redis covers all of them, and one reading of the log serves all that have a `since`. Limits are checked
+        before grants, so a forbidden pattern counts against them as well.
 
         Raises:
-            Unauthorized: the client has left meanwhile.
+            Unauthorized: the client left during the call.
         """
         identity = self._admitted[client] = client.identity
         try:
@@ -75,15 +76,15 @@ class Subscriptions:
             self._add(client, outcomes)
             while client.identity is not identity:
                 identity = self._admitted[client] = client.identity
-                self._look_again(client, outcomes)
+                self._apply_new_grants(client, outcomes)
         finally:
             self._admitted.pop(client, None)
         return [wanted.pattern if isinstance(wanted, Subscription) else wanted for wanted in outcomes]
 
     def _add(self, client: Client, outcomes: list[Subscription | HeadgateError]) -> None:
-        """Make the subscriptions among the outcomes active; put errors in the place of those that cannot be."""
+        """Make the subscriptions among the outcomes active. Errors replace those that cannot be."""
         pending = deque((index, wanted) for index, wanted in enumerate(outcomes) if isinstance(wanted, Subscription))
-        # A need of our own for each that nobody has, until it is active; its first client then keeps it.
+        # We need each pattern that has no client until it is active. Its first client then keeps it.
         needed: dict[str, None] = {}
         try:
             while pending:
@@ -101,15 +102,15 @@ class Subscriptions:
                 self._bus.release(pattern)
 
     def end(self, pattern: str, client: Client) -> None:
-        """End a subscription, if there is one."""
+        """End a subscription, if it exists."""
         if client.unsubscribe(pattern):
             self._remove(pattern, client)
 
     def end_each(self, client: Client, ends: Callable[[str], bool]) -> list[str]:
-        """End a client's subscriptions to patterns of which `ends` is true; return them. Lets the loop run.
+        """End a client's subscriptions to patterns for which `ends` is true; return the patterns. Lets the loop run.
 
         Raises:
-            Unauthorized: the client has left meanwhile.
+            Unauthorized: the client left during the call.
         """
         ended = []
         with self._share:
@@ -122,12 +123,12 @@ class Subscriptions:
         return ended
 
     def apply(self, settings: Settings) -> None:
-        """Go on with other limits; subscriptions above them stay."""
+        """Apply other limits. Subscriptions above them stay."""
         self._settings = settings
 
     def forget(self, client: Client) -> None:
         """End all subscriptions of a client that has left. Lets the loop run."""
-        # Until then it is still found among those who get an event, and takes none.
+        # Until then the matcher still returns the client for events, and it takes none.
         with self._share:
             for pattern in tuple(client.subscriptions):
                 self._remove(pattern, client)
@@ -135,10 +136,10 @@ class Subscriptions:
         client.subscriptions.clear()
 
     def check_in(self, client: Client) -> None:
-        """Refuse a client that was disconnected, or has left, while Redis was asked.
+        """Refuse a client that was disconnected or left while Redis was asked.
 
         Raises:
-            Unauthorized: it has.
+            Unauthorized: `left`.
         """
         if self._clients.get(client.session) is not client:
             raise Unauthorized("left", "this session has left")
@@ -146,7 +147,7 @@ class Subscriptions:
     # -- private, in the order of a subscribe ---------------------------------------------------------------------
 
     def _admit(self, client: Client, requests: Iterable[object]) -> list[Subscription | HeadgateError]:
-        """Read requests, and hold them against the limits and then against what the client is granted. Lets the loop run."""
+        """Read requests, and check first the limits and then the client's grants. Lets the loop run."""
         outcomes: list[Subscription | HeadgateError] = []
         held, settings, identity = client.subscriptions, self._settings, client.identity
         fresh: set[str] = set()
@@ -173,15 +174,15 @@ class Subscriptions:
                         raise Forbidden("subscribe to", pattern)
                     outcomes.append(wanted)
                 except HeadgateError as error:
-                    # Its traceback holds this frame, which holds the list: a cycle for each refusal.
+                    # Its traceback holds this frame, which holds the list, so each refusal would be a cycle.
                     outcomes.append(error.with_traceback(None))
         return outcomes
 
     def _authorize(self, client: Client, outcomes: list[Subscription | HeadgateError]) -> None:
-        """Refuse patterns that the application does not let a client have. May wait for the application.
+        """Refuse patterns that the application does not allow. May wait for the application.
 
         Raises:
-            Unauthorized: the client has left meanwhile.
+            Unauthorized: the client left during the call.
         """
         patterns = [wanted.pattern for wanted in outcomes if isinstance(wanted, Subscription)]
         if refused := self._authorizing.refused(client, patterns, SUBSCRIBE):
@@ -190,13 +191,13 @@ class Subscriptions:
                     outcomes[index] = Forbidden("subscribe to", wanted.pattern)
         self.check_in(client)
 
-    def _look_again(self, client: Client, outcomes: list[Subscription | HeadgateError]) -> None:
-        """Its grants have changed while it subscribed: refuse, and end, what it may no longer have. May wait.
+    def _apply_new_grants(self, client: Client, outcomes: list[Subscription | HeadgateError]) -> None:
+        """Apply grants that changed while the client subscribed: refuse and end forbidden patterns. May wait.
 
-        What it may have now, and could not when it was to become active, or has lost since, becomes active.
+        A pattern that is allowed now becomes active, if it was forbidden at activation or ended since.
 
         Raises:
-            Unauthorized: the client has left meanwhile.
+            Unauthorized: the client left during the call.
         """
         active = {index: wanted.pattern for index, wanted in enumerate(outcomes) if isinstance(wanted, Subscription)}
         for index, pattern in active.items():
@@ -224,21 +225,21 @@ class Subscriptions:
             InvalidRequest, InvalidPattern.
         """
         if type(request) is dict and len(request) == 1 and type(pattern := request.get("pattern")) is str:
-            # One that a client here has is valid.
+            # A pattern that a client here has is valid.
             return Subscription(self._matcher.subscribed(pattern) or check_pattern(pattern), Overflow.CATCH_UP, None)
         return read_subscription(request)
 
     def _kept(self) -> Callable[[str], object]:
-        """Return a function that tells, until others have a turn, whether a client here keeps a pattern, and its events come."""
+        """Return a test of a pattern, valid until the loop runs: a client here keeps it, and its events come."""
         has_client, is_active = self._matcher.subscribed, self._bus.active
         if self._bus.all_active:
             return has_client
         return lambda pattern: has_client(pattern) is not None and is_active(pattern)
 
     def _secure(self, pending: Iterable[tuple[int, Subscription]], needed: dict[str, None]) -> dict[int, HeadgateError]:
-        """Have the bus bring the patterns that no client here keeps; return an error for each that it cannot. Waits for Redis.
+        """Acquire from the bus the patterns that no client here keeps; return an error for each that fails. Waits for Redis.
 
-        Each of them is in `needed` from then on.
+        Adds each of them to `needed`.
         """
         is_kept = self._kept()
         fresh = dict.fromkeys(
@@ -260,12 +261,14 @@ class Subscriptions:
     def _find_starts(
         self, client: Client, pending: Iterable[tuple[int, Subscription]]
     ) -> tuple[str | None, dict[int, int], dict[int, HeadgateError]]:
-        """Return the epoch of the log, the offsets behind which the events begin that subscriptions with a `since` ask for, and
-        an error for each where they cannot be found. Waits for Redis, and lets the loop run.
+        """Return the epoch of the log, and the offset after which the past of each subscription with a `since` begins, or its
+        error.
+
+        Waits for Redis, and lets the loop run.
         """
         asked = {index: (wanted.pattern, wanted.since) for index, wanted in pending if wanted.since is not None}
         if not asked:
-            self._feed.position()  # which remembers it: from there on the client is told what comes
+            self._feed.position()  # also stores it. The client hears of all that comes after
             return self._bus.epoch, {}, {}
         try:
             while True:
@@ -273,18 +276,19 @@ class Subscriptions:
                 asking = {index: (pattern, self._on_line(since)) for index, (pattern, since) in asked.items()}
                 here = self._feed.position()
                 if all(since.offset is not None and since.offset <= here for _, since in asking.values()):
-                    found = [since.offset or 0 for _, since in asking.values()]
+                    offsets = [since.offset or 0 for _, since in asking.values()]
                 else:
-                    found = self._search.find_starts(client, list[tuple[str, Since]](asking.values()))
-                if epoch == self._bus.epoch:  # and not a place in a log that has just been lost, or has lost its end
-                    return epoch, dict(zip(asking, found, strict=True)), {}
+                    offsets = self._search.find_starts(client, list[tuple[str, Since]](asking.values()))
+                if epoch == self._bus.epoch:  # otherwise the log was lost, or lost its end, in between
+                    return epoch, dict(zip(asking, offsets, strict=True)), {}
         except HeadgateError as error:
             return self._bus.epoch, {}, dict.fromkeys(asked, error.with_traceback(None))
 
     def _on_line(self, since: Since) -> Since:
-        """Return a `since` without an epoch: of a position that the log has lost, the newest before it. May wait for Redis.
+        """Return a `since` without an epoch. For a position that the log has lost it is the newest one before. May wait for
+        Redis.
 
-        Of an epoch that the log never had, nothing is known here: the past is the whole log, and a gap for what it has trimmed.
+        For an epoch that the log never had, the past is the whole log, with a gap for the trimmed part.
 
         Raises:
             BusUnavailable, BusRefused: as `Line.end_of`.
@@ -302,22 +306,22 @@ class Subscriptions:
         starts: Mapping[int, int],
         needed: dict[str, None],
     ) -> None:
-        """Make subscriptions active, one after the other; leave in `pending` those whose `starts` are of an epoch before, and all
-        from one on whose pattern the last client here has left meanwhile.
+        """Make subscriptions active, one after the other.
 
-        The needs of patterns that nobody here had go over to the matcher: they are no longer in `needed`.
+        Leaves in `pending` the subscriptions whose `starts` are of an earlier epoch, and all from the first one whose pattern
+        has lost its last client here. The matcher takes over the needs of patterns that were new here, and they leave `needed`.
 
         Raises:
-            Unauthorized: the client has left meanwhile.
+            Unauthorized: the client left during the call.
         """
         try:
             with self._share as share:
-                # Offsets of a lost log mean nothing in the next one, and those of an epoch may be above its end: look again.
+                # Offsets of a lost log mean nothing in the next one, and those of an epoch may be above its end. Find them again.
                 while pending and (not starts or epoch == self._bus.epoch):
                     self.check_in(client)
                     if starts and self._feed.under_way:
                         before = len(pending)
-                        self._activate_behind_pass(client, pending, epoch, starts, needed)
+                        self._activate_after_pass(client, pending, epoch, starts, needed)
                         share.pause()
                         if len(pending) == before:
                             break
@@ -335,9 +339,9 @@ class Subscriptions:
         needed: dict[str, None],
         is_over: Callable[[], object],
     ) -> bool:
-        """Make subscriptions active for as long as nothing else happens; False when the next one is not secured any more.
+        """Make subscriptions active until `is_over`, which is called after each. False: the next one is no longer secured.
 
-        `is_over` is asked behind each: whether others have had a turn, or are to have one.
+        `is_over` says whether the loop has run or must run.
         """
         is_kept = self._kept()
         while pending:
@@ -350,7 +354,7 @@ class Subscriptions:
                 break
         return True
 
-    def _activate_behind_pass(
+    def _activate_after_pass(
         self,
         client: Client,
         pending: deque[tuple[int, Subscription]],
@@ -358,7 +362,7 @@ class Subscriptions:
         starts: Mapping[int, int],
         needed: dict[str, None],
     ) -> None:
-        """Wait for the end of the pass that is under way, and make subscriptions active there, for as long as a slice."""
+        """Wait for the end of the pass under way, and make subscriptions active there, for one slice of time."""
         done = Signal()
 
         def activate() -> None:
@@ -372,16 +376,16 @@ class Subscriptions:
             done.wait()
 
     def _activate(self, client: Client, wanted: Subscription, start: int | None, needed: dict[str, None]) -> None:
-        """Let a client have the events of its subscription: live, and from an offset on, if any, out of the log.
+        """Give a client the events of its subscription, live, and if there is an offset, from there on out of the log.
 
-        Both in one step: an event that came live between the two would come out of the log again.
+        Both happen in one step. A live event between the two would come out of the log again.
         """
         pattern = wanted.pattern
         if client.identity is not self._admitted.get(client) and not client.identity.may_subscribe(pattern):
-            return  # its grants have changed meanwhile
+            return  # its grants changed since
         is_new = client.subscribe(pattern, wanted.overflow)
         if self._matcher.add(pattern, client):
-            del needed[pattern]  # the matcher's from now on
+            del needed[pattern]  # the matcher keeps it from now on
         if start is not None:
             client.ask_past(pattern, start, self._feed.position(), is_new=is_new)
 

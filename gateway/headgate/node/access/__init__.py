@@ -1,1 +1,1 @@
-"""Who may be here, and what each may do."""
+"""Access: authentication of clients, and their permissions."""

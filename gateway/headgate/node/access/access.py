@@ -1,7 +1,7 @@
-"""Access: who may be here, and what each may do.
+"""Access: which clients may connect, and what each may do.
 
-In: logins, revocations as Redis has them, other grants. Out: identities, or the error that says why there is none; the clients
-that may no longer be here, to the evictions.
+In: logins, revocations from Redis, other grants. Out: identities, or the error that says why there is none; to the evictions, the
+clients that have lost their access.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Access:
-    """See the module. `authenticator`: an application's; None: tokens decide."""
+    """See the module. `authenticator`: the application's; None: tokens decide."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Access:
         evictions: Evictions,
         cluster: Cluster,
     ) -> None:
-        assert settings.redis_url is not None  # the gateway has seen to that
+        assert settings.redis_url is not None  # the gateway has checked it
         self._evictions = evictions
         self.hosts = Hosts(settings)
         self.expiry: Expiry[Client] = Expiry(evictions.expired)
@@ -56,7 +56,7 @@ class Access:
         self.admission: Admission[Client] = Admission(settings.max_clients_per_user, addresses, self.expiry)
         self.client_counts_watch = ClientCountsWatch(cluster.table, self.admission)
         self.refusals = Refusals(settings.max_refusals)
-        # Nobody is let in before it has read, so it waits for no other part.
+        # No client is admitted before it has read the revocations, so it waits for no other part.
         self.revocations = RevocationWatch(settings.redis_url, cluster.redis, self._revoked, also=cluster.questions)
         keys = ApiKeys(partial(api_keys.find, cluster.redis), settings.admin_key)
         self.logins = Logins(settings, authenticator, self.revocations.check, api_keys=keys)
@@ -64,19 +64,19 @@ class Access:
         self.regranting = Regranting(sockets, namespaces, self.logins, self.admission, evictions, cluster.redis)
 
     def start(self) -> None:
-        """Fetch the keys of tokens, and learn who is revoked. Idempotent."""
+        """Fetch the keys of tokens, and read the revocations. Idempotent."""
         self.logins.start()
         self.regranting.start()
         self.revocations.start()
 
     def apply(self, settings: Settings) -> None:
-        """Go on with other keys, grants of anonymous clients, and limits."""
+        """Apply other keys, grants of anonymous clients, and limits."""
         self.logins.apply(settings)
         self.refusals.apply(settings.max_refusals)
         self.admission.use(settings.max_clients_per_user, settings.max_clients_per_address)
 
     def describe(self, state: State) -> None:
-        """Say whether it is known who is revoked."""
+        """Fill in whether the revocations are known."""
         state.revocations_known = self.revocations.known
         state.revocations_error = None if (fault := self.revocations.last_error) is None else fault.message
 

@@ -1,11 +1,11 @@
-"""Authorizing: an application's function that is asked about a pattern, behind the grants, for what tokens cannot say.
+"""Authorizing: an application's function decides each pattern after the grants, for rules that tokens cannot express.
 
 In: a client (or a caller over HTTP) whose grants cover a pattern already, and the action: `subscribe`, `replay` or `presence`.
-Out: `Forbidden`, or nothing. The function runs in the greenlet of the request, and may wait; all patterns of one request have
-AUTHORIZE_S together. One that raises, or takes longer, has refused.
+Out: `Forbidden`, or nothing. The function runs in the greenlet of the request, and may wait. All patterns of one request share
+AUTHORIZE_S. A function that raises, or takes longer, has refused.
 
-A yes is remembered for the client's connection, until its grants change (`refresh`, `regrant`); a no is not: the next request
-asks again. Nothing is remembered of a caller over HTTP.
+A yes is remembered for the client's connection until its grants change (`refresh`, `regrant`). A no is not, so the next request
+asks again. For callers over HTTP nothing is remembered.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WORDS = {SUBSCRIBE: "subscribe to", REPLAY: "replay", PRESENCE: "see who is in"
 
 
 class Authorizing:
-    """See the module. Without an `authorizer`, the application's function, the grants alone decide. `now_s` is monotonic."""
+    """See the module. `authorizer` is the application's function; without it the grants alone decide. `now_s` is monotonic."""
 
     def __init__(self, now_s: Callable[[], float] = monotonic) -> None:
         self.authorizer: Authorizer | None = None
@@ -45,7 +45,7 @@ class Authorizing:
             raise Forbidden(_WORDS[action], pattern)
 
     def refused(self, client: Client, patterns: Iterable[str], action: str) -> set[str]:
-        """Return which of a request's patterns a client may not have. May wait, for AUTHORIZE_S in all."""
+        """Return the patterns of a request that a client may not have. May wait, for AUTHORIZE_S in all."""
         if self.authorizer is None:
             return set()
         identity, until_s = client.identity, self._now_s() + AUTHORIZE_S
@@ -59,7 +59,7 @@ class Authorizing:
             except Forbidden:
                 refused.add(pattern)
             else:
-                allowed.add((action, pattern))  # of no more use if its grants have changed meanwhile: it has another set then
+                allowed.add((action, pattern))  # has no effect if the grants changed: the client then has another set
         return refused
 
     def check_caller(self, identity: Identity, pattern: str, action: str) -> None:
@@ -74,7 +74,7 @@ class Authorizing:
         """Ask the application.
 
         Raises:
-            Forbidden: it says anything but True, raises, or there is no time.
+            Forbidden: the answer is not True, the function raises, or no time is left.
         """
         if self.authorizer is None:
             return
@@ -82,7 +82,7 @@ class Authorizing:
             with deadline(max(within_s, 0.0)):
                 allows = within_s > 0 and self.authorizer(identity, pattern, action) is True
         except Exception as error:
-            # No text of the exception: it may hold what the application knows of the user.
+            # Without the exception's text, which may hold the application's data about the user.
             frames = extract_tb(error.__traceback__)
             where = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
             log.error("authorize failed", user=identity.user, action=action, error=type(error).__name__, where=where)

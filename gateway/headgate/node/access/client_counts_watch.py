@@ -1,9 +1,9 @@
-"""The watch on places: it tells the other processes how many clients each user and each address has here, and asks for theirs.
+"""The watch on client counts. It publishes how many clients each user and each address has here, and asks for the others' counts.
 
-In: `ClientCounts` (auth/client_counts.py), which say what to tell and to ask. Out: both, soon after a join, as a
-use of the shared table (redis/shared_table.py, which has the rules).
+In: `ClientCounts` (auth/client_counts.py), which say what to publish and what to ask. Out: both, soon after a join, through the
+shared table (redis/shared_table.py, which has the rules).
 
-In Redis, an address is a user whose name begins with ADDRESS; a user whose name begins like that is told with another one in
+In Redis, an address is a user name that begins with ADDRESS. A user name that begins like that is written with another one in
 front.
 """
 
@@ -18,24 +18,24 @@ from headgate.delivery.client import Client
 from headgate.redis.shared_table import Fields, SharedTable
 from headgate.runtime.loop import Signal
 
-# A client about whom it is not known whether there is room waits for a look, for so long.
+# A client waits this long for a turn of the shared table if it is not known whether there is room for it.
 LOOK_WAIT_S = 1.0
 ADDRESS = "\0@"
 
 
 class _Kind(NamedTuple):
-    """Whose clients are counted: users, or addresses."""
+    """The owners of counted clients: users or addresses."""
 
     places: ClientCounts
     counts: Callable[[], Mapping[str, int]]
     is_address: bool
 
     def field(self, name: str) -> str:
-        """Return what a name is in Redis."""
+        """Return the field of a name in Redis."""
         return f"{ADDRESS}{name}" if self.is_address or name.startswith(ADDRESS[0]) else name
 
     def fields(self, counts: Mapping[str, int]) -> dict[str, int]:
-        """Return counts as they are in Redis."""
+        """Return counts as fields in Redis."""
         return {self.field(name): count for name, count in counts.items()}
 
 
@@ -49,25 +49,25 @@ class ClientCountsWatch:
         self._kinds = [users, _Kind(admission.addresses, admission.counts_at, is_address=True)]
         self._questions: list[Question] = []
         self._table = table
-        self._looked = Signal()
+        self._turned = Signal()
         hurry = table.add(self)
         for kind in self._kinds:
             kind.places.wanted = hurry
 
     def next_look(self) -> bool:
-        """Wait for the end of a look, for LOOK_WAIT_S at most; return whether there was one."""
-        return self._table.begun and self._looked.wait(LOOK_WAIT_S)
+        """Wait for the end of a turn, LOOK_WAIT_S at most; return whether there was one."""
+        return self._table.begun and self._turned.wait(LOOK_WAIT_S)
 
     def fields(self, *, anew: bool) -> dict[str, int | None]:
-        """Return the counts that have changed, or all, and keep what `asked` is to ask."""
+        """Return the counts that have changed, or all, and store the question for `asked`."""
         self._questions = [kind.places.next_question() for kind in self._kinds]
-        told: dict[str, int] = {}
+        fields: dict[str, int] = {}
         for kind, question in zip(self._kinds, self._questions, strict=True):
-            told |= kind.fields(kind.places.all_told(kind.counts()) if anew else question.told)
-        return {field: count or None for field, count in told.items()}
+            fields |= kind.fields(kind.places.all_told(kind.counts()) if anew else question.told)
+        return {field: count or None for field, count in fields.items()}
 
     def asked(self) -> list[str]:
-        """Return the fields of the users and addresses that were to be asked about."""
+        """Return the fields of the users and addresses in question."""
         return [kind.field(name) for kind, question in self._pairs() for name in question.asked]
 
     def hear(self, others: Mapping[str, Fields], *, lost: bool) -> None:
@@ -76,13 +76,13 @@ class ClientCountsWatch:
             counts = {name: sum(_count(fields.get(kind.field(name))) for fields in others.values()) for name in question.asked}
             kind.places.heard(question, len(others) + 1, counts, lost=lost)
         self._questions = []
-        looked, self._looked = self._looked, Signal()
-        looked.set()
+        turned, self._turned = self._turned, Signal()
+        turned.set()
 
     def _pairs(self) -> list[tuple[_Kind, Question]]:
         return list(zip(self._kinds, self._questions or [Question({}, [])] * len(self._kinds), strict=True))
 
 
 def _count(value: bytes | None) -> int:
-    """Return a count of another process; 0 of what is none."""
+    """Return a count of another process, or 0 for an invalid one."""
     return int(value) if value is not None and len(value) <= 9 and value.isdigit() else 0

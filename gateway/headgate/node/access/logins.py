@@ -1,8 +1,7 @@
-"""Logins: the identity behind a handshake. The authenticator decides (an application's, else tokens), then revocations.
+"""Logins: the identity of a handshake. First the authenticator decides (an application's, or tokens), then the revocations.
 
 In: a `Handshake`, from a CONNECT, a `refresh` or the HTTP API, which takes API keys too. Out: its `Identity`, or an error that
-says why there is none; a line in the audit log for each that was refused. An address of which too many logins have failed is
-refused without a look.
+gives the reason; an audit log line for each refusal. After too many failed logins an address is refused without a check.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ from headgate.transport.peer_address import address_of
 
 log = structlog.get_logger("headgate.gateway")
 
-# How long tokens are read, whosever they are, before everybody else has a turn.
+# Time slice for reading tokens, over all clients.
 TOKENS_SHARE_S = 0.001
-# Reasons that are no failed login: faults of ours, and a caller who is known, in a namespace that is another's.
+# Reasons that do not count as a failed login: our own faults, and a known caller in another's namespace.
 _NO_GUESS = (Reason.AUTHENTICATOR_FAILED, Reason.NO_AUTHENTICATOR, Reason.WRONG_NAMESPACE)
-# The key in the CONNECT's `auth` by which a page of the console says what it is.
+# The key in the CONNECT's `auth` by which a page of the console identifies itself.
 CONSOLE = "console"
-# Of an authenticator that failed.
+# For an authenticator that failed.
 _LOGGED_FRAMES = 5
 
 
@@ -48,9 +47,9 @@ class Logins:
     """See the module. `regrants` are the explicit grants that replace those of identities.
 
     Args:
-        authenticator: an application's; None: tokens, as `settings` has them.
-        check_revoked: raises for an identity that is revoked.
-        api_keys: those that the HTTP API takes.
+        authenticator: the application's; None: tokens, as configured in `settings`.
+        check_revoked: raises for a revoked identity.
+        api_keys: the keys that the HTTP API takes.
         now_s: monotonic; time_s: seconds since 1970.
     """
 
@@ -71,25 +70,25 @@ class Logins:
         self._by_token = token_authenticator(self._tokens, settings)
         self._proven = ProvenTokens()
         self.authenticator: Authenticator = authenticator or self._by_token
-        # Says whose a handshake is that says of itself to be the console's; None: there is no console.
+        # Identifies handshakes that claim to be the console's. None: there is no console.
         self.console: Authenticator | None = None
         self._jwks: Jwks | None = None
         if self._tokens is not None and settings.token_jwks_url is not None:
             self._jwks = Jwks(settings.token_jwks_url, self._tokens.use_fetched)
             self._tokens.may_come = self._jwks.may_bring
-        # To verify a token by a public key takes up to 1 ms, and a hundred may come at once. An application's own authenticator
-        # may wait.
+        # Verifying a token by a public key takes up to 1 ms, and a hundred may come at once. An application's authenticator may
+        # wait.
         self._reading_tokens: AbstractContextManager[Any] = Share(TOKENS_SHARE_S) if authenticator is None else nullcontext()
-        # Development is one machine: there an address says nothing about who it is.
+        # Development is one machine, where an address identifies no client.
         self._failed = FailedLogins(settings.failed_logins_per_s, 0 if settings.dev else settings.failed_logins_burst, now_s)
 
     @property
     def failed_rates(self) -> SharedRates:
-        """How often logins of each address have failed."""
+        """The rate of failed logins of each address."""
         return self._failed.rates
 
     def start(self) -> None:
-        """Begin to fetch the issuer's keys, where tokens need them. Idempotent."""
+        """Start fetching the issuer's keys, if tokens need them. Idempotent."""
         if self._jwks is not None and self.authenticator is self._by_token:
             self._jwks.start()
 
@@ -99,9 +98,9 @@ class Logins:
         return self._tokens is not None
 
     def apply(self, settings: Settings) -> None:
-        """Go on with other keys, grants of anonymous clients, and limits. Clients that are connected keep their grants.
+        """Apply other keys, grants of anonymous clients, and limits. Connected clients keep their grants.
 
-        The file of keys is read anew, and the issuer asked for its keys. With a fault in the file the previous keys stay active.
+        Reads the file of keys again, and asks the issuer for its keys. If the file is faulty, the previous keys stay active.
         """
         self._settings = settings
         is_in_use = self.authenticator is self._by_token
@@ -127,16 +126,16 @@ class Logins:
             self._jwks.close()
 
     def identify(self, handshake: Handshake, *, again: bool = False, address: str | None = None) -> Identity:
-        """Return the identity behind a handshake: accepted, not revoked, not expired, and for this namespace.
+        """Return the identity of a handshake. It is accepted, not revoked, not expired, and for this namespace.
 
-        `address`: as `address_of` has it, where the caller has asked already.
-        `again`: of a caller of the HTTP API, which may come with this token many times: its signature and claims are then
-        verified once. It may have an API key instead.
+        `address`: the result of `address_of`, if the caller has it already.
+        `again`: for a caller of the HTTP API, which may present this token many times. Signature and claims are then verified
+        once. It may have an API key instead.
 
         Raises:
             Unauthorized: with the reason.
             UnknownNamespace: this gateway does not serve it.
-            LoginsThrottled: too many from this address have failed; the authenticator is not asked.
+            LoginsThrottled: this address has failed too often; the authenticator is not asked.
         """
         if address is None:
             address = address_of(handshake.environ, self._settings.proxies)
@@ -149,30 +148,30 @@ class Logins:
             return self._identified(handshake, again)
         except HeadgateError as error:
             reason = error.reason if isinstance(error, Unauthorized) else None
-            # A fault of ours, and a refusal that only takes a while, are no failed logins. That a key may be on its way is such a
-            # refusal until a set of keys is there: then any made-up key id would do to try for nothing.
+            # Faults of ours and temporary refusals are no failed logins. A missing key is temporary only until a set of keys has
+            # arrived. After that any made-up key id would allow free attempts.
             is_made_up = reason is Reason.KEYS_PENDING and self._jwks is not None and self._jwks.has_set
             if not error.retry or is_made_up:
                 if reason not in _NO_GUESS:
                     self._failed.failed(address, self._now_s())
-                # An application's own sentence may hold the token.
-                said = (
+                # An application's message may hold the token.
+                detail = (
                     handshake.redacted(error.detail)
                     if isinstance(error, Unauthorized) and reason is Reason.NOT_ACCEPTED
                     else None
                 )
                 audit.login_refused(
-                    address=address, namespace=handshake.namespace, code=error.code, reason=reason or error.code, detail=said
+                    address=address, namespace=handshake.namespace, code=error.code, reason=reason or error.code, detail=detail
                 )
             raise
 
     @property
     def is_application(self) -> bool:
-        """Whether an application's authenticator decides, which may say something else the next time; a token cannot."""
+        """Whether an application's authenticator decides. Its answers may change, those for a token cannot."""
         return self.authenticator is not self._by_token
 
     def as_of_now(self, identity: Identity) -> Identity:
-        """Return an identity that was found a while ago as it is now: not revoked, with the explicit grants that hold. No wait.
+        """Return the current state of an earlier identity: not revoked, with the explicit grants in force. Never waits.
 
         Raises:
             Unauthorized: revoked.
@@ -181,7 +180,7 @@ class Logins:
         return self.regrants.apply(identity)
 
     def ask_again(self, handshake: Handshake) -> Identity:
-        """Return the identity behind a handshake that was accepted before. A refusal is no failed login of its address.
+        """Return the identity of a handshake that was accepted before. A refusal is not a failed login of its address.
 
         Raises:
             Unauthorized, UnknownNamespace: as `identify`.
@@ -209,18 +208,18 @@ class Logins:
         return self.regrants.apply(identity)
 
     def _proven_identity(self, handshake: Handshake, tokens: Tokens | None) -> Identity:
-        """Return what the authenticator says; of tokens that are shown again and again, what it said the first time."""
+        """Return the authenticator's answer. For a token that comes again and again it is the first answer."""
         token = handshake.token
         if tokens is None or token is None:
             return self._authenticated(handshake).with_own_topics()
         proven = self._proven.get(token, tokens.keys)
         identity = proven or self._authenticated(handshake).with_own_topics()
-        if proven is None:  # by the keys that are in use now: nothing has waited since the token was verified
+        if proven is None:  # by the keys in force now, as nothing has waited since the verification
             self._proven.add(token, tokens.keys, identity)
         return identity
 
     def _authenticated(self, handshake: Handshake) -> Identity:
-        """Return what the authenticator says; of a page of the console, what the console says."""
+        """Return the authenticator's answer. For a page of the console, the console answers."""
         if self.console is not None and handshake.auth.get(CONSOLE) is True:
             identity = self.console(handshake)
             if identity is None:
@@ -244,7 +243,7 @@ class Logins:
 
 
 def _described(error: Exception, handshake: Handshake) -> dict[str, str]:
-    """Return what a log may be told of an exception that an authenticator raised: its text without the token, and where."""
+    """Return the loggable part of an authenticator's exception: its text without the token, and where it was raised."""
     frames = [f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in extract_tb(error.__traceback__)[-_LOGGED_FRAMES:]]
     text = "".join(format_exception_only(error)).strip()
     return {"error": handshake.redacted(text), "where": ", ".join(frames)}

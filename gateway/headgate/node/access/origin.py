@@ -2,10 +2,10 @@
 
 In: the WSGI environment of a request. Out: whether its Host is one of ours, and whether its Origin may connect.
 
-Rules. 1. A page of another site may not connect (cross-site WebSocket hijacking): its Origin must be listed, and where nothing
-is listed it must be the one that the browser sees us under. 2. A name that was rebound to our address is not ours (DNS
-rebinding), though page and Host then have the same one. An address is nobody's to rebind. 3. Behind proxies of ours the scheme
-and the host are those that they forward: what we see ourselves is the last hop.
+Rules. 1. A page of another site may not connect (cross-site WebSocket hijacking). Its Origin must be listed. If no origin is
+listed, it must be the one under which the browser sees us. 2. A name that was rebound to our address (DNS rebinding) is not ours,
+though page and Host then have the same one. An IP address cannot be rebound. 3. Behind our proxies, scheme and host are those
+that they forward, because we ourselves see the last hop.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Hosts:
-    """The names under which this gateway answers: HEADGATE_HOSTS, else those that can be known."""
+    """The names under which this gateway answers: HEADGATE_HOSTS, or those that it can know."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings, self._proxies = settings, settings.proxies
@@ -47,7 +47,7 @@ class Hosts:
         self._wildcards = [name for name in self._names if name.startswith("*.")]
 
     def check(self, environ: Mapping[str, Any]) -> None:
-        """Refuse a request that was sent to another name than ours. One without a Host is not from a browser.
+        """Refuse a request to a name that is not ours. A request without a Host does not come from a browser.
 
         Raises:
             UnknownHost: with what to set.
@@ -60,7 +60,7 @@ class Hosts:
             raise UnknownHost(shown)
 
     def guard(self, application: WSGIApplication) -> WSGIApplication:
-        """Return an application that answers 421 to requests under another name than ours, and passes on the others."""
+        """Return an application that answers 421 to requests for other names and passes on the rest."""
 
         def guarded(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
             try:
@@ -80,10 +80,10 @@ class Hosts:
 
 
 def origin_check(settings: Settings) -> Callable[[str | None, Mapping[str, Any]], bool]:
-    """Return whether a page of an origin may connect: one that is listed, and where none is listed, our own.
+    """Return whether a page of an origin may connect: a listed origin, or our own if none is listed.
 
-    Development lets anyone in, so its own page must be of this machine, whatever name leads to it; and any page of this machine
-    may connect.
+    Development admits everyone, so its own page must be of this machine, whatever name leads to it. Any page of this machine may
+    connect.
     """
     patterns = [parse_origin_pattern(each) for each in settings.allowed_origins if each != "*"]
     exact, wildcards = frozenset(patterns), [each for each in patterns if each.host.startswith("*.")]
@@ -102,7 +102,7 @@ def origin_check(settings: Settings) -> Callable[[str | None, Mapping[str, Any]]
 
 
 def readable_by_pages(settings: Settings, answer: Answer, environ: Mapping[str, Any]) -> Answer:
-    """Return an answer that a page of an allowed origin may read; for any other page it stays as it is."""
+    """Return an answer that pages of allowed origins may read. For any other page it stays as it is."""
     origin = environ.get("HTTP_ORIGIN")
     if not origin or not ("*" in settings.allowed_origins or origin_check(settings)(origin, environ)):
         return answer
@@ -115,7 +115,7 @@ def readable_by_pages(settings: Settings, answer: Answer, environ: Mapping[str, 
 
 
 def origins_with(settings: Settings, origin: str, environ: Mapping[str, Any]) -> str | None:
-    """Return the line that would allow an origin beside those that are allowed now; None for one that cannot be listed."""
+    """Return the configuration line that allows an origin in addition to the current ones. None: it cannot be listed."""
     wanted = origin_in_header(origin)
     if wanted is None:
         return None
@@ -125,7 +125,7 @@ def origins_with(settings: Settings, origin: str, environ: Mapping[str, Any]) ->
 
 
 def own_origin(environ: Mapping[str, Any], proxies: int) -> Origin | None:
-    """Return the origin under which a browser sees us; None where that cannot be known: no Host, no forwarded scheme."""
+    """Return the origin under which a browser sees us. None without a Host or a forwarded scheme."""
     scheme = forwarded_scheme(environ, proxies)
     if scheme is None and proxies:
         return None
@@ -133,7 +133,7 @@ def own_origin(environ: Mapping[str, Any], proxies: int) -> Origin | None:
 
 
 def origin_over(scheme: str, environ: Mapping[str, Any], proxies: int) -> Origin | None:
-    """Return the origin under which a browser that uses this scheme sees us; None without a Host."""
+    """Return the origin under which a browser with this scheme sees us; None without a Host."""
     authority = authority_in_header(forwarded_host(environ, proxies))
     if authority is None or scheme not in DEFAULT_PORTS:
         return None

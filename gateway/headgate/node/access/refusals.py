@@ -1,6 +1,6 @@
-"""Refused requests: counted, and a client that is refused too often is disconnected.
+"""Refused requests: each is counted, and a client with too many is disconnected.
 
-In: the errors with which requests of clients were refused. Out: the same as `{code, message, …}` for the wire.
+In: the errors that refused requests of clients. Out: the same as `{code, message, …}` for the wire.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from headgate.runtime.logging import told
 from headgate.runtime.rates import Rates
 from headgate.transport.frame_parser import POLICY
 
-# A page that is refused something now and then, for hours, means no harm.
+# A page with an occasional refusal over hours is harmless.
 FORGIVEN_PER_S = 1.0
 
 
 class Refusals:
-    """The refusals of each connection of late. `limit`: how many there may be; `now_s` is monotonic."""
+    """The recent refusals of each connection. `limit`: how many it may have; `now_s` is monotonic."""
 
     def __init__(self, limit: int, now_s: Callable[[], float] = monotonic) -> None:
         self._limit = limit
@@ -30,12 +30,12 @@ class Refusals:
         self._rates = Rates(FORGIVEN_PER_S, limit)
 
     def apply(self, limit: int) -> None:
-        """Go on with another limit; everybody begins anew."""
+        """Apply another limit. All counts start again."""
         if limit != self._limit:
             self._limit, self._rates = limit, Rates(FORGIVEN_PER_S, limit)
 
     def refuse(self, namespace: str, client: Client | None, error: HeadgateError) -> dict[str, Any]:
-        """Count a refusal, and end the connection of a client that has been refused too often; return the error for the wire."""
+        """Count a refusal, and end the connection of a client with too many; return the error for the wire."""
         REFUSED.labels(namespace, error.code).inc()
         if client is not None and not error.retry and not client.connection.closed:
             connection = connection_of(client)
@@ -44,5 +44,5 @@ class Refusals:
         return told(error)
 
     def forget(self, eio_sid: str) -> None:
-        """The connection is over. Idempotent."""
+        """Forget a connection that has ended. Idempotent."""
         self._rates.forget(eio_sid)

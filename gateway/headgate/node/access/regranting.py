@@ -1,11 +1,11 @@
-"""Regranting: a client that is connected gets other grants. What it has and may no longer have ends, and it is told.
+"""Regranting: a connected client gets other grants. It loses what they no longer cover, and gets a notice of that.
 
-In: a new identity of a client (a `refresh`), or a wish that a user's grants be looked at anew (services/clients.py). Out: its
-subscriptions and its part in presence end where the new grants do; `status {ended, granted}`.
+In: a new identity of a client (a `refresh`), or a request to check a user's grants again (services/clients.py). Out: the ends of
+its subscriptions and its part in presence where the new grants end; `status {ended, granted}`.
 
-The new grants of a wish come from the first of these: explicit ones (auth/regrants.py); the application's authenticator, which is
-asked again with what the client showed; a fresh token, for which the client is asked: `status {refresh: {within_s}}`, and it is
-disconnected as expired if it brings none in that time.
+For a request the new grants come from the first of these: explicit ones (auth/regrants.py); the application's authenticator,
+which is asked again with the client's handshake; a fresh token. The client is asked for that with
+`status {refresh: {within_s}}`, and is disconnected as expired if it brings none in that time.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("headgate.gateway")
 
-# For a page to fetch a token and bring it.
+# Time for a page to fetch a token and send it.
 RENEW_WITHIN_S = 30
-# For an authenticator to answer; one that takes longer has failed.
+# Time for an authenticator to answer. A slower one has failed.
 ASK_S = 10.0
-# How late a live client loses explicit grants that have ended.
+# How late a live client may lose explicit grants that have ended.
 LOOK_EVERY_S = 5.0
 
 
 class Regranting:
-    """See the module. The explicit grants, as this gateway knows them, are those of `logins`; `redis` has all of them."""
+    """See the module. `logins` holds the explicit grants that this gateway knows; `redis` has all of them."""
 
     def __init__(
         self,
@@ -63,73 +63,73 @@ class Regranting:
         self.regrants = logins.regrants
         self._timer: Watcher | None = None
         self._turns: dict[str, tuple[LockLike, list[None]]] = {}
-        self._noted: dict[str, float] = {}  # user with other explicit grants, whose clients have not been looked at → since when
+        self._noted: dict[str, float] = {}  # user with changed explicit grants and unchecked clients → since when
 
     def start(self) -> None:
-        """Begin to look for explicit grants that have ended. Idempotent."""
+        """Start checking for explicit grants that have ended. Idempotent."""
         if self._timer is None:
             self._timer = repeat(LOOK_EVERY_S, self.tick)
 
     def close(self) -> None:
-        """Stop that. Idempotent."""
+        """Stop checking. Idempotent."""
         if self._timer is not None:
             self._timer.stop()
             self._timer.close()
             self._timer = None
 
     def note(self, user: str, explicit: Explicit | None, left_s: int) -> None:
-        """Take a user's explicit grants (None: they are lifted). `regrant` is to follow; without, `tick` sees to it."""
+        """Store a user's explicit grants (None: they are lifted). If `regrant` does not follow, `tick` applies them."""
         if explicit is not None or self.regrants.of(user) is not None:
             self._noted.setdefault(user, self._now_s())
         self.regrants.put(user, explicit, left_s)
 
     def tick(self) -> None:
-        """Look anew at users whose explicit grants have ended, or changed with no time to look then. Runs in the hub."""
+        """Check users whose explicit grants have ended, or changed without a `regrant`. Runs in the hub."""
         ended, now_s = self.regrants.take_ended(), self._now_s()
         late = [user for user, since_s in self._noted.items() if now_s - since_s >= LOOK_EVERY_S]
         if users := dict.fromkeys([*ended, *late]):
             spawn(self.regrant_all, users)
 
-    def take(self, client: Client, identity: Identity, *, is_told: bool = False) -> None:
-        """Give a client another identity. `is_told`: it has not asked for this, so it is told that its grants are new.
+    def take(self, client: Client, identity: Identity, *, is_notified: bool = False) -> None:
+        """Give a client another identity. `is_notified`: it did not ask for this, so it gets a notice that its grants are new.
 
-        What the grants do not cover ends at once; the application's `authorize` is asked about the rest, and may wait. Lets the
+        Whatever the grants do not cover ends at once. The application's `authorize` decides the rest, and may wait. Lets the
         loop run.
 
         Raises:
-            Unauthorized: the client has left meanwhile.
+            Unauthorized: the client left during the call.
         """
         namespace = self._namespaces[client.namespace]
         self._admission.renew(client, identity)
         client.allowed = None
         ended = self._end(client, lambda pattern: not client.identity.may_subscribe(pattern))
-        self._tell(client, {**({"ended": ended} if ended else {}), **({"granted": True} if is_told else {})})
+        self._notify(client, {**({"ended": ended} if ended else {}), **({"granted": True} if is_notified else {})})
         topics = namespace.presence.topics_of(client.session)
         self._end_presence(client, [topic for topic in topics if not client.identity.may_subscribe(topic)])
         refused = namespace.authorizing.refused(client, tuple(client.subscriptions), SUBSCRIBE)
         if refused:
-            self._tell(client, {"ended": self._end(client, refused.__contains__)})
+            self._notify(client, {"ended": self._end(client, refused.__contains__)})
         if topics := namespace.presence.topics_of(client.session):
             self._end_presence(client, namespace.authorizing.refused(client, topics, PRESENCE))
 
     def _end(self, client: Client, ends: Callable[[str], bool]) -> list[dict[str, object]]:
-        """End subscriptions of a client; return what it is to be told of them."""
+        """End subscriptions of a client; return the part of its notice about them."""
         ended = self._namespaces[client.namespace].subscriptions.end_each(client, ends)
         return [{"pattern": pattern, "error": Forbidden("subscribe to", pattern).to_wire()} for pattern in ended]
 
     def _end_presence(self, client: Client, topics: Iterable[str]) -> None:
-        """End a client's part in topics, and tell it so."""
+        """End a client's part in topics, and notify it."""
         for topic in topics:
             self._namespaces[client.namespace].presence.rooms.leave(client.session, topic)
             notice = {"topic": topic, "ended": Forbidden("see who is in", topic).to_wire()}
             client.connection.offer_control(message_frame(notice_packet(client.namespace, PRESENCE, notice)))
 
-    def _tell(self, client: Client, notice: Mapping[str, object]) -> None:
+    def _notify(self, client: Client, notice: Mapping[str, object]) -> None:
         if notice:
             client.connection.offer_control(message_frame(notice_packet(client.namespace, STATUS, notice)))
 
     def regrant(self, user: str) -> int:
-        """Look at a user's grants anew, for each client here; return how many. One at a time for a user. May wait."""
+        """Check a user's grants again for each client here; return how many. One call at a time per user. May wait."""
         self._noted.pop(user, None)
         if user == ANONYMOUS:
             return 0
@@ -145,18 +145,18 @@ class Regranting:
                 self._turns.pop(user, None)
 
     def _read_again(self, user: str) -> None:
-        """Take a user's explicit grants as Redis has them: of two wishes at once, the last one there may be heard first."""
-        with suppress(HeadgateError):  # what was heard counts
-            found = read_regrant(self._redis, user)
-            self.regrants.put(user, *(found or (None, 0)))
+        """Read a user's explicit grants from Redis. Of two requests at once, the later one may arrive here first."""
+        with suppress(HeadgateError):  # the announced grants count
+            stored = read_regrant(self._redis, user)
+            self.regrants.put(user, *(stored or (None, 0)))
 
     def read_all(self, redis: Redis) -> None:
-        """Changes may have been missed: read all explicit grants, and look anew at their users. Waits for Redis."""
+        """Read all explicit grants, as changes may have been missed, and check their users again. Waits for Redis."""
         if changed := self.regrants.replace(read_regrants(redis)):
             spawn(self.regrant_all, changed)
 
     def regrant_all(self, users: Iterable[str]) -> None:
-        """Look anew at the grants of users of whom a change may have been missed. May wait."""
+        """Check the grants of users again, after changes may have been missed. May wait."""
         for user in users:
             self.regrant(user)
 
@@ -165,19 +165,19 @@ class Regranting:
         for client in clients:
             if self._namespaces[client.namespace].is_in(client):
                 count += 1
-                # Each in a greenlet of its own: code of an application may leave something of one user behind in it.
-                spawn(self._look_anew, client).join()
+                # Each in a separate greenlet, because application code may leave data of one user in it.
+                spawn(self._regrant_client, client).join()
             sleep()
         return count
 
-    def _look_anew(self, client: Client) -> None:
-        with suppress(Unauthorized):  # it has left meanwhile
-            self._give_anew(client)
+    def _regrant_client(self, client: Client) -> None:
+        with suppress(Unauthorized):  # it has left
+            self._give_new_grants(client)
 
-    def _give_anew(self, client: Client) -> None:
+    def _give_new_grants(self, client: Client) -> None:
         explicit = self.regrants.of(client.identity.user)
         if explicit is not None:
-            self.take(client, explicit.over(client.identity), is_told=True)
+            self.take(client, explicit.over(client.identity), is_notified=True)
         elif client.auth is None:
             until_s = time() + RENEW_WITHIN_S
             self._admission.expiry.set(client, min(until_s, client.identity.expires_at or until_s))
@@ -196,12 +196,10 @@ class Regranting:
                 raise Unauthorized(UnauthorizedReason.ANOTHER_USER)
         except HeadgateError as error:
             if error.retry or not isinstance(error, Unauthorized) or error.reason is UnauthorizedReason.AUTHENTICATOR_FAILED:
-                # A fault of ours takes nobody's rights away, and gives none.
+                # A fault of ours neither takes rights away nor gives any.
                 log.warning("grants not looked at anew", user=before.user, error=error.message)
             else:
                 self._evictions.refused([client], error)
             return
-        if (
-            self._namespaces[client.namespace].is_in(client) and client.identity is before
-        ):  # else a refresh has brought a newer one
-            self.take(client, identity, is_told=True)
+        if self._namespaces[client.namespace].is_in(client) and client.identity is before:  # else a refresh brought a newer one
+            self.take(client, identity, is_notified=True)

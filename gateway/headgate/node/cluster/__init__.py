@@ -1,1 +1,1 @@
-"""What this process and the others tell each other through Redis."""
+"""The exchange between this process and the others through Redis."""

@@ -1,12 +1,12 @@
-"""The answers of this gateway process to questions that go to all of them (redis/questions.py).
+"""The answers of this gateway process to questions that go to all processes (redis/questions.py).
 
 In: the kinds of questions, each from the part that knows the answer; messages of the channel, from the link that brings
 revocations. Out: the answers, written to Redis by one of MAX_WORKERS greenlets, off the event path. Questions that may wait for
-an application have as many of their own: an authenticator that hangs holds up no other question.
+an application have as many greenlets to themselves, so a hanging authenticator delays no other question.
 
-Rules. 1. Bounded: a question beyond MAX_WAITING is left out, and one that has waited longer than its asker does; the asker then
-names this process as silent. 2. A fault costs the answer, and a line in the log: one in ten seconds for all of its kind,
-since a Redis that takes no answers refuses every one, and a script may ask thousands.
+Rules. 1. Bounded. A question beyond MAX_WAITING is dropped, and so is one that has outlived its asker's wait. The asker then
+lists this process as silent. 2. A fault costs the answer and a log line, at most one in ten seconds for all questions of a kind.
+A Redis that takes no answers refuses every one, and a script may ask thousands.
 """
 
 from __future__ import annotations
@@ -35,15 +35,14 @@ MAX_WORKERS = 4
 
 
 class Answering(NamedTuple):
-    """How a kind of question is answered.
+    """How to answer one kind of question.
 
     Attributes:
         body: the type of its body.
         find: returns the parts of the answer; it may wait.
-        note: takes the body as soon as the question is heard, in the order of the questions, also of one that is left out. It
-            must not wait.
-        asks_application: whether `find` may wait for code of an application.
-        missed: called when questions may have been missed, with a client to read from Redis what they have changed.
+        note: takes the body on arrival, in the order of the questions, even if the question is dropped. It must not wait.
+        asks_application: whether `find` may wait for application code.
+        missed: called when questions may have been missed, with a client to read their changes from Redis.
     """
 
     body: type
@@ -54,12 +53,12 @@ class Answering(NamedTuple):
 
 
 def announced(note: Callable[[], object], *, may_be_missed: bool) -> Answering:
-    """Return how a question is taken that only announces something. `may_be_missed`: else `note` is called to be sure."""
+    """Return the handling of a question that only announces something. `may_be_missed`: otherwise `note` is always called."""
     return Answering(type(None), lambda _: (), lambda _: note(), missed=None if may_be_missed else lambda _: note())
 
 
 class _Lane:
-    """Questions that wait for the same greenlets, each with the time until which its asker waits."""
+    """Questions that wait for the same greenlets, each with the end of its asker's wait."""
 
     def __init__(self) -> None:
         self.waiting: deque[tuple[Question, float]] = deque()
@@ -77,11 +76,11 @@ class Answers:
         self._log_throttle = LogThrottle(now_s)
 
     def add(self, kinds: Mapping[str, Answering]) -> None:
-        """Answer these kinds of questions too."""
+        """Answer these kinds of questions as well."""
         self._kinds |= kinds
 
     def begin(self, client: Client) -> None:
-        """Questions are heard from now on: read what may have been missed. Waits for Redis.
+        """Read what may have been missed, now that questions arrive. Waits for Redis.
 
         Raises:
             HeadgateError: as `redis.client.call`.
@@ -106,7 +105,7 @@ class Answers:
             spawn(self._work, lane)
 
     def close(self) -> None:
-        """Answer no more. Idempotent."""
+        """Stop answering. Idempotent."""
         self._closed = True
         for lane in (self._lane, self._lane_of_applications):
             lane.waiting.clear()
@@ -114,7 +113,7 @@ class Answers:
     def _note(self, question: Question) -> None:
         kind = self._kinds[question.kind]
         if kind.note is not None:
-            with suppress(msgspec.DecodeError):  # its answer says so
+            with suppress(msgspec.DecodeError):  # its answer reports that
                 kind.note(msgspec.json.decode(question.body, type=kind.body))
 
     def _work(self, lane: _Lane) -> None:
@@ -133,13 +132,13 @@ class Answers:
         outcome = "failed"
         try:
             parts = kind.find(msgspec.json.decode(question.body, type=kind.body))
-            for at, part in enumerate(parts, 1):  # each for itself, so that the loop runs between two
+            for at, part in enumerate(parts, 1):  # one call each, so that the loop runs between two
                 answer(self._client, question, self._process.id, part, last=at == len(parts))
             outcome = "answered"
         except (HeadgateError, msgspec.DecodeError) as error:
             self._tell_fault(question.kind, error)
         except Exception:
-            # A fault of ours must not end the greenlet with others waiting.
+            # A fault of ours must not end the greenlet while other questions wait.
             if not self._closed and (left_out := self._log_throttle.due(f"{question.kind} failed")) is not None:
                 log.exception("question failed", kind=question.kind, left_out=left_out)
         ASKED.labels(question.kind, outcome).inc()

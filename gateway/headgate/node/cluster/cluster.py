@@ -1,7 +1,7 @@
-"""Cluster: what this process and the others tell each other through Redis, and the connections over which it does.
+"""Cluster: the exchange between this process and the others through Redis, and the connections for it.
 
-In: rates, counts and kinds of questions, from the other parts. Out: shared limits; what is paused; questions to the parts that
-know the answers; the shared table, the traces and the numbers of this process.
+In: rates, counts and kinds of questions, from the other parts. Out: shared limits; the pauses; questions to the parts that know
+the answers; the shared table, the traces and the numbers of this process.
 """
 
 from __future__ import annotations
@@ -36,17 +36,16 @@ class Cluster:
     """See the module.
 
     Args:
-        parts: those of the gateway, which say how it is.
+        parts: the parts of the gateway, which describe its state.
 
     Attributes:
-        redis: a client for what a request asks.
-        rounds: one for what is said and asked now and then, over one connection: one that gets no answer holds up the others no
-            longer.
-        questions: the channel on which the other processes ask.
+        redis: a client for the needs of a request.
+        rounds: one for periodic work, over one connection. A call without an answer delays the others no longer than its timeout.
+        questions: the channel for the questions of the other processes.
     """
 
     def __init__(self, settings: Settings, namespaces: Mapping[str, Namespace], parts: Sequence[Describes]) -> None:
-        assert settings.redis_url is not None  # the gateway has seen to that
+        assert settings.redis_url is not None  # the gateway has checked it
         self.redis = open_client(settings.redis_url, timeout_s=COMMAND_TIMEOUT_S)
         self.rounds = open_client(settings.redis_url, timeout_s=ROUND_TIMEOUT_S, max_connections=1)
         self.table = SharedTable(self.rounds, namespaces)
@@ -66,23 +65,23 @@ class Cluster:
         for name, namespace in namespaces.items():
             namespace.on_log_lost = self.table.renew
             self.rates.share(namespace.search.reads)
-            remembered(self.redis).resolve(name)  # this gateway serves it: no publisher in this process has to ask
+            remembered(self.redis).resolve(name)  # this gateway serves it, so publishers in this process need not ask
 
     def start(self) -> None:
-        """Register, and begin to tell and to hear. Idempotent."""
+        """Register, and start exchanging with the other processes. Idempotent."""
         for each in self._others:
             each.start()
 
     def apply(self, settings: Settings) -> None:
-        """Go on with other rates."""
+        """Apply other rates."""
         self.rates.apply(settings)
 
     def describe(self, state: State) -> None:
-        """Say what is paused."""
+        """Fill in the pauses."""
         state.paused = self.pauses.names()
 
     def close(self) -> None:
-        """Take this process out, and close the connections. Idempotent. Waits for Redis."""
+        """Remove this process from the table, and close the connections. Idempotent. Waits for Redis."""
         for each in self._others:
             each.close()
         self.answers.close()

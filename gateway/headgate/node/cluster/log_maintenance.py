@@ -1,11 +1,11 @@
-"""The upkeep of the logs of a gateway's namespaces: every few seconds, off the hot path, in one greenlet.
+"""The maintenance of the logs of a gateway's namespaces: every few seconds, off the hot path, in one greenlet.
 
-In: the clock. Out: word to Redis of the time that it told before, so that ages in the log do not depend on its wall clock
-(redis/clock.lua); and, when it is full, room: events that are too old or too many go at once, though every publish is refused.
-And to the metrics and the namespaces, how much the log holds, how old that is, for how long ids count, and for how long it keeps
-an event at the present rate, with a warning where that is less than a client takes to come back.
+In: the clock. Out: to Redis, the time that it gave before, so that ages in the log do not depend on its wall clock
+(redis/clock.lua), and room when it is full. Events that are too old or too many go at once, although every publish is refused.
+To the metrics and the namespaces: the size of the log, its age, how long ids count, and how long it keeps an event at the present
+rate, with a warning if that is less than a client takes to come back.
 
-Rules. 1. A refusal costs a line in the log, and nothing else. 2. Each call to trim is short, and the loop runs between two.
+Rules. 1. A refusal costs a log line and nothing else. 2. Each call to trim is short, and the loop runs between two.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from headgate.settings import Settings
 
 log = structlog.get_logger("headgate.upkeep")
 
-# Of the ticks, this one counts consumers: it takes some round trips for each.
+# One in so many ticks counts consumers, at some round trips each.
 COUNT_CONSUMERS_EVERY = 6
 
 
 class LogMaintenance:
-    """The upkeep of one namespace's log."""
+    """The maintenance of one namespace's log."""
 
     def __init__(self, namespace: str, log: EventLog, watch: TimeWatch) -> None:
         self.namespace = namespace
         self._log, self._watch = log, watch
         self._epoch, self._clock_ms = "", 0
         self._measurements = 0
-        self._measured = "", 0, 0  # epoch, clock and newest offset of the last measurement
+        self._measured = "", 0, 0  # epoch, clock and newest offset at the last measurement
         self._is_short = False
 
     def tick(self) -> int | None:
-        """Say what was told, and hear what is; return how many events were trimmed, or None if Redis is not full.
+        """Write the clock and read the state; return how many events were trimmed, or None if Redis is not full.
 
         Raises:
             BusUnavailable, BusRefused: as `redis.client.call`.
@@ -74,9 +74,9 @@ class LogMaintenance:
         self._watch.hear(clock_ms)
 
     def measure(self) -> float | None:
-        """Tell the metrics how much the log holds, and now and then how many instances of consumers are on another server.
+        """Set the metrics of the log's size and, now and then, of the consumers that are on another server.
 
-        Return for how long the log keeps an event, in seconds. None: not known yet.
+        Returns for how long the log keeps an event, in seconds. None: not known yet.
 
         Raises:
             BusUnavailable, BusRefused: as `redis.client.call`.
@@ -98,7 +98,7 @@ class LogMaintenance:
         return retention_s
 
     def _warn(self, retention_s: float) -> None:
-        """Log once that the log has become too short, until it has been long enough twice over."""
+        """Log that the log has become too short, once until it is at least twice as long as needed."""
         if retention_s < RECONNECT_S and not self._is_short:
             log.warning("log too short", namespace=self.namespace, retention_s=round(retention_s, 1), needed_s=RECONNECT_S)
         self._is_short = retention_s < (2 * RECONNECT_S if self._is_short else RECONNECT_S)
@@ -113,11 +113,11 @@ class Maintenance:
             LogMaintenance(name, EventLog(name, client, settings.max_payload_bytes), TimeWatch()) for name in namespaces
         ]
         self._rounds = Rounds(self._round, lambda: log.exception("upkeep failed"), WATCH_EVERY_S)
-        self._told: dict[str, str] = {}
+        self._logged: dict[str, str] = {}
         self.start = self._rounds.start
 
     def close(self) -> None:
-        """Stop. Idempotent. Waits for a round that is under way."""
+        """Stop. Idempotent. Waits for the round under way."""
         self._rounds.end()
 
     def _round(self) -> float:
@@ -132,17 +132,17 @@ class Maintenance:
             if (retention_s := upkeep.measure()) is not None:
                 self._namespaces[upkeep.namespace].retention_s = retention_s
         except BusUnavailable:
-            return  # the bus tells of that
+            return  # the bus reports it
         except BusRefused as error:
-            self._tell(upkeep.namespace, error.message)
+            self._log_once(upkeep.namespace, error.message)
         except Exception:
-            # A fault of ours must not keep the other logs from their turn.
+            # A fault of ours must not cost the other logs their turn.
             log.exception("upkeep failed", namespace=upkeep.namespace)
         else:
-            self._tell(upkeep.namespace, "" if trimmed is None else "it is full", trimmed=trimmed)
+            self._log_once(upkeep.namespace, "" if trimmed is None else "it is full", trimmed=trimmed)
 
-    def _tell(self, namespace: str, trouble: str, **more: int | None) -> None:
-        """Log a trouble, unless it is the same as the one before."""
-        if trouble and trouble != self._told.get(namespace):
+    def _log_once(self, namespace: str, trouble: str, **more: int | None) -> None:
+        """Log an error, unless it is the same as the one before."""
+        if trouble and trouble != self._logged.get(namespace):
             log.warning("Redis refuses writes", namespace=namespace, error=trouble, **more)
-        self._told[namespace] = trouble
+        self._logged[namespace] = trouble

@@ -1,10 +1,10 @@
-"""Pauses as one gateway obeys them: connects, publishes, or all of a namespace are refused until an operator resumes them.
+"""Pauses as one gateway obeys them: it refuses connects, publishes, or all of a namespace until an operator resumes them.
 
-In: the set in Redis (redis/pauses.py), read by one greenlet at each notice that it has changed, and every LOOK_EVERY_S: a flush
-gives no notice. Out: `Paused`, with a time to come back after; lines in the log.
+In: the set in Redis (redis/pauses.py), read by one greenlet at each notice of a change, and every LOOK_EVERY_S, because a flush
+gives no notice. Out: `Paused`, with a time to come back after; log lines.
 
-Rules. 1. While Redis cannot be reached, the pauses that are known stay in force, until the end that they have. 2. A pause
-disconnects nobody and stops no publisher that writes to Redis itself: it stops what comes in through gateways.
+Rules. 1. While Redis is unreachable, the known pauses stay in force until their end. 2. A pause disconnects no client, and stops
+no publisher that writes to Redis itself. It stops what comes in through gateways.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from headgate.runtime.periodic import Rounds
 log = structlog.get_logger("headgate.pauses")
 
 LOOK_EVERY_S, RETRY_EVERY_S = 5.0, 1.0
-# From one look to the next at least, however many notices come.
+# The least time between two reads, however many notices come.
 GAP_S = 0.1
-# From and to: when the refused may come back; if the end is known, that much behind it.
+# The range of the time after which a refused client may come back, counted from the pause's end if that is known.
 RETRY_S = (5, 15)
 AFTER_END_S = (0, 5)
 
 
 class Pauses:
-    """The pauses as of the last look. No I/O. `now_s` is monotonic."""
+    """The pauses as of the last read. No I/O. `now_s` is monotonic."""
 
     def __init__(self, now_s: Callable[[], float] = monotonic, spread: Callable[[int, int], int] = randint) -> None:
         self._now_s, self._spread = now_s, spread
         self._until_s: dict[str, float] = {}
 
     def replace(self, left_s: Mapping[str, float]) -> None:
-        """Take these, with the seconds left, as all that there is; log what is new and what has ended."""
+        """Store all pauses, with the seconds left; log the new ones and those that have ended."""
         now_s, known = self._now_s(), set(self._until_s)
         self._until_s = {member: now_s + left for member, left in left_s.items()}
         for member in sorted(self._until_s.keys() - known):
@@ -50,7 +50,7 @@ class Pauses:
             log.info("resumed", what=member)
 
     def check_connect(self, namespace: str | None = None) -> None:
-        """Refuse a client that wants to come in, or into a namespace.
+        """Refuse a client that connects, or joins a namespace.
 
         Raises:
             Paused: with a time.
@@ -66,7 +66,7 @@ class Pauses:
         self._check(PUBLISHES, namespace)
 
     def check_enter(self, namespace: str) -> None:
-        """Refuse a client that wants to be a member of a topic: only while the namespace is paused.
+        """Refuse a client that enters a topic's presence. It is refused only while the namespace is paused.
 
         Raises:
             Paused: with a time.
@@ -74,7 +74,7 @@ class Pauses:
         self._check(namespace_member(namespace), None)
 
     def names(self) -> list[str]:
-        """Return what is paused now."""
+        """Return the names of the pauses in force."""
         now_s = self._now_s()
         return sorted(member for member, until_s in self._until_s.items() if until_s > now_s)
 
@@ -93,7 +93,7 @@ class Pauses:
 
 
 class PauseWatch:
-    """Keeps `pauses` as Redis has them, between `start` and `close`.
+    """Keeps `pauses` as they are in Redis, between `start` and `close`.
 
     Args:
         read: returns the pauses with the seconds left.
@@ -107,11 +107,11 @@ class PauseWatch:
         self.start, self.hurry = self._rounds.start, self._rounds.hurry
 
     def close(self) -> None:
-        """Stop. Idempotent. Waits for a look that is under way."""
+        """Stop. Idempotent. Waits for a read under way."""
         self._rounds.end()
 
     def look(self) -> float:
-        """Look once; what cannot be read is logged once. Return the seconds until the next look. Waits for Redis."""
+        """Read the pauses once; log the first of several failures. Return the seconds until the next read. Waits for Redis."""
         try:
             self._pauses.replace(self._read(self._client))
         except HeadgateError as error:

@@ -1,11 +1,11 @@
-"""Process statistics: the numbers of one gateway process as a console shows them, and those of all put together. No I/O.
+"""Process statistics: the numbers of one gateway process for a console, and the totals of all processes. No I/O.
 
-In: `ProcessStats` of each process, once a second while a console watches. They count from the start of the
-process, so one that is lost costs nothing. Out: a frame for the page: rates, percentiles over what was met since the frame
-before (sums of exact histograms, histogram.py), what there is now, a row for each namespace and each process.
+In: `ProcessStats` of each process, once a second while a console watches. They count from the start of the process, so a lost one
+costs nothing. Out: a frame for the page: rates, percentiles of everything since the frame before (sums of exact histograms,
+histogram.py), current values, a row for each namespace and each process.
 
-The rate of a process is taken between two of its own words, by its own clock. A process that says nothing keeps its row, and
-`silent_s` says for how long, until FORGOTTEN_S.
+The rate of a process is the difference between two of its own reports, by its own clock. A silent process keeps its row until
+FORGOTTEN_S, and `silent_s` says how long it has been silent.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import msgspec
 
 from headgate.histogram import limit_of, quantile
 
-# A process that has said nothing for so long has its last rates no more.
+# After this silence a process no longer has rates.
 STALE_S = 3.0
-# And no row any more.
+# After this one it no longer has a row.
 FORGOTTEN_S = 15.0
 MAX_PROCESSES = 256
 
@@ -29,7 +29,7 @@ Counts = dict[int, int]
 
 
 class NamespaceStats(msgspec.Struct, array_like=True):
-    """One namespace at one process: counts since its start, and what there is now. Named as delivery/ledger.py has them."""
+    """One namespace at one process: counts since its start, and current values. Named as in delivery/ledger.py."""
 
     bus_up: bool
     epoch: str | None
@@ -82,9 +82,9 @@ class ProcessStats(msgspec.Struct, array_like=True):
 
 @dataclass(slots=True)
 class _Known:
-    """A process as of its last word: what it said, when that was heard, and what has changed since the word before."""
+    """A process as of its last report: the report, the time of its arrival, and the changes since the one before."""
 
-    said: ProcessStats
+    report: ProcessStats
     heard_s: float
     rates: dict[str, Counter[str]] = field(default_factory=dict)
     latency: dict[str, Counts] = field(default_factory=dict)
@@ -98,21 +98,21 @@ _NOW = ("clients", "subscriptions", "catching_up", "waiting", "queued_bytes")
 
 
 class Together:
-    """The vitals of all processes, one look after the other. See the module."""
+    """The statistics of all processes, one turn after the other. See the module."""
 
     def __init__(self) -> None:
         self._known: dict[str, _Known] = {}
         self._heads: dict[str, tuple[str | None, int, float]] = {}
 
-    def frame(self, told: Mapping[str, ProcessStats], now_s: float) -> dict[str, Any]:
-        """Return what a console shows after this look. `told`: the last word of each process; `now_s`: monotonic."""
-        for process, said in list(told.items())[:MAX_PROCESSES]:
-            self._hear(process, said, now_s)
+    def frame(self, reports: Mapping[str, ProcessStats], now_s: float) -> dict[str, Any]:
+        """Return the frame of a console after this turn. `reports`: the last report of each process; `now_s`: monotonic."""
+        for process, report in list(reports.items())[:MAX_PROCESSES]:
+            self._hear(process, report, now_s)
         for process in [each for each, known in self._known.items() if now_s - known.heard_s > FORGOTTEN_S]:
             del self._known[process]
         known = self._known.values()
         fresh = [each for each in known if now_s - each.heard_s < STALE_S]
-        names = dict.fromkeys(name for each in known for name in each.said.namespaces)
+        names = dict.fromkeys(name for each in known for name in each.report.namespaces)
         published = {name: self._published(name, fresh, now_s) for name in names}
         return {
             "measured": any(each.rates for each in fresh),
@@ -120,37 +120,37 @@ class Together:
             "latency": _spread(_added(counts for each in fresh for counts in each.latency.values())),
             "lag": _spread(_added(each.lag for each in fresh)),
             "redis": _spread(_added(each.redis for each in fresh)),
-            "now": _now(space for each in known for space in each.said.namespaces.values()),
+            "now": _now(space for each in known for space in each.report.namespaces.values()),
             "namespaces": [_namespace(name, known, fresh, published[name]) for name in names],
             "processes": [_process(process, each, now_s) for process, each in sorted(self._known.items(), key=_by_name)],
         }
 
-    def _hear(self, process: str, said: ProcessStats, now_s: float) -> None:
+    def _hear(self, process: str, report: ProcessStats, now_s: float) -> None:
         known = self._known.get(process)
         if known is None:
-            self._known[process] = _Known(said, now_s)
+            self._known[process] = _Known(report, now_s)
             return
-        took_s = said.at_s - known.said.at_s
+        took_s = report.at_s - known.report.at_s
         if took_s <= 0:
-            if not took_s and now_s - known.heard_s >= STALE_S:  # the same word again
+            if not took_s and now_s - known.heard_s >= STALE_S:  # the same report again
                 known.rates, known.latency, known.lag, known.redis, known.cpu = {}, {}, {}, {}, 0.0
             elif not took_s:
-                known.latency, known.lag, known.redis = {}, {}, {}  # told in the frame before
+                known.latency, known.lag, known.redis = {}, {}, {}  # shown in the frame before
             return
-        before, known.said, known.heard_s = known.said, said, now_s
+        before, known.report, known.heard_s = known.report, report, now_s
         known.rates, known.latency = {}, {}
-        for name, space in said.namespaces.items():
+        for name, space in report.namespaces.items():
             old = before.namespaces.get(name)
             if old is not None:
                 known.rates[name] = Counter(
                     {each: max(0, getattr(space, each) - getattr(old, each)) / took_s for each in _COUNTED}
                 )
                 known.latency[name] = _since(old.latency, space.latency)
-        known.lag, known.redis = _since(before.lag, said.lag), _since(before.redis, said.redis)
-        known.cpu = max(0.0, said.cpu_s - before.cpu_s) / took_s
+        known.lag, known.redis = _since(before.lag, report.lag), _since(before.redis, report.redis)
+        known.cpu = max(0.0, report.cpu_s - before.cpu_s) / took_s
 
     def _published(self, name: str, fresh: Iterable[_Known], now_s: float) -> float:
-        """Return how many events per second have come into a log: its head moves, whoever publishes."""
+        """Return the events per second that enter a log. Its head moves with every publisher's events."""
         newest = _newest(name, fresh)
         if newest is None or newest.epoch is None:
             return 0.0
@@ -160,9 +160,9 @@ class Together:
 
 
 def _newest(name: str, known: Iterable[_Known]) -> NamespaceStats | None:
-    """Return what was said last of a namespace: a process that has died may have been ahead in a log that was lost since."""
-    found = [(each.heard_s, space.head, space) for each in known if (space := each.said.namespaces.get(name)) is not None]
-    return max(found, key=lambda each: each[:2])[2] if found else None
+    """Return the last report of a namespace. A dead process may have been ahead in a log that was lost since."""
+    newest = [(each.heard_s, space.head, space) for each in known if (space := each.report.namespaces.get(name)) is not None]
+    return max(newest, key=lambda each: each[:2])[2] if newest else None
 
 
 def _since(before: Mapping[int, int], now: Mapping[int, int]) -> Counts:
@@ -185,7 +185,7 @@ def _summed(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
 
 
 def _spread(counts: Mapping[int, int]) -> dict[str, float] | None:
-    """Return percentiles in milliseconds: limits of buckets, which are 4.4 % wide; None of nothing."""
+    """Return percentiles in milliseconds, the limits of buckets that are 4.4 % wide; None without values."""
     if not counts:
         return None
     spread = {name: quantile(counts, share) * 1000 for name, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99))}
@@ -193,16 +193,16 @@ def _spread(counts: Mapping[int, int]) -> dict[str, float] | None:
 
 
 def _now(spaces: Iterable[NamespaceStats]) -> dict[str, float]:
-    found = list(spaces)
+    listed = list(spaces)
     return {
-        **{name: sum(getattr(space, name) for space in found) for name in _NOW},
-        "fullest": max((space.fullest for space in found), default=0.0),
-        "oldest_s": max((space.oldest_s for space in found), default=0.0),
+        **{name: sum(getattr(space, name) for space in listed) for name in _NOW},
+        "fullest": max((space.fullest for space in listed), default=0.0),
+        "oldest_s": max((space.oldest_s for space in listed), default=0.0),
     }
 
 
 def _namespace(name: str, known: Iterable[_Known], fresh: Iterable[_Known], published: float) -> dict[str, Any]:
-    spaces = [space for each in known if (space := each.said.namespaces.get(name)) is not None]
+    spaces = [space for each in known if (space := each.report.namespaces.get(name)) is not None]
     newest = _newest(name, known) or spaces[0]
     return {
         "name": name,
@@ -223,22 +223,22 @@ def _namespace(name: str, known: Iterable[_Known], fresh: Iterable[_Known], publ
 
 
 def _process(process: str, known: _Known, now_s: float) -> dict[str, Any]:
-    said, spaces = known.said, known.said.namespaces.values()
+    report, spaces = known.report, known.report.namespaces.values()
     silent_s = now_s - known.heard_s
     return {
         "id": process,
-        "name": said.name,
-        "version": said.version,
-        "began_ms": said.began_ms,
+        "name": report.name,
+        "version": report.version,
+        "began_ms": report.began_ms,
         "silent_s": round(silent_s, 1) if silent_s >= STALE_S else 0,
         "cpu": known.cpu,
-        "memory_bytes": said.memory_bytes,
-        "sessions": said.sessions,
-        "stalls": said.stalls,
-        "draining": said.draining,
-        "admission": said.admission,
-        "paused": said.paused,
-        "revocations_known": said.revocations_known,
+        "memory_bytes": report.memory_bytes,
+        "sessions": report.sessions,
+        "stalls": report.stalls,
+        "draining": report.draining,
+        "admission": report.admission,
+        "paused": report.paused,
+        "revocations_known": report.revocations_known,
         "bus_up": all(space.bus_up for space in spaces),
         "lag": _spread(known.lag),
         "redis": _spread(known.redis),
@@ -248,4 +248,4 @@ def _process(process: str, known: _Known, now_s: float) -> dict[str, Any]:
 
 
 def _by_name(pair: tuple[str, _Known]) -> tuple[str, str]:
-    return pair[1].said.name, pair[0]
+    return pair[1].report.name, pair[0]

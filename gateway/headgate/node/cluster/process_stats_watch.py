@@ -1,12 +1,12 @@
-"""The watch on vitals: this process says each second how it is while a console watches, and puts the words of all processes
-together for the pages of a console that are connected here.
+"""The watch on process statistics. While a console watches, this process writes its statistics each second, and puts those of all
+processes together for the console pages that are connected here.
 
 In: requests of those pages (`answer`), each of which keeps the watch going for WATCHED_S, and the notices of processes with such
-pages (`hear`), which do so too. Out: these notices; this process's vitals to Redis; a frame (process_stats.py) as the answer.
+pages (`hear`), which do so too. Out: these notices; this process's statistics to Redis; a frame (process_stats.py) as the answer.
 
-Rules. 1. Nothing on the way of an event does more than without a console: counters are read, and clients are walked as for
-/metrics. 2. That walk takes WALK_SHARE of the time at most: with very many clients its numbers are some seconds old. 3. Without a
-console nothing is done. 4. Only an identity with the mark `admin` is answered; everyone else is refused, whatever its grants.
+Rules. 1. Nothing on the event path does more than without a console: counters are read, and clients are walked as for /metrics.
+2. That walk takes WALK_SHARE of the time at most, so with very many clients its numbers are some seconds old. 3. Without a
+console nothing is done. 4. Only an identity with the mark `admin` is answered. All others are refused, whatever their grants.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ log = structlog.get_logger("headgate.vitals")
 
 EVERY_S = 1.0
 WATCHED_S = 5
-# Of the processor, for going round the clients.
+# Share of the processor for walking the clients.
 WALK_SHARE = 0.02
-# A page waits for the first frame for so long.
+# How long a page waits for the first frame.
 FIRST_FRAME_S = 3.0
 
 
 class Measure:
-    """Reads the vitals of this process.
+    """Reads the statistics of this process.
 
     Args:
-        parts: those of the gateway, which say how it is.
+        parts: the parts of the gateway, which describe its state.
         now_s: monotonic; cpu_s: processor time of this process.
     """
 
@@ -80,11 +80,11 @@ class Measure:
         self._walk_at_s = -inf
 
     def read(self) -> ProcessStats:
-        """Return how this process is. Lets the loop run when there are many clients."""
+        """Return the statistics of this process. With many clients it lets the loop run."""
         if (began_s := self._now_s()) >= self._walk_at_s:
             began_cpu_s = self._cpu_s()
             self._balances = {name: namespace.balance() for name, namespace in self._namespaces.items()}
-            # What others did meanwhile is in it, too: the share errs on the side of them.
+            # The work of other greenlets during the walk is included, so the walk's share is smaller rather than larger.
             self._walk_at_s = began_s + (self._cpu_s() - began_cpu_s) / WALK_SHARE
         counted = {each: totals(metric) for each, metric in _COUNTERS.items()}
         state = state_of(self._parts)
@@ -146,31 +146,31 @@ class ProcessStatsWatch:
         self._client = client
         self._measure, self._now_s = measure, now_s
         self._id = ""
-        self._asked_s = self._heard_s = -inf  # when a page was here last, and a notice of any
+        self._asked_s = self._heard_s = -inf  # time of the last page here, and of the last notice
         self._seen: dict[str, tuple[bytes, float]] = {}
         self._together = Together()
         self._frame: dict[str, Any] | None = None
         self._framed = Signal()
         self._wakeup = Signal()
-        self._started = self._closed = self._told = False
+        self._started = self._closed = self._has_written = False
 
     def start(self) -> None:
-        """Begin. Idempotent."""
+        """Start. Idempotent."""
         if not self._started:
             self._started = True
-            self._id = secrets.token_hex(6)  # of this process, whichever one made the gateway before a fork
+            self._id = secrets.token_hex(6)  # new after a fork, because another process may have made the gateway
             spawn(self._run)
 
     def close(self) -> None:
-        """Stop, and take this process out. Idempotent. Waits for Redis."""
+        """Stop, and remove this process from Redis. Idempotent. Waits for Redis."""
         if not self._closed:
             self._closed = True
             self._wakeup.set()
-            if self._told:
+            if self._has_written:
                 try:
                     forget(self._client, [self._id])
                 except HeadgateError:
-                    log.debug("vitals not taken out")  # they end with the lease
+                    log.debug("vitals not taken out")  # they expire with the lease
 
     def answer(self, identity: Identity, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the newest frame to a page of the console; wait for the first one.
@@ -191,32 +191,32 @@ class ProcessStatsWatch:
 
     def hear(self) -> None:
         """Take a notice. Never waits."""
-        if not self._is_watched:  # else the next look is on its way
+        if not self._is_watched:  # otherwise the next turn is scheduled already
             self._wakeup.set()
         self._heard_s = self._now_s()
 
     def look(self) -> None:
-        """Say how this process is, if a console watches; put all together, if its page is here. Waits for Redis.
+        """Write this process's statistics if a console watches; make a frame if its page is here. Waits for Redis.
 
         Raises:
             HeadgateError: as `redis.client.call`.
         """
         watching = self._watching
         if not self._is_watched:
-            self._told = False
+            self._has_written = False
             return
         if watching:
             announce(self._client, KIND)
         own = self._measure.read()
-        self._told = True
-        found = tell(self._client, self._id, msgspec.msgpack.encode(own), read=watching)
+        self._has_written = True
+        written = tell(self._client, self._id, msgspec.msgpack.encode(own), read=watching)
         if watching:
-            self._put_together(found, own)
+            self._put_together(written, own)
 
     @property
     def pause_s(self) -> float | None:
-        """The seconds from a look to the next; None: not before a page or a notice comes."""
-        return EVERY_S if self._told or self._is_watched else None
+        """The seconds until the next turn; None: until a page or a notice comes."""
+        return EVERY_S if self._has_written or self._is_watched else None
 
     @property
     def _watching(self) -> bool:
@@ -226,22 +226,22 @@ class ProcessStatsWatch:
     def _is_watched(self) -> bool:
         return self._now_s() - max(self._asked_s, self._heard_s) < WATCHED_S
 
-    def _put_together(self, found: Mapping[str, bytes], own: ProcessStats) -> None:
+    def _put_together(self, written: Mapping[str, bytes], own: ProcessStats) -> None:
         now_s = self._now_s()
-        told: dict[str, ProcessStats] = {self._id: own}
-        for process, said in found.items():
-            if self._seen.get(process, (b"", 0.0))[0] != said:
-                self._seen[process] = (said, now_s)
+        reports: dict[str, ProcessStats] = {self._id: own}
+        for process, report in written.items():
+            if self._seen.get(process, (b"", 0.0))[0] != report:
+                self._seen[process] = (report, now_s)
             try:
-                told.setdefault(process, _decode(said))
+                reports.setdefault(process, _decode(report))
             except (msgspec.DecodeError, ValueError):
                 continue  # of another version
         gone = [process for process, (_, at_s) in self._seen.items() if now_s - at_s > FORGOTTEN_S]
         for process in gone:
             del self._seen[process]
-            told.pop(process, None)
-        forget(self._client, [process for process in gone if process in found])
-        frame = self._together.frame(told, now_s)
+            reports.pop(process, None)
+        forget(self._client, [process for process in gone if process in written])
+        frame = self._together.frame(reports, now_s)
         self._frame = {"at": round(time.time() * 1000), "own": self._id, **frame}
         self._framed.set()
 
@@ -253,12 +253,12 @@ class ProcessStatsWatch:
             except HeadgateError as error:
                 self._alone(error)
             except Exception:
-                # A fault of ours must not end the watch for good.
+                # A fault of ours must not end the watch permanently.
                 log.exception("vitals failed")
             self._wakeup.wait(self.pause_s)
 
     def _alone(self, error: HeadgateError) -> None:
-        """Without Redis a page still sees this process, and why it sees no other."""
+        """Make a frame of this process alone, with the reason. A page gets it while Redis is unreachable."""
         if self._watching:
             now_s = self._now_s()
             frame = self._together.frame({self._id: self._measure.read()}, now_s)
@@ -271,7 +271,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def _memory_bytes() -> int:
-    """Return the memory that this process occupies; 0 where the system does not say."""
+    """Return the memory of this process; 0 if the system does not report it."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * _PAGE_BYTES

@@ -1,11 +1,11 @@
-"""The push to StatsD: what this process has counted since the last time, every ten seconds. Off unless a server is named.
+"""The push to StatsD: the counts of this process since the last push, every ten seconds. Off unless a server is named.
 
-In: the families of metrics. Out: a count for each counter that has risen, and each time of a histogram of ours as a timing, with
-a sample rate that stands for how often it was met; in few datagrams (runtime/statsd.py). Each worker of a gateway pushes its own,
-and StatsD adds them up. Gauges are not pushed: those of several workers would overwrite each other.
+In: the families of metrics. Out: in few datagrams (runtime/statsd.py), a count for each counter that has risen, and each bucket
+of our histograms as a timing, with a sample rate for the number of values. Each worker of a gateway pushes separately, and StatsD
+adds them up. Gauges are not pushed, because those of several workers would overwrite each other.
 
-Names: the prefix, the name of the metric without `headgate_` and `_total`, and the values of its labels, joined by dots. So the
-events that were dropped are `headgate.outcomes.notifications.discarded`.
+Names: the prefix, the name of the metric without `headgate_` and `_total`, and the values of its labels, joined by dots. The
+dropped events, for example, are `headgate.outcomes.notifications.discarded`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from headgate.runtime.statsd import Statsd, Timing
 log = structlog.get_logger("headgate.statsd")
 
 EVERY_S = 10.0
-# Label sets are bounded; this bounds them all the same.
+# Label sets are bounded elsewhere. This is a second bound.
 MAX_NAMES = 4096
 _OURS = "headgate_"
 # The first word of every name in StatsD.
@@ -35,15 +35,15 @@ _ODD = re.compile(r"[^A-Za-z0-9_-]")
 
 @dataclass(slots=True)
 class Pushed:
-    """The values that StatsD has been told, and what has come since."""
+    """The values that StatsD has, and the changes since."""
 
     known: dict[str, float] = field(default_factory=dict)
 
-    def since(self, found: Iterable[Family], prefix: str) -> tuple[dict[str, int], list[Timing]]:
-        """Return the counts and the timings that have come since the last call; the first call has all since the start."""
+    def since(self, read: Iterable[Family], prefix: str) -> tuple[dict[str, int], list[Timing]]:
+        """Return the counts and timings since the last call. The first call returns all since the start."""
         counts: dict[str, int] = {}
         timings: list[Timing] = []
-        for name, kind, _, samples in found:
+        for name, kind, _, samples in read:
             if not name.startswith(_OURS) or kind not in ("counter", HDR):
                 continue
             for sample, labels, value in samples:
@@ -62,9 +62,9 @@ class Pushed:
         before = self.known.get(name, 0.0)
         if name not in self.known and len(self.known) >= MAX_NAMES:
             return 0
-        if value < before:  # it has begun anew
+        if value < before:  # the counter has restarted
             before = 0.0
-        # What is left of a fraction (of seconds, say) goes with the next time.
+        # The rest of a fraction (of seconds, for example) goes with the next push.
         new = int(value - before)
         self.known[name] = before + new
         return new
@@ -81,7 +81,7 @@ class StatsdPush:
         self._started = self._closed = False
 
     def start(self) -> None:
-        """Begin. Idempotent."""
+        """Start. Idempotent."""
         if not self._started:
             self._started = True
             spawn(self._run)
@@ -95,7 +95,7 @@ class StatsdPush:
             self._sender.close()
 
     def push(self) -> None:
-        """Push what has come since the last time."""
+        """Push the changes since the last push."""
         counts, timings = self._pushed.since(self._read(), PREFIX)
         self._sender.send(counts, {}, timings)
 
@@ -105,7 +105,7 @@ class StatsdPush:
             try:
                 self.push()
             except Exception:
-                # A fault of ours must not end the push for good.
+                # A fault of ours must not end the push permanently.
                 log.exception("the push to StatsD failed")
 
     def _failed(self, error: Exception) -> None:

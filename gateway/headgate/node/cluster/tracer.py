@@ -1,8 +1,8 @@
-"""The tracer: tells Redis what became of single events here, and makes their spans, once a second, off the hot path.
+"""The tracer: writes to Redis what became of single events here, and makes their spans, once a second, off the hot path.
 
-In: the tallies of each namespace that have changed (delivery/tally.py), and the events whose traces are recorded
-(delivery/traced.py). Out: counts under the name of this process (redis/traces.py), and spans of OpenTelemetry
-(runtime/spans.py). What a killed process had not told is lost: a trace then says that this gateway is gone.
+In: the tallies of each namespace that have changed (delivery/tally.py), and the events with recorded traces (delivery/traced.py).
+Out: counts under the name of this process (redis/traces.py), and spans of OpenTelemetry (runtime/spans.py). Counts that a killed
+process had not written yet are lost. A trace then says that this gateway is gone.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from headgate.runtime.periodic import Rounds
 log = structlog.get_logger("headgate.tracer")
 
 EVERY_S = 1.0
-# Spans take 50 µs or so each: let the loop run.
+# Spans take about 50 µs each, so the loop runs between batches.
 _STRIDE = 10
 
 
 class Tracer:
-    """See the module. Nothing is done where no event is traced."""
+    """See the module. It does nothing if no event is traced."""
 
     def __init__(self, client: Client, namespaces: Mapping[str, Namespace]) -> None:
         self._namespaces = {name: each for name, each in namespaces.items() if each.tallies.every}
@@ -39,10 +39,10 @@ class Tracer:
         self._rounds = Rounds(self._round, lambda: log.exception("tracing failed"), EVERY_S)
 
     def start(self) -> None:
-        """Begin. Idempotent.
+        """Start. Idempotent.
 
         Raises:
-            MissingExtra: spans are wanted, and the extra `otel` is not installed.
+            MissingExtra: spans are on, and the extra `otel` is not installed.
         """
         if (self._namespaces or self._traced) and not self._rounds.begun:
             if self._traced:
@@ -50,14 +50,14 @@ class Tracer:
             self._rounds.start()
 
     def close(self) -> None:
-        """Tell the rest, and stop. Idempotent. Waits for Redis."""
+        """Write the rest, and stop. Idempotent. Waits for Redis."""
         if self._rounds.end():
             self._round()
             if self._traced:
                 spans.stop()
 
     def tell(self) -> None:
-        """Tell what has changed. What Redis does not take is told the next time."""
+        """Write what has changed. After a refusal by Redis, the next call writes it again."""
         for name, namespace in self._namespaces.items():
             for changed in namespace.tallies.changed():
                 if not changed:
@@ -66,23 +66,25 @@ class Tracer:
                 counts = [(tally.epoch, tally.offset, values(tally)) for tally in changed]
                 try:
                     write(self._client, name, process_name(), counts, kept_s(namespace.tallies.singles / EVERY_S))
-                except HeadgateError:  # the bus tells of that
+                except HeadgateError:  # the bus reports it
                     namespace.tallies.not_told(changed)
 
     def make_spans(self) -> None:
-        """Make the spans of what was delivered: from Redis to the router, and from there to the last client."""
+        """Make the spans of delivered events: from Redis to the router, and from there to the last client."""
         for name, traced in self._traced.items():
             left_out, traced.left_out = traced.left_out, 0
             SPANS.labels("left_out").inc(left_out)
             for number, each in enumerate(traced.take(), 1):
-                said: dict[str, str | int] = {
+                attributes: dict[str, str | int] = {
                     "messaging.message.id": each.id,
                     "headgate.offset": each.offset,
                     "headgate.gateway": process_name(),
                 }
-                routed = spans.record(each.traceparent, "route", name, each.topic, each.published_ms, each.routed_ms, said)
-                said |= {f"headgate.clients.{outcome}": count for outcome, count in each.counts.items()}
-                spans.record(routed or each.traceparent, "deliver", name, each.topic, each.routed_ms, each.delivered_ms, said)
+                routed = spans.record(each.traceparent, "route", name, each.topic, each.published_ms, each.routed_ms, attributes)
+                attributes |= {f"headgate.clients.{outcome}": count for outcome, count in each.counts.items()}
+                spans.record(
+                    routed or each.traceparent, "deliver", name, each.topic, each.routed_ms, each.delivered_ms, attributes
+                )
                 SPANS.labels("made").inc(2)
                 if not number % _STRIDE:
                     one_round()

@@ -1,1 +1,1 @@
-"""Who is here: clients join, are shed, moved and evicted."""
+"""The population: clients join, are shed, moved and evicted."""

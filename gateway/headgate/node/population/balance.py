@@ -1,19 +1,18 @@
-"""The balance: how many of its clients a gateway process should tell to move now, so that all processes have as many. No I/O.
+"""The balance: how many of its clients a gateway process must move now so that all processes have as many. No I/O.
 
     RESTING ── begin ──► MOVING ── spend ──► SPENT
        ▲ ▲                 │                   │
        │ └───── reach ─────┘                   │
        └──────────────── renew ────────────────┘      renew: from every state
 
-In: the loads of all processes, every few seconds; an occasion to balance them: a deploy that is over, or an operator's wish.
-Out: `due`, how many clients to tell now.
+In: the loads of all processes, every few seconds; an occasion to balance them, which is a finished deploy or an operator's
+request. Out: `due`, how many clients to notify now.
 
 Rules. 1. A process begins when it has more than ABOVE_MEAN of its share and FEW more, and moves clients until it has its share.
-The share is the largest mean of the last LOOKS looks: clients on their way are counted nowhere, and the others have spoken some
-seconds ago, so that one mean may be too small while clients move. 2. So a process below its share moves nobody, and takes
-`per_s` newcomers at most: the excess of all is spread over those that take them. 3. For each occasion it tells at most BUDGET
-times its excess. Where clients come back to the process that they have left, as behind a proxy that keeps them there, this ends
-it.
+The share is the largest mean of the last LOOKS turns. No process counts the clients under way, and the reports of the others are
+some seconds old, so a single mean may be too small while clients move. 2. So a process below its share moves no client, and takes
+`per_s` newcomers at most, because the excess of all is spread over those below. 3. For each occasion it notifies at most BUDGET
+times its excess. This ends the balancing where clients come back to the process that they left, as with a sticky proxy.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ from typing import NamedTuple
 
 from headgate.runtime.machine import Machine
 
-# As workers/turn.py, which gives newcomers to the workers that have fewer.
+# As in workers/turn.py, which gives newcomers to the workers with fewer.
 ABOVE_MEAN = 1.05
 FEW = 4
-# A proxy that chooses at random brings clients back to where they were: half of them, of two gateways.
+# A proxy that chooses at random sends some clients back. With two gateways it is half of them.
 BUDGET = 3
-# As many as it takes until each process has heard the others again.
+# As many turns as it takes each process to read the others again.
 LOOKS = 4
-# A loop that was blocked does not make up for more than this.
+# After a block, the loop catches up with no more than this.
 AT_ONCE_S = 1.0
 
 
@@ -43,11 +42,11 @@ class State(Enum):
     RESTING = "resting"
     MOVING = "moving"
     SPENT = "spent"
-    """It has told as many as it may for this occasion, and has too many still: they come back."""
+    """It has used up its budget for this occasion and still has too many, because clients come back."""
 
 
 class Step(Enum):
-    """Everything that changes the state."""
+    """The steps that change the state."""
 
     BEGIN = "begin"
     REACH = "reach"
@@ -69,20 +68,20 @@ _MACHINE = Machine(
 
 
 class Occasion(NamedTuple):
-    """A reason to balance: when it came about, and how many newcomers per second a process is to take for it."""
+    """A reason to balance: its time, and how many newcomers per second a process is to take for it."""
 
     at_s: float
     per_s: float
 
 
 class Balance:
-    """See the module. `now_s` is monotonic, from any start."""
+    """See the module. `now_s` is monotonic, with any start."""
 
     def __init__(self) -> None:
         self.state = State.RESTING
         self.target = 0
         self._occasion: Occasion | None = None
-        self._budget: int | None = None  # of this occasion; None: not begun yet
+        self._budget: int | None = None  # for this occasion; None: not begun yet
         self._means: deque[float] = deque(maxlen=LOOKS)
         self._per_s = 0.0
         self._owed, self._owed_at_s = 0.0, 0.0
@@ -94,8 +93,8 @@ class Balance:
             self._take(Step.RENEW)
         loads = [own, *others]
         self._means.append(sum(loads) / len(loads))
-        mean, has_looked = max(self._means), len(self._means) == LOOKS
-        if self.state is State.RESTING and occasion is not None and has_looked and own > mean * ABOVE_MEAN + FEW:
+        mean, has_means = max(self._means), len(self._means) == LOOKS
+        if self.state is State.RESTING and occasion is not None and has_means and own > mean * ABOVE_MEAN + FEW:
             self.target = math.ceil(mean)
             if self._budget is None:
                 self._budget = BUDGET * (own - self.target)
@@ -109,7 +108,7 @@ class Balance:
             self._per_s = self._occasion.per_s * takers * own_part
 
     def due(self, now_s: float, own: int, under_way: int) -> int:
-        """Return how many clients to tell now; `under_way` were told and are still counted in `own`. They count as told."""
+        """Return how many clients to notify now. `under_way` clients were notified and are still part of `own`."""
         if self.state is not State.MOVING:
             return 0
         left = own - under_way - self.target

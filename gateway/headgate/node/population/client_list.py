@@ -1,9 +1,8 @@
-"""The list of this process's clients, for the list of all gateways: what each is doing, those with trouble first.
+"""The list of this process's clients, for the list of all gateways: the state of each, those with trouble first.
 
-In: questions and wishes that went to all processes (services/clients.py). Out: rows in the order asked for, in parts of
-PART_ROWS; calls on the evictions and the regranting, with a line in the audit log for each that changed something here. The
-event path never comes by here; the work is done in a share of the loop, a slice at a time, so a look at 10,000 clients holds
-nobody up.
+In: questions and requests that went to all processes (services/clients.py). Out: rows in the requested order, in parts of
+PART_ROWS; calls on the evictions and the regranting, with an audit log line for each that changed something here. The list is not
+on the event path. The work takes a share of the loop, a slice at a time, so listing 10,000 clients delays nothing.
 """
 
 from __future__ import annotations
@@ -46,20 +45,20 @@ from headgate.transport.socketio_face import SocketIOFace
 
 from .evictions import Evictions
 
-# How long clients are looked at before everybody else has a turn.
+# Time slice for reading clients.
 SHARE_S = 0.0005
-# Rows are written to Redis in pieces of so many: none holds the loop up for longer than a slice.
+# Rows in one write to Redis. No write may hold up the loop for longer than a slice.
 PART_ROWS = 100
-# Patterns of a client in a page; `client` shows all.
+# Patterns of a client in a page. `client` shows all.
 SHOWN_PATTERNS = 20
 _CATCHING_UP = (Phase.ARRIVING_BEHIND, Phase.COLLECTING, Phase.READING, Phase.HANDOVER)
 _URGENCY = {Pressure.FULL: 3, Pressure.WARNED: 2, Pressure.EASED: 1, Pressure.OK: 0}
-# Of an address: its network.
+# Prefix lengths of the networks of addresses.
 _IPV4_BITS, _IPV6_BITS = 24, 48
 
 
 class ClientList:
-    """See the module. `process` has the name by which people know this process."""
+    """See the module. `process` is the public name of this process."""
 
     def __init__(
         self,
@@ -76,7 +75,7 @@ class ClientList:
         self._share = Share(SHARE_S)
 
     def kinds(self) -> Mapping[str, Answering]:
-        """Return what answers each kind of question."""
+        """Return the handlers of the kinds of questions."""
         regrant = Answering(
             RegrantQuestion, self._regrant, self._note_regrant, asks_application=True, missed=self._regranting.read_all
         )
@@ -89,7 +88,7 @@ class ClientList:
         }
 
     def page(self, question: ListQuestion) -> list[ListAnswer]:
-        """Return the first rows behind a place in the order, in parts. Lets the loop run."""
+        """Return the first rows after a place in the order, in parts. Lets the loop run."""
         rows = []
         with self._share as share:
             total, first = self._first(question)
@@ -102,9 +101,9 @@ class ClientList:
         return parts
 
     def _first(self, question: ListQuestion) -> tuple[int, list[tuple[list[Any], Client]]]:
-        """Return how many clients match, and the first behind the place, in order: one more than is asked for, if there is.
+        """Return how many clients match, and the first after the place, in order, with one more than requested if there is one.
 
-        Sorted a piece at a time, and no more kept than are wanted: to sort all at once, or to free all, takes milliseconds.
+        Sorts a piece at a time, and keeps no more than requested. Sorting all at once, or freeing all, takes milliseconds.
         """
         total, kept = 0, question.limit + 1
         last, after = None, question.after
@@ -112,7 +111,7 @@ class ClientList:
         for client in self._matching(question):
             self._share.pause()
             total += 1
-            # The session at the end makes each place another one.
+            # The session at the end makes each place unique.
             place = self._place(client, question.sort)
             if (after is None or place > after) and (last is None or place < last):
                 first.append((place, client))
@@ -125,12 +124,12 @@ class ClientList:
         return total, first
 
     def one(self, question: OneQuestion) -> list[OneAnswer]:
-        """Return the client of a session, if it is here."""
+        """Return the client of a session if it is here."""
         client = self.find(question.session, question.within)
         return [OneAnswer(None if client is None else self._row(client, None))]
 
     def find(self, session: str, within: Sequence[str] | None) -> Client | None:
-        """Return the client of a session, if it is here, in one of these namespaces (None: in any)."""
+        """Return the client of a session if it is here and in one of these namespaces (None: any)."""
         asked = self._namespaces.items()
         namespaces = (each for name, each in asked if within is None or name in within)
         return next((found for each in namespaces if (found := each.clients.get(session)) is not None), None)
@@ -230,7 +229,7 @@ class ClientList:
 
 
 def shown_network(address: str | None) -> str | None:
-    """Return what operators may see of a client's address: its network, of IPv4 a /24, of IPv6 a /48."""
+    """Return the part of a client's address that operators may see: the /24 network for IPv4, the /48 for IPv6."""
     try:
         parsed = ip_address((address or "").partition("/")[0])
     except ValueError:

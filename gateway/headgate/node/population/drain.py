@@ -1,7 +1,7 @@
-"""The drain: clients move to another gateway before this one stops, in turn and not all at once.
+"""The drain: clients move to another gateway before this one stops, one after the other.
 
-In: the namespaces with their clients, and the seconds that it may take. Out: word to one client after the other that it is to
-move (moves.py), evenly over that time. From `begin` on, new clients are refused.
+In: the namespaces with their clients, and the seconds that it may take. Out: a notice to each client in turn that it must move
+(moves.py), evenly over that time. From `begin` on, new clients are refused.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from .moves import LEAVE_WITHIN_S, Moves
 
 log = structlog.get_logger("headgate.drain")
 
-# While clients move: how often the next ones are told.
+# The time between two groups of notices.
 _LOOK_S = 0.05
-# A core takes in 2,600 clients per second that come back (docs/operations/scale.md), and has other work beside.
+# A core admits 2,600 returning clients per second (docs/operations/scale.md), and has other work to do.
 JOINS_PER_S = 1000
 
 
@@ -53,7 +53,7 @@ class Drain:
             raise leaving()
 
     def run(self, within_s: float) -> None:
-        """Tell clients to move, in random order, and end each that has not left by the end of its turn. Lets the loop run.
+        """Notify clients to move, in random order, and end each that is still here at the end of its turn. Lets the loop run.
 
         Returns after about `within_s` seconds at most, and at once without clients.
         """
@@ -66,7 +66,7 @@ class Drain:
         if spread_s and total / spread_s > JOINS_PER_S:
             log.warning("clients move too fast", per_s=round(total / spread_s), advice="raise HEADGATE_DRAIN_S, or add gateways")
         while waiting or moves.under_way():
-            # One is told at the beginning, and the last one when there is just time for it to leave.
+            # The first is notified at the beginning, and the last when it still has time to leave.
             elapsed_s = self._now_s() - began_s
             left = 0 if elapsed_s >= spread_s else max(0, total - 1 - int(total * elapsed_s / spread_s))
             moves.tell(waiting[left:])

@@ -1,7 +1,8 @@
-"""Evictions: clients whose identity has expired or was revoked, or that an operator disconnects, are told, and disconnected.
+"""Evictions: a client is notified and disconnected when its identity expires or is revoked, or when an operator requests it.
 
-In: clients that are due (auth/expiry.py) or were revoked (access/access.py), wishes (client_list.py). Out: a `status` notice, a
-disconnect from the namespace, and the end of the connection if it joins no namespace again before the handshake deadline.
+In: clients that have expired (auth/expiry.py) or were revoked (access/access.py), requests (client_list.py). Out: a `status`
+notice, a disconnect from the namespace, and the end of the connection if it joins no namespace again before the handshake
+deadline.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from headgate.transport.session import Session
 from headgate.transport.socketio_face import SocketIOFace
 from headgate.transport.stream import Stream
 
-# Evicting many at once: let the loop run after so many.
+# Evictions in a row before the loop runs.
 _STRIDE = 64
 
 
@@ -36,7 +37,7 @@ class Evictions:
         self.pending = PendingSessions(_pending_per_address(settings))
 
     def apply(self, settings: Settings) -> None:
-        """Go on with another limit of sessions in no namespace."""
+        """Apply another limit of sessions in no namespace."""
         self.pending.use(_pending_per_address(settings))
 
     def expired(self, clients: Iterable[Client]) -> None:
@@ -44,9 +45,9 @@ class Evictions:
         self.refused(clients, Unauthorized(UnauthorizedReason.EXPIRED))
 
     def disconnected(self, clients: Iterable[Client], reason: str) -> int:
-        """End the connections of clients at an operator's wish: they are told as clients that move, and come back.
+        """End the connections of clients for an operator. They get the notice of clients that move, and come back.
 
-        Return how many clients. Lets the loop run.
+        Returns how many clients. Lets the loop run.
         """
         status = {"moving": {"reason": "disconnected", "within_s": 0, "detail": reason}}
         ended = 0
@@ -59,7 +60,7 @@ class Evictions:
         return ended
 
     def refused(self, clients: Iterable[Client], why: Unauthorized) -> None:
-        """Tell clients that they are no longer authorized, and disconnect them from their namespace. Lets the loop run."""
+        """Notify clients that they are no longer authorized, and disconnect them from their namespace. Lets the loop run."""
         for client in self._still_in(clients):
             EVICTED.labels(client.namespace, why.reason.value).inc()
             connection = connection_of(client)
@@ -71,27 +72,27 @@ class Evictions:
                 self.end_pending_later(connection, f"{why.code}: {why.reason}")
 
     def _still_in(self, clients: Iterable[Client]) -> Iterator[Client]:
-        """Yield those that have not left by their turn. Lets the loop run."""
+        """Yield the clients that are still here at their turn. Lets the loop run."""
         for count, client in enumerate(clients, 1):
             if self._namespaces[client.namespace].is_in(client):
                 yield client
             if not count % _STRIDE:
                 one_round()
 
-    def end_pending_later(self, connection: Session, told: str) -> None:
-        """Let a connection out of every namespace stay for as long as before its first CONNECT, to come back."""
+    def end_pending_later(self, connection: Session, message: str) -> None:
+        """Keep a connection in no namespace as long as before its first CONNECT, so that it can come back."""
         if not connection.closed and not connection.owners:
             environ = self._sockets.environ_of(connection.sid)
             self.pending.add(connection.sid, address_of(environ, self._settings.proxies))
-        self._sockets.engine.deadlines.after(self._settings.handshake_deadline_s, _end_pending, connection, told)
+        self._sockets.engine.deadlines.after(self._settings.handshake_deadline_s, _end_pending, connection, message)
 
 
-def _end_pending(connection: Session, told: str) -> None:
-    """End a connection whose clients have left, or were disconnected, and that has joined no namespace since. Runs in the hub."""
+def _end_pending(connection: Session, message: str) -> None:
+    """End a connection that has joined no namespace since all its clients left or were disconnected. Runs in the hub."""
     if not connection.closed and not connection.owners:
-        connection.end("outside every namespace", code=POLICY, told=told)
+        connection.end("outside every namespace", code=POLICY, told=message)
 
 
 def _pending_per_address(settings: Settings) -> int:
-    # Development is one machine: there an address says nothing about who it is.
+    # Development is one machine, where an address identifies no client.
     return 0 if settings.dev else settings.max_clients_per_address

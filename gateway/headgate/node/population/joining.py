@@ -1,7 +1,7 @@
-"""Joining: a client's way in, and out again. A session opens, CONNECT is answered, `welcome` follows, the client leaves.
+"""Joining: how a client comes in and leaves. A session opens, CONNECT is answered, `welcome` follows, the client leaves.
 
 In: the hooks of the server around a session, and Socket.IO's connect and disconnect. Out: a client in its namespace with the
-subscriptions of its handshake active, or a refusal; its places given back when it leaves.
+subscriptions of its handshake active, or a refusal; its places freed when it leaves.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from .evictions import Evictions
 from .shedding import Shedding
 
 HEARTBEAT_S = 10
-# A look at what other processes have of a user may have begun before this client came; the next one counts it.
+# A read of the other processes' counts may have begun before this client came. The next one includes it.
 MAX_LOOKS = 4
-# Patterns that a CONNECT may hold: each is answered by itself, so more than a client may have is no reason to turn it away.
+# Patterns that a CONNECT may hold. Each has a separate result, so a client with more than its limit is not turned away.
 MAX_ASKED = 1024
 KEPT_OF_ENVIRON = (
     "HTTP_AUTHORIZATION",
@@ -78,19 +78,19 @@ class Joining:
         self.apply(settings)
 
     def apply(self, settings: Settings) -> None:
-        """Go on with other limits."""
+        """Apply other limits."""
         self._settings = settings
         self._limits = msgspec.Raw(msgspec.json.encode(settings.limits()))  # the same in each welcome
 
     def _limits_in(self, namespace: Namespace) -> msgspec.Raw:
-        """Return the limits that a welcome says; with how long the log keeps an event, where that is too short to come back."""
+        """Return the limits for a welcome, with the retention of the log if that is too short for a client to come back."""
         if namespace.retention_s >= RECONNECT_S:
             return self._limits
         limits = {**self._settings.limits(), "log_retention_s": round(namespace.retention_s, 1)}
         return msgspec.Raw(msgspec.json.encode(limits))
 
     def opening(self, eio_sid: str, environ: Mapping[str, Any]) -> OneTooMany | None:
-        """Count a session until it joins. One that never joins costs as much as a client, which has a limit per address."""
+        """Count a session until it joins. A session that never joins costs as much as a client, which has a limit per address."""
         try:
             self._pauses.check_connect()
             self._shedding.check_session(self._sockets.count - 1)
@@ -111,7 +111,7 @@ class Joining:
     def connect(
         self, namespace: Namespace, connection: Session, session: str, environ: dict[str, Any], auth: object
     ) -> Callable[[], None]:
-        """Authenticate and let in; return what welcomes the client behind its CONNECT packet.
+        """Authenticate and admit a client; return the function that welcomes it after its CONNECT packet.
 
         Raises:
             ConnectRefused: with `{code, message, retry, …}`.
@@ -145,7 +145,7 @@ class Joining:
         *,
         is_strict: bool = True,
     ) -> Client:
-        """Let a stream's client in, and welcome it. May switch greenlets. `is_strict`: only with all that it wants.
+        """Admit a stream's client, and welcome it. May switch greenlets. `is_strict`: only with all its subscriptions.
 
         Raises:
             HeadgateError: as for any client, or a subscription is refused. `leave` must follow.
@@ -170,7 +170,7 @@ class Joining:
         return client
 
     def _charge(self, namespace: Namespace, identity: Identity, address: str | None) -> None:
-        """Count a stream as a read: a client that polls joins with each request."""
+        """Count a stream as a read, because a client that polls joins with each request."""
         account = identity.user if identity.user != ANONYMOUS else f"\0{address}"
         if wait_s := namespace.search.reads.spend(account, monotonic()):
             raise LimitReached("read_per_s", self._settings.read_per_s, wait_s)
@@ -184,7 +184,7 @@ class Joining:
     def _let_in(
         self, handshake: Handshake, subscriptions: int, point: Resume | None, *, again: bool
     ) -> tuple[Identity, str | None]:
-        """Return the identity of a client for which there is room, and the address for which it counts."""
+        """Return the identity of a client for which there is room, and the address that it counts for."""
         self._shedding.check_client(returning=point is not None)
         most = max(MAX_ASKED, self._settings.max_subscriptions)
         if subscriptions > most:
@@ -195,8 +195,8 @@ class Joining:
             address = None  # not counted
         self._find_place(identity.user, address)
         self._drain.check()  # a client that joins after the notice would never get it
-        self._shedding.check_client(returning=point is not None)  # others have joined meanwhile
-        # Who joins from now on is found when the user's rights change.
+        self._shedding.check_client(returning=point is not None)  # others may have joined
+        # From here on a change of the user's rights reaches this client.
         return self._logins.as_of_now(identity), address
 
     def _take_in(
@@ -208,7 +208,7 @@ class Joining:
         return client
 
     def _find_place(self, user: str, address: str | None) -> None:
-        """Refuse one client too many. Waits for a few looks where other processes decide whether it is.
+        """Refuse one client too many. Waits for a few turns of the shared table if the answer depends on other processes.
 
         Raises:
             LimitReached: as `Admission.check`.
@@ -224,11 +224,11 @@ class Joining:
         self._admission.check(user, address)
 
     def _joined(self, namespace: Namespace, connection: Session, client: Client, wanted: list[Any], point: Resume | None) -> None:
-        """The CONNECT packet is queued: activate the handshake's subscriptions, then say welcome."""
+        """Activate the subscriptions of the handshake, then welcome. The CONNECT packet is queued already."""
         self._pending.forget(connection.sid)
         # Of 3 KB per client, what an authenticator may ask for when this connection joins once more, or another namespace.
         self._sockets.trim_environ(connection.sid, KEPT_OF_ENVIRON)
-        # The connection is corked, so welcome goes first: before a gap, and before what the log or the bus brings meanwhile.
+        # The connection is corked, so the welcome goes before any gap and any event from the log or the bus.
         try:
             identity = client.identity
             outcomes = namespace.subscriptions.add_all(client, wanted)
@@ -237,7 +237,8 @@ class Joining:
             pass  # disconnected while Redis was asked
         except HeadgateError as error:
             REFUSED.labels(namespace.name, error.code).inc()
-            # It comes back, with the same point: an event that waits behind the welcome must not come without it, and move that.
+            # The client comes back with the same point. An event queued after the welcome must not arrive without it and move
+            # the point.
             connection.queue.discard(client)
             connection.end("bus unavailable")
 
@@ -250,12 +251,12 @@ class Joining:
         point: Resume | None,
         identity: Identity,
     ) -> None:
-        """Welcome a client whose subscriptions are active. `identity`: the one with which it came.
+        """Welcome a client whose subscriptions are active. `identity`: its identity at the handshake.
 
         Raises:
             HeadgateError: as `Namespace.resume`.
         """
-        resumption = namespace.resume(client, point)  # may wait: the feed's position is read after it
+        resumption = namespace.resume(client, point)  # may wait, so the feed's position is read after it
         start = resumption.position
         is_regranted = client.identity is not identity
         if is_regranted:
@@ -273,7 +274,7 @@ class Joining:
             "heartbeat_s": HEARTBEAT_S,
         }
         connection.offer_control(message_frame(notice_packet(namespace.name, WELCOME, welcome)), flush=False)
-        if is_regranted:  # it has been told before its welcome, when that meant nothing
+        if is_regranted:  # the notice came before the welcome, where it had no meaning
             connection.offer_control(message_frame(notice_packet(namespace.name, STATUS, {"granted": True})), flush=False)
         if not namespace.bus.up:
             connection.offer_control(message_frame(notice_packet(namespace.name, STATUS, {"bus": "down"})), flush=False)
@@ -281,14 +282,14 @@ class Joining:
     def _results(
         self, namespace: Namespace, client: Client, wanted: list[Any], outcomes: list[str | HeadgateError]
     ) -> list[dict[str, Any]]:
-        """Return what the welcome says of each subscription. A refused one does not affect the others."""
+        """Return the welcome's result for each subscription. A refused one does not affect the others."""
         results: list[dict[str, Any]] = []
         is_over = False
         for request, outcome in zip(wanted, outcomes, strict=True):
             if isinstance(outcome, HeadgateError):
                 pattern = request.get("pattern") if isinstance(request, Mapping) else None
                 pattern = pattern if isinstance(pattern, str) else None
-                # A client learns of its limits by its first welcome: all that is over them counts as one refusal.
+                # The first welcome states the limits, so everything above them counts as one refusal.
                 counted = None if is_over and isinstance(outcome, LimitReached) else client
                 is_over = is_over or isinstance(outcome, LimitReached)
                 results.append(
@@ -299,7 +300,7 @@ class Joining:
         return results
 
     def leave(self, namespace: Namespace, session: str, reason: str) -> None:
-        """Forget a client that has left, or was disconnected. Idempotent."""
+        """Forget a client that has left or was disconnected. Idempotent."""
         client = namespace.clients.get(session)
         if client is not None:
             connection = connection_of(client)
@@ -307,12 +308,12 @@ class Joining:
             self._admission.leave(client)
             namespace.leave(session, in_order=reason == CLIENT_DISCONNECT)
             if reason == CLIENT_DISCONNECT and not isinstance(connection, Stream):
-                # It is counted no more, so its connection may not stay for ever either.
+                # It is no longer counted, so its connection must not stay forever.
                 self._evictions.end_pending_later(connection, f"no CONNECT within {self._settings.handshake_deadline_s:g} s")
 
 
 def _as_it_is(client: Client, result: dict[str, Any]) -> dict[str, Any]:
-    """Return the result of a subscription as it is now: its grants have changed since, and may have ended it."""
+    """Return the present result of a subscription. The client's grants have changed since, and may have ended it."""
     pattern = result["pattern"]
     if not result["ok"] or pattern in client.subscriptions:
         return result

@@ -1,8 +1,8 @@
-"""The moves: clients that are told to connect anew, and the end of each connection that has not left soon after.
+"""The moves: clients get a notice to reconnect, and each connection that does not leave soon after is ended.
 
-In: connections, when their turn has come: the drain (drain.py) and the rebalancing (rebalancing.py) decide that. Out: a `status`
-notice to every client of the connection; the end of the connection if it is still there when its time is over. A client leaves
-at a random moment of that time and comes back at once, with its cursor.
+In: connections, at their turn. The drain (drain.py) and the rebalancing (rebalancing.py) decide that. Out: a `status` notice to
+every client of the connection; the end of the connection if it is still there at the end of its time. A client leaves at a random
+moment of that time and comes back at once, with its cursor.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headgate.node.namespace import Namespace
 from headgate.protocol.frames import message_frame
 from headgate.protocol.packets import STATUS, notice_packet
 
-# A client that was told has so long to leave by itself. Short: the one who tells has spread the clients already.
+# The time for a client to leave after its notice. It is short, because the caller spreads the notices already.
 LEAVE_WITHIN_S = 1.0
 
 
@@ -27,7 +27,7 @@ class Moves:
 
     Args:
         reason: the reason for clients, the log and the metrics.
-        within_s: the time that a client has to leave.
+        within_s: the time for a client to leave.
         now_s: monotonic.
     """
 
@@ -37,10 +37,10 @@ class Moves:
         self._namespaces, self._reason, self._within_s, self._now_s = namespaces, reason, within_s, now_s
         moving = {"moving": {"reason": reason, "within_s": within_s}}
         self._frames = {name: message_frame(notice_packet(name, STATUS, moving)) for name in namespaces}
-        self._until_s: dict[Connection, float] = {}  # of those who were told, in the order of their times
+        self._until_s: dict[Connection, float] = {}  # connections with a notice, in the order of their ends
 
     def connections(self) -> Iterator[Connection]:
-        """Yield the connections with a client that were not told yet; of each namespace, the oldest first."""
+        """Yield the connections with a client that has no notice yet, the oldest of each namespace first."""
         seen: set[Connection] = set()
         for namespace in self._namespaces.values():
             for connection in map(connection_of, namespace.clients.values()):
@@ -49,12 +49,12 @@ class Moves:
                     yield connection
 
     def under_way(self) -> int:
-        """Return how many were told and are still here."""
+        """Return how many clients have a notice and are still here."""
         self._until_s = {each: until_s for each, until_s in self._until_s.items() if not each.closed}
         return len(self._until_s)
 
     def tell(self, connections: Iterable[Connection]) -> None:
-        """Tell the clients of these connections to leave. Never waits."""
+        """Notify the clients of these connections to leave. Never waits."""
         until_s = self._now_s() + self._within_s
         for connection in connections:
             if not connection.closed:
@@ -64,7 +64,7 @@ class Moves:
                     connection.offer_control(self._frames[cast(Client, owner).namespace])
 
     def end_late(self) -> None:
-        """End the connections whose time is over. Never waits."""
+        """End the connections that have run out of time. Never waits."""
         now_s = self._now_s()
         for connection in [each for each, until_s in self._until_s.items() if until_s <= now_s]:
             del self._until_s[connection]

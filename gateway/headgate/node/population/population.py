@@ -1,7 +1,7 @@
-"""Population: who is here. Clients join, or are refused for want of room; they are moved, evicted and listed.
+"""Population: the clients that are here. They join, or are refused for lack of room; they are moved, evicted and listed.
 
-In: sessions and CONNECTs; the beats of the loop; the stop of the gateway. Out: clients in their namespaces; word to those that
-are to move; the answers to questions about them.
+In: sessions and CONNECTs; the beats of the loop; the stop of the gateway. Out: clients in their namespaces; notices to those that
+must move; the answers to questions about them.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ class Population:
         self._rebalancing.start()
 
     def apply(self, settings: Settings) -> None:
-        """Go on with other limits; whoever is above them stays."""
+        """Apply other limits. Clients above them stay."""
         self.shedding.apply(settings.max_clients)
         self.joining.apply(settings)
         self.evictions.apply(settings)
 
     def count(self) -> int:
-        """Return how many clients there are."""
+        """Return the number of clients."""
         return sum(len(namespace.clients) for namespace in self._namespaces.values())
 
     def retire(self) -> None:
@@ -67,7 +67,7 @@ class Population:
         self._rebalancing.leave()
 
     def describe(self, state: State) -> None:
-        """Say how many sessions there are, and whether more may come."""
+        """Fill in the number of sessions, and whether more may come."""
         state.sessions, state.draining, state.admission = self._sockets.count, self.drain.begun, self.shedding.word()
 
     def close(self) -> None:

@@ -1,11 +1,11 @@
-"""The rebalancing: clients move from this gateway process to those that have fewer, after a deploy or when an operator asks.
+"""The rebalancing: clients move from this gateway process to those with fewer, after a deploy or when an operator requests it.
 
-In: the rows of all processes (redis/loads.py), with each full turn of the shared table. Out: what the row of this process says;
-word to some clients that they are to move (moves.py), at the pace that balance.py says.
+In: the rows of all processes (redis/loads.py), with each full turn of the shared table. Out: the row of this process; notices to
+some clients to move (moves.py), at the pace that balance.py decides.
 
-Rules. 1. Only processes that serve the same namespaces count. 2. A deploy is an occasion SETTLED_S after the last process has
-begun, until DEPLOY_S after that: so that nobody moves to a process that is about to be replaced. An operator's wish counts at
-once. 3. Without new rows nobody moves for longer than what is known lasts.
+Rules. 1. Only processes that serve the same namespaces count. 2. A deploy is an occasion from SETTLED_S after the last process
+has begun until DEPLOY_S after that, so that no client moves to a process that is about to be replaced. An operator's request
+counts at once. 3. Without new rows no client moves once the known rows have expired.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Rebalancing:
 
     Args:
         namespaces: those that this gateway serves.
-        sockets: know how many sessions this process has.
-        per_s: newcomers per second that a process is to take after a deploy; 0: balance only for an operator.
+        sockets: for the number of sessions of this process.
+        per_s: newcomers per second that a process takes after a deploy; 0: balance only for an operator.
         now_s: monotonic.
     """
 
@@ -62,33 +62,33 @@ class Rebalancing:
         self._rounds = Rounds(self.tick, lambda: log.exception("rebalancing failed"), REST_S)
 
     def start(self) -> None:
-        """Begin. Idempotent."""
+        """Start. Idempotent."""
         self._rounds.start()
 
     def leave(self) -> None:
-        """Move nobody any more: this gateway stops. Idempotent."""
+        """Move no more clients, because this gateway stops. Idempotent."""
         self._rounds.end()
 
     def tick(self) -> float:
-        """Tell those who are due; return the seconds until the next tick."""
+        """Notify the clients that are due; return the seconds until the next tick."""
         before = self._balance.state
         count = self._balance.due(self._now_s(), self._sockets.count, self._moves.under_way())
         if count:
             self._moves.tell(list(islice(self._moves.connections(), count)))
         self._moves.end_late()
-        self._tell_of(before)
+        self._log_change(before)
         return TELL_EVERY_S if self._balance.state is State.MOVING or self._moves.under_way() else REST_S
 
     def hear(self, rows: Look) -> None:
         """Take the rows of all processes."""
         own = self._sockets.count
-        # The others' counts are as old as a turn. Those who have come here meanwhile may have come there, too.
+        # The others' counts are as old as a turn. In that time as many clients may have joined there as here.
         settled, self._counted = min(own, self._counted), own
         alike = {each: load for each, load in rows.loads.items() if load.serves == self._serves}
         before = self._balance.state
         others = [load.sessions for each, load in alike.items() if each != self._table.id]
         self._balance.look(self._now_s(), settled, others, self._occasion(rows, [load.since_s for load in alike.values()]))
-        self._tell_of(before)
+        self._log_change(before)
         self._rounds.hurry()
 
     # -- private ------------------------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ class Rebalancing:
             occasions.append(Occasion(*rows.request))
         return max(occasions, default=None)
 
-    def _tell_of(self, before: State) -> None:
+    def _log_change(self, before: State) -> None:
         state = self._balance.state
         if state is before:
             return

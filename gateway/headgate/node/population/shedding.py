@@ -5,14 +5,14 @@
         └────── on time ─────┘                      └───────── late ─────────┘
 
 In: the lag of each beat of the loop (runtime/watchdog.py), and every session and CONNECT that asks to come in. Out: an error that
-says when to come back, spread at random so that those who were refused together come back apart.
+says when to come back, at random so that clients that were refused together come back apart.
 
-Rules. 1. Nobody who is in is disconnected: the newest is refused first. 2. While the loop lags, everyone who is not in yet is
-refused, at the handshake, where it is cheapest. 3. Of `max_clients` the last twentieth is for clients that come back: their
-CONNECT has `resume`, which costs nothing to read. A client may claim it; that gains it a part of this reserve and no more.
+Rules. 1. No client that is in is disconnected. The newest is refused first. 2. While the loop lags, all newcomers are refused, at
+the handshake, where it is cheapest. 3. The last twentieth of `max_clients` is for clients that come back. Their CONNECT has
+`resume`, which costs nothing to read. A client may claim it falsely, and gains only a part of this reserve.
 
-One late beat is a pause of the process or its machine, so shedding begins after LATE_BEATS in a row. It ends when no beat was
-later than half of what began it for CALM_S.
+One late beat is a pause of the process or its machine, so shedding begins after LATE_BEATS in a row. It ends when for CALM_S no
+beat was later than half of LAG_S.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ log = structlog.get_logger("headgate.shedding")
 
 LATE_BEATS = 3
 CALM_S = 5.0
-# One place in so many is for clients that come back.
+# One place in this many is for clients that come back.
 RETURNING_SHARE = 20
-# A beat that is so late counts as late.
+# From this lag on, a beat counts as late.
 LAG_S = 1.0
-# From and to: when the refused may come back. A place is free when somebody leaves, a lag is over when the loop has caught up.
+# The ranges of the time after which a refused client may come back. A client must leave first, or the loop catch up.
 FULL_RETRY_S = (5, 20)
 LAG_RETRY_S = (3, 10)
 
 
 class State(Enum):
-    """Whether newcomers are let in, and what is about to change that."""
+    """Whether newcomers are admitted, and the change that may come next."""
 
     ADMITTING = "admitting"
     STRAINED = "strained"
@@ -53,7 +53,7 @@ class State(Enum):
 
 
 class Step(Enum):
-    """Everything that changes the state."""
+    """The steps that change the state."""
 
     LATE = "late"
     ON_TIME = "on time"
@@ -82,8 +82,8 @@ class Shedding:
     """See the module.
 
     Args:
-        max_clients: how many there may be; 0 for any number.
-        count: how many clients there are.
+        max_clients: the limit of clients; 0: none.
+        count: returns the number of clients.
     """
 
     def __init__(
@@ -100,11 +100,11 @@ class Shedding:
         self._calm_from_s = 0.0
 
     def apply(self, max_clients: int) -> None:
-        """Go on with another limit."""
+        """Apply another limit."""
         self._max_clients = max_clients
 
     def beat(self, lag_s: float) -> None:
-        """The loop beats, so much too late. In the hub: it never waits."""
+        """Take one beat of the loop with its lag. Runs in the hub, never waits."""
         refusing = self.state in _REFUSING
         if lag_s >= (LAG_S / 2 if refusing else LAG_S):
             self._late_beats += 1
@@ -122,7 +122,7 @@ class Shedding:
                 log.info("shedding ended")
 
     def check_session(self, sessions: int) -> None:
-        """Refuse a new session; `sessions` are those that there are beside it.
+        """Refuse a new session; `sessions` are the others.
 
         Raises:
             Overloaded: the loop lags.
@@ -133,7 +133,7 @@ class Shedding:
             raise self._full()
 
     def check_client(self, *, returning: bool) -> None:
-        """Refuse one client more; `returning`: it has been here before.
+        """Refuse one client more; `returning`: it was here before.
 
         Raises:
             Overloaded, LimitReached: as `check_session`.
@@ -144,13 +144,13 @@ class Shedding:
             raise self._full()
 
     def word(self) -> str:
-        """Return how it stands, for people: `admitting`, `full` or `shedding`."""
+        """Return the state as a word for people: `admitting`, `full` or `shedding`."""
         if self.state in _REFUSING:
             return "shedding"
         return "full" if 0 < self._max_clients <= self._count() else "admitting"
 
     def _check_lag(self) -> None:
-        # Three times in a join: _REFUSING would take a hash, which an enum makes in Python.
+        # Three times in a join. A lookup in _REFUSING would hash the enum, which Python code does.
         if self.state is State.SHEDDING or self.state is State.RECOVERING:
             SHED.labels("lag").inc()
             raise Overloaded(self._spread(*LAG_RETRY_S))

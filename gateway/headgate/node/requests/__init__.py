@@ -1,1 +1,1 @@
-"""What clients ask for, and its answers."""
+"""The requests of clients and their answers."""

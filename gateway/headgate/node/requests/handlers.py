@@ -1,7 +1,7 @@
 """The requests of clients: Socket.IO events in, each acknowledged with `{ok: true, …}` or `{ok: false, error}`.
 
-In: events of joined clients, from the server. Out: calls on their namespace, the publisher and Redis; the acknowledgement.
-A request that is none, or not allowed, or over a limit, is refused with its error and counted.
+In: events of joined clients, from the server. Out: calls on their namespace, the publisher and Redis; the acknowledgement. An
+invalid request, or one that is not allowed or over a limit, is refused with its error and counted.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Handlers:
         self._redis, self._pauses, self._vitals, self._handling = cluster.redis, cluster.pauses, cluster.vitals, handling
 
     def requests(self, namespace: Namespace) -> dict[str, RequestHandler]:
-        """Return the handlers of the requests of a namespace's clients, by the name of the request."""
+        """Return the request handlers for the clients of a namespace, by request name."""
 
         def acknowledged(request: Request) -> RequestHandler:
             def answer(session: str, *arguments: object) -> dict[str, Any]:
@@ -103,7 +103,7 @@ class Handlers:
         }
 
     def unknown(self, namespace: Namespace, name: str, session: str) -> dict[str, Any]:
-        """Refuse a request of any other name."""
+        """Refuse a request with any other name."""
         return refused(self._refusals.refuse(namespace.name, namespace.clients.get(session), _unknown_request(name)))
 
     # -- requests -------------------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ class Handlers:
                 raise Unauthorized(UnauthorizedReason.LEFT)
             if len(arguments) != 1 or not isinstance(arguments[0], Mapping):
                 raise InvalidRequest("expected one object as the argument")
-            # `data` is checked when it is encoded, and has an error of its own.
+            # `data` is checked when it is encoded, with a separate error.
             check_text({name: value for name, value in arguments[0].items() if name != "data"})
             return ok(**request(namespace, client, arguments[0]))
         except HeadgateError as error:
@@ -162,7 +162,7 @@ class Handlers:
         return {"seen": len(ids)}
 
     def _inbox(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
-        """Return a part of the user's own inbox."""
+        """Return a part of the user's inbox."""
         before, limit = read_inbox_part(body)
         identity = client.identity
         if identity.own_topics is None:
@@ -171,7 +171,7 @@ class Handlers:
         return {name: getattr(page, name) for name in page.__struct_fields__}
 
     def _refresh(self, namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
-        """Take another token of the same user. Subscriptions that it does not grant end, with a notice ahead of the answer."""
+        """Take another token of the same user. Subscriptions without its grant end, with a notice before the answer."""
         token = read_refresh(body)
         environ = environ_of(client, self._sockets)
         identity = self._logins.identify(Handshake(namespace.name, {"token": token}, environ))
@@ -192,7 +192,7 @@ def _subscribe(namespace: Namespace, client: Client, body: Body) -> dict[str, An
 
 
 def _unsubscribe(namespace: Namespace, client: Client, body: Body) -> dict[str, Any]:
-    """End a subscription; ending one that is not there is no fault."""
+    """End a subscription. If there is none, that is no fault."""
     pattern = read_subscription(body).pattern
     namespace.subscriptions.end(pattern, client)
     return {"pattern": pattern}

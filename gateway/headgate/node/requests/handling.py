@@ -1,12 +1,11 @@
-"""Handling: asks the pages of this gateway process whether their handlers have had an event, when a trace wants to know.
+"""Handling: asks the pages of this gateway process whether their handlers have had an event, for a trace.
 
 In: a question that went to all processes (answers.py); answers of clients, which are requests (handlers.py). Out: a notice to
-each client that would get the event's topic; the sums of what they say.
+each client that would get the event's topic; the sums of the answers.
 
-Rules. 1. Bounded: MAX_ROUNDS questions at a time, each to MAX_ASKED clients; a client has one question that it has not answered,
-so one that reads nothing gets no second. 2. `handled` is said of no event that no handler has had: an answer counts only if the
-page stands in the epoch in which the offset was meant. In that epoch it has been told of everything that the log has lost.
-3. Nothing here is on the way of an event.
+Rules. 1. Bounded. MAX_ROUNDS questions run at a time, each to MAX_ASKED clients. A client has one open question, so one that
+reads nothing gets no second. 2. An event counts as `handled` only if a handler has had it. An answer counts only if the page is
+in the epoch of the offset, where it has notice of everything that the log has lost. 3. Nothing here is on the event path.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ from headgate.redis.handled_events import AtBrowsers, HandledQuestion
 from headgate.runtime.loop import Signal, one_round
 
 MAX_ASKED = 1000
-# Of the greenlets that answer questions, one half may wait for pages.
+# One half of the greenlets that answer questions may wait for pages.
 MAX_ROUNDS = 2
 MAX_WAIT_MS = 1000
-# Let the loop run after so many clients.
+# The loop runs after this many clients.
 _STRIDE = 100
 
 
 class Verdict(IntEnum):
-    """What a client has said. Of several tabs that share a connection, the greatest counts."""
+    """The answer of a client. Of several tabs that share a connection, the greatest counts."""
 
     NOTHING = 0
     UNKNOWN = 1
@@ -58,10 +57,10 @@ class _Round:
             return
         self.verdicts[client] = max(before, verdict(answer, self.question))
         self.handled += before < Verdict.HANDLED == self.verdicts[client]
-        self.look()
+        self.check_complete()
 
-    def look(self) -> None:
-        """Nobody has anything to add to `handled`; to anything else another tab may."""
+    def check_complete(self) -> None:
+        """Set `complete` if every client answered `handled`. After any other answer another tab may still add to it."""
         if self.asked_all and self.handled == len(self.verdicts):
             self.complete.set()
 
@@ -75,14 +74,14 @@ class Handling:
         self._numbers = count(1)
 
     def find(self, question: HandledQuestion) -> list[AtBrowsers]:
-        """Ask, and wait for the answers, for `wait_ms` at most."""
+        """Ask, and wait `wait_ms` at most for the answers."""
         namespace = self._namespaces.get(question.namespace)
         if namespace is None:
             return [AtBrowsers()]
         audience = namespace.audience(question.topic)
         if len(self._rounds) >= MAX_ROUNDS:
             return [AtBrowsers(clients=len(audience), not_asked=len(audience))]
-        if namespace.bus.epoch != question.epoch:  # this gateway has still to hear of it, or has heard more
+        if namespace.bus.epoch != question.epoch:  # this gateway has not reached that epoch yet, or is past it
             return [AtBrowsers(clients=len(audience), unknown=len(audience))]
         number, round_ = next(self._numbers), _Round(question)
         self._rounds[number] = round_
@@ -91,21 +90,21 @@ class Handling:
             round_.complete.wait(min(question.wait_ms, MAX_WAIT_MS) / 1000)
         finally:
             del self._rounds[number]
-        said = Counter(round_.verdicts.values())
+        counts = Counter(round_.verdicts.values())
         return [
             AtBrowsers(
                 clients=len(audience),
-                handled=said[Verdict.HANDLED],
-                unhandled=said[Verdict.UNHANDLED],
-                behind=said[Verdict.BEHIND] + behind,
-                unknown=said[Verdict.UNKNOWN],
-                unanswered=said[Verdict.NOTHING],
+                handled=counts[Verdict.HANDLED],
+                unhandled=counts[Verdict.UNHANDLED],
+                behind=counts[Verdict.BEHIND] + behind,
+                unknown=counts[Verdict.UNKNOWN],
+                unanswered=counts[Verdict.NOTHING],
                 not_asked=max(0, len(audience) - MAX_ASKED),
             )
         ]
 
     def take(self, namespace: Namespace, client: Client, body: Mapping[str, object]) -> dict[str, object]:
-        """Take a client's answer. One that comes too late, or that nobody has asked for, counts for nothing.
+        """Take a client's answer. A late one, or one to no question, has no effect.
 
         Raises:
             InvalidRequest.
@@ -119,7 +118,7 @@ class Handling:
         return {}
 
     def _ask(self, namespace: Namespace, audience: tuple[Client, ...], number: int, round_: _Round) -> int:
-        """Ask clients; return how many are known to be behind, and are not asked."""
+        """Ask clients; return how many were not asked because they are known to be behind."""
         offset, behind = round_.question.offset, 0
         frame = message_frame(notice_packet(namespace.name, HANDLED, {"ask": number, "offset": offset}))
         for nth, client in enumerate(audience, 1):
@@ -133,12 +132,12 @@ class Handling:
             if not nth % _STRIDE:
                 one_round()
         round_.asked_all = True
-        round_.look()
+        round_.check_complete()
         return behind
 
 
 def verdict(answer: Handled, question: HandledQuestion) -> Verdict:
-    """Return what an answer means."""
+    """Return the verdict of an answer."""
     if answer.epoch != question.epoch:
         return Verdict.UNKNOWN
     if answer.handled:

@@ -1,7 +1,7 @@
 """Requests about presence: `enter`, `watch`, `page` and `leave` of a topic.
 
-In: requests of clients (handlers.py). Out: calls on the presence of their namespace. A topic is granted as a subscription to it
-is. An entry is refused while the namespace is paused; those who are members stay.
+In: requests of clients (handlers.py). Out: calls on the presence of their namespace. A topic needs the same grant as a
+subscription to it. While the namespace is paused, entries are refused and members stay.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from headgate.protocol.requests import PresenceAct, read_presence
 
 
 def answer_presence(pauses: Pauses, namespace: Namespace, client: Client, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Do what a client asks for. Waits for Redis the first time that a topic is asked for in this process.
+    """Answer a client's request. Waits for Redis at the first request for a topic in this process.
 
     Raises:
         InvalidRequest, InvalidTopic, Forbidden, LimitReached, PayloadTooLarge, Paused, BusUnavailable: nothing has changed.
-        Unauthorized: the client has left meanwhile.
+        Unauthorized: the client left during the call.
     """
     wanted = read_presence(body)
     presence, topic, session = namespace.presence, wanted.topic, client.session
@@ -48,9 +48,9 @@ def answer_presence(pauses: Pauses, namespace: Namespace, client: Client, body: 
 
 
 def _prepare(namespace: Namespace, client: Client, topic: str) -> None:
-    """Let a client have a topic that it may have, also if its grants change while Redis or the application is asked."""
+    """Prepare a topic for a client that may have it. Its grants may change while Redis or the application is asked."""
     presence, session = namespace.presence, client.session
-    checked: Identity | None = None  # as it was when the topic was checked last, for a client that had it by then
+    checked: Identity | None = None  # the identity at the last check of the topic, if the client had it by then
     while client.identity is not checked or topic not in presence.topics_of(session):
         presence.prepare(session, topic)
         if namespace.is_in(client):

@@ -1,12 +1,12 @@
-"""Publishing for many callers at once: what they publish within a moment goes to Redis in one round trip.
+"""Publishing for many callers at once: their events of one moment go to Redis in one round trip.
 
-In: prepared events, from greenlets that wait for their outcome. Out: to the publisher, everything that has come
-since it was asked the last time; to each caller a receipt or an error for each of its events. While one round trip is under way
-the next one gathers, so nobody waits for a timer, and the busier it is, the larger the round trips are.
+In: prepared events, from greenlets that wait for their outcome. Out: to the publisher, all events since its last call; to each
+caller a receipt or an error for each of its events. While one round trip is under way the next one gathers, so no caller waits
+for a timer, and round trips grow with the load.
 
-Promises. 1. The events of a caller keep their order, and so do the callers. 2. Each event stands for itself. 3. The queue is
-bounded, in events and bytes; beyond that a caller is refused. 4. When Redis does not answer, those who wait behind that round
-trip are told so with it: nobody waits for two.
+Promises. 1. The events of a caller keep their order, and so do the callers. 2. Each event succeeds or fails alone. 3. The queue
+is bounded, in events and bytes. Beyond that a caller is refused. 4. When Redis does not answer, the callers queued after that
+round trip fail with it, so no caller waits for two.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from headgate.errors import BusUnavailable, HeadgateError, LimitReached
 from headgate.runtime.loop import Idle, spawn
 from headgate.services.publisher import Prepared, Publisher, Receipt
 
-# One round trip: five full calls of Redis (`redis/batches.py`). Packing it, and reading its replies, takes 1.4 ms of the loop.
+# One round trip is five full calls of Redis (`redis/batches.py`). Packing it and reading its replies takes 1.4 ms of the loop.
 MAX_ROUND_EVENTS = 500
 MAX_ROUND_BYTES = 1024 * 1024
-# All that waits, in a namespace.
+# The queue of a namespace in all.
 MAX_WAITING_EVENTS = 20_000
 MAX_WAITING_BYTES = 32 * 1024 * 1024
 FULL_RETRY_S = 1
@@ -34,7 +34,7 @@ log = structlog.get_logger("headgate.publish_queue")
 
 
 class _Round:
-    """The events of one round trip, and those who wait for it."""
+    """The events of one round trip, and the greenlets that wait for it."""
 
     __slots__ = ("_waiting", "events", "outcomes", "size_bytes")
 
@@ -45,7 +45,7 @@ class _Round:
         self._waiting: list[Idle] = []
 
     def take(self, events: Sequence[Prepared], first: int) -> int:
-        """Take events from `first` on, as many as there is room for; return how many. There is room for one."""
+        """Take as many events from `first` on as there is room for, at least one; return how many."""
         count, size_bytes = 0, self.size_bytes
         room = MAX_ROUND_EVENTS - len(self.events)
         for event in events[first : first + room]:
@@ -68,7 +68,7 @@ class _Round:
         return len(self.events) < MAX_ROUND_EVENTS and self.size_bytes < MAX_ROUND_BYTES
 
     def wait(self) -> Sequence[Outcome]:
-        """Return the outcomes of all events, once they are there. Switches greenlets."""
+        """Return the outcomes of all events when they are there. Switches greenlets."""
         if self.outcomes is None:
             rest = Idle()
             self._waiting.append(rest)
@@ -76,8 +76,8 @@ class _Round:
                 rest.wait()
             finally:
                 if not rest.is_woken:
-                    self._waiting.remove(rest)  # somebody has ended the greenlet
-        assert self.outcomes is not None  # or nobody would have woken us
+                    self._waiting.remove(rest)  # the greenlet was killed
+        assert self.outcomes is not None  # otherwise this greenlet would still sleep
         return self.outcomes
 
     def end(self, outcomes: Sequence[Outcome]) -> None:
@@ -88,7 +88,7 @@ class _Round:
 
 
 class PublishQueue:
-    """See the module. One for each namespace."""
+    """See the module. One per namespace."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class PublishQueue:
     ) -> None:
         """`published` gets the outcomes of each round trip that Redis has answered; it must not wait.
 
-        `start` runs a function in a greenlet of its own, from the next turn of the loop on.
+        `start` runs a function in a new greenlet, from the next turn of the loop on.
         """
         self._publisher, self._published, self._start = publisher, published, start
         self._rounds: deque[_Round] = deque()
@@ -108,10 +108,10 @@ class PublishQueue:
     def publish(self, events: Sequence[Prepared]) -> list[Outcome]:
         """Publish events, in order; return a receipt or an error for each. Switches greenlets.
 
-        Of an event whose error is BusUnavailable it is not known whether it was published.
+        With the error BusUnavailable the event may or may not have been published.
 
         Raises:
-            LimitReached: too much waits; nothing was published.
+            LimitReached: the queue is full; nothing was published.
         """
         size_bytes = 0
         for event in events:
@@ -132,7 +132,7 @@ class PublishQueue:
         return outcomes
 
     def _gather(self, events: Sequence[Prepared]) -> list[tuple[_Round, int, int]]:
-        """Give events their places in rounds; return these: round, first, end."""
+        """Give events their places in rounds; return these as (round, first, end)."""
         if len(events) == 1 and self._rounds and self._rounds[-1].has_room():
             return [self._rounds[-1].add(events[0])]
         places: list[tuple[_Round, int, int]] = []
@@ -147,7 +147,7 @@ class PublishQueue:
         return places
 
     def _send(self) -> None:
-        """Send round after round until none is left."""
+        """Send one round after the other until none is left."""
         try:
             while self._rounds:
                 sent = self._rounds.popleft()

@@ -1,4 +1,4 @@
-"""Requests: what clients ask for, over Socket.IO or as a stream, and its answers.
+"""Requests of clients, over Socket.IO or as a stream, and their answers.
 
 In: clients that are in, from the population. Out: acknowledgements; events to Redis, from all callers of a moment together.
 """
@@ -25,7 +25,7 @@ from .streams import Streams
 
 
 class Requests:
-    """See the module. `publish_queues` are those of the namespaces, by name."""
+    """See the module. `publish_queues` has one queue per namespace, by name."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A request for a stream, read: its query, its headers, and the body of a POST."""
+"""The parsed form of a request for a stream: its query, its headers, and the body of a POST."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from headgate.protocol.stream_text import EVENT_STREAM, JSON, read_cursor
 DEFAULT_WAIT_S, MAX_WAIT_S = 25.0, 60.0
 MAX_QUERY_FIELDS = 256
 _PARAMETERS = ("namespace", "overflow", "pattern", "since", "wait")
-# Requests that need a client and no stream, and those that a stream may come with.
+# Requests that need a client but no stream, and those that may come with a stream.
 ALONE, _WITH_STREAM = (PUBLISH, REPLAY, SEEN, INBOX, HISTORY), (PRESENCE,)
 MAX_REQUESTS = 64
 
 
 class Wanted(NamedTuple):
-    """A request, read.
+    """A parsed request.
 
     Attributes:
-        auth: the object of a CONNECT, as far as it is for the authenticator.
+        auth: the object of a CONNECT, as the authenticator gets it.
         subscriptions: `{pattern, overflow?, since?}` each.
         point: a number is an offset in the newest epoch.
-        wait_s: of a long-poll; None: an event stream.
-        is_strict: whether a subscription that is refused refuses the stream.
-        requests: (name, body) each, made for the client behind its welcome.
+        wait_s: for a long-poll; None: an event stream.
+        is_strict: whether a refused subscription refuses the stream.
+        requests: (name, body) each, made for the client after its welcome.
     """
 
     namespace: str | None
@@ -46,7 +46,7 @@ def read_wanted(environ: Mapping[str, Any]) -> Wanted:
     """Read the query and the headers of a GET.
 
     Raises:
-        InvalidRequest: with what is wrong, and what is allowed.
+        InvalidRequest: with the fault and what is allowed.
     """
     query = read_query(environ)
     patterns = query.get("pattern")
@@ -67,7 +67,7 @@ def read_posted(environ: Mapping[str, Any], body: Mapping[str, Any]) -> Wanted:
     """Read the query and the body of a POST: the object of a CONNECT, and perhaps `requests`.
 
     Raises:
-        InvalidRequest: with what is wrong, and what is allowed.
+        InvalidRequest: with the fault and what is allowed.
     """
     query, auth = read_query(environ, "namespace", "wait"), dict(body)
     point, subscriptions = read_resume(auth.pop("resume", None)), auth.pop("subscriptions", [])
@@ -87,10 +87,10 @@ def read_body(environ: Mapping[str, Any], max_bytes: int) -> Mapping[str, Any]:
     """Return the JSON object in the body of a POST. Waits for it.
 
     Raises:
-        InvalidRequest: it is none.
+        InvalidRequest: the body is no JSON object.
         PayloadTooLarge.
     """
-    if environ.get("CONTENT_TYPE", "").partition(";")[0].strip().lower() != JSON:  # a form of another site cannot say that
+    if environ.get("CONTENT_TYPE", "").partition(";")[0].strip().lower() != JSON:  # a form of another site cannot send this type
         raise InvalidRequest(f"expected Content-Type: {JSON}")
     length = str(environ.get("CONTENT_LENGTH") or "")
     if not (length.isascii() and length.isdigit()):
@@ -103,7 +103,7 @@ def read_body(environ: Mapping[str, Any], max_bytes: int) -> Mapping[str, Any]:
         raise InvalidRequest("the body is not JSON") from error
     if not isinstance(body, dict):
         raise InvalidRequest("expected an object as the body")
-    check_text({name: value for name, value in body.items() if name != "body"})  # its data has an error of its own
+    check_text({name: value for name, value in body.items() if name != "body"})  # its data has a separate error
     return body
 
 
@@ -111,7 +111,7 @@ def read_query(environ: Mapping[str, Any], *known: str) -> Mapping[str, list[str
     """Return the fields of the query.
 
     Raises:
-        InvalidRequest: one is unknown, or more than one of a kind that there is one of.
+        InvalidRequest: a field is unknown, or repeated without being a list.
     """
     known = known or _PARAMETERS
     text = str(environ.get("QUERY_STRING", ""))
@@ -139,7 +139,7 @@ def _point(text: str | None) -> Resume | int | None:
 
 
 def _wait_s(environ: Mapping[str, Any], query: Mapping[str, list[str]]) -> float | None:
-    """Return how long a long-poll waits; None: it is none."""
+    """Return the waiting time of a long-poll; None for an event stream."""
     accepted = [kind.partition(";")[0].strip().lower() for kind in str(environ.get("HTTP_ACCEPT", "")).split(",")]
     polls, text = JSON in accepted and EVENT_STREAM not in accepted, one_of(query, "wait")
     if text is None:

@@ -1,4 +1,4 @@
-"""Streams over HTTP: `/api/v1/stream`, as Server-Sent Events or as a long-poll, by any gateway and without a session.
+"""Streams over HTTP: `/api/v1/stream`, as Server-Sent Events or as a long-poll, at any gateway and without a session.
 
 In: requests, each with its patterns and, in `Last-Event-ID` or `since`, the cursor of the one before; or, in a POST, the object
 of a CONNECT. Out: a client like any other (joining.py) for the time of the request, and its frames as text
@@ -40,23 +40,23 @@ if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
 
 PATH, REQUEST_PATH = "/api/v1/stream", "/api/v1/request"
-# Pages ask below the path of Socket.IO: a proxy may lead nothing else to the gateway.
+# Pages ask below the path of Socket.IO, because a proxy may forward nothing else to the gateway.
 REQUEST_PATHS = (REQUEST_PATH, "/socket.io/request")
 PATHS = (PATH, "/socket.io/stream", *REQUEST_PATHS)
-# A stream writes at least as often; a proxy gives up a silent answer after 30 to 60 s.
+# The longest silence of a stream. A proxy drops a silent answer after 30 to 60 s.
 HEARTBEAT_S = 10.0
-# How long a browser's EventSource waits before it comes back.
+# How long a browser's EventSource waits before it reconnects.
 RETRY_MS = 1000
-# The answers to the requests with which a stream has come, in their order.
+# The answers to the requests that came with a stream, in their order.
 ANSWERS = "answers"
-# How long a long-poll gathers presence, of which there may be any amount. Each poll of a page is a change at another gateway:
-# answered at once, two pages in a room would keep each other polling, and the log would never be read.
+# How long a long-poll gathers presence, which is unlimited. Each poll of a page is a change at another gateway. With immediate
+# answers two pages in a room would keep each other polling, and would never read the log.
 GATHER_S = 1.0
 to_json = msgspec.json.encode
 _HEADERS = (
     ("Cache-Control", "no-store, no-transform"),
     ("Cross-Origin-Resource-Policy", "same-origin"),
-    ("X-Accel-Buffering", "no"),  # nginx passes on what it gets
+    ("X-Accel-Buffering", "no"),  # nginx then does not buffer
     ("X-Content-Type-Options", "nosniff"),
 )
 _PREFLIGHT = (
@@ -115,7 +115,7 @@ class Streams:
         headers = self._readable(Answer("200 OK", (("Content-Type", kind), *_HEADERS), b""), environ).headers
         if wanted.wait_s is None:
             if isinstance(connection := environ.get("headgate.handler"), HttpConnection):
-                connection.count_as_client()  # as a WebSocket: the limits of clients hold for it
+                connection.count_as_client()  # as for a WebSocket, because the limits of clients apply
                 headers = (*headers, ("Connection", "close"))
             start_response("200 OK", list(headers))
             return _Body(self._events(stream, text, watch), lambda: self._over(namespace, stream))
@@ -146,7 +146,7 @@ class Streams:
         return stream, StreamText(point)
 
     def _requested(self, environ: WSGIEnvironment, body: Mapping[str, Any]) -> Answer:
-        """Return the answer to one request of a client that has no stream: its acknowledgement, which may be a refusal."""
+        """Return the answer to one request of a client without a stream: its acknowledgement, which may be a refusal."""
         fields = dict(body)
         name, request = fields.pop("name", None), fields.pop("body", None)
         if name not in ALONE or not isinstance(request, Mapping):
@@ -175,7 +175,9 @@ class Streams:
             watch.stop()
 
     def _poll(self, stream: Stream, text: StreamText, watch: PollWatch, wait_s: float, *, welcomes: bool) -> bytes:
-        """Wait for the first events or gap, or gather presence; return the answer. Without a cursor the welcome is in it."""
+        """Wait for the first events or gap, or gather presence; return the answer. It has the welcome if the request had no
+        cursor.
+        """
         until_s, frames = monotonic() + wait_s, list[Any]()
         watch.start(stream.flush)
         try:
@@ -192,7 +194,7 @@ class Streams:
         return text.answer(frames, welcomes=welcomes)
 
     def _check_site(self, environ: Mapping[str, Any]) -> None:
-        """Refuse pages of other sites, as a WebSocket does; a page that may not read an answer must not cause one either."""
+        """Refuse pages of other sites, as for a WebSocket. A page that may not read an answer must not cause one either."""
         origin = environ.get("HTTP_ORIGIN")
         if origin:
             if "*" not in self._settings.allowed_origins and not self._is_allowed(origin, environ):
@@ -201,7 +203,7 @@ class Streams:
         elif environ.get("HTTP_SEC_FETCH_SITE") in ("cross-site", "same-site"):
             raise Forbidden("read a stream from", "a page of another site")
         if self._settings.dev and not environ.get("HTTP_AUTHORIZATION"):
-            # Anyone on this machine is let in, and no page that has moved its name to this machine.
+            # Everyone on this machine is admitted, but not a page that has rebound its name to this machine.
             host = str(environ.get("HTTP_HOST", ""))
             authority = authority_in_header(host)
             if authority is None or not is_loopback(authority[0]):
@@ -221,5 +223,5 @@ class _Body:
         return self._parts
 
     def close(self) -> None:
-        self._parts.close()  # now, while the socket that it watches is still there
+        self._parts.close()  # now, while the socket that it watches still exists
         self._close()

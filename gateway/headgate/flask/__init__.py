@@ -1,1 +1,1 @@
-"""The face for Flask applications: the extension, and the browser client's files."""
+"""The Flask face: the extension, and the browser client's files."""

@@ -1,14 +1,14 @@
-"""`Headgate(app)`: the gateway inside a Flask application, and publishing from wherever that application is imported.
+"""`Headgate(app)`: the gateway inside a Flask application, and publishing in every process that imports the application.
 
     app = Flask(__name__)
     gate = Headgate(app, authenticator=who)
 
 Settings come from `app.config`, then the environment (both as `HEADGATE_*`), to which `headgate serve` adds its options.
 
-A process serves browsers when gevent has patched it, as `headgate serve` does; there the bus is listened to from the first
-request on, or from `gate.start()`, which `headgate serve` calls. In any other process that imports the application (`flask run`,
-`flask shell`, a test client, a Celery worker, a cron job) `publish` and `revoke` work, and the application's own routes. Nothing
-is started there, gevent is not imported, Redis is reached at the first publish, and a browser that connects is refused.
+A process serves browsers if gevent has patched it, as `headgate serve` does. It listens to the bus from the first request on, or
+from `gate.start()`, which `headgate serve` calls. In any other process that imports the application (`flask run`, `flask shell`,
+a test client, a Celery worker, a cron job) `publish`, `revoke` and the application's own routes work. Such a process starts
+nothing, does not import gevent, connects to Redis at the first publish, and refuses browsers that connect.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ class Headgate:
 
     Args:
         app: the application, or None and `init_app` later.
-        authenticator: from a handshake to an identity, or None to refuse it. Without one, tokens decide (tokens.py:
+        authenticator: maps a handshake to an identity, or to None to refuse it. Without one, tokens decide (tokens.py:
             `HEADGATE_TOKEN_SECRET` or `HEADGATE_TOKEN_KEYS`), and `HEADGATE_ANONYMOUS_SUBSCRIBE` and `HEADGATE_DEV`.
-        settings: complete settings; otherwise they are read from `app.config` and the environment, which wins.
+        settings: complete settings. Without them `app.config` and the environment are read; the environment wins.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Headgate:
         self._publisher: Publisher | None = None
         self._clients: Clients | None = None
         self._making = Lock()
-        self._told = self._started = False
+        self._has_logged_refusal = self._started = False
         self._front: WSGIApplication | None = None
         self._routes: dict[tuple[str, str], tuple[Route, Callable[[Flask], bool]]] = {}
         if app is not None:
@@ -94,13 +94,13 @@ class Headgate:
 
         Raises:
             SettingsError: with every fault of the configuration.
-            BusUnavailable: the process is to serve browsers, and no Redis is set.
+            BusUnavailable: the process must serve browsers, and no Redis is set.
         """
         self._settings = self._given or Settings.read(app.config, environment())
         app.extensions["headgate"] = self
         if is_patched():
-            _ = self.gateway  # made now, so that a fault ends the start and not the first request
-            # Flask never sees a request for a socket, so nothing in it can have anything to say.
+            _ = self.gateway  # made now, so that a fault appears at the start and not at the first request
+            # Flask never sees a request for a socket, so nothing of the application can be in front.
             from headgate.transport.http_routes import NeverWaits  # only here: the package needs gevent
 
             for path in (SOCKET_PATH, SOCKET_PATH_WITHOUT_SLASH):
@@ -110,10 +110,10 @@ class Headgate:
 
     @property
     def gateway(self) -> Gateway:
-        """The gateway behind the application, in a process that can serve browsers.
+        """The gateway of the application, in a process that can serve browsers.
 
         Raises:
-            RuntimeError: `init_app` has not been called, or gevent has not patched this process; the message says what to do.
+            RuntimeError: `init_app` was not called, or gevent has not patched this process. The message gives the remedy.
         """
         if self._gateway is None:
             settings = self._attached()
@@ -129,25 +129,25 @@ class Headgate:
 
     @property
     def settings(self) -> Settings:
-        """What this application runs with: of its configuration and the environment.
+        """The settings of this application, from its configuration and the environment.
 
         Raises:
-            RuntimeError: `init_app` has not been called.
+            RuntimeError: `init_app` was not called.
         """
         return self._attached()
 
     @property
     def has_authenticator(self) -> bool:
-        """Whether the application says itself whose a handshake is."""
+        """Whether the application identifies handshakes itself."""
         return self._authenticator is not None
 
     @property
     def lets_nobody_in(self) -> bool:
-        """Whether no client may connect: there is no authenticator, and nothing in the settings lets one in."""
+        """Whether no client may connect, because there is no authenticator and no setting admits one."""
         return not self.has_authenticator and self._attached().lets_nobody_in
 
     def admit_console(self, admit: Authenticator) -> None:
-        """Let pages of the console in as whom `admit` says, in a process that serves browsers."""
+        """Admit pages of the console with the identity from `admit`, in a process that serves browsers."""
         if self._gateway is not None:
             self._gateway.access.logins.console = admit
 
@@ -159,11 +159,11 @@ class Headgate:
         return authenticator
 
     def authorize(self, authorizer: Authorizer) -> Authorizer:
-        """Set the function that is asked about each pattern, behind the grants; a decorator.
+        """Set the function that decides each pattern after the grants; a decorator.
 
-        It gets the identity, the pattern, and the action `subscribe`, `replay` or `presence`, and returns True to allow it.
-        Anything else, an exception, or more than 5 s for all patterns of a request, refuses: `forbidden`. It may wait. A yes is
-        remembered for the connection until its grants change.
+        It gets the identity, the pattern, and the action `subscribe`, `replay` or `presence`, and returns True to allow it. Any
+        other result, an exception, or more than 5 s for all patterns of a request refuses with `forbidden`. It may wait. A yes
+        is remembered for the connection until its grants change.
         """
         self._authorizer = authorizer
         if self._gateway is not None:
@@ -171,9 +171,9 @@ class Headgate:
         return authorizer
 
     def check_authorized(self, identity: Identity, pattern: str, action: str) -> None:
-        """Ask what `authorize` has set about a caller over HTTP whose grants cover a pattern. May wait.
+        """Ask the function of `authorize` about an HTTP caller whose grants cover a pattern. May wait.
 
-        It is asked about users. An API key is the operator's own word.
+        It decides for users only. An API key belongs to the operator.
 
         Raises:
             Forbidden.
@@ -221,17 +221,17 @@ class Headgate:
         traceparent: str | None = None,
         id_for_s: int | None = None,
     ) -> list[Receipt | HeadgateError]:
-        """Publish events (topic, data, id), each for itself; return a receipt or an error for each. May switch greenlets.
+        """Publish events (topic, data, id) independently; return a receipt or an error for each. May switch greenlets.
 
-        In a gateway they go to Redis with what others publish at the same moment (node/requests/publish_queue.py). `by`,
-        `traceparent` and `id_for_s`: as `Publisher.publish`. `all_or_none`: publish nothing if any of the events cannot be. What
-        Redis itself refuses of them is not known before.
+        In a gateway they go to Redis together with the events of other callers at that moment (node/requests/publish_queue.py).
+        `by`, `traceparent` and `id_for_s`: as `Publisher.publish`. `all_or_none`: publish nothing if any of the events is
+        invalid. A refusal by Redis itself comes too late for that.
 
         Raises:
             UnknownNamespace: this gateway does not serve it.
-            LimitReached: too much waits to be published; nothing was.
+            LimitReached: the queue is full; nothing was published.
             Paused: an operator has paused it; nothing was published.
-            NonePublished: all or none, and one cannot be.
+            NonePublished: `all_or_none`, and an event is invalid.
         """
         served = self._attached().served(namespace)
         gateway = self._gateway
@@ -239,11 +239,11 @@ class Headgate:
             gateway.cluster.pauses.check_publish(served)
         publisher = self._find_publisher() if gateway is None else gateway.publisher
         prepared = publisher.prepare_each(events, served, by=by, traceparent=traceparent, id_for_s=id_for_s)
-        right = [event for event in prepared if isinstance(event, Prepared)]
-        if all_or_none and len(right) != len(prepared):
+        valid = [event for event in prepared if isinstance(event, Prepared)]
+        if all_or_none and len(valid) != len(prepared):
             raise NonePublished({at: each for at, each in enumerate(prepared) if isinstance(each, HeadgateError)})
-        outcomes = _published(publisher, right) if gateway is None else gateway.requests.publish_queues[served].publish(right)
-        if len(right) == len(prepared):
+        outcomes = _published(publisher, valid) if gateway is None else gateway.requests.publish_queues[served].publish(valid)
+        if len(valid) == len(prepared):
             return outcomes
         rest = iter(outcomes)
         return [next(rest) if isinstance(event, Prepared) else event for event in prepared]
@@ -258,7 +258,7 @@ class Headgate:
         user: str | None = None,
         by: str | None = None,
     ) -> str:
-        """Publish an event to those who are connected now; return its id. See `Publisher.publish_ephemeral`.
+        """Publish an event to the clients that are connected now; return its id. See `Publisher.publish_ephemeral`.
 
         May switch greenlets.
 
@@ -296,7 +296,7 @@ class Headgate:
         return self._find_clients().page(namespace, user, sort, limit, after)
 
     def client(self, session: str) -> ConnectedClient | None:
-        """Return the client of a session, wherever it is connected; None: nowhere. See `Clients.client`. May switch greenlets.
+        """Return the client of a session on any gateway, or None. See `Clients.client`. May switch greenlets.
 
         Raises:
             InvalidRequest, BusUnavailable, BusRefused: as `Clients.client`.
@@ -306,9 +306,9 @@ class Headgate:
     def disconnect(
         self, *, session: str | None = None, user: str | None = None, reason: str = "disconnected by an operator", by: str = ""
     ) -> Reached:
-        """Disconnect the client of a session, or all of a user, wherever they are; they may come back. May switch greenlets.
+        """Disconnect the client of a session, or all clients of a user, on all gateways. They may come back.
 
-        Returns how many it was done to. See `Clients.disconnect`.
+        Returns how many were disconnected. See `Clients.disconnect`. May switch greenlets.
 
         Raises:
             InvalidRequest, BusUnavailable, BusRefused: as `Clients.disconnect`.
@@ -316,9 +316,10 @@ class Headgate:
         return self._find_clients().disconnect(session=session, user=user, reason=reason, by=by)
 
     def send(self, session: str, topic: str, data: object, id: str | None = None) -> bool:
-        """Send an event to the one client of a session, wherever it is connected; it is in no log. See `Clients.send`.
+        """Send an event to the client of one session, on any gateway. It is in no log. See `Clients.send`.
 
-        Returns whether it is in the client's queue. May switch greenlets. Works in every process that imports the application.
+        Returns whether the event is in the client's queue. May switch greenlets. Works in every process that imports the
+        application.
 
         Raises:
             HeadgateError: as `Clients.send`.
@@ -334,7 +335,7 @@ class Headgate:
         for_s: int = DEFAULT_REGRANTED_S,
         by: str = "",
     ) -> Reached:
-        """Give the live clients of a user their grants anew, or these grants. See `Clients.regrant`. May switch greenlets.
+        """Determine the grants of a user's live clients again, or set these grants. See `Clients.regrant`. May switch greenlets.
 
         Works in every process that imports the application.
 
@@ -344,7 +345,7 @@ class Headgate:
         return self._find_clients().regrant(user, subscribe=subscribe, publish=publish, for_s=for_s, by=by)
 
     def identify(self, handshake: Handshake) -> Identity:
-        """Return who a handshake is from, by the same authenticator, revocations and expiry as a connection's.
+        """Return the identity of a handshake, by the same authenticator, revocations and expiry as for a connection.
 
         Raises:
             Unauthorized: with the reason.
@@ -353,11 +354,11 @@ class Headgate:
         return self.gateway.access.logins.identify(handshake, again=True)
 
     def check_revoked(self, identity: Identity) -> None:
-        """Refuse an identity that is revoked. Never waits.
+        """Refuse a revoked identity. Never waits.
 
         Raises:
-            Unauthorized: it is.
-            BusUnavailable: this gateway has not heard yet what is.
+            Unauthorized: it is revoked.
+            BusUnavailable: this gateway does not know the revocations yet.
             RuntimeError: as `gateway`.
         """
         self.gateway.access.revocations.check(identity)
@@ -367,23 +368,23 @@ class Headgate:
     ) -> tuple[str, list[Event], int | None]:
         """Read a page of the log: its epoch, matching events from offset `first` on, the offset to go on from or None.
 
-        Events below the oldest offset of the log are passed over. May switch greenlets.
+        Skips offsets below the oldest one of the log. May switch greenlets.
 
         Raises:
             UnknownNamespace, InvalidPattern, BusUnavailable, BusRefused.
             RuntimeError: as `gateway`.
         """
-        found = self.gateway.namespaces[self._attached().served(namespace)]
-        epoch = found.bus.epoch
-        events, next_ = found.search.page(Replay(check_pattern(pattern), first, MAX_OFFSET if last is None else last, epoch))
+        space = self.gateway.namespaces[self._attached().served(namespace)]
+        epoch = space.bus.epoch
+        events, next_ = space.search.page(Replay(check_pattern(pattern), first, MAX_OFFSET if last is None else last, epoch))
         return epoch or "", events, next_
 
     def position(self, namespace: str | None = None) -> LogPosition | None:
-        """Return where the log ends now, for an answer that a page loads; as `presence`. See `Publisher.position`."""
+        """Return the present end of the log, for an answer that a page loads. Raises as `presence`. See `Publisher.position`."""
         return self._find_publisher().position(self._attached().served(namespace))
 
     def presence(self, topic: str, namespace: str | None = None) -> list[PresentUser]:
-        """Return who is in a topic now, by name, over all gateways. See `Publisher.presence`. May switch greenlets.
+        """Return the users in a topic now, by name, over all gateways. See `Publisher.presence`. May switch greenlets.
 
         Works in every process that imports the application.
 
@@ -396,35 +397,35 @@ class Headgate:
     def presence_page(
         self, topic: str, after: str | None = None, limit: int = 1000, namespace: str | None = None
     ) -> PresencePage:
-        """Return a part of those who are in a topic, behind the user `after`; as `presence`. See `Publisher.presence_page`."""
+        """Return some of the users in a topic, after the user `after`; as `presence`. See `Publisher.presence_page`."""
         return self._find_publisher().presence_page(topic, after, limit, self._attached().served(namespace))
 
     def ready(self) -> Health:
-        """Return `{ready, bus, namespaces}`: whether events flow. Never waits. Not ready where no browser can be served."""
+        """Return `{ready, bus, namespaces}`: whether events flow. Never waits. Not ready in a process without browsers."""
         if self._gateway is None and not is_patched():
             return {"ready": False, "bus": "down", "error": NOT_PATCHED, "namespaces": {}}
         return self.gateway.ready()
 
     def add_route(self, method: str, path: str, route: Route, untouched: Callable[[Flask], bool]) -> None:
-        """Answer requests below WSGI; `untouched` tells later whether the application has nothing of its own in front of them."""
+        """Answer requests below WSGI. `untouched` says later whether the application has nothing of its own in front of them."""
         self._routes[method, path] = (route, untouched)
 
     def share_rates(self, *rates: SharedRates) -> None:
-        """Let rates hold over all gateways of this Redis, in a process that serves browsers."""
+        """Apply rates over all gateways of this Redis, in a process that serves browsers."""
         if self._gateway is not None:
             for each in rates:
                 self._gateway.cluster.rates.share(each)
 
     def routes(self, app: Flask) -> Routes:
-        """Return what the HTTP server answers below WSGI, for an application that is about to be served.
+        """Return the routes that the HTTP server answers below WSGI, for an application about to be served.
 
-        Nothing where something was put around the application's `wsgi_app` after `init_app`: it expects to see every request.
+        Empty if the application's `wsgi_app` was wrapped after `init_app`, because the wrapper expects to see every request.
         """
         below = self._routes.items() if app.wsgi_app == self._front else ()
         return {key: route for key, (route, untouched) in below if untouched(app)}
 
     def answers_to(self, environ: Mapping[str, Any]) -> bool:
-        """Return whether a request is to a name of this gateway; the WSGI side refuses the others. Starts the gateway."""
+        """Return whether a request is to one of this gateway's hosts. The WSGI side refuses others. Starts the gateway."""
         return self._begun().answers_to(environ)
 
     def _begun(self) -> Gateway:
@@ -454,7 +455,7 @@ class Headgate:
         return self._settings
 
     def _find_publisher(self) -> Publisher:
-        """Return the gateway's publisher, or one of our own where there is no gateway."""
+        """Return the gateway's publisher, or a separate one if there is no gateway."""
         settings = self._attached()
         if self._gateway is not None:
             return self._gateway.publisher
@@ -477,7 +478,7 @@ class Headgate:
         return self._clients
 
     def _in_front_of(self, app: Flask) -> WSGIApplication:
-        """Return what answers in the place of `app`: the gateway on Socket.IO's path and the streams', `app` everywhere else."""
+        """Return a WSGI application with the gateway on Socket.IO's path and the streams', and `app` everywhere else."""
         inner: WSGIApplication = app.wsgi_app
         outer: WSGIApplication | None = None
         own: frozenset[str] | None = None
@@ -486,14 +487,14 @@ class Headgate:
             nonlocal outer, own
             if environ["PATH_INFO"] == SOCKET_PATH_WITHOUT_SLASH and "EIO=" in environ.get("QUERY_STRING", ""):
                 environ["PATH_INFO"] = SOCKET_PATH
-            own = _own_paths(app) if own is None else own  # from the first request on an application has all its routes
+            own = _own_paths(app) if own is None else own  # at the first request an application has all its routes
             is_ours = _is_ours(environ) and environ["PATH_INFO"] not in own
             if self._gateway is None and not is_patched():
                 return self._refuse(app, environ, start_response) if is_ours else inner(environ, start_response)
             gateway = self.gateway
             gateway.start()
             if gateway.draining and is_ours and "sid=" not in environ.get("QUERY_STRING", ""):  # a new connection
-                # Not CONNECT_ERROR, which a load balancer takes for success and after which socket.io clients do not come back.
+                # Not CONNECT_ERROR. A load balancer takes it for success, and socket.io clients do not come back after it.
                 return self._refusal("503 Service Unavailable", leaving().to_wire(), environ)(environ, start_response)
             outer = outer or gateway.wsgi_app(inner, own)
             return outer(environ, start_response)
@@ -501,21 +502,21 @@ class Headgate:
         return answer
 
     def _handshake(self, request: RoutedRequest) -> Answer | None:
-        """Answer a request for a WebSocket below WSGI; a gateway that is about to stop leaves newcomers to `_in_front_of`."""
+        """Answer a request for a WebSocket below WSGI. A gateway about to stop leaves newcomers to `_in_front_of`."""
         gateway = self._begun()
         return None if gateway.draining else gateway.handshake(request)
 
     def _refuse(self, app: Flask, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Answer a browser that connects where none can be served; the first one is logged, as they come back again and again."""
-        told = f"{instead(environ)}; {NOT_PATCHED}"
-        if not self._told:
-            self._told = True
-            app.logger.error("A browser was refused: %s", told)
-        error = {"code": "not_implemented", "message": told, "retry": False}
+        """Refuse a browser in a process that serves none. Only the first is logged, because browsers retry again and again."""
+        message = f"{instead(environ)}; {NOT_PATCHED}"
+        if not self._has_logged_refusal:
+            self._has_logged_refusal = True
+            app.logger.error("A browser was refused: %s", message)
+        error = {"code": "not_implemented", "message": message, "retry": False}
         return self._refusal("501 Not Implemented", error, environ)(environ, start_response)
 
     def _refusal(self, status: str, error: Mapping[str, Any], environ: WSGIEnvironment) -> Answer:
-        """Return the answer to a browser that cannot be served here, readable by pages of the origins that may connect."""
+        """Return a refusal that pages of the allowed origins may read."""
         from headgate.node.access.origin import readable_by_pages
         from headgate.transport.http_answers import error_answer
 
@@ -523,7 +524,7 @@ class Headgate:
 
 
 def _published(publisher: Publisher, events: Sequence[Prepared]) -> list[Receipt | HeadgateError]:
-    """Publish without a gateway; where Redis does not answer, that is the outcome of each event."""
+    """Publish without a gateway. If Redis does not answer, every event has that error."""
     try:
         return publisher.publish_prepared(events)
     except HeadgateError as error:
@@ -531,20 +532,20 @@ def _published(publisher: Publisher, events: Sequence[Prepared]) -> list[Receipt
 
 
 def _is_ours(environ: WSGIEnvironment) -> bool:
-    """Return whether a request is Socket.IO's, or for a stream."""
+    """Return whether a request is for Socket.IO or a stream."""
     path = str(environ.get("PATH_INFO"))
     return path.startswith(SOCKET_PATH) or path in STREAM_PATHS
 
 
 def _own_paths(app: Flask) -> frozenset[str]:
-    """Return those of STREAM_PATHS for which an application has a route of its own, but for one that takes any path."""
+    """Return the STREAM_PATHS for which an application has its own route. A route for any path does not count."""
     own, urls = set(), app.url_map.bind("")
     for path, method in product(STREAM_PATHS, ("GET", "POST")):
         try:
             rule, _ = urls.match(path, method, return_rule=True)
         except (NotFound, MethodNotAllowed):
             continue
-        except RequestRedirect:  # to the same with a slash behind it
+        except RequestRedirect:  # to the same path with a slash at its end
             own.add(path)
         else:
             if "<path:" not in rule.rule:

@@ -1,8 +1,8 @@
 """The browser client for a script tag, served by the application itself: `GET /headgate/headgate.js`.
 
-In: the files in static/, which the build has made, each with a .gz beside it. Out: a route of a Flask application, in every
-process that imports it. `url_for("headgate_files", name="headgate.js")` adds `?v=<hash>`: that address is cached for a year, for
-the file behind it never changes. Without it browsers ask each time, and are answered 304. Nothing is compressed for a request.
+In: the built files in static/, each with a .gz of it. Out: a route of a Flask application, in every process that imports it.
+`url_for("headgate_files", name="headgate.js")` adds `?v=<hash>`. Browsers cache that address for a year, because its file never
+changes. Without it they ask each time, and get 304. No request compresses anything.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ YEAR_S = 365 * 86400
 
 @dataclass(frozen=True, slots=True)
 class PageFile:
-    """A file for pages, compressed once, with the hash that stands for it."""
+    """A file for pages, compressed once, with the hash of its content as its version."""
 
     plain: bytes
     gzipped: bytes
@@ -38,34 +38,34 @@ def add_page_files(app: Flask) -> None:
 
 
 def _add_version(endpoint: str, values: dict[str, object]) -> None:
-    if endpoint == ENDPOINT and (found := _files().get(str(values.get("name")))) is not None:
-        values.setdefault("v", found.version)
+    if endpoint == ENDPOINT and (file := _files().get(str(values.get("name")))) is not None:
+        values.setdefault("v", file.version)
 
 
 def _serve(name: str) -> Response:
-    found = _files().get(name)
-    if found is None:
+    file = _files().get(name)
+    if file is None:
         built = "" if MAIN in _files() else " (the browser client is not built: run `make build` in the checkout)"
         abort(404, f"Headgate has no file {name[:80]!r}{built}")
-    return serve_page_file(found)
+    return serve_page_file(file)
 
 
-def serve_page_file(found: PageFile) -> Response:
-    """Return the answer to a request for a file: compressed where the browser takes that, kept for a year if it is versioned."""
+def serve_page_file(file: PageFile) -> Response:
+    """Return the answer to a request for a file, compressed if the browser takes that, cached for a year if versioned."""
     is_gzipped = request.accept_encodings.quality("gzip") > 0
-    response = Response(found.gzipped if is_gzipped else found.plain, content_type=found.kind)
+    response = Response(file.gzipped if is_gzipped else file.plain, content_type=file.kind)
     if is_gzipped:
         response.headers["Content-Encoding"] = "gzip"
     response.headers["Vary"] = "Accept-Encoding"
     response.headers["X-Content-Type-Options"] = "nosniff"
     response.cache_control.public = True
-    if request.args.get("v") == found.version:
+    if request.args.get("v") == file.version:
         response.cache_control.max_age = YEAR_S
         response.cache_control.immutable = True
     else:
         response.cache_control.no_cache = True
     # Two encodings are two representations (RFC 9110, section 8.8.3.3).
-    response.set_etag(f"{found.version}-gzip" if is_gzipped else found.version)
+    response.set_etag(f"{file.version}-gzip" if is_gzipped else file.version)
     response.make_conditional(request)
     return response
 
@@ -79,6 +79,6 @@ def _files() -> dict[str, PageFile]:
 
 
 def read_page_file(folder: Traversable, name: str, kind: str) -> PageFile:
-    """Return a file of a folder with its .gz, which the build has put beside it."""
+    """Return a file of a folder with the .gz that the build has made of it."""
     plain = folder.joinpath(name).read_bytes()
     return PageFile(plain, folder.joinpath(f"{name}.gz").read_bytes(), hashlib.sha256(plain).hexdigest()[:16], kind)

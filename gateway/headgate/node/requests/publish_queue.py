@@ -127,8 +127,8 @@ class PublishQueue:
             self._sending = True
             self._start(self._send)
         outcomes: list[Outcome] = []
-        for found, first, end in places:
-            outcomes += found.wait()[first:end]
+        for round_, first, end in places:
+            outcomes += round_.wait()[first:end]
         return outcomes
 
     def _gather(self, events: Sequence[Prepared]) -> list[tuple[_Round, int, int]]:
@@ -140,10 +140,10 @@ class PublishQueue:
         while taken < len(events):
             if not self._rounds or not self._rounds[-1].has_room():
                 self._rounds.append(_Round())
-            found = self._rounds[-1]
-            first = len(found.events)
-            taken += found.take(events, taken)
-            places.append((found, first, len(found.events)))
+            round_ = self._rounds[-1]
+            first = len(round_.events)
+            taken += round_.take(events, taken)
+            places.append((round_, first, len(round_.events)))
         return places
 
     def _send(self) -> None:

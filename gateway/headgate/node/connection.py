@@ -19,6 +19,6 @@ def connection_of(client: Client) -> Connection:
 
 
 def environ_of(client: Client, sockets: SocketIOFace) -> Mapping[str, Any]:
-    """Return the WSGI environment of a client's handshake, empty for a client that has left."""
+    """Return the WSGI environment of a client's handshake, empty after the client has left."""
     connection = connection_of(client)
     return connection.environ if isinstance(connection, Stream) else sockets.environ_of(connection.sid)

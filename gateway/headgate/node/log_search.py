@@ -27,7 +27,7 @@ REPLAY_BYTES = 65536
 # A search that gets no turn in this time is refused, and may be retried. Each search may take as long as it takes to notice a
 # dead Redis.
 SEARCH_TURN_S = 10.0
-# A client that has used up its reads waits for its next page this long in all, and is then refused.
+# A client without reads left waits for its next page this long in all, and is then refused.
 READ_WAIT_S = 10.0
 
 

@@ -156,7 +156,7 @@ class Namespace:
         return client.had(self._live.position())
 
     def resume(self, client: Client, point: Resume | None) -> Resumption:
-        """Let a client that has just joined go on from its point. Its subscriptions are active already.
+        """Let a newly joined client go on from its point. Its subscriptions are active already.
 
         The point may be of an epoch before the log's. The lineage says how much the two share.
 
@@ -322,7 +322,7 @@ class Namespace:
         self._live.end_handovers()
         if self.bus.epoch is None or self._round is not None:
             return
-        # A log that has trimmed nothing has not passed any position yet.
+        # Before its first trim the log still has every position.
         position, bound = self._live.position(), self._settings.log_max_events or inf
         retained = min(bound, position - self.bus.first + 1) if self.bus.first > 1 else bound
         if slots := self._cursors.due(monotonic(), position, retained):

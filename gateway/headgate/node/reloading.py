@@ -1,6 +1,6 @@
 """Reloading: settings that change while a gateway runs.
 
-In: settings that were read again. Out: the settings for the parts of the gateway to apply, and the names of those that wait for
+In: newly read settings. Out: the settings for the parts of the gateway to apply, and the names of those that wait for
 a restart.
 
 A limit counts from now on, and clients above it stay. Sessions and clients keep the bounds that they were opened with.

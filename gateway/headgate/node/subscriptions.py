@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 # Time slice for subscription work, over all clients.
 SHARE_S = 0.001
-# Patterns without a wildcard that are admitted between two checks of the time, at some 3 µs each.
+# Patterns without a wildcard between two checks of the time. Admitting one takes some 3 µs.
 EXACT_AT_ONCE = 8
 
 
@@ -49,7 +49,7 @@ class Subscriptions:
         self._clients, self._matcher, self._line = clients, matcher, line
         self._bus, self._feed, self._search, self._share = line.bus, line.feed, line.search, line.search.share
         self._authorizing, self._settings = authorizing, settings
-        self._admitted: dict[Client, Identity] = {}  # of each client that is subscribing, its identity at the request
+        self._admitted: dict[Client, Identity] = {}  # of each subscribing client, its identity at the request
 
     @property
     def count(self) -> int:
@@ -61,10 +61,10 @@ class Subscriptions:
 
         Returns for each its pattern, or the error that refused it. From then on every matching event above the bus's position
         comes. With `since`, the events of the pattern after that point come first, from the log. May switch greenlets, until
-        Redis has confirmed each pattern that is new here.
+        Redis has confirmed each pattern new here.
 
-        One request to Redis covers all of them, and one reading of the log serves all that have a `since`. Limits are checked
-        before grants, so a forbidden pattern counts against them as well.
+        One request to Redis covers all of them, and one reading of the log serves every `since`. Limits are checked before
+        grants, so a forbidden pattern counts against them as well.
 
         Raises:
             Unauthorized: the client left during the call.
@@ -127,7 +127,7 @@ class Subscriptions:
         self._settings = settings
 
     def forget(self, client: Client) -> None:
-        """End all subscriptions of a client that has left. Lets the loop run."""
+        """End all subscriptions of a client after it left. Lets the loop run."""
         # Until then the matcher still returns the client for events, and it takes none.
         with self._share:
             for pattern in tuple(client.subscriptions):
@@ -194,7 +194,7 @@ class Subscriptions:
     def _apply_new_grants(self, client: Client, outcomes: list[Subscription | HeadgateError]) -> None:
         """Apply grants that changed while the client subscribed: refuse and end forbidden patterns. May wait.
 
-        A pattern that is allowed now becomes active, if it was forbidden at activation or ended since.
+        A newly allowed pattern becomes active, if it was forbidden at activation or ended since.
 
         Raises:
             Unauthorized: the client left during the call.
@@ -230,7 +230,7 @@ class Subscriptions:
         return read_subscription(request)
 
     def _kept(self) -> Callable[[str], object]:
-        """Return a test of a pattern, valid until the loop runs: a client here keeps it, and its events come."""
+        """Return a test whether a client here keeps a pattern and its events come, valid until the loop runs."""
         has_client, is_active = self._matcher.subscribed, self._bus.active
         if self._bus.all_active:
             return has_client
@@ -308,8 +308,8 @@ class Subscriptions:
     ) -> None:
         """Make subscriptions active, one after the other.
 
-        Leaves in `pending` the subscriptions whose `starts` are of an earlier epoch, and all from the first one whose pattern
-        has lost its last client here. The matcher takes over the needs of patterns that were new here, and they leave `needed`.
+        Leaves in `pending` the subscriptions with `starts` of an earlier epoch, and from the first unsecured one on all the rest.
+        The matcher takes over the needs of patterns new here, and they leave `needed`.
 
         Raises:
             Unauthorized: the client left during the call.

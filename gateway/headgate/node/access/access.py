@@ -1,7 +1,7 @@
-"""Access: which clients may connect, and what each may do.
+"""Access decides which clients may connect and what each may do.
 
-In: logins, revocations from Redis, other grants. Out: identities, or the error that says why there is none; to the evictions, the
-clients that have lost their access.
+In: logins, revocations from Redis, other grants. Out: identities, or the error that says why there is none; to the evictions,
+the clients without access from now on.
 """
 
 from __future__ import annotations

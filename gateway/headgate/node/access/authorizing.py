@@ -1,6 +1,6 @@
 """Authorizing: an application's function decides each pattern after the grants, for rules that tokens cannot express.
 
-In: a client (or a caller over HTTP) whose grants cover a pattern already, and the action: `subscribe`, `replay` or `presence`.
+In: a client (or a caller over HTTP) with grants for a pattern, and the action: `subscribe`, `replay` or `presence`.
 Out: `Forbidden`, or nothing. The function runs in the greenlet of the request, and may wait. All patterns of one request share
 AUTHORIZE_S. A function that raises, or takes longer, has refused.
 
@@ -59,7 +59,7 @@ class Authorizing:
             except Forbidden:
                 refused.add(pattern)
             else:
-                allowed.add((action, pattern))  # has no effect if the grants changed: the client then has another set
+                allowed.add((action, pattern))  # has no effect if the grants changed, because the client then has another set
         return refused
 
     def check_caller(self, identity: Identity, pattern: str, action: str) -> None:

@@ -3,8 +3,7 @@
 In: `ClientCounts` (auth/client_counts.py), which say what to publish and what to ask. Out: both, soon after a join, through the
 shared table (redis/shared_table.py, which has the rules).
 
-In Redis, an address is a user name that begins with ADDRESS. A user name that begins like that is written with another one in
-front.
+In Redis, an address is a user name that begins with ADDRESS. A user name that begins like that gets another one in front.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class ClientCountsWatch:
         return self._table.begun and self._turned.wait(LOOK_WAIT_S)
 
     def fields(self, *, anew: bool) -> dict[str, int | None]:
-        """Return the counts that have changed, or all, and store the question for `asked`."""
+        """Return the changed counts, or all, and store the question for `asked`."""
         self._questions = [kind.places.next_question() for kind in self._kinds]
         fields: dict[str, int] = {}
         for kind, question in zip(self._kinds, self._questions, strict=True):

@@ -128,8 +128,8 @@ class Logins:
     def identify(self, handshake: Handshake, *, again: bool = False, address: str | None = None) -> Identity:
         """Return the identity of a handshake. It is accepted, not revoked, not expired, and for this namespace.
 
-        `address`: the result of `address_of`, if the caller has it already.
-        `again`: for a caller of the HTTP API, which may present this token many times. Signature and claims are then verified
+        `address` is the result of `address_of`, if the caller has it already.
+        `again` is for a caller of the HTTP API, which may present this token many times. Signature and claims are then verified
         once. It may have an API key instead.
 
         Raises:
@@ -180,7 +180,7 @@ class Logins:
         return self.regrants.apply(identity)
 
     def ask_again(self, handshake: Handshake) -> Identity:
-        """Return the identity of a handshake that was accepted before. A refusal is not a failed login of its address.
+        """Return the identity of a previously accepted handshake. A refusal is not a failed login of its address.
 
         Raises:
             Unauthorized, UnknownNamespace: as `identify`.
@@ -234,7 +234,7 @@ class Logins:
         except HeadgateError:
             raise
         except Exception as error:
-            # No traceback: the texts of exceptions, and of their causes, may hold the token.
+            # No traceback, because the texts of exceptions, and of their causes, may hold the token.
             log.error("authenticator failed", namespace=handshake.namespace, **_described(error, handshake))
             raise Unauthorized(Reason.AUTHENTICATOR_FAILED) from error
         if identity is None:

@@ -3,9 +3,9 @@
 In: the WSGI environment of a request. Out: whether its Host is one of ours, and whether its Origin may connect.
 
 Rules. 1. A page of another site may not connect (cross-site WebSocket hijacking). Its Origin must be listed. If no origin is
-listed, it must be the one under which the browser sees us. 2. A name that was rebound to our address (DNS rebinding) is not ours,
+listed, it must be the one under which the browser sees us. 2. A name rebound to our address (DNS rebinding) is not ours,
 though page and Host then have the same one. An IP address cannot be rebound. 3. Behind our proxies, scheme and host are those
-that they forward, because we ourselves see the last hop.
+that they forward, because we ourselves see only the last hop.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Hosts:
         self._wildcards = [name for name in self._names if name.startswith("*.")]
 
     def check(self, environ: Mapping[str, Any]) -> None:
-        """Refuse a request to a name that is not ours. A request without a Host does not come from a browser.
+        """Refuse a request to another name than ours. A request without a Host does not come from a browser.
 
         Raises:
             UnknownHost: with what to set.

@@ -1,4 +1,4 @@
-"""Refused requests: each is counted, and a client with too many is disconnected.
+"""Counts refused requests, and disconnects a client with too many.
 
 In: the errors that refused requests of clients. Out: the same as `{code, message, …}` for the wire.
 """
@@ -44,5 +44,5 @@ class Refusals:
         return told(error)
 
     def forget(self, eio_sid: str) -> None:
-        """Forget a connection that has ended. Idempotent."""
+        """Forget an ended connection. Idempotent."""
         self._rates.forget(eio_sid)

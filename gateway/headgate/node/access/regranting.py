@@ -41,7 +41,7 @@ log = structlog.get_logger("headgate.gateway")
 RENEW_WITHIN_S = 30
 # Time for an authenticator to answer. A slower one has failed.
 ASK_S = 10.0
-# How late a live client may lose explicit grants that have ended.
+# How late a live client may lose ended explicit grants.
 LOOK_EVERY_S = 5.0
 
 
@@ -66,7 +66,7 @@ class Regranting:
         self._noted: dict[str, float] = {}  # user with changed explicit grants and unchecked clients → since when
 
     def start(self) -> None:
-        """Start checking for explicit grants that have ended. Idempotent."""
+        """Start checking for ended explicit grants. Idempotent."""
         if self._timer is None:
             self._timer = repeat(LOOK_EVERY_S, self.tick)
 
@@ -84,7 +84,7 @@ class Regranting:
         self.regrants.put(user, explicit, left_s)
 
     def tick(self) -> None:
-        """Check users whose explicit grants have ended, or changed without a `regrant`. Runs in the hub."""
+        """Check the users of explicit grants that ended, or changed without a `regrant`. Runs in the hub."""
         ended, now_s = self.regrants.take_ended(), self._now_s()
         late = [user for user, since_s in self._noted.items() if now_s - since_s >= LOOK_EVERY_S]
         if users := dict.fromkeys([*ended, *late]):

@@ -4,7 +4,7 @@ In: the kinds of questions, each from the part that knows the answer; messages o
 revocations. Out: the answers, written to Redis by one of MAX_WORKERS greenlets, off the event path. Questions that may wait for
 an application have as many greenlets to themselves, so a hanging authenticator delays no other question.
 
-Rules. 1. Bounded. A question beyond MAX_WAITING is dropped, and so is one that has outlived its asker's wait. The asker then
+Rules. 1. Bounded. A question beyond MAX_WAITING is dropped, and so is one that outlived its asker's wait. The asker then
 lists this process as silent. 2. A fault costs the answer and a log line, at most one in ten seconds for all questions of a kind.
 A Redis that takes no answers refuses every one, and a script may ask thousands.
 """

@@ -1,9 +1,9 @@
-"""The maintenance of the logs of a gateway's namespaces: every few seconds, off the hot path, in one greenlet.
+"""The maintenance of the logs of a gateway's namespaces, every few seconds, off the hot path, in one greenlet.
 
 In: the clock. Out: to Redis, the time that it gave before, so that ages in the log do not depend on its wall clock
-(redis/clock.lua), and room when it is full. Events that are too old or too many go at once, although every publish is refused.
-To the metrics and the namespaces: the size of the log, its age, how long ids count, and how long it keeps an event at the present
-rate, with a warning if that is less than a client takes to come back.
+(redis/clock.lua), and room when it is full. Events beyond the limits of age and number go at once, although every publish is
+refused. To the metrics and the namespaces: the size of the log, its age, how long ids count, and how long it keeps an event at
+the present rate, with a warning if a client takes longer than that to come back.
 
 Rules. 1. A refusal costs a log line and nothing else. 2. Each call to trim is short, and the loop runs between two.
 """
@@ -74,7 +74,7 @@ class LogMaintenance:
         self._watch.hear(clock_ms)
 
     def measure(self) -> float | None:
-        """Set the metrics of the log's size and, now and then, of the consumers that are on another server.
+        """Set the metrics of the log's size and, now and then, of the consumers on another server.
 
         Returns for how long the log keeps an event, in seconds. None: not known yet.
 

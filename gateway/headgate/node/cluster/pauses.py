@@ -1,4 +1,4 @@
-"""Pauses as one gateway obeys them: it refuses connects, publishes, or all of a namespace until an operator resumes them.
+"""Pauses as one gateway obeys them. It refuses connects, publishes, or all of a namespace until an operator resumes them.
 
 In: the set in Redis (redis/pauses.py), read by one greenlet at each notice of a change, and every LOOK_EVERY_S, because a flush
 gives no notice. Out: `Paused`, with a time to come back after; log lines.
@@ -27,7 +27,7 @@ log = structlog.get_logger("headgate.pauses")
 LOOK_EVERY_S, RETRY_EVERY_S = 5.0, 1.0
 # The least time between two reads, however many notices come.
 GAP_S = 0.1
-# The range of the time after which a refused client may come back, counted from the pause's end if that is known.
+# The range of the time after which a refused client may come back, counted from the end of the pause if it is known.
 RETRY_S = (5, 15)
 AFTER_END_S = (0, 5)
 
@@ -40,7 +40,7 @@ class Pauses:
         self._until_s: dict[str, float] = {}
 
     def replace(self, left_s: Mapping[str, float]) -> None:
-        """Store all pauses, with the seconds left; log the new ones and those that have ended."""
+        """Store all pauses, with the seconds left; log the new and the ended ones."""
         now_s, known = self._now_s(), set(self._until_s)
         self._until_s = {member: now_s + left for member, left in left_s.items()}
         for member in sorted(self._until_s.keys() - known):

@@ -4,7 +4,7 @@ In: `ProcessStats` of each process, once a second while a console watches. They 
 costs nothing. Out: a frame for the page: rates, percentiles of everything since the frame before (sums of exact histograms,
 histogram.py), current values, a row for each namespace and each process.
 
-The rate of a process is the difference between two of its own reports, by its own clock. A silent process keeps its row until
+The rate of a process is the difference between two of its reports, by its clock. A silent process keeps its row until
 FORGOTTEN_S, and `silent_s` says how long it has been silent.
 """
 
@@ -160,7 +160,7 @@ class Together:
 
 
 def _newest(name: str, known: Iterable[_Known]) -> NamespaceStats | None:
-    """Return the last report of a namespace. A dead process may have been ahead in a log that was lost since."""
+    """Return the last report of a namespace. A dead process may have been ahead in a log lost since."""
     newest = [(each.heard_s, space.head, space) for each in known if (space := each.report.namespaces.get(name)) is not None]
     return max(newest, key=lambda each: each[:2])[2] if newest else None
 
@@ -185,7 +185,7 @@ def _summed(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
 
 
 def _spread(counts: Mapping[int, int]) -> dict[str, float] | None:
-    """Return percentiles in milliseconds, the limits of buckets that are 4.4 % wide; None without values."""
+    """Return percentiles in milliseconds, the limits of buckets 4.4 % wide; None without values."""
     if not counts:
         return None
     spread = {name: quantile(counts, share) * 1000 for name, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99))}

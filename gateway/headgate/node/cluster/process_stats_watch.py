@@ -1,10 +1,10 @@
 """The watch on process statistics. While a console watches, this process writes its statistics each second, and puts those of all
-processes together for the console pages that are connected here.
+processes together for the console pages connected here.
 
 In: requests of those pages (`answer`), each of which keeps the watch going for WATCHED_S, and the notices of processes with such
 pages (`hear`), which do so too. Out: these notices; this process's statistics to Redis; a frame (process_stats.py) as the answer.
 
-Rules. 1. Nothing on the event path does more than without a console: counters are read, and clients are walked as for /metrics.
+Rules. 1. Nothing on the event path does more than without a console. Counters are read, and clients are walked as for /metrics.
 2. That walk takes WALK_SHARE of the time at most, so with very many clients its numbers are some seconds old. 3. Without a
 console nothing is done. 4. Only an identity with the mark `admin` is answered. All others are refused, whatever their grants.
 """

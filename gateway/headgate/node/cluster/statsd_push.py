@@ -1,6 +1,6 @@
-"""The push to StatsD: the counts of this process since the last push, every ten seconds. Off unless a server is named.
+"""The push to StatsD of the counts since the last push, every ten seconds. Off unless a server is named.
 
-In: the families of metrics. Out: in few datagrams (runtime/statsd.py), a count for each counter that has risen, and each bucket
+In: the families of metrics. Out: in few datagrams (runtime/statsd.py), a count for each risen counter, and each bucket
 of our histograms as a timing, with a sample rate for the number of values. Each worker of a gateway pushes separately, and StatsD
 adds them up. Gauges are not pushed, because those of several workers would overwrite each other.
 

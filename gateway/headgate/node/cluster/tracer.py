@@ -1,6 +1,6 @@
-"""The tracer: writes to Redis what became of single events here, and makes their spans, once a second, off the hot path.
+"""The tracer writes to Redis what became of single events here, and makes their spans, once a second, off the hot path.
 
-In: the tallies of each namespace that have changed (delivery/tally.py), and the events with recorded traces (delivery/traced.py).
+In: the changed tallies of each namespace (delivery/tally.py), and the events with recorded traces (delivery/traced.py).
 Out: counts under the name of this process (redis/traces.py), and spans of OpenTelemetry (runtime/spans.py). Counts that a killed
 process had not written yet are lost. A trace then says that this gateway is gone.
 """
@@ -70,7 +70,7 @@ class Tracer:
                     namespace.tallies.not_told(changed)
 
     def make_spans(self) -> None:
-        """Make the spans of delivered events: from Redis to the router, and from there to the last client."""
+        """Make the spans of delivered events, from Redis to the router, and from there to the last client."""
         for name, traced in self._traced.items():
             left_out, traced.left_out = traced.left_out, 0
             SPANS.labels("left_out").inc(left_out)

@@ -1,4 +1,4 @@
-"""The drain: clients move to another gateway before this one stops, one after the other.
+"""The drain moves clients to another gateway, one after the other, before this one stops.
 
 In: the namespaces with their clients, and the seconds that it may take. Out: a notice to each client in turn that it must move
 (moves.py), evenly over that time. From `begin` on, new clients are refused.
@@ -53,7 +53,7 @@ class Drain:
             raise leaving()
 
     def run(self, within_s: float) -> None:
-        """Notify clients to move, in random order, and end each that is still here at the end of its turn. Lets the loop run.
+        """Notify clients to move, in random order, and end each that remains at the end of its turn. Lets the loop run.
 
         Returns after about `within_s` seconds at most, and at once without clients.
         """

@@ -1,6 +1,6 @@
-"""Evictions: a client is notified and disconnected when its identity expires or is revoked, or when an operator requests it.
+"""Evictions notify and disconnect clients with an expired or revoked identity, or when an operator requests it.
 
-In: clients that have expired (auth/expiry.py) or were revoked (access/access.py), requests (client_list.py). Out: a `status`
+In: expired (auth/expiry.py) and revoked clients (access/access.py), requests (client_list.py). Out: a `status`
 notice, a disconnect from the namespace, and the end of the connection if it joins no namespace again before the handshake
 deadline.
 """
@@ -41,7 +41,7 @@ class Evictions:
         self.pending.use(_pending_per_address(settings))
 
     def expired(self, clients: Iterable[Client]) -> None:
-        """Disconnect clients whose identity has expired."""
+        """Disconnect clients with an expired identity."""
         self.refused(clients, Unauthorized(UnauthorizedReason.EXPIRED))
 
     def disconnected(self, clients: Iterable[Client], reason: str) -> int:
@@ -72,7 +72,7 @@ class Evictions:
                 self.end_pending_later(connection, f"{why.code}: {why.reason}")
 
     def _still_in(self, clients: Iterable[Client]) -> Iterator[Client]:
-        """Yield the clients that are still here at their turn. Lets the loop run."""
+        """Yield the clients that remain at their turn. Lets the loop run."""
         for count, client in enumerate(clients, 1):
             if self._namespaces[client.namespace].is_in(client):
                 yield client
@@ -88,7 +88,7 @@ class Evictions:
 
 
 def _end_pending(connection: Session, message: str) -> None:
-    """End a connection that has joined no namespace since all its clients left or were disconnected. Runs in the hub."""
+    """End a connection in no namespace, after all its clients left or were disconnected. Runs in the hub."""
     if not connection.closed and not connection.owners:
         connection.end("outside every namespace", code=POLICY, told=message)
 

@@ -83,7 +83,7 @@ class Joining:
         self._limits = msgspec.Raw(msgspec.json.encode(settings.limits()))  # the same in each welcome
 
     def _limits_in(self, namespace: Namespace) -> msgspec.Raw:
-        """Return the limits for a welcome, with the retention of the log if that is too short for a client to come back."""
+        """Return the limits for a welcome, with the retention of the log if it is too short for a client to come back."""
         if namespace.retention_s >= RECONNECT_S:
             return self._limits
         limits = {**self._settings.limits(), "log_retention_s": round(namespace.retention_s, 1)}
@@ -104,7 +104,7 @@ class Joining:
         return None
 
     def over(self, eio_sid: str) -> None:
-        """Forget a session that has ended."""
+        """Forget an ended session."""
         self._pending.forget(eio_sid)
         self._refusals.forget(eio_sid)
 
@@ -251,7 +251,7 @@ class Joining:
         point: Resume | None,
         identity: Identity,
     ) -> None:
-        """Welcome a client whose subscriptions are active. `identity`: its identity at the handshake.
+        """Welcome a client after its subscriptions became active. `identity`: its identity at the handshake.
 
         Raises:
             HeadgateError: as `Namespace.resume`.
@@ -300,7 +300,7 @@ class Joining:
         return results
 
     def leave(self, namespace: Namespace, session: str, reason: str) -> None:
-        """Forget a client that has left or was disconnected. Idempotent."""
+        """Forget a client after it left or was disconnected. Idempotent."""
         client = namespace.clients.get(session)
         if client is not None:
             connection = connection_of(client)

@@ -1,4 +1,4 @@
-"""The moves: clients get a notice to reconnect, and each connection that does not leave soon after is ended.
+"""The moves. Clients get a notice to reconnect, and each connection that does not leave soon after is ended.
 
 In: connections, at their turn. The drain (drain.py) and the rebalancing (rebalancing.py) decide that. Out: a `status` notice to
 every client of the connection; the end of the connection if it is still there at the end of its time. A client leaves at a random
@@ -40,7 +40,7 @@ class Moves:
         self._until_s: dict[Connection, float] = {}  # connections with a notice, in the order of their ends
 
     def connections(self) -> Iterator[Connection]:
-        """Yield the connections with a client that has no notice yet, the oldest of each namespace first."""
+        """Yield the connections with a client without a notice, the oldest of each namespace first."""
         seen: set[Connection] = set()
         for namespace in self._namespaces.values():
             for connection in map(connection_of, namespace.clients.values()):
@@ -64,7 +64,7 @@ class Moves:
                     connection.offer_control(self._frames[cast(Client, owner).namespace])
 
     def end_late(self) -> None:
-        """End the connections that have run out of time. Never waits."""
+        """End the connections after their time. Never waits."""
         now_s = self._now_s()
         for connection in [each for each, until_s in self._until_s.items() if until_s <= now_s]:
             del self._until_s[connection]

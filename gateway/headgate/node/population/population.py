@@ -1,4 +1,4 @@
-"""Population: the clients that are here. They join, or are refused for lack of room; they are moved, evicted and listed.
+"""The population of clients. They join, or are refused for lack of room; they are moved, evicted and listed.
 
 In: sessions and CONNECTs; the beats of the loop; the stop of the gateway. Out: clients in their namespaces; notices to those that
 must move; the answers to questions about them.

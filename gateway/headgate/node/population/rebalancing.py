@@ -1,10 +1,10 @@
-"""The rebalancing: clients move from this gateway process to those with fewer, after a deploy or when an operator requests it.
+"""The rebalancing moves clients from this gateway process to those with fewer, after a deploy or when an operator requests it.
 
 In: the rows of all processes (redis/loads.py), with each full turn of the shared table. Out: the row of this process; notices to
 some clients to move (moves.py), at the pace that balance.py decides.
 
 Rules. 1. Only processes that serve the same namespaces count. 2. A deploy is an occasion from SETTLED_S after the last process
-has begun until DEPLOY_S after that, so that no client moves to a process that is about to be replaced. An operator's request
+has begun until DEPLOY_S after that, so that no client moves to a process about to be replaced. An operator's request
 counts at once. 3. Without new rows no client moves once the known rows have expired.
 """
 
@@ -70,7 +70,7 @@ class Rebalancing:
         self._rounds.end()
 
     def tick(self) -> float:
-        """Notify the clients that are due; return the seconds until the next tick."""
+        """Notify the clients due now; return the seconds until the next tick."""
         before = self._balance.state
         count = self._balance.due(self._now_s(), self._sockets.count, self._moves.under_way())
         if count:

@@ -1,13 +1,13 @@
-"""Shedding: newcomers are refused while there is no room for them, or the event loop lags. No I/O.
+"""Shedding refuses newcomers while there is no room for them, or the event loop lags. No I/O.
 
     ADMITTING ── late ──► STRAINED ── lasted ──► SHEDDING ── on time ──► RECOVERING ── lasted ──► ADMITTING
         ▲                    │                      ▲                        │
         └────── on time ─────┘                      └───────── late ─────────┘
 
 In: the lag of each beat of the loop (runtime/watchdog.py), and every session and CONNECT that asks to come in. Out: an error that
-says when to come back, at random so that clients that were refused together come back apart.
+says when to come back, at random so that clients refused together come back apart.
 
-Rules. 1. No client that is in is disconnected. The newest is refused first. 2. While the loop lags, all newcomers are refused, at
+Rules. 1. No joined client is disconnected. The newest is refused first. 2. While the loop lags, all newcomers are refused, at
 the handshake, where it is cheapest. 3. The last twentieth of `max_clients` is for clients that come back. Their CONNECT has
 `resume`, which costs nothing to read. A client may claim it falsely, and gains only a part of this reserve.
 

@@ -1,7 +1,7 @@
 """The requests of clients: Socket.IO events in, each acknowledged with `{ok: true, …}` or `{ok: false, error}`.
 
-In: events of joined clients, from the server. Out: calls on their namespace, the publisher and Redis; the acknowledgement. An
-invalid request, or one that is not allowed or over a limit, is refused with its error and counted.
+In: events of joined clients, from the server. Out: calls on their namespace, the publisher and Redis; the acknowledgement. A
+request that is invalid, forbidden or over a limit is refused with its error and counted.
 """
 
 from __future__ import annotations

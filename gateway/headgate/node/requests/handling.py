@@ -1,4 +1,4 @@
-"""Handling: asks the pages of this gateway process whether their handlers have had an event, for a trace.
+"""Handling asks the pages of this gateway process whether their handlers have had an event, for a trace.
 
 In: a question that went to all processes (answers.py); answers of clients, which are requests (handlers.py). Out: a notice to
 each client that would get the event's topic; the sums of the answers.
@@ -118,7 +118,7 @@ class Handling:
         return {}
 
     def _ask(self, namespace: Namespace, audience: tuple[Client, ...], number: int, round_: _Round) -> int:
-        """Ask clients; return how many were not asked because they are known to be behind."""
+        """Ask clients; return how many were not asked because they have not reached the offset."""
         offset, behind = round_.question.offset, 0
         frame = message_frame(notice_packet(namespace.name, HANDLED, {"ask": number, "offset": offset}))
         for nth, client in enumerate(audience, 1):

@@ -1,4 +1,4 @@
-"""Publishing for many callers at once: their events of one moment go to Redis in one round trip.
+"""Publishing for many callers at once. Their events of one moment go to Redis in one round trip.
 
 In: prepared events, from greenlets that wait for their outcome. Out: to the publisher, all events since its last call; to each
 caller a receipt or an error for each of its events. While one round trip is under way the next one gathers, so no caller waits

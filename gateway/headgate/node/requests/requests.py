@@ -1,6 +1,6 @@
 """Requests of clients, over Socket.IO or as a stream, and their answers.
 
-In: clients that are in, from the population. Out: acknowledgements; events to Redis, from all callers of a moment together.
+In: joined clients, from the population. Out: acknowledgements; events to Redis, from all callers of a moment together.
 """
 
 from __future__ import annotations

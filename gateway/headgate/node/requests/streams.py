@@ -203,7 +203,7 @@ class Streams:
         elif environ.get("HTTP_SEC_FETCH_SITE") in ("cross-site", "same-site"):
             raise Forbidden("read a stream from", "a page of another site")
         if self._settings.dev and not environ.get("HTTP_AUTHORIZATION"):
-            # Everyone on this machine is admitted, but not a page that has rebound its name to this machine.
+            # Everyone on this machine is admitted, but not a page from a name rebound to this machine.
             host = str(environ.get("HTTP_HOST", ""))
             authority = authority_in_header(host)
             if authority is None or not is_loopback(authority[0]):

@@ -5,7 +5,7 @@ revocations. Out: the answers, written to Redis by one of MAX_WORKERS greenlets,
 an application have as many greenlets to themselves, so a hanging authenticator delays no other question.
 
 Rules. 1. Bounded. A question beyond MAX_WAITING is dropped, and so is one that outlived its asker's wait. The asker then
-lists this process as silent. 2. A fault costs the answer and a log line, at most one in ten seconds for all questions of a kind.
+lists this process as silent. 2. A fault costs the answer and a log line, at most one in ten seconds for all faults of its kind.
 A Redis that takes no answers refuses every one, and a script may ask thousands.
 """
 
@@ -53,7 +53,7 @@ class Answering(NamedTuple):
 
 
 def announced(note: Callable[[], object], *, may_be_missed: bool) -> Answering:
-    """Return the handling of a question that only announces something. `may_be_missed`: otherwise `note` is always called."""
+    """Return the handling of a question that only announces something. A possible miss calls `note`, unless `may_be_missed`."""
     return Answering(type(None), lambda _: (), lambda _: note(), missed=None if may_be_missed else lambda _: note())
 
 

@@ -158,7 +158,7 @@ class ProcessStatsWatch:
         """Start. Idempotent."""
         if not self._started:
             self._started = True
-            self._id = secrets.token_hex(6)  # new after a fork, because another process may have made the gateway
+            self._id = secrets.token_hex(6)  # made here, because another process may have made the gateway before a fork
             spawn(self._run)
 
     def close(self) -> None:

@@ -7,7 +7,7 @@
  */
 import { Dispatcher } from "./index.js";
 
-/** What is told as it is; transitions of the status and of subscriptions have lines of their own. */
+/** Events logged unchanged. Transitions of the status and of subscriptions have their own lines. */
 const NAMES = ["connection:up", "connection:down", "connection:refused", "connection:unauthorized", "connection:moving", "delivery:gap", "delivery:backpressure", "delivery:resumed", "delivery:error"];
 
 /**

@@ -10,7 +10,7 @@
  * goes on with the handlers that it began with.
  *
  * It differs from Backbone.Events on purpose in three points:
- * - a handler that throws does not stop the others; `_handlerFailed` is told;
+ * - a handler that throws does not stop the others; `_handlerFailed` is called;
  * - names live in a Map, so `constructor`, `__proto__` or `hasOwnProperty` are names like any other;
  * - empty names left by stray spaces ("a ", " b") are skipped, where Backbone would read `off(" b")` as `off()`.
  *
@@ -35,7 +35,7 @@ import { hasWildcard } from "./language/topic.js";
  * @typedef {Name extends LifecycleName ? Callback : Name extends string ? EventCallback : any} CallbackFor
  */
 
-/** The catch-all of `on("all", …)`, so that a topic that is named `all` can have handlers of its own. */
+/** The catch-all of `on("all", …)`, so that a topic named `all` can have its own handlers. */
 const ALL = ":all";
 /** @type {Handler[]} */
 const NONE = [];

@@ -51,9 +51,9 @@ class EventStream {
   #line = [];
   /** Calls of `next` that wait. @type {((turn: Turn | Promise<Turn>) => void)[]} */
   #waiters = [];
-  /** @type {{ count: number, from: number | null, to: number | null }} discarded since it was last told */
+  /** @type {{ count: number, from: number | null, to: number | null }} discarded since the last report */
   #lost = { count: 0, from: null, to: null };
-  /** Why it ended, until one `next` has been told. @type {unknown} */
+  /** Why it ended, until one `next` has reported it. @type {unknown} */
   #error;
   /** @type {Subscription | undefined} */
   #subscription;

@@ -1,5 +1,5 @@
 /**
- * The gate: a dispatcher whose topics and patterns are subscribed at the gateway. `connect` returns one.
+ * The gate: a dispatcher that subscribes its topics and patterns at the gateway. `connect` returns one.
  *
  * In: handlers from the application. Out: handler calls, lifecycle events (their names have a colon, which no topic has).
  * session/ keeps up the exchange with the gateway.
@@ -102,7 +102,7 @@ export class Gate extends Dispatcher {
     const { signal, ...wanted } = options;
     const gate = this;
     let open = !signal?.aborted;
-    // A function of its own, so that close() ends this subscription and no other of the same handler. It ends at once, because an
+    // A separate function, so that close() ends only this subscription of the handler. It ends at once, because an
     // earlier handler of the same event may close it.
     /** @type {import("./dispatcher.js").Own} */
     const own = (data, event) => open && handler.call(gate, data, event);

@@ -94,11 +94,11 @@ export class Load {
   #asked = false;
   /** The offset of the latest event that the state has. */
   #last = 0;
-  /** Where the past that was asked for begins; it may come behind later events. @type {any} */
+  /** Where the requested past begins; it may follow later events. @type {any} */
   #since;
   /** Events to apply after the answer. @type {HeadgateEvent[]} */
   #kept = [];
-  /** Requests of the application's whose answers may be older than the events that come now. */
+  /** Requests of the application with answers that may be older than current events. */
   #holds = 0;
   /** Of the fetch under way. @type {AbortController | undefined} */
   #abort;
@@ -202,7 +202,7 @@ export class Load {
     this.#tell();
   };
 
-  /** A request of the application's begins whose answer may be older than the events that come now. @returns {() => void} to be called when it has been taken */
+  /** Begin a request of the application with an answer that may be older than current events. @returns {() => void} to be called when it has been taken */
   _hold() {
     this.#holds++;
     return () => {
@@ -256,7 +256,7 @@ export class Load {
     this.#refusal = null;
     // Others may be missing between those that came before and those that come now.
     if (!this.#holds) this.#kept = [];
-    // What lay behind it in a log that is gone is gone without notice.
+    // What followed it in a lost log is gone without notice.
     if (this.#since && this.#since.epoch !== this.#gate._position()?.epoch) this._outdate();
     this.#run();
     this.#tell();
@@ -345,7 +345,7 @@ export class Load {
     this.#failure = error ?? null;
     // One that began before the acknowledgement is repeated with it anyway.
     if (mark || !this._mark) this.#later(reconnectDelayMs(this.#failures++, RETRY_MIN_MS, RETRY_MAX_MS));
-    // Backbone has told its own.
+    // Backbone has reported its own.
     if (!error) return;
     if (!this.#options.changed && !this.#gate._heard("delivery:error")) report(error);
     this.#gate.trigger("delivery:error", { error, pattern: this.pattern });
@@ -357,7 +357,7 @@ export class Load {
     // The application has asked for it again (`gate.replay`): it says nothing of what lies between.
     if (!this.#gate._position()) return;
     if (offset) {
-      // The past of the state itself may come behind later events; that of another handler is known.
+      // The past of the state itself may follow later events; that of another handler is known.
       if (offset <= this.#last) return this.#since && this.#lose();
       this.#last = offset;
     }

@@ -19,7 +19,7 @@ export interface InboxItem<Data = any> {
 /** Where a user is alerted. */
 export type InboxChannel = "mail" | "page" | "push";
 
-/** `behind`: events may be missing. `current`: none is. */
+/** `behind`: events may be missing. `current`: none are missing. */
 export type InboxStatus = "loading" | "behind" | "current" | "failed";
 
 /** An inbox as it stands. */

@@ -81,7 +81,7 @@ export interface LifecycleEvents {
   "state:change": [state: State];
   /** An outbox (`headgate/offline`) has kept a publish. */
   "publish:queued": [notice: PublishNotice];
-  /** It is in the log. `replaces`: its receipt before, whose event the log has lost. */
+  /** The event is in the log. `replaces` is its earlier receipt, whose event the log has lost. */
   "publish:receipt": [notice: PublishNotice & { receipt: Receipt; replaces?: Receipt | undefined }];
   /** It was not published; with `outcome_unknown` it may have been, or be lost since its receipt. */
   "publish:refused": [notice: PublishNotice & { error: HeadgateError }];
@@ -353,7 +353,7 @@ export interface EventsOptions extends SubscribeOptions {
   limit?: number | undefined;
 }
 
-/** `behind`: events may be missing. `current`: none is. */
+/** `behind`: events may be missing. `current`: none are missing. */
 export type LoadStatus = "loading" | "behind" | "current" | "failed" | "closed";
 
 /** Options of `load`. */
@@ -468,7 +468,7 @@ export class Dispatcher<Topics = AnyTopics> {
   dispatch(topic: string, data: any, describe: (pattern: string) => any, admits?: (pattern: string) => boolean, alias?: string): number;
 }
 
-/** A dispatcher whose topics are subscribed at the gateway. */
+/** A dispatcher with topics subscribed at the gateway. */
 export class Gate<Topics = AnyTopics> extends Dispatcher<Topics> {
   constructor(address: string, options: ConnectOptions);
   /** Origin and namespace. */

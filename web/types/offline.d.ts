@@ -6,13 +6,13 @@ import type { AnyTopics, PayloadOf, Publishable } from "./topics.js";
 export interface OutboxOptions {
   /** `memory` (default) ends with the page; `indexeddb` outlives it, for all tabs. */
   storage?: "memory" | "indexeddb" | undefined;
-  /** Whose publishes these are; nobody else sends them. Needed for `indexeddb`. */
+  /** The user of these publishes. Only pages of that user send them. Needed for `indexeddb`. */
   user?: string | undefined;
   /** Publishes that may wait, default 1000. */
   maxEvents?: number | undefined;
   /** JSON of all of them, default 1048576. */
   maxBytes?: number | undefined;
-  /** Time after which one that was not sent is told as `expired`, default a day. */
+  /** Time after which an unsent publish is reported as `expired`; default: a day. */
   maxAgeMs?: number | undefined;
 }
 
@@ -26,7 +26,7 @@ export interface Outbox<Topics = AnyTopics> {
   ): Promise<Receipt>;
   /** What is kept and has no answer yet, oldest first. */
   pending(): Promise<PublishNotice[]>;
-  /** Give up what is kept, in all tabs: everything, or these ids. Those that wait are told. */
+  /** Discard kept publishes in all tabs, all of them or these ids. Their publishers are notified. */
   discard(ids?: string[]): Promise<void>;
   /** Send nothing more. What is kept in IndexedDB is sent by the next page. */
   close(): void;

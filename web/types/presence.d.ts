@@ -43,7 +43,7 @@ export interface PresenceOptions<Meta = any> {
   enter?: boolean | undefined;
 }
 
-/** Who is in a topic; tells `member:join`, `member:leave`, `member:change` and `change`. */
+/** Members of a topic. Triggers `member:join`, `member:leave`, `member:change`, `change`. */
 export class Room<Meta = any> extends Dispatcher {
   /** Made by `presence` alone. */
   private constructor();
@@ -55,9 +55,9 @@ export class Room<Meta = any> extends Dispatcher {
   get(user: string): Member<Meta> | undefined;
   /** Say something else about this user. */
   update(meta: Meta | null): void;
-  /** Leave, when everyone who has asked for the room has closed it. */
+  /** Leave, once every caller of `presence` for this topic has closed the room. */
   close(): void;
-  /** Be told of each new snapshot; returns the function that ends it. */
+  /** Call a listener for each new snapshot; returns the function that ends this. */
   subscribe: (listener: () => void) => () => void;
   getSnapshot: () => PresenceSnapshot<Meta>;
   getServerSnapshot: () => PresenceSnapshot<Meta>;

@@ -4,7 +4,7 @@ import type { Gate, HeadgateError, HeadgateEvent, PayloadOf, Position, Receipt, 
 
 /** A value that changes, as React's useSyncExternalStore takes it. */
 export interface Store<Snapshot> {
-  /** Be told of each new snapshot; returns the function that ends it. */
+  /** Call a listener for each new snapshot; returns the function that ends this. */
   subscribe: (listener: () => void) => () => void;
   /** The present snapshot, the same object until there is another. */
   getSnapshot: () => Snapshot;
@@ -33,7 +33,7 @@ export interface EventsSnapshot<Data = any> {
   readonly error: HeadgateError | null;
 }
 
-/** `behind`: events may be missing. `current`: none is. */
+/** `behind`: events may be missing. `current`: none are missing. */
 export type CollectionStatus = "loading" | "behind" | "current" | "failed";
 
 /** What a load brings; `position`: of the log, read before the items. */
@@ -103,7 +103,7 @@ export interface PresenceStoreOptions<Meta = any> extends PresenceOptions<Meta> 
   enabled?: boolean | undefined;
 }
 
-/** Who is in a topic, entered while somebody listens. `update` says another `meta`. */
+/** The members of a topic, entered while the store has listeners. `update` sets `meta`. */
 export function presenceStore<Meta = any>(gate: Gate<any>, topic: string | null, options?: PresenceStoreOptions<Meta>): Store<PresenceSnapshot<Meta>> & { update: (meta: Meta | null) => void };
 /** The connection in one word. */
 export function statusStore(gate: Gate<any>): Store<Status>;

@@ -3,7 +3,7 @@
  *
  * In: events of `<topic>.<id>.*` (or changes that `mapping` makes of them), answers of the server, edits of the user. Out: the usual
  * Backbone events, with `{live: true, event}` as options where an event is the cause. Rules:
- * - attributes whose version is not above the model's are stale and change nothing, whether an event or an answer brings
+ * - attributes with a version that is not above the model's are stale and change nothing, whether an event or an answer brings
  *   them; but the fetch that follows when the log has lost its end is taken whatever its version is (load.js);
  * - while a save is under way, only the user changes the attributes that are being saved, so an optimistic edit does
  *   not flicker (pending-edits.js says which value holds afterwards); a save that fails puts it back;

@@ -27,7 +27,9 @@ export class NotificationList extends AnyIdCollection {
     if (typeof inbox?.getSnapshot !== "function") throw TypeError("NotificationList: inbox must be one that createInbox has made");
     inboxes.set(this, inbox);
     const ends = [inbox.subscribe(() => this.#show(inbox.getSnapshot())), inbox.onAlert((/** @type {any} */ item) => this.trigger("alert", item))];
-    this.#leave = () => ends.forEach((end) => end());
+    this.#leave = () => {
+      for (const end of ends) end();
+    };
     this.#show(inbox.getSnapshot());
   }
 

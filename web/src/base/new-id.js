@@ -1,4 +1,4 @@
-/** Return an id that nobody else has, 128 bits: others see ids, and must not foretell the next. */
+/** Return a unique id of 128 bits. Others see ids and must not be able to predict the next. */
 export function newId() {
   const numbers = new Uint32Array(4);
   // `crypto.randomUUID` is there in secure contexts only.

@@ -1,7 +1,7 @@
 /**
  * The sliced queue: messages in order, bounded, dispatched in slices of time. No I/O.
  *
- * A page whose main thread was busy finds hundreds of messages at once. They are dispatched for at most SLICE_MS at a
+ * A page with a busy main thread finds hundreds of messages at once. They are dispatched for at most SLICE_MS at a
  * time, then the page gets a turn.
  *
  * No message is ever discarded, except by `close`. When the line is full, `full` is called, and the owner stops the source until the

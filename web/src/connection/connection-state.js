@@ -24,7 +24,7 @@ const UP = /** @type {const} */ ({ attempt: "connecting", defer: "dispatching" }
  * `attempt`: begin to connect · `defer`: it is time to connect, but messages wait · `resume`: CONNECT asks to go on from a position ·
  * `greet`: the welcome has arrived · `join`: it was dispatched, and there is nothing to catch up on · `return`: it was dispatched, and
  * there may be · `replay`: a new event came from the log · `follow`: the client has everything again · `move`: the gateway asks it
- * to connect anew · `lose`: the connection or the attempt ended · `refuse`: for good.
+ * to reconnect · `lose`: the connection or the attempt ended · `refuse`: for good.
  * @type {Record<Phase, Partial<Record<Step, Phase>>>}
  */
 export const CONNECTION = {

@@ -3,7 +3,7 @@
  *
  * In: `open`, `request`, `close` from the gate; `dispatched` from the inbox. Out: calls of its owner, which `serve` names. It makes each
  * CONNECT's auth from the owner's present state, is up once the gateway's `welcome` has been dispatched, reconnects with full
- * jitter, and refreshes the token. `close` leaves no timer and no listener behind.
+ * jitter, and refreshes the token. `close` leaves no timer and no listener.
  *
  * connection-state.js has the steps that are possible in each state. Each end of a connection goes through `leave`, which notifies the
  * application last, because a handler of `connection:down` may open, refresh or close at once.
@@ -291,7 +291,7 @@ export function createConnection(address, options) {
     /**
      * The page or its network is back: try the connection, or make the attempt that is waited for, though not before the time that the
      * gateway has named. A refusal stands, and nothing begins that `open` has not begun.
-     * @param {number} [spreadMs] the attempt comes within this time: many pages may be told at once
+     * @param {number} [spreadMs] the attempt comes within this time: many pages may be notified at once
      */
     wake(spreadMs = 0) {
       transport.probe(spreadMs);

@@ -1,8 +1,8 @@
 /**
- * The page's life: the browser's events about network, visibility and the back/forward cache, and sleep, of which no event tells. In
+ * The page's life: the browser's events about network, visibility and the back/forward cache, and sleep, which causes no event. In
  * Node and in workers there is only sleep.
  *
- * A page that slept finds that the wall clock has jumped between two turns of a timer. So does one whose user has set the clock, or
+ * A page that slept finds that the wall clock has jumped between two turns of a timer. So does a page after the user has set the clock, or
  * that stood still: to be asked for a sign of life costs a connection nothing.
  */
 
@@ -24,7 +24,7 @@ export function watchPage(wake, sleep, lose) {
   const watching = new AbortController();
   /** @param {string} name @param {() => void} listener */
   const watch = (name, listener) => globalThis.addEventListener?.(name, listener, watching);
-  // Timers of hidden pages are late, and they are told when they are seen.
+  // Timers of hidden pages are late, and the page is notified when it becomes visible.
   /** @param {number} [spreadMs] */
   const wakeIfSeen = (spreadMs) => globalThis.document?.hidden || wake(spreadMs);
   watch("online", () => wake(SPREAD_MS));

@@ -4,7 +4,7 @@
  * In: pages that the gateway answers, events of `users.me.inbox.#`, actions of the application. Out: snapshots {items, unread, mutes, hasMore,
  * status, error} for frameworks, and a publish on `users.me.inbox` for each action. An action shows at once, and is taken back when it is refused.
  *
- * It follows while somebody listens. The inbox is read again when events may be missing: without a resumed connection, behind a gap.
+ * It follows while it has listeners. The inbox is read again when events may be missing: after a connection that did not resume, or after a gap.
  *
  * @import { Gate, HeadgateEvent, Receipt } from "../gate.js"
  * @import { Source, Store } from "../stores/snapshot-store.js"
@@ -195,7 +195,7 @@ class InboxSource {
     this.#listener.stopListening();
   }
 
-  /** Read the newest page, once the subscription is active, and once more if something was lost meanwhile. */
+  /** Read the newest page, once the subscription is active, and once more if something was lost in between. */
   async load() {
     this.#isBehind = true;
     // The answer that comes shows what these say, or the log has lost them.
@@ -214,7 +214,7 @@ class InboxSource {
       } catch (/** @type {any} */ error) {
         if (this.#isEnded) return;
         this.#failure = error;
-        // There has been another connection meanwhile.
+        // The connection has changed in between.
         if (this.#isBehind) continue;
         this.#isBehind = true;
         if (error.retry) this.#timer = startTimer(() => void this.load(), RETRY_MS * (0.5 + Math.random()));
@@ -231,7 +231,7 @@ class InboxSource {
     await this.#ask({ before, limit: this.#pageSize }, (page) => this.#items.append(page, before));
   }
 
-  /** Ask for a page. Events that come before the answer are taken at once, and again behind it. @param {object} body @param {(page: any) => void} use */
+  /** Ask for a page. Events that come before the answer are applied at once, and again after it. @param {object} body @param {(page: any) => void} use */
   async #ask(body, use) {
     this.#awaited++;
     try {

@@ -6,7 +6,7 @@
  *
  * What the log says is the base; the changes that are under way lie on top of it. A change leaves when its event comes, when an
  * answer that is younger shows it, or when it has failed: then the base shows again. Rules:
- * - a page shows the inbox behind one event of the log, so an event at or below that offset changes no count;
+ * - a page shows the inbox after one event of the log, so an event at or below that offset changes no count;
  * - each item has the offset of what it shows, so an event that is older than the item changes nothing of it;
  * - the count comes with each change. An item adds one, once: the page knows it by its id;
  * - all that is muted comes with each change of it, so the newest such event counts.

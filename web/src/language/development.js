@@ -1,5 +1,5 @@
 /**
- * What an error means and what to do about it, in sentences, for whoever writes the page. No part of a production build: explain.js imports
+ * What an error means and what to do about it, in sentences, for the developer of the page. No part of a production build: explain.js imports
  * it for development, and a script tag loads it when there is something to explain.
  *
  * A test holds the table to the codes of the client, and each link to a heading of the documentation.

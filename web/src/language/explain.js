@@ -1,5 +1,5 @@
 /**
- * Explanations for whoever writes the page: sentences in a development build, none in production, where they are left out.
+ * Explanations for the developer of the page: sentences in a development build, none in production, where they are left out.
  *
  * `process.env.NODE_ENV` is what bundlers replace (webpack, Vite, Parcel, esbuild) and what Node has. A page without a bundler has no `process`,
  * and no sentences. (The script-tag build has another file here.)

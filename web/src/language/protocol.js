@@ -33,7 +33,7 @@
  * @property {number | null} bytes
  * @property {"overflow" | "upstream" | "trimmed" | "rolled_back" | "log_lost" | "quarantined"} reason
  * @property {boolean} recoverable
- * @property {string} [epoch] of `rolled_back`: in which the log goes on behind `from - 1`
+ * @property {string} [epoch] of `rolled_back`: in which the log continues after `from - 1`
  *
  * @typedef {{ state: "warning" | "on" | "off", queued: number, queuedBytes: number, discarded: number, conflated?: number }} Backpressure
  * @typedef {{ bus?: "up" | "down", moving?: { reason: string, withinS: number, detail?: string }, ended?: { pattern: string, error: WireError }[],
@@ -64,11 +64,11 @@ export const HISTORY = "history";
 /** Overflow policies, stronger first. @type {Overflow[]} */
 export const OVERFLOW = ["catch_up", "latest", "drop"];
 
-/** Reason of a gap whose events were seen, and are no longer in the log: it has lost its end, and goes on without them. */
+/** Reason of a gap in events that were delivered and that the log has since lost at its end. */
 export const ROLLED_BACK = "rolled_back";
-/** Reason of a gap after which offsets start anew: the log itself was lost. */
+/** Reason of a gap after which offsets start again, because the log itself was lost. */
 export const LOG_LOST = "log_lost";
-/** Reason of a gap whose events are no longer in the log. */
+/** Reason of a gap in events that the log no longer holds. */
 export const TRIMMED = "trimmed";
 
 /** How long a gateway has for a sign of life when the network or the page was away. */

@@ -4,7 +4,7 @@
  * @import { Since } from "./protocol.js"
  */
 
-/** Return whether one place brings all that another brings; false where only the gateway could tell. @param {any} one @param {any} other */
+/** Return whether one place brings all that another brings; false if only the gateway can decide. @param {any} one @param {any} other */
 export function covers(one, other) {
   return one.epoch === other.epoch && (one.last >= other.last || one.offset <= other.offset || one.time <= other.time);
 }

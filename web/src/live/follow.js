@@ -129,7 +129,7 @@ export class Follow {
         this.#load?._outdate();
       } else if (!adds) this.#latest = number;
       ended?.(ok);
-      // The load fetches again when Backbone has told `sync`.
+      // The load fetches again after Backbone has triggered `sync`.
       release?.();
     });
     try {
@@ -154,7 +154,7 @@ export class Follow {
     }
   }
 
-  /** @param {Fetch} fetch @param {object} mark @returns {Promise<void>} rejected with nothing when Backbone has told the error */
+  /** @param {Fetch} fetch @param {object} mark @returns {Promise<void>} rejected with nothing when Backbone has reported the error */
   #again(fetch, mark) {
     return new Promise((resolve, reject) => {
       let isThrown = false;
@@ -204,7 +204,7 @@ export class Follow {
   }
 }
 
-/** Return the key that tells fetches apart. @param {Fetch} fetch */
+/** Return the key that distinguishes fetches. @param {Fetch} fetch */
 function keyOf({ options: { url, data } }) {
   return JSON.stringify([url, data]);
 }

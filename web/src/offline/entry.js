@@ -2,8 +2,8 @@
  * An entry of the outbox: one publish, its states, the steps from each to the next, and which step is due. Pure functions, no I/O.
  *
  * An entry that was sent, and whose answer did not come, may be in the log. To send it again under its id is safe while Redis
- * remembers the id (log.lua: 300 s (less at a high rate), and the newest 65,536 events at any rate). Behind that nobody can tell whether
- * another try would publish it twice, so there is none, and the publisher is told.
+ * remembers the id (log.lua: 300 s (less at a high rate), and the newest 65,536 events at any rate). After that it is unknown whether
+ * another try would publish it twice, so there is none, and the publisher is notified.
  *
  * An entry with a receipt is kept for a minute. When the log begins another epoch in that time, it may have lost the event, and then the id
  * with it, as both are written in one step. So the entry is sent once more under its id: the answer is the receipt that it has, or a new one.
@@ -14,7 +14,7 @@
  * @typedef {object} Entry as it is kept
  * @property {number} key the order in the outbox, given by the store
  * @property {EntryState} state
- * @property {string} tab the page that publishes it, and is told
+ * @property {string} tab the page that publishes it and is notified
  * @property {string} ticket the name of its promise in that page
  * @property {number} owner counts the users of that page: an entry of an earlier one is not sent
  * @property {string} id
@@ -70,7 +70,7 @@ export const ENTRY = {
 };
 
 /**
- * Return the entry behind a step.
+ * Return the entry after a step.
  * @param {Entry} entry @param {EntryStep} step @param {Partial<Entry>} [more]
  * @returns {Entry}
  * @throws {Error} the table has no such step here
@@ -82,7 +82,7 @@ export function take(entry, step, more) {
 }
 
 /**
- * Return a sent entry behind its receipt: `kept` if that is the one that its publisher has, and else `published`.
+ * Return a sent entry after its receipt: `kept` if that is the one that its publisher has, and else `published`.
  * @param {Entry} entry @param {import("../gate.js").Receipt} receipt
  * @param {{ sentMs: number, epoch: string | undefined, nowMs: number }} times when it was sent, in which epoch as far as was known, and now
  */
@@ -97,7 +97,7 @@ export function confirm(entry, receipt, { sentMs, epoch, nowMs }) {
 /** Return whether its fate is known. @param {Entry} entry */
 export const isSettled = ({ state }) => !["queued", "sending", "doubtful", "resending"].includes(state);
 
-/** Return whether its publisher is to be told its fate. @param {Entry} entry */
+/** Return whether its outcome must be reported to its publisher. @param {Entry} entry */
 export const isToTell = ({ state, error }) => state === "published" || error !== undefined;
 
 /** Return whether a request may be under way. @param {Entry} entry */
@@ -138,7 +138,7 @@ function dueOfKept(entry, view) {
     if (!isRemembered(entry, view)) return { step: "forget", why: "id_forgotten" };
     return isReady ? { step: "check" } : undefined;
   }
-  // Without a connection nobody knows in which epoch the log is.
+  // Without a connection the epoch of the log is unknown.
   return epoch === undefined || (isYoung && isRemembered(entry, view)) ? undefined : { step: "drop" };
 }
 

@@ -29,10 +29,10 @@ export function createOutbox(gate, options = {}) {
 /** @param {string} address @param {string} storage @param {string | undefined} user @param {import("./memory-store.js").Bounds} bounds */
 function storeFor(address, storage, user, bounds) {
   if (storage === "memory") return createMemoryStore(bounds);
-  // Whose entries these are: nobody else may send them.
+  // The user of these entries; others must not send them.
   if (!user) throw TypeError("headgate: an outbox in IndexedDB needs the name of its user");
   try {
-    // A page without an origin of its own may not even ask what there is.
+    // A page without an origin may not even check what exists.
     if (globalThis.indexedDB && globalThis.navigator.locks) return createIndexedDbStore(`${address} ${user}`, bounds);
   } catch {}
   throw TypeError("headgate: this page has no IndexedDB, Web Locks or BroadcastChannel (a secure context of an origin of its own has): use storage \"memory\"");

@@ -37,7 +37,7 @@ export function createIndexedDbStore(queue, bounds) {
         die = end;
       });
     };
-    // A page without an origin of its own is refused: nothing can be kept, and each publish says so.
+    // A page without an origin may not store anything, and each publish reports that.
     navigator.locks.request(tabs + tab, hold).catch(reject);
   });
   lives.catch(() => {});
@@ -63,7 +63,7 @@ export function createIndexedDbStore(queue, bounds) {
    * @param {(rows: IDBObjectStore, sums: IDBObjectStore) => Promise<unknown>} act
    */
   async function change(durability, act) {
-    // An entry of a tab that nobody knows to live would be told by another one.
+    // Another tab would report an entry of a tab that seems closed.
     await lives;
     const transaction = (await database()).transaction([ENTRIES, TOTALS], "readwrite", { durability });
     const ended = new Promise((resolve, reject) => {

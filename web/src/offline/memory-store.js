@@ -17,7 +17,7 @@
  * @property {(entry: Entry) => Promise<void>} remove
  * @property {(act: () => Promise<number>) => Promise<number>} alone
  * @property {() => Promise<Set<string>>} living
- * @property {(notice: "added" | "settled") => void} notify tell the other pages
+ * @property {(notice: "added" | "settled") => void} notify notify the other pages
  * @property {(hear: () => void) => void} listen to the others' notices
  * @property {() => void} close
  *

@@ -1,7 +1,7 @@
 /**
  * The outbox: publishes of a page, kept while there is no connection, and sent one after the other.
  *
- * In: `publish` from the application, the gate's status, notices of other tabs. Out: `gate.publish`, each entry's fate told to the page that
+ * In: `publish` from the application, the gate's status, notices of other tabs. Out: `gate.publish`, each entry's outcome reported to the page that
  * has published it, or, when that has ended, to the page that sends.
  *
  * Promises: entries of one queue are sent in order, one at a time, and by one page at a time. One that is refused does not hold up
@@ -42,7 +42,7 @@ const RETRY_MS = 2000;
 const PASSING = ["limit_reached", "unauthorized", "closed"];
 
 /**
- * A pass looks at each entry once. `wake` during a pass asks for another one behind it.
+ * A pass visits each entry once. `wake` during a pass requests another one after it.
  * @type {Record<"resting" | "passing" | "behind" | "closed", Partial<Record<"wake" | "end" | "close", "resting" | "passing" | "behind" | "closed">>>}
  */
 export const PASSES = {
@@ -72,7 +72,7 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
   /** Promises of this page, by ticket. `isKept`: the store has said so.
    * @type {Map<string, { resolve: (receipt: any) => void, reject: (error: unknown) => void, isKept: boolean, id: string, topic: string, data: any }>} */
   const waiting = new Map();
-  /** Tickets of entries that were told, and are still kept. @type {Set<string>} */
+  /** Tickets of reported entries that are still stored. @type {Set<string>} */
   const told = new Set();
   /** Entries that are to be given up, by key. @type {Map<number, { ended: Promise<void>, resolve: () => void, reject: (error: unknown) => void }>} */
   const unwanted = new Map();
@@ -111,7 +111,7 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
 
   const watched = ({ status = "" }) => status === "closed" && close();
 
-  /** Look at the entries, now or behind the present look. */
+  /** Process the entries, now or after the current pass. */
   async function wake() {
     const rests = life.is("resting");
     life.take("wake");
@@ -161,12 +161,12 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
         entry = await advance(entry, next);
         // Its answer was not waited for: what is kept stays as it is.
         if (life.is("closed")) return Infinity;
-        // Kept before it is told, or a page that comes after this one could tell another fate. A receipt can be had again.
+        // Stored before it is reported, or a later page could report another outcome. A receipt can be had again.
         const isOthers = isToTell(entry) && !isOurs;
         if (entry.error || isOthers) await store.put(entry);
         if (isOthers) store.notify("settled");
       }
-      // In order: those behind it wait too.
+      // In order, so later entries wait too.
       if (!isSettled(entry) || isDoubted(entry, view(isFree))) isFree = false;
       if (!isSettled(entry)) nextMs = Math.min(nextMs, dueMs(entry) - clock.nowMs());
       // Its receipt is watched; or its page is to tell it, and may end before.
@@ -294,7 +294,7 @@ export function runOutbox(gate, store, { user, maxAgeMs }, clock = CLOCK) {
     void abandon();
   }
 
-  /** Tell the publishers of this page that nobody will tell them more. */
+  /** Notify the publishers of this page that no further report will come. */
   async function abandon() {
     const sent = store.outlives ? [] : (await store.entries()).filter(({ state }) => state !== "queued");
     for (const { ticket, ...entry } of sent) {

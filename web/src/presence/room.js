@@ -141,7 +141,7 @@ export class Room extends Dispatcher {
   /**
    * Say something else about this user.
    * @param {any} meta JSON
-   * @throws {HeadgateError} `not_serializable`, `payload_too_large` (once the gateway has told its limits): the room and what it says stay
+   * @throws {HeadgateError} `not_serializable`, `payload_too_large` (once the gateway has sent its limits): the room and what it says stay
    */
   update(meta) {
     this.#meta = checkMeta(this.#gate, meta);
@@ -177,7 +177,7 @@ export class Room extends Dispatcher {
     if (changes || this.#uses === 1) this.#load();
   }
 
-  /** Read the set anew, from the first part on: all that comes meanwhile is one more time, behind this one. */
+  /** Read the set again from its first part. Requests during the read cause one more read after it. */
   async #load() {
     if (!this.#gate.isUp || !this.#life.offer("load")) return;
     clearTimeout(this.#timer);
@@ -252,7 +252,7 @@ export class Room extends Dispatcher {
     return /** @type {Map<string, Member>} */ (this.#reading);
   }
 
-  /** The set that was read is whole: tell what differs from the one before. */
+  /** The set is complete: report the difference from the previous one. */
   #replace() {
     const next = this.#reading ?? new Map();
     this.#reading = null;

@@ -8,7 +8,7 @@
  * A position is an epoch and an offset. Offsets go on when the log begins another epoch, so another epoch alone renames the
  * position. If the log has lost its end, a gap moves the position back to where the lines part, and what comes above it is new.
  *
- * The state is that of the last connection as long as its messages are dispatched, even if it has broken meanwhile.
+ * The state is that of the last connection as long as its messages are dispatched, even if it has broken since.
  *
  * @import { EventMeta, Position, Since, Welcome } from "../language/protocol.js"
  * @typedef {"none" | "live" | "resuming" | "catching_up" | "announced"} Standing
@@ -111,8 +111,8 @@ export function createCursor(from, replays) {
     /**
      * Take the gateway's welcome.
      *
-     * The gateway goes on from our position, under the newest epoch: what the log still has follows, behind a gap if that is
-     * not all. From a lower one, or in another log: behind a gap that moves us there. A new client starts at the head.
+     * The gateway goes on from our position, under the newest epoch: what the log still has follows, after a gap if that is
+     * not all. From a lower one, or in another log: after a gap that moves us there. A new client starts at the head.
      * @param {Welcome} welcome
      * @returns {boolean} false: none was due
      */

@@ -2,7 +2,7 @@
  * Gaps: events that this client did not get, as the gateway says; their repair from the log; the count of those still missing.
  *
  * In: gap notices in their turn, pages of the log. Out: `delivery:gap` (repairing or lost), `delivery:resumed`, the option
- * `resync`, replayed events. A gap is told when its notice has its turn, before anything later.
+ * `resync`, replayed events. A gap is reported when its notice is dispatched, before anything later.
  *
  * An overflow gap does not move the position. If the connection breaks before anything later comes, the next one brings the events of
  * the gap as well: each of them reaches the handlers once, by the repair or in its turn, whichever is first.
@@ -119,7 +119,7 @@ export function createGaps({ deliver, counts, cursor, subscriptions, connection,
     isReading: () => isReading,
 
     /**
-     * Take an event in its turn. Return which patterns' handlers may see it: not those to which a repair has brought it; null: nobody's.
+     * Take an event in its turn. Return the patterns with handlers that may see it, without those that a repair has served; null: none.
      * @param {string} topic @param {EventMeta} meta
      */
     admit(topic, meta) {

@@ -1,5 +1,5 @@
 /**
- * The newest: what a client that comes back gets of patterns whose handlers want the newest event of each topic alone (`latest`, and no repair).
+ * The newest: what a returning client delivers for patterns with handlers that want only the newest event per topic (`latest` without repair).
  *
  * In: events that the client has missed, which the gateway reads from the log. Out: the newest of each topic, in order, once the client
  * has everything or a gap is reported; how many it has replaced. No I/O.

@@ -48,7 +48,7 @@ export function createRepair(fetch, waitMs, ended) {
         if (code !== "disconnected" && (!retry || ++job.failures > MAX_FAILURES)) job.from = null;
       }
     }
-    // Else it was cleared meanwhile.
+    // Otherwise it was cleared in the meantime.
     if (timer !== mine) return;
     if (!job.from) ended(/** @type {Job} */ (jobs.shift()));
     after(delayMs);

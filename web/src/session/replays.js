@@ -33,7 +33,7 @@ export function createReplays() {
     },
 
     /**
-     * Ask again for the replays that are not over, each where it goes on: behind an offset of the line that the client knows.
+     * Ask again for the unfinished replays, each from where it continues: after an offset that the client knows.
      * @param {(pattern: string, replays: Since[]) => void} ask @param {Position} [position] of the client
      */
     rewind(ask, position) {
@@ -44,7 +44,7 @@ export function createReplays() {
       }
     },
 
-    /** A pattern is acknowledged, with the newest offset of the log: what comes behind that is no replay. @param {string} pattern @param {number} [to] none: it was given up */
+    /** A pattern is acknowledged, with the newest offset of the log: later events are not part of a replay. @param {string} pattern @param {number} [to] none: it was given up */
     acknowledge(pattern, to = Infinity) {
       const replay = replays.get(pattern);
       if (replay) replay.asked = replay.asked.map((since) => ("offset" in since ? { ...since, offset: Math.min(since.offset, to) } : since));
@@ -69,7 +69,7 @@ export function createReplays() {
       for (const [pattern, { begun, later }] of replays) {
         if (!begun) continue;
         replays.delete(pattern);
-        // Those that were asked for since may come behind it.
+        // Those requested since then may follow it.
         for (const since of later) this.expect(pattern, since);
       }
     },

@@ -79,7 +79,7 @@ export function createSession(gate, address, options) {
   const counts = { received: 0, gaps: 0, missed: 0 };
   /** Changes of the status that have not been reported. @type {{ status: Status, previous: Status, reason: string }[]} */
   const moves = [];
-  /** Patterns whose subscriptions have changed. @type {Set<string>} */
+  /** Patterns with changed subscriptions. @type {Set<string>} */
   const stirred = new Set();
   /** @type {(() => void) | undefined} */
   let unwatchPage;
@@ -181,7 +181,7 @@ export function createSession(gate, address, options) {
   async function refresh(given) {
     // Without a connection the next CONNECT asks the source by itself.
     const token = given ?? (connection.isUp() ? await connection.nextToken() : undefined);
-    // The gateway says meanwhile which ones the new token no longer grants; those must not be asked for.
+    // Until then the gateway reports the ones that the new token no longer grants, which must not be requested.
     const before = subscriptions.refused();
     await connection.refresh(token, given !== undefined);
     for (const subscription of before) subscription.offer("retry");

@@ -1,7 +1,7 @@
 /**
  * Standings: how the subscription of each pattern stands, by the name that the page uses, and the promises of those who wait for another state.
  *
- * In: patterns of the wire whose subscriptions have changed, changes of the connection. Out: states and refusals; promises settled; `call`
+ * In: wire patterns with changed subscriptions, changes of the connection. Out: states and refusals; promises settled; `call`
  * for each pattern that has changed.
  *
  * @import { HeadgateError } from "../language/errors.js"
@@ -63,7 +63,7 @@ export function createStandings(subscriptions, own, connection) {
     /** Wait until a pattern will not become active again without a change from outside, and return why. @param {string} pattern */
     ended: (pattern) => until(pattern, () => unwanted(pattern) ?? refusalOf(pattern, "refused")),
 
-    /** Return the patterns that somebody waits for. */
+    /** Return the patterns with a pending promise. */
     awaited: () => waiters.keys(),
 
     /** Check patterns again, and call for each. @param {string[]} patterns @param {(pattern: string) => void} call */

@@ -176,7 +176,7 @@ class CollectionSource {
     if (receipt.duplicate) this.takeBack(id);
   }
 
-  /** It was refused, or nobody knows: its event, if there is one, will say so. @param {string} id */
+  /** It was refused, or its outcome is unknown; its event, if there is one, will decide. @param {string} id */
   takeBack(id) {
     if (this.#pending.delete(id)) this.#news();
   }

@@ -5,7 +5,7 @@
  */
 import { connect } from "../index.js";
 
-/** A server has no page whose origin would be the address, and opens no gate. */
+/** On a server there is no page to take the address from, so no gate is opened. */
 const NOWHERE = "http://localhost";
 
 /** @param {string | undefined} url default the page's own origin @param {ConnectOptions} [options] */

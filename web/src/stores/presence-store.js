@@ -1,5 +1,5 @@
 /**
- * The store of who is in a topic: a room of headgate/presence, which is entered while somebody listens.
+ * The store of the members of a topic: a room of headgate/presence, entered while the store has listeners.
  *
  * @import { Gate } from "../gate.js"
  * @import { PresenceOptions, PresenceSnapshot, Room } from "../presence/room.js"

@@ -150,7 +150,7 @@ export function hooksFor() {
 }
 
 /**
- * Return options whose token is always that of the latest render, if it is a function.
+ * Return options with a token function that always calls the one of the latest render.
  * @param {ConnectOptions | undefined} options @param {{ current: ConnectOptions | undefined }} latest
  */
 function latestToken(options, latest) {

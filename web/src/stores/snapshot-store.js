@@ -18,7 +18,7 @@
  * @template T
  * @typedef {object} Source
  * @property {() => T} read the present value: the same object if nothing has changed
- * @property {() => void} end leave nothing behind
+ * @property {() => void} end free everything
  */
 import { Machine } from "../base/machine.js";
 import { report } from "../base/report.js";
@@ -38,7 +38,7 @@ export const STORE = {
  * @template T
  * @param {T} initial
  * @param {(changed: () => void) => Source<T>} begin
- * @param {() => T} [resting] the value while nobody listens, default `initial`
+ * @param {() => T} [resting] the value without listeners, default `initial`
  * @returns {Store<T>}
  */
 export function createStore(initial, begin, resting = () => initial) {

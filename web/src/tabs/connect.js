@@ -26,8 +26,8 @@ const OF_ONE_TOKEN = ["exp", "iat", "nbf", "jti"];
 /**
  * Connect to a gateway, over the connection that all tabs of this user share.
  * @param {string} [url] as `connect` of `headgate`
- * @param {TabsOptions} [options] and `user`: tells users apart where their tokens are no JWTs
- * @returns {Gate & { readonly tabs: Tabs }} `tabs:change` {role} tells each change of the role
+ * @param {TabsOptions} [options] and `user`: identifies the user if tokens are not JWTs
+ * @returns {Gate & { readonly tabs: Tabs }} triggers `tabs:change` {role}
  */
 export function connect(url, options) {
   return connectOn(platformOf(), url, options);
@@ -127,7 +127,7 @@ function locksOf(Channel) {
 }
 
 /**
- * Return what tells users and their rights apart; undefined: nothing does, and the tab must not share.
+ * Return what identifies a user and its rights; undefined without it, and then the tab must not share.
  * @param {string | null | undefined} token @param {string | undefined} user
  */
 function userOf(token, user) {

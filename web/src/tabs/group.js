@@ -99,7 +99,7 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
     take("enter");
     all = new Channel(name);
     all.onmessage = ({ data }) => heard(data);
-    // Held for as long as this tab is there: its end tells the leader.
+    // Held for the life of this tab, so that the leader notices its end.
     void locks.request(lockOf(me), () => {
       if (life.is("out", "left")) return;
       toAll({ type: WHO, term });
@@ -107,7 +107,7 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
       return new Promise((resolve) => {
         releaseSelf = () => resolve(undefined);
       });
-      // The browser does not let this page have locks: it has a connection of its own.
+      // The browser denies this page locks, so the tab connects alone.
     }).catch(() => exit("leave"));
     lookedMs = performance.now();
     timer = setTimeout(look, pingMs());
@@ -179,7 +179,7 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
     // The lane of this tab, if another carried it, goes on here.
     owner.orphaned();
     owner.led();
-    // One that hangs, and has lost the lock, will not join soon: nobody waits for it.
+    // A tab that hangs and has lost the lock will not join soon, so no one waits for it.
     const there = (await present()).filter((tab) => tab !== was);
     await Promise.race([mine.gathered(there), new Promise((resolve) => setTimeout(resolve, GATHER_MS))]);
     if (office === mine) mine.begin();
@@ -258,7 +258,7 @@ export function createGroup(name, owner, { locks, BroadcastChannel: Channel, new
   /** Ask the leader for a sign of life, and look whether the last one came. */
   function look() {
     const nowMs = performance.now();
-    // A page that was late itself has not heard what came meanwhile.
+    // A page that was late itself has missed what came in between.
     const late = nowMs - lookedMs > 2 * pingMs();
     lookedMs = nowMs;
     timer = setTimeout(look, pingMs());

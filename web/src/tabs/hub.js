@@ -46,7 +46,7 @@ import { Recent } from "./recent.js";
 /** Messages and characters that a tab may have and not have acknowledged. */
 export const WINDOW = 256;
 const WINDOW_CHARACTERS = 2 ** 20;
-/** Offsets that the first position of a new hub may lie below the highest of the tabs: one that is further behind catches up alone. */
+/** How far the first position of a new hub may lie below the highest of the tabs, in offsets. A tab further behind catches up alone. */
 const REACH = 1000;
 /** Epochs that are remembered once the lane is in another. */
 const MOST_LEFT = 16;
@@ -68,7 +68,7 @@ export const SESSION = {
 
 /** One tab's. @extends {Machine<SessionState, Step>} */
 class Session extends Machine {
-  /** Pattern → the offset behind which the tab gets its events. @type {Map<string, number>} */
+  /** Pattern → the offset after which the tab gets its events. @type {Map<string, number>} */
   patterns = new Map();
   /** The position that it joins from. @type {Position | undefined} */
   resume;
@@ -111,11 +111,11 @@ export class Hub {
   #counts = new Map();
   /** The same, to find by a topic. @type {PatternIndex<string>} */
   #index = new PatternIndex();
-  /** Pattern → the offset behind which the gateway sends all of its events on this lane. @type {Map<string, number>} */
+  /** Pattern → the offset after which the gateway sends all of its events on this lane. @type {Map<string, number>} */
   #since = new Map();
   /** The same of patterns that were acknowledged in another epoch than the lane's: word of it is on its way. @type {Map<string, number>} */
   #ahead = new Map();
-  /** Epochs that the lane has left behind. @type {Set<string>} */
+  /** Epochs that the lane has left. @type {Set<string>} */
   #left = new Set();
   #subscriptions = createSubscriptions();
   #requests;
@@ -250,7 +250,7 @@ export class Hub {
     return [...this.#sessions.values()].filter((session) => session.is(...states));
   }
 
-  /** The position from which a hub that has none begins: the lowest of the tabs in the newest log, but for those far behind. */
+  /** The first position of a hub: the lowest of the tabs in the newest log, except those far behind. */
   #least() {
     const positions = this.#in("joining").flatMap(({ resume }) => resume ?? []);
     const { epoch } = positions.at(-1) ?? {};
@@ -306,7 +306,7 @@ export class Hub {
     this.#position.take(GAP, [gap]);
     const turns = reason === ROLLED_BACK || reason === LOG_LOST;
     for (const session of this.#in("live", "stalled")) {
-      // Of what a tab has had ahead of this lane, or has not had yet, the gateway must tell it.
+      // The gateway must report to the tab what it has ahead of this lane, or lacks.
       if (turns || !to) {
         if (session.is("stalled") || session.from > offset) this.#behind(session);
         else this.#send(session, GAP, [{ ...gap, patterns: turns ? [...session.patterns.keys()] : session.of(gap.patterns) }]);
@@ -367,7 +367,7 @@ export class Hub {
 
   #disconnected() {
     this.#welcome = undefined;
-    // A CONNECT that resumes carries them, and brings everything behind its position.
+    // A CONNECT that resumes carries them, and receives everything after its position.
     for (const pattern of this.#ahead.keys()) this.#since.delete(pattern);
     this.#ahead.clear();
     this.#subscriptions.disconnect();

@@ -37,11 +37,11 @@ import { BEHIND, LANE, LEAVE, LOST, REFUSED, REPLY, REQUEST, TOOK, WELCOMED } fr
 
 /** How long a tab waits for one to lead before it connects by itself. */
 const LEADERLESS_MS = 3000;
-/** Least time between two attempts to go to the hub: one that is behind comes nearer with what arrives meanwhile. */
+/** Least time between two attempts to join the hub. A tab that is behind catches up with what arrives in between. */
 const CROSS_MS = 1000;
 /** The same, when the hub has no room for the patterns of this tab. */
 const FULL_MS = 30_000;
-/** Reasons of gaps behind which positions mean something else. */
+/** Reasons of gaps after which positions have another meaning. */
 const TURNS = [ROLLED_BACK, LOG_LOST];
 
 /**
@@ -76,7 +76,7 @@ export function createLane(owner, createPlain, group) {
   let patterns = new Map();
   /** @type {Link | undefined} */
   let link;
-  /** Messages of the lane since the hub was told how many were taken. */
+  /** Messages of the lane since the last acknowledgement to the hub. */
   let taken = 0;
   /** Topics in which this tab is present, or that it watches: only requests of presence have an `act`, and only a subscribe an `overflow`. @type {Set<string>} */
   const topics = new Set();
@@ -145,7 +145,7 @@ export function createLane(owner, createPlain, group) {
     plain.connect();
   }
 
-  /** Go on from here with a connection of its own. @param {boolean} [full] the hub has no room */
+  /** Continue from here on a connection for this tab alone. @param {boolean} [full] the hub has no room */
   function part(full) {
     unlink(full);
     // Nobody can say where it stands: the session resumes.
@@ -221,9 +221,9 @@ export function createLane(owner, createPlain, group) {
     if (name === WELCOME) return opened(args[0]);
     const [first, , meta] = args;
     if (life.is("crossing")) {
-      // The hub brings it too, and nothing tells the two apart: it comes at most once.
+      // The hub delivers it too, and the two cannot be distinguished, so it is delivered at most once.
       if (name === EVENT && meta?.offset === undefined) return;
-      // The hub may not have heard of it yet, and would tell it again.
+      // The hub may not have it yet, and would deliver it again.
       if ((name === GAP && TURNS.includes(first.reason)) || (name === CURSOR && first.epoch !== position.epoch)) goBack();
     }
     const { epoch } = position;
@@ -250,7 +250,7 @@ export function createLane(owner, createPlain, group) {
     else {
       const { epoch } = position;
       position.take(WELCOME, [welcome]);
-      // The session has its welcome. It hears what is new in this one; a gap that tells of a loss follows.
+      // The session has its welcome. It receives new events of this one; a gap follows that reports the loss.
       if (position.settled && position.epoch !== epoch) owner.arrived(CURSOR, [position.toResume()]);
       tellEnded(welcome);
     }
@@ -375,7 +375,7 @@ export function createLane(owner, createPlain, group) {
   /** @param {number} id @param {any} reply undefined: there was none */
   function answered(id, reply) {
     if (life.is("shared") && isFull(reply?.error)) {
-      // A connection of its own has all the room that the gateway gives a client.
+      // A separate connection has all the room that the gateway gives a client.
       crossedMs = performance.now() + FULL_MS;
       return part(true);
     }

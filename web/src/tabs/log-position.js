@@ -3,7 +3,7 @@
  *
  * In: each message, in the order of arrival. Out: the position from which another carrier of the lane goes on without a hole or a double.
  * It follows the rules for a client in docs/protocol.md. It is `unsettled` from word that the log is another one, or has lost its end,
- * until the message that says where the client stands: nobody can take the lane over in between.
+ * until the message that says where the client stands: no other tab can take over the lane in between.
  *
  * @import { Position, Welcome } from "../language/protocol.js"
  */

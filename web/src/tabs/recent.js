@@ -1,7 +1,7 @@
 /**
- * Recent: the latest messages that have come from the gateway, for tabs that are a little behind. Bounded in messages and in characters. No I/O.
+ * The latest messages from the gateway, for tabs that are slightly behind. Bounded in messages and characters. No I/O.
  *
- * In: events and gaps in the order of the log, each with its offset. Out: those behind an offset. Nothing above `floor` is missing.
+ * In: events and gaps in the order of the log, each with its offset. Out: those after an offset. Nothing above `floor` is missing.
  *
  * @typedef {{ offset: number, gap?: any, topic: string, text: string, meta?: any }} Entry a gap, else an event; `text`: its data as JSON
  */
@@ -18,7 +18,7 @@ export class Recent {
   #first = 0;
   #characters = 0;
 
-  /** Forget everything; what follows comes behind an offset. @param {number} floor */
+  /** Forget everything; the following entries come after an offset. @param {number} floor */
   begin(floor) {
     this.floor = floor;
     this.#entries = [];
@@ -41,7 +41,7 @@ export class Recent {
     }
   }
 
-  /** Return the entries behind an offset, in order. @param {number} offset */
+  /** Return the entries after an offset, in order. @param {number} offset */
   behind(offset) {
     return this.#entries.slice(this.#first).filter((entry) => entry.offset > offset);
   }

@@ -11,7 +11,7 @@ const HTTP = { "http:": "http:", "https:": "https:", "ws:": "http:", "wss:": "ht
 
 /**
  * Return origin and namespace.
- * @param {string | undefined} given an origin; default: that of the page, whose path and query mean nothing here
+ * @param {string | undefined} given an origin; default: that of the page, without its path and query
  * @param {string} [namespace] with or without its slash; options.js has its grammar
  * @throws {HeadgateError} `invalid_address` {url, reason}
  */

@@ -151,7 +151,7 @@ export function createHttp(address, { path = "" }, owner) {
           }
           const isUp = life.is("joined");
           leave();
-          // An owner who is up has lost the connection: the next attempt tells whether the client is refused.
+          // An owner that was up has lost the connection. The next attempt shows whether the client is refused.
           return error && !isUp ? owner.refused(error) : owner.lost(error?.message ?? reason, retryAfterS);
         }
         if (!answer.headers.get("Content-Type")?.startsWith(kind)) return lost(`HTTP ${answer.status}, and no stream`);
@@ -225,7 +225,7 @@ export function createHttp(address, { path = "" }, owner) {
       for (const { pattern, ok } of welcome.subscriptions) if (!ok) drop(pattern);
       owner.arrived(WELCOME, [welcome]);
     }
-    // Its owner must learn of the other log by a welcome of its own.
+    // Its owner must learn of the other log by another welcome.
     else if (welcome.resumed === false) return lost("the log has lost its end");
     else settle(welcome);
     if (!sent.length) answered();

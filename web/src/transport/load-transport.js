@@ -1,5 +1,5 @@
 /**
- * Loads a transport when it is needed: chunks of their own in the page's build, and socket.io-client unless the application has its own.
+ * Loads a transport on demand: separate chunks of the page's build, and socket.io-client unless the application brings it.
  * (The script-tag build has another file here.)
  */
 

@@ -10,7 +10,7 @@
 import { PROBE_MS, UNSUBSCRIBE } from "../language/protocol.js";
 import { reasonOf, unanswered } from "./reason.js";
 
-/** A pattern that nobody has: to unsubscribe it changes nothing, and is answered. */
+/** A pattern without subscribers. Unsubscribing it changes nothing and is answered. */
 const NOBODYS = "-.-.-.-.-.-.-.-";
 
 /** @param {string} address origin and namespace @param {TransportOptions} options with `io` @param {TransportOwner} owner @returns {Transport} */
@@ -83,7 +83,7 @@ export function createSocketIo(address, { io, path, transports, socketOptions },
  */
 function reasonOfError(error, address) {
   const { message, description, context } = Object(error);
-  // A WebSocket in Node tells more than a page may know.
+  // A WebSocket in Node reveals more than a page may know.
   if (!context?.status) return { reason: unanswered(address, String(description?.message || message || error)) };
   return reasonOf(context.status, textOf(context), context.getResponseHeader?.("Retry-After"));
 }

@@ -23,7 +23,7 @@
  * @property {(send: (auth: object) => void) => void} greet the way is open: make the auth object of CONNECT
  * @property {(name: string, args: any[]) => void} arrived an event of Socket.IO
  * @property {(reason: string, retryAfterS?: number) => void} lost it ended, or could not be opened
- * @property {(error: any) => void} refused the namespace answered with CONNECT_ERROR, or the gateway with an error of its own over HTTP: {code?, message, …}
+ * @property {(error: any) => void} refused the namespace answered with CONNECT_ERROR, or the gateway refused over HTTP: {code?, message, …}
  *
  * @typedef {object} TransportOptions
  * @property {"websocket" | "stream" | "socket.io"} [transport] `websocket`: nothing else; `stream`: over HTTP from the start; `socket.io`: by

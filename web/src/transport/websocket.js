@@ -174,7 +174,7 @@ export function createWebSocket(address, { WebSocket, path = "", connectTimeoutM
       const text = await answer.text();
       if (!answer.ok) return reasonOf(answer.status, text, answer.headers.get("Retry-After"));
       const { sid } = JSON.parse(text.slice(1));
-      // It has begun a session, which nobody will use.
+      // It has begun a session that stays unused.
       void fetch(`${polling}&sid=${encodeURIComponent(sid)}`, { method: "POST", body: "1", cache: "no-store" }).catch(() => {});
       return { answers: Boolean(sid) };
     } catch {

@@ -103,7 +103,7 @@ def test_a_connection_that_the_receiver_has_closed_is_not_used_again(receiver: R
     hook = make(receiver.url())
     receiver.answer = say(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")  # says nothing of closing, and closes
     hook.handle(DELIVERY)
-    post = cast(Any, hook)._post
+    post = cast(Any, hook)._post._post
     wait_until(
         lambda: post._connection is None or not post._connection.is_quiet(), "the receiver's end of the connection arrives"
     )

@@ -1,1 +1,1 @@
-"""The bus: the live feed of a namespace from Redis, verified once a second and repaired from the log."""
+"""The live feed of a namespace from Redis, verified once a second and repaired from the log."""

@@ -1,4 +1,4 @@
-"""The actions that the feed asks its shell for: all of its output. Small values, at most a few for each read. No I/O."""
+"""The actions that the feed returns for its caller to carry out, at most a few for each read. No I/O."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from headgate.redis.entries import Head
 
 from .interest import Source
 
-# Structs, not dataclasses: the classes are made in a twentieth of the time, and so are their objects in a tenth.
+# Structs, not dataclasses, as creating the class takes a twentieth of the time, and creating an object a tenth.
 
 
 class Deliver(msgspec.Struct, eq=False):
-    """Hand these events on, in order. While that is under way, a `live` one takes more of them from `Feed.more`."""
+    """Hand these events on, in order. While this is under way, a `live` one takes more events from `Feed.more`."""
 
     events: list[Event]
     live: bool
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """Tell the clients that offsets `first`…`last` of the log will not come."""
+    """Notify the clients that offsets `first`…`last` of the log will not come."""
 
     first: int
     last: int
@@ -32,17 +32,17 @@ class Gap(msgspec.Struct, frozen=True):
 
 
 class LogLost(msgspec.Struct, frozen=True):
-    """Tell the clients that the log is another one: no epoch in common. The position was at `was_offset`, and is at `head`."""
+    """Notify the clients that the log was replaced, with no epoch in common. The position moved from `was_offset` to `head`."""
 
     head: Head
     was_offset: int
 
 
 class LineChanged(msgspec.Struct, frozen=True):
-    """Tell the clients that the log goes on in the epoch of `head`, and shares with the one before everything up to `end`.
+    """Notify the clients that the log continues in the epoch of `head`, and shares everything up to `end` with the line before.
 
-    The position was at `was_offset`, and is not above `end` now: the events of the new line above it come next. The log has lost
-    everything from `end + 1` to `was_offset`, which is nothing unless `end` is below `was_offset`.
+    The position was `was_offset`, and is now at most `end`. The events of the new line above it come next. If `end` is below
+    `was_offset`, the log has lost everything from `end + 1` to `was_offset`.
     """
 
     head: Head
@@ -51,44 +51,44 @@ class LineChanged(msgspec.Struct, frozen=True):
 
 
 class Up(msgspec.Struct, frozen=True):
-    """Tell the clients that the feed is live."""
+    """Notify the clients that the feed is live."""
 
 
 class Down(msgspec.Struct, frozen=True):
-    """Tell the clients that the feed is live no longer."""
+    """Notify the clients that the feed is no longer live."""
 
 
 class Synced(msgspec.Struct, frozen=True):
-    """A fence has passed: everything up to the position has been handed on. `sources` are active from now on."""
+    """A fence has passed, so everything up to the position has been handed on. `sources` are active from now on."""
 
     sources: frozenset[Source]
 
 
 class Quarantine(msgspec.Struct, frozen=True):
-    """Count a message that cannot be delivered."""
+    """Count an undeliverable message."""
 
     error: HeadgateError
 
 
 class Configure(msgspec.Struct, frozen=True):
-    """Store the retention in Redis, which begins an epoch if the log has none that this Redis process writes.
+    """Store the retention in Redis, which begins an epoch unless the log is in one that this Redis process writes.
 
-    Answer with `Feed.answer(head)`, and the lineage.
+    Answer with `Feed.answer(head)`, including the lineage.
     """
 
 
 class ReadHead(msgspec.Struct, frozen=True):
-    """Read the head of the log, as `EventLog.head` does with what is `known`. Answer with `Feed.answer(head)`."""
+    """Read the head of the log by `EventLog.head(*known)`. Answer with `Feed.answer(head)`."""
 
     known: tuple[str | int, ...]
 
 
 class ReadLinkHead(msgspec.Struct, frozen=True):
-    """Read the head of the log on the subscriber connection, which has not subscribed yet. Answer with `Feed.answer(head)`."""
+    """Read the head of the log on the subscriber connection before it subscribes. Answer with `Feed.answer(head)`."""
 
 
 class ReadLog(msgspec.Struct, frozen=True):
-    """Read a page of the log: `after` < offset ≤ `upto`, of `epoch` only. Answer with `Feed.answer(entries)`."""
+    """Read a page of the log with `after` < offset ≤ `upto`, of `epoch` only. Answer with `Feed.answer(entries)`."""
 
     after: int
     upto: int
@@ -110,23 +110,23 @@ class Ping(msgspec.Struct, frozen=True):
 
 
 class Subscribe(msgspec.Struct, frozen=True):
-    """Send the commands that subscribe to sources. Say `Feed.sent` when they are out."""
+    """Send the commands that subscribe to sources, then call `Feed.sent`."""
 
     sources: list[Source]
 
 
 class Unsubscribe(msgspec.Struct, frozen=True):
-    """Send the commands that unsubscribe from sources. Say `Feed.sent` when they are out."""
+    """Send the commands that unsubscribe from sources, then call `Feed.sent`."""
 
     sources: list[Source]
 
 
 class Wake(msgspec.Struct, frozen=True):
-    """Call `Feed.wake` soon: it may have something to subscribe to, or a fence to expedite."""
+    """Call `Feed.wake` soon, because it may subscribe to something or expedite a fence."""
 
 
 class Close(msgspec.Struct, frozen=True):
-    """Close the connection. `error` is the reason; None: fences were late."""
+    """Close the connection. `error` is the reason; None means that fences were late."""
 
     error: HeadgateError | None
 

@@ -2,34 +2,35 @@
 
 In: a connection that comes and goes (`connected`, `disconnected`), its replies (`receive`, `more`), answers of the log (`answer`,
 `fence_head`, `fence_failed`), the clock (`tick`), and the patterns that clients need (`acquire`, `release`). Out: actions
-(actions.py), which listener.py carries out. Two of its greenlets drive the machine: one takes `next_action` until there is
-none, then reads replies; the other calls `tick` and `wake` and carries out the list that they return.
+(actions.py), which listener.py carries out. Two of its greenlets drive the machine. One takes `next_action` until it returns
+None, then reads replies. The other calls `tick` and `wake`, and carries out the list that they return.
 
 Rules.
-1. The position is (epoch, offset): the feed has handed on everything of the log up to it that is active here (interest.py says
-   which patterns are). It never goes back within an epoch. `reached` is ahead of `offset` while events are being handed on, and
+1. The position is (epoch, offset). The feed has handed on everything up to it in the log, for the patterns that are active here
+   (interest.py). It never goes back within an epoch. `reached` is ahead of `offset` while events are being handed on, and
    equal to it otherwise. A client that subscribes gets every matching event above `reached`.
 2. The feed hands on a logged event if and only if its offset is above the position. While the gateway listens to the whole feed,
-   offsets have no holes: on a hole, the feed reads the log first. With a narrow feed, holes are events that nobody here needs:
-   one connection keeps the order and loses nothing in its middle, so everything up to its last event has arrived. This holds on
-   one line only: from a change of the line until a fence that began behind it has passed, messages of several lines may be on
-   their way, and a hole of a narrow feed is read from the log as well.
-3. After each connect: subscribe, wait until Redis acknowledges, then read the head. Everything above the head comes live;
-   everything up to it is read from the log. Nothing can fall between the two.
+   offsets have no holes, and on a hole the feed reads the log first. With a narrow feed, holes are events that no client here
+   needs: one connection keeps the order and loses nothing in its middle, so everything up to its last event has arrived. This
+   holds on one line only. From a change of the line until a fence that began after it has passed, messages of several lines may
+   be in transit, so the feed also reads the log on a hole of a narrow feed.
+3. After each connect the feed subscribes, waits until Redis acknowledges, then reads the head. Everything above the head comes
+   live; everything up to it is read from the log. No event can fall between the two.
 4. The fence (fence.py) reads the head, then sends PING. The PONG proves that everything up to that head has arrived. After two
-   late fences the connection is replaced, as it is after any error. Sources that Redis acknowledged before the head was read are
-   active once the fence has passed; an expedited fence spares them the wait for the next tick.
-5. The position follows the line of the log (redis/lineage.py). When a head is of another epoch, the feed says up to where the two
-   lines are one, goes back to there if it is above, and hands on everything of the new line. A head of the same epoch below the
-   position is the data of an earlier moment: configuring the log begins another epoch, and the feed judges by that answer. So it
-   is even if Redis was reverted with its memory, as each question for the head reports the newest offset that is known. A line
-   with no epoch in common is another log: the feed says that the log was lost, and hands its events on from the first.
-6. The log decides about a message that is not simply the next event: one behind a hole, a bad one, one of another epoch.
+   late fences the connection is replaced, as after any error. Sources that Redis acknowledged before the head was read become
+   active when the fence has passed. An expedited fence saves them the wait for the next tick.
+5. The position follows the line of the log (redis/lineage.py). When a head is of another epoch, the feed reports the end of what
+   the two lines share, goes back there if it is above, and hands on everything of the new line. A head of the same epoch below
+   the position means that Redis has data of an earlier moment. Configuring the log then begins another epoch, and the feed acts
+   on that answer. This works even if Redis was reverted with its memory, as each request for the head reports the newest known
+   offset. A line with no epoch in common is another log. The feed reports the loss, and hands on the new log from its first
+   event.
+6. The log decides about any message other than the next event: one after a hole, a bad one, one of another epoch.
 7. One server (server_check.py): every head must come from one Redis process, a primary, or the feed closes the connection. It
-   asks for a head on the subscriber connection too, before it subscribes.
-8. One library (library_check.py): a head that the first function library has answered ends the connection, and the next one
-   begins with a gap from the last verified offset to the position.
-9. When the slot of the namespace leaves the node, Redis ends the sharded subscriptions. The feed closes the connection then.
+   also asks for a head on the subscriber connection before it subscribes.
+8. One library (library_check.py): when the first function library has answered a request for the head, the connection ends. The
+   next one begins with a gap from the last verified offset to the position.
+9. When the slot of the namespace leaves the node, Redis ends the sharded subscriptions, and the feed closes the connection.
 """
 
 from __future__ import annotations
@@ -74,21 +75,21 @@ from .library_check import LibraryCheck
 from .messages import MESSAGES, Messages
 from .server_check import ServerCheck
 
-# So many ticks in a row without a proof mean a dead connection.
+# After this many ticks in a row without a proof, the connection counts as dead.
 LATE_FENCES = 2
-# So many events go into one delivery at most. As many as come in one read, 600 of users, took 5 ms to decode and to match before
-# the first of them was written, and nobody else had a turn.
+# Limit of one delivery. The 600 events of users that may come in one read took 5 ms to decode and match before the first was
+# written, and the loop could not run in that time.
 MAX_EVENTS = 128
-# A header that claims to be further ahead than this of any head that was read is checked against the log first.
+# A header further ahead than this of every head read so far is checked against the log first.
 MAX_LEAP = 256
-# Epochs of which each question for the head reports the newest offset: a machine may be reverted to one snapshot again and again.
+# Epochs in each request for the head. A machine may be reverted to one snapshot many times.
 MAX_REPORTED = 64
 
 Answer: TypeAlias = Head | list[Entry] | None
 # A step of the conversation on one connection: an action, or None while it waits for replies.
 Steps: TypeAlias = Generator[Action | None, Answer, None]
 
-# Stands for an acknowledgement that was dealt with before the messages around it.
+# Replaces an acknowledgement handled before the messages around it.
 _BOUNDARY = [b"boundary"]
 _QUESTIONS = frozenset({Configure, ReadHead, ReadLinkHead, ReadLog})
 
@@ -102,7 +103,7 @@ class State(Enum):
 
 
 class Cause(Enum):
-    """A reason for the feed to change its state."""
+    """A reason for a change of state."""
 
     CONNECTED = "connected"
     SYNCED = "synced"
@@ -116,21 +117,21 @@ MACHINE = Machine(
         (State.SYNCING, Cause.SYNCED): State.LIVE,
         (State.SYNCING, Cause.DISCONNECTED): State.DOWN,
         (State.LIVE, Cause.DISCONNECTED): State.DOWN,
-        (State.DOWN, Cause.DISCONNECTED): State.DOWN,  # an attempt that did not connect
+        (State.DOWN, Cause.DISCONNECTED): State.DOWN,  # a failed attempt to connect
     },
 )
 
 
 @dataclass(slots=True)
 class Front:
-    """Where a live feed stands, for those who can tell by themselves which message simply follows.
+    """The position of a live feed, for a receiver that recognizes by itself which message simply follows.
 
     Attributes:
-        epoch: that of the position.
+        epoch: of the position.
         reached: everything up to it has been handed on.
         head: the newest known offset of the log.
-        consecutive: whether the next offset is the only one that follows. Otherwise it is any above, but none that is too far
-            above `reached` and `head`: holes are events that nobody here needs.
+        consecutive: whether only the next offset follows. Otherwise an offset above `reached` follows unless it is
+            too far above `reached` and `head`, as holes are events that no client here needs.
     """
 
     epoch: str
@@ -145,17 +146,17 @@ class Feed:
     Args:
         fence_interval_s: time from one tick to the next.
         sharded: whether Redis is a Cluster, with events on sharded channels.
-        database: the number of the database that the log is in.
+        database: the number of the log's database.
 
     Attributes:
         state: DOWN, SYNCING or LIVE.
         epoch: the epoch of the position; None before the first connection.
-        lineage: the line that leads to this epoch, and what is remembered of lines before it that Redis has lost.
+        lineage: the line that leads to this epoch, and the known part of earlier lines that Redis has lost.
         offset: everything up to it has been handed on.
-        reached: everything up to it has been handed on, or is being handed on now.
+        reached: everything up to it has been or is being handed on.
         head: the newest known offset of the log.
         first: the oldest offset of the log, as of the last fence.
-        tick_due_s: when the caller's clock is to `tick` next.
+        tick_due_s: the time of the next `tick` by the caller's clock.
     """
 
     def __init__(
@@ -167,41 +168,41 @@ class Feed:
         self._messages = Messages(namespace, max_payload_bytes, database)
         self._fence = Fence()
         self._server = ServerCheck()
-        self._one_line_from = 0  # the number of the fence that proves that no message of a line before is on its way
+        self._one_line_from = 0  # number of the fence that proves that no message of an earlier line is in transit
         self._library = LibraryCheck()
         self._steps: Steps | None = None
-        self._action: Action | None = None  # the one being carried out
+        self._action: Action | None = None  # under way
         self._answer: Answer = None
-        self._replies: deque[list[bytes]] = deque()  # received and not dealt with yet
-        self._now_ms = 0  # when the last of them were received
-        self._sending = False  # commands are on their way out, and may wait for room
+        self._replies: deque[list[bytes]] = deque()  # received, not handled yet
+        self._now_ms = 0  # when the last replies were received
+        self._sending = False  # commands are being sent, and may wait for room
         self.state = State.DOWN
         self.epoch: str | None = None
         self.lineage = alone("")
         self.offset = self.reached = 0
         self.first = 1
         self.head = 0
-        self._newest: dict[str, int] = {}  # of the last epochs, the newest offset that was known
+        self._newest: dict[str, int] = {}  # epoch → newest known offset, for the last epochs
         self.tick_due_s = 0.0
 
     @property
     def server(self) -> str:
-        """The token of the Redis process that events come from; "": none do now, or it is not known."""
+        """The token of the Redis process that sends the events; "" when the feed is not live or the process is unknown."""
         return self._server.server if self.state is State.LIVE else ""
 
     # -- patterns -------------------------------------------------------------------------------------------------
 
     @property
     def sources(self) -> int:
-        """The number of channels and globs that Redis was asked for on this connection."""
+        """The number of channels and globs requested from Redis on this connection."""
         return len(self._interest.requested)
 
     def acquire(self, pattern: str) -> bool:
-        """Listen to a valid pattern from now on; counted. Return whether to `wake`."""
+        """Listen to a valid pattern from now on. Calls are counted. Return whether to call `wake`."""
         return self._interest.acquire(pattern)
 
     def release(self, pattern: str, now_s: float) -> None:
-        """Take one `acquire` back. The last one has its effect some seconds later."""
+        """Take one `acquire` back. The last one takes effect some seconds later."""
         self._interest.release(pattern, now_s)
 
     def active(self, pattern: str) -> bool:
@@ -216,7 +217,7 @@ class Feed:
     # -- a connection ---------------------------------------------------------------------------------------------
 
     def connected(self) -> None:
-        """A connection is there, on which nothing has been asked for yet."""
+        """Begin with a connection on which nothing has been requested yet."""
         self._move(Cause.CONNECTED)
         self._replies.clear()
         self._messages.forget_copies()
@@ -227,21 +228,21 @@ class Feed:
         self._steps = self._converse()
 
     def disconnected(self) -> list[Action]:
-        """The connection is gone, or could not be made; answers that are still on their way must not be given any more."""
+        """End the connection, or an attempt to connect. The caller must not give answers that are still to come."""
         was_live = self.state is State.LIVE
         self._move(Cause.DISCONNECTED)
         self._steps = self._action = self._answer = None
-        self.offset = self.reached  # a delivery under way was carried out, or `failed` has told of it
+        self.offset = self.reached  # a delivery under way was carried out, or `failed` has reported it
         self._interest.detach()
         return [Down()] if was_live else []
 
     def receive(self, replies: list[list[bytes]], now_ms: int) -> None:
-        """Redis has sent replies; `now_ms` is the time for events that carry none."""
+        """Take replies of Redis. An event without a time gets `now_ms`."""
         self._now_ms = now_ms
         self._replies.extend(replies)
 
     def answer(self, answer: Head | list[Entry]) -> None:
-        """Give the answer to the Configure, ReadHead, ReadLinkHead or ReadLog that `next_action` has returned."""
+        """Answer the Configure, ReadHead, ReadLinkHead or ReadLog that `next_action` has returned."""
         asks_head = isinstance(self._action, Configure | ReadHead | ReadLinkHead)
         expected = Head if asks_head else list if isinstance(self._action, ReadLog) else None
         if expected is None or not isinstance(answer, expected) or self._answer is not None:
@@ -249,7 +250,7 @@ class Feed:
         self._answer = answer
 
     def next_action(self) -> Action | None:
-        """Return what to do next; None: read replies. Asking means that the action before has been carried out."""
+        """Return the next action, or None to read replies. The call confirms that the previous action was carried out."""
         if self._steps is None:
             raise IllegalStep("feed", self.state, "next action")
         if self._answer is None and type(self._action) in _QUESTIONS:
@@ -261,7 +262,7 @@ class Feed:
         return self._action
 
     def front(self) -> Front | None:
-        """Return where replies go on that the feed has not received; None: only the feed can tell which of them follows."""
+        """Return the position that unreceived replies continue; None if only the feed can decide which of them follow."""
         interest = self._interest
         if (
             self.state is not State.LIVE
@@ -274,17 +275,17 @@ class Feed:
         return Front(self.epoch, self.reached, self.head, interest.whole or bool(self._one_line_from))
 
     def handed_on(self, front: Front) -> None:
-        """Everything up to `front` has been handed on, past the feed."""
+        """Note that everything up to `front` has been handed on directly."""
         self.offset = self.reached = front.reached
 
     def half_handed_on(self, front: Front) -> list[Action]:
-        """The same failed midway: nobody knows which clients have which of these events."""
+        """Note that handing on up to `front` failed midway, so it is unknown which clients have which events."""
         first = self.offset + 1
         self.handed_on(front)
         return [Gap(first, self.offset, GapReason.UPSTREAM)] if first <= self.offset else []
 
     def more(self, replies: list[list[bytes]], now_ms: int) -> list[Event]:
-        """Return the events among fresh replies that may join the live Deliver under way, if they simply follow."""
+        """Return the events among new replies that may join the live Deliver under way, if they simply follow."""
         if not isinstance(self._action, Deliver) or not self._action.live:
             raise IllegalStep("feed", self._action, "join")
         self._now_ms = now_ms
@@ -292,7 +293,7 @@ class Feed:
         return self._next_events()
 
     def failed(self) -> list[Action]:
-        """The Deliver under way failed midway: nobody knows which clients have which of its events."""
+        """Note that the Deliver under way failed midway, so it is unknown which clients have which of its events."""
         if not isinstance(self._action, Deliver):
             raise IllegalStep("feed", self._action, "fail midway")
         first = next((event.offset for event in self._action.events if event.offset is not None), self.offset + 1)
@@ -300,10 +301,10 @@ class Feed:
         return [Gap(first, self.offset, GapReason.UPSTREAM)] if first <= self.offset else []
 
     def narrow_refused(self) -> bool:
-        """Redis refused for want of a right; return whether that makes the next connection take the whole feed.
+        """Note that Redis refused a right; return whether the next connection therefore takes the whole feed.
 
-        Redis compares a glob with the rights of a user letter by letter: the whole feed may be all that it allows. (It refuses a
-        PING as well, when its disk is full, whether or not a subscription is under way.)
+        Redis compares a glob with the rights of a user literally, so the user may be allowed the whole feed only. (When its disk
+        is full, Redis refuses a PING as well, whether or not a subscription is under way.)
         """
         return self._interest.unacknowledged and self._interest.take_whole()
 
@@ -311,12 +312,12 @@ class Feed:
 
     def _converse(self) -> Steps:
         if self.epoch is not None:
-            # Configure would replace an older library unseen.
+            # Configure would replace an older library before this check sees it.
             self._library.fault_of((yield from self._ask(ReadHead(self._known()))))
         first = self._library.gap_start(self.offset)
         if first is not None:
             yield Gap(first, self.offset, GapReason.UPSTREAM)
-        self._library.told(self.offset)
+        self._library.gap_reported(self.offset)
         yield from self._sync()
         while True:
             events = self._next_events()
@@ -329,7 +330,7 @@ class Feed:
                 yield None
 
     def _sync(self) -> Steps:
-        """Subscribe to everything, then bring the position to a head that was read after the last acknowledgement."""
+        """Subscribe to everything, then bring the position to a head read after the last acknowledgement."""
         head = yield from self._ask(Configure())
         if not self._is_announced(head):
             yield from self._close(BusUnavailable("the function library in Redis is too old for a database other than 0"))
@@ -371,7 +372,7 @@ class Feed:
         raise IllegalStep("feed", "closing", "go on")
 
     def _known(self) -> tuple[str | int, ...]:
-        """Return the last epochs, that of the position first, each with the newest offset in it that is known."""
+        """Return the last epochs, beginning with the position's, each with its newest known offset."""
         if self.epoch is None:
             return ("",)
         newest = self._newest
@@ -388,7 +389,7 @@ class Feed:
         return head
 
     def _settle(self, head: Head) -> Steps:
-        """Bring the position to `head`: from the log, behind word of another line or another log."""
+        """Bring the position to `head` from the log, after a report of another line or another log."""
         if not self._can_judge(head):
             head = yield from self._ask(Configure())
         self.first, self.head = head.first, head.offset
@@ -402,16 +403,16 @@ class Feed:
                 yield from self._lose_log(Head(head.epoch, head.first - 1, head.first, head.library, lineage))
             else:
                 yield from self._change_line(head, lineage.following(self.lineage), end)
-        elif head.offset < self.offset:  # an older library goes on in the same epoch, or the report did not count
+        elif head.offset < self.offset:  # an older library continues the epoch, or ignored the report
             yield from self._change_line(head, self.lineage, head.offset)
         yield from self._repair(head.offset)
 
     def _can_judge(self, head: Head) -> bool:
-        """Return whether a head says which line its log is on; else it takes a `Configure` to know that.
+        """Return whether a head shows the line of its log. Otherwise only a `Configure` does.
 
-        Redis may just have been emptied, or hold the data of an earlier moment: then the epoch of its next event has not begun.
-        Without a lineage, an older library has replaced ours. Where nobody has said which database this is, the library publishes
-        nothing until somebody does.
+        Redis may just have been emptied, or may hold data of an earlier moment; then the epoch of its next event has not begun.
+        A head without a lineage means that an older library has replaced ours. Until a gateway has announced its database, the
+        library publishes nothing.
         """
         if not head.epoch or not self._is_announced(head):
             return False
@@ -420,7 +421,7 @@ class Feed:
         return head.lineage is not None
 
     def _is_announced(self, head: Head) -> bool:
-        """Return whether the library publishes what is appended on the channels of our database."""
+        """Return whether the library publishes appended events on the channels of our database."""
         return head.database == self._database
 
     def _change_line(self, head: Head, lineage: Lineage, end: int) -> Steps:
@@ -440,7 +441,7 @@ class Feed:
         yield LogLost(head, was_offset)
 
     def _repair(self, upto: int) -> Steps:
-        """Hand on, from the log, everything above the position up to `upto`."""
+        """Hand on everything above the position up to `upto` from the log."""
         while self.offset < upto:
             entries = yield ReadLog(self.offset, upto, self.epoch)
             assert isinstance(entries, list)
@@ -448,10 +449,10 @@ class Feed:
                 head = yield from self._read_head()
                 if head.epoch == self.epoch and head.offset >= upto:
                     yield from self._skip(upto, GapReason.TRIMMED)
-                else:  # it is the end of the log that is gone
+                else:  # the log has lost its end
                     yield from self._settle(head)
                 return
-            events: list[Event] = []  # consecutive ones go in one piece: one write per client, not one per event
+            events: list[Event] = []  # consecutive events go together, so that a client gets one write
             for entry in entries:
                 follows = entry.offset == self.offset + len(events) + 1
                 if entry.event is None or not follows:
@@ -469,7 +470,7 @@ class Feed:
     def _deliver_repaired(self, events: list[Event]) -> Steps:
         if events:
             self.reached = self.offset + len(events)
-            # Nothing live joins a repair: the position would move past entries that are still to come from the log.
+            # No live event joins a repair, as the position would move past entries still to come from the log.
             yield Deliver(events, live=False)
             self.offset = self.reached
 
@@ -484,10 +485,7 @@ class Feed:
     # -- replies --------------------------------------------------------------------------------------------------
 
     def _next_events(self) -> list[Event]:
-        """Take the replies that simply follow the position, at most MAX_EVENTS, as events, and move `reached` behind them.
-
-        The hot path.
-        """
+        """Take up to MAX_EVENTS replies that simply follow the position; return their events and advance `reached`. Hot path."""
         events: list[Event] = []
         replies = self._replies
         interest, messages, now_ms = self._interest, self._messages, self._now_ms
@@ -520,7 +518,7 @@ class Feed:
         return events
 
     def _take(self, reply: list[bytes]) -> Steps:
-        """Deal with a reply that is anything but the next event."""
+        """Handle a reply other than the next event."""
         if reply[0] in MESSAGES:
             yield from self._reconcile(reply)
             return
@@ -536,9 +534,9 @@ class Feed:
             yield from self._close(_slot_left())
 
     def _reconcile(self, reply: list[bytes]) -> Steps:
-        """Ask the log about a message that is not simply the next event: bad, old, behind a hole, of another log.
+        """Ask the log about a message that is bad, old, after a hole, or of another log.
 
-        A bad message that is in the log leaves a gap, of which the clients are told. A bad plain PUBLISH was never promised.
+        A bad message in the log leaves a gap, which the clients are notified of. A bad plain PUBLISH was never promised.
         """
         event = self._messages.decode(reply[-2], reply[-1], self._now_ms)
         where = self._messages.claimed_place(reply[-2], reply[-1])
@@ -554,7 +552,7 @@ class Feed:
             else:
                 self.head = head.offset
         if self._is_behind(epoch, offset):
-            # A good one was handed on before: by a repair, or through an overlapping source.
+            # A good one was handed on before, by a repair or through an overlapping source.
             if isinstance(event, HeadgateError):
                 yield Quarantine(event)
         elif epoch != self.epoch:
@@ -563,21 +561,21 @@ class Feed:
             yield Quarantine(InvalidEvent("header", "its offset is above the log's head"))
         else:
             if self._one_line_from:
-                offset = self.head  # in one reading, as each event may be behind a hole
+                offset = self.head  # in one read, as each event may follow a hole
             elif not self._interest.whole:
-                self._go_to(offset - 1)  # every active event before it has come before it
+                self._go_to(offset - 1)  # all earlier active events have arrived
             yield from self._repair(offset)
 
     def _is_behind(self, epoch: str, offset: int) -> bool:
-        """Return whether an event is on the feed's line, and not above the position."""
+        """Return whether an event is on the feed's line, at or below the position."""
         end = self.lineage.end_of(epoch, self.offset)
         return end is not None and offset <= min(end, self.offset)
 
     # -- the fence ------------------------------------------------------------------------------------------------
 
     def tick(self, now_s: float) -> list[Action]:
-        """The clock is at `tick_due_s`: begin a fence, or count the one under way as late."""
-        # By the clock, not after each fence: the time that a late one took must not delay the verdict.
+        """Begin a fence at `tick_due_s`, or count the one under way as late."""
+        # By the clock rather than after each fence, as a slow fence must not delay the verdict.
         self._schedule(self.tick_due_s + self._fence_interval_s, now_s)
         if self.state is not State.LIVE:
             return []
@@ -595,11 +593,11 @@ class Feed:
             actions.append(self._begin_fence(expedited=False))
         else:
             fence.tick()
-        # A glob that goes may have stood in for a source to subscribe to now.
+        # A glob just left may have covered a source to subscribe to now.
         return [*actions, Wake(), *self._verdict()]
 
     def wake(self) -> list[Action]:
-        """Subscribe to newly acquired patterns, and expedite a fence for those that Redis has acknowledged."""
+        """Subscribe to new patterns, and expedite a fence for those that Redis has acknowledged."""
         if self.state is not State.LIVE or self._sending:
             return []
         sources = self._interest.to_subscribe()
@@ -611,21 +609,21 @@ class Feed:
         return []
 
     def sent(self) -> None:
-        """The commands of a Subscribe or Unsubscribe are out, or have failed for good."""
+        """Note that the commands of a Subscribe or Unsubscribe were sent, or have failed for good."""
         self._sending = False
 
     def fence_head(self, number: int, head: Head, now_s: float) -> list[Action]:
-        """The head that ReadFenceHead asked for."""
+        """Take the head that a ReadFenceHead asked for."""
         self._schedule(self.tick_due_s, now_s)
         fence = self._fence
         if self.state is not State.LIVE or number != fence.number or fence.state is FenceState.NONE:
-            return []  # of a connection before this one
+            return []  # of an earlier connection
         fault = self._library.fault_of(head) or self._server.fault_of(head)
         if fault is not None:
             fence.fail()
             return [Close(fault)]
         if self._sending:
-            fence.fail()  # commands wait for room, and a PING would break into them
+            fence.fail()  # commands wait for room, and a PING would cut into them
             return self._verdict()
         if head.epoch == self.epoch:
             self.head = max(self.head, head.offset)
@@ -633,7 +631,7 @@ class Feed:
         return [Ping(fence.token)]
 
     def fence_failed(self, number: int, now_s: float) -> list[Action]:
-        """The head that ReadFenceHead asked for could not be read, or the PING not be sent."""
+        """Note that the head of a ReadFenceHead could not be read, or its PING could not be sent."""
         self._schedule(self.tick_due_s, now_s)
         fence = self._fence
         if self.state is not State.LIVE or number != fence.number or fence.state is FenceState.NONE:
@@ -646,8 +644,8 @@ class Feed:
         return ReadFenceHead(self._fence.number, expedited, self._known())
 
     def _schedule(self, due_s: float, now_s: float) -> None:
-        # If the clock is further than an interval, the gateway itself was held up, and the replies of that time are still to be
-        # read: that is one late fence, not two.
+        # A clock more than an interval late means that the gateway itself was held up, and has yet to read the replies
+        # of that time. This counts as one late fence rather than two.
         self.tick_due_s = due_s if due_s >= now_s else now_s + self._fence_interval_s
 
     def _verdict(self) -> list[Action]:
@@ -665,13 +663,13 @@ class Feed:
         position, sources = fence.position, fence.sources
         self.first = head.first
         if head.epoch != self.epoch or head.offset < position:
-            # The log is on another line, or is another one, unless it has changed once more since.
+            # The log changed its line or was replaced, unless it has changed once more since.
             yield from self._settle((yield from self._read_head()))
         elif head.offset > self.offset:
             if self._interest.whole or self._one_line_from:
-                yield from self._settle(head)  # Redis answers in order: an event that has not arrived by now will not come
+                yield from self._settle(head)  # Redis answers in order, so an event that has not arrived will not come
             else:
-                self._go_to(head.offset)  # and no event is missing: every active one up to there has arrived
+                self._go_to(head.offset)  # no event is missing, as every active one up to there has arrived
         if fence.number >= self._one_line_from:
             self._one_line_from = 0
         self._complete(sources, head)
@@ -680,9 +678,9 @@ class Feed:
             yield Wake()
 
     def _complete(self, sources: frozenset[Source], head: Head) -> None:
-        """The position is at `head`, or above, and so above all that was published before Redis acknowledged these sources."""
+        """Mark sources as synced. The position has reached `head`, and so everything published before their acknowledgement."""
         if head.epoch == self.epoch:
-            # Not the position: what lies between the two may be published by a library that has come since.
+            # Not the position, as another library may have published what lies between the two.
             self._library.verified = min(head.offset, self.offset)
         self._interest.mark_synced(sources)
 

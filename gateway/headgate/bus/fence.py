@@ -1,10 +1,10 @@
-"""The fence of one connection: proof, about once a second, that everything up to a head of the log has arrived. No I/O.
+"""The fence of one connection proves about once a second that everything up to a head of the log has arrived. No I/O.
 
 A fence reads the head of the log, then sends PING on the subscriber connection. Redis answers a connection in order, so the PONG
-comes behind every event up to that head. A regular fence begins at a tick of the clock. An expedited fence begins between
+follows every event up to that head. A regular fence begins at a tick of the clock. An expedited fence begins between
 two ticks, because a client waits for its subscription.
 
-In: begin, the head, ticks, the PONG, failures. Out: the state, and `missed`: the ticks in a row without a
+In: begin, the head, ticks, the PONG, failures. Out: the state, and `missed`, the number of ticks in a row without a
 proof. The feed (feed.py) draws the conclusions.
 """
 
@@ -19,10 +19,10 @@ from .interest import Source
 
 
 class FenceState(Enum):
-    """Where a fence is on its way."""
+    """The progress of a fence."""
 
     NONE = "none"
-    EXPEDITED = "expedited"  # it began since the last tick, and the next tick does not count against it
+    EXPEDITED = "expedited"  # began since the last tick, so the next tick does not count it as late
     IN_FLIGHT = "in flight"  # the next tick counts it as late
     LATE = "late"  # at least one tick has counted it as late
 
@@ -58,10 +58,10 @@ class Fence:
     """The fences of one connection, one at a time.
 
     Attributes:
-        state: where the one under way is.
-        number: how many have begun; names the one under way.
-        missed: ticks in a row that found no proof.
-        position: the feed's position when the one under way began, before its head was read.
+        state: of the fence under way.
+        number: how many have begun; identifies the one under way.
+        missed: ticks in a row without a proof.
+        position: the feed's position when the fence began, before its head was read.
         sources: the sources that Redis had acknowledged by then.
         head: the head that it proves; None until it has been read.
     """
@@ -80,28 +80,28 @@ class Fence:
         return b"fence %d" % self.number
 
     def reset(self) -> None:
-        """Begin with a new connection. Numbers go on, so that a late answer is not taken for one of the new connection."""
+        """Begin with a new connection. Numbers continue, so a late answer cannot match a fence of the new connection."""
         self.state, self.missed, self.head = FenceState.NONE, 0, None
 
     def begin(self, position: int, sources: frozenset[Source], *, expedited: bool) -> None:
-        """Begin a fence: from here on its head may be read."""
+        """Begin a fence. Its head may be read from now on."""
         self._move(FenceInput.EXPEDITE if expedited else FenceInput.BEGIN)
         self.number += 1
         self.position, self.sources, self.head = position, sources, None
 
     def tick(self) -> None:
-        """Count the one under way, if any, at a tick of the clock."""
+        """Count the fence under way, if any, at a tick of the clock."""
         if self.state is not FenceState.NONE:
             self._move(FenceInput.TICK)
             self.missed += self.state is FenceState.LATE
 
     def fail(self) -> None:
-        """End the one under way: its head could not be read, or its PING not be sent."""
-        self.missed += self.state is not FenceState.EXPEDITED  # a regular one is due soon, and judges
+        """End the fence under way, because its head could not be read or its PING could not be sent."""
+        self.missed += self.state is not FenceState.EXPEDITED  # a regular fence is due soon, and counts
         self._move(FenceInput.FAIL)
 
     def pong(self) -> None:
-        """End the one under way: its PONG is here."""
+        """End the fence under way, because its PONG has arrived."""
         self._move(FenceInput.PONG)
         self.missed = 0
 

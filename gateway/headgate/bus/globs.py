@@ -1,7 +1,7 @@
 """Sets of globs, and of channels that may lie in them. No I/O.
 
-A glob's `*` stands for any bytes, dots among them; nothing else is special. A glob lies in another if that matches it as it
-stands: its `*` can only be matched by a `*`. All names have a prefix of the same length, with the topic behind it.
+A glob's `*` stands for any bytes, including dots; nothing else is special. A glob lies in another if the other matches its
+text, where only a `*` matches a `*`. All names begin with a prefix of the same length, and the topic follows it.
 """
 
 from __future__ import annotations
@@ -11,35 +11,35 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
-# Command and name, as Redis acknowledges it: (b"subscribe", b"hg:{n}:orders.1"), (b"psubscribe", b"hg:{n}:orders.*") or
+# Command and name, as Redis acknowledges them, such as (b"subscribe", b"hg:{n}:orders.1"), (b"psubscribe", b"hg:{n}:orders.*") or
 # (b"ssubscribe", b"hg:{n}:orders.1").
 Source: TypeAlias = tuple[bytes, bytes]
 
 
 @lru_cache(maxsize=1024)
 def matcher(glob: bytes) -> re.Pattern[bytes]:
-    """Return the pattern of what lies in a glob."""
+    """Return a regular expression for the names that lie in a glob."""
     return re.compile(re.escape(glob).replace(rb"\*", b".*"), re.DOTALL)
 
 
 class GlobSet:
-    """Globs, by what they begin with: to say whether a name, or another glob, lies in one takes a few look-ups."""
+    """Globs, indexed by their first part, so that a few lookups show whether a name or another glob lies in one."""
 
     __slots__ = ("_by_length",)
 
     def __init__(self, globs: Iterable[bytes] = ()) -> None:
-        # By the length of the part before the first `*`: from that part to the globs that begin with it.
+        # Length of the part before the first `*` → that part → the globs that begin with it.
         self._by_length: dict[int, dict[bytes, list[bytes]]] = {}
         for glob in globs:
             self.add(glob)
 
     def add(self, glob: bytes) -> None:
-        """Add a glob that is not here."""
+        """Add an absent glob."""
         start = glob[: glob.index(b"*")]
         self._by_length.setdefault(len(start), {}).setdefault(start, []).append(glob)
 
     def remove(self, glob: bytes) -> None:
-        """Remove a glob that is here."""
+        """Remove a present glob."""
         start = glob[: glob.index(b"*")]
         starts = self._by_length[len(start)]
         starts[start].remove(glob)
@@ -49,7 +49,7 @@ class GlobSet:
                 del self._by_length[len(start)]
 
     def covers(self, name: bytes) -> bool:
-        """Return whether a name, or a glob, lies in one of these."""
+        """Return whether a name or a glob lies in one of these."""
         for length, starts in self._by_length.items():
             for glob in starts.get(name[:length], ()):
                 if matcher(glob).fullmatch(name):
@@ -58,10 +58,10 @@ class GlobSet:
 
 
 class ChannelCounts:
-    """Channels of topics, each counted. Those that lie in a glob are found among few.
+    """Counted channels of topics, indexed so that `inside` searches few of them.
 
-    They are grouped by the first two and the last two bytes of their topics. Not by words: there are a few thousand groups at
-    most, and no channel needs one of its own.
+    They are grouped by the first two and the last two bytes of their topics. Grouping by words was rejected, because it may
+    need a group for each channel. By bytes there are a few thousand groups at most.
     """
 
     __slots__ = ("_by_start", "_count", "_prefix_bytes")
@@ -92,7 +92,7 @@ class ChannelCounts:
         return count == 1
 
     def remove(self, channel: Source) -> bool:
-        """Count a channel that is here once less; return whether it has gone."""
+        """Count a present channel once less; return whether it has gone."""
         start, end = self._edges(channel)
         by_end = self._by_start[start]
         channels = by_end[end]
@@ -132,7 +132,7 @@ V = TypeVar("V")
 
 
 def _fitting(groups: dict[bytes, V], edge: bytes, fits: Callable[[bytes, bytes], bool]) -> Iterable[V]:
-    """Return the groups of an edge, of which a part may be known, or nothing."""
+    """Return the groups that match an edge of up to two bytes."""
     if len(edge) < 2:
         return [group for key, group in groups.items() if fits(key, edge)]
     return (groups[edge],) if edge in groups else ()

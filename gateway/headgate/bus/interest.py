@@ -1,29 +1,29 @@
-"""The sources that one gateway subscribes to in Redis: the fewest that bring all that its clients need. No I/O.
+"""The sources that one gateway subscribes to in Redis, which are the fewest that cover the needs of its clients. No I/O.
 
 In: patterns that clients need or no longer need (`acquire`, `release`), the sources that Redis acknowledges (`acknowledge`), and
 those that a fence has covered (`mark_synced`). Out: sources to subscribe to (`to_subscribe`) and to unsubscribe from
-(`to_unsubscribe`), and whether a pattern is active. The listener sends the commands; docs/decisions/0008-interest.md has the
+(`to_unsubscribe`), and whether a pattern is active. The listener sends the commands. docs/decisions/0008-interest.md has the
 argument.
 
-A *source* is the name in one SUBSCRIBE or PSUBSCRIBE, of four kinds: the channel of a topic, or a glob of such; the channel of a
-user, or the glob of all such. A logged event under `users.<user>` comes on the channel of the user, whatever the rest of its
-topic, and any other one on the channel of its topic, as every plain PUBLISH does. So a pattern may need two sources: `*.paid`
-needs its glob, and the channel of the user `paid`. While a gateway older than that listens, events of users come on both
-channels, and the feed drops the copies.
+A *source* is the name in one SUBSCRIBE or PSUBSCRIBE. There are four kinds: the channel of a topic, a glob of such channels, the
+channel of a user, and the glob of all users' channels. A logged event under `users.<user>` comes on the channel of the user,
+whatever the rest of its topic. Every other logged event, and every plain PUBLISH, comes on the channel of its topic. So a pattern
+may need two sources: `*.paid` needs its glob, and the channel of the user `paid`. While an older gateway listens, events of users
+come on both channels, and the feed drops the copies.
 
-In a Cluster the channels are sharded (SSUBSCRIBE), and the only glob is the feed channel, which brings every logged event, as
-there are no sharded patterns. Beside them stand two plain globs. They bring what is not on sharded channels: a plain PUBLISH, or
-the events of a log that another gateway has configured otherwise.
+In a Cluster the channels are sharded (SSUBSCRIBE). Sharded patterns do not exist, so the only glob is the feed channel, which
+brings every logged event. Two plain globs bring the rest: every plain PUBLISH, and the events of a log that another gateway
+has configured otherwise.
 
-On one connection a source is first *requested*, then *acknowledged* by Redis, then *synced*: a fence has passed whose head was
-read after the acknowledgement, so the feed's position lies above everything that was published before Redis knew of the source.
+On one connection a source is first *requested*, then *acknowledged* by Redis, then *synced*. Synced means that a fence which read
+its head after the acknowledgement has passed, so the feed's position is above everything published before Redis knew the source.
 
 Rules.
-1. A source inside a glob is not requested. An existing one is dropped only after the glob is synced; a glob is dropped only after
+1. A source inside a glob is not requested. An existing one is dropped only after the glob is synced. A glob is dropped only after
    each source inside it is synced, or inside a synced glob that stays.
 2. A pattern is active when each of its sources, or a glob that covers it, is synced. Without a connection every pattern is
-   active: the next connection subscribes to all of them, and reads from the log everything above the position.
-3. A glob costs Redis one comparison for every event of every namespace; a channel costs some hundred bytes. Above MAX_GLOBS or
+   active, as the next connection subscribes to all of them, and reads everything above the position from the log.
+3. A glob costs Redis one comparison for every event of every namespace. A channel costs some hundred bytes. Above MAX_GLOBS or
    MAX_CHANNELS the gateway takes the whole feed, in two globs.
 """
 
@@ -41,10 +41,11 @@ from .globs import ChannelCounts, GlobSet, Source, matcher
 
 __all__ = ["Interest", "Source", "by_command", "sources"]
 
-# A comparison costs Redis some 30 ns per glob and event, for each gateway. Half of the limit leads back, so that nothing flaps.
+# A comparison costs Redis some 30 ns per glob and event, for each gateway. The way back is at half of the limit, against
+# flapping.
 MAX_GLOBS = 64
 MAX_CHANNELS = 50_000
-# A source outlives its last client by this much, so that a page that reloads finds it active.
+# A source outlives its last client by this time, so that a reloading page finds it active.
 LINGER_S = 5.0
 MAX_LINGERING = 1024
 
@@ -54,10 +55,10 @@ _UNDONE = {undo: command for command, undo in _UNDO.items()}
 
 
 def sources(namespace: str, pattern: str, database: int = 0) -> tuple[Source, ...]:
-    """Return the plain channels and globs that bring together all of a valid pattern.
+    """Return the plain channels and globs that together cover a valid pattern.
 
-    They bring more: the `*` of a glob also matches dots, and the channel of a user has all topics of that user. So the receiver
-    must still match each topic.
+    They bring more, as the `*` of a glob also matches dots, and the channel of a user has all topics of that user. So the
+    receiver must still match each topic.
     """
     user = _users_within(pattern)
     if user is None:
@@ -65,14 +66,14 @@ def sources(namespace: str, pattern: str, database: int = 0) -> tuple[Source, ..
     own = user_channel(namespace, user, database).encode()
     if user == "*":
         return _of_topics(namespace, pattern, database), (_PSUBSCRIBE, own)
-    # A plain PUBLISH to a topic of a user reaches those who listen to exactly that topic.
+    # A plain PUBLISH to a topic of a user reaches the clients of exactly that topic.
     if pattern.startswith(USERS) and is_wildcard(pattern):
         return ((_SUBSCRIBE, own),)
     return _of_topics(namespace, pattern, database), (_SUBSCRIBE, own)
 
 
 def _users_within(pattern: str) -> str | None:
-    """Return the word of the only user whose topics a pattern may match; "*": of any user; None: of none."""
+    """Return the only user with topics that a pattern may match; "*" for any user; None for no user."""
     first, *rest = pattern.split(".")
     if first == "#":
         return "*"
@@ -86,7 +87,7 @@ def _of_topics(namespace: str, pattern: str, database: int) -> Source:
     if not is_wildcard(pattern):
         return _SUBSCRIBE, channel(namespace, pattern, database).encode()
     glob = re.sub(r"#(?:\.#)+", "#", pattern)
-    # `#` may stand for no word at all: at an end it takes its dot along, between two words one of its two.
+    # `#` may stand for no word. It then takes its dot along at an end, and one of its two dots between words.
     glob = re.sub(r"(?<=\.)#\.", "*", re.sub(r"^#\.|\.#$", "*", glob)).replace("#", "*")
     return _PSUBSCRIBE, (channel_prefix(namespace, database) + re.sub(r"\*+", "*", glob)).encode()
 
@@ -96,11 +97,11 @@ class Interest:
 
     Args:
         sharded: whether Redis is a Cluster, with events on sharded channels.
-        database: the number of the database that the log is in.
+        database: the number of the log's database.
 
     Attributes:
         attached: whether there is a connection to request sources on.
-        whole: whether every event arrives, so that offsets follow each other without holes.
+        whole: whether every event arrives, so that offsets have no holes.
         overlapping: whether one publish may arrive more than once on the channel of a topic.
     """
 
@@ -113,29 +114,29 @@ class Interest:
         plain: frozenset[Source] = frozenset({(_PSUBSCRIBE, f"{prefix}*".encode()), self._any_user})
         self._sharded = sharded
         self._everything = frozenset({feed}) if sharded else plain
-        # Beside the sharded channels.
+        # In addition to the sharded channels.
         self._plain: frozenset[Source] = plain if sharded else frozenset()
-        # What the feed channel brings: the channels of topics and of users begin like this.
+        # The feed channel covers the channels of topics and of users, which begin with this.
         self._feed_reach = prefix[:-1].encode() + b"*"
-        # The channel of no topic: keeps the connection in subscriber mode while no client needs anything.
+        # The channel of no topic keeps the connection in subscriber mode while no client needs anything.
         self._anchor: Source = (_SSUBSCRIBE if sharded else _SUBSCRIBE, prefix.encode())
         self._holders: Counter[str] = Counter()
-        self._lingering: OrderedDict[str, float] = OrderedDict()  # pattern → when its time is over
+        self._lingering: OrderedDict[str, float] = OrderedDict()  # pattern → its end
         self._sources_of: dict[str, tuple[Source, ...]] = {}
         self._channels = ChannelCounts(len(prefix))
         self._globs: Counter[Source] = Counter()
         self._target: set[Source] = set()
-        self._broad: set[Source] = set()  # the globs in the target
-        self._cover = GlobSet()  # what they reach
+        self._broad: set[Source] = set()  # globs in the target
+        self._cover = GlobSet()  # the reach of `_broad`
         self._synced_cover = GlobSet()
-        self._fresh: set[Source] = set()  # needed and not requested
-        self._excess: set[Source] = set()  # requested and not needed
-        self._acknowledged: set[Source] = set()  # by Redis, and no fence has passed since
+        self._fresh: set[Source] = set()  # needed, not requested
+        self._excess: set[Source] = set()  # requested, not needed
+        self._acknowledged: set[Source] = set()  # by Redis, without a fence since
         self._synced: set[Source] = set()
-        self._leaving: set[Source] = set()  # unsubscribed from, and Redis has not acknowledged that
+        self._leaving: set[Source] = set()  # unsubscribed from, not acknowledged by Redis
         self._only_whole = False
-        self._dirty = False  # the target must be computed again
-        self._open_topics = self._open_globs = 0  # sources of topics that may bring something, and the globs among them
+        self._dirty = False  # the target must be recomputed
+        self._open_topics = self._open_globs = 0  # topic sources that may bring messages, and the globs among them
         self.requested: set[Source] = set()
         self.attached = self.whole = self.overlapping = False
 
@@ -186,7 +187,7 @@ class Interest:
         return self.to_subscribe()
 
     def detach(self) -> None:
-        """The connection is gone. Idempotent."""
+        """End the connection. Idempotent."""
         self.attached = self.whole = False
         for each in (self.requested, self._target, self._fresh, self._excess, self._acknowledged, self._synced, self._leaving):
             each.clear()
@@ -195,12 +196,12 @@ class Interest:
         self._open_topics = self._open_globs = 0
 
     def take_whole(self) -> bool:
-        """Take only the whole feed from the next connection on; return whether that is a change."""
+        """Take only the whole feed from the next connection on; return whether this is a change."""
         changed, self._only_whole = not self._only_whole, True
         return changed
 
     def to_subscribe(self) -> list[Source]:
-        """Return the sources to request now; they count as requested from here on."""
+        """Return the sources to request now. They count as requested from here on."""
         if self._dirty:
             self._retarget()
         fresh, self._fresh = sorted(self._fresh), set()
@@ -209,7 +210,7 @@ class Interest:
         return fresh
 
     def acknowledge(self, command: bytes, name: bytes) -> None:
-        """Redis has acknowledged a source."""
+        """Note that Redis has acknowledged a source."""
         if (source := (command, name)) in self.requested and source not in self._synced:
             self._acknowledged.add(source)
 
@@ -224,7 +225,7 @@ class Interest:
         return frozenset(self._acknowledged)
 
     def mark_synced(self, sources: frozenset[Source]) -> None:
-        """A fence has passed; these were `acknowledged` before its head was read."""
+        """Mark sources that were `acknowledged` before the head of a passed fence was read."""
         synced = self._acknowledged & sources  # not those of an earlier connection
         self._acknowledged -= synced
         self._synced |= synced
@@ -234,7 +235,7 @@ class Interest:
         self.whole = self._everything <= self._synced
 
     def to_unsubscribe(self, now_s: float) -> list[Source]:
-        """Return the sources to unsubscribe from now; they do not count as requested from here on."""
+        """Return the sources to unsubscribe from now. They do not count as requested from here on."""
         while self._lingering and next(iter(self._lingering.values())) <= now_s:
             self._forget(self._lingering.popitem(last=False)[0])
         if self._dirty:
@@ -249,13 +250,13 @@ class Interest:
             for each in (self.requested, self._excess, self._synced):
                 each.discard(source)
         self.whole = self._everything <= self._synced
-        self._leaving.update(dropped)  # until Redis says so, messages through them may still be on their way
+        self._leaving.update(dropped)  # until Redis acknowledges, messages through them may be in transit
         return sorted(dropped)
 
     def end(self, command: bytes, name: bytes) -> bool:
-        """Redis says that a source has ended: `command` is its unsubscribe, punsubscribe or sunsubscribe.
+        """Note that Redis has ended a source by the reply `command`: unsubscribe, punsubscribe or sunsubscribe.
 
-        Return whether that was asked for. Redis itself ends sharded subscriptions when their slot leaves the node.
+        Return whether the gateway asked for it. Redis itself ends sharded subscriptions when their slot leaves the node.
         """
         source = (_UNDONE[command], name)
         if source not in self._leaving:
@@ -267,20 +268,20 @@ class Interest:
     # -- private --------------------------------------------------------------------------------------------------
 
     def _sources(self, pattern: str) -> tuple[Source, ...]:
-        """Return the sources that bring together all of a pattern."""
+        """Return the sources that together cover a pattern."""
         plain = sources(self._namespace, pattern, self._database)
         if not self._sharded:
             return plain
         if any(command == _PSUBSCRIBE for command, _ in plain):
             return tuple(self._everything)
-        # The channel of the user, if there is one: the plain globs bring what is published on that of the topic.
+        # The user's channel if there is one, as the plain globs bring messages on the topic's channel.
         return ((_SSUBSCRIBE, plain[-1][1]),)
 
     def _is_glob(self, source: Source) -> bool:
         return source in self._everything if self._sharded else source[0] == _PSUBSCRIBE
 
     def _reach(self, source: Source) -> bytes:
-        """Return what lies in a source: the name of a channel, or the glob of some."""
+        """Return the name of a source's channel, or the glob of its channels."""
         return self._feed_reach if self._sharded and source in self._everything else source[1]
 
     def _needs(self, source: Source) -> bool:
@@ -345,7 +346,7 @@ class Interest:
         is_whole = self._everything <= self._target
         return self._too_many() != is_whole and not self._only_whole and not self._everything <= self._globs.keys()
 
-    # -- the target: what should be requested ---------------------------------------------------------------------
+    # -- the target, which should be requested ---------------------------------------------------------------------
 
     def _want(self, source: Source) -> None:
         self._target.add(source)
@@ -361,7 +362,7 @@ class Interest:
                 self._excess.add(source)
 
     def _take_glob(self, glob: Source) -> None:
-        """Want a glob that lies in no other, instead of what lies in it."""
+        """Want a glob that lies in no other, and no longer what lies in it."""
         reach = glob[1]
         inside = matcher(reach)
         for other in [other for other in self._broad if inside.fullmatch(other[1])]:
@@ -375,7 +376,7 @@ class Interest:
             self._unwant(each)
 
     def _leave_glob(self, glob: Source) -> None:
-        """Want what lies in a glob, and in no other, instead of it."""
+        """Want no longer a glob, but what lies in it and in no other."""
         reach = glob[1]
         inside = matcher(reach)
         self._broad.remove(glob)
@@ -391,7 +392,7 @@ class Interest:
                 self._want(each)
 
     def _retarget(self) -> None:
-        """Compute the target again, from every source: on a new connection, and when the whole feed is taken or left."""
+        """Compute the target from every source, on a new connection and when the whole feed is taken or left."""
         self._dirty = False
         whole = self._only_whole or self._too_many()
         globs = list(self._everything) if whole else self._broadest(self._globs)
@@ -406,7 +407,7 @@ class Interest:
         self._excess = self.requested - self._target
 
     def _broadest(self, globs: Iterable[Source]) -> list[Source]:
-        """Return those of some globs that lie in none of the others."""
+        """Return the globs that lie in none of the others."""
         reaches = {glob: self._reach(glob) for glob in globs}
         return [
             glob
@@ -415,15 +416,15 @@ class Interest:
         ]
 
     def _dispensable(self, source: Source, cover: GlobSet) -> bool:
-        """Whether no active pattern depends on a source that is no longer needed, while `cover` stays."""
+        """Return whether no active pattern depends on an excess source while `cover` stays."""
         if source not in self._synced:
-            return False  # its acknowledgement is still to come, and would look like that of a later request
+            return False  # its late acknowledgement would pass for that of a later request
         reach = self._reach(source)
         if self._needs(source) and not cover.covers(reach):
             return False
         if not self._is_glob(source):
             return True
-        # Each source inside this glob must have one that stays: its own, or a glob.
+        # For each source inside this glob, the source itself or another glob must stay.
         inside = [glob for glob in self._globs if matcher(reach).fullmatch(self._reach(glob))]
         return all(
             (other in self._synced and other in self._target) or cover.covers(self._reach(other))
@@ -431,8 +432,8 @@ class Interest:
         )
 
     def _update_overlaps(self, changed: Iterable[Source], by: int) -> None:
-        # Counted, as the sources may be tens of thousands, and grows by one for each user that comes. Sharded sources and plain
-        # ones do not overlap: no publish is on both. On the channels of users there are logged events alone, which have offsets.
+        # Counted, because there may be tens of thousands of sources, with one more for each new user. Sharded and plain sources
+        # do not overlap, as no publish is on both. Channels of users carry logged events only, which have offsets.
         if self._sharded:
             return
         topics = [command for command, name in changed if not name.startswith(self._users)]
@@ -442,7 +443,7 @@ class Interest:
 
 
 def by_command(sources: Iterable[Source], *, undo: bool = False) -> list[tuple[bytes, ...]]:
-    """Return the commands that subscribe to sources, or unsubscribe from them: at most one of each kind."""
+    """Return the commands that subscribe to sources or unsubscribe from them, at most one of each kind."""
     named: dict[bytes, list[bytes]] = {}
     for command, name in sources:
         verb = (_UNDO[command] if undo else command).upper()

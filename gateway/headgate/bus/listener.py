@@ -1,4 +1,4 @@
-"""The bus listener: the greenlets and connections that move bytes and time for the feed of one namespace.
+"""The bus listener: the greenlets and connections that pass bytes and time to the feed of one namespace.
 
 In: replies of a subscriber connection that never reconnects by itself; heads and pages of the log; the clock; patterns from the
 namespace (`acquire`, `release`). Out: the feed's actions, carried out: events and gaps to the namespace (`Receiver`), commands to
@@ -71,26 +71,26 @@ from .interest import by_command
 log = structlog.get_logger("headgate.bus")
 
 FIRST_RECONNECT_S, LAST_RECONNECT_S = 0.05, 1.0
-# The head, or a page of the log, comes within this time or the connection counts as dead.
+# If the head or a page of the log takes longer, the connection counts as dead.
 COMMAND_TIMEOUT_S = 2.0
-# An attempt to connect that meets a black hole must not outlast it for long.
+# Short, so that an attempt to connect to a black hole ends soon after the black hole does.
 CONNECT_TIMEOUT_S = 1.0
 LEAST_FENCE_TIMEOUT_S = 0.25
-# Expedited fences follow each other no closer than this; clients that come meanwhile share the next one. Each costs 80 µs.
+# The least time between expedited fences, which cost 80 µs each. Clients that come between two share the next one.
 EXPEDITED_INTERVAL_S = 0.002
-# A pattern becomes active within this time, or its subscription is refused. A dead connection is noticed sooner.
+# If a pattern takes longer to become active, its subscription is refused. A dead connection is noticed sooner.
 ACTIVE_TIMEOUT_S = 10.0
-# An idle gateway sees this often whether it is time to ask where the primary is; so does each command. Longer than
-# ASK_EVERY_S and ASK_EVERY_SENTINEL_S, or every second time would be a moment too early.
+# How often an idle gateway checks whether to ask for the primary; each command checks too. Longer than ASK_EVERY_S and
+# ASK_EVERY_SENTINEL_S, or every second check would come slightly too early.
 PRIMARY_CHECK_S, SENTINEL_CHECK_S = 1.0, 0.25
-# How often those who wait for that look at the time.
+# Time between two checks for greenlets that wait longer than ACTIVE_TIMEOUT_S.
 WAKE_S = 0.5
-# At most one line per this time about quarantined messages; the metric counts them all.
+# Least time between two log lines about quarantined messages. The metric counts them all.
 QUARANTINE_LOG_S = 10.0
 
 
 class Taken(Protocol):
-    """What a receiver has taken at once: so many replies; whether the next one has many receivers; whether it is for later."""
+    """The number of replies a receiver took at once, whether the next has many receivers, and whether it must wait."""
 
     @property
     def taken(self) -> int: ...
@@ -103,50 +103,51 @@ class Taken(Protocol):
 
 
 class Receiver(Protocol):
-    """The namespace behind the listener. Called from the listener's greenlet only; may let the loop run."""
+    """The namespace that the listener serves. Called only from the listener's greenlet; may let the loop run."""
 
     def route(self, events: Iterable[Event], more: Callable[[], list[Event]]) -> None:
-        """Hand events on, in order. Whenever it lets the loop run, it may ask for `more` that have come in, to go with them."""
+        """Hand events on, in order. Whenever it lets the loop run, it may call `more` for new events to hand on with them."""
 
     def missing(self, first: int, last: int, reason: GapReason) -> None:
-        """Offsets `first`…`last` of the log will not come."""
+        """Report that offsets `first`…`last` of the log will not come."""
 
     def log_lost(self, head: Head) -> None:
-        """The log is another one now; `head` is its position."""
+        """Report that the log was replaced. `head` is the position in the new one."""
 
     def line_changed(self, end: int) -> None:
-        """The log goes on in another epoch, `bus.epoch`; it shares with the one before everything up to `end`.
+        """Report that the log continues in another epoch, `bus.epoch`, and shares everything up to `end` with the one before.
 
-        The feed's position is not above `end` now; what lies above comes next.
+        The feed's position is at most `end` now. Events above it come next.
         """
 
     def bus_changed(self, up: bool) -> None:
-        """The feed is live, or is not."""
+        """Note whether the feed is live."""
 
     def fenced(self) -> None:
-        """Everything up to the position has been handed on; nothing is under way."""
+        """Note that everything up to the position has been handed on, and nothing is under way."""
 
 
 class DirectReceiver(Protocol):
-    """A receiver that takes the usual messages as they come from Redis, past the feed."""
+    """A receiver that takes the usual messages directly from the replies of Redis, without the feed."""
 
     def take(self, replies: list[list[bytes]], front: Front) -> Taken | None:
-        """Hand on the events at the front of replies that simply follow, as far as that goes at once; move `front` behind them.
+        """Hand on events at the front that simply follow, as many as possible at once; move `front` past them.
 
-        Must not let the loop run. None: nothing goes this way now. Raises for a fault of ours, maybe behind some of the writes.
+        Must not let the loop run. None means that no event can go this way now. Raises for a bug of ours, possibly after some of
+        the writes.
         """
 
     def rest(self) -> None:
-        """Let the loop run: enough has been handed on at once."""
+        """Let the loop run, as enough events have been handed on at once."""
 
 
 class Bus:
-    """The listener of one namespace: two greenlets (feed and fence), three connections, none shared.
+    """The listener of one namespace, with two greenlets (feed and fence) and three connections, none shared.
 
     Attributes:
-        database: the number of the database that the log is in.
-        last_error: the reason why the feed is not live; None while it is.
-        was_up: set once the feed has been live for the first time.
+        database: the number of the log's database.
+        last_error: why the feed is not live; None while it is.
+        was_up: set when the feed is live for the first time.
         fence_began_s: when the last fence began, by the monotonic clock; one at a time is under way.
     """
 
@@ -167,13 +168,13 @@ class Bus:
         # Three quarters of the interval, so that two late fences in a row are noticed within three.
         self._fence_log = self.open_log(min(COMMAND_TIMEOUT_S, max(0.75 * settings.fence_interval_s, LEAST_FENCE_TIMEOUT_S)))
         self._link: SubscriberLink | None = None
-        # Replies that have come and that the feed has not seen, and how many of them it gets when nothing can be handed on
-        # directly: one, as the next may be the usual case again, and twice as many each time that it is not.
+        # Replies that the feed has not seen, and how many it gets when none can be handed on directly. That is one at first, as
+        # the next may be the usual case again, and doubles each time that it is not.
         self._unseen: list[list[bytes]] = []
         self._portion = 1
         self._greenlets: list[Greenlet] = []
         self._wakeup = Signal()  # the fence greenlet has something to do before its next tick
-        # Greenlets that wait for a pattern, and until when, in the order in which they came.
+        # Greenlets that wait for a pattern, with their deadlines, in the order of their arrival.
         self._waiting: dict[Idle, tuple[str, float]] = {}
         self._waking = False
         self._closing = Signal()
@@ -195,7 +196,7 @@ class Bus:
 
     @property
     def fence_age_s(self) -> float:
-        """Time since the feed was last proven to be complete."""
+        """Time since the last proof that the feed is complete."""
         return monotonic() - self._proven_s
 
     @property
@@ -205,12 +206,12 @@ class Bus:
 
     @property
     def server(self) -> str:
-        """The token of the Redis process that events come from; "": none do now, or it is not known, or it is a Cluster."""
+        """The token of the Redis process that sends the events; "" in a Cluster, when unknown, or when the feed is not live."""
         return "" if self._sharded else self.feed.server
 
     @property
     def lineage(self) -> Lineage:
-        """The line that leads to this epoch: it says which positions are on it."""
+        """The line that leads to this epoch, which shows the positions on it."""
         return self.feed.lineage
 
     @property
@@ -220,7 +221,7 @@ class Bus:
 
     @property
     def reached(self) -> int:
-        """Everything up to it has been handed on, or is being handed on now. A new subscription gets everything above it."""
+        """Everything up to it has been or is being handed on. A new subscription gets everything above it."""
         return self.feed.reached
 
     @property
@@ -234,7 +235,7 @@ class Bus:
         return self.feed.head
 
     def note_head(self, offset: int) -> None:
-        """Note that the log has this offset in its epoch: the position of a client may be ahead of the feed."""
+        """Note that the log has this offset in its epoch. The position of a client may be ahead of the feed."""
         self.feed.head = max(self.feed.head, offset)
 
     def start(self) -> None:
@@ -243,16 +244,16 @@ class Bus:
             self._greenlets = [spawn(self._run_feed), spawn(self._run_fence)]
 
     def close(self) -> None:
-        """Stop listening. Idempotent; the greenlets end by themselves, at once but for a call of Redis that is under way."""
+        """Stop listening. Idempotent. The greenlets end by themselves, immediately or after a Redis call under way."""
         self._closing.set()
         self._wakeup.set()
         if self._link is not None:
             self._link.close()
 
     def open_log(self, timeout_s: float = COMMAND_TIMEOUT_S, *, verified: bool = False) -> EventLog:
-        """Return the namespace's log over a connection of its own: one for each greenlet that reads.
+        """Return the namespace's log over a separate connection. Each greenlet that reads needs one.
 
-        If `verified`, a page must come from a server that has everything which the feed has had in its epoch.
+        If `verified`, a page must come from a server that has every event of its epoch which the feed has had.
         """
         client = open_client(self._url, timeout_s=timeout_s, max_connections=1)
         reached = self._has_reached if verified else None
@@ -264,38 +265,38 @@ class Bus:
     # -- patterns -------------------------------------------------------------------------------------------------
 
     def acquire(self, pattern: str) -> None:
-        """Listen to a valid pattern from now on; counted. `wait_for` says when it is active."""
+        """Listen to a valid pattern from now on. Calls are counted. `wait_for` waits until it is active."""
         if self.feed.acquire(pattern):
             self._wakeup.set()
 
     def release(self, pattern: str) -> None:
-        """Take one `acquire` back; the last one has its effect some seconds later."""
+        """Take one `acquire` back. The last one takes effect some seconds later."""
         self.feed.release(pattern, monotonic())
 
     def active(self, pattern: str) -> bool:
-        """Return whether every event of an acquired pattern above `reached` will be handed on, so that nobody needs to wait."""
+        """Return whether every event of an acquired pattern above `reached` will be handed on, so that no wait is needed."""
         return self.feed.active(pattern)
 
     @property
     def all_active(self) -> bool:
-        """Whether every acquired pattern is active: one look in place of one for each. If not, some may be."""
+        """Whether every acquired pattern is active, in one check instead of one for each. If not, some may be."""
         return self.feed.all_active
 
     def wait_for(self, pattern: str) -> None:
         """Wait until every event of an acquired pattern above `reached` will be handed on.
 
-        Does not wait without a connection: the next one begins with all acquired patterns, and with the log from the position on.
+        Does not wait without a connection, as the next one begins with all acquired patterns and reads the log from the position.
 
         Raises:
-            BusUnavailable: not within ACTIVE_TIMEOUT_S; it is raised at most WAKE_S later.
+            BusUnavailable: not within ACTIVE_TIMEOUT_S; raised at most WAKE_S later.
         """
         if self.feed.active(pattern):
             return
         give_up_s = monotonic() + ACTIVE_TIMEOUT_S
-        if not self._waking:  # one for all: a timer for each that waits took a third of the time of waiting
+        if not self._waking:  # one for all, as a timer for each took a third of the waiting time
             self._waking = True
             spawn(self._wake_in_time)
-        while not self.feed.active(pattern):  # a new connection may have come since it was woken
+        while not self.feed.active(pattern):  # a new connection may have begun since the wake-up
             if monotonic() >= give_up_s:
                 raise BusUnavailable(f"Redis has not confirmed the subscription within {ACTIVE_TIMEOUT_S:g} s")
             rest = Idle()
@@ -314,7 +315,7 @@ class Bus:
             try:
                 self._listen()
             except HeadgateError as broken:
-                # The feed closed the connection for a reason: that a closed connection cannot be read is none.
+                # If the feed closed the connection, its reason counts rather than the failed read.
                 error, self._closed_for = self._closed_for or broken, None
                 known = self.last_error is not None and self.last_error.message == error.message
                 if not self._closing.is_set() and (self.up or not known):
@@ -322,7 +323,7 @@ class Bus:
                 wait_s = FIRST_RECONNECT_S if self.up else min(wait_s * 2, LAST_RECONNECT_S)
                 self.last_error = error
             except Exception as error:
-                # A fault of ours must not end the feed for good: log it whole; the log of events makes good the loss.
+                # A bug of ours must not end the feed. The stack is logged, and the event log repairs the loss.
                 log.exception("bus listener failed", namespace=self._namespace)
                 wait_s = LAST_RECONNECT_S
                 self.last_error = BusUnavailable(f"internal error: {type(error).__name__}")
@@ -333,12 +334,12 @@ class Bus:
             self._wake_waiting()
             if not self._closing.is_set():
                 BUS_RECONNECTS.labels(self._namespace).inc()
-                # From attempt to attempt: one that met a black hole has waited long enough.
+                # Measured between attempts, as one that met a black hole has waited long enough.
                 jitter = random.uniform(0.5, 1.0)
                 self._closing.wait(max(wait_s * jitter - (monotonic() - began_s), FIRST_RECONNECT_S * jitter))
 
     def _listen(self) -> None:
-        """Connect, and do whatever the feed asks for, until the connection breaks (which raises)."""
+        """Connect, and carry out the feed's actions until the connection breaks, which raises."""
         self._closed_for = None
         for log_ in (self._log, self._fence_log):
             log_.drop_idle()
@@ -355,13 +356,13 @@ class Bus:
                 self._go_on()
 
     def _hand_on(self) -> None:
-        """Do what the feed asks for, until it waits for replies."""
+        """Carry out the feed's actions until it waits for replies."""
         feed = self.feed
         while (action := feed.next_action()) is not None:
             self._carry_out(action)
 
     def _go_on(self) -> None:
-        """Hand on some of what the feed has not seen: directly what can be, else by way of the feed."""
+        """Hand on some replies that the feed has not seen, directly if possible, otherwise through the feed."""
         taken = self._take(self._direct) if self._direct is not None else None
         if taken is not None and taken.taken:
             self._portion = 1
@@ -374,7 +375,7 @@ class Bus:
         self._hand_on()
 
     def _take(self, direct: DirectReceiver) -> Taken | None:
-        """Let the receiver take what it can directly; None: nothing can be."""
+        """Let the receiver take replies directly; None if none can be."""
         front = self.feed.front()
         if front is None:
             return None
@@ -392,7 +393,7 @@ class Bus:
         return taken
 
     def _read_link_head(self) -> Head:
-        """Ask on the connection on which this will listen, and which waits for nothing else yet."""
+        """Read the head on the subscriber connection, which waits for nothing else yet."""
         link = self._link
         if link is None:
             raise BusUnavailable("the connection is closed")
@@ -401,17 +402,17 @@ class Bus:
 
     def _read(self, link: SubscriberLink) -> list[list[bytes]]:
         try:
-            return link.read()  # a turn of the loop, also when there is something to read
+            return link.read()  # lets the loop run even if there is data to read
         except BusRefused as error:
             if is_forbidden(error) and self.feed.narrow_refused():
                 log.warning("narrow feed refused", namespace=self._namespace, error=error.message)
             raise
 
     def _more(self) -> list[Event]:
-        """Return the next events if they have arrived by now. Never waits: the fan-out asks between two turns of a pass."""
+        """Return the next events that have arrived by now. Never waits. The fan-out asks between two turns of a pass."""
         replies, self._unseen = self._unseen, []
         if self._link is not None:
-            with suppress(HeadgateError):  # of a broken connection; `read` raises the same in a moment, and that is dealt with
+            with suppress(HeadgateError):  # of a broken connection; the next `read` raises it again, and is handled
                 replies += self._link.read_ready()
         events = self.feed.more(replies, int(time() * 1000))
         if events:
@@ -431,7 +432,7 @@ class Bus:
             elif left_s <= self._primary_check_s:
                 self._carry_out_all(feed.tick(monotonic()))
             elif self.up:
-                with suppress(HeadgateError):  # a dead connection is the next fence's business
+                with suppress(HeadgateError):  # the next fence handles a dead connection
                     self._fence_log.check_primary()
 
     def _read_fence_head(self, action: ReadFenceHead) -> None:
@@ -446,7 +447,7 @@ class Bus:
             self._closing.wait(EXPEDITED_INTERVAL_S)
 
     def _note_fence(self) -> None:
-        """A fence has passed: one at a time is under way."""
+        """Note that the fence under way has passed."""
         self._proven_s = monotonic()
         self._fences.record(self._proven_s - self.fence_began_s)
 
@@ -454,7 +455,7 @@ class Bus:
         try:
             link.send(*commands)
         except HeadgateError:
-            pass  # the feed's greenlet finds the same, and connects anew
+            pass  # the feed's greenlet meets the same error, and reconnects
         finally:
             if link is self._link:
                 self.feed.sent()
@@ -548,7 +549,7 @@ class Bus:
         if not self.up:
             link.send(*commands)  # with the timeout of connecting
             return
-        # Not from here: a dead connection has no room to send, and the fence must go on to notice that.
+        # In another greenlet, as a dead connection has no room to send and the fence must continue to notice that.
         spawn(self._send, link, commands)
         sleep()
 
@@ -565,7 +566,7 @@ class Bus:
         self._receiver.bus_changed(True)
 
     def _close_link(self, action: Close) -> None:
-        """Close the connection: the feed's greenlet, which reads from it, raises and connects anew."""
+        """Close the connection. The feed's greenlet, which reads from it, raises and connects again."""
         if self._link is not None:
             self._link.close()
         if action.error is None:
@@ -575,7 +576,7 @@ class Bus:
             raise action.error
 
     def _wake_waiting(self) -> None:
-        """Wake those whose pattern is active, or whose time is over: each fence confirms a few, and many wait for the next."""
+        """Wake greenlets with an active pattern or an expired wait. Each fence confirms a few, and many wait for the next."""
         active, now_s = self.feed.active, monotonic()
         for rest, (pattern, give_up_s) in list(self._waiting.items()):
             if now_s >= give_up_s or active(pattern):
@@ -583,14 +584,14 @@ class Bus:
                 rest.wake()
 
     def _wake_in_time(self) -> None:
-        """Have those who wait look at the time, as long as there are any."""
+        """Check for expired waits as long as any greenlet waits."""
         while self._waiting:
             sleep(WAKE_S)
             self._wake_waiting()
         self._waking = False
 
     def quarantine(self, error: HeadgateError) -> None:
-        """Count, and now and then log, a message that cannot be delivered."""
+        """Count an undeliverable message, and log one now and then."""
         QUARANTINED.labels(self._namespace, error.code).inc()
         if self._log_throttle.due() is not None:
             log.warning("message quarantined", namespace=self._namespace, code=error.code, error=error.message)

@@ -1,12 +1,12 @@
 """The messages of a subscriber connection: the event in each, and the copies that overlapping sources bring. No I/O.
 
-In: replies of Redis that carry a message: `message` or `smessage`, channel, message, or `pmessage`, glob, channel, message. Out:
-events, or the fault of a message that holds none. Each message is judged alone, apart from copies; the feed decides what follows
-from it.
+In: replies of Redis with a message: `message` or `smessage`, channel, message, or `pmessage`, glob, channel, message. Out:
+events, or the fault of a message without a valid event. Except for copies, each message is judged alone; the feed draws the
+conclusions.
 
-The channel of a topic holds the encoded event. On the channel of a user, and on the feed channel of a Cluster, the topic stands
-before it, in a line of its own.
-`decode` is on the hot path: it is called once for each event.
+The channel of a topic carries the encoded event. On the channel of a user, and on the feed channel of a Cluster, a line with the
+topic precedes it.
+`decode` is on the hot path, and runs once for each event.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from headgate.events.event import Event, decode_message, read_offset
 from headgate.events.topic import MAX_TOPIC_BYTES, check_topic
 from headgate.redis.keys import channel_prefix, mixed_prefix
 
-# The first word of a reply that carries a message.
+# The first word of a reply with a message.
 MESSAGES = (b"pmessage", b"message", b"smessage")
-# Topics that are known to be valid, some 200 bytes each. For one more, the one that has been known for longest is forgotten.
+# Topics known to be valid, some 200 bytes each. Beyond the limit, the oldest one is forgotten.
 MAX_KNOWN_TOPICS = 16_384
-# The last byte of what the channels of users, and the feed channel, begin with. That of a topic's channel is another.
+# The last byte of the prefix of users' channels and of the feed channel. The prefix of a topic's channel ends in another.
 _SLASH = ord("/")
 
 
@@ -31,7 +31,7 @@ class Messages:
 
     Args:
         max_payload_bytes: a larger event is a fault.
-        database: the number of the database that the log is in.
+        database: the number of the log's database.
     """
 
     __slots__ = ("_last_channel", "_mark_at", "_max_payload_bytes", "_oldest_first", "_prefix_bytes", "_sources", "_topics")
@@ -39,14 +39,14 @@ class Messages:
     def __init__(self, namespace: str, max_payload_bytes: int, database: int = 0) -> None:
         self._max_payload_bytes = max_payload_bytes
         self._prefix_bytes = len(channel_prefix(namespace, database))
-        # On channels with a slash there, those of users and the feed channel, messages begin with the topic.
+        # Only channels of users and the feed channel have a slash at this index. Their messages begin with the topic.
         self._mark_at = len(mixed_prefix(namespace, database)) - 1
         self._topics: dict[bytes, str] = {}
-        self._oldest_first: deque[bytes] = deque()  # the same
-        self._last_channel, self._sources = b"", set[bytes]()  # of the last message, and the sources that have brought it
+        self._oldest_first: deque[bytes] = deque()  # the keys of `_topics`
+        self._last_channel, self._sources = b"", set[bytes]()  # of the last message, with the sources that brought it
 
     def decode(self, channel: bytes, message: bytes, now_ms: int) -> Event | HeadgateError:
-        """Return the event in a message, or its fault. `now_ms` is the time of an event that carries none."""
+        """Return the event in a message, or its fault. An event without a time gets `now_ms`."""
         if channel[self._mark_at] == _SLASH:
             name, _, message = message.partition(b"\n")
         else:
@@ -58,7 +58,7 @@ class Messages:
             return error
 
     def _learn(self, name: bytes) -> str:
-        """Check a topic that is not known, and remember it. One text for all its events also spares the matcher a comparison."""
+        """Check and remember an unknown topic. Sharing one string among its events also spares the matcher a comparison."""
         topic = check_topic(name[: MAX_TOPIC_BYTES + 1].decode("ascii", "replace"))
         if len(self._topics) >= MAX_KNOWN_TOPICS:
             del self._topics[self._oldest_first.popleft()]
@@ -67,15 +67,15 @@ class Messages:
         return topic
 
     def claimed_place(self, channel: bytes, message: bytes) -> tuple[str, int] | None:
-        """Return the epoch and offset that a message claims, though it may hold no event; None: it claims none."""
+        """Return the epoch and offset that a message claims, even without a valid event; None if it claims none."""
         if channel[self._mark_at] == _SLASH:
             message = message.partition(b"\n")[2]
         return read_offset(message)
 
     def is_copy(self, reply: list[bytes]) -> bool:
-        """Return whether a message came before, through another source.
+        """Return whether a message came before through another source.
 
-        Redis sends the copies of one publish back to back, one through each source: a source that comes again brings the next
+        Redis sends the copies of one publish back to back, one through each source. When a source repeats, it brings the next
         publish.
         """
         source = reply[1] if reply[0] == b"pmessage" else b""
@@ -86,5 +86,5 @@ class Messages:
         return False
 
     def forget_copies(self) -> None:
-        """From here on, messages may come through other sources: the next one is no copy."""
+        """Treat the next message as no copy, because sources may change from here on."""
         self._last_channel, self._sources = b"", set()

@@ -23,7 +23,7 @@ def test_the_gap_begins_above_the_verified_offset_and_is_told_once() -> None:
     check.fault_of(OLD)
     assert check.gap_start(9) == 5
     assert check.gap_start(9) == 5  # until it has been told
-    check.told(9)
+    check.gap_reported(9)
     assert (check.gap_start(9), check.verified) == (None, 9)
 
 
@@ -33,7 +33,7 @@ def test_there_is_no_gap_when_everything_is_verified() -> None:
     check.verified = 9
     check.fault_of(OLD)
     assert check.gap_start(9) is None
-    check.told(9)
+    check.gap_reported(9)
     assert check.verified == 9
 
 
@@ -41,7 +41,7 @@ def test_a_connection_without_an_older_library_verifies_nothing() -> None:
     """Only a fence, or the end of a told gap, moves the verified offset."""
     check = LibraryCheck()
     check.verified = 4
-    check.told(9)
+    check.gap_reported(9)
     check.fault_of(OLD)
     assert check.gap_start(9) == 5
 

@@ -1,1 +1,1 @@
-"""Delivery: from one event to the clients that subscribe to it, live or from the log."""
+"""Delivery takes each event to the clients that subscribe to it, live or from the log."""

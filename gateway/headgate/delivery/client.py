@@ -1,7 +1,7 @@
 """A client, which is one connected browser in one namespace, and the way of each of its events. No I/O.
 
 In: events that the fan-out could not write directly (`offer`), and chunks of the log (`take_chunk`). Out: frames into the queue
-of its connection, and notices (gap, backpressure) with the exact events that were left out.
+of its connection, and notices (gap, backpressure) of exactly the events left out.
 
 state.py has the states. A step also holds or releases the direct writes of the connection, and reports the phase to the log
 readers (log_readers.py).
@@ -96,7 +96,7 @@ class ClientConnection(Protocol):
 
 
 class _NoConnection:
-    """The connection of a client that has left."""
+    """The connection of a client after it has left."""
 
     queue = ClientQueue(1, 1)
     wire = None
@@ -136,7 +136,7 @@ class Client:
         since_ms: when it joined, in milliseconds since 1970.
         allowed: actions and patterns that the application has authorized for its present grants.
         auth: the CONNECT object, if the authenticator is asked again for its grants; else None.
-        told: how many events it had been sent at the last round of cursors.
+        sent_by_cursor: how many events it had been sent at the last round of cursors.
         account: the user or address charged for its reads of the log.
         asked: number of the question about handling (node/requests/handling.py) without an answer yet; 0 means none.
         state: see state.py; only the methods here change it.
@@ -168,12 +168,12 @@ class Client:
         "offered",
         "position",
         "sent",
+        "sent_by_cursor",
         "session",
         "since_ms",
         "starts",
         "state",
         "subscriptions",
-        "told",
     )
 
     def __init__(
@@ -192,7 +192,7 @@ class Client:
         self.account = account or session
         self.connection = connection
         self.subscriptions = Policies()
-        self.direct = self.offered = self.sent = self.discarded = self.conflated = self.told = 0
+        self.direct = self.offered = self.sent = self.discarded = self.conflated = self.sent_by_cursor = 0
         self.from_log = self.left_to_log = self.gone = self.gaps = 0
         self.since_ms = since_ms
         self.asked = 0
@@ -266,7 +266,7 @@ class Client:
     # -- live -----------------------------------------------------------------------------------------------------
 
     def offer(self, frame: Frame) -> None:
-        """Take an event that could not be written directly: queue it, or let its policy decide. Never waits."""
+        """Take an event that could not be written directly. Queue it, or let its policy decide. Never waits."""
         connection = self.connection
         state = self.state
         if connection.closed:
@@ -294,16 +294,16 @@ class Client:
             if connection.queue.level >= HIGH_WATER and self.state.pressure is not Pressure.WARNED:
                 self._step(Step.OVER_HIGH_WATER)
                 connection.awaits_drain = True
-                self._tell("warning")
+                self._report_pressure("warning")
         else:
             self._queue_full()
             if not self.state.arriving:
                 self._make_room()
             self._overflow(frame)
-            self._tell("on")  # last: it may be written at once, and the queue with it, which is then no longer full
+            self._report_pressure("on")  # last, as it may be written at once with the queue, which is then no longer full
 
     def send(self, frame: Frame) -> bool:
-        """Queue an event for this client alone that is in no log; return False if there is no room.
+        """Queue an unlogged event for this client alone; return False if there is no room.
 
         No policy or gap applies to it, and the ledger does not count it.
         """
@@ -311,9 +311,10 @@ class Client:
         return not (connection.closed or self.state.full or self.state.arriving) and connection.offer(frame)
 
     def miss(self, first: int | None, last: int | None, reason: GapReason) -> None:
-        """Report a range of the log that will not come (None: unknown), in its place among events.
+        """Report a range of the log that will not come, in its place among events. None means an unknown end.
 
-        The count is that of the range, as nothing says how much matched. An arriving client meets the range in the log.
+        The count is that of the range, as the number of matching events is unknown. An arriving client meets the range in the
+        log.
         """
         if self.connection.closed:
             return
@@ -324,14 +325,14 @@ class Client:
         count = last - first + 1 if first is not None and last is not None else 0
         if reason is GapReason.TRIMMED and self._latest:
             # The end of such a gap moves the browser's position, so earlier events go first.
-            self._tell_gaps()
+            self._report_gaps()
             self._hand_over_latest()
         self._note(reason, first, last, count, 0, self.subscriptions)
         if not self.state.full and self.connection.queue.level >= 1:
             self._queue_full()
-            self._tell("on")
+            self._report_pressure("on")
         if not self.state.full:
-            self._tell_gaps()
+            self._report_gaps()
             self.connection.flush()
 
     def drained(self) -> None:
@@ -341,11 +342,11 @@ class Client:
         before = self.state
         self._step(Step.DRAINED)
         if before.pressure in (Pressure.WARNED, Pressure.FULL):
-            self._tell_gaps()
+            self._report_gaps()
             self._hand_over_latest()
             if self.state.pressure is Pressure.OK:
                 self.subscriptions.forget_map()
-                self._tell("off")
+                self._report_pressure("off")
             self.connection.flush()
         if self.state.phase is Phase.READING:
             self._reader.add(self)
@@ -353,7 +354,7 @@ class Client:
     # -- from the log ---------------------------------------------------------------------------------------------
 
     def place(self, feed_offset: int) -> int:
-        """Return the offset above which a new subscription gets events: the feed's, or how far the client has read."""
+        """Return the offset above which a new subscription gets events, which is the feed's or how far the client has read."""
         if self.state.phase in (Phase.ARRIVING, Phase.LIVE):
             return feed_offset
         return max(feed_offset, self.position, self.even_from if self.state.phase is not Phase.HANDOVER else 0)
@@ -369,17 +370,17 @@ class Client:
         """Read a pattern's events above `start` from the log, and those of its other patterns above its position.
 
         A known pattern that has not received everything below `start` continues where it is. The position of a live client is
-        `feed_offset`, which is exact only between two passes of the fan-out. Call `pasts_complete` afterwards, or welcome a
-        client that is arriving.
+        `feed_offset`, which is exact only between two passes of the fan-out. Call `pasts_complete` afterwards, or welcome
+        an arriving client.
         """
         state = self.state
         if state.takes_live or self._latest:
             # What a full queue has left out or kept goes ahead of the past.
-            self._tell_gaps()
+            self._report_gaps()
             self._hand_over_latest()
         if state.takes_live:
             base, starts = self.position if state.phase is Phase.HANDOVER else feed_offset, dict[str, int]()
-        else:  # only the new pattern goes further back than its position
+        else:  # only the new pattern goes further back than the client's position
             base = max(self.base, self.position)
             starts = {other: max(begin, self.position) for other, begin in self.starts.items()}
         if not is_new:  # its earlier handlers may still wait for older events
@@ -436,7 +437,7 @@ class Client:
         self.starts = NO_STARTS
         self._step(Step.REACHED_FEED)
         if eased:
-            self._tell("off")
+            self._report_pressure("off")
 
     def feed_caught_up(self) -> None:
         """Allow direct writes again, as the feed has reached the handover offset."""
@@ -453,7 +454,7 @@ class Client:
             self.forget_waiting()
         self._step(Step.LOG_LOST)
         if eased:
-            self._tell("off")
+            self._report_pressure("off")
 
     def tell_log_lost(self, cursor: Frame) -> None:
         """Report the loss of the log and the position of the new one, both in their place and never left out.
@@ -461,10 +462,10 @@ class Client:
         Gaps and kept events of the old log go first, also when the queue is full, as offsets begin again. Gaps are one notice
         per reason, and kept events have reserved room.
         """
-        self._tell_gaps()
+        self._report_gaps()
         self._hand_over_latest()
         self._note(GapReason.LOG_LOST, None, None, 0, 0, self.subscriptions)
-        self._tell_gaps()
+        self._report_gaps()
         self.connection.queue.put(cursor)
         self.connection.flush()
 
@@ -491,12 +492,12 @@ class Client:
 
         Gaps and kept events of the epoch before go first, as in `tell_log_lost`.
         """
-        self._tell_line(_LineNotice(cursor), epoch)
+        self._notify_line(_LineNotice(cursor), epoch)
 
     def tell_rolled_back(self, end: int, had: int, epoch: str) -> None:
         """Report the new epoch, and that events `end` + 1 … `had` are no longer in the log."""
         self.gaps += 1
-        self._tell_line(_LineNotice(rolled_back_notice(self.namespace, self.subscriptions, end, had, epoch), end, had), epoch)
+        self._notify_line(_LineNotice(rolled_back_notice(self.namespace, self.subscriptions, end, had, epoch), end, had), epoch)
 
     def leave(self) -> None:
         """Leave the namespace, and give the connection up, which may continue. Idempotent.
@@ -514,13 +515,13 @@ class Client:
 
     # -- private --------------------------------------------------------------------------------------------------
 
-    def _tell_line(self, notice: _LineNotice, epoch: str) -> None:
+    def _notify_line(self, notice: _LineNotice, epoch: str) -> None:
         """Put a notice of another epoch in its place, or merge it with the notice before if nothing was queued since.
 
         Otherwise a client that does not read would have one for each change of the line. Beyond MAX_NOTICES its connection ends;
         when it resumes, it is notified of all changes at once.
         """
-        self._tell_gaps()
+        self._report_gaps()
         self._hand_over_latest()
         connection, before = self.connection, self._line_notice
         queue = connection.queue
@@ -621,7 +622,7 @@ class Client:
             self._gaps = Gaps()
         self._gaps.add(reason, first, last, count, size, patterns)
 
-    def _tell_gaps(self) -> None:
+    def _report_gaps(self) -> None:
         """Queue a notice of each gap."""
         gaps, self._gaps = self._gaps, None
         for frame in gaps.take(self.namespace) if gaps else ():
@@ -657,7 +658,7 @@ class Client:
                     frame.tally.queued -= 1
                 self._overflow(frame)
 
-    def _tell(self, state: str) -> None:
+    def _report_pressure(self, state: str) -> None:
         queue = self.connection.queue
         body: dict[str, Any] = {
             "state": state,

@@ -26,7 +26,7 @@ class CursorTurns:
         self._last = [(now_s - CURSOR_INTERVAL_S * slot / CURSOR_SLOTS, 0) for slot in range(CURSOR_SLOTS)]
 
     def due(self, now_s: float, position: int, retained: float) -> set[int]:
-        """Return the slots that are due.
+        """Return the due slots.
 
         Args:
             now_s: monotonic.

@@ -1,14 +1,14 @@
-"""Direct writes: the events at the front of a read, straight to the sockets of their few clients, in one call of C. Optional.
+"""Direct writes send the first events of a read straight to the sockets of their few clients, in one call of C. Optional.
 
-In: replies of the bus that the feed has not seen, and where the feed stands. Out: frames on sockets, and a `Run` that says what
-was taken. Everything but the usual case is left where it is, for the feed and the fan-out; so nothing is lost where this module's
-C (`_native.c`) was not built, and both ways come to the same (tests/unit/delivery/test_direct.py).
+In: replies of the bus that the feed has not seen, and the position of the feed. Out: frames on sockets, and a `Run` that reports
+what was taken. All but the usual case stays for the feed and the fan-out. They also do the whole work without this module's
+C (`_native.c`), with the same results (tests/unit/delivery/test_direct.py).
 
 A run takes messages from the front as long as each
 - is a logged event without a trace, in the epoch of the feed, at the offset that follows, with a payload that is surely JSON;
 - has at most 15 clients, each of which may be written to directly, or reads the log, which brings it the event; or none at all.
-It ends with the first other message, behind some 64 writes, and before its frames are more than a slice. All clients of a run are
-written to in one go: nobody else has a turn, so nobody sees a part of it.
+It ends with the first other message, after some 64 writes, and before its frames exceed a slice. All clients of a run are
+written to without a greenlet switch, so no other code sees a part of it.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _Parts: TypeAlias = tuple[bytes, int, str, int, int, int]
 
 
 class Front(Protocol):
-    """Where the feed stands, before replies that it has not seen.
+    """The position of the feed, before replies that it has not seen.
 
-    `reached`, `head` and `consecutive` are those of the feed's own rule for what follows: the next offset, or, where holes are
-    events that nobody here needs, any above `reached` that is not too far ahead. A run moves `reached`.
+    `reached`, `head` and `consecutive` belong to the feed's rule for what follows. It is the next offset, or, where holes are
+    events that no client here needs, any offset not too far above `reached`. A run advances `reached`.
     """
 
     epoch: str
@@ -58,18 +58,18 @@ class Left(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What a call has taken and written.
+    """The result of a call.
 
     Attributes:
-        taken: so many replies.
-        matched, unwanted: events that somebody here wanted, and those that nobody did.
-        routed: each of the matched ones once for each of its clients.
+        taken: replies taken.
+        matched, unwanted: events with clients here, and events without.
+        routed: deliveries; each matched event counts once for each of its clients.
         writes: one for each client.
-        times: how many of the matched were published when, [(ms since 1970, events), …].
-        tallied: of which of them a tally is kept, [(offset, clients), …].
-        left: clients that the fan-out has to go on with.
-        crowd: whether the next event has too many clients: the fan-out joins what follows with it.
-        full: whether the next event is left for another call: others come first.
+        times: numbers of matched events by their time, [(ms since 1970, events), …].
+        tallied: matched events with a tally, [(offset, clients), …].
+        left: clients that the fan-out must continue with.
+        crowd: whether the next event has too many clients; the fan-out joins it with what follows.
+        full: whether the next event is left for another call, as other work comes first.
     """
 
     taken: int
@@ -98,15 +98,15 @@ class DirectWriter:
     ) -> None:
         self._matcher = matcher
         self._tallies = tallies
-        # Messages on channels with a slash there, those of users and the feed channel, begin with the topic.
+        # Only channels of users and the feed channel have a slash at this index. Their messages begin with the topic.
         mark_at = len(mixed_prefix(namespace, database)) - 1
         prefix_bytes = len(channel_prefix(namespace, database))
         self._writer = native(namespace.encode(), prefix_bytes, mark_at, max_payload_bytes, tallies.step, self._find)
 
     def take(self, replies: list[list[bytes]], front: Front) -> Run:
-        """Write the events at the front that are the usual case, and move `front` behind them. Never waits, never switches.
+        """Write the usual events at the front, and move `front` past them. Never waits, never switches.
 
-        A fault of ours, which raises, may come behind some of the writes: `front` says up to where.
+        May raise for a bug of ours after some of the writes; `front` then shows the progress.
         """
         writer = self._writer
         writer.tally_every = self._tallies.step
@@ -130,7 +130,7 @@ class DirectWriter:
 def direct_writer(
     namespace: str, matcher: SubscriptionMatcher[Client], max_payload_bytes: int, tallies: Tallies, database: int = 0
 ) -> DirectWriter | None:
-    """Return what writes directly in a namespace, or None where that was not built. `database`: the number of the log's."""
+    """Return the direct writer of a namespace, or None where it was not built. `database` is the number of the log's."""
     if Writer is None or build_in_use() is Build.PYTHON:
         return None
     return DirectWriter(namespace, matcher, max_payload_bytes, tallies, Writer, database)

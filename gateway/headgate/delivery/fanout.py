@@ -5,7 +5,7 @@ slice, directly to its non-blocking socket, or into its queue if something waits
 joined frames.
 
 A `Pass` is resumable. `advance` works for about a millisecond without a greenlet switch, and then its caller (the bus greenlet)
-lets the loop run. Events that have come in by then join the pass (`extend`). Each pass starts at another client, so that no
+lets the loop run. Events that come in by then join the pass (`extend`). Each pass starts at another client, so that no
 client is always last (with 1,000 clients the last one waits 8 ms longer than the first).
 """
 
@@ -135,8 +135,8 @@ class Pass:
     def extend(self, fresh: Sequence[Matched]) -> int:
         """Add events that came in after this pass began; return how many of them, from the front, it takes.
 
-        Clients whose turn is still to come get them in the same write, and the others at the end. The audience must be the same,
-        one write must hold them, and a pass takes at most twice its clients, so that it ends.
+        Clients that still wait for their turn get them in the same write, and the others at the end. The audience must be the
+        same, one write must hold them, and a pass takes at most twice its clients, so that it ends.
         """
         joined = 0
         for matched in fresh:
@@ -290,7 +290,7 @@ def _frames_of(part: Frame | _Several) -> tuple[Frame, ...]:
 
 
 def note_broken(client: Client, frames: Sequence[Frame], error: OSError) -> None:
-    """Count frames whose write has found the connection broken."""
+    """Count frames lost to a broken connection as gone."""
     client.connection.lost(error)
     client.gone += len(frames)
     for frame in frames:

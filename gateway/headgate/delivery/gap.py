@@ -1,6 +1,6 @@
 """The events that did not reach one client, and their `gap` notices. No I/O.
 
-In: ranges and single events that were left out, collected by reason. Out: one notice per reason, so that both stay small however
+In: left-out ranges and single events, collected by reason. Out: one notice per reason, so that both stay small however
 much is missing. A lost log, or a lost end that the client has seen, has a separate notice ahead of waiting events.
 """
 
@@ -23,7 +23,7 @@ class _Gap:
 
 
 class Gaps:
-    """Gaps of one client that are not reported yet. Empty is falsy."""
+    """Unreported gaps of one client. Empty is falsy."""
 
     __slots__ = ("_by_reason",)
 
@@ -34,7 +34,7 @@ class Gaps:
         return bool(self._by_reason)
 
     def add(self, reason: GapReason, first: int | None, last: int | None, count: int, size: int, patterns: Iterable[str]) -> None:
-        """Widen the gap of this reason by `count` events of `size` payload bytes in offsets `first`…`last` (None: unknown)."""
+        """Widen the gap of this reason by `count` events of `size` payload bytes in offsets `first`…`last` (None if unknown)."""
         gap = self._by_reason.setdefault(reason, _Gap())
         gap.count += count
         gap.bytes += size
@@ -59,7 +59,7 @@ class Gaps:
 
 
 def log_lost_notice(namespace: str, patterns: Iterable[str]) -> Frame:
-    """Return the gap of a client that has lost its log. How much is missing is unknown."""
+    """Return the gap of a client after its log was lost. The number of missing events is unknown."""
     body = gap_body(list(patterns), None, None, None, 0, GapReason.LOG_LOST, recoverable=False)
     return message_frame(notice_packet(namespace, GAP, body))
 

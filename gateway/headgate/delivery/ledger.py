@@ -62,7 +62,7 @@ class Balance:
 
 
 class Ledger:
-    """See the module. `clients` are those that are here."""
+    """See the module. `clients` are the present ones."""
 
     def __init__(self, clients: Mapping[str, Client], router: Router, readers: LogReader) -> None:
         self._clients = clients
@@ -70,7 +70,7 @@ class Ledger:
         self._departed = Balance()
 
     def depart(self, client: Client) -> None:
-        """Count a client that has left for good and is no longer in `clients`. Its waiting events are gone."""
+        """Count a client after it has left for good, when it is no longer in `clients`. Its waiting events are gone."""
         _add(self._departed, client)
         self._departed.gone += self._departed.waiting
         self._departed.waiting = 0
@@ -92,7 +92,7 @@ class Ledger:
         )
         for count, client in enumerate(here, 1):
             _add(balance, client)
-            _look(balance, client)
+            _add_present(balance, client)
             if not count % _STRIDE:
                 yield
         balance.routed = self._router.routed
@@ -110,7 +110,7 @@ def _add(balance: Balance, client: Client) -> None:
     balance.waiting += client.offered - client.sent - client.discarded - client.conflated
 
 
-def _look(balance: Balance, client: Client) -> None:
+def _add_present(balance: Balance, client: Client) -> None:
     balance.catching_up += client.state.phase not in _CAUGHT_UP
     queue = client.connection.queue
     if not queue.frames:

@@ -56,7 +56,7 @@ class LogPosition(Protocol):
 
 
 class LiveFeed:
-    """See the module. `under_way`: from the first to the last pass of one `route`, and while all are told of a loss."""
+    """See the module. `under_way` is set from the first to the last pass of one `route`, and during the notices of a loss."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class LiveFeed:
         self._passes = FAN_OUT.of(namespace)
         self._latency = PUBLISH_TO_SOCKET.of(namespace)
         self._deferred: list[Callable[[], None]] = []
-        self._told = 0  # the newest offset that was handed to the fan-out, or asked for
+        self._handed = 0  # the newest offset handed to the fan-out, or asked for
         self._passed = 0  # the same when the present work began
         self._plain = [0] * CURSOR_SLOTS  # the router's count of plain events at a slot's last cursors
         self.under_way = False
@@ -92,8 +92,8 @@ class LiveFeed:
     def position(self) -> int:
         """The offset up to which events have been handed to the fan-out."""
         # The bus goes back when the log has lost its end, and what clients have received counts then.
-        self._told = max(self._at.reached, self._told)
-        return self._told
+        self._handed = max(self._at.reached, self._handed)
+        return self._handed
 
     def epoch(self) -> str:
         """The log of this offset."""
@@ -113,15 +113,15 @@ class LiveFeed:
     # -- for clients that arrive ----------------------------------------------------------------------------------
 
     def welcome_offset(self, client: Client) -> int:
-        """Return the offset from which a client begins without a resume. It still gets a pass that is under way."""
+        """Return the offset from which a client begins without a resume. It still gets a pass under way."""
         return client.had(self._passed if self.under_way else self.position())
 
     def resume(self, client: Client, offset: int, end: int) -> int:
         """Resume a client, live if it has missed nothing; return the offset after which it continues.
 
         Args:
-            client: one that is arriving.
-            offset: its last event.
+            client: an arriving one.
+            offset: of its last event.
             end: the newest offset that its log shares with the present one. The client is notified of events above it.
         """
         if offset > end:
@@ -138,7 +138,7 @@ class LiveFeed:
     def route(self, events: Iterable[Event], more: Callable[[], list[Event]] = list) -> Iterator[None]:
         """Hand events to their clients in order; yields between slices and every few milliseconds.
 
-        Events that have come in by then join the pass. Clients still to be written to get them in the same write, and the others
+        Events that come in by then join the pass. Clients still to be written to get them in the same write, and the others
         afterwards.
         """
         self._begin_work()
@@ -150,7 +150,7 @@ class LiveFeed:
             self._end_work()
 
     def take(self, replies: list[list[bytes]], front: Front) -> Run | None:
-        """Write the first events of replies directly (direct.py), if that is built and nothing is under way."""
+        """Write the first events of replies directly (direct.py), if available and nothing is under way."""
         if self._direct is None or self.under_way or self.bridge.is_open:
             return None
         self._begin_work()
@@ -158,14 +158,14 @@ class LiveFeed:
             began_s = monotonic()
             run = self._direct.take(replies, front)
             if run.taken:
-                self._told = front.reached
+                self._handed = front.reached
                 self._note(run, monotonic() - began_s)
             return run
         finally:
             self._end_work()
 
     def _note(self, run: Run, took_s: float) -> None:
-        """Count direct writes, and continue with clients whose sockets did not take everything."""
+        """Count direct writes, and continue with clients that have frames left."""
         self._router.written(run)
         for client, sent, error, frames in run.left:
             if error is not None:
@@ -181,7 +181,7 @@ class LiveFeed:
     def between_passes(self, act: Callable[[], None]) -> None:
         """Call `act` when nothing is under way and the position of every client is known. It must neither wait nor raise.
 
-        No more events join a pass that is under way.
+        No more events join a pass under way.
         """
         if self.under_way:
             self._deferred.append(act)
@@ -204,7 +204,7 @@ class LiveFeed:
 
     def _begin_work(self) -> None:
         self.under_way = True
-        self._passed = self._told
+        self._passed = self._handed
 
     def _end_work(self) -> None:
         self.under_way = False
@@ -217,7 +217,7 @@ class LiveFeed:
     def _match(self, events: Sequence[Event]) -> list[Matched]:
         if self.bridge.is_open:
             self.bridge.add(events)
-        self._told = next((event.offset for event in reversed(events) if event.offset is not None), self._told)
+        self._handed = next((event.offset for event in reversed(events) if event.offset is not None), self._handed)
         return self._router.match(events)
 
     def _run(self, passes: Iterator[Pass], more: Callable[[], list[Event]]) -> Generator[None, None, list[Matched]]:
@@ -253,23 +253,23 @@ class LiveFeed:
             if client.state.takes_live
         ]
         with self._at_work():
-            self._told = max(self._told, last)
+            self._handed = max(self._handed, last)
             for count, (client, begin) in enumerate(begins, 1):
-                # A client that has resumed since reads from below, and meets the range in the log.
+                # A client may have resumed since. It then reads from below, and meets the range in the log.
                 if begin <= last and (client.state.takes_live or client.position >= last):
                     client.miss(begin, last, reason)
                 if not count % _NOTICE_STRIDE:
                     yield
 
     def change_line(self, end: int) -> Iterator[None]:
-        """Report to each client once the new epoch of the log, and the events it has received that are no longer there.
+        """Report to each client once the new epoch of the log, and which of its received events are no longer there.
 
         Nothing above `end` reaches a client before its notice, as no pass is under way and the log readers wait. An arriving
         client has received nothing, and its welcome has the epoch.
         """
         epoch, was = self.epoch(), self.position()
         self.bridge.close()
-        self._told = min(was, end)
+        self._handed = min(was, end)
         cursors: dict[int, Frame] = {}
         # In one step, as positions above the end are void.
         had = [(client, client.change_line(end, was)) for client in tuple(self._clients.values())]
@@ -294,7 +294,7 @@ class LiveFeed:
 
         An arriving client is notified when it resumes, or has nothing to lose. Its waiting events are of the old log.
         """
-        self._told = offset
+        self._handed = offset
         self.bridge.close()
         cursor = self._cursor(epoch, offset)
         # In one step, as positions in the old log are void.
@@ -319,7 +319,7 @@ class LiveFeed:
     def tell_cursor(self, slots: Iterable[int] = range(CURSOR_SLOTS)) -> Iterator[None]:
         """Send a cursor to the idle clients of some slots, a few at a time, so that events do not wait.
 
-        A client that has been sent an event since the last time knows a newer position, unless plain events came, which have
+        If a client got an event since the last time, it knows a newer position, unless plain events came, which have
         none. Only LIVE clients get a cursor, as an arriving one may have missed events below the position of the feed.
         """
         only_events: dict[int, bool] = {}
@@ -328,12 +328,12 @@ class LiveFeed:
             only_events[slot] = plain == self._plain[slot]
         clients = (client for client in tuple(self._clients.values()) if slot_of(client.session) in only_events)
         while some := tuple(islice(clients, _CURSOR_STRIDE)):
-            while self.under_way:  # only between two passes the feed's position is that of its clients
+            while self.under_way:  # the feed's position is that of its clients only between two passes
                 yield
             frame = self.cursor()
             for client in some:
-                before, client.told = client.told, client.direct + client.sent
-                if only_events[slot_of(client.session)] and client.told != before:
+                before, client.sent_by_cursor = client.sent_by_cursor, client.direct + client.sent
+                if only_events[slot_of(client.session)] and client.sent_by_cursor != before:
                     continue
                 if client.state.phase is not Phase.LIVE:
                     continue
@@ -353,7 +353,7 @@ class LiveFeed:
 
 
 def record_latency(histogram: Histogram, events: Sequence[Matched], now_ms: float) -> None:
-    """Record the age of events that have just been written to their last client.
+    """Record the age of events just written to their last client.
 
     Events that came together mostly share a time in milliseconds, and are recorded together.
     """

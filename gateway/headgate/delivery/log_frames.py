@@ -1,7 +1,7 @@
 """The frames of entries of the log, for clients that catch up. No I/O.
 
-In: entries as Redis answers them. Out: for each, its offset, and its frame or the entry that cannot be delivered. The usual ones
-are framed in C (`_native_page.h`) where that is built; it leaves the others to Python, and both ways come to the same
+In: entries as Redis answers them. Out: for each, its offset, and its frame or the undeliverable entry. Where C (`_native_page.h`)
+was built, it frames the usual entries and leaves the others to Python, with the same results
 (tests/unit/delivery/test_log_frames.py).
 """
 
@@ -27,23 +27,23 @@ Native = Callable[..., list[Frame | None]]
 
 
 class Reading(Protocol):
-    """The log, as far as one entry needs it (redis/log.py)."""
+    """The part of the log that one entry needs (redis/log.py)."""
 
     max_payload_bytes: int
 
     def read(self, raw: RawEntry) -> Entry:
-        """Return the event of an entry, or the error that keeps it from being delivered."""
+        """Return the event of an entry, or the error that makes it undeliverable."""
 
 
 def native() -> Native | None:
-    """Return what frames entries in C, or None where that was not built."""
+    """Return the C function that frames entries, or None where it was not built."""
     return None if is_pure() else page_frames
 
 
 def log_frames(
     namespace: bytes, entries: Sequence[RawEntry], log: Reading, in_c: Native | None
 ) -> Iterator[tuple[int, Frame | Entry]]:
-    """Yield the offset of each entry with its frame, or with the entry whose event cannot be delivered."""
+    """Yield the offset of each entry with its frame, or with the entry itself if its event is undeliverable."""
     frames: Sequence[Frame | None] = [None] * len(entries)
     if in_c is not None:
         frames = in_c(entries, namespace, log.max_payload_bytes, _topic_of, written_frame)

@@ -1,4 +1,4 @@
-"""The clients of one namespace that read the log, and their handover to the live feed. No I/O of its own.
+"""The clients of one namespace that read the log, and their handover to the live feed. No I/O except through `Pages`.
 
 In: from clients, requests for the next page (`add`) and changes of phase (`moved`). Out: frames of the log, a chunk (one socket
 write) at a time, to one client after the other (`serve`). A client without room leaves the round until its queue has drained.
@@ -98,7 +98,7 @@ class LogReaders:
                 self._on_work()
 
     def add(self, client: Client) -> None:
-        """Add a client that is READING to the round. Never waits; idempotent."""
+        """Add a READING client to the round. Never waits; idempotent."""
         self._round.setdefault(client)
         self._on_work()
 
@@ -141,7 +141,7 @@ class LogReaders:
 
     def _read(self, client: Client, feed: LiveFeed) -> None:
         position = client.position
-        # All clients that are further back than the log read the same page.
+        # All clients further back than the log read the same page.
         after = max(position, feed.oldest() - 1)
         reached = max(feed.position(), client.even_from)  # before the read, as an event during it is not lost
         page = self._pages.page_after(after, feed.epoch(), feed.quarantine)
@@ -157,7 +157,7 @@ class LogReaders:
             if not _deliver(client, page):
                 client.wait_for_room()
                 return
-            # Past pages without anything for it a client goes at once: there is nothing to be shared out between clients.
+            # A client skips pages without anything for it at once, as this takes no turn from other clients.
             goes_on = feed.bridge.is_open or page.lacks(client.subscriptions.key)
             page = self._pages.known_after(client.position) if goes_on else None
         if _cross(client, feed) and _hand_over(client, feed):

@@ -1,10 +1,10 @@
-"""The topics and times of one namespace's log, page by page: what looking for a past needs of it, without the payloads.
+"""The topics and times of one namespace's log, page by page and without payloads, for the search of a past.
 
-In: `EventLog`, asked for a page at a time. Out: `past.TopicPage`, remembered, so that looking again, for whoever it is, costs
-Redis only what has been published since. The log never changes what it said up to the end of its line, it only forgets. A log
-that goes on in another epoch cuts the cache, another log clears it.
+In: `EventLog`, asked for a page at a time. Out: cached `TopicPage`s (replay_start.py), so that another search, for any client,
+costs Redis only what was published since. The log never changes what it returned up to the end of its line, it only forgets. A
+log that continues in another epoch cuts the cache, and another log clears it.
 
-Bounded: at most MAX_PAGES, the one unused for longest goes first. They hold more than a log of the usual length.
+The cache has at most MAX_PAGES, which is more than a log of the usual length, and drops the least recently used.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections import OrderedDict
 from headgate.delivery.replay_start import TOPIC_PAGE_OFFSETS, TopicPage
 from headgate.redis.log import EventLog
 
-# 25,600 events: 2.5 MiB while most of their topics repeat, and 8 MiB when each is another one of 255 bytes.
+# For 25,600 events. They take 2.5 MiB if most topics repeat, and 8 MiB if all differ and have 255 bytes.
 MAX_PAGES = 256
 
 
@@ -37,7 +37,7 @@ class LogTopics:
         return page
 
     def read(self, number: int, upto: int, log: EventLog) -> TopicPage:
-        """Return a page, with what `log` has that is not known yet, up to an offset that the log has reached.
+        """Return a page, completed from `log` up to an offset that the log has reached.
 
         Raises:
             BusUnavailable, BusRefused: as `redis.client.call`.
@@ -50,7 +50,7 @@ class LogTopics:
         self.reads += 1
         for offset, topic, time_ms in log.topics(page.last, upto):
             _fill(page, offset - 1)
-            if page.last < offset:  # else somebody has read the same meanwhile
+            if page.last < offset:  # else another greenlet has read it since
                 page.topics.append(sys.intern(topic))
                 page.times_ms.append(time_ms)
         _fill(page, upto)
@@ -62,23 +62,23 @@ class LogTopics:
         return page
 
     def cut(self, end: int) -> None:
-        """Forget everything above an offset: the log goes on in another epoch, and there it may hold other events."""
+        """Forget everything above an offset, where another epoch of the log may hold other events."""
         for number, page in tuple(self._pages.items()):
             if page.first > end:
                 del self._pages[number]
             elif page.last > end:
-                # Another one: a read that is under way must not add what it finds to it.
+                # A new object, to which a read under way must not add its results.
                 kept = end - page.first + 1
                 self._pages[number] = TopicPage(page.first, page.topics[:kept], page.times_ms[:kept])
         self._cuts += 1
 
     def clear(self) -> None:
-        """Forget everything: the log is another one."""
+        """Forget everything, as another log has begun."""
         self.cut(0)
 
 
 def _fill(page: TopicPage, upto: int) -> None:
-    """Note that nothing is at the offsets that are not known, up to `upto`."""
+    """Note that the unknown offsets up to `upto` hold nothing."""
     missing = upto - page.last
     if missing > 0:
         page.topics.extend([None] * missing)

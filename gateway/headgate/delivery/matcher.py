@@ -1,20 +1,20 @@
-"""Subscriptions: from a topic to the clients that want it. No I/O, never waits.
+"""Subscriptions, to find the clients that want a topic. No I/O, never waits.
 
-In: `add` and `remove` of (pattern, subscriber). Out: `match(topic)`, an `Audience`: the clients that get an event on it. Matching
-itself is pattern_map.py's; this module remembers its results.
+In: `add` and `remove` of (pattern, subscriber). Out: `match(topic)`, which returns an `Audience`, the clients that get an event
+on it. pattern_map.py does the matching itself; this module remembers its results.
 
-Three levels of remembering, each exact and bounded:
-1. The audience of a topic that has come up twice is remembered until a pattern that matches the topic appears or disappears.
+There are three levels of memory, each exact and bounded.
+1. The audience of a topic is remembered from its second use until a pattern that matches the topic appears or disappears.
    topic_index.py finds those topics, and no others are forgotten. Only a pattern that matches very many of them, such as the
-   first `#`, makes the matcher doubt them all: each is looked up anew when it comes up again.
+   first `#`, makes the matcher doubt them all. It then matches each again on its next use.
 2. All topics that reach the same patterns share one audience. A single pattern is an audience itself.
-3. The list of clients of several patterns is made on first use, and made anew only after one of its patterns gained or lost a
+3. The list of clients of several patterns is made on first use, and again only after one of its patterns gained or lost a
    client.
-A full level gives up its oldest entry for a new one; nothing is ever dropped as a whole.
+A full level replaces its oldest entry, and never drops all of them at once.
 
-A pattern outlives its last client for a while: a page that is loaded anew brings it back, and nothing is forgotten.
+A pattern outlives its last client for a while, so that a page reload forgets nothing.
 
-Overflow policies are not kept here: they belong to the client, which asks for them only when its queue is full.
+The client keeps the overflow policies, as it needs them only when its queue is full.
 """
 
 from __future__ import annotations
@@ -31,49 +31,49 @@ from .topic_index import TopicIndex
 
 S = TypeVar("S", bound=Hashable)
 
-# Topics whose audience is remembered, 300 to 400 bytes each: as many as there are patterns, within these bounds. So a gateway for
-# 50,000 users, each with topics of its own, remembers one for each, and memory stays in proportion to the subscriptions.
+# Topics with a remembered audience, 300 to 400 bytes each. There may be as many as patterns, within these bounds. So a gateway
+# for 50,000 users with separate topics remembers one for each, and memory stays in proportion to the subscriptions.
 MIN_CACHED_TOPICS = 12_288
 MAX_CACHED_TOPICS = 131_072
-# Clients in the lists of all audiences together, 8 bytes each: 16,384 topics that each reach 10,000 clients would hold 1.3 GB. A
-# new list takes the place of others.
+# Clients in the lists of all audiences together, 8 bytes each. Unbounded, 16,384 topics with 10,000 clients each would hold 1.3
+# GB. A new list replaces others.
 MAX_LISTED_CLIENTS = 2_000_000
-# Remembered topics that a new pattern may match, to be forgotten one by one: 0.2 µs each. Beyond, all are doubted.
+# If a new pattern matches more remembered topics than this, all are doubted. Otherwise each is forgotten, in 0.2 µs.
 MAX_FORGOTTEN = 512
-# Dicts of doubted topics, one for each time that all were doubted; more are joined.
+# Dicts of doubted topics, one for each time that all were doubted. More are merged.
 _MAX_DOUBTED = 8
-# Patterns without a client that are kept, about 200 bytes each; the one left first goes first.
+# Kept patterns without a client, about 200 bytes each. The one left first goes first.
 MAX_VACANT_PATTERNS = 1024
-# Subscribers of one pattern that are kept in a tuple alone: a dict takes 200 bytes more, and is faster from about here on.
+# Up to this many subscribers of a pattern are kept in a tuple alone. A dict takes 200 bytes more, and is faster above this.
 _FEW = 8
-# Of a pattern that no audience shares with another.
+# For a pattern in no union.
 _UNSHARED = -1
 
 
 class Audience(Generic[S]):
     """The clients that get the events of a topic.
 
-    Each kind has `listed` for _native.c: the clients, if they are at hand and sure; None: ask for `clients`.
+    Each subclass has `listed` for _native.c: the current list of clients, or None if only `clients` can make it.
     """
 
     __slots__ = ()
 
     @property
     def clients(self) -> tuple[S, ...]:
-        """Each client once, as of now; the very same tuple as long as nothing has changed."""
+        """Each client once, as of now; the same tuple object as long as nothing has changed."""
         raise NotImplementedError
 
 
 class _Pattern(Audience[S]):
-    """A pattern with its subscribers, in the order in which they came: the audience of the topics that reach no other pattern."""
+    """A pattern with its subscribers in order of arrival. It is the audience of the topics that reach no other pattern."""
 
     __slots__ = ("_members", "changed", "listed", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.changed = _UNSHARED  # else the number of the last change
-        self.listed: tuple[S, ...] | None = ()  # None: to be made of the members
-        self._members: dict[S, None] | None = None  # None: few, `listed` has them
+        self.changed = _UNSHARED  # or the number of the last change
+        self.listed: tuple[S, ...] | None = ()  # None until made of the members
+        self._members: dict[S, None] | None = None  # None if `listed` has the few
 
     @property
     def clients(self) -> tuple[S, ...]:
@@ -83,11 +83,11 @@ class _Pattern(Audience[S]):
 
     @property
     def vacant(self) -> bool:
-        """Whether nobody subscribes."""
+        """Whether it has no subscriber."""
         return self.listed == () and self._members is None
 
     def add(self, subscriber: S) -> bool:
-        """Add a subscriber; False if it was there."""
+        """Add a subscriber; return False if it was present."""
         if self._members is None:
             clients = self.clients
             if subscriber in clients:
@@ -103,7 +103,7 @@ class _Pattern(Audience[S]):
         return True
 
     def remove(self, subscriber: S) -> bool:
-        """Remove a subscriber; False if it was not there."""
+        """Remove a subscriber; return False if it was absent."""
         if self._members is None:
             clients = self.clients
             if subscriber not in clients:
@@ -127,17 +127,17 @@ class _Union(Audience[S]):
 
     def __init__(self, patterns: tuple[_Pattern[S], ...], lists: _Lists[S]) -> None:
         self.patterns = patterns
-        self.place = 0  # among those that hold a list, if it does
+        self.place = 0  # index among the holders of a list, if it is one
         self._lists = lists
         self._clients: tuple[S, ...] | None = None
-        self._made = 0  # the number of the last change that the list holds
+        self._made = 0  # the number of the last change in the list
         for pattern in patterns:
             if pattern.changed == _UNSHARED:
                 pattern.changed = 0
 
     @property
     def listed(self) -> None:
-        """Never sure: a pattern may have gained or lost a client."""
+        """None, as a pattern may have gained or lost a client."""
 
     @property
     def clients(self) -> tuple[S, ...]:
@@ -170,22 +170,23 @@ class _Union(Audience[S]):
 
 
 class _Lists(Generic[S]):
-    """The unions that hold a list of clients, and the bounds of all lists together."""
+    """The unions with a list of clients, and the bounds of all lists together."""
 
     __slots__ = ("_clients", "_hand", "_holders", "_max_clients", "_max_lists", "changes")
 
     def __init__(self, max_lists: int, max_clients: int) -> None:
-        self.changes = 0  # of patterns that audiences share
+        self.changes = 0  # of patterns in unions
         self._max_lists = max_lists
         self._max_clients = max_clients
         self._holders: list[_Union[S]] = []
         self._clients = 0
-        self._hand = 0  # goes round the holders: the next to be looked at, or to make room
+        self._hand = 0  # index of the next holder to check, or to make room
 
     def replace(self, holder: _Union[S], old: tuple[S, ...] | None, new: tuple[S, ...]) -> bool:
-        """Count a new list, held instead of an old one, if any; False if there is no room for it, and neither is held.
+        """Count a new list in place of an old one, if any. Without room for it, return False and hold neither.
 
-        To forget a list takes a fraction of the time in which this one was made for each of its clients: so many may make room.
+        Forgetting a list takes a fraction of the time that making this one takes per client, so a quarter as many lists as it
+        has clients may make room.
         """
         if old is not None:
             if self._clients + len(new) - len(old) <= self._max_clients:
@@ -204,8 +205,8 @@ class _Lists(Generic[S]):
             self._let_go(other, other.forget())
         return False
 
-    def look_at_one(self) -> None:
-        """Forget the next list if it is stale, so that one that is not used any more does not keep departed clients in memory."""
+    def check_one(self) -> None:
+        """Forget the next list if it is stale, so that an unused list does not keep departed clients in memory."""
         if self._holders:
             holder = self._next()
             if holder.stale:
@@ -216,7 +217,7 @@ class _Lists(Generic[S]):
         return self._holders[self._hand]
 
     def _let_go(self, holder: _Union[S], clients: int) -> None:
-        """Take a holder off, whose list had so many clients."""
+        """Remove a holder with a list of this many clients."""
         self._clients -= clients
         last = self._holders.pop()
         if last is not holder:
@@ -233,17 +234,17 @@ class _Unions(Generic[S]):
         self._lists = lists
         self._by_patterns: dict[tuple[_Pattern[S], ...], _Union[S]] = {}
         self._kept: list[_Union[S]] = []
-        self._hand = 0  # the place of the oldest one, once there are as many as may be
+        self._hand = 0  # index of the oldest one, when full
 
     def get(self, patterns: tuple[_Pattern[S], ...], room: int) -> _Union[S]:
-        """Return the audience of these patterns: the one that other topics have, if any. There may be so many."""
+        """Return the audience of these patterns, shared with other topics if they have one. `room` is the limit of audiences."""
         union = self._by_patterns.get(patterns)
         if union is None:
             union = self._by_patterns[patterns] = _Union(patterns, self._lists)
             if len(self._kept) < room:
                 self._kept.append(union)
             else:
-                # A topic that is remembered may have it still; another with the same patterns gets a new one.
+                # A remembered topic may still have it. Another topic with the same patterns gets a new one.
                 if len(self._kept) > room:  # there were more patterns before
                     del self._by_patterns[self._kept.pop().patterns]
                 self._hand = (self._hand + 1) % len(self._kept)
@@ -253,18 +254,18 @@ class _Unions(Generic[S]):
 
 
 class _Topics(Generic[S]):
-    """The topics whose audience is remembered. `audiences` has those that are sure, and is replaced when all are doubted."""
+    """The topics with a remembered audience. `audiences` has the undoubted ones, and is replaced when all are doubted."""
 
     __slots__ = ("_doubted", "_index", "_seen_once", "audiences")
 
     def __init__(self) -> None:
         self._index = TopicIndex()
         self._seen_once: set[str] = set()
-        self.audiences: dict[str, Audience[S] | None] = {}  # None: forgotten, its place in the index waits for it
-        self._doubted: list[dict[str, Audience[S] | None]] = []  # the others in the index
+        self.audiences: dict[str, Audience[S] | None] = {}  # None: forgotten, still in the index
+        self._doubted: list[dict[str, Audience[S] | None]] = []  # the rest of the index
 
     def remember(self, topic: str, audience: Audience[S], room: int) -> None:
-        """Remember the audience of a topic that is not sure, if it has come up before. There may be so many topics."""
+        """Remember the audience of an unknown or doubted topic on its second use. `room` is the limit of topics."""
         if topic in self.audiences or self._was_doubted(topic):
             self.audiences[topic] = audience
             return
@@ -277,21 +278,21 @@ class _Topics(Generic[S]):
             self._index.add(topic)
             self.audiences[topic] = audience
         else:
-            # To remember a topic costs as much as to match it twice, and many come once only (an order's, a message's).
+            # Remembering a topic costs as much as matching it twice, and many come only once (for an order or a message).
             if len(self._seen_once) >= max(room // 2, 1):
                 self._seen_once.pop()
             self._seen_once.add(topic)
 
     def forget(self, pattern: str) -> bool:
-        """Forget the topics that a pattern matches; return whether `audiences` is another dict now."""
+        """Forget the topics that a pattern matches; return whether `audiences` was replaced."""
         audiences = self.audiences
         if not is_wildcard(pattern):
             if pattern in audiences:
                 audiences[pattern] = None
             return False
-        found = self._index.matching(pattern, MAX_FORGOTTEN)
-        if found is not None:
-            for topic in found:
+        matching = self._index.matching(pattern, MAX_FORGOTTEN)
+        if matching is not None:
+            for topic in matching:
                 if topic in audiences:
                     audiences[topic] = None
             return False
@@ -329,7 +330,7 @@ class SubscriptionMatcher(Generic[S]):
     """Patterns with their subscribers.
 
     Attributes:
-        subscriptions: how many there are.
+        subscriptions: their number.
     """
 
     def __init__(self, max_cached_topics: int = MAX_CACHED_TOPICS, max_listed_clients: int = MAX_LISTED_CLIENTS) -> None:
@@ -345,16 +346,16 @@ class SubscriptionMatcher(Generic[S]):
 
     @property
     def known(self) -> dict[str, Audience[S] | None]:
-        """The audiences of topics that are sure (None: forgotten), to read; another dict at times. `match` finds the others."""
+        """Known audiences by topic (None: forgotten), to read only. At times the dict is replaced. `match` finds others."""
         return self._audiences
 
     @property
     def patterns(self) -> int:
-        """How many patterns have a subscriber."""
+        """The number of patterns with a subscriber."""
         return len(self._patterns) - len(self._vacant)
 
     def add(self, pattern: str, subscriber: S) -> bool:
-        """Subscribe. Idempotent. Returns whether nobody subscribed to the pattern before."""
+        """Subscribe. Idempotent. Return whether the pattern had no subscriber before."""
         entry = self._patterns.get(pattern)
         if entry is None:
             entry = _Pattern(pattern)
@@ -369,18 +370,18 @@ class SubscriptionMatcher(Generic[S]):
         return first
 
     def subscribed(self, pattern: str) -> str | None:
-        """Return a pattern to which somebody subscribes, as the one object that all share; None if nobody does."""
+        """Return the shared string of a pattern with a subscriber; None if it has none."""
         entry = self._patterns.get(pattern)
         return None if entry is None or entry.vacant else entry.text
 
     def remove(self, pattern: str, subscriber: S) -> bool:
-        """Unsubscribe, if there is such a subscription. Returns whether nobody subscribes to the pattern any more."""
+        """Unsubscribe if subscribed. Return whether the pattern lost its last subscriber."""
         entry = self._patterns.get(pattern)
         if entry is None or not entry.remove(subscriber):
             return False
         self.subscriptions -= 1
         self._changed(entry)
-        self._lists.look_at_one()
+        self._lists.check_one()
         if not entry.vacant:
             return False
         self._vacant[entry] = None
@@ -391,12 +392,12 @@ class SubscriptionMatcher(Generic[S]):
         return True
 
     def match(self, topic: str) -> Audience[S]:
-        """Return who gets an event on a valid topic."""
+        """Return the audience of a valid topic."""
         audience = self._audiences.get(topic)
         return audience if audience is not None else self._find(topic)
 
     def _find(self, topic: str) -> Audience[S]:
-        """Find the audience of a topic that is not sure, and remember it."""
+        """Find and remember the audience of an unknown or doubted topic."""
         patterns = self._patterns.reached(topic)
         room = min(max(len(self._patterns), MIN_CACHED_TOPICS), self._max_cached_topics)
         audience: Audience[S]

@@ -1,11 +1,11 @@
 """Recent pages of one namespace's log, encoded and framed once, shared by every client that reads the log.
 
-In: `EventLog`, asked by one greenlet (catch_up.py), which makes every read a single flight. Out: pages at fixed boundaries, so
-that clients that come back at nearby offsets share them: ten thousand of them cost Redis a few reads. A reader that goes on where
-the last read ended is read ahead for, twice as far each time (`ReadAhead`): at a high rate it is the round trips that cost.
+In: `EventLog`, read by one greenlet (catch_up.py), which makes every read a single flight. Out: pages at fixed boundaries, so
+that clients which return at nearby offsets share them. Ten thousand such clients cost Redis a few reads. Reads that continue
+where the last one ended ask for twice as much each time (`ReadAhead`), as round trips are the cost at a high rate.
 
-Bounded in bytes; the page unused for longest goes first. A page that has once been read stays true up to the end of its line: the
-log never changes what it said there, it only forgets. A log that goes on in another epoch cuts the cache, another log clears it.
+Bounded in bytes; the least recently used page goes first. A page stays true up to the end of its line, as the log never
+changes what it returned there, it only forgets. A log that continues in another epoch cuts the cache, and another log clears it.
 """
 
 from __future__ import annotations
@@ -22,31 +22,33 @@ from headgate.redis.log import Entry, EventLog, RawEntry
 
 from .log_frames import log_frames, native
 
-# Offsets per page, and of a first read: at most 32 × 64 KiB at the usual payload limit.
+# Offsets per page, and of a first read. At the usual payload limit they take at most 32 × 64 KiB.
 PAGE_OFFSETS = 32
-# A read ahead is of so many offsets at most, and of about so many bytes, going by the read before. 1 MiB took no less CPU.
+# Limits of a read ahead in offsets, and in bytes as estimated from the last read. 1 MiB took no less CPU.
 MAX_READ_OFFSETS, READ_BYTES = 512, 512 * 1024
-# What a reply may be at the worst, when small events are followed by the largest allowed ones; a page alone may be more.
+# Worst case of a reply, when the largest allowed events follow small ones. A single page may exceed it.
 MAX_REPLY_BYTES = 16 * 1024 * 1024
-# Readers at different places that are read ahead for at once: half of the cache.
+# Offsets at which reads ahead may continue at once. They fill half of the cache.
 MAX_AHEAD = 8
 MAX_CACHE_BYTES = 8 * 1024 * 1024
-# One write's worth of frames.
+# The limit of one write.
 CHUNK_BYTES = 65536
-# Memory beside the bytes on the wire, measured with CPython 3.11: of a frame with its place in a page, and of the part of a page
-# for one set of patterns.
+# Memory in addition to the bytes on the wire, measured with CPython 3.11, of a frame with its place in a page, and of a page's
+# chunks for one set of patterns.
 FRAME_BYTES, FRAME_REFERENCE_BYTES = 260, 8
 SELECTION_BYTES, CHUNK_OBJECT_BYTES = 250, 120
 # An entry of a page's heads, with its text.
 HEAD_BYTES = 130
-# Different sets of patterns whose part of a page is remembered; a page of an app has a handful.
+# Sets of patterns with remembered chunks of a page. An app's page has a handful of sets.
 MAX_SELECTIONS = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Consecutive offsets of a page for one set of patterns: the frames in them, at most one write's worth; or, with a
-    reason, what is missing. Joined when they are sent: keeping the joined bytes would hold everything twice."""
+    """Consecutive offsets of a page for one set of patterns: their frames for at most one write, or a reason why all are missing.
+
+    The frames are joined when they are sent, as keeping the joined bytes too would double the memory.
+    """
 
     first: int
     last: int
@@ -63,9 +65,9 @@ class Chunk:
 
 @dataclass(slots=True)
 class Page:
-    """Offsets `first`…`last`, of which the log held `frames` (None: one that cannot be delivered).
+    """Offsets `first`…`last`, of which the log held `frames` (None: undeliverable).
 
-    `size` is the memory that it takes, in bytes, with the `selections`.
+    `size` is its memory in bytes, including the `selections`.
     """
 
     first: int
@@ -76,13 +78,13 @@ class Page:
     _heads: set[str] | None = None
 
     def upto(self, end: int) -> Page | None:
-        """Return a page with what is here up to an offset; None: that is nothing."""
+        """Return a page with the entries up to an offset; None if there are none."""
         frames = {offset: frame for offset, frame in self.frames.items() if offset <= end}
         size = sum(_size_of(frame) for frame in frames.values())
         return Page(self.first, next(reversed(frames)), frames, size) if frames else None
 
     def add(self, offset: int, frame: Frame | None) -> None:
-        """Append what the log holds at the next offset at which it holds anything."""
+        """Append the log's next entry."""
         self.last = offset
         self.frames[offset] = frame
         self.size += _size_of(frame)
@@ -94,10 +96,11 @@ class Page:
             self._heads = None
 
     def lacks(self, patterns: tuple[str, ...]) -> bool:
-        """Whether a look at the first words of its topics shows that this page has nothing for these patterns, and no gap.
+        """Whether the first words of its topics prove that this page has neither events for these patterns nor a gap.
 
-        Where each user has topics of their own, nearly every page has nothing for nearly every client. Matching each frame for
-        each of them took longer than new events took to come: a thousand clients that came back at once never reached the feed.
+        Where each user has separate topics, nearly every page has nothing for nearly every client. Matching every frame for every
+        client took longer than new events took to come, so that a thousand clients which returned together never reached the
+        feed.
         """
         heads = _heads_of(patterns)
         if heads is None or not 0 < len(self.frames) == self.last - self.first + 1:
@@ -111,14 +114,14 @@ class Page:
 
     @property
     def oldest(self) -> int:
-        """The oldest offset that the log held when this page was read; what is below, in this page, was gone by then."""
+        """The oldest offset that the log held when this page was read. The log had lost the offsets of the page below it."""
         return next(iter(self.frames))
 
     def chunks(self, patterns: tuple[str, ...], wanted: Callable[[Frame], bool]) -> list[Chunk]:
-        """Return what a client with these patterns gets of this page, in order, in joined writes.
+        """Return the chunks of this page for a client with these patterns, in order.
 
         Args:
-            patterns: all clients with the same ones share the answer.
+            patterns: clients with the same ones share the answer.
             wanted: whether one of them matches an event's topic.
         """
         if self.lacks(patterns):
@@ -132,7 +135,7 @@ class Page:
         return found
 
     def chunks_of(self, wanted: Callable[[Frame], bool]) -> list[Chunk]:
-        """Return the wanted frames in joined writes, and between them what is missing; together they cover the page."""
+        """Return the wanted frames and the missing offsets in order, in chunks that together cover the page."""
         chunks: list[Chunk] = []
         frames: list[Frame] = []
         first = expected = self.first
@@ -170,7 +173,7 @@ def _head_of(topic: str) -> str:
 
 @lru_cache(maxsize=8192)
 def _heads_of(patterns: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Return the first two words of each pattern; None: one of them has a wildcard there."""
+    """Return the first two words of each pattern; None if there is a wildcard in any."""
     heads = tuple(_head_of(pattern) for pattern in patterns)
     return None if any("*" in head or "#" in head for head in heads) else heads
 
@@ -196,18 +199,18 @@ def _size_of_selection(chunks: list[Chunk]) -> int:
 
 
 class ReadAhead:
-    """How many offsets a read of the log asks for: a page for one that begins anywhere; more where the last read ended."""
+    """The size of each read of the log: a page for a read that begins anywhere, and more where the last read ended."""
 
     def __init__(self, max_payload_bytes: int) -> None:
         self._most = max(PAGE_OFFSETS, min(MAX_READ_OFFSETS, MAX_REPLY_BYTES // max_payload_bytes))
-        self._next: OrderedDict[int, int] = OrderedDict()  # the last offset of a read → offsets of the one that goes on there
+        self._next: OrderedDict[int, int] = OrderedDict()  # last offset of a read → size of the next read there
 
     def offsets_after(self, after: int) -> int:
-        """Return how many to ask for behind an offset."""
+        """Return how many offsets to ask for after an offset."""
         return self._next.get(after, PAGE_OFFSETS)
 
     def note(self, after: int, last: int, count: int, size: int) -> None:
-        """The read behind `after` has brought `count` > 0 entries of `size` bytes together, up to the offset `last`."""
+        """Note that the read after `after` brought `count` > 0 entries of `size` bytes in total, up to the offset `last`."""
         wanted = self._next.pop(after, PAGE_OFFSETS)
         next_ = 2 * wanted if count == wanted else wanted
         self._next[last] = max(PAGE_OFFSETS, min(next_, self._most, READ_BYTES * count // max(size, 1)))
@@ -223,9 +226,9 @@ class LogPages:
         self._log = log
         self._max_bytes = max_bytes
         self._pages: OrderedDict[int, Page] = OrderedDict()
-        self._sizes: dict[int, int] = {}  # of each page, as far as it is in `_bytes`: selections come between two calls
+        self._sizes: dict[int, int] = {}  # of each page, as counted in `_bytes`; selections grow between two calls
         self._bytes = 0
-        self._gone = (0, 0)  # the newest range of offsets that was found to be gone
+        self._gone = (0, 0)  # the last range of offsets found to be lost
         self._cuts = 0
         self._ahead = ReadAhead(log.max_payload_bytes)
         self._in_c = native()
@@ -234,13 +237,13 @@ class LogPages:
     def page_after(self, position: int, epoch: str, quarantine: Callable[[Entry], None]) -> Page | None:
         """Return the first page that holds anything after `position`, or None if the log ends there.
 
-        Waits for Redis unless the page is known; then it is at least as far as the log had come when asked. A page that
-        begins later than the offset after `position` says that what is between is gone.
+        Waits for Redis unless the page is known. A page read from Redis has everything that the log had at the time of the
+        call. If a page begins later than the offset after `position`, the log has lost the offsets between.
 
         Args:
             position: an offset.
-            epoch: the log that is meant.
-            quarantine: told of each entry that cannot be delivered.
+            epoch: of the log that is meant.
+            quarantine: called with each undeliverable entry.
 
         Raises:
             BusUnavailable, BusRefused: as `redis.client.call`, or the log is another one than `epoch`.
@@ -250,7 +253,7 @@ class LogPages:
             self._count((known.first - 1) // PAGE_OFFSETS, known)
             self._make_room(known)
             return known
-        # Not limited to one page: what is found first says how far the log is gone, and comes in the same read.
+        # Not limited to one page, as the first entry after a lost range comes in the same read.
         after = self._read_from(position)
         cuts = self._cuts
         self.reads += 1
@@ -274,7 +277,7 @@ class LogPages:
         return self._ahead.offsets_after(self._read_from(position))
 
     def cut(self, end: int) -> None:
-        """Forget everything above an offset: the log goes on in another epoch, and there it may hold other events."""
+        """Forget everything above an offset, where another epoch of the log may hold other events."""
         for index, page in tuple(self._pages.items()):
             if page.last > end:
                 kept = page.upto(end)
@@ -288,7 +291,7 @@ class LogPages:
         self._cuts += 1
 
     def clear(self) -> None:
-        """Forget everything: the log is another one."""
+        """Forget everything, as another log has begun."""
         self.cut(0)
 
     def _count(self, index: int, page: Page) -> None:
@@ -300,32 +303,32 @@ class LogPages:
         self._bytes -= self._sizes.pop(index, 0)
 
     def _make_room(self, page: Page) -> None:
-        """Forget the pages unused for longest until the others are within the limit; `page` stays."""
+        """Forget the least recently used pages until the cache is within its limit; `page` stays."""
         while self._bytes > self._max_bytes and len(self._pages) > 1:
             self._forget(next(index for index, kept in self._pages.items() if kept is not page))
 
     def _read_from(self, position: int) -> int:
-        """Return after which offset to read for a client. A page at the log's end is completed: only what is new is read."""
+        """Return the offset to read after for a client. A page at the log's end is completed, so only the new part is read."""
         page = self._pages.get(position // PAGE_OFFSETS)
         return max(page.last if page is not None else 0, position // PAGE_OFFSETS * PAGE_OFFSETS)
 
     def known_after(self, position: int) -> Page | None:
-        """Return a page that is known to hold the next thing after `position`."""
+        """Return a cached page with the next entry after `position`, or None."""
         page = self._pages.get(position // PAGE_OFFSETS)
         gone_from, gone_to = self._gone
         if (page is None or page.last <= position) and gone_from <= position + 1 <= gone_to:
-            page = self._pages.get(gone_to // PAGE_OFFSETS)  # the page of the offset behind it
+            page = self._pages.get(gone_to // PAGE_OFFSETS)  # the page of the offset after it
         if page is None or page.last <= position:
             return None
         self._pages.move_to_end((page.first - 1) // PAGE_OFFSETS)
         return page
 
     def _store(self, entries: list[RawEntry], quarantine: Callable[[Entry], None]) -> tuple[list[int], int]:
-        """Add entries, in order, to the pages that they belong to; return their offsets, and the bytes of their frames."""
+        """Add entries, in order, to their pages; return their offsets, and the bytes of their frames."""
         offsets: list[int] = []
         size = 0
         index, page = -1, Page(0, 0)
-        for offset, found in log_frames(self._namespace, entries, self._log, self._in_c):
+        for offset, framed in log_frames(self._namespace, entries, self._log, self._in_c):
             offsets.append(offset)
             if (offset - 1) // PAGE_OFFSETS != index:
                 if index >= 0:
@@ -334,10 +337,10 @@ class LogPages:
             if offset <= page.last:
                 continue
             frame: Frame | None = None
-            if isinstance(found, Frame):
-                frame = found
+            if isinstance(framed, Frame):
+                frame = framed
             else:
-                quarantine(found)
+                quarantine(framed)
             page.add(offset, frame)
             size += _size_of(frame)
         if index >= 0:
@@ -345,7 +348,7 @@ class LogPages:
         return offsets, size
 
     def _page_of(self, offset: int) -> tuple[int, Page]:
-        """Return the number and the page of an offset, a new one if need be, as the one used last."""
+        """Return the number and the page of an offset, a new one if necessary, and mark it as the last used."""
         index = (offset - 1) // PAGE_OFFSETS
         page = self._pages.get(index)
         if page is None:

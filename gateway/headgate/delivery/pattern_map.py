@@ -1,17 +1,17 @@
-"""A map whose keys are patterns: from a topic to the values of the patterns that match it. No I/O, nothing is remembered.
+"""A map with patterns as keys, to find the values of the patterns that match a topic. No I/O, nothing is remembered.
 
-In: `add` and `discard` of a pattern with its value. Out: `reached(topic)`. Patterns are AMQP's: `*` is exactly one word, `#` zero
-or more, anywhere.
+In: `add` and `discard` of a pattern with its value. Out: `reached(topic)`. Patterns follow AMQP: `*` is exactly one word, `#`
+zero or more, anywhere.
 
-All patterns are keys of one dict. Patterns with the same wildcards at the same places have one *shape*: `orders.*.shipped` and
-`users.*.alerts` are both `.*.`. A topic and a shape leave one candidate: the topic's own words with the wildcards in their
-places. So a match takes one look-up, 0.2 µs, for each shape in use, however many patterns there are: an application has a
-handful of shapes, and the grammar allows at most 2,048 that fit one topic. Patterns with more than one `#` fit a topic in
-several ways. They are rare, and are walked together as automata (below).
+All patterns are keys of one dict. Patterns with the same wildcards at the same places have one *shape*. For example,
+`orders.*.shipped` and `users.*.alerts` both have `.*.`. A topic and a shape leave one candidate, the topic's own words with the
+wildcards in their places. So a match takes one lookup, 0.2 µs, for each shape in use, whatever the number of patterns. An
+application has a handful of shapes, and the grammar allows at most 2,048 for one topic. Patterns with more than one `#` fit a
+topic in several ways. They are rare, and are walked together as automata (below).
 
-The rejected alternative is a trie of words. It takes about twice the memory, and each wildcard opens a branch at each word: 3,000
-patterns made for that cost a topic 2 ms, here 0.2. A trie is the faster one where wildcards stand at dozens of different places,
-as in the classic comparison of matchers (bench/results/README.md, topics).
+The rejected alternative is a trie of words. It takes about twice the memory, and each wildcard opens a branch at each word. With
+3,000 patterns designed against it, a topic took 2 ms, and takes 0.2 ms here. A trie is faster where wildcards stand at dozens of
+different places, as in the classic comparison of matchers (bench/results/README.md, topics).
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from headgate.events.topic import MAX_TOPIC_WORDS, normal_form
 
 V = TypeVar("V")
 
-# Takes the literal words out of a pattern: what is left is its shape.
+# Removes the literal words from a pattern, which leaves its shape.
 _WITHOUT_WORDS = str.maketrans("", "", ascii_letters + digits + "_-")
 _WILDCARDS = ("*", "#")
-# Patterns that one automaton holds: its numbers have 576 bits, and Python computes with them about as fast as with 30.
+# Patterns per automaton. Its numbers have 576 bits, with which Python computes about as fast as with 30.
 _AUTOMATON_PATTERNS = 64
-# Places in a pattern: before each of its tokens and behind all.
+# Places in a pattern, before each of its tokens and after the last.
 _PLACES = MAX_TOPIC_WORDS + 1
 
-# From a topic's words and the two wildcards behind them to the words of a candidate.
+# A topic's words, followed by the two wildcards → the words of a candidate.
 _Recipe = Callable[[Sequence[str]], Iterable[str]]
 
 
@@ -44,24 +44,24 @@ class PatternMap(Generic[V]):
 
     def __init__(self) -> None:
         self._values: dict[str, V] = {}
-        self._shapes: dict[str, int] = {}  # how many patterns have each
-        self._recipes: dict[int, dict[str, _Recipe]] = {}  # for topics of so many words, by shape
+        self._shapes: dict[str, int] = {}  # shape → number of its patterns
+        self._recipes: dict[int, dict[str, _Recipe]] = {}  # number of words → shape → recipe
         self._automata: list[_Automaton[V]] = []
         self._automaton_of: dict[str, _Automaton[V]] = {}
 
     def get(self, pattern: str) -> V | None:
-        """Return the value of a pattern, None if it is not here."""
+        """Return the value of a pattern, or None."""
         return self._values.get(pattern)
 
     def __len__(self) -> int:
         return len(self._values)
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the patterns in the order in which they were added."""
+        """Yield the patterns in the order of insertion."""
         return iter(self._values)
 
     def add(self, pattern: str, value: V) -> None:
-        """Add a valid pattern that is not here yet."""
+        """Add an absent valid pattern."""
         self._values[pattern] = value
         hashes = pattern.count("#")
         if hashes > 1:
@@ -74,7 +74,7 @@ class PatternMap(Generic[V]):
                     self._recipes.setdefault(words, {})[shape] = recipe
 
     def discard(self, pattern: str) -> None:
-        """Remove a pattern and what only it needed. Idempotent."""
+        """Remove a pattern and everything that only it needed. Idempotent."""
         if self._values.pop(pattern, None) is None:
             return
         hashes = pattern.count("#")
@@ -94,7 +94,7 @@ class PatternMap(Generic[V]):
                         del self._recipes[words]
 
     def reached(self, topic: str) -> list[V]:
-        """Return the values of the patterns that match a valid topic, each once; the same patterns always in the same order."""
+        """Return the values of the patterns that match a valid topic, each once. The order depends only on the patterns."""
         get, join = self._values.get, ".".join
         value = get(topic)
         found = [] if value is None else [value]
@@ -118,9 +118,9 @@ class PatternMap(Generic[V]):
 
 
 def _recipes(tokens: Sequence[str]) -> Iterator[tuple[int, _Recipe]]:
-    """Yield, for each number of words that a topic of this shape may have, how to make the candidate of them.
+    """Yield each number of words of a topic that a shape may match, with the function that makes the candidate of them.
 
-    A candidate of one token is that token, a wildcard: joining the characters of `*` or `#` leaves it as it is.
+    The candidate of a single token is that wildcard, `*` or `#`, as joining its one character leaves it unchanged.
     """
     if "#" not in tokens:
         count = len(tokens)
@@ -129,15 +129,15 @@ def _recipes(tokens: Sequence[str]) -> Iterator[tuple[int, _Recipe]]:
     before = tokens.index("#")
     least = len(tokens) - 1
     for count in range(max(least, 1), MAX_TOPIC_WORDS + 1):
-        # Behind the `#`, words are counted from the topic's end.
+        # After the `#`, words are counted from the topic's end.
         at = [index if index < before else count - len(tokens) + index for index in range(len(tokens))]
         yield count, itemgetter(*({"*": count, "#": count + 1}.get(token, at[index]) for index, token in enumerate(tokens)))
 
 
 class _Automaton(Generic[V]):
-    """Patterns with several `#`, walked together: a bit of a number is a place in one, before a token or behind all.
+    """Patterns with several `#`, walked together. Each bit of a number is a place in a pattern, before a token or after the last.
 
-    The walk costs the topic's words times five operations on 576 bits for 64 patterns, 2.5 µs at most, whatever they are.
+    The walk costs the topic's words times five operations on 576 bits for 64 patterns, at most 2.5 µs for any patterns.
     """
 
     __slots__ = ("_ends", "_free", "_hashes", "_stars", "_start", "_takes", "_values", "patterns")
@@ -145,15 +145,15 @@ class _Automaton(Generic[V]):
     def __init__(self) -> None:
         self._start = self._ends = self._hashes = self._stars = 0
         self._takes: dict[str, int] = {}  # word → places before it
-        self._values: dict[int, V] = {}  # by the place behind all
+        self._values: dict[int, V] = {}  # by the place after the last token
         self._free = [number * _PLACES for number in range(_AUTOMATON_PATTERNS)]
-        self.patterns: dict[str, int] = {}  # and where their places begin
+        self.patterns: dict[str, int] = {}  # → their first place
 
     def add(self, pattern: str, value: V) -> None:
-        """Add a pattern that is not here yet; there must be room."""
+        """Add an absent pattern. There must be room."""
         begin = self.patterns[pattern] = self._free.pop()
         place = 1 << begin
-        # In the normal form no two `#` stand next to each other, so one may be passed over at a time.
+        # The normal form has no two adjacent `#`, so skipping one at a time is enough.
         tokens = normal_form(pattern)
         self._start |= place | (place << 1 if tokens[0] == "#" else 0)
         for token in tokens:
@@ -168,7 +168,7 @@ class _Automaton(Generic[V]):
         self._values[begin + len(tokens)] = value
 
     def remove(self, pattern: str) -> None:
-        """Remove a pattern that is here."""
+        """Remove a present pattern."""
         begin = self.patterns.pop(pattern)
         self._free.append(begin)
         tokens = normal_form(pattern)

@@ -1,8 +1,8 @@
 """The subscriptions of one client, each with its overflow policy. No I/O.
 
 In: `put` and `remove` of a valid pattern. Out: the subscriptions that a topic reaches, and the policy that decides among them.
-The matcher (matcher.py) finds the clients of an event; this finds the subscriptions of a client, which only one that is behind
-needs. So the map for it is made on the first question, and forgotten (`forget_map`) once the client keeps up again.
+The matcher (matcher.py) finds the clients of an event. This map finds the subscriptions of a client, which only a slow client
+needs. So it is made on first use, and forgotten (`forget_map`) when the client keeps up again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Policies(Mapping[str, Overflow]):
     __slots__ = ("_by_pattern", "_key", "_map", "_only", "_only_policy", "wildcards")
 
     def __init__(self) -> None:
-        # Most clients have one subscription: a dict for it alone would be 200 bytes, a sixteenth of an idle client.
+        # Most clients have one subscription, and a dict for it would take 200 bytes, a sixteenth of an idle client.
         self._only: str | None = None
         self._only_policy = Overflow.CATCH_UP
         self._by_pattern: dict[str, Overflow] | None = None
@@ -43,7 +43,7 @@ class Policies(Mapping[str, Overflow]):
         return self._only_policy
 
     def __contains__(self, pattern: object) -> bool:
-        # The interface's own would raise and catch an error for each that is not there.
+        # Mapping's version would raise and catch an error for each missing pattern.
         return pattern in self._by_pattern if self._by_pattern is not None else pattern is not None and pattern == self._only
 
     def __iter__(self) -> Iterator[str]:
@@ -56,7 +56,7 @@ class Policies(Mapping[str, Overflow]):
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The patterns, sorted: clients with the same ones share their part of a log page."""
+        """The sorted patterns. Clients with the same ones share their part of a log page."""
         if self._key is None:
             self._key = tuple(sorted(self))
         return self._key
@@ -93,7 +93,7 @@ class Policies(Mapping[str, Overflow]):
         self.wildcards = 0
 
     def reached(self, topic: str) -> list[tuple[str, Overflow]]:
-        """Return the subscriptions that a topic reaches. One pattern after the other would take 0.3 ms when there are 128."""
+        """Return the subscriptions that a topic reaches. A loop over 128 patterns would take 0.3 ms."""
         if self._map is None:
             self._map = PatternMap()
             for pattern, policy in self.items():
@@ -101,12 +101,12 @@ class Policies(Mapping[str, Overflow]):
         return self._map.reached(topic)
 
     def forget_map(self) -> None:
-        """Free the memory that `reached` uses: no question is to be expected soon."""
+        """Free the memory of `reached`, which is not needed soon."""
         self._map = None
 
 
 def strongest(reached: Sequence[tuple[str, Overflow]]) -> Overflow:
-    """Return the policy that decides about an event: `catch_up` before `latest` before `drop`, which also stands for none."""
+    """Return the policy that decides about an event: `catch_up` before `latest` before `drop`, the default."""
     if len(reached) == 1:
-        return reached[0][1]  # the common case, for every event of a client that is behind
+        return reached[0][1]  # the common case, for every event of a slow client
     return min((policy for _, policy in reached), key=_STRENGTH.index, default=Overflow.DROP)

@@ -1,8 +1,8 @@
-"""Where the past begins that clients ask for (`since`): all that one request asks for, in one reading of the log. No I/O.
+"""The search for the start of each past that one request asks for (`since`), in one pass over the log. No I/O.
 
-In: what is wanted of which pattern, the ends of the log, and a way to read its topics and times (log_topics.py). Out: for each
-pattern, the offset after which its events begin. `last` goes through the log from its end until enough was found, once for all
-patterns, matching each topic against all of them at once; `time` is a search among pages, which several times largely share.
+In: patterns with the past wanted of each, the ends of the log, and a function that reads its topics and times (log_topics.py).
+Out: for each pattern, the offset after which its events begin. `last` reads the log backwards until it has found enough, once for
+all patterns, matching each topic with all of them at once. `time` is a search among pages, which several times largely share.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from headgate.delivery.pattern_map import PatternMap
 from headgate.protocol.requests import Since
 
-# Offsets per page: one reply of Redis, which holds their payloads too.
+# Offsets per page. One reply of Redis has a page, including the payloads.
 TOPIC_PAGE_OFFSETS = 100
-# Between two calls of `pause`: 32 events whose topics are new, matched with 32 of the costliest patterns, take 5 ms.
+# Events between two calls of `pause`. Matching 32 new topics with 32 of the costliest patterns takes 5 ms.
 _PAUSE_EVENTS = 8
-# Topics that are not matched anew each time that they come up.
+# Topics with a remembered match.
 _KEPT_TOPICS = 512
 
 
 @dataclass(slots=True)
 class TopicPage:
-    """The topics at the offsets from `first` on. A topic of None: nothing is there; a time of 0: nobody knows when."""
+    """The topics at the offsets from `first` on. The topic None means no event, and the time 0 an unknown time."""
 
     first: int
     topics: list[str | None]
@@ -31,35 +31,35 @@ class TopicPage:
 
     @property
     def last(self) -> int:
-        """The newest offset of which anything is known; `first - 1` when nothing is."""
+        """The newest known offset of this page; `first - 1` when none is."""
         return self.first + len(self.topics) - 1
 
     def since(self, time_ms: int) -> int:
-        """Return the oldest offset whose event is of `time_ms` or later; there is one."""
+        """Return the oldest offset with an event of `time_ms` or later. There must be one."""
         return self.first + next(at for at, time in enumerate(self.times_ms) if time >= time_ms)
 
 
 def page_of(offset: int) -> int:
-    """Return the number of the page that an offset is on."""
+    """Return the number of an offset's page."""
     return (offset - 1) // TOPIC_PAGE_OFFSETS
 
 
 def find_starts(
     wanted: Sequence[tuple[str, Since]], first: int, last: int, read: Callable[[int], TopicPage], pause: Callable[[], object]
 ) -> list[int]:
-    """Return for each pattern the offset after which the events lie that it asks for.
+    """Return for each pattern the offset after which its wanted events begin.
 
     Args:
         wanted: valid patterns; one may come more than once.
-        first, last: the offsets between which the log holds anything.
-        read: returns a page by its number; asked for none twice by the patterns with `last`.
-        pause: called every now and then; the loop may run others in it.
+        first, last: the ends of the log.
+        read: returns a page by its number. The patterns with `last` read no page twice.
+        pause: called every now and then, and may let the loop run.
     """
     starts = [last] * len(wanted)
     befores: dict[int, int] = {}
     for index, (_, since) in enumerate(wanted):
         if since.offset is not None:
-            # Another gateway may be ahead of this one, but nothing is ahead of the log: what comes next is news.
+            # Another gateway may be ahead of this one, but none is ahead of the log.
             starts[index] = min(since.offset, last)
         elif since.time_ms is not None:
             if since.time_ms not in befores:
@@ -81,7 +81,7 @@ def _go_back(
     read: Callable[[int], TopicPage],
     pause: Callable[[], object],
 ) -> None:
-    """Move `starts` back until as many events are behind each as it has `left`, or the log has no more."""
+    """Move each of `starts` back until as many events follow as it has `left`, or the log ends."""
     asking: PatternMap[list[int]] = PatternMap()
     for index in left:
         pattern = wanted[index][0]
@@ -91,7 +91,7 @@ def _go_back(
         else:
             indexes.append(index)
         pause()
-    reached: dict[str, tuple[int, ...]] = {}  # topic → who wants its events; an empty tuple is nothing to the garbage collector
+    reached: dict[str, tuple[int, ...]] = {}  # topic → indexes in `wanted`; the garbage collector ignores empty tuples
     for number in range(page_of(last), page_of(max(first, 1)) - 1, -1):
         page = read(number)
         for offset in range(min(page.last, last), max(page.first, first) - 1, -1):
@@ -119,11 +119,11 @@ def _go_back(
 
 
 def _before(time_ms: int, first: int, last: int, read: Callable[[int], TopicPage]) -> int:
-    """Return an offset behind all that is older than `time_ms`, and before all that is not: the log's times never go backwards.
+    """Return an offset that separates events older than `time_ms` from all others, as the times of the log never decrease.
 
-    An event without a time, put there by hand, counts as old where it may.
+    An event without a time, written by hand, counts as old where possible.
     """
-    low, high = page_of(first) - 1, page_of(last)  # what is on `low` or before is older, what is behind `high` is not
+    low, high = page_of(first) - 1, page_of(last)  # pages up to `low` are older, pages after `high` are not
     while low < high:
         middle = probed = (low + high + 1) // 2
         page = read(probed)
@@ -132,7 +132,7 @@ def _before(time_ms: int, first: int, last: int, read: Callable[[int], TopicPage
             page = read(probed)
         times = [time for time in page.times_ms if time]
         if not times or times[0] >= time_ms:
-            high = middle - 1  # neither here nor on the pages between, which say nothing
+            high = middle - 1  # neither here nor on the pages between, which have no times
         elif times[-1] < time_ms:
             low = probed
         else:

@@ -1,7 +1,7 @@
-"""The router: events from the bus → who gets them. Pure of I/O; never waits.
+"""The router finds the clients of events from the bus. No I/O, never waits.
 
 In: events in log order, from the bus listener. Out: passes of the fan-out, one slice (at most MAX_SLICE_BYTES of frames)
-after the other. Events that nobody here wants cost one match and are not encoded.
+after the other. Events without a client here cost one match and are not encoded.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from .traced import Traced
 class Router:
     """Matches and slices.
 
-    `matched` counts events that somebody here wanted, `plain` those of them that have no offset, `unwanted` the others. `routed`
-    counts each of them once for each of its clients, when the pass that took it there has ended.
+    `matched` counts events with clients here, `plain` those of them without an offset, `unwanted` events without clients.
+    `routed` counts each matched event once for each of its clients, at the end of its pass.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Router:
         self.matched = self.plain = self.unwanted = self.routed = 0
 
     def match(self, events: Iterable[Event]) -> list[Matched]:
-        """Return the events that somebody here wants, framed, in order."""
+        """Return the events with clients here, framed, in order."""
         matched: list[Matched] = []
         audience_of = self._matcher.match
         for event in events:
@@ -61,7 +61,7 @@ class Router:
         return matched
 
     def written(self, run: Run) -> None:
-        """Events have been written directly: count them, and where they went."""
+        """Count directly written events, and their deliveries."""
         self.matched += run.matched
         self.unwanted += run.unwanted
         self.routed += run.routed
@@ -76,7 +76,7 @@ class Router:
                 frame.tally = tallies.get(frame.offset or 0)
 
     def passes(self, matched: Iterable[Matched]) -> Iterator[Pass]:
-        """Yield passes over matched events, in order; each must be advanced to its end before the next is asked for."""
+        """Yield passes over matched events, in order. Advance each to its end before the next."""
         slice_: list[Matched] = []
         size = 0
         for each in matched:
@@ -89,12 +89,12 @@ class Router:
             yield self._pass(slice_)
 
     def passed(self, pass_: Pass) -> None:
-        """A pass has ended: count where its events went."""
+        """Count the deliveries of an ended pass."""
         self.routed += pass_.routed
         if self._traced is not None:
             self._traced.passed(matched.frame for matched in pass_.events)
 
     def _pass(self, slice_: list[Matched]) -> Pass:
-        # A stride that is coprime to most sizes: consecutive passes start far apart.
+        # This stride is coprime to most sizes, so consecutive passes start far apart.
         self._start += 7919
         return Pass(slice_, self._start)

@@ -106,7 +106,7 @@ _FROM_LOG = (_ARRIVING_BEHIND, _COLLECTING, _READING)
 _PRESENT = (*_FED_LIVE, *_FROM_LOG)
 
 _SAME: Mapping[Pressure, Pressure] = {pressure: pressure for pressure in Pressure}
-# An eased client that is live again gets "off".
+# When an eased client is live again, it gets "off".
 _EASED_ENDS: Mapping[Pressure, Pressure] = {**_SAME, _EASED: _OK}
 
 # Each row has a step, its phases before and after, and the same for pressures.

@@ -1,12 +1,12 @@
 """The tally of single events: what this gateway did with one of them, over all of its clients. For `headgate trace`. No I/O.
 
-In: logged events from the router, and each place where an event takes another way than straight to a socket. Out: the tallies
-that have changed, now and then, for node/cluster/tracer.py, which keeps them. A gateway with few events counts each. With many
-it counts those whose offset is a multiple of a number, so that all gateways count the same. A write straight to a socket is not
-counted by itself; these are the rest.
+In: logged events from the router, and each place where an event does not go straight to a socket. Out: from time to time, the
+changed tallies, for node/cluster/tracer.py, which keeps them. A gateway with few events counts each. With many
+it counts those at offsets that are multiples of a number, so that all gateways count the same. Writes straight to a socket are
+not counted one by one; they are the rest.
 
-A tally belongs to the epoch in which its event came here: when the log goes on in another epoch, each keeps what is still to be
-told, and takes what still becomes of events that wait in queues.
+A tally belongs to the epoch in which its event came here. When the log continues in another epoch, each tally keeps what is not
+reported yet, and still counts events that wait in queues.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from headgate.protocol.frames import Frame
 
-# Up to so many in a round, a second, each event has a tally: 1 % of what a gateway can route, and 12 KB for Redis.
+# Up to this many in a round of one second, each event has a tally. That is 1 % of what a gateway can route, and 12 KB for Redis.
 QUIET_EVENTS = 100
-# The newest; an older one takes no more changes.
+# The newest ones. Older tallies take no more changes.
 MAX_TALLIES = 4096
-# Let the loop run after so many, a quarter of a millisecond.
+# The loop may run after this many, which take a quarter of a millisecond.
 _STRIDE = 256
 
 
@@ -32,9 +32,9 @@ class Tally:
 
     Attributes:
         epoch, offset: its place.
-        matched: clients that it was for when it came.
-        queued: of these, those that had something waiting before it, or no room: it went into their queues, in its place.
-        kept: those whose queue was full, and that keep the newest of its topic.
+        matched: its clients when it came.
+        queued: of these, clients without room or with events waiting before it; it was queued in its place.
+        kept: clients with a full queue that keep the newest event of its topic.
         discarded, conflated, left_to_log, gone: as the ledger has them (ledger.py).
         from_log: clients that read it from the log, later.
     """
@@ -55,13 +55,13 @@ class Tally:
 class Tallies:
     """The tallies of one namespace.
 
-    Each event has one while QUIET_EVENTS or fewer come in a round, from one call of `changed` to the next; above that, one in
-    `every` (0: none). An event that was left out has none later either, so a tally counts all that became of its event here.
-    `epoch` says in which one the log is now.
+    Each event has one while at most QUIET_EVENTS come in a round, from one call of `changed` to the next. Above that, one in
+    `every` has (0: none). An event without one gets none later, so a tally counts everything that its event met here.
+    `epoch` returns the present epoch of the log.
 
     Attributes:
-        step: now, events have a tally whose offset is a multiple of it.
-        singles: how many were made in the last round of events whose offset is not a multiple of `every`.
+        step: events at multiples of it have a tally now.
+        singles: tallies made in the last round at offsets that are no multiples of `every`.
     """
 
     def __init__(self, every: int, epoch: Callable[[], str | None] = lambda: None) -> None:
@@ -71,14 +71,14 @@ class Tallies:
         self._epoch = epoch
         self._by_epoch: dict[str, dict[int, Tally]] = {}
         self._kept = self._came = self._singles = 0
-        self._told: dict[Tally, tuple[int, ...]] = {}
-        # Up to these offsets an event without a tally may have had one, or have been left out.
+        self._reported: dict[Tally, tuple[int, ...]] = {}
+        # Up to these offsets, the tally of an event may have been forgotten or left out.
         self._forgotten_to = self._left_out_to = 0
-        # Where there are tallies of events whose offset is not a multiple of `every`.
+        # The range of tallies at offsets that are no multiples of `every`.
         self._single_from, self._single_to = inf, 0
 
     def of(self, offset: int) -> Tally | None:
-        """Return the tally of an event that has come here, a new one if need be; None: it has none."""
+        """Return the tally of an event that has come here, a new one if necessary; None if it has none."""
         if not self.every:
             return None
         self._count(1)
@@ -88,13 +88,13 @@ class Tallies:
         return self._here().get(offset) or self._add(offset)
 
     def left_out(self, events: int, last: int) -> None:
-        """Note events that came here without a tally; none has an offset above `last`."""
+        """Note events that came here without a tally, at offsets up to `last`."""
         if events and self.every:
             self._count(events)
             self._left_out_to = max(self._left_out_to, last)
 
     def read(self, frames: Sequence[Frame]) -> None:
-        """Count frames that a client has read from the log, in order; most chunks of a busy log have none that is counted."""
+        """Count frames that a client has read from the log, in order. Most chunks of a busy log have no tallied one."""
         if not self.every or not frames:
             return
         first, last = frames[0].offset or 0, frames[-1].offset or 0
@@ -111,23 +111,23 @@ class Tallies:
                 tally.from_log += 1
 
     def changed(self) -> Iterator[list[Tally]]:
-        """Begin a round. Yield those that have changed since they were last returned, in parts; the loop may run between two."""
+        """Begin a round. Yield the tallies that changed since the last report, in parts between which the loop may run."""
         self.step = 1 if self._came <= QUIET_EVENTS else self.every
         self.singles, self._came, self._singles = self._singles, 0, 0
         known = [tally for tallies in self._by_epoch.values() for tally in tallies.values()]
         for begin in range(0, len(known), _STRIDE):
-            found = []
+            fresh = []
             for tally in known[begin : begin + _STRIDE]:
                 now = _counted(tally)
-                if self._told.get(tally) != now and tally.offset in self._by_epoch.get(tally.epoch, ()):
-                    self._told[tally] = now
-                    found.append(tally)
-            yield found
+                if self._reported.get(tally) != now and tally.offset in self._by_epoch.get(tally.epoch, ()):
+                    self._reported[tally] = now
+                    fresh.append(tally)
+            yield fresh
 
     def not_told(self, tallies: Iterable[Tally]) -> None:
-        """Return these once more from `changed`: nobody could be told."""
+        """Return these again from `changed`, as they could not be reported."""
         for tally in tallies:
-            self._told.pop(tally, None)
+            self._reported.pop(tally, None)
 
     def _count(self, events: int) -> None:
         self._came += events
@@ -135,7 +135,7 @@ class Tallies:
             self.step = self.every
 
     def _here(self) -> dict[int, Tally]:
-        """Return the tallies of the epoch that the log is in now, by offset."""
+        """Return the tallies of the log's present epoch, by offset."""
         return self._by_epoch.setdefault(self._epoch() or "", {})
 
     def _add(self, offset: int) -> Tally:
@@ -154,7 +154,7 @@ class Tallies:
         oldest = self._by_epoch[epoch].pop(next(iter(self._by_epoch[epoch])))
         if not self._by_epoch[epoch]:
             del self._by_epoch[epoch]
-        self._told.pop(oldest, None)
+        self._reported.pop(oldest, None)
         self._kept -= 1
         self._forgotten_to = max(self._forgotten_to, oldest.offset)
 

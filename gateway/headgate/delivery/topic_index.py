@@ -1,10 +1,10 @@
-"""Topics by their words: to find, among those that are remembered, exactly the ones that a pattern matches. No I/O.
+"""Remembered topics, indexed by their words to find exactly those that a pattern matches. No I/O.
 
-Each topic has a number. For each place and word there are bitmaps of the topics that have this word there, one `int` for each
-CHUNK of numbers; a pattern takes one `&` for each of its words and chunks. A word that no topic has ends the search at once, so a
-new user's pattern costs the same however many topics there are.
+Each topic has a number. For each place and word there are bitmaps of the topics with this word there, one `int` for each
+CHUNK of numbers. A pattern takes one `&` for each of its words and chunks. A word without a topic ends the search at once, so a
+new user's pattern costs the same for any number of topics.
 
-Topics leave in the order in which they came, one at a time, and the next one takes the number.
+Topics leave one at a time, in order of arrival, and the next topic takes the number.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import TypeAlias
 
 from headgate.events.topic import MAX_TOPIC_WORDS
 
-# The longest numbers that Python computes with here have so many bits: 0.1 to 0.2 µs an operation.
+# Bits of the longest numbers here. Python takes 0.1 to 0.2 µs for an operation.
 CHUNK = 8192
 _SHIFT = CHUNK.bit_length() - 1
 _MASK = CHUNK - 1
 _PIECES = Struct(f"<{CHUNK // 64}Q")
 
-# The topics that have a word at a place: the number of the only one, a few numbers, or bitmaps by chunk. A word that only one
-# topic has, such as an id, takes 32 bytes in this way, where a bitmap takes some hundred.
+# The topics with a word at a place, as the number of the only one, a few numbers, or bitmaps by chunk. So the word of a single
+# topic, such as an id, takes 32 bytes rather than some hundred for a bitmap.
 _Having: TypeAlias = int | list[int] | dict[int, int]
 _FEW = 4
 
@@ -35,7 +35,7 @@ class TopicIndex:
     def __init__(self) -> None:
         self._topics: list[str | None] = []  # by number
         self._free: list[int] = []
-        self._hand = 0  # the number of the topic that has been here for longest, or one before it
+        self._hand = 0  # the number of the oldest topic, or an earlier free one
         self._words: list[dict[str, _Having]] = [{} for _ in range(MAX_TOPIC_WORDS)]  # by place
         self._lengths: list[dict[int, int]] = [{} for _ in range(MAX_TOPIC_WORDS + 1)]  # by the number of words
 
@@ -43,7 +43,7 @@ class TopicIndex:
         return len(self._topics) - len(self._free)
 
     def add(self, topic: str) -> None:
-        """Add a valid topic that is not here yet."""
+        """Add an absent valid topic."""
         if self._free:
             number = self._free.pop()
             self._topics[number] = topic
@@ -70,7 +70,7 @@ class TopicIndex:
                     bitmaps[each >> _SHIFT] = bitmaps.get(each >> _SHIFT, 0) | 1 << (each & _MASK)
 
     def pop(self) -> str:
-        """Remove a topic, and return it: the one that has been here for longest, as long as no more leave than come."""
+        """Remove and return a topic, which is the oldest if no more topics have left than come."""
         while (topic := self._topics[self._hand % len(self._topics)]) is None:
             self._hand += 1
         number = self._hand % len(self._topics)
@@ -98,9 +98,9 @@ class TopicIndex:
         return topic
 
     def matching(self, pattern: str, at_most: int) -> list[str] | None:
-        """Return the topics that a valid pattern matches, each once; None if these are more than `at_most`.
+        """Return the topics that a valid pattern matches, each once; None if they are more than `at_most`.
 
-        It takes at most 72 operations on the bitmaps of each chunk, whatever the pattern.
+        Takes at most 72 operations on the bitmaps of each chunk, for any pattern.
         """
         tokens = pattern.split(".")
         first = tokens.index("#") if "#" in tokens else len(tokens)
@@ -119,7 +119,7 @@ class TopicIndex:
         return [topic for chunk, bits in found for number in _numbers(bits) if (topic := self._topics[chunk << _SHIFT | number])]
 
     def _chunks(self, tokens: Sequence[str], first: int) -> Collection[int]:
-        """Return the chunks in which there may be topics that match: `first` is the place of the first `#`, or behind all."""
+        """Return the chunks that may have matching topics. `first` is the place of the first `#`, or the number of tokens."""
         chunks: Collection[int] = range((len(self._topics) + CHUNK - 1) >> _SHIFT)
         for place, token in enumerate(tokens):
             if place < first:
@@ -135,7 +135,7 @@ class TopicIndex:
         return chunks
 
     def _step(self, bits: int, tokens: Sequence[str], place: int, chunk: int) -> int:
-        """Return which of some topics, long enough for that, have these tokens, none of them `#`, from a place on."""
+        """Return the topics in `bits` that have these tokens, without `#`, from a place on. All must be long enough."""
         for token in tokens:
             if not bits:
                 return 0
@@ -159,13 +159,13 @@ class TopicIndex:
     def _matching_open_end(self, tokens: Sequence[str], first: int, chunk: int) -> int:
         """Return the topics of a chunk that a pattern with `#` matches."""
         lengths = [length.get(chunk, 0) for length in self._lengths]
-        longer = [0] * (MAX_TOPIC_WORDS + 1)  # by a number of words: the topics that have more
+        longer = [0] * (MAX_TOPIC_WORDS + 1)  # number of words → topics with more
         for count in range(MAX_TOPIC_WORDS, 0, -1):
             longer[count - 1] = longer[count] | lengths[count]
         begun = self._step(longer[max(first - 1, 0)], tokens[:first], 0, chunk)
         if first == len(tokens) - 1 or not begun:
             return begun
-        # By how many words of theirs the tokens so far may stand for.
+        # Number of words → topics in which the tokens so far may match that many.
         reached = [0] * (MAX_TOPIC_WORDS + 1)
         reached[first] = begun
         for token in tokens[first:]:
@@ -185,7 +185,7 @@ class TopicIndex:
 
 
 def _numbers(bits: int) -> Iterator[int]:
-    """Yield the places of the bits that are set: many of them in pieces, as one bit of a long number costs as much as a chunk."""
+    """Yield the indexes of the bits set; many go in pieces, as taking one bit off a long number costs as much as a chunk."""
     if bits.bit_count() <= _FEW:
         while bits:
             lowest = bits & -bits

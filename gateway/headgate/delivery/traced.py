@@ -1,8 +1,8 @@
-"""Events whose traces are recorded, on their way through this gateway: when each was routed and delivered. No I/O.
+"""Events with recorded traces on their way through this gateway, with the times of routing and delivery. No I/O.
 
-In: an event whose traceparent is sampled, from the router; the end of each pass, from the live feed. Out: times and counts of
-each, for node/cluster/tracer.py, which makes spans of it. One for each event and gateway, never for each client. Bounded: with
-more than MAX_KEPT between two looks, the newest are left out and counted.
+In: events with a sampled traceparent, from the router; the end of each pass, from the live feed. Out: times and counts, one
+record for each event and never for each client. node/cluster/tracer.py makes spans of them. Beyond MAX_KEPT records between two
+calls of `take`, the newest are left out and counted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_KEPT = 1000
 
 
 class Delivered(NamedTuple):
-    """An event that has been handed to all of its clients here. Times in ms since 1970; `counts` by the names of tally.py."""
+    """An event handed to all of its clients here. Times in ms since 1970; `counts` by the names of tally.py."""
 
     traceparent: str
     topic: str
@@ -34,7 +34,7 @@ class Delivered(NamedTuple):
 
 
 class Traced:
-    """See the module. `left_out` counts events that there was no room for."""
+    """See the module. `left_out` counts events beyond MAX_KEPT."""
 
     def __init__(self, now_s: Callable[[], float] = time) -> None:
         self._now_s = now_s
@@ -43,7 +43,7 @@ class Traced:
         self.left_out = 0
 
     def route(self, event: Event, frame: Frame) -> None:
-        """Note an event that somebody here wants, if its trace is recorded."""
+        """Note an event with clients here, if its trace is recorded."""
         if event.traceparent is None or event.offset is None or not is_sampled(event.traceparent):
             return
         if len(self._open) + len(self._delivered) >= MAX_KEPT:
@@ -54,7 +54,7 @@ class Traced:
         self._open[frame] = event, self._now_s() * 1000
 
     def passed(self, frames: Iterable[Frame]) -> None:
-        """A pass with these has ended."""
+        """Record the delivery of these frames after their pass."""
         if not self._open:
             return
         now_ms = self._now_s() * 1000
@@ -78,6 +78,6 @@ class Traced:
             )
 
     def take(self) -> list[Delivered]:
-        """Return those that were delivered since the last time."""
+        """Return the events delivered since the last call."""
         taken, self._delivered = self._delivered, []
         return taken

@@ -104,18 +104,18 @@ def tells_no_gaps(patch: pytest.MonkeyPatch) -> None:
     def forget(client: Client) -> None:
         client._gaps = None
 
-    patch.setattr(Client, "_tell_gaps", forget)
+    patch.setattr(Client, "_report_gaps", forget)
 
 
 def tells_gaps_late(patch: pytest.MonkeyPatch) -> None:
     """The event that `latest` kept comes ahead of the word of what is missing before it."""
-    hand_over, tell = Client._hand_over_latest, Client._tell_gaps
+    hand_over, tell = Client._hand_over_latest, Client._report_gaps
 
     def late(client: Client) -> None:
         hand_over(client)
         tell(client)
 
-    patch.setattr(Client, "_tell_gaps", late)
+    patch.setattr(Client, "_report_gaps", late)
 
 
 def ends_a_handover_within_a_pass(patch: pytest.MonkeyPatch) -> None:

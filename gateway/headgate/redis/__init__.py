@@ -1,1 +1,1 @@
-"""Redis: keys, function libraries, the log, and the private server that Headgate starts where there is none."""
+"""Redis: keys, function libraries, the log, and the private server that Headgate starts if you have none."""

@@ -1,7 +1,7 @@
-"""Appending to the log: by the cheapest function that this Redis user may call, and again where that is safe.
+"""Appends to the log with the cheapest function that this Redis user may call, and retries if that is safe.
 
-In: calls of `headgate_append`, each with an id. Out: what Redis has answered to each. A call that got no answer is sent once
-more: one that did arrive is found by its id, and not doubled.
+In: calls of `headgate_append`, each with an id. Out: the reply of Redis to each. A call without an answer is sent once more. If
+the first one arrived, Redis recognises the id and does not append it twice.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from .functions import call_function, ensure_loaded, is_missing
 from .keys import STRICT, TRUSTED, head_key, namespace_of
 
 _KEY: Final = 3
-# Answers of a server from which another one is taking over, or has: nothing has run, and it passes by itself.
+# Replies of a server during or after a failover to another one. The command has not run, and the fault passes without help.
 _TAKEN_OVER = frozenset({"READONLY", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN"})
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.01, 0.25
 
-# The publisher's: whoever publishes has set the standard library's logging up, or finds warnings on standard error.
+# Publishers use the standard library's logging. An application that has not configured it gets warnings on standard error.
 log = logging.getLogger("headgate.publisher")
 
 C = TypeVar("C")
@@ -37,14 +37,14 @@ R = TypeVar("R")
 
 
 class _Entry(Enum):
-    """The entry to the log that this Redis user may take, by the function that is called for several events."""
+    """The function through which this Redis user may append, named by its form for several events."""
 
     BATCH = batches.FUNCTION
     EACH = TRUSTED
     CHECKED = STRICT
 
 
-# The next entry to try where Redis forbids one.
+# The entry to try next if Redis forbids one.
 _NEXT_ENTRY = {_Entry.BATCH: _Entry.EACH, _Entry.EACH: _Entry.CHECKED}
 _COST = {
     _Entry.EACH: "so each event is a call of its own",
@@ -53,41 +53,41 @@ _COST = {
 
 
 class Appending:
-    """See the module. The calls are made within a Budget."""
+    """Appends to the log. The caller holds a Budget (budget.py)."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._checked: WeakSet[object] = WeakSet()  # the servers whose function library was looked at: in a Cluster several
+        self._checked: WeakSet[object] = WeakSet()  # servers with a checked function library; several in a Cluster
         self._checked_last: object = None
         self._declared: set[str] = set()  # keys of logs
         self._entry = _Entry.BATCH
 
     def append(self, command: Command) -> Any:
-        """Append one event; return the reply. Waits for Redis.
+        """Append one event and return the reply. Waits for Redis.
 
         Raises:
-            BusRefused: Redis will not do it.
-            BusUnavailable: no answer, twice, or no server that takes it in time.
+            BusRefused: Redis refuses it.
+            BusUnavailable: two attempts got no answer, or no server accepted it in time.
         """
         return self._retried(self._fcall, command)
 
     def append_many(self, commands: Sequence[Command]) -> list[Any]:
-        """Append events in one round trip, and perhaps send a last command that waits for them; return a reply for each.
+        """Append events in one round trip, perhaps with a last command that waits for them. Return a reply for each.
 
         Raises:
-            BusUnavailable: as `append`; not known which were appended.
+            BusUnavailable: as `append`. The caller cannot know which events were appended.
         """
         return self._retried(self._fcall_many, commands)
 
     def load_library(self, key: str) -> None:
-        """Load the function library for a server's first call, as `append` does by itself. Raises as `append`."""
+        """Load the function library before the first call. `append` does so too. Raises as `append`."""
         self._retried(self.check_library, key)
 
     def _retried(self, send: Callable[[C], R], commands: C) -> R:
-        """Send, and once more if Redis did not answer: each command has an id, so one that arrived is found, not doubled.
+        """Send, and send once more if Redis did not answer. Redis recognises a command that arrived by its id.
 
-        While Redis answers that another server is about to take over, send again and again. Each time over new connections: after
-        a failover the old ones lead to a server that is the primary no more. All of it within the caller's budget (budget.py).
+        While Redis answers that a failover is under way, keep sending within the caller's budget (budget.py). Each attempt uses
+        new connections, because after a failover the old ones lead to a former primary.
         """
         pause_s, once_more = 0.0, True
         while True:
@@ -101,7 +101,7 @@ class Appending:
                     if not once_more:
                         raise
                     once_more = False
-            # Outside the handler, so that a traceback does not hold every attempt.
+            # Outside the handler, so that a traceback does not contain every attempt.
             drop_idle(self._client)
             if pause_s:
                 sleep(pause_s)
@@ -120,7 +120,7 @@ class Appending:
         return reply
 
     def _fcall_many(self, commands: Sequence[Command]) -> list[Any]:
-        """Send events, and perhaps a command that waits for them; return a reply for each."""
+        """Send events, perhaps with a command that waits for them. Return a reply for each."""
         key = str(commands[0][_KEY])
         self.check_library(key)
         count = len(commands) - _waits(commands)
@@ -132,7 +132,7 @@ class Appending:
             replies = self._exchange(key, entry, events, waits)
         if entry is not began and not any(_is_no_right(reply) for reply in replies[:count]):
             self._stay_with(entry)
-        # A server that cannot write now has refused all, or all from one on: sent again, each event keeps its place.
+        # A server that cannot write now has refused all events, or all from some event on. So a retry keeps their order.
         answers = replies[:count]
         first = next((index for index, reply in enumerate(answers) if isinstance(reply, BusUnavailable)), None)
         if first is not None and all(isinstance(reply, BusUnavailable) for reply in answers[first:]):
@@ -140,7 +140,7 @@ class Appending:
         return replies
 
     def _exchange(self, key: str, entry: _Entry, events: Sequence[Command], waits: Sequence[Command]) -> list[Any]:
-        """Send events by an entry, in one round trip; return a reply for each, and those of `waits`."""
+        """Send events through an entry in one round trip. Return a reply for each, and the replies of `waits`."""
         gathered = in_batches(events) if entry is _Entry.BATCH else []
         calls: Sequence[Command] = [batch.command for batch in gathered] or events
         if entry is _Entry.CHECKED:
@@ -156,7 +156,7 @@ class Appending:
         return each + replies[len(gathered) :]
 
     def _stay_with(self, entry: _Entry) -> None:
-        """Go on by this entry: this user may take it, and not the one before."""
+        """Use this entry from now on: the user may take this one, but not the one before."""
         if self._entry is not entry:
             self._entry = entry
             wanted = _Entry.BATCH if entry is _Entry.EACH else _Entry.EACH
@@ -168,7 +168,7 @@ class Appending:
     def check_library(self, key: str) -> None:
         """Load the function library, or replace an older one, before this publisher's first call to a server.
 
-        Before the first event of a log, say in which database it is: the library publishes on no channels until somebody has.
+        Before the first event of a log, report its database number. The library publishes on no channel before it knows that.
         """
         server = at(self._client, key)
         if server is self._checked_last and key in self._declared:
@@ -178,13 +178,13 @@ class Appending:
             self._checked.add(server)
         self._checked_last = server
         if key not in self._declared:
-            with suppress(BusRefused):  # for want of a right, or of room: a gateway says it as well
+            with suppress(BusRefused):  # no right or no room; a gateway reports the number too
                 call(self._client, "HSETNX", head_key(namespace_of(key)), "database", database_number(self._client))
             self._declared.add(key)
 
 
 def _strict(command: Command) -> Command:
-    """Return the call of the strict function for one of the trusted one."""
+    """Return the strict form of a call of the trusted function."""
     return (command[0], STRICT, *command[2:])
 
 
@@ -193,5 +193,5 @@ def _is_no_right(reply: Any) -> bool:
 
 
 def _waits(batch: Sequence[Command]) -> int:
-    """Return how many commands at the end of a batch wait for others: none or one."""
+    """Return how many commands at the end of a batch wait for the others (0 or 1)."""
     return int(batch[-1][0] != "FCALL")

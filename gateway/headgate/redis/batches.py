@@ -1,9 +1,9 @@
-"""Batches: calls that append one event each, gathered into calls of `headgate_append_batch`, and its answers taken apart.
+"""Batches: gathers calls that append one event each into calls of `headgate_append_batch`, and splits the replies.
 
-In: calls of `headgate_append`, in order; later the reply to each batch. Out: the calls of batches; then a reply for each
-event, as the function for one event would have given it. log.lua says what a batch is and what it answers.
+In: calls of `headgate_append`, in order; later the reply to each batch. Out: the calls of the batches, then a reply for each
+event, as `headgate_append` gives it. log.lua defines batches and their replies.
 
-A batch is bounded in events and bytes: while Redis works on one, everybody else waits.
+A batch is bounded in events and bytes, because all other clients of Redis wait while it runs one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headgate.errors import HeadgateError
 from .connections import Command
 from .faults import refused, reply_error
 
-# Less than a millisecond of Redis. Twice as many events in a batch would take a hundredth less for each.
+# Redis takes less than a millisecond. Batches twice as large would save 1 % per event.
 MAX_BATCH_EVENTS = 100
 MAX_BATCH_BYTES = 128 * 1024
 
@@ -25,16 +25,16 @@ _KEY, _TOPIC, _PAYLOAD, _ID, _BY = 3, 4, 5, 6, 7
 
 
 class Batch(NamedTuple):
-    """One call, and how many events are in it."""
+    """One call, and the number of events in it."""
 
     command: Command
     events: int
 
     def replies(self, reply: Any) -> list[Any]:
-        """Return a reply, or an error, for each event: (epoch, offset, whether it was there already).
+        """Return (epoch, offset, whether it is a duplicate) or an error for each event.
 
         Raises:
-            BusRefused: it is no answer to this call.
+            BusRefused: the reply does not belong to this call.
         """
         if isinstance(reply, HeadgateError):
             return [reply] * self.events
@@ -58,7 +58,7 @@ def _read_line(line: bytes, at_most: int) -> list[Any]:
 
 
 def in_batches(calls: Sequence[Command]) -> list[Batch]:
-    """Return batches that append the events of calls of one log, in order."""
+    """Return the batches for a list of calls on one log, in order."""
     batches: list[Batch] = []
     words: list[str | bytes | int] = []
     events = size = 0

@@ -1,13 +1,12 @@
-"""Connections of redis-py that keep within the budget of the call that uses them (budget.py), and leave a server that their
-address leads to no more (primary_switch.py). Public names of redis-py only.
+"""Connections of redis-py that respect the budget of the current call (budget.py), and that leave a server once their address
+leads elsewhere (primary_switch.py). This file uses public names of redis-py only.
 
-In: redis-py's own arguments, and a switch. Out: connections whose `connect` and `read_response` wait no longer than what is left
-of the budget: for each address of the host, for each reply while connecting (AUTH, SELECT), and for the reply to a command. The
-system resolves names, and has limits of its own for that.
+In: redis-py's own arguments, and a switch. Out: connections whose `connect` and `read_response` wait no longer than the rest of
+the budget. This covers each address of the host, each reply while connecting (AUTH, SELECT) and the reply to a command. It does
+not cover name resolution, which has the system's own limits.
 
-A pool calls `connect` each time that it hands a connection out. One that has been open for a while asks which server it leads to,
-and now and then, over another connection, where the address leads. A question that fails changes nothing: what works is not given
-up for what does not.
+A pool calls `connect` each time it hands a connection out. An older connection then asks which server it leads to. Now and then
+it also asks, over another connection, where the address leads. If that question fails, the working connection stays in use.
 """
 
 from __future__ import annotations
@@ -26,29 +25,29 @@ from .primary_switch import ASK_EVERY_S, FORBIDDEN_S, NO_LIBRARY, UNKNOWN, Prima
 
 try:
     from hiredis import pack_command
-except ImportError:  # a process that only publishes need not have it
+except ImportError:  # optional for a process that only publishes
     _pack: Callable[[Any], bytes] | None = None
 else:
-    # redis-py calls it too, after a look at each word that takes as long.
+    # redis-py calls it too, after a check of each word that takes as long.
     _pack = pack_command
 
-# Where an address leads now is a question beside the caller's own: it may take so long, and so much of what is left.
+# Most time for the question where an address leads, and its most share of the time left: the caller's own command waits for it.
 ASK_WITHIN_S, ASK_SHARE = 0.5, 0.25
 
-# The standard library's, as a publisher's (budget.py).
+# The standard library's logging, as in budget.py.
 log = logging.getLogger("headgate.redis")
 
 
 class Bounded:
-    """What the three kinds of connection share.
+    """The common part of the three kinds of connection.
 
     Args:
-        switch: of the address; None: the address always leads to one server.
-        within_s: it waits no longer for a reply, whatever the caller's budget allows.
-        newest: what it reports to Redis before anything else is sent.
+        switch: of the address, or None if the address always leads to one server.
+        within_s: the longest wait for a reply, whatever the caller's budget allows.
+        newest: the receipts to report to Redis before anything else is sent.
 
     Attributes:
-        server: the server that it leads to, as its switch knows it.
+        server: the server that the connection leads to, as named in the switch.
     """
 
     def __init__(
@@ -69,10 +68,10 @@ class Bounded:
         self.server = UNKNOWN
 
     def connect(self) -> None:
-        """Connect, unless it is connected to the server that the address leads to.
+        """Connect, unless the connection is open and leads where the address leads.
 
         Raises:
-            redis.TimeoutError: there is no time left to connect.
+            redis.TimeoutError: no time is left to connect.
             redis.ConnectionError: the address leads to two primaries; or as redis-py.
         """
         switch = self._switch
@@ -95,7 +94,8 @@ class Bounded:
         self._find_server()
         super().connect()  # type: ignore[misc]
         if self.can_read(0):  # type: ignore[attr-defined]
-            # Redis speaks first only to refuse (too many clients, protected mode): that is raised here. All else is no Redis.
+            # Redis speaks first only to refuse (too many clients, protected mode), which raises here. Anything else is not
+            # Redis.
             self.read_response()
             raise redis.InvalidResponse("it speaks first")
         self._report_newest()
@@ -104,13 +104,13 @@ class Bounded:
         self._is_open, self._has_asked = True, False
 
     def disconnect(self, *args: Any, **options: Any) -> None:
-        """Close the connection; a later `connect` opens a new one."""
+        """Close the connection. A later `connect` opens a new one."""
         self._is_open = False
         super().disconnect(*args, **options)  # type: ignore[misc]
 
     def pack_commands(self, commands: Sequence[Sequence[Any]]) -> Any:
-        """Return commands as Redis reads them."""
-        # redis-py makes two words of a name such as SENTINEL MASTERS.
+        """Encode commands for Redis."""
+        # redis-py splits a name such as SENTINEL MASTERS into two words.
         if _pack is None or any(" " in command[0] for command in commands if isinstance(command[0], str)):
             return super().pack_commands(commands)  # type: ignore[misc]
         return [b"".join([_pack(tuple(command)) for command in commands])]
@@ -124,13 +124,13 @@ class Bounded:
         return super().read_response(*args, **options)  # type: ignore[misc]
 
     def follow_switch(self, follower: Any) -> PrimarySwitch | None:
-        """Have `follower.leave()` called when the address leads elsewhere than this connection; return its switch."""
+        """Call `follower.leave()` once the address leads elsewhere than this connection. Return the switch."""
         if self._switch is not None:
             self._switch.follow(follower, self.server, self._count)
         return self._switch
 
     def ask_server(self) -> None:
-        """Ask which server this connection leads to, if it has not been asked, and note it.
+        """Ask once which server this connection leads to, and note it.
 
         Raises:
             redis.RedisError, OSError: no answer.
@@ -143,7 +143,7 @@ class Bounded:
         self.server, is_replica = UNKNOWN, False
         try:
             reply = self.read_response()
-            if isinstance(reply, list) and len(reply) == 3:  # else the library is older
+            if isinstance(reply, list) and len(reply) == 3:  # an older library replies otherwise
                 self.server, is_replica = reply[1].decode("ascii", "replace"), bool(reply[2])
         except redis.ResponseError as error:
             code = reply_of(error)[0]
@@ -166,7 +166,7 @@ class Bounded:
                 newest.forbidden_until_s = monotonic() + FORBIDDEN_S
 
     def _is_left(self, switch: PrimarySwitch) -> bool:
-        """Return whether the address leads elsewhere; ask, if it is time."""
+        """Return whether the address leads elsewhere. Ask if the last answer is too old."""
         now_s = monotonic()
         is_due = switch.is_due(now_s)
         if is_due or (not self._has_asked and now_s - self._opened_s > ASK_EVERY_S):
@@ -176,7 +176,7 @@ class Bounded:
                 self._within_s = within_s
                 self.ask_server()
             except (redis.RedisError, OSError):
-                return True  # it does not answer: no use for anything else either
+                return True  # no answer: the connection is useless
             finally:
                 self._within_s = None
             if is_due:
@@ -186,9 +186,9 @@ class Bounded:
         return switch.is_left(self.server, self._count)
 
     def _ask_address(self, switch: PrimarySwitch, within_s: float) -> bool | None:
-        """Ask where the address leads, and note it: over a new connection.
+        """Ask over a new connection where the address leads, and note it.
 
-        Return whether there was an answer; None: there was none, and somebody else can be asked at once.
+        Return whether there was an answer, or None if there was none and another server can be asked at once.
         """
         if switch.forbidden_until_s > monotonic():
             return True
@@ -198,7 +198,7 @@ class Bounded:
             beside.connect()
             beside.ask_server()
         except (redis.RedisError, OSError) as error:
-            # A password that is changed in one step, at Redis first, must not end what works.
+            # If an operator changes the password at Redis first, open connections must continue to work.
             if reply_of(error)[0] in LOCKED_OUT and not switch.is_locked_out:
                 switch.is_locked_out = True
                 log.warning(
@@ -215,7 +215,7 @@ class Bounded:
             beside.disconnect()
 
     def _find_server(self) -> None:
-        """Set host and port, where they are not known before."""
+        """Set host and port if they are not known in advance."""
 
 
 class Connection(Bounded, redis.Connection):

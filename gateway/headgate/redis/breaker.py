@@ -1,8 +1,8 @@
-"""A circuit breaker: whether a call of a Redis that has stood still may try, or fails at once. No I/O, no clock, no lock.
+"""A circuit breaker: decides whether a call to a stalled Redis may try or fails at once. No I/O, no clock, no lock.
 
-In: the time (s, of any clock that only grows) at which a call asks to begin, and how each has ended. Out: whether it may begin,
-and whether it is the probe. After a call has timed out, all fail at once for OPEN_S. Then one at a time tries, the probe. Its
-answer closes the breaker, and its timeout opens it for as long again. An answer to a call that began earlier closes it too.
+In: the time (s, by any monotonic clock) at which a call begins, and its outcome. Out: whether it may begin, and whether it is
+the probe. After a timeout all calls fail at once for OPEN_S. Then one call at a time may try: the probe. An answer to the
+probe, or to an earlier call, closes the breaker. A timeout of the probe opens it for another OPEN_S.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ OPEN_S = 1.0
 
 
 class State(Enum):
-    """Whether calls may begin."""
+    """Which calls may begin."""
 
     CLOSED = "closed"  # all
     OPEN = "open"  # none, for OPEN_S
@@ -23,7 +23,7 @@ class State(Enum):
 
 
 class Step(Enum):
-    """What moves the state."""
+    """An event that changes the state."""
 
     ANSWERED = "answered"
     TIMED_OUT = "timed out"
@@ -33,7 +33,7 @@ class Step(Enum):
 
 
 class Admission(Enum):
-    """What a call that asks to begin is."""
+    """The answer to a call that wants to begin."""
 
     CALL = "call"
     PROBE = "probe"
@@ -45,7 +45,7 @@ MACHINE = Machine(
     {
         (State.CLOSED, Step.ANSWERED): State.CLOSED,
         (State.CLOSED, Step.TIMED_OUT): State.OPEN,
-        (State.CLOSED, Step.PROBE_TIMED_OUT): State.OPEN,  # the answer to an earlier call had closed it
+        (State.CLOSED, Step.PROBE_TIMED_OUT): State.OPEN,  # an answer to an earlier call had closed it
         (State.CLOSED, Step.PROBE_STOPPED): State.CLOSED,
         (State.OPEN, Step.ANSWERED): State.CLOSED,
         (State.OPEN, Step.TIMED_OUT): State.OPEN,
@@ -61,7 +61,7 @@ MACHINE = Machine(
 
 
 class Breaker:
-    """See the module. One for each address; its owner lets one thread at a time call it."""
+    """A circuit breaker for one address. Its owner serialises calls."""
 
     __slots__ = ("_retry_at_s", "state")
 
@@ -70,7 +70,7 @@ class Breaker:
         self._retry_at_s = 0.0
 
     def admit(self, now_s: float) -> Admission:
-        """Return what a call that begins now is. Unless it is REFUSED, `ended` must follow."""
+        """Admit or refuse a call that begins now. Unless it is REFUSED, `ended` must follow."""
         if self.state is State.CLOSED:
             return Admission.CALL
         if self.state is State.PROBING or now_s < self._retry_at_s:
@@ -79,7 +79,9 @@ class Breaker:
         return Admission.PROBE
 
     def ended(self, admission: Admission, now_s: float, *, answered: bool, timed_out: bool) -> bool:
-        """A call is over: `answered` (or failed at once), `timed_out`, or neither is known. Return whether that opened it."""
+        """Note the end of a call: `answered` (or failed at once), `timed_out`, or neither if unknown. Return whether it opened
+        the breaker.
+        """
         probe = admission is Admission.PROBE
         before = self.state
         if answered:
@@ -94,7 +96,7 @@ class Breaker:
         return False
 
     def reset(self) -> None:
-        """A forked child has none of its parent's calls."""
+        """Forget all calls, as in a forked child."""
         self.state, self._retry_at_s = State.CLOSED, 0.0
 
     def _move(self, step: Step) -> None:

@@ -1,10 +1,10 @@
-"""The time budget of a call: one deadline for everything that it asks of Redis, and a circuit breaker for each address.
+"""The time budget of a call: one deadline for all of its Redis commands, and a circuit breaker for each address.
 
-In: `with Budget(address, limit_s):` around a call that may take several steps (a connection, the Sentinels, a Cluster's nodes, a
-retry). Out: `left_s()` and `wait_s()`, which bound each step on the way (bounded.py), and BusUnavailable at once while the
-address stands still (breaker.py). Without a budget, as in a gateway's own clients, each step is bounded by itself.
+In: `with Budget(address, limit_s):` around a call that may take several steps (a connection, the Sentinels, a Cluster's nodes,
+a retry). Out: `left_s()` and `wait_s()`, which bound each step on the way (bounded.py), and BusUnavailable at once while the
+address is stalled (breaker.py). Without a budget, as in a gateway's own clients, each step has its own limit.
 
-A budget belongs to its thread or greenlet. One inside another counts as part of it.
+A budget belongs to its thread or greenlet. A nested budget is part of the outer one.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from headgate.errors import BusRefused, BusUnavailable
 
 from .breaker import OPEN_S, Admission, Breaker, State
 
-# A call without an answer that took so long (at most half of its limit) stood still. A refused connection takes less.
+# A call without an answer for this long (at most half of its limit) is taken as stalled. A refused connection fails sooner.
 SILENT_S = 0.5
-# Of a limit, what waits may take: the call is to be over within it, the error made and raised.
+# Share of the limit for waits. The rest is for raising the error within the limit.
 _SHARE = 0.98
-# Addresses whose breakers a process remembers; then it forgets them all.
+# Breakers that a process keeps. Beyond that it forgets them all.
 MAX_ADDRESSES = 1000
-# The word of an error that says nothing about Redis: all connections of the pool were in use.
+# An error code that says nothing about Redis: all connections of the pool were in use.
 ALL_IN_USE = "POOL"
 
 log = logging.getLogger("headgate.publisher")
 
 
 class Counted(Enum):
-    """What is counted of all breakers of a process."""
+    """The counted events of all breakers of a process."""
 
     OPENED = "opened"
     CLOSED = "closed"
@@ -49,13 +49,13 @@ _counter: Callable[[Counted], object] | None = None
 
 
 def count_with(counter: Callable[[Counted], object]) -> None:
-    """Have `counter` called for each opening, closing and refusal of this process, one at a time. It must not wait."""
+    """Call `counter` for each opening, closing and refusal in this process, one at a time. It must not wait."""
     global _counter
     _counter = counter
 
 
 def answered(address: str) -> None:
-    """Redis has answered another part of this process at an address: its calls need not fail at once any more. Never waits."""
+    """Close the breaker of an address, after Redis answered another part of this process there. Never waits."""
     with _lock:
         for (place, _), breaker in _breakers.items():
             if place == address and breaker.state is not State.CLOSED:
@@ -64,13 +64,13 @@ def answered(address: str) -> None:
 
 
 def left_s() -> float | None:
-    """Return how long the current call may still take (below 0: its time is over); None: it has no budget."""
+    """Return the seconds that the current call has left (negative: overdue), or None without a budget."""
     budget = _active()
     return None if budget is None else budget.end_s - monotonic()
 
 
 def wait_s(usual_s: float) -> float | None:
-    """Return how long to wait for a reply in place of the usual wait; None: as usual."""
+    """Return the most seconds to wait for a reply, or None for the usual wait."""
     budget = _active()
     if budget is None:
         return None
@@ -79,7 +79,7 @@ def wait_s(usual_s: float) -> float | None:
 
 
 def renew() -> None:
-    """Redis is at work on the current call: its time without an answer begins again."""
+    """Restart the time without an answer, because Redis is at work on the current call."""
     budget = _active()
     if budget is not None:
         budget.end_s = monotonic() + budget.limit_s * _SHARE
@@ -89,9 +89,10 @@ class Budget:
     """See the module.
 
     Args:
-        address: of the server, Sentinels or part of a Cluster, as it is shown. Calls with the same limit share its breaker.
-        limit_s: the time of all of the call.
-        is_patient: each step may take all of it, since none is tried again.
+        address: the displayed address of the server, the Sentinels or a part of a Cluster. Calls with the same address and
+            limit share a breaker.
+        limit_s: the time of the whole call.
+        is_patient: each step may take all of the time, because none is retried.
     """
 
     __slots__ = ("_address", "_admission", "_began_s", "_breaker", "_is_over", "_token", "end_s", "is_patient", "limit_s")
@@ -108,7 +109,7 @@ class Budget:
         """Begin.
 
         Raises:
-            BusUnavailable: Redis stands still; nothing was sent.
+            BusUnavailable: Redis is stalled. Nothing was sent.
         """
         if _active() is not None:
             return
@@ -155,7 +156,9 @@ class Budget:
 
 
 def _active() -> Budget | None:
-    """Return the budget of this thread or greenlet. One that was begun inside a call has its budget, and may outlive it."""
+    """Return the budget of this thread or greenlet. A greenlet that was started inside a call inherits its budget and may
+    outlive it.
+    """
     budget = _current.get()
     return None if budget is None or budget._is_over else budget
 
@@ -173,7 +176,7 @@ def _new_breaker(address: str, limit_s: float) -> Breaker:
 
 
 def _in_child() -> None:
-    """A forked child has none of its parent's calls."""
+    """Reset all breakers in a forked child, which has none of its parent's calls."""
     global _lock
     _lock = Lock()
     for breaker in _breakers.values():

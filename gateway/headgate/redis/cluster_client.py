@@ -1,11 +1,11 @@
 """The client for commands to a Redis Cluster: each command goes to the node that owns the slot of its key.
 
-In: commands from client.py. Out: replies in order. One small pool of connections for each node that owns slots; those of a node
-that owns none any more are given up.
+In: commands from client.py. Out: replies in order. Each node that owns slots has one small pool of connections. The pool of a
+node without slots is dropped.
 
-MOVED means that nothing has run: the command is sent once more, to the new owner. ASK and TRYAGAIN mean that a slot is being
-moved key by key: the keys of one namespace are on two nodes then, and no step that needs several of them is right on either. They
-are faults that pass (BusUnavailable), and are never followed. Decision 19 (docs/decisions) has the reasons.
+After MOVED the command has not run, so it is sent once more, to the new owner. ASK and TRYAGAIN mean that a slot is being moved
+key by key. The keys of one namespace are then on two nodes, and a step that needs several keys is right on neither. Both become
+transient faults (BusUnavailable) and are never followed. Decision 19 (docs/decisions) has the reasons.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from .faults import reply_of, shown_cause, translate, unavailable
 from .newest import NewestReceipts
 from .one_server import exchange, execute, failed, open_server
 
-# A command that meets MOVED is sent again so often: a slot may move on while the answer is on its way.
+# Attempts for a command that meets MOVED. A slot may move again while the reply travels.
 MAX_MOVES = 3
-# The slot, and the host (none: that of the node that says so) and port of its owner.
+# The slot, and the host (empty: the answering node's) and port of its owner.
 _MOVED = re.compile(r"(\d+) (.*):(\d+)$")
-# Faults that say nothing against the topology: the slot is where it is said to be, and on its way elsewhere.
+# Faults that do not contradict the topology: the slot is at the known node, and is being moved.
 _MOVING = ("ASK", "TRYAGAIN")
 
 
 class ClusterClient:
-    """See the module. Threads and greenlets may share one, as they may share a client of one server.
+    """A client of a Cluster. Threads and greenlets may share it, like a client of one server.
 
     Args:
         address: of the Cluster.
-        timeout_s: as `open_client`; an answer about the topology comes beside it.
-        max_connections, newest: bound of each node's pool, and what its connections report.
+        timeout_s: as `open_client`. A question about the topology takes extra time.
+        max_connections, newest: the bound of each node's pool, and the receipts that its connections report.
     """
 
     def __init__(self, address: RedisUrl, timeout_s: float, max_connections: int, newest: NewestReceipts | None = None) -> None:
@@ -53,7 +53,7 @@ class ClusterClient:
         self._nodes: dict[Node, redis.Redis] = {}
 
     def run(self, *command: str | bytes | int, key: str | bytes | None = None) -> Any:
-        """Run one command on the node of `key`, else of its own key, else on any primary. Raises as `client.call`."""
+        """Run one command on the node of `key`, or of the command's own key, or on any primary. Raises as `client.call`."""
         key = key_of(command) if key is None else key
         for _ in range(MAX_MOVES + 1):
             node = self._topology.primaries()[0] if key is None else self._topology.owner(slot_of(key))
@@ -68,11 +68,11 @@ class ClusterClient:
     def run_many(self, commands: Iterable[Command], *, shaped: bool = True) -> list[Any]:
         """Run commands in one round trip to each node; return a reply, or the error (a HeadgateError), for each in order.
 
-        A command without a key (WAIT, WAITAOF) goes behind the one before it, and with it to another node. A node that does not
-        answer keeps no other from running its commands.
+        A command without a key (WAIT, WAITAOF) follows the command before it, to another node too. A node that does not answer
+        does not stop the other nodes.
 
         Raises:
-            BusUnavailable: a connection broke: which of that node's commands ran is not known.
+            BusUnavailable: a connection broke. It is unknown which of that node's commands ran.
         """
         batch = list(commands)
         replies: list[Any] = [None] * len(batch)
@@ -121,13 +121,13 @@ class ClusterClient:
         return self._topology.without_owner()
 
     def drop_idle(self) -> None:
-        """Close the connections that wait for a command, and doubt the topology. Never waits."""
+        """Close the idle connections, and ask for the topology again before its next use. Never waits."""
         self._topology.doubt()
         for client in self._all():
             one_server.drop_idle(client)
 
     def close(self) -> None:
-        """Close every connection; idempotent. A later command opens new ones."""
+        """Close every connection. Idempotent. A later command opens new ones."""
         with self._lock:
             nodes, self._nodes = self._nodes, {}
         for client in nodes.values():
@@ -142,7 +142,7 @@ class ClusterClient:
     # -- private --------------------------------------------------------------------------------------------------
 
     def _by_node(self, batch: list[Command], indexes: list[int]) -> dict[Node, list[int]]:
-        """Group commands by their node, in order; those without a key stay with the one before them."""
+        """Group commands by node, in order. A command without a key stays with the one before it."""
         found: dict[Node, list[int]] = {}
         node: Node | None = None
         for index in indexes:
@@ -163,7 +163,7 @@ class ClusterClient:
                     client = open_server(self.address.at(node), self._timeout_s, self._max_connections, self._newest)
                     self._nodes[node] = client
                     gone = [other for other in self._nodes if other not in (*self._topology.known(), node)]
-                    # Only idle connections: one in use is closed when its command has ended and nobody holds it.
+                    # Only idle connections. A connection in use closes when its command has ended and its last reference goes.
                     for other in gone:
                         one_server.drop_idle(self._nodes.pop(other))
         return client
@@ -172,9 +172,9 @@ class ClusterClient:
         yield from list(self._nodes.values())
 
     def _has_moved(self, asked: Node, error: Exception) -> bool:
-        """Return whether a node says MOVED, and take its word for where the slot is.
+        """Return whether a node replied MOVED, and store the slot's new place.
 
-        By the code of the reply: older versions of redis-py have a class for it in their own client of a Cluster only.
+        Reads the code of the reply, because older versions of redis-py know the class only in their own Cluster client.
         """
         code, text = reply_of(error)
         found = _MOVED.match(text) if code == "MOVED" else None

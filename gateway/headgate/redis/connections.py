@@ -1,9 +1,9 @@
-"""Connections to Redis, made our way: from a URL, without the retries and options that redis-py would add.
+"""Makes connections to Redis from a URL, without the retries and options that redis-py would add.
 
-In: a RedisUrl. Out: a pool of connections for one_server.py and subscriber_link.py. Of a URL that names nodes of a Cluster: its
-topology, which asks a node over a connection of its own.
+In: a RedisUrl. Out: a pool of connections for one_server.py and subscriber_link.py. For a URL that names nodes of a Cluster:
+its topology, which asks a node over a separate connection.
 
-A connection never retries behind the caller's back, never checks its own health, and speaks RESP2 in bytes.
+A connection never retries by itself, runs no health checks, and speaks RESP2 in bytes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from .sentinel import Discovery, SentinelConnection, SentinelTlsConnection
 
 Command = Sequence[str | bytes | int]
 
-# No CLIENT SETINFO: two commands less per connection, and one right less to grant. The option has another name before redis-py 8.
+# Without CLIENT SETINFO a connection sends two commands less and needs one right less. Before redis-py 8 the option has another
+# name.
 _ANONYMOUS_DRIVER: dict[str, None] = (
     {"driver_info": None}
     if "driver_info" in signature(redis.connection.AbstractConnection).parameters
@@ -47,7 +48,7 @@ def connection_pool(
     newest: NewestReceipts | None = None,
     **options: float,
 ) -> redis.ConnectionPool:
-    """Return a pool that makes connections to a server, or to the primary that Sentinels name; each reports `newest`."""
+    """Return a pool of connections to a server, or to the primary that Sentinels name. Each connection reports `newest`."""
     kinds: Any = kind  # redis-py does not type its constructor
     pool: redis.ConnectionPool = kinds(
         switch=None if url.kind is Kind.NODE else switch_of(url),
@@ -72,7 +73,7 @@ def connection_pool(
 
 
 def _place(url: RedisUrl) -> dict[str, Any]:
-    """Return where the connections of a pool lead, and their class."""
+    """Return the address and the class of the connections of a pool."""
     if url.kind is Kind.SOCKET:
         return {"connection_class": SocketConnection, "path": url.path}
     if url.kind is Kind.SENTINELS:
@@ -82,12 +83,12 @@ def _place(url: RedisUrl) -> dict[str, Any]:
 
 
 def drop_idle_of(pool: Any) -> None:
-    """Close the connections of a pool that wait for a command."""
+    """Close the idle connections of a pool."""
     waiting: Any = getattr(pool, "pool", None)
-    if waiting is None:  # one that hands out connections for good has none that wait
+    if waiting is None:  # a pool that never takes connections back has no idle ones
         return
-    # Before redis-py 7 its own `disconnect` takes those in use by others too. Out of the pool, so that no other thread begins to
-    # use one that is being closed.
+    # Before redis-py 7 its own `disconnect` closes connections in use, too. Each connection leaves the pool first, so that no
+    # other thread takes one while it closes.
     taken: list[Any] = []
     with suppress(Empty):
         while True:
@@ -99,7 +100,7 @@ def drop_idle_of(pool: Any) -> None:
 
 
 def cluster_topology(address: RedisUrl) -> Topology:
-    """Return the topology of a Cluster; it is asked for when it is first needed."""
+    """Return the topology of a Cluster. It is read at its first use."""
     return Topology(address, lambda node: _ask_slots(address.at(node), shown_node(node)))
 
 
@@ -107,7 +108,7 @@ def _ask_slots(url: RedisUrl, where: str) -> Any:
     """Return one node's reply to CLUSTER SLOTS.
 
     Raises:
-        BusUnavailable, BusRefused: it does not say.
+        BusUnavailable, BusRefused: the node does not answer, or refuses.
     """
     # Untyped: redis-py does not type these methods.
     connection: Any = connection_pool(url, cluster.ASK_TIMEOUT_S).make_connection()
@@ -123,14 +124,14 @@ def _ask_slots(url: RedisUrl, where: str) -> Any:
 
 
 def redacted_address(url: str) -> str:
-    """Return where a Redis URL points to, without user, password and options: what may stand in a log or an error."""
+    """Return the address in a Redis URL without user, password and options, for logs and errors."""
     return str(read_url(url))
 
 
 def is_open(url: str) -> bool:
-    """Return whether a Redis URL leads to another machine and names no password: anybody who reaches it can do everything."""
+    """Return whether a Redis URL leads to another machine without a password, so that anyone who reaches it has every right."""
     address = read_url(url)
     if address.kind is Kind.SOCKET or all(is_loopback(host) for host, _ in address.hosts):
         return False
-    # With a certificate of our own (mutual TLS) the server knows us without.
+    # A client certificate (mutual TLS) identifies us without a password.
     return not (address.password or "ssl_certfile" in dict(address.options))

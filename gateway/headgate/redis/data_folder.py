@@ -1,11 +1,11 @@
-"""The data folder of a private Redis: who holds it, and where its server listens.
+"""The data folder of a private Redis: which process holds it, and where its server listens.
 
-In: the folder's path. Out: its lock, the path for the server's socket, and, for everybody else in the project, the URL of the
-server that runs there.
+In: the folder's path. Out: its lock, the path for the server's socket and, for other programs, the URL of the server that runs
+there.
 
-`redis.lock` in the folder is held (flock) by the process that started the server and by the server, so it is free exactly when
-both are gone. It also records where the socket is, which is elsewhere when the folder's path is too long for a socket. A folder
-or a record that others can write to is refused: they could have us talk to a server of theirs.
+The process that started the server and the server itself hold `redis.lock` in the folder (flock). So the lock is free exactly
+when both are gone. The file also records the path of the socket, which is elsewhere if the folder's path is too long for a
+socket. A folder or a record that other users can write to is refused, because they could direct us to a server of theirs.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from .faults import LOADING
 
 LOCK_NAME, SOCKET_NAME = "redis.lock", "redis.sock"
 MAX_RECORD_BYTES = 64 * 1024
-# sun_path holds 108 bytes on Linux and 104 on macOS, the final zero included.
+# sun_path holds 108 bytes on Linux and 104 on macOS, including the final zero.
 MAX_SOCKET_PATH_BYTES = 100
 LOCK_DEADLINE_S = 2.0
-# A server that does not answer in this time is busy, or stopped.
+# A server that does not answer within this time is busy or stopped.
 PROBE_TIMEOUT_S = 1.0
 POLL_S = 0.02
 
 
 def find_private_redis(data_dir: str | Path) -> str | None:
-    """Return the URL of the private server that runs in `data_dir`, or None if none does.
+    """Return the URL of the private server that runs in `data_dir`, or None without one.
 
     Raises:
-        BusRefused: the folder, or the record in it, is not ours alone: its writer could have us talk to a server of theirs.
+        BusRefused: other users can write to the folder or the record, and could direct us to a server of theirs.
     """
     path = read_record(Path(data_dir).absolute() / LOCK_NAME).get("socket")
     if not isinstance(path, str) or not path or not is_private(Path(path).parent):
@@ -50,13 +50,14 @@ def find_private_redis(data_dir: str | Path) -> str | None:
 
 
 def wait_for_private_redis(data_dir: str | Path, within_s: float) -> str | None:
-    """Return what `find_private_redis` does, and wait for a server that starts or loads its data, where one has run before.
+    """Return the URL as `find_private_redis` does, after waiting for a server that starts or loads its data. Waits only if a
+    server has run there before.
 
-    A command that is given right after `headgate serve` comes before its server: the folder has the lock of the last one.
+    A command right after `headgate serve` runs before the server does. The folder then has the lock file of the last server.
 
     Raises:
         BusRefused: as `find_private_redis`.
-        BusUnavailable: its owner has the lock, and it is not there in time.
+        BusUnavailable: its owner holds the lock, and the server does not start in time.
     """
     lock = Path(data_dir).absolute() / LOCK_NAME
     deadline = time.monotonic() + within_s
@@ -73,11 +74,11 @@ def wait_for_private_redis(data_dir: str | Path, within_s: float) -> str | None:
 
 
 def open_lock(path: Path) -> int:
-    """Return the descriptor of the lock in a folder, which is made if it is missing; its mode becomes 700.
+    """Return the descriptor of the lock in a folder. A missing folder is created. Its mode becomes 700.
 
     Raises:
         BusRefused: the folder, or the file, is not ours alone.
-        OSError: it cannot be used.
+        OSError: the folder cannot be used.
     """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder = open_folder(path)
@@ -91,11 +92,11 @@ def open_lock(path: Path) -> int:
 
 
 def take_lock(lock: int, folder: Path) -> None:
-    """Take the lock, waiting as long as a server whose owner was killed may need to end.
+    """Take the lock. Waits as long as a server may need to end after its owner was killed.
 
     Raises:
         BusRefused: a server runs in this folder.
-        BusUnavailable: the file system has no locks.
+        BusUnavailable: the file system does not support locks.
     """
     deadline = time.monotonic() + LOCK_DEADLINE_S
     while True:
@@ -112,7 +113,7 @@ def take_lock(lock: int, folder: Path) -> None:
 
 
 def choose_socket(folder: Path) -> tuple[str, Path | None]:
-    """Return where the socket goes, and the folder made for it if that is not the data folder."""
+    """Return the path for the socket, and the folder that was created for it, if that is not the data folder."""
     path = str(folder / SOCKET_NAME)
     if len(os.fsencode(path)) <= MAX_SOCKET_PATH_BYTES:
         return path, None
@@ -124,14 +125,14 @@ def choose_socket(folder: Path) -> tuple[str, Path | None]:
 
 
 def write_record(lock: int, record: Mapping[str, object]) -> None:
-    """Write, into the lock that we hold, which server runs (`pid` and `socket`); nothing once none does."""
+    """Record in the held lock which server runs (`pid` and `socket`); empty if none does."""
     text = json.dumps(record).encode()
     os.ftruncate(lock, 0)
     os.pwrite(lock, text, 0)
 
 
 def read_record(path: Path) -> dict[str, object]:
-    """Return what `redis.lock` at this path records; nothing where a crash left something else behind.
+    """Return the record in `redis.lock` at this path; empty if a crash left something unreadable.
 
     Raises:
         BusRefused: the folder, or the file, is not ours alone.
@@ -150,15 +151,15 @@ def read_record(path: Path) -> dict[str, object]:
 
 
 def server_pid(socket_path: str) -> int | None:
-    """Return the process id of the server behind a socket; 0 if it does not tell, or not in time; None if there is none."""
+    """Return the process id of the server at a socket; 0 if it does not answer, or not in time; None without a server."""
     client = open_client(url_of(socket_path), timeout_s=PROBE_TIMEOUT_S, max_connections=1)
     try:
         reply = call(client, "INFO", "server")
         return int(reply.get("process_id", 0)) if isinstance(reply, dict) else 0
     except BusUnavailable:
-        return 0 if _is_listened_to(socket_path) else None  # busy, or stopped for a moment: it is there all the same
+        return 0 if _is_listened_to(socket_path) else None  # busy, or stopped for a moment, but it exists
     except HeadgateError:
-        return 0  # it wants a password, say: somebody's server
+        return 0  # it wants a password, say: another owner's server
     finally:
         client.close()
 
@@ -170,14 +171,16 @@ def _is_loading(url: str) -> bool:
     except BusUnavailable as error:
         return error.redis_code == LOADING
     except HeadgateError:
-        pass  # somebody's server, which wants a password
+        pass  # another owner's server, which wants a password
     finally:
         client.close()
     return False
 
 
 def _is_held(path: Path) -> bool:
-    """Return whether a process has the lock: a server, or one that starts it. A start that meets ours tries again."""
+    """Return whether a process (a server, or one that starts it) holds the lock. A start that collides with this test tries
+    again.
+    """
     folder = open_folder(path.parent)
     if folder is None:
         return False
@@ -194,7 +197,7 @@ def _is_held(path: Path) -> bool:
 
 
 def _is_listened_to(socket_path: str) -> bool:
-    """Return whether a process listens on a Unix socket: the kernel says so, however busy that process is."""
+    """Return whether a process listens on a Unix socket. The kernel answers, however busy the process is."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(PROBE_TIMEOUT_S)
         try:
@@ -207,11 +210,11 @@ def _is_listened_to(socket_path: str) -> bool:
 
 
 def already_running(pid: object, folder: Path) -> BusRefused:
-    """Return the error of a folder in which a server runs."""
+    """Return the error for a folder in which a server runs already."""
     number = f" with pid {pid}" if pid else ""
     return BusRefused(f"a Redis for {folder} is already running{number}; stop it or set HEADGATE_REDIS_URL")
 
 
 def url_of(socket_path: str) -> str:
-    """Return the URL of a server behind a Unix socket."""
+    """Return the URL of a server at a Unix socket."""
     return f"unix://{quote(socket_path)}"

@@ -1,7 +1,7 @@
-"""How far a write must have come before it counts: into Redis' memory, onto replicas, onto the disk. No I/O.
+"""How far a write must get before it is confirmed: into Redis' memory, onto replicas, onto the disk. No I/O.
 
-In: the wish of a publisher (`durable`). Out: the command that goes behind the write on its connection (WAIT, WAITAOF), and the
-meaning of its reply. Redis replicates and writes in order, so a reply that confirms a write confirms all before it.
+In: a publisher's requirement (`durable`). Out: the command that follows the write on its connection (WAIT, WAITAOF), and the
+meaning of its reply. Redis replicates and writes in order, so a reply that confirms a write confirms all earlier ones.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any
 from headgate.errors import HeadgateError, InvalidRequest
 
 MAX_REPLICAS = 16
-# A replica that has gone is waited for so long: it may have been promoted, and the others are about to follow it.
+# How long a missing replica still counts. It may have been promoted, and the other replicas are about to follow it.
 GONE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Durability:
-    """A wish: `replicas` that must have the write, and whether it must be synced to the primary's disk.
+    """A requirement: the number of replicas that must have the write, and whether the primary must sync it to its disk.
 
-    `all_replicas`: every one that is online, at least `replicas`; `OnlineReplicas` says how many these are.
+    `all_replicas`: every online replica, and at least `replicas`. `OnlineReplicas` counts them.
 
     Raises:
         InvalidRequest: from `read_durable`.
@@ -32,43 +32,46 @@ class Durability:
     all_replicas: bool = False
 
     def of(self, online: int) -> Durability:
-        """Return the wish for all replicas, of which so many are online, as one for a number of them."""
+        """Replace the requirement for all replicas by one for their number."""
         return replace(self, replicas=max(self.replicas, online))
 
     def command(self, wait_ms: int) -> tuple[str | int, ...]:
-        """Return the command that waits for it at most `wait_ms`; it answers how far the write has come."""
+        """Return the command that waits at most `wait_ms`, and whose reply reports how far the write got."""
         return ("WAITAOF", 1, 0, wait_ms) if self.disk else ("WAIT", self.replicas, wait_ms)
 
     def confirmed(self, reply: Any) -> tuple[int, bool | None]:
-        """Return from the reply how many replicas have the write, and whether it is on the primary's disk (None: not asked)."""
+        """Return from the reply how many replicas have the write, and whether it is on the primary's disk (None: not
+        required).
+        """
         if self.disk:
             here, replicas = reply
             return int(replicas), bool(here)
         return int(reply), None
 
     def met(self, replicas: int, fsynced: bool | None) -> bool:
-        """Return whether the wish is fulfilled."""
+        """Return whether the requirement is met."""
         return bool(fsynced) if self.disk else replicas >= self.replicas
 
     def shortfall(self, replicas: int, wait_ms: int) -> str:
-        """Return what is missing, in words."""
+        """Describe what is missing."""
         if self.disk:
             return f"Redis has not synced it to its disk within {wait_ms / 1000:g} s"
         return f"{replicas} of {self.replicas} replicas have it after {wait_ms / 1000:g} s"
 
 
 class OnlineReplicas:
-    """The number of replicas that a write must reach to be on all. A publisher has one; threads may share it.
+    """The number of replicas that a write must reach to be on all of them. One per publisher; threads may share it.
 
-    A replica that is promoted leaves the old primary at once, and the others a moment later. Until then they confirm writes that
-    they are about to throw away. So a replica that was online counts for GONE_S more, as long as the primary is the same.
+    In a failover the promoted replica leaves the old primary at once, and the other replicas leave a moment later. Until then
+    they confirm writes that they will soon discard. So a replica counts for GONE_S after it was last online, while the primary
+    stays the same.
     """
 
     def __init__(self) -> None:
-        self._most = ("", 0, 0.0)  # the primary's line of replication, the number, and when it was last seen
+        self._most = ("", 0, 0.0)  # the primary's replication id, the number, and when it was last seen
 
     def count(self, info: Mapping[str, Any], now_s: float) -> int:
-        """Return the number. `info`: the reply to INFO replication, as redis-py shapes it."""
+        """Return the number of replicas. `info`: the reply to INFO replication, as redis-py shapes it."""
         online = sum(1 for value in info.values() if isinstance(value, Mapping) and value.get("state") == "online")
         line = str(info.get("master_replid", ""))
         known_line, most, seen_s = self._most
@@ -79,10 +82,10 @@ class OnlineReplicas:
 
 
 def read_durable(durable: object) -> Durability | None:
-    """Return the wish that `durable` is: None, "replica" (one), "all", "disk", or a number of replicas from 1 to MAX_REPLICAS.
+    """Read `durable`: None, "replica" (one), "all", "disk", or a number of replicas from 1 to MAX_REPLICAS.
 
     Raises:
-        InvalidRequest: it is anything else.
+        InvalidRequest: `durable` is anything else.
     """
     if durable is None:
         return None
@@ -100,5 +103,5 @@ def read_durable(durable: object) -> Durability | None:
 
 
 def not_waited(reply: HeadgateError) -> str:
-    """Return why Redis did not wait at all: it keeps no append-only file, or is older than WAITAOF (7.2)."""
+    """Explain why Redis did not wait at all: it has no append-only file, or is older than WAITAOF (7.2)."""
     return f"Redis did not wait for it: {reply.message}"

@@ -1,12 +1,13 @@
-"""A private Redis: started, watched over and ended by us, on a Unix socket in the project's data folder.
+"""A private Redis: starts, watches and ends a server on a Unix socket in the project's data folder.
 
-In: the data folder (data_folder.py) and a server program (program.py). Out: an `EmbeddedRedis` with the URL for everybody in this
-project. It opens no TCP port, and never touches a server that it did not start. It dies with the process that started it, however
-that ends:
+In: the data folder (data_folder.py) and a server program (program.py). Out: an `EmbeddedRedis` with the URL for all processes
+of this project. It opens no TCP port, and never touches a server that it did not start. The server dies with the process that
+started it, however that process ends:
 
-- a tiny shell holds the reading end of a pipe whose other end only we have; when the kernel closes ours, it ends the server;
-- on Linux the server also has a parent-death signal, in case that the shell itself was killed. The kernel ties it to the
-  starting *thread*, so it is set only when that is the main one.
+- a small shell holds the reading end of a pipe, and only we hold the writing end. When the kernel closes ours, the shell ends
+  the server;
+- on Linux the server also has a parent-death signal, in case the shell was killed. The kernel ties it to the starting *thread*,
+  so it is set only if that is the main thread.
 
 Works the same in a process patched by gevent. POSIX only.
 """
@@ -36,26 +37,26 @@ from .program import ServerBinary, find_server
 
 LOG_NAME = "redis.log"
 _LOG_FOLDER = "appendonlydir"  # Redis's default
-START_DEADLINE_S = 30.0  # loading a log of the default retention takes a second or two
+START_DEADLINE_S = 30.0  # Redis loads a log of the default retention in 1 to 2 s
 STOP_DEADLINE_S = 10.0
 POLL_S = 0.02
 
 _CONFIGURATION = (
     "--port 0 --unixsocketperm 700 --daemonize no --databases 1 --loglevel notice "
-    # An acknowledged write is in the append-only file before its answer leaves, so a killed server forgets nothing and clients
-    # can resume across a restart. But while an earlier sync is under way it is kept back, for up to two seconds: these can be
-    # lost with the server on a slow disk, as with a crash of the machine. Snapshots would cost minutes.
+    # Redis writes the append-only file before it acknowledges, so a killed server loses nothing and clients resume after a
+    # restart. But while an earlier sync runs, Redis delays the write for up to two seconds. On a slow disk, such writes are
+    # lost if the server dies, as in a crash of the machine. Snapshots would lose minutes.
     "--appendonly yes --appendfsync everysec --save '' "
-    # The default retention (10,000 events) of the largest default payload (64 KiB) is 640 MB. Above the limit a publish is
-    # refused, and says so; eviction would silently lose the log.
+    # The default retention (10,000 events) of the largest default payload (64 KiB) is 640 MB. Above the limit Redis refuses a
+    # publish with an error. Eviction would lose the log silently.
     "--maxmemory 1gb --maxmemory-policy noeviction "
-    # The default (32 MB, or 8 MB for 60 s) cuts off a gateway that is behind by one burst of large events.
+    # The default (32 MB, or 8 MB for 60 s) disconnects a gateway that lags by one burst of large events.
     "--client-output-buffer-limit pubsub 128mb 64mb 60"
 )
-# Its standard input is the pipe: a whole line tells it to stand down, the end of input that we are gone. Its standard output
-# is the lock, which the server keeps open as descriptor 4 and the subshell must not. `$$` in the subshell is the number of
-# the shell, which exec turns into the server. That number may be somebody else's once the server has died by itself, so it is
-# used only while it is still the subshell's parent.
+# The subshell's standard input is the pipe. A whole line dismisses it; the end of input means that we are gone. Its standard
+# output is the lock, which the server keeps open as descriptor 4 and the subshell must close. `$$` in the subshell is the
+# process id of the shell, which exec turns into the server. After the server has died by itself, the system may reuse that id,
+# so it is used only while it is still the subshell's parent.
 _WATCH = """
 exec 3<&0 4>&1 </dev/null >&2
 is_there() {
@@ -73,7 +74,7 @@ is_there() {
 exec 3<&-
 exec "$@"
 """
-# PR_SET_PDEATHSIG is 1. It survives exec. A parent that died before the call is noticed by its number.
+# PR_SET_PDEATHSIG is 1. It survives exec. A parent that died before the call is detected by its process id.
 _DIE_WITH_PARENT = """
 import ctypes, os, signal, sys
 ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)
@@ -81,22 +82,22 @@ if os.getppid() == int(sys.argv[1]):
     os.execvp(sys.argv[2], sys.argv[2:])
 """
 
-# How many bytes each part of the append-only file had at some moment.
+# The size in bytes of each part of the append-only file at some moment.
 Moment = Mapping[Path, int]
 
 
 class EmbeddedRedis:
-    """A private server that runs; made by `start_private_redis`. Ended by `close`, or with this process.
+    """A running private server, made by `start_private_redis`. It ends with `close`, or with this process.
 
     Attributes:
-        url: `unix://…`, for redis/client.py and everybody else.
-        description: what it is and where it came from, for people.
+        url: `unix://…`, for redis/client.py and other programs.
+        description: the program and its origin, for people.
     """
 
     def __init__(self, binary: ServerBinary, folder: Path, lock: int, meanwhile: Callable[[], object] = lambda: None) -> None:
         self._socket_path, self._temporary_folder = choose_socket(folder)
         pid = server_pid(self._socket_path)
-        if pid is not None:  # somebody's server, not ours: ours would hold the lock
+        if pid is not None:  # another owner's server: ours would hold the lock
             raise already_running(pid, folder)
         self.url, self.description = url_of(self._socket_path), binary.description
         self._binary, self._folder, self._lock = binary, folder, lock
@@ -104,7 +105,7 @@ class EmbeddedRedis:
         self._process = self._launch(meanwhile)
         self._owner = os.getpid()
         self._closed = False
-        self._restarting = threading.Lock()  # between a crash and its end nobody else starts the server
+        self._restarting = threading.Lock()  # keeps others from starting the server during `crash`
         atexit.register(self.close)
 
     @property
@@ -122,28 +123,28 @@ class EmbeddedRedis:
         self._process.wait()
 
     def start_again(self) -> None:
-        """Start a server that has died by itself, with the data that it left; wait until it answers. Nothing while it runs.
+        """Restart a server that has died by itself, with its data, and wait until it answers. Does nothing while it runs.
 
         Raises:
-            BusUnavailable: it died again, or did not answer in time, with its last words.
+            BusUnavailable: it died again, or did not answer in time. The text has the last line of its log.
         """
         with self._restarting:
             self._start_again()
 
     def last_words(self) -> str:
-        """Return the last line that the server has logged."""
+        """Return the last line of the server's log."""
         return _last_words(self._folder)
 
     def moment(self) -> Moment:
-        """Return how far its append-only file is written now: what `crash` can go back to, until the server rewrites the file."""
+        """Return the current end of the append-only file. `crash` can go back to it until the server rewrites the file."""
         return {path: path.stat().st_size for path in sorted((self._folder / _LOG_FOLDER).glob("*.incr.aof"))}
 
     def crash(self, back_to: Moment) -> None:
-        """Kill the server and start it again from what its file held at a moment, as when its machine had crashed. For
-        demonstrations and tests of that loss. May switch greenlets.
+        """Kill the server and restart it from the file as of a moment, as after a crash of its machine. For demonstrations and
+        tests of that loss. May switch greenlets.
 
         Raises:
-            BusRefused: the file of that moment is no more, or the server is closed; nothing has happened.
+            BusRefused: the file of that moment is gone, or the server is closed. Nothing has happened.
             BusUnavailable: as `start_again`.
         """
         with self._restarting:
@@ -156,7 +157,9 @@ class EmbeddedRedis:
             self._start_again()
 
     def close(self) -> None:
-        """End the server and wait for it (at most STOP_DEADLINE_S, then it is killed). Idempotent; not in a forked child."""
+        """End the server and wait for its end, for at most STOP_DEADLINE_S; then kill it. Idempotent. Does nothing in a forked
+        child.
+        """
         if self._closed or os.getpid() != self._owner:
             return
         self._closed = True
@@ -180,8 +183,10 @@ class EmbeddedRedis:
             self._process = self._launch()
 
     def _launch(self, meanwhile: Callable[[], object] = lambda: None) -> subprocess.Popen[bytes]:
-        """Start the server, with a pipe whose end ends it; call `meanwhile`, and wait until the server answers."""
-        Path(self._socket_path).unlink(missing_ok=True)  # stale: nobody answers behind it
+        """Start the server, call `meanwhile`, and wait until the server answers. The server exits when our end of the pipe
+        closes.
+        """
+        Path(self._socket_path).unlink(missing_ok=True)  # stale: no server answers there
         command = [self._binary.path, "--dir", str(self._folder), "--unixsocket", self._socket_path, *_arguments()]
         command = ["/bin/sh", "-c", _WATCH, "headgate-redis", *command]
         if sys.platform == "linux" and threading.get_native_id() == os.getpid():
@@ -194,7 +199,7 @@ class EmbeddedRedis:
                     stdin=reading,
                     stdout=self._lock,
                     stderr=log,
-                    start_new_session=True,  # Ctrl-C is for us; we end the server when we are done with it
+                    start_new_session=True,  # Ctrl-C must not reach the server: we end it ourselves
                 )
         except BaseException:
             self._stand_down()
@@ -213,7 +218,7 @@ class EmbeddedRedis:
         return process
 
     def _stand_down(self) -> None:
-        """Tell the watching shell that there is nothing left to end."""
+        """Dismiss the watching shell."""
         if self._pipe is not None:
             with suppress(OSError):  # it is gone already
                 os.write(self._pipe, b"done\n")
@@ -224,16 +229,17 @@ class EmbeddedRedis:
 def start_private_redis(
     data_dir: str | Path, *, server: str | None = None, meanwhile: Callable[[], object] = lambda: None
 ) -> EmbeddedRedis:
-    """Start a private server whose data, log and socket are in `data_dir` (made if missing); wait until it answers.
+    """Start a private server with its data, log and socket in `data_dir`, and wait until it answers. A missing folder is
+    created.
 
     Args:
-        data_dir: a folder of ours alone, that others cannot write to; its mode becomes 700.
-        meanwhile: called while the server starts, for what takes long and needs no Redis.
-        server: path of the server program; None: HEADGATE_REDIS_SERVER, else the first that `find_server` finds.
+        data_dir: a folder that other users cannot write to. Its mode becomes 700.
+        meanwhile: called while the server starts, for slow work without Redis.
+        server: path of the server program, or None for HEADGATE_REDIS_SERVER or else the result of `find_server`.
 
     Raises:
-        BusRefused: a server for this folder is running already, the folder is not ours alone, or the program is too old.
-        BusUnavailable: there is no program to start, or it died, with its last words.
+        BusRefused: a server runs in this folder already, other users can write to the folder, or the program is too old.
+        BusUnavailable: there is no program to start, or it died. The text has the last line of its log.
     """
     binary = find_server(server or redis_program())
     folder = Path(data_dir).absolute()
@@ -268,7 +274,7 @@ def _wait_until_ready(process: subprocess.Popen[bytes], socket_path: str, folder
 
 
 def _has_loaded(socket_path: str) -> bool:
-    """Return whether a server takes commands: INFO is answered while it still loads its data, PING is not."""
+    """Return whether a server takes commands. While it loads its data, it answers INFO but not PING."""
     client = open_client(url_of(socket_path), timeout_s=PROBE_TIMEOUT_S, max_connections=1)
     try:
         call(client, "PING")

@@ -1,4 +1,4 @@
-"""The answers of a namespace's log: its head, and the entries of a page. No I/O; log.py reads them."""
+"""What a namespace's log returns: its head, and the entries of a page. No I/O; log.py does the reading."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .lineage import Lineage
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Where a log stands. `first` is the oldest offset still there (offset + 1 when it is empty).
+    """The state of a log. `first` is the oldest offset that the log still holds (offset + 1 if it is empty).
 
-    `library` is the version of the function library that said so. `lineage` is there when the log was configured, or when the
-    caller has named another epoch. `server` is the token of the Redis process that has this head. `replica` says that it is no
-    primary, as far as this user may know. A library before version 5 has no lineage and an empty token. `database` is the number
-    on whose channels appended events are published; None: none are, until a gateway has configured the log.
+    `library` is the version of the function library that replied. The reply has a `lineage` if the log was configured, or if
+    the caller named another epoch. `server` is the token of the Redis process. `replica` means that it is not a primary, as far
+    as this user may know. A library before version 5 has no lineage and an empty token. Appended events are published on the
+    channels of `database`; None: on no channel, until a gateway configures the log.
     """
 
     epoch: str
@@ -32,16 +32,16 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How much a log holds, and how much it may hold.
+    """The size of a log, and its limits.
 
     Attributes:
-        bytes: of its events, as `max_bytes` counts them; as of some seconds ago, as is `first_ms`.
-        first_ms: when its oldest event came, by the log's own clock.
+        bytes: of its events, as `max_bytes` counts them. Like `first_ms`, some seconds old.
+        first_ms: the time of its oldest event, by the log's own clock.
         offset: of its newest event.
-        event_bytes: of an event, on average over those that it holds; 0: there is none.
-        max_events, max_age_s, max_bytes: its bounds; 0: no gateway has set them.
-        id_hold_s: for how long an id counts at the present rate.
-        most_id_bytes: of all ids together; 0: no library of ours says so.
+        event_bytes: the average size of an event that it holds; 0 if there is none.
+        max_events, max_age_s, max_bytes: its limits; 0 if no gateway has set them.
+        id_hold_s: how long an id stays known at the present rate.
+        most_id_bytes: the limit for all ids together; 0 if the function library does not report it.
     """
 
     bytes: int
@@ -55,7 +55,7 @@ class Extent:
     most_id_bytes: int = 0
 
     def retention_s(self, events_per_s: float) -> float:
-        """Return how long an event stays in the log, while events like those that it holds come at a rate."""
+        """Return how long an event stays in the log if events like the present ones arrive at a rate."""
         if not events_per_s > 0:
             return float(self.max_age_s)
         events = min(self.max_events, self.max_bytes / self.event_bytes) if self.event_bytes else self.max_events
@@ -64,7 +64,7 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One position of the log: `event`, or the `error` that keeps it from being delivered."""
+    """One position of the log: its `event`, or the `error` that prevents its delivery."""
 
     offset: int
     event: Event | None

@@ -1,9 +1,9 @@
-"""The search for events by their id, in the newest part of a log.
+"""Searches the newest part of a log for events by their id.
 
-In: an id. Out: the offsets of the events that have it, newest first. An id counts for its topic and its user (decision 13), so
-there may be several. With its topic, an id of the last minutes is found in the index that log.lua keeps to know repetitions. Else
-a script compares the ids inside Redis, PART_EVENTS or PART_BYTES a call: no payload crosses the network,
-and no call holds Redis up for long. Read by a client instead, the ids of a full log of large events cost 256 MB.
+In: an id. Out: the offsets of its events, newest first. An id belongs to its topic and its user (decision 13), so there may be
+several. If the topic is known, the index that log.lua keeps against duplicates has the ids of the last minutes. Otherwise a
+script compares the ids inside Redis, PART_EVENTS or PART_BYTES per call, so no payload crosses the network and no call blocks
+Redis for long. A client that reads the ids of a full log of large events itself would read 256 MB.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from .client import Client, call, call_all
 from .keys import head_key, ids_key, log_key
 
-# What one call looks at, and a little more: about 1 ms of Redis.
+# The work of one call, slightly exceeded at times: about 1 ms of Redis.
 PART_EVENTS, PART_BYTES = 500, 1024 * 1024
 _SCRIPT = """\
 local last, looked, size = ARGV[2], 0, 0
@@ -34,7 +34,7 @@ return {looked, size, last, 0}
 
 
 def is_offset(text: str) -> bool:
-    """Return whether what an event is called by may be its offset."""
+    """Return whether the name of an event may be its offset."""
     return text.isascii() and text.isdigit() and len(text) <= 15
 
 
@@ -42,37 +42,37 @@ _RECEIPT = re.compile(rb"([0-9a-f]+)-(\d+)-\d+")
 
 
 def read_receipt(text: bytes) -> tuple[str, int] | None:
-    """Return the epoch and offset of what the index has for an id; None where that is none."""
+    """Return the epoch and offset in an index value; None if it has none."""
     found = _RECEIPT.fullmatch(text)
     return (found[1].decode(), int(found[2])) if found else None
 
 
 def recent_offsets(client: Client, namespace: str, topic: str, event_id: str, by: str) -> list[int]:
-    """Return the offsets at which the index has an id for a topic, newest first: of events of services, and of `by`.
+    """Return the indexed offsets of an id in a topic, newest first, for events of services and of `by`.
 
-    `by` is an `id_owner`. Whether the event is still there, the log says. Two round trips, however much the log holds.
+    `by` is an `id_owner`. The log may have trimmed the event since. Two round trips, whatever the size of the log.
 
     Raises:
         BusUnavailable, BusRefused: as `redis.client.call`.
     """
     fields = f"{topic}:{event_id}", f"{topic}:{by}/{event_id}"
     newest = int(call(client, "HGET", head_key(namespace), "ids") or 0)
-    # The head is saved every few seconds, so the newest hash may be the one after.
+    # Redis saves the head every few seconds, so the newest hash may be the next one.
     hashes = [ids_key(namespace, number) for number in (newest + 1, newest, newest - 1)]
     receipts = [each for found in call_all(client, [("HMGET", key, *fields) for key in hashes]) for each in found if each]
     return sorted({position[1] for each in receipts if (position := read_receipt(each))}, reverse=True)
 
 
 class IdSearch:
-    """See the module. One search. `looked` counts the events that it has looked at; `at_end`: these were all of the log."""
+    """One search. `looked` counts the events compared so far; `at_end` is set once it has covered the whole log."""
 
     def __init__(
         self, client: Client, namespace: str, event_id: str, charge: Callable[[int], None] = lambda looked: None
     ) -> None:
-        """`event_id` may be any text. `charge` is called after each part, with how many events that has looked at.
+        """`event_id` may be any text. `charge` is called after each part, with its number of events.
 
         Raises:
-            UnicodeEncodeError: it is no Unicode.
+            UnicodeEncodeError: it is not valid Unicode.
         """
         self._charge = charge
         self._client, self._key, self._wanted = client, log_key(namespace), event_id.encode()
@@ -82,7 +82,7 @@ class IdSearch:
     def offsets(
         self, most_events: int, most_bytes: float = float("inf"), late: Callable[[], bool] = lambda: False
     ) -> Iterator[int]:
-        """Yield offsets, until so many events, or bytes, have been looked at, or it is `late`. Waits for Redis.
+        """Yield offsets until the search has read that many events or bytes, or `late` returns true. Waits for Redis.
 
         Raises:
             BusUnavailable, BusRefused: as `redis.client.call`.

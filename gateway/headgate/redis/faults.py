@@ -1,10 +1,10 @@
-"""Faults of Redis: an error of redis-py, or of the connection below it, becomes an error of our tree.
+"""Translates an error of redis-py, or of its connection, into an error of our tree.
 
-In: the exception. Out: BusUnavailable where no answer came or Redis says to try later; BusRefused where it will not do it; the
-error that a function of ours names (`HEADGATE <code> …`). A note (PEP 678) says what to do, where there is a usual thing.
+In: the exception. Out: BusUnavailable if no answer came or Redis asks to try later; BusRefused if Redis refuses; or the error
+that a function of ours names (`HEADGATE <code> …`). If there is a usual remedy, a note (PEP 678) names it.
 
-Errors are told apart by `redis_code`, the word that a reply begins with, such as NOPERM. A few replies have no word of their own.
-Their text is read here and nowhere else, and becomes a code; tests/contract/test_redis_py_corners.py holds the texts.
+`redis_code`, the first word of an error reply such as NOPERM, distinguishes the errors. A few replies have no code. Only this
+file reads their text and assigns a code; tests/contract/test_redis_py_corners.py pins the texts.
 """
 
 from __future__ import annotations
@@ -34,31 +34,31 @@ from .budget import ALL_IN_USE
 
 NEEDED = "Redis 7.0 or newer, or Valkey"
 
-# Codes that others decide by. The last three are ours: Redis answers with ERR and a text.
+# Codes on which other files decide. The last three are ours: Redis answers with ERR and a text.
 NO_PERMISSION = "NOPERM"
 NO_MEMORY = "OOM"
 LOADING = "LOADING"
 NO_FUNCTION = "NOFUNCTION"
 NO_FUNCTIONS_AT_ALL = "NOFUNCTIONS"
 NO_CLUSTER = "NOCLUSTER"
-# Refusals for a password that does not count, or no longer.
+# Refusals of a password that is wrong or no longer valid.
 LOCKED_OUT = frozenset({"NOAUTH", "WRONGPASS"})
-# The texts of replies that have no code of their own, or whose code redis-py before 8 does not keep.
+# The texts of replies without a code, or with a code that redis-py before 8 drops.
 _CODES_OF_TEXTS = (
     (re.compile(r"Function not found"), NO_FUNCTION),
     (re.compile(r"unknown command ['`](FCALL|FCALL_RO|FUNCTION)\b.*", re.IGNORECASE | re.DOTALL), NO_FUNCTIONS_AT_ALL),
     (re.compile(r"This instance has cluster support disabled"), NO_CLUSTER),
-    # A function that meets it stops there; the key may be on the other node, or not there at all.
+    # A function that hits this error stops there. The key may be on the other node, or not exist.
     (re.compile(r".*ttempted to access a non local key in a cluster node.*", re.DOTALL), "TRYAGAIN"),
     (re.compile(r"invalid (username-password pair|password).*"), "WRONGPASS"),
 )
-# redis-py's text of an end of stream, for which it has no class.
+# redis-py's text for an end of stream, which has no class.
 _END_OF_STREAM = "Connection closed by server."
-# redis-py's text for a pool that has no connection to give in time.
+# redis-py's text for a pool without a free connection in time.
 _ALL_IN_USE = "No connection available."
-# Refusals that pass by themselves: worth trying again.
-# ASK, TRYAGAIN: a slot of a Cluster is being moved key by key, and a namespace's keys are on two nodes until it has.
-# READONLY: the address leads to a server that has just been made a replica, or that is to become the primary in a moment.
+# Temporary refusals: a retry may succeed. ASK, TRYAGAIN: a slot of a Cluster is being moved key by key. Until the end of the
+# move a namespace's keys are on two nodes. READONLY: the address leads to a server that has just become a replica, or that is
+# about to become the primary.
 _PASSING = {"LOADING", "READONLY", "BUSY", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "ASK", "NOREPLICAS", "UNBLOCKED", "FAILOVER"}
 _MEANING = {
     NO_MEMORY: "it is out of memory (maxmemory)",
@@ -77,7 +77,7 @@ _MEANING = {
     "ASK": "another node of its Cluster is taking over this namespace",
     "TRYAGAIN": "another node of its Cluster is taking over this namespace",
 }
-# What to do about a refusal, for people.
+# What people can do about a refusal.
 CURES = {
     NO_MEMORY: "raise maxmemory, or lower HEADGATE_LOG_MAX_BYTES; events are taken again as soon as there is room",
     "MISCONF": "make room on its disk, or let it write to its folder (its log names the fault), and run BGSAVE",
@@ -96,7 +96,7 @@ _START_IT = (
     "start Redis there, or set HEADGATE_REDIS_URL to another; without a URL, the Redis that `make run` or `headgate serve` "
     "brings is found from the folder that it runs in"
 )
-# redis-py before 8 keeps the code of a reply in the class alone; NOAUTH and WRONGPASS share one.
+# redis-py before 8 keeps the code of a reply only in the exception's class. NOAUTH and WRONGPASS share one.
 _CODES_OF_CLASSES: dict[type[BaseException], str] = {
     redis.exceptions.OutOfMemoryError: NO_MEMORY,
     redis.exceptions.BusyLoadingError: "LOADING",
@@ -112,17 +112,17 @@ _CODES_OF_CLASSES: dict[type[BaseException], str] = {
 
 
 def unavailable(reason: str, redis_code: str = "") -> BusUnavailable:
-    """Return the error of a Redis that does not answer; strangers are not told where it is."""
+    """Return the error of a Redis that does not answer. The text for clients does not name its address."""
     return BusUnavailable(reason, told="it does not answer", redis_code=redis_code)
 
 
 def refused(reason: str, redis_code: str = "") -> BusRefused:
-    """Return the error of a Redis that will not do it; strangers are not told why."""
+    """Return the error of a Redis that refuses. The text for clients does not give the reason."""
     return BusRefused(reason, told="the gateway's log says why", redis_code=redis_code)
 
 
 def translate(error: BaseException, where: str = "Redis") -> HeadgateError:
-    """Return the error of our tree for one of redis-py (or of the operating system)."""
+    """Return the error of our tree for an error of redis-py or of the operating system."""
     if isinstance(error, redis.exceptions.InvalidResponse):
         return refused(f"what answers at {where} is not Redis; needed: {NEEDED}")
     if isinstance(error, redis.TimeoutError | TimeoutError):
@@ -150,15 +150,15 @@ def reply_error(text: bytes) -> HeadgateError:
 
 
 def shown_cause(error: Exception) -> Exception | None:
-    """Return what a traceback shows as the cause: nothing below an error of the connection, whose message holds all there is.
+    """Return the cause to show in a traceback: none for an error of the connection, whose message has all the facts.
 
-    redis-py's own frames would be a hundred lines above it.
+    Otherwise a hundred lines of redis-py's own frames would precede it.
     """
     return None if isinstance(error, redis.ConnectionError | redis.TimeoutError | OSError) else error
 
 
 def advised(translated: HeadgateError, error: Exception, *, tls: bool) -> HeadgateError:
-    """Return the translated error, with a note that says what to do where there is a usual thing to do."""
+    """Return the translated error, with a note that names the usual remedy, if any."""
     code = translated.redis_code if isinstance(translated, BusRefused | BusUnavailable) else ""
     advice = _advice(error, tls=tls) or CURES.get(code)
     if advice is not None:
@@ -190,7 +190,7 @@ def _is_end_of_stream(error: BaseException) -> bool:
 
 
 def reply_of(error: BaseException) -> tuple[str, str]:
-    """Return (code, rest) of an error reply, ("", text) where it has no code. redis-py strips some codes from the text."""
+    """Return (code, rest) of an error reply, or ("", text) without a code. redis-py strips some codes from the text."""
     text = str(error)[:500]
     code = str(getattr(error, "status_code", None) or _CODES_OF_CLASSES.get(type(error), ""))
     if not code:
@@ -203,19 +203,19 @@ def reply_of(error: BaseException) -> tuple[str, str]:
 
 
 def _cause(error: BaseException) -> BaseException:
-    """Return the system's own error below one of redis-py, or this one if there is none."""
+    """Return the system's error that caused this one, or this one if there is none."""
     return error.__context__ if isinstance(error, redis.RedisError) and isinstance(error.__context__, OSError) else error
 
 
 def reason_of(error: BaseException) -> str:
-    """Return why a connection failed, without the addresses and numbers that redis-py and the system put around it."""
+    """Return why a connection failed, without the addresses and numbers that redis-py and the system add."""
     cause = _cause(error)
     if isinstance(cause, ssl.SSLCertVerificationError):
         return f"its certificate was not accepted: {cause.verify_message}"
     if isinstance(cause, ssl.SSLError):
         reason = (
             getattr(cause, "reason", None) or (cause.args or ("handshake failed",))[-1]
-        )  # ciphers that are none have no `reason`
+        )  # an error of invalid ciphers has no `reason`
         return f"no TLS ({str(reason).lower().replace('_', ' ')})"
     if isinstance(cause, OSError) and cause.strerror:
         return cause.strerror[0].lower() + cause.strerror[1:]
@@ -244,5 +244,5 @@ def _refusal(text: str) -> HeadgateError:
             case "invalid_request":
                 return InvalidRequest(str(parts["reason"]))
     except (msgspec.DecodeError, KeyError, TypeError, ValueError):
-        pass  # a library of another version, or of somebody else: tell what it said
+        pass  # a library of another version or owner: report its text
     return refused(f"the function library said {text}")

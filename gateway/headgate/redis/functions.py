@@ -1,13 +1,13 @@
-"""Function libraries in Redis: loading one when it is missing or older than ours. No other state.
+"""Loads a function library into Redis if it is missing or older than ours. No other state.
 
-In: a client from redis/client.py. Out: a Redis in which a library's functions can be called. Loading is rare: at the first use
-of a process, and when Redis has lost its functions (an empty restart, FUNCTION FLUSH). In a Cluster each node has its own, and a
-library is loaded at the node that lacks it.
+In: a client from redis/client.py. Out: a Redis in which a library's functions can be called. A library is loaded rarely: at the
+first use of a process, and after Redis lost its functions (an empty restart, FUNCTION FLUSH). In a Cluster each node has its
+own libraries, and only the node without one gets it.
 
-A newer library than ours is left alone, as a newer Headgate that shares this Redis needs it and its calls stay
-compatible. Where there is none, whoever is first loads it and the others keep it: a library that is loaded anew forgets which
-server it was (`server` of a head), and every gateway would connect again. Two processes of different versions that both find an
-old one race: the loser's version check at its next start puts that right; Redis has no conditional FUNCTION LOAD REPLACE.
+A newer library stays, because a newer Headgate that shares this Redis needs it, and its calls stay compatible. If there is no
+library, the first process loads it and the others keep it. A library that is loaded again forgets its server's token (`server`
+of a head), and every gateway would reconnect. Two processes of different versions that both find an old library race, since
+Redis has no conditional FUNCTION LOAD REPLACE. The loser's version check at its next start corrects the result.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from headgate.errors import BusRefused
 from .client import Client, call, call_at, primaries
 from .faults import NO_FUNCTION, NO_PERMISSION
 
-# The lines of a library's file in whose place other files come: libraries of Redis cannot call each other.
+# Lines of a library's file that are replaced by other files, because libraries of Redis cannot call each other.
 PARTS = ("clock.lua", "inbox.lua")
-# So Redis and Valkey refuse a FUNCTION LOAD without REPLACE ("ERR Library 'headgate' already exists").
+# With this text Redis and Valkey refuse a FUNCTION LOAD without REPLACE ("ERR Library 'headgate' already exists").
 ALREADY_LOADED = "already exists"
 
 
 class Library:
-    """One function library: its Lua `source`, its `version`, and calls that load it where it is missing.
+    """One function library: its Lua `source`, its `version`, and calls that load it if it is missing.
 
     Args:
-        package, file: where the source is; it says `local VERSION = <number>`.
-        version_function: its function that answers the version.
+        package, file: the place of the source, which contains `local VERSION = <number>`.
+        version_function: its function that returns the version.
     """
 
     def __init__(self, package: str, file: str, version_function: str) -> None:
@@ -50,7 +50,7 @@ class Library:
 
         Args:
             client: of Redis.
-            key: in a Cluster, of the node that owns it. None: the oldest version of all primaries.
+            key: in a Cluster, ask the node that owns it. None: the oldest version of all primaries.
 
         Raises:
             BusUnavailable, BusRefused: Redis does not answer, or is too old to have functions.
@@ -59,7 +59,7 @@ class Library:
         return None if None in versions else min(version for version in versions if version is not None)
 
     def ensure_loaded(self, client: Client, key: str | None = None) -> int:
-        """Load the library unless Redis has this version or a newer one; return the version that is there.
+        """Load the library unless Redis has this version or a newer one. Return the version in Redis.
 
         `client`, `key`: as `loaded_version`.
 
@@ -82,14 +82,14 @@ class Library:
         if version is None:
             if self._load(run):
                 return self.version
-            version = self._version_at(run)  # somebody else was first
+            version = self._version_at(run)  # another process was first
         if version is None or version < self.version:
             self._load(run, "REPLACE")
             return self.version
         return version
 
     def _load(self, run: Callable[..., Any], *options: str) -> bool:
-        """Return whether the library is loaded now; False: Redis has one of this name, and `options` do not replace it."""
+        """Load the library. Return False if Redis has one of this name and `options` do not replace it."""
         try:
             run("FUNCTION", "LOAD", *options, self.source)
         except BusRefused as error:
@@ -104,7 +104,7 @@ class Library:
         return True
 
     def call(self, client: Client, *command: str | bytes | int) -> Any:
-        """Run one FCALL or FCALL_RO of the library, loading it first where Redis does not have it.
+        """Run one FCALL or FCALL_RO of the library. Load the library first if Redis does not have it.
 
         Raises:
             BusUnavailable, BusRefused, HeadgateError: as `redis.client.call`.
@@ -119,14 +119,14 @@ class Library:
 
 
 def _servers(client: Client, key: str | None) -> list[Callable[..., Any]]:
-    """Return for each server in question how to run a command on it."""
+    """Return a function for each server concerned that runs a command there."""
     if key is not None:
         return [partial(call_at, client, key)]
     return [partial(call, server) for server in primaries(client)]
 
 
 def server_token(client: Client, key: str | bytes) -> str:
-    """Return the token of the Redis process that has a key (log.lua); "": its library is too old, or this user may not ask.
+    """Return the token (log.lua) of the Redis process that has a key; "" if its library is too old or this user may not ask.
 
     Raises:
         BusUnavailable: no answer.
@@ -139,11 +139,11 @@ def server_token(client: Client, key: str | bytes) -> str:
 
 
 def is_missing(error: BaseException) -> bool:
-    """Return whether an error says that the function is not in Redis (it has run nothing)."""
+    """Return whether an error means that Redis does not have the function, so nothing has run."""
     return isinstance(error, BusRefused) and error.redis_code == NO_FUNCTION
 
 
-# The publisher's library: the log of a namespace.
+# The library of the log.
 LOG_LIBRARY = Library("headgate.redis", "log.lua", "headgate_version")
 SOURCE, VERSION = LOG_LIBRARY.source, LOG_LIBRARY.version
 loaded_version, ensure_loaded, call_function = LOG_LIBRARY.loaded_version, LOG_LIBRARY.ensure_loaded, LOG_LIBRARY.call

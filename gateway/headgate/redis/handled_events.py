@@ -1,9 +1,9 @@
-"""Has a page handled an event? The question to all gateway processes, and what their pages say, for diagnosis/tracing.py.
+"""Asks all gateway processes whether their pages have handled an event, for diagnosis/tracing.py.
 
-In: an event's place in a log, from anyone who reaches Redis. Out: counts of the clients that are connected now and would get its
-topic. Nothing is counted or told for each event: each page remembers the latest offsets that its handlers have had, and each
-gateway process asks its pages when somebody asks it (node/requests/handling.py). It is a hint for people: whoever may join
-may say anything.
+In: an event's place in a log, from any program with access to Redis. Out: counts of the clients that are connected now and
+would get its topic. No event is counted or reported in advance. Each page remembers the latest offsets that its handlers
+received, and each gateway process asks its pages on request (node/requests/handling.py). The result is a hint for people,
+because any client that may join may claim anything.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ from headgate.redis.questions import ask
 from headgate.redis.registry import living
 
 KIND = "handled"
-# What is left of the time for Redis and the gateways, when pages have answered.
+# The part of the time that stays for Redis and the gateways after the pages have answered.
 _MARGIN_S = 0.15
 _LEAST_S = 0.05
 
 
 class HandledQuestion(msgspec.Struct, frozen=True):
-    """Who has handled the event at this offset of the log that is in this epoch now? Pages have `wait_ms` for their answers."""
+    """Which pages have handled the event at this offset of the log whose current epoch is this one? Pages have `wait_ms` to
+    answer.
+    """
 
     namespace: str
     epoch: str
@@ -35,16 +37,16 @@ class HandledQuestion(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class AtBrowsers:
-    """What the clients say that are connected now and would get an event of the topic; those that have left say nothing.
+    """The answers of the clients that are connected now and would get an event of the topic. Disconnected clients do not count.
 
     Attributes:
-        clients: how many there are; the other counts add up to it.
+        clients: their number, which the other counts add up to.
         handled: a handler of the page, or of one of the tabs that share the connection, was called with the event.
-        unhandled: the page has passed its place, and no handler was called with it.
-        behind: it has not come to its place.
-        unknown: it came later, or does not remember so far back; or the log has gone on in another epoch meanwhile.
-        unanswered: no answer in time: the page is stopped, or its client has no such answer.
-        not_asked: there were too many to ask all of them.
+        unhandled: the page has passed the event's place without calling a handler.
+        behind: the page has not reached the event's place.
+        unknown: the page came later or does not remember that far back, or the log has changed its epoch.
+        unanswered: no answer in time, because the page is stopped or its client does not support the question.
+        not_asked: too many clients to ask them all.
     """
 
     clients: int = 0
@@ -62,11 +64,11 @@ _read = msgspec.json.Decoder(AtBrowsers).decode
 def ask_browsers(
     client: Client, namespace: str, epoch: str, offset: int, topic: str, within_s: float
 ) -> tuple[AtBrowsers, tuple[str, ...]]:
-    """Ask all gateway processes; return the sums, and the names of those that did not answer. Waits for `within_s` or so at most.
+    """Ask all gateway processes. Return the sums, and the names of the silent processes. Waits about `within_s` at most.
 
     Args:
-        client: must not give a command up within `within_s`.
-        namespace, epoch, offset, topic: of which event; the epoch is the one that the log is in now.
+        client: must not time out within `within_s`.
+        namespace, epoch, offset, topic: of the event. `epoch` is the log's current one.
 
     Raises:
         BusUnavailable, BusRefused: as `redis.client.call`.

@@ -1,6 +1,6 @@
-"""Reading users' inboxes in Redis. Writing is inbox.lua's business alone: an append writes the item in the same step.
+"""Reads users' inboxes in Redis. Only inbox.lua writes them: an append writes the item in the same step.
 
-In: a user, a part of the inbox. Out: items, newest first, with the unread count and the place in the log at which both were true.
+In: a user, a part of the inbox. Out: items, newest first, with the unread count and the log position of both.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .client import Client
 from .functions import call_function
 from .keys import log_key
 
-# inbox.lua has the same.
+# As in inbox.lua.
 MAX_ITEMS, MAX_BYTES, MAX_AGE_S = 1000, 2 * 1024 * 1024, 90 * 86400
 MAX_PAGE, MAX_CHANGED, MAX_MUTES = 100, 100, 64
 CHANNELS = ("mail", "page", "push")
@@ -34,10 +34,10 @@ class InboxItem(msgspec.Struct, frozen=True):
 
 
 class InboxPage(msgspec.Struct, frozen=True):
-    """A part of an inbox, newest first, as it was behind the event at `offset` in `epoch`.
+    """A page of an inbox, newest first, as of the event at `offset` in `epoch`.
 
-    `unread` and `total` are of the whole inbox. `before` asks for the next part; None: this was the last. `mutes` are the muted
-    channels by pattern.
+    `unread` and `total` count the whole inbox. `before` is the argument for the next page; None after the last one. `mutes` are
+    the muted channels by pattern.
     """
 
     epoch: str
@@ -52,12 +52,12 @@ class InboxPage(msgspec.Struct, frozen=True):
 def read_inbox(
     client: Client, namespace: str, user: str, before: int | None = None, limit: int = 20, *, archived: bool = False
 ) -> InboxPage:
-    """Return a part of a user's inbox: at most `limit` items (1 to MAX_PAGE) below the offset `before`. One round trip.
+    """Return a page of a user's inbox: at most `limit` items (1 to MAX_PAGE) below the offset `before`. One round trip.
 
-    A part holds at most 64 KiB, or one item.
+    A page holds at most 64 KiB, or one item.
 
     Raises:
-        InvalidRequest: the user's name, `before` or `limit` is none.
+        InvalidRequest: the user's name, `before` or `limit` is invalid.
         BusUnavailable, BusRefused: as `redis.client.call`.
     """
     if not 1 <= limit <= MAX_PAGE:

@@ -1,11 +1,11 @@
 """The instances of a consumer: the processes that run it, each with the Redis server of its last heartbeat.
 
-In: a heartbeat of each instance every few seconds (consumers/work/runner.py). Out: the instances that are not at this server,
-though they have not ended. After a failover the new primary has the words that all of them gave to the old one, and those that
-have followed give theirs anew.
+In: a heartbeat of each instance every few seconds (consumers/work/runner.py). Out: the running instances that are connected to
+another server. After a failover the new primary has the heartbeats that all instances sent to the old one. The instances that
+followed send new ones.
 
-In Redis: in the hash of the consumer's group, a field `at:<name>` for each instance: `<token of the server> <time of Redis, s>`.
-That of an instance that was killed counts for LEFT_S, and goes with the next one that ends.
+In Redis: in the hash of the consumer's group, a field `at:<name>` for each instance: `<token of the server> <time of Redis,
+s>`. The field of a killed instance counts for LEFT_S, and goes when the next instance ends.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from .keys import group_key, log_key
 from .loads import LEFT_S
 from .time_watch import WATCH_EVERY_S
 
-# An instance that has followed gives a word within WATCH_EVERY_S.
+# An instance that has followed sends a heartbeat within WATCH_EVERY_S.
 MISSED_S = 3 * WATCH_EVERY_S
-# Names that one answer has at most.
+# Most names in one answer.
 MAX_NAMED = 20
 _FIELD = "at:"
 
 
 def give_word(client: Client, group: str, name: str) -> None:
-    """Note that an instance is at this server; `group` is the key of the group's hash, which is there. Three round trips.
+    """Record that an instance is at this server. `group` is the key of the group's existing hash. Three round trips.
 
-    Does nothing where this user may not. Raises BusUnavailable as `redis.client.call`.
+    Does nothing if this user lacks the right. Raises BusUnavailable as `redis.client.call`.
     """
     with suppress(BusRefused):
         if server := server_token(client, group):
@@ -38,7 +38,7 @@ def give_word(client: Client, group: str, name: str) -> None:
 
 
 def take_out(client: Client, group: str, name: str) -> None:
-    """Take out an instance that ends, and those that were killed longer than LEFT_S ago. Raises as `redis.client.call`."""
+    """Remove an instance that ends, and those that were killed longer than LEFT_S ago. Raises as `redis.client.call`."""
     call(client, "HDEL", group, f"{_FIELD}{name}")
     now_s = _now_s(client, group)
     if old := [each for each, _, at_s in _words(client, group) if now_s - at_s > LEFT_S]:
@@ -46,9 +46,9 @@ def take_out(client: Client, group: str, name: str) -> None:
 
 
 def read_elsewhere(client: Client, group: str) -> tuple[str, ...]:
-    """Return the names of the instances whose last word of the last LEFT_S was given to another server, at most MAX_NAMED.
+    """Return the names of the instances whose last heartbeat, not older than LEFT_S, went to another server, at most MAX_NAMED.
 
-    One round trip, and three more where there are instances. None where this user may not ask. Raises BusUnavailable.
+    Returns None if this user may not ask. One round trip, and three more if there are instances. Raises BusUnavailable.
     """
     try:
         words = _words(client, group)
@@ -62,7 +62,9 @@ def read_elsewhere(client: Client, group: str) -> tuple[str, ...]:
 
 
 def read_groups(client: Client, namespace: str) -> set[str]:
-    """Return the names of the consumers that have a group on the log, which is named by them and the epoch. One round trip."""
+    """Return the names of the consumers with a group on the log. A group's name has the consumer and the epoch. One
+    round trip.
+    """
     try:
         found = call(client, "XINFO", "GROUPS", log_key(namespace))
     except BusRefused:
@@ -72,12 +74,12 @@ def read_groups(client: Client, namespace: str) -> set[str]:
 
 
 def count_elsewhere(client: Client, namespace: str) -> int:
-    """Return how many instances of a namespace's consumers are elsewhere. Some round trips for each consumer."""
+    """Return how many instances of a namespace's consumers are elsewhere. Several round trips for each consumer."""
     return sum(len(read_elsewhere(client, group_key(namespace, name))) for name in read_groups(client, namespace))
 
 
 def _words(client: Client, group: str) -> list[tuple[str, str, int]]:
-    """Return the name, the server and the time of each instance. What cannot be read is left out. One or two round trips."""
+    """Return the name, the server and the time of each instance. Skips unreadable fields. One or two round trips."""
     fields = [field for field in call(client, "HKEYS", group) if field.startswith(_FIELD.encode())]
     found: list[tuple[str, str, int]] = []
     for field, value in zip(fields, call(client, "HMGET", group, *fields) if fields else (), strict=True):

@@ -1,7 +1,7 @@
-"""Reading a namespace's log: its head, and pages of events. Writing is log.lua's business alone.
+"""Reads a namespace's log: its head, and pages of events. Only log.lua writes it.
 
-In: a command client from redis/client.py. Out: `Head`, and pages of `Entry`: an event, or the error of one that cannot be
-delivered. Offsets are contiguous, so whatever is not in a page between its ends is known to be gone.
+In: a command client from redis/client.py. Out: `Head`, and pages of `Entry`: an event, or the error that prevents its delivery.
+Offsets are contiguous, so an offset that is missing inside a page is gone.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ from .instances import count_elsewhere
 from .keys import head_key, log_key
 from .lineage import Lineage, read_lineage
 
-# A page: enough that a round trip is cheap per event, small enough to hold (100 × 64 KiB at the most usual limit).
+# A page is large enough for cheap round trips per event, and small enough to hold (100 × 64 KiB at the default limit).
 PAGE_EVENTS = 100
-# An entry as Redis answers it: `<offset>-0`, and its fields, name after value.
+# An entry as Redis returns it: `<offset>-0`, and its fields, names and values by turns.
 RawEntry: TypeAlias = list[Any]
-# Of a log, where nothing else is known; log.lua has the same.
+# The limit of a log by default, as in log.lua.
 DEFAULT_MAX_BYTES = 256 * 1024 * 1024
 LEAST_MAX_BYTES = 1024 * 1024
-# The time that a client takes to come back after a lost connection: a log should hold more.
+# The time in which a client reconnects after a lost connection. A log should hold more.
 RECONNECT_S = 5.0
-# The word of those who find events of users on the channels of users alone; log.lua has the same.
+# The argument of processes that look for users' events on the users' channels only, as in log.lua.
 KNOWS_USERS = "users"
-# What an entry counts beside its topic and payload; log.lua has the same.
+# The size of an entry without its topic and payload, as in log.lua.
 ENTRY_BYTES = 128
 _EXTENT_FIELDS = ("sum", "first_sum", "first_time", "offset", "max_events", "max_bytes", "max_age_ms", "ids_most", "ids_hold")
 
 
 class EventLog:
-    """One namespace's log. Methods wait for Redis; give every greenlet an EventLog with a client of its own.
+    """One namespace's log. Methods wait for Redis. Give each greenlet its own EventLog and client.
 
     Args:
-        namespace, client, max_payload_bytes: of which log, over which connection, with events of which size.
-        reached: says the epoch and the newest offset that are known to be in the log, for `page`.
+        namespace, client, max_payload_bytes: the log, the connection to use, and the largest payload.
+        reached: returns the epoch and the newest offset known to be in the log, for `page`.
     """
 
     def __init__(
@@ -62,27 +62,27 @@ class EventLog:
         self.database = database_number(client)
         self.max_payload_bytes = max_payload_bytes
         self._reached = reached
-        self._measured: tuple[bytes | None, ...] = ()  # what `extent` found last
+        self._measured: tuple[bytes | None, ...] = ()  # the last reply to `extent`
         self._event_bytes = 0.0
 
     def drop_idle(self) -> None:
-        """Read over a new connection next time: there has been a fault, and the old one may be dead without a sign of it."""
+        """Use a new connection for the next read: after a fault the old one may be dead without a sign."""
         drop_idle(self._client)
 
     def consumers_elsewhere(self) -> int:
-        """Return how many instances of consumers are on another Redis server (instances.py). Raises as `redis.client.call`."""
+        """Return how many instances of consumers are at another Redis server (instances.py). Raises as `redis.client.call`."""
         return count_elsewhere(self._client, self._namespace)
 
     def check_primary(self) -> None:
-        """Ask where the address leads, if it is time. Raises as `redis.client.check_primary`."""
+        """Ask where the address leads, if the last answer is too old. Raises as `redis.client.check_primary`."""
         check_primary(self._client)
 
     def configure(self, max_events: int, max_age_s: int, max_bytes: int | None = None, *, sharded: bool = False) -> Head:
-        """Store the retention in Redis, where every publisher's appends obey it, and make sure the log has an epoch.
+        """Store the retention in Redis, where it applies to the appends of every publisher, and make sure that the log has an
+        epoch.
 
-        `max_bytes` of None leaves that limit as it is. `sharded`: events are to be published on sharded channels. If another
-        Redis process than this one has written the last event, a new epoch begins. The head comes with its lineage. An older
-        function library is replaced by ours, where this user may.
+        A `max_bytes` of None keeps the present limit. `sharded`: publish events on sharded channels. If another Redis process
+        wrote the last event, a new epoch begins. The head has its lineage. Replaces an older function library if this user may.
 
         Raises:
             BusUnavailable, BusRefused: as `redis.client.call`.
@@ -98,7 +98,7 @@ class EventLog:
     def _configured(self, limits: tuple[int, ...], max_bytes: int | None, sharded: bool) -> Head:
         command: Command = ("FCALL", "headgate_configure", 1, self._key, *limits)
         more: Command = ("" if max_bytes is None else max_bytes, "sharded" if sharded else "", self.database, KNOWS_USERS)
-        # A library before version 14 knows of no users, and one before 13 of no databases.
+        # Libraries before version 14 do not take users, and before version 13 no database.
         *newer, oldest = more, more[:3], more[:2] if sharded else () if max_bytes is None else more[:1]
         for words in newer:
             with suppress(InvalidRequest):
@@ -106,9 +106,9 @@ class EventLog:
         return read_head(call_function(self._client, *command, *oldest))
 
     def share_of_memory(self, namespaces: int) -> int:
-        """Return the bytes that each of so many logs may take, together half of Redis' `maxmemory`.
+        """Return the bytes that each of that many logs may take: together half of Redis' `maxmemory`.
 
-        Without a `maxmemory`, or the right to ask for it, that is DEFAULT_MAX_BYTES.
+        Returns DEFAULT_MAX_BYTES without a `maxmemory`, or without the right to read it.
 
         Raises:
             BusUnavailable: as `redis.client.call`.
@@ -121,18 +121,18 @@ class EventLog:
         return max(maxmemory // 2 // namespaces, LEAST_MAX_BYTES) if maxmemory else DEFAULT_MAX_BYTES
 
     def tick(self, *told: str | int) -> tuple[str, int]:
-        """Say which time was told before, and how long ago; return the epoch and time that are told now ("": there is none).
+        """Report the previous reading of the log's clock and its age. Return the epoch ("": there is none) and the new reading.
 
-        Ages in the log are right while somebody does this every few seconds (time_watch.py has the words).
+        Ages in the log are right while a process calls this every few seconds (time_watch.py has the arguments).
 
         Raises:
-            BusUnavailable, BusRefused: as `redis.client.call`; BusRefused also when Redis is full, and `trim` helps.
+            BusUnavailable, BusRefused: as `redis.client.call`; BusRefused also if Redis is full; call `trim` then.
         """
         epoch, clock, _ = call_function(self._client, "FCALL", "headgate_tick", 1, self._key, *told)
         return epoch.decode(), clock
 
     def trim(self, *told: str | int) -> tuple[str, int, int]:
-        """Do as `tick`, in a Redis that is full as well; trim some of what the log holds too long, and return how many events.
+        """Do what `tick` does, in a full Redis too. Trim some of the expired events, and return how many.
 
         Raises:
             BusUnavailable, BusRefused: as `redis.client.call`.
@@ -141,7 +141,7 @@ class EventLog:
         return epoch.decode(), clock, trimmed
 
     def extent(self) -> Extent:
-        """Return how much the log holds and may hold. Two round trips; one if nothing has changed.
+        """Return the size of the log and its limits. Two round trips; one if nothing has changed.
 
         Raises:
             BusUnavailable, BusRefused: as `redis.client.call`.
@@ -161,11 +161,11 @@ class EventLog:
         )  # fmt: skip
 
     def head(self, *known: str | int) -> Head:
-        """Return where the log stands; with its lineage, if that is another epoch than a known one.
+        """Return the head of the log, with its lineage if its epoch differs from the known one.
 
-        `known` is that epoch, perhaps with the newest offset in it that this process knows, and further epochs with theirs. Never
-        pass what a client claims. A Redis that does not remember such an event was reverted with its memory, and its next append
-        begins another epoch.
+        `known` is that epoch, optionally with the newest offset in it that this process knows, and further epochs with theirs.
+        Never pass values that a client claims. If Redis does not remember such an event, its memory was reverted, and its next
+        append begins another epoch.
 
         Raises:
             BusUnavailable, BusRefused: as `redis.client.call`.
@@ -173,15 +173,15 @@ class EventLog:
         return read_head(call_function(self._client, *self.head_command(), *known, *([KNOWS_USERS] if known else [])))
 
     def head_command(self) -> tuple[str | int, ...]:
-        """Return the command that asks for the head, for a connection of another kind; `read_head` reads its reply."""
+        """Return the command that asks for the head, for a connection of another kind. `read_head` reads the reply."""
         return ("FCALL_RO", "headgate_head", 1, self._key)
 
     def page(self, after: int, upto: int | None, limit: int = PAGE_EVENTS, *, epoch: str | None = None) -> list[Entry]:
-        """Return the entries that `raw_page` returns, each read: an event, or the error that keeps it from being delivered."""
+        """Return the entries of `raw_page` decoded: an event, or the error that prevents its delivery."""
         return [self.read(raw) for raw in self.raw_page(after, upto, limit, epoch=epoch)]
 
     def read(self, raw: RawEntry) -> Entry:
-        """Return what an entry of `raw_page` is."""
+        """Decode an entry of `raw_page`."""
         place, fields = raw
         by_name = dict(zip(fields[::2], fields[1::2], strict=True))
         return read_entry(int(place.partition(b"-")[0]), by_name, self.max_payload_bytes)
@@ -191,11 +191,11 @@ class EventLog:
 
         Args:
             after, upto, limit: as above.
-            epoch: the log that they must be from, where offsets of another would be taken for its own.
+            epoch: the epoch that the log must have, if the caller would mistake the offsets of another one.
 
         Raises:
-            BusUnavailable, BusRefused: as `redis.client.call`; BusUnavailable also when the log is not `epoch` any more, or lacks
-                events of it that are known.
+            BusUnavailable, BusRefused: as `redis.client.call`; BusUnavailable also if the log has another epoch by now, or
+                lacks known events of `epoch`.
         """
         last = "+" if upto is None else f"{upto}-0"
         known_epoch, known = (None, 0) if self._reached is None else self._reached()
@@ -203,16 +203,17 @@ class EventLog:
             ("XRANGE", self._key, f"{after + 1}-0", last, "COUNT", limit),
             ("HGET", self._head_key, "epoch"),
         ]
-        if known_epoch is not None:  # before the range: the server has at least as much when it reads that
+        if known_epoch is not None:  # before the range, so that the server has at least as much by then
             commands.insert(0, ("HMGET", self._head_key, "offset"))
         *newest, found, now = replies = call_many(self._client, commands, shaped=False)
         for reply in replies:
             if isinstance(reply, HeadgateError):
                 raise reply
-        # Epochs do not come back: if it is this one after the read, it was during the read.
+        # Epochs never return: if the log has this one after the read, it had it during the read.
         if epoch is not None and now != epoch.encode():
             raise BusUnavailable("the log has just been replaced by another one")
-        # The old primary of a failover may live on as a replica, far behind. A connection that has stayed there shows it.
+        # After a failover the old primary may continue as a replica that lags far. A connection that stayed there reads too
+        # little.
         if epoch is not None and epoch == known_epoch and int(newest[0][0] or 0) < known:
             self.drop_idle()
             raise BusUnavailable("the Redis server lacks events that this gateway has had")
@@ -222,7 +223,7 @@ class EventLog:
     def topics(self, after: int, upto: int) -> list[tuple[int, str, int]]:
         """Return (offset, topic, time) of the entries with `after` < offset ≤ `upto` that the log still holds, in order.
 
-        As they are, deliverable or not; a time that is none is 0.
+        Includes entries that cannot be delivered. An invalid time is 0.
 
         Raises:
             BusUnavailable, BusRefused: as `redis.client.call`.
@@ -239,7 +240,7 @@ class EventLog:
 
 
 def _mean_bytes(ends: Sequence[tuple[bytes, Mapping[bytes, bytes]]]) -> float:
-    """Return the bytes of an event on average, by the oldest and the newest entry, which say how many came up to them."""
+    """Return the average bytes of an event, from the running sums in the oldest and the newest entry."""
     counted = [
         (int(place.partition(b"-")[0]), int(fields[b"sum"])) for place, fields in ends if fields.get(b"sum", b"").isdigit()
     ]
@@ -253,7 +254,7 @@ def _mean_bytes(ends: Sequence[tuple[bytes, Mapping[bytes, bytes]]]) -> float:
 
 
 def read_entry(offset: int, fields: Mapping[bytes, bytes], max_payload_bytes: int) -> Entry:
-    """Return the entry that a log holds at `offset` as `fields`: the event, or the error that keeps it from being delivered."""
+    """Decode the `fields` that a log holds at `offset`: the event, or the error that prevents its delivery."""
     try:
         data = fields.get(b"data", b"")
         if len(data) > max_payload_bytes:
@@ -277,7 +278,7 @@ def _time(text: bytes) -> int:
 
 
 def time_or_zero(text: bytes) -> int:
-    """Return the time of an entry in milliseconds; 0: it is none."""
+    """Return the time of an entry in milliseconds; 0 if it is invalid."""
     try:
         return _time(text)
     except InvalidEvent:
@@ -285,14 +286,14 @@ def time_or_zero(text: bytes) -> int:
 
 
 def read_head(reply: list[Any]) -> Head:
-    """Return the head that a reply of the function library says."""
+    """Decode the head in a reply of the function library."""
     epoch, offset, first, _, *more = reply
-    # Version 1 does not say so.
+    # Version 1 does not reply with it.
     library = int(more[0]) if more else 1
     name = epoch.decode() if isinstance(epoch, bytes) else str(epoch)
     lineage = _lineage(name, more[1]) if len(more) > 1 and more[1] is not None else None
     server, replica = (more[2].decode(), bool(more[3])) if len(more) > 3 else ("", False)
-    # A library before version 13 publishes on the channels of database 0, whichever it is.
+    # A library before version 13 publishes on the channels of database 0 in every database.
     database = (None if more[4] == b"-" else int(more[4])) if len(more) > 4 else 0
     return Head(name, int(offset), int(first), library, lineage, server, replica, database)
 
@@ -301,6 +302,6 @@ def _lineage(epoch: str, flat: Sequence[bytes]) -> Lineage:
     found = []
     for name, value in zip(flat[::2], flat[1::2], strict=True):
         first, _, number = value.partition(b" ")
-        if first.isdigit() and number.isdigit():  # else it was put there by hand, and counts as not there
+        if first.isdigit() and number.isdigit():  # ignores values that were written by hand
             found.append((name.decode("ascii", "replace"), int(first), int(number)))
     return read_lineage(epoch, found)

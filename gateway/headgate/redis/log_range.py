@@ -1,7 +1,7 @@
 """A range of a namespace's log for people and their programs: `headgate tail --since`, `headgate replay`.
 
-In: where to begin (an offset, or a time), a pattern. Out: events in log order, read a page at a time; the caller is told of
-entries that cannot be delivered. No gateway waits for it: it reads over a client of its own.
+In: a start (an offset, or a time) and a pattern. Out: events in log order, read a page at a time, and a call for each entry
+that cannot be delivered. No gateway waits for it, because it has its own client.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RATE_WINDOW_S = 10.0
 
 
 class LogRange:
-    """See the module. Methods wait for Redis.
+    """A reader of a range of a log. Methods wait for Redis.
 
     Raises (all): BusUnavailable, BusRefused: as `redis.client.call`.
     """
@@ -33,14 +33,14 @@ class LogRange:
         self._log = EventLog(namespace, client, HARD_MAX_PAYLOAD_BYTES)
 
     def head(self) -> tuple[str, int]:
-        """Return the epoch, and the newest offset (0: nothing was ever published)."""
+        """Return the epoch and the newest offset (0: nothing was ever published)."""
         epoch, offset = call(self._client, "HMGET", self._head, "epoch", "offset")
         return (epoch or b"").decode(), int(offset or 0)
 
     def first_since(self, time_ms: int) -> int:
-        """Return the offset of the first event kept that is not older than a time; beyond the newest, if all are older.
+        """Return the offset of the first kept event at or after a time; newest offset + 1 if all are older.
 
-        Times never go backwards within an epoch: a bisection, some twenty round trips at most.
+        Times never decrease within an epoch, so a bisection finds it in about twenty round trips at most.
         """
         low = self._edge("XRANGE", "-", "+")
         high = max(low, self._edge("XREVRANGE", "+", "-") + 1) if low <= self.head()[1] else low
@@ -54,7 +54,7 @@ class LogRange:
         return low
 
     def events_per_s(self, now_ms: int) -> float:
-        """Return at what rate events have come of late: in the last RATE_WINDOW_S, or in as much of them as the log reaches back.
+        """Return the recent rate of events: over the last RATE_WINDOW_S, or over the time that the log covers if that is less.
 
         Args:
             now_ms: the time by Redis' clock, in milliseconds since 1970.
@@ -71,10 +71,10 @@ class LogRange:
     def events(
         self, pattern: str, first: int, upto: int | None = None, aside: Callable[[Entry], None] = lambda entry: None
     ) -> Iterator[Event]:
-        """Yield the matching events from offset `first` on, up to `upto`, or to the end that the log has when it is reached.
+        """Yield the matching events from offset `first` to `upto`, or to the end of the log at the time it is reached.
 
         Args:
-            pattern, first, upto: see above.
+            pattern, first, upto: as above.
             aside: called with each entry that cannot be delivered.
         """
         epoch, _ = self.head()

@@ -1,9 +1,11 @@
-"""A reader's way through the log: from a position onward, every event or a gap in its place. No I/O.
+"""Walks a reader through the log: from a position on, each event, or a gap in its place. No I/O.
 
 In: heads of the log, and pages of entries after the position. Out: items in log order: an event that the reader wants, or a Gap
-for what will not come. What is yielded, what was left out by the patterns and what the gaps report is together the whole log.
+for events that will not come. The events yielded, the events excluded by the patterns and the gaps together cover the whole
+log.
 
-A position is (epoch, offset): everything up to it has been dealt with. lineage.py says when it is on the line of a head.
+A position is (epoch, offset): the walk has handled everything up to it. lineage.py defines whether a position is on the line of
+a head.
 """
 
 from __future__ import annotations
@@ -21,14 +23,14 @@ from .lineage import alone
 
 
 class Gap(msgspec.Struct, frozen=True, gc=False):
-    """Events that will not come, in their place among the others; as a page gets it (docs/protocol.md, `gap`).
+    """A run of events that will not come, in its place in the order, as sent to a page (docs/protocol.md, `gap`).
 
     Attributes:
         reason: `trimmed` (the log no longer holds them), `quarantined` (not deliverable), `rolled_back` (Redis has lost the end
             of its log; they may have come before), or `log_lost` (the log is another one: what follows is all that it holds).
-        first, last: the offsets, both included; None: nobody knows.
-        count: the positions of the log in the range, whatever their topics; None: nobody knows.
-        epoch: after `rolled_back` and `log_lost`, the epoch in which the log goes on ("": there is no log).
+        first, last: the offsets, both inclusive; None if unknown.
+        count: the positions of the log in the range, of all topics; None if unknown.
+        epoch: after `rolled_back` and `log_lost`, the epoch in which the log continues ("": there is no log).
     """
 
     reason: GapReason
@@ -47,7 +49,7 @@ Item = Event | Gap
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place in the log: everything up to `offset` of the line that leads to `epoch`. As text `<epoch>:<offset>`."""
+    """A place in the log: everything up to `offset` on the line to `epoch`. As text `<epoch>:<offset>`."""
 
     epoch: str
     offset: int
@@ -57,10 +59,10 @@ class Position:
 
 
 class LogWalk:
-    """See the module. `wanted` says of a topic whether its events are.
+    """A walk through a log. `wanted` returns whether the reader wants the events of a topic.
 
     Attributes:
-        at: the position that has been reached.
+        at: the position reached.
         had: the newest offset of `at.epoch` that Redis has reported to this process.
     """
 
@@ -71,10 +73,10 @@ class LogWalk:
         self._wanted = wanted
 
     def follow(self, head: Head) -> Gap | None:
-        """Bring the position onto the line of a head; return what that has cost.
+        """Bring the position onto the line of a head. Return the gaps that this causes.
 
-        Later a head of this epoch may be below what is known: it is that of a replica which lags, or of a Redis that was put back
-        and has written nothing yet. There is nothing to read then, and the next head says more.
+        A later head of this epoch may be below the known offset, if it comes from a lagging replica, or from a restored Redis
+        that has not written yet. There is nothing to read then; the next head decides.
         """
         at = self.at
         if head.epoch == at.epoch:
@@ -91,7 +93,7 @@ class LogWalk:
         return self._roll_back(head, end)
 
     def take(self, entries: Sequence[Entry], last: int) -> list[tuple[int, Item]]:
-        """Go on to `last` over the entries up to there that the log holds; return the items, each with its last offset."""
+        """Advance to `last` over the log's entries up to there. Return the items, each with its last offset."""
         items: list[tuple[int, Item]] = []
         for entry in entries:
             self._miss(items, entry.offset - 1)
@@ -104,13 +106,13 @@ class LogWalk:
         return items
 
     def _miss(self, items: list[tuple[int, Item]], last: int) -> None:
-        """Go on to an offset; what is before it is not in the log."""
+        """Advance to an offset, over offsets that the log does not hold."""
         if last > self.at.offset:
             items.append((last, Gap(GapReason.TRIMMED, self.at.offset + 1, last)))
             self.at = Position(self.at.epoch, last)
 
     def _roll_back(self, head: Head, end: int) -> Gap | None:
-        """Go on in the epoch of a head, at the end of what it shares with the position."""
+        """Continue in the epoch of a head, at the end of the part that it shares with the position."""
         last = self.at.offset
         self._go_on(head, min(end, last))
         return Gap(GapReason.ROLLED_BACK, end + 1, last, head.epoch) if end < last else None

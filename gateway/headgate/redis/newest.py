@@ -1,15 +1,15 @@
 """The newest receipts of a publisher, which each of its new connections reports to Redis. No I/O, no clock.
 
-A snapshot of a machine reverts a Redis together with its memory, and nothing in Redis can detect that. A publisher can: it has
-receipts that Redis no longer remembers. The revert breaks its connections, so each new connection reports the newest receipts
-before its first command, and Redis begins another epoch if it does not remember one of them (log.lua).
+A snapshot of a machine reverts a Redis together with its memory, and Redis itself cannot detect that. A publisher can, because
+it has receipts that Redis no longer remembers. The revert breaks its connections, so each new connection reports the newest
+receipts before its first command. Redis begins another epoch if it does not remember one of them (log.lua).
 
-In: receipts. Out: the words of the report. Threads may share an object: each step is one assignment.
+In: receipts. Out: the arguments of the report. Threads may share an object, because each step is one assignment.
 """
 
 from __future__ import annotations
 
-# Beyond that the epoch that was met first is left out. Gateways and other publishers report too.
+# Most epochs. Beyond that the earliest one is dropped, since gateways and other publishers report too.
 MAX_EPOCHS = 64
 
 
@@ -17,7 +17,7 @@ class NewestReceipts:
     """The newest receipt of each epoch, of any log.
 
     Attributes:
-        forbidden_until_s: until when nothing is reported, as this Redis user may not.
+        forbidden_until_s: the time until which it reports nothing, because this Redis user may not.
     """
 
     __slots__ = ("_by_epoch", "forbidden_until_s")

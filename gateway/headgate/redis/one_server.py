@@ -1,9 +1,9 @@
 """Commands to one Redis server, over a pool of connections: a reply, or an error of our tree.
 
-In: a plain URL, or one that names Sentinels. Out: replies as redis-py shapes them. client.py has these calls for everybody else,
+In: a plain URL, or one that names Sentinels. Out: replies as redis-py shapes them. client.py offers these calls to other files,
 and cluster_client.py uses them for each node of a Cluster.
 
-There are no hidden retries, so nothing is written twice behind the caller's back.
+There are no hidden retries, so nothing is written twice without the caller's knowledge.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from .connections import Command, connection_pool, drop_idle_of
 from .faults import advised, shown_cause, translate
 from .newest import NewestReceipts
 
-# Of this process, all servers together: until the reply was read, or nobody waited for it any longer.
+# Round trips of this process to all servers: until the reply was read, or the caller gave up.
 ROUND_TRIPS = Histogram()
-# redis-py shapes no reply of these, so they go past its own layers, which would double the time of a publish
+# redis-py does not shape the replies of these commands. So they bypass its layers, which would double the time of a publish
 # (docs/decisions/0062).
 PASSED_ON = frozenset({"FCALL", "FCALL_RO", "WAIT", "WAITAOF"})
-# redis-py before 6 wants the name of a command, and later ones warn of it.
+# redis-py before 6 requires the name of a command, and later versions warn about it.
 _FOR_COMMAND = (
     ("_",) if signature(redis.BlockingConnectionPool.get_connection).parameters["command_name"].default is Parameter.empty else ()
 )
-# Their time says how long nothing happened.
+# The time of these commands only measures how long nothing happened.
 _WAITING = frozenset({"XREAD", "WAIT", "WAITAOF"})
 
 
@@ -44,13 +44,13 @@ def open_server(url: RedisUrl, timeout_s: float, max_connections: int, newest: N
     """Return a client of one server; it connects at its first command."""
     limits = {"max_connections": max_connections, "timeout": timeout_s}
     pool = connection_pool(url, timeout_s, redis.BlockingConnectionPool, newest, **limits)
-    return redis.Redis.from_pool(pool)  # unlike the constructor: its close() closes the pool too
+    return redis.Redis.from_pool(pool)  # unlike the constructor, its close() closes the pool too
 
 
 def open_beside(client: redis.Redis, host: str, port: int) -> redis.Redis:
-    """Return a client of another server with the credentials and options of a client, to ask something once.
+    """Return a client of another server with the credentials and options of a client, for a single question.
 
-    It waits at most ASK_TIMEOUT_S for an answer: it may be out of reach.
+    It waits at most ASK_TIMEOUT_S for an answer, because the server may be unreachable.
     """
     pool = client.connection_pool
     options = {name: value for name, value in pool.connection_kwargs.items() if name not in ("path", "discovery", "switch")}
@@ -61,7 +61,7 @@ def open_beside(client: redis.Redis, host: str, port: int) -> redis.Redis:
 
 
 def execute(client: redis.Redis, *command: str | bytes | int, **options: Any) -> Any:
-    """Run one command and return its reply; `options` are those of redis-py's shaping of it.
+    """Run one command and return its reply. `options` control how redis-py shapes it.
 
     Raises:
         redis.RedisError, OSError: as redis-py does.
@@ -88,12 +88,12 @@ def run(client: redis.Redis, *command: str | bytes | int, **options: Any) -> Any
 
 
 def exchange(client: redis.Redis, commands: Sequence[Command], *, shaped: bool = True) -> list[Any]:
-    """Run commands in one round trip, no transaction; return a reply, or redis-py's error, for each in order.
+    """Run commands in one round trip, without a transaction. Return a reply, or redis-py's error, for each in order.
 
-    Replies that are not `shaped` are as Redis sends them.
+    Without `shaped` the replies are as Redis sends them.
 
     Raises:
-        BusUnavailable: the connection broke: which commands ran is not known.
+        BusUnavailable: the connection broke. It is unknown which commands ran.
     """
     began_s = perf_counter()
     try:
@@ -110,12 +110,12 @@ def exchange(client: redis.Redis, commands: Sequence[Command], *, shaped: bool =
 
 
 def _round_trip(client: redis.Redis, commands: Sequence[Command]) -> list[Any]:
-    """Run commands whose replies are passed on; return a reply, or redis-py's error, for each in order.
+    """Run commands without shaping. Return a reply, or redis-py's error, for each in order.
 
-    Whatever stops it half-way closes the connection, so that no late reply is taken for that of the next command.
+    Any interruption closes the connection, so that no late reply is mistaken for the reply to the next command.
 
     Raises:
-        redis.RedisError, OSError: the connection broke, or there was no answer in time: which commands ran is not known.
+        redis.RedisError, OSError: the connection broke, or there was no answer in time. It is unknown which commands ran.
     """
     pool: Any = client.connection_pool  # redis-py does not type what follows
     connection = pool.get_connection(*_FOR_COMMAND)
@@ -127,7 +127,7 @@ def _round_trip(client: redis.Redis, commands: Sequence[Command]) -> list[Any]:
             if is_batch:
                 renew()
             if command[0] in _WAITING:
-                connection.can_read(max(left_s() or 0.0, 0.0))  # it may take longer than other replies
+                connection.can_read(max(left_s() or 0.0, 0.0))  # these wait for replicas or the disk
             try:
                 replies.append(connection.read_response())
             except redis.ResponseError as error:
@@ -141,7 +141,7 @@ def _round_trip(client: redis.Redis, commands: Sequence[Command]) -> list[Any]:
 
 
 def check_primary(client: redis.Redis) -> None:
-    """Ask where the address leads, if it is time (bounded.py)."""
+    """Ask where the address leads, if the last answer is too old (bounded.py)."""
     pool: Any = client.connection_pool
     try:
         pool.release(pool.get_connection(*_FOR_COMMAND))
@@ -150,12 +150,12 @@ def check_primary(client: redis.Redis) -> None:
 
 
 def drop_idle(client: redis.Redis) -> None:
-    """Close the connections that wait for a command."""
+    """Close the idle connections."""
     drop_idle_of(client.connection_pool)
 
 
 def address_of(client: redis.Redis) -> str:
-    """Return where a client's server is, without user and password."""
+    """Return the address of a client's server, without user and password."""
     kwargs = client.connection_pool.connection_kwargs
     if (discovery := kwargs.get("discovery")) is not None:
         return str(discovery.address)
@@ -163,7 +163,7 @@ def address_of(client: redis.Redis) -> str:
 
 
 def failed(client: redis.Redis, error: Exception) -> HeadgateError:
-    """Translate an error of a client; after a broken connection or a demoted primary the idle ones are doubtful too."""
+    """Translate an error of a client. After a broken connection or a demoted primary, close the idle connections too."""
     pool = client.connection_pool
     translated = translate(error, address_of(client))
     if isinstance(translated, BusUnavailable) or isinstance(error, redis.exceptions.ReadOnlyError):
@@ -174,6 +174,6 @@ def failed(client: redis.Redis, error: Exception) -> HeadgateError:
 
 
 def _record(began_s: float, *last: Command) -> None:
-    """Record a round trip that ends now; `last` is its last command."""
+    """Record a round trip that ends now. `last` is its last command."""
     if last and last[0][0] not in _WAITING:
         ROUND_TRIPS.record(perf_counter() - began_s)

@@ -1,8 +1,8 @@
-"""Pauses in Redis: operators stop connects, publishes or a namespace on every gateway, for a time or until they resume.
+"""Pauses in Redis: an operator stops connects, publishes or a namespace on all gateways, for a time or until a resume.
 
-In: `headgate pause` and `headgate resume`. Out: the sorted set PAUSED of members `connects`, `publishes` and `namespace:<name>`,
-whose score is the end by Redis' clock (`+inf`: none), and a notice to all gateways (questions.py). They read the set then, and
-every few seconds (node/cluster/pauses.py). A flush ends all.
+In: `headgate pause` and `headgate resume`. Out: the sorted set PAUSED of members `connects`, `publishes` and
+`namespace:<name>`, whose score is the end time by Redis' clock (`+inf`: open), and a notice to all gateways (questions.py).
+They read the set after a notice, and every few seconds (node/cluster/pauses.py). A flush ends all pauses.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ CONNECTS, PUBLISHES = "connects", "publishes"
 _NAMESPACE = "namespace:"
 # The notice that the set has changed.
 KIND = "pauses"
-# Those of namespaces; every gateway reads them all every few seconds.
+# Most pauses of namespaces. Every gateway reads them all every few seconds.
 MAX_PAUSES = 1000
 MAX_PAUSED_S = 400 * 86400
 
 
 def namespace_member(name: str) -> str:
-    """Return the member that stands for a namespace.
+    """Return the member for a namespace.
 
     Raises:
         UnknownNamespace: no namespace can have that name.
@@ -35,15 +35,16 @@ def namespace_member(name: str) -> str:
 
 
 def namespace_of(member: str) -> str | None:
-    """Return the namespace that a member stands for; None of the others."""
+    """Return the namespace of a member; None for another kind."""
     return member.removeprefix(_NAMESPACE) if member.startswith(_NAMESPACE) else None
 
 
 def pause(client: Client, member: str, for_s: int | None = None) -> None:
-    """Pause it, for `for_s` seconds from now or until `resume`. A later call wins. Waits for Redis, four round trips at most.
+    """Pause a member for `for_s` seconds from now, or until `resume`. A later call wins. Waits for Redis, for four round trips
+    at most.
 
     Raises:
-        InvalidRequest: a time that cannot be.
+        InvalidRequest: `for_s` is out of range.
         LimitReached: MAX_PAUSES are active.
         BusUnavailable, BusRefused: as `redis.client.call`. Call again: it is idempotent.
     """
@@ -59,7 +60,7 @@ def pause(client: Client, member: str, for_s: int | None = None) -> None:
 
 
 def resume(client: Client, member: str) -> bool:
-    """End a pause; return whether there was one.
+    """End a pause. Return whether there was one.
 
     Raises:
         BusUnavailable, BusRefused: as `redis.client.call`. Call again: it is idempotent.
@@ -71,7 +72,7 @@ def resume(client: Client, member: str) -> bool:
 
 
 def read_paused(client: Client) -> dict[str, float]:
-    """Return each active pause with the seconds that are left (infinite: until `resume`). Two round trips; one if there is none.
+    """Return each active pause with the seconds left (infinite: until `resume`). Two round trips; one without pauses.
 
     Raises:
         BusUnavailable, BusRefused: as `redis.client.call`.
@@ -86,6 +87,6 @@ def read_paused(client: Client) -> dict[str, float]:
 
 
 def _announce(client: Client) -> None:
-    """Have all gateways read the set now. Where this user may not say so, they read it when their next look is due."""
+    """Make all gateways read the set now. If this user may not announce it, they read it at their next regular check."""
     with suppress(BusRefused):
         announce(client, KIND)

@@ -1,7 +1,8 @@
-"""Members of topics in Redis: what gateway processes write about theirs, and how anyone reads them (presence.lua writes).
+"""Members of topics in Redis: writes the members of each gateway process (through presence.lua), and reads them for any
+program.
 
-In: writes and beats of a process (headgate/presence). Out: the processes there are, the members that each one has in a topic, and
-the events that are to be published. A process whose last beat is older than LEASE_S is dead, and so are its members.
+In: writes and beats of a process (headgate/presence). Out: the known processes, the members of each in a topic, and the events
+to publish. A process is dead if its last beat is older than LEASE_S. Its members are then gone.
 
 Raises (all functions): BusUnavailable, BusRefused: as `redis.client.call`. Every call may be repeated.
 """
@@ -21,23 +22,23 @@ from .presence_entries import LEASE_S, Beat, Member, Members, News, TopicWrite, 
 
 PRESENCE_LIBRARY = Library("headgate.redis", "presence.lua", "headgate_presence_version")
 
-# Topics in one call that takes a dead process out, and events read at once.
+# Topics in one call that removes a dead process, and events in one read.
 _TOPICS, _NEWS = 200, 100
-# Members that one part of a reading has, or about as many: the loop is held for 2 ms at most by what becomes of them.
+# Approximate members in one part of a read. Handling a part holds the loop for 2 ms at most.
 PART = 200
-# The field of a members' hash with the last write, and the answer to a write that was not done (presence.lua).
+# The field of a members' hash with the last write, and the answer to a refused write (presence.lua).
 _NUMBER, _LOST = "#", -1
-# The field of the user who is called as that field is: no user has a control character in the name.
+# The field of the user with that very name. No user's name has a control character.
 _NUMBER_AS_USER = "\0#"
 
 _decode = msgspec.json.Decoder().decode
 
 
 def write(client: Client, namespace: str, process: str, writes: Iterable[TopicWrite], *, events: bool) -> int | None:
-    """Write changes of a process's members in one call; return how many events wait to be published.
+    """Write changes of a process's members in one call. Return the number of events to publish.
 
-    None: Redis lacks the lease, or a write that one of these builds on. It has done the others. All is to be written anew,
-    behind a beat.
+    None: Redis lacks the lease, or a write that one of these builds on. It has applied the others. The caller must send a beat
+    and then write everything again.
     """
     parts: list[str | bytes | int] = []
     for each in writes:
@@ -51,7 +52,7 @@ def write(client: Client, namespace: str, process: str, writes: Iterable[TopicWr
 
 
 def beat(client: Client, namespace: str, process: str) -> Beat:
-    """Renew a process's lease, and hear of the others."""
+    """Renew a process's lease, and return the others."""
     known, news, now_ms, *pairs = PRESENCE_LIBRARY.call(
         client, "FCALL", "headgate_presence_beat", 1, presence_key(namespace), process
     )
@@ -60,7 +61,7 @@ def beat(client: Client, namespace: str, process: str) -> Beat:
 
 
 def forget(client: Client, namespace: str, process: str, last_beat: int | None, *, events: bool) -> None:
-    """Take a process out, unless it has beaten since `last_beat` (None: whatever it has done). One call for 200 topics."""
+    """Remove a process, unless it has sent a beat since `last_beat` (None: in any case). One call for each 200 topics."""
     score, keys = "" if last_beat is None else last_beat, _keys(client, namespace)
     while True:
         left = PRESENCE_LIBRARY.call(client, "FCALL", "headgate_presence_forget", *keys, process, score, int(events), _TOPICS)
@@ -70,12 +71,12 @@ def forget(client: Client, namespace: str, process: str, last_beat: int | None, 
 
 
 def any_process(client: Client, namespace: str) -> bool:
-    """Return whether any process has a lease, or had one and was not taken out. One plain command."""
+    """Return whether any process has a lease, or an ended one that was not removed. One plain command."""
     return bool(call(client, "ZCARD", presence_key(namespace)))
 
 
 def read_written(client: Client, namespace: str, topic: str) -> dict[str, Written]:
-    """Return the last write of each process in a topic, dead ones included. Two round trips, not in one moment."""
+    """Return the last write of each process in a topic, dead ones included. Two round trips, not one consistent view."""
     processes = [name.decode() for name in call(client, "SMEMBERS", presence_topic_key(namespace, topic))]
     if not processes:
         return {}
@@ -84,9 +85,9 @@ def read_written(client: Client, namespace: str, topic: str) -> dict[str, Writte
 
 
 def read_parts(client: Client, namespace: str, topic: str, process: str) -> Iterator[dict[str, bytes]]:
-    """Yield what a process has written about a topic, user → value, in parts of about PART users. A round trip for each.
+    """Yield the values of a process in a topic, user → value, in parts of about PART users. One round trip each.
 
-    Users who are there all the time are in one of the parts; those who come or go meanwhile may be.
+    Users who are present throughout are in one of the parts. Users who come or go during the read may be.
     """
     cursor: Any = 0
     while True:
@@ -98,7 +99,7 @@ def read_parts(client: Client, namespace: str, topic: str, process: str) -> Iter
 
 
 def read_topic(client: Client, namespace: str, topic: str) -> dict[str, Members]:
-    """Return what each process has written about a topic, dead ones included. Two round trips, not in one moment."""
+    """Return the values of each process in a topic, dead ones included. Two round trips, not one consistent view."""
     processes = [name.decode() for name in call(client, "SMEMBERS", presence_topic_key(namespace, topic))]
     if not processes:
         return {}
@@ -112,21 +113,22 @@ def read_topic(client: Client, namespace: str, topic: str) -> dict[str, Members]
 
 
 def read_live(client: Client, namespace: str, topic: str) -> list[dict[str, bytes]]:
-    """Return the members of a topic, user → value, of each process that is not dead by Redis' clock. Three round trips."""
+    """Return the members of a topic, user → value, of each live process by Redis' clock. Three round trips."""
     live = _live(client, namespace)
     return [members for process, (_, members) in read_topic(client, namespace, topic).items() if process in live]
 
 
 def read_members(client: Client, namespace: str, topic: str) -> list[Member]:
-    """Return the members of a topic by name, those of dead processes left out. Three round trips."""
+    """Return the members of a topic by name, without those of dead processes. Three round trips."""
     return merge_all([read_entries(values) for values in read_live(client, namespace, topic)])
 
 
 def read_page(client: Client, namespace: str, topic: str, after: str | None, limit: int) -> tuple[int, list[Member], str | None]:
-    """Return how many members a topic has, `limit` of them behind the user `after` by name, and whom to name for the next part.
+    """Return the number of members of a topic, `limit` of them in the order of names after the user `after`, and the `after` of
+    the next page (None after the last one).
 
-    The names of all are read, but of this part only what else is written about them: that is up to a kilobyte for each. Four
-    round trips, not in one moment: a user who leaves meanwhile may be counted and not be there. None: this was the last part.
+    It reads the names of all members, but the values (up to a kilobyte each) of this page only. Four round trips, not one
+    consistent view: a user who leaves during the read may be counted but not listed.
     """
     live = _live(client, namespace)
     processes = [name for raw in call(client, "SMEMBERS", presence_topic_key(namespace, topic)) if (name := raw.decode()) in live]
@@ -135,7 +137,7 @@ def read_page(client: Client, namespace: str, topic: str, after: str | None, lim
         {name.decode("utf-8", "replace") for name in found}
         for found in (call_all(client, [("HKEYS", key) for key in keys]) if keys else [])
     ]
-    # A process that has written no number is not there.
+    # A process without a valid number has no members.
     there = [(key, {*map(_user, found - {_NUMBER})}) for key, found in zip(keys, names, strict=True) if _NUMBER in found]
     everyone = sorted(set[str]().union(*(found for _, found in there)))
     begin = 0 if after is None else bisect_right(everyone, after)
@@ -152,7 +154,7 @@ def read_page(client: Client, namespace: str, topic: str, after: str | None, lim
 
 
 def read_news(client: Client, namespace: str) -> list[News]:
-    """Return events that are to be published, the oldest first; `published` takes them off the list."""
+    """Return the events to publish, oldest first. `published` takes them off the list."""
     found = []
     for raw in call(client, "LRANGE", presence_news_key(namespace), 0, _NEWS - 1):
         kind, topic, event_id = _decode(raw)
@@ -161,19 +163,19 @@ def read_news(client: Client, namespace: str) -> list[News]:
 
 
 def published(client: Client, namespace: str, news: Iterable[News]) -> None:
-    """Take events off the list. Of two processes that have published the same, the log has kept one."""
+    """Take events off the list. If two processes have published the same event, the log has kept one."""
     call_all(client, [("LREM", presence_news_key(namespace), 1, each.raw) for each in news])
 
 
 def _keys(client: Client, namespace: str) -> tuple[str | int, ...]:
-    """Return how many keys a function that tells others is called with, and them: one in database 0, as before version 3."""
+    """Return the number of keys for a function that notifies others, and the keys: one in database 0, as before version 3."""
     database = database_number(client)
     own = presence_key(namespace)
     return (2, own, presence_database_key(namespace, database)) if database else (1, own)
 
 
 def _live(client: Client, namespace: str) -> set[str]:
-    """Return the processes that are not dead by Redis' clock."""
+    """Return the live processes by Redis' clock."""
     scores, time = call_all(client, [("ZRANGE", presence_key(namespace), 0, -1, "WITHSCORES"), ("TIME",)])
     pairs = scores if scores and isinstance(scores[0], list | tuple) else zip(scores[::2], scores[1::2], strict=True)
     now_ms = int(time[0]) * 1000 + int(time[1]) // 1000
@@ -181,7 +183,7 @@ def _live(client: Client, namespace: str) -> set[str]:
 
 
 def _members(reply: Any) -> tuple[bytes | None, dict[str, bytes]]:
-    """Return the field of the last write, if it is there, and the members of a reply of HGETALL or HSCAN."""
+    """Split a reply of HGETALL or HSCAN into the field of the last write, if present, and the members."""
     pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
     members = {field.decode("utf-8", "replace"): value for field, value in pairs}
     number = members.pop(_NUMBER, None)
@@ -196,7 +198,7 @@ def _field(user: str) -> str:
 
 
 def _user(field: str) -> str:
-    """Return the user whose field it is."""
+    """Return the user of a field."""
     return _NUMBER if field == _NUMBER_AS_USER else field
 
 

@@ -1,7 +1,7 @@
-"""What is written about presence, and what Redis answers: types without I/O, for presence.py and for headgate.presence.
+"""The values of presence in Redis and the answers of Redis: types for presence.py and headgate.presence. No I/O.
 
-A member is a user. An entry, what one process says about a user, is JSON in Redis and between processes:
-`[connections, since, changed, meta]`, where `meta` is JSON text or null. All entries of a user come to one member.
+A member is a user. An entry is one process's record of a user, as JSON in Redis and between processes: `[connections, since,
+changed, meta]`, where `meta` is JSON text or null. All entries of a user merge into one member.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ import msgspec
 
 from headgate.errors import InvalidRequest
 
-# A process beats each second. It is gone when it has not for so long: one beat and 5 s for its clients to come back, and a bit.
+# A process beats each second. It is dead without a beat for this long: one beat, 5 s for its clients to reconnect, and a
+# margin.
 LEASE_S = 6.5
 
 
 class TopicWrite(NamedTuple):
-    """What changes in one topic: `puts` are users with their values, `takes` users who are gone, `members` how many are left.
+    """The changes in one topic: `puts` are users with their values, `takes` the users who left, `members` the number that
+    remains.
 
-    `before` is the number of the write that this one builds on. Without one (0 or less) these are all members that the process
-    has there. `message` goes to those who listen to the topic.
+    `before` is the number of the write that this one builds on. Without one (0 or less), these are all members of the process
+    in the topic. `message` goes to the listeners of the topic.
     """
 
     topic: str
@@ -34,14 +36,16 @@ class TopicWrite(NamedTuple):
 
 
 class Written(NamedTuple):
-    """A process's last write in a topic: its number, and how many members the process has there since."""
+    """A process's last write in a topic: its number, and the number of members since then."""
 
     number: int
     members: int
 
 
 class Beat(NamedTuple):
-    """The answer to a beat: whether Redis still knew this process, how many events wait, the time, each process's last beat."""
+    """The answer to a beat: whether Redis still knew this process, the number of waiting events, the time, and each process's
+    last beat.
+    """
 
     known: bool
     news: int
@@ -50,7 +54,7 @@ class Beat(NamedTuple):
 
 
 class News(NamedTuple):
-    """An event that is to be published: `occupied` or `vacated`, its topic, its id."""
+    """An event to publish: `occupied` or `vacated`, its topic, its id."""
 
     kind: str
     topic: str
@@ -63,7 +67,7 @@ Members = tuple[Written, dict[str, bytes]]
 
 
 class Entry(NamedTuple):
-    """What one process says about a user: connections, since when (ms since 1970), when `meta` was given, and that, as JSON."""
+    """One process's record of a user: connections, their start (ms since 1970), the time of `meta`, and `meta` as JSON."""
 
     connections: int
     since_ms: int
@@ -72,7 +76,7 @@ class Entry(NamedTuple):
 
 
 class Member(NamedTuple):
-    """A user in a topic, whichever process its connections are at."""
+    """A user in a topic, over the connections at all processes."""
 
     user: str
     connections: int
@@ -85,15 +89,15 @@ _decode_entry = msgspec.json.Decoder(Entry).decode
 
 
 def encode_entry(entry: Entry) -> bytes:
-    """Return an entry as it is written."""
+    """Encode an entry for Redis."""
     return _encode(entry)
 
 
 def read_entry(value: bytes) -> Entry:
-    """Return what was written.
+    """Decode an entry.
 
     Raises:
-        InvalidRequest: it is no entry: another program has written there.
+        InvalidRequest: it is not an entry, because another program has written there.
     """
     try:
         return _decode_entry(value)
@@ -102,7 +106,7 @@ def read_entry(value: bytes) -> Entry:
 
 
 def read_entries(values: Mapping[str, bytes]) -> dict[str, Entry]:
-    """Return what a process has written about each user; what is no entry is another program's, and nobody."""
+    """Decode the entries of a process by user. Skips values of other programs."""
     found: dict[str, Entry] = {}
     for user, value in values.items():
         try:
@@ -113,7 +117,9 @@ def read_entries(values: Mapping[str, bytes]) -> dict[str, Entry]:
 
 
 def merge(user: str, entries: Iterable[Entry]) -> Member | None:
-    """Return the member that the entries of all processes come to: the earliest `since`, the newest `meta`. None without any."""
+    """Merge the entries of all processes into one member, with the earliest `since` and the newest `meta`. None without
+    entries.
+    """
     found = list(entries)
     if not found:
         return None
@@ -122,7 +128,7 @@ def merge(user: str, entries: Iterable[Entry]) -> Member | None:
 
 
 def merge_all(tables: Iterable[dict[str, Entry]]) -> list[Member]:
-    """Return the members that the tables of all processes come to, by name."""
+    """Merge the tables of all processes into members by name."""
     by_user: dict[str, list[Entry]] = {}
     for table in tables:
         for user, entry in table.items():

@@ -1,16 +1,16 @@
-"""The server behind an address: when to ask for it again, and which connections a switch has left behind. No I/O, no clock.
+"""The server at an address: decides when to ask for it again, and which connections lead to a former server. No I/O, no clock.
 
-An address leads to another server after a failover, and the old primary may live on and answer. Each connection notes the server
-that it leads to (`note`): its token, or behind Sentinels its host and port. A connection that is about to be used asks for the
-address again when the last answer is old (`is_due`), and closes if it has been left (`is_left`). One that only listens is closed
-by the switch itself (`follow`). bounded.py does the asking. All connections of a process to one address share a switch, so the
-process asks once for all. Threads may share it too: each step is one assignment.
+After a failover an address leads to another server, and the old primary may continue to answer. Each connection notes its
+server (`note`): the token or, with Sentinels, host and port. Before use, a connection asks again where the address leads if the
+last answer is old (`is_due`), and closes if the address has left its server (`is_left`). The switch itself closes a connection
+that only listens (`follow`). bounded.py asks the servers. All connections of a process to one address share a switch, so the
+process asks once for all. Threads may share it too, because each step is one assignment.
 
-An address that leads from one server to another and straight back, again and again, leads to two primaries: a name with both of
-their addresses, say. What half of all processes publish would reach the other half only. So nothing is sent there for a while
-(`is_torn`), and every caller gets an error that says why.
+An address that alternates between two servers leads to two primaries; for example, a name with the addresses of both. Half of
+all processes would then publish to one of them, unseen by the other half. So the switch blocks the address for a while
+(`is_torn`), and every caller gets an error with the reason.
 
-In a Cluster each node reports by itself which slots it does not own any more, so its connections have no switch.
+In a Cluster each node reports the slots that it no longer owns, so its connections have no switch.
 """
 
 from __future__ import annotations
@@ -24,25 +24,27 @@ from headgate.addresses.redis_url import Kind, RedisUrl
 
 # A little below the second between two fences, so that each fence of an idle gateway asks.
 ASK_EVERY_S = 0.9
-# Of the Sentinels, which notice a promotion 1.2 s after it at most. All are to have followed after 1.5 s.
+# For Sentinels, which notice a promotion after 1.2 s at most. All connections should follow within 1.5 s.
 ASK_EVERY_SENTINEL_S = 0.2
 # A TLS handshake takes up to a millisecond of Redis, and hundreds of processes may share a server.
 ASK_EVERY_TLS_S, ASK_EVERY_SENTINEL_TLS_S = 4.0, 0.5
-# A Unix socket leads to another server only where a proxy listens on it: the system ends the connections of a server that stops.
+# A Unix socket leads to another server only if a proxy listens on it, because the system ends the connections of a stopped
+# server.
 ASK_EVERY_SOCKET_S = 5.0
-# From one question to the next at least so many times as long as the first one took, with an answer and without. A process that
-# got no processor for 1.5 s in the middle of a failover has an answer, and must not wait for 6 s.
+# The least pause after a question, in multiples of its duration, with an answer and without. A process that got no CPU for 1.5
+# s during a failover has an answer, and must not wait for 6 s.
 ANSWERED_RATIO, PAUSE_RATIO, MAX_PAUSE_S = 2.0, 4.0, 60.0
-# A user who may not ask is refused once in this time, since Redis logs each refusal.
+# How often a user without the right may ask, since Redis logs each refusal.
 FORBIDDEN_S = 600.0
-# So many times straight back, each within so many questions or seconds: failovers take longer. Then nothing is sent for a while.
+# After this many returns, each within this many questions or seconds, the address is blocked for a while. Failovers take
+# longer.
 MAX_RETURNS, RETURN_WITHIN_ASKS, RETURN_WITHIN_S, TORN_S = 3, 6, 3.0, 5.0
-# Switches that a process keeps; then it begins with new ones.
+# Switches that a process keeps. Beyond that it starts again with none.
 MAX_ADDRESSES = 1000
 
-# A server that gives no token: its library is an older one, or this user may not ask.
+# A server without a token: its library is too old, or this user may not ask.
 UNKNOWN = ""
-# A server that has no function library, as one that is empty.
+# A server without a function library, such as an empty one.
 NO_LIBRARY = "no library"
 
 
@@ -50,10 +52,10 @@ class PrimarySwitch:
     """The switch of one address.
 
     Attributes:
-        server: the server that the address led to last; UNKNOWN before the first answer.
-        count: how often it has become another one.
-        forbidden_until_s: until when no server is asked for its token, as this user may not.
-        is_locked_out: whether new connections are refused for their password.
+        server: the last known server of the address; UNKNOWN before the first answer.
+        count: the number of changes of server.
+        forbidden_until_s: the time until which no server is asked for its token, because this user may not ask.
+        is_locked_out: whether Redis refuses the password of new connections.
     """
 
     __slots__ = (
@@ -72,34 +74,34 @@ class PrimarySwitch:
         self.is_locked_out = False
 
     def begin(self, now_s: float) -> None:
-        """A connection is made. The first one is an answer itself."""
+        """Note the start of a connection. The first one counts as an answer."""
         self._next_s = self._next_s or now_s + self._every_s
 
     def is_due(self, now_s: float) -> bool:
-        """Return whether the caller is to ask now. It is the only one for a while, so others need not wait for its answer."""
+        """Return whether the caller should ask now. For a while no other caller is asked to, so the others need not wait."""
         if now_s < self._next_s:
             return False
         self._next_s = now_s + self._every_s
         return True
 
     def asked(self, began_s: float, now_s: float, *, is_answered: bool) -> None:
-        """The question is over."""
+        """Note the end of a question."""
         pause_s = (now_s - began_s) * (ANSWERED_RATIO if is_answered else PAUSE_RATIO)
         self._next_s = began_s + max(self._every_s, min(pause_s, MAX_PAUSE_S))
 
     def doubt(self) -> None:
-        """Have the next caller ask: a server has refused what a primary takes."""
+        """Make the next caller ask, because a server has refused a command that a primary accepts."""
         self._next_s = 0.0
 
     def note(self, server: str, now_s: float, *, count: int, is_replica: bool = False) -> None:
-        """A connection leads to this server.
+        """Note the server of a connection.
 
-        One that was made before the last switch says nothing of where the address leads now: ten of them may ask for their
-        server after the first has met the new one. A replica is no place to go to: a name with several addresses may lead to one
-        by turns.
+        A connection from before the last switch does not show where the address leads now: ten old ones may ask for their
+        server after the first has met the new one. A replica is not a target either, since a name with several addresses may
+        lead to one by turns.
 
         Args:
-            count: that of the switch before the connection was made, or the Sentinels were asked.
+            count: the switch's `count` before the connection was made, or before the Sentinels were asked.
         """
         before = self.server
         if server in (UNKNOWN, before) or (is_replica and before != UNKNOWN) or count != self.count:
@@ -113,7 +115,7 @@ class PrimarySwitch:
         self._returns = self._returns + 1 if is_return else 0
         self._before, self._switched_s = before, now_s
         if self._returns >= MAX_RETURNS:
-            self._returns, self._torn_until_s = MAX_RETURNS - 1, now_s + TORN_S  # the next return is enough
+            self._returns, self._torn_until_s = MAX_RETURNS - 1, now_s + TORN_S  # one more return suffices
         for key, (reference, its_server, count) in list(self._followers.items()):
             follower = reference()
             if follower is None or self.is_left(its_server, count) or self.is_torn(now_s):
@@ -122,31 +124,33 @@ class PrimarySwitch:
                     follower.leave()
 
     def is_torn(self, now_s: float) -> bool:
-        """Return whether the address leads to two primaries by turns, as of a moment ago: nothing may be sent to either."""
+        """Return whether the address has just led to two primaries by turns, so that nothing may be sent to either."""
         return now_s < self._torn_until_s
 
     def is_left(self, server: str, count: int) -> bool:
         """Return whether the address leads elsewhere than a connection.
 
         Args:
-            server: the server that it leads to.
-            count: that of the switch before it was made.
+            server: the server of the connection.
+            count: the switch's `count` before the connection was made.
         """
         return server != self.server and (count != self.count or server not in (UNKNOWN, NO_LIBRARY))
 
     def follow(self, follower: Any, server: str, count: int) -> None:
-        """Have `follower.leave()` called when the address leads elsewhere; it must not wait. Held weakly, until `unfollow`."""
+        """Call `follower.leave()` once the address leads elsewhere. It must not wait. Held by a weak reference until
+        `unfollow`.
+        """
         self._followers[id(follower)] = weakref.ref(follower), server, count
-        if self.is_left(server, count):  # since it was made
+        if self.is_left(server, count):  # the switch came before `follow`
             self.unfollow(follower)
             follower.leave()
 
     def unfollow(self, follower: Any) -> None:
-        """The connection is closed. Idempotent."""
+        """Stop following, as the connection is closed. Idempotent."""
         self._followers.pop(id(follower), None)
 
     def forget_followers(self) -> None:
-        """Close none of the connections that follow now."""
+        """Stop following for all connections, without closing them."""
         self._followers = {}
 
 
@@ -168,7 +172,7 @@ def switch_of(url: RedisUrl) -> PrimarySwitch:
 
 
 def _in_child() -> None:
-    """A forked child has none of its parent's links, and closing one would end the parent's."""
+    """Forget the parent's followers in a forked child. Closing one there would end the parent's link."""
     for switch in _switches.values():
         switch.forget_followers()
 

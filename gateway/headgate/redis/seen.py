@@ -1,7 +1,7 @@
-"""Seen: which events the browsers of a user have shown, for whoever would otherwise tell the user by other means.
+"""Seen: which events the browsers of a user have shown, for programs that would otherwise notify the user by other means.
 
-In: event ids from a client, by the gateway. Out: a sorted set for each user, the newest MAX_SEEN ids by the time at which they
-were reported; redis/user_facts.py reads it. It is a hint, not a receipt: whoever may join as the user may say anything.
+In: event ids from a client, by the gateway. Out: a sorted set for each user with the newest MAX_SEEN ids by the time of their
+report, for redis/user_facts.py. It is a hint, not a receipt, because any client that may join as the user may report anything.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from time import time
 from .client import Client, call_all
 from .keys import seen_key
 
-# For each user, in Redis: some 100 KB at most.
+# Per user, about 100 KB in Redis at most.
 MAX_SEEN = 1000
 SEEN_S = 86400
 
 
 def mark_seen(client: Client, namespace: str, user: str, ids: Sequence[str]) -> None:
-    """Remember that a browser of this user has shown these events. Waits for Redis, one round trip.
+    """Record that a browser of this user has shown these events. Waits for Redis, one round trip.
 
-    Kept for SEEN_S after the last was told; the oldest give way to the newest when there are more than MAX_SEEN.
+    Kept for SEEN_S after the last report. Beyond MAX_SEEN the newest replace the oldest.
 
     Raises:
         BusUnavailable, BusRefused: as `redis.client.call`. Call again: it is idempotent.

@@ -1,7 +1,7 @@
-"""Events that were sent and got no answer: which of them are in the log, for a program that goes on after it was killed.
+"""Finds out which events that got no answer are in the log, for a program that continues after it was killed.
 
-In: where the log stood before they were sent, and their topics and ids. Out: their positions, or the word that nobody can know:
-the log and the index of ids have both forgotten too much.
+In: the state of the log before they were sent, and their topics and ids. Out: their positions, or None if the log and the index
+of ids have both forgotten too much to decide.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .keys import head_key, ids_key
 from .lineage import Lineage, alone
 from .log import EventLog
 
-# The hash of ids before the newest is there for so long: 300 s (log.lua), less what the clock that is saved lacks.
+# How long the second newest hash of ids exists: 300 s (log.lua), less the delay of the saved clock.
 WHOLE_MS = 290_000
 
 Position = tuple[str, int]
@@ -27,7 +27,7 @@ Position = tuple[str, int]
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """Where a log stood: its epoch ("": there was none) and newest offset, and the number of its newest hash of ids."""
+    """A state of a log: its epoch ("": there was none) and newest offset, and the number of its newest hash of ids."""
 
     epoch: str
     offset: int
@@ -52,26 +52,27 @@ class SentEvents:
         self._log = EventLog(namespace, client, HARD_MAX_PAYLOAD_BYTES)
 
     def standing(self) -> Standing:
-        """Return where the log stands: before events are sent, so that they can be found later."""
+        """Return the state of the log. Call it before the events are sent, so that `find` can find them."""
         epoch, offset, ids = call(self._client, "HMGET", head_key(self._namespace), "epoch", "offset", "ids")
         return Standing((epoch or b"").decode(), int(offset or 0), int(ids or 0))
 
     def line(self, epochs: Collection[str]) -> tuple[Lineage, int]:
-        """Return the lineage of the log, as far as it says which of these epochs are of it, and its newest offset."""
+        """Return the lineage of the log as far as it covers these epochs, and the newest offset."""
         head = self._log.head()
         if not set(epochs) <= {head.epoch}:
-            head = self._log.head("")  # with the epochs before, for which a user needs one more right
+            head = self._log.head("")  # with earlier epochs, which need one more right
         return head.lineage or alone(head.epoch), head.offset
 
     def find(self, events: Sequence[SentEvent], before: Standing) -> list[Position | None] | None:
-        """Return the position of each event, or None where it is not in the log; None instead of all: nobody can know.
+        """Return the position of each event, or None for one that is not in the log. Return None in place of the list if that
+        cannot be decided.
 
         Args:
             events: sent to this log, without `by`.
-            before: where the log stood before they were sent.
+            before: the state of the log before they were sent.
         """
         fields = [f"{event.topic}:{event.id}" for event in events]
-        # The index first, and then the head, which says whether it was whole.
+        # The index first, then the head, which shows whether the index was complete.
         hashes = [ids_key(self._namespace, number) for number in range(before.ids, before.ids + 3)]
         *receipts, (newest_hash, began_ms, now_ms) = call_all(
             self._client,
@@ -91,7 +92,7 @@ class SentEvents:
         return self._in_log(events, min(before.offset, end), line, newest)
 
     def _in_log(self, events: Sequence[SentEvent], after: int, line: Lineage, newest: int) -> list[Position | None] | None:
-        """Return what the log itself says, if it still has all that came since."""
+        """Search the log itself, if it still has everything since `before`."""
         found: dict[SentEvent, Position] = {}
         reached = after
         while reached < newest:

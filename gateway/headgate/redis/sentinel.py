@@ -1,16 +1,17 @@
 """Redis behind Sentinels: connections that ask them where the primary is.
 
-In: a RedisUrl that names Sentinels and the primary. Out: connections that ask for the primary when they connect, and, while they
-are open, now and then whether it is another one (bounded.py says when).
+In: a RedisUrl that names Sentinels and the primary. Out: connections that ask for the primary when they connect, and that check
+now and then whether it has changed (bounded.py decides when).
 
 Sentinels learn of a failover one after another, and some may not answer. Each failover has a number, the epoch of its
-configuration. The newest that most of them name counts at first; later, nothing older than what this process knows, unless all
-of them name it: then they were set up again. (Most are behind for a moment in every failover.) Of two with the same number, the
-known one counts until most of them name the other. A connection that is open asks one of them at a time, by turns. The one that
-leads a failover names the new primary as soon as that is promoted (GET-MASTER-ADDR-BY-NAME), and the others a moment later.
+configuration. At first the newest one that most Sentinels name counts. Later this process accepts nothing older than it knows,
+unless all Sentinels name it, as after a new setup. (In every failover most Sentinels lag for a moment.) If two primaries have
+the same number, the known one counts until most Sentinels name the other. An open connection asks one Sentinel at a time, by
+turns. The Sentinel that leads a failover names the new primary once it is promoted (GET-MASTER-ADDR-BY-NAME), the others a
+moment later.
 
-User, password and database are Redis' own. Options: `sentinel_username`, `sentinel_password`, `sentinel_tls` (yes or no; else as
-Redis), and those for TLS to Redis itself (`ssl_ca_certs`, …), which count for TLS to the Sentinels too.
+The URL's user, password and database are for Redis. Options: `sentinel_username`, `sentinel_password`, `sentinel_tls` (yes or
+no; by default as for Redis). The TLS options for Redis (`ssl_ca_certs`, …) apply to the Sentinels too.
 """
 
 from __future__ import annotations
@@ -31,42 +32,42 @@ from .bounded import Bounded, Connection, TlsConnection
 from .budget import left_s
 from .primary_switch import ASK_EVERY_SENTINEL_S, MAX_ADDRESSES, PrimarySwitch
 
-# A Sentinel that does not answer must not use up the time of the others: for a while it is asked last, or not at all.
+# A silent Sentinel must not use up the time of the others, so for a while it is asked last, or not at all.
 ASK_TIMEOUT_S, SILENT_S = 0.5, 10.0
-# Who waits no longer than this has learned nothing of it: it writes its configuration to the disk in the middle of a failover.
+# A shorter wait proves nothing about a Sentinel, because it writes its configuration to the disk in the middle of a failover.
 LEAST_SILENCE_S = 0.2
-# One answer is enough where the others are slow: they only say whether it is the newest.
+# If the others are slow, one answer suffices. They only confirm that it is the newest.
 SECOND_TIMEOUT_S = 0.1
 
 
 class _Memory:
-    """What this process knows of the Sentinels of one primary. All of its pools share it."""
+    """The answers of the Sentinels of one primary. All pools of this process share them."""
 
     def __init__(self) -> None:
         self.newest: Answer | None = None
-        self.newest_s = 0.0  # when a Sentinel last named it
-        self.last: dict[Node, Answer] = {}  # of each Sentinel
+        self.newest_s = 0.0  # when a Sentinel last named `newest`
+        self.last: dict[Node, Answer] = {}  # the last answer of each Sentinel
         self.turn = 0
         self.silent_until_s: dict[Node, float] = {}
 
 
 class Answer(NamedTuple):
-    """The primary, and the epoch of the failover that made it so."""
+    """The primary, and the epoch of the failover that promoted it."""
 
     epoch: int
     node: Node
 
 
-# By Sentinels, name of the primary, and what the Sentinels let in.
+# By Sentinels, name of the primary, and credentials for the Sentinels.
 _memories: dict[tuple[object, ...], _Memory] = {}
 
 
 def newest_of(known: Answer | None, answers: Sequence[Answer], sentinels: int) -> Answer | None:
-    """Return what counts after the last answers of some of the Sentinels; None: nothing is known.
+    """Return the answer that counts, from the last answers of some of the Sentinels; None without any.
 
-    Two that name the same failover and not the same server disagree for good: they watch other servers under one name, or call
-    one server by its name and by its address. Then most of all must name another one to be followed, so that nobody goes to and
-    fro between the two.
+    Two Sentinels that name the same failover but different servers disagree permanently: they watch different servers under one
+    name, or one uses the server's name and the other its address. Then a change needs the majority of all Sentinels, so that no
+    connection alternates between the two.
     """
     if not answers:
         return known
@@ -78,7 +79,7 @@ def newest_of(known: Answer | None, answers: Sequence[Answer], sentinels: int) -
 
 
 class Discovery:
-    """Asks the Sentinels where the primary is, each time anew.
+    """Asks the Sentinels where the primary is.
 
     Args:
         address: of the Sentinels.
@@ -98,13 +99,13 @@ class Discovery:
             self._options |= {name: value for name, value in address.options if name.startswith("ssl_")}
 
     def primary(self) -> Node:
-        """Return host and port of the primary. Waits for Sentinels to answer, at most ASK_TIMEOUT_S for each.
+        """Return host and port of the primary. Waits at most ASK_TIMEOUT_S for each Sentinel.
 
-        Does not ask again for an answer that an open connection would not ask for again either: a process that follows a failover
-        makes ten connections at once, and the first Sentinel may be busy with the failover.
+        Uses a known answer while an open connection would use it, too. After a failover a process makes ten connections at
+        once, and the first Sentinel may be busy with the failover.
 
         Raises:
-            redis.ConnectionError: none answers, or none knows a primary of that name that is up.
+            redis.ConnectionError: none answers, or none knows a running primary of that name.
         """
         known, answers = self._memory.newest, list[Answer]()
         if known is not None and monotonic() - self._memory.newest_s < ASK_EVERY_SENTINEL_S:
@@ -120,9 +121,9 @@ class Discovery:
         return self._counted(answers).node
 
     def newer_primary(self, within_s: float) -> Node | None:
-        """Return host and port of the primary that counts after a question to the next Sentinel; None: it has not answered.
+        """Ask the next Sentinel, and return host and port of the primary that counts then; None if it has not answered.
 
-        Waits `within_s` at most, and not for those that were silent a moment ago.
+        Waits `within_s` at most, and skips Sentinels that were silent a moment ago.
         """
         memory = self._memory
         awake = self._awake() or self.address.hosts
@@ -131,7 +132,7 @@ class Discovery:
         return self._counted(answers).node if answers else None
 
     def has_awake(self) -> bool:
-        """Return whether a Sentinel is left that has not been silent."""
+        """Return whether any Sentinel has not been silent."""
         return bool(self._awake())
 
     def _awake(self) -> list[Node]:
@@ -141,9 +142,9 @@ class Discovery:
         return self._memory.silent_until_s.get(sentinel, 0.0) > monotonic()
 
     def _counted(self, answers: Sequence[Answer]) -> Answer:
-        """Return what counts after these answers of a moment ago; there is one at least."""
+        """Return the answer that counts, from one or more fresh answers."""
         memory = self._memory
-        # Compared with what is known now: others may have asked meanwhile.
+        # Compared with the present state, since other connections may have asked during the wait.
         newest = newest_of(memory.newest, list(memory.last.values()), len(self.address.hosts))
         assert newest is not None
         memory.newest = newest
@@ -152,7 +153,7 @@ class Discovery:
         return newest
 
     def _answers(self, sentinels: Sequence[Node], within_s: float) -> Iterator[Answer]:
-        """Ask one after another; each has its share of the time that is left, at most ASK_TIMEOUT_S."""
+        """Ask the Sentinels in turn. Each gets its share of the remaining time, at most ASK_TIMEOUT_S."""
         end_s, longest_s = monotonic() + within_s, ASK_TIMEOUT_S
         for index, sentinel in enumerate(sentinels):
             began_s = monotonic()
@@ -173,7 +174,7 @@ class Discovery:
                 yield answer
 
     def _ask(self, sentinel: Node, wait_s: float) -> Answer | None:
-        """Return the answer of a Sentinel; None: it knows no primary of that name that is up.
+        """Return the answer of a Sentinel; None if it knows no running primary of that name.
 
         Raises:
             redis.ConnectionError, redis.TimeoutError: it does not answer.
@@ -202,9 +203,9 @@ class Discovery:
 
 
 def read_answer(state: Any, node: Any) -> Answer | None:
-    """Return the answer in two replies of a Sentinel, as redis-py shapes them; None: it knows no primary that is up.
+    """Return the answer in two replies of a Sentinel, as redis-py shapes them; None if it knows no running primary.
 
-    When it has seen the new primary promoted, it names that one, and the state is still the old one's, up or not.
+    Once it has seen the promotion, it names the new primary, while the state is still the old one's, up or down.
     """
     if not isinstance(state, Mapping) or not isinstance(node, tuple | list) or len(node) != 2:
         return None
@@ -216,7 +217,7 @@ def read_answer(state: Any, node: Any) -> Answer | None:
 
 
 class _AsksSentinels(Bounded):
-    """Lets a connection ask where the primary is before it connects."""
+    """A connection that asks where the primary is before it connects."""
 
     host: str
     port: int
@@ -232,7 +233,7 @@ class _AsksSentinels(Bounded):
             self._switch.note(self.server, monotonic(), count=self._count)
 
     def ask_server(self) -> None:
-        """Its host and port name the server: it needs no question."""
+        """Name the server by host and port, without a question."""
 
     def _ask_address(self, switch: PrimarySwitch, within_s: float) -> bool | None:
         count, node = switch.count, self._discovery.newer_primary(within_s)

@@ -1,8 +1,8 @@
-"""Advice about a Redis server: how it keeps events over a crash, a failover and a full memory, and how long it waits for readers.
+"""Advice about a Redis server: how well it keeps events through a crash, a failover and full memory, and how long it waits for
+readers.
 
-In: what the server says of itself (INFO) and how it is set (CONFIG GET, which many users may not call). Out: findings, each with
-the setting to change where there is one. docs/operations/failover.md has the recipe with which no event is lost that has a
-receipt. No I/O.
+In: the server's INFO and its settings (CONFIG GET, which many users may not call). Out: findings, each with the setting to
+change, if any. docs/operations/failover.md has the configuration that loses no event with a receipt. No I/O.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from typing import Any
 
 from headgate.runtime.check_result import Finding, fault, ok, unknown, warning
 
-# A gateway that is further behind is disconnected, and reads from the log what it missed.
+# Redis disconnects a gateway that lags further. It then reads the missed events from the log.
 ENOUGH_BUFFER_BYTES = 32 * 2**20
 BUFFER_FIX = "set client-output-buffer-limit pubsub 128mb 64mb 60"
 # Settings of Redis that `advise_settings` wants to know.
 SETTINGS = ("client-output-buffer-limit", "timeout", "maxclients")
-# A gateway has about so many connections to Redis; consumers and publishers come beside them.
+# A gateway's connections to Redis, approximately. Consumers and publishers add theirs.
 LEAST_CLIENTS = 100
 
 
 def advise(info: Mapping[str, Any]) -> list[Finding]:
-    """Return a finding about its role, its disk and its memory each: unknown where the server does not say it."""
+    """Return one finding each about its role, its disk and its memory, or `unknown` if the server does not report it."""
     return [_role(info), _disk(info), _memory(info)]
 
 
 def advise_settings(settings: Mapping[str, str] | None) -> list[Finding]:
-    """Return findings about the settings of a server; None: this user may not ask for them."""
+    """Return findings about the settings of a server (None: this user may not read them)."""
     if settings is None:
         return [
             unknown("settings", "this Redis user may not read them", "run this as a user with +config|get to have them looked at")
@@ -42,7 +42,7 @@ def _role(info: Mapping[str, Any]) -> Finding:
     replicas, good = _count(info, "connected_slaves"), _count(info, "min_slaves_good_slaves")
     if "role" not in info or replicas is None:
         return unknown("role", "it does not say whether it is a primary, and with how many replicas")
-    if good == 0:  # Redis names it only where min-replicas-to-write is set
+    if good == 0:  # INFO has it only if min-replicas-to-write is set
         return fault(
             "role",
             "primary that wants replicas before it takes a write (min-replicas-to-write), and none keeps up with it",
@@ -118,7 +118,7 @@ def _connections(settings: Mapping[str, str]) -> list[Finding]:
 
 
 def _count(info: Mapping[str, Any], name: str) -> int | None:
-    """Return a number of INFO; None where the server does not tell it, as some that are run by others do not."""
+    """Return a number of INFO; None if the server hides it, as some hosted ones do."""
     value = info.get(name)
     return value if isinstance(value, int) else _number(str(value))
 

@@ -1,16 +1,16 @@
-"""The shared table: what each gateway process of a database shares with the others through Redis, under a lease.
+"""The shared table: the values that the gateway processes of a database share through Redis, under a lease.
 
-In: the row of this process (loads.py); for each use, such as counts of clients, the fields that have changed. Out: the rows of
-all processes that live; for each use, the fields of the others; whether another gateway serves these namespaces (registry.py).
+In: the row of this process (loads.py); for each use, such as counts of clients, the changed fields. Out: the rows of all live
+processes; for each use, the fields of the others; whether another gateway serves these namespaces (registry.py).
 
-In Redis: the hash LOADS with a row for each process, and for each use of each process the hash `table_key(kind, process)`. Such a
-hash ends LEASE_S after its process has last written. Its version is in the row, so others read it when it has changed, and the
-whole of it now and then.
+In Redis: the hash LOADS with a row for each process, and for each use of each process the hash `table_key(kind, process)`. Such
+a hash ends LEASE_S after the last write of its process. The row has its version, so the others read it only after a change, and
+in full now and then.
 
-A turn takes one greenlet and one connection: the time, a pipeline that writes and reads rows, and a pipeline that reads changed
-hashes. There is a turn for everything every RENEW_EVERY_S, and one for a use soon after it hurries, at most one each GAP_S.
+A turn takes one greenlet and one connection: it reads the time, writes and reads rows in a pipeline, and reads changed hashes
+in another. A full turn comes every RENEW_EVERY_S. A use that hurries gets a turn soon, at most one each GAP_S.
 
-Rules. 1. An unreachable Redis costs one line in the log; each process keeps its share then. 2. A process compares its row in
+Rules. 1. An unreachable Redis causes one line in the log, and each process keeps its share. 2. A process compares its row in
 Redis with the row that it wrote. If they differ (a flush, an ended lease, a failover that lost the last writes), it writes
 everything again, and every use learns that writes were lost. 3. "No other gateway lives" is said only of a registry that was
 whole for a lease.
@@ -40,9 +40,9 @@ from .registry import leave, registering
 log = structlog.get_logger("headgate.shared_table")
 
 RENEW_EVERY_S, GAP_S = LEASE_S / 3, 0.25
-# One full turn in so many, about one a minute, tidies up and reads whole copies.
+# One full turn in this many, about one a minute, tidies up and reads whole copies.
 TIDY_EVERY = 12
-# More processes than that on one Redis count as so many.
+# The most processes on one Redis that are counted.
 MAX_PROCESSES = 1000
 # Fields in one command.
 _STRIDE = 500
@@ -51,29 +51,30 @@ Fields = Mapping[str, bytes | None]
 
 
 class Use(Protocol):
-    """One kind of what processes share. No method waits."""
+    """One kind of shared values. No method waits."""
 
     kind: str
 
     def fields(self, *, anew: bool) -> Mapping[str, str | int | None]:
-        """Return the fields that have changed (None: it is gone); `anew`: all that there are."""
+        """Return the changed fields (None: removed), or all fields if `anew`."""
 
     def asked(self) -> Sequence[str] | None:
-        """Return the names of the fields to read at the others; None: all."""
+        """Return the names of the fields to read from the others; None for all."""
 
     def hear(self, others: Mapping[str, Fields], *, lost: bool) -> None:
-        """Take the fields of each other process that lives; `lost`: Redis had lost writes of this process."""
+        """Take the fields of each other live process. `lost`: Redis had lost writes of this process."""
 
 
 class SharedTable:
-    """See the module. `id` is `<name>:<random>`; `tried` is set when the first turn is over, however it ended.
+    """Shares values with the other processes. `id` is `<name>:<random>`. `tried` is set after the first turn, whatever its
+    outcome.
 
-    Set `own` (what the row says) and `on_rows` (called with the rows after each full turn) before `start`.
+    Set `own` (the content of the row) and `on_rows` (called with the rows after each full turn) before `start`.
 
     Args:
-        namespaces: those that this process serves.
-        name: returns the name of this process for people; called in the process that starts.
-        now_s, wall_s: monotonic, and this machine's clock.
+        namespaces: the namespaces that this process serves.
+        name: returns the name of this process for people. Called in the process that calls `start`.
+        now_s, wall_s: the monotonic clock, and this machine's wall clock.
     """
 
     def __init__(
@@ -93,9 +94,9 @@ class SharedTable:
         self._uses: list[Use] = []
         self._hurried: list[Use] = []
         self._versions: dict[str, int] = {}
-        self._filled: set[str] = set()  # kinds of which Redis has a hash
+        self._filled: set[str] = set()  # kinds with a hash in Redis
         self._copies: dict[tuple[str, str], tuple[int, Fields]] = {}
-        self._row: bytes | None = None  # as it was written last; None: not known
+        self._row: bytes | None = None  # as last written; None: unknown
         self._written_s: int | None = None  # by Redis' clock
         self._since_s = 0
         self._anew, self._retired = True, False
@@ -106,7 +107,7 @@ class SharedTable:
         self._rounds = Rounds(self._round, lambda: log.exception("shared table failed"), RENEW_EVERY_S, GAP_S)
 
     def add(self, use: Use) -> Callable[[], None]:
-        """Share a use, too; return what hurries it, which never waits."""
+        """Add a use. Return a function that hurries it, which never waits."""
         self._uses.append(use)
 
         def hurry() -> None:
@@ -124,25 +125,25 @@ class SharedTable:
     def start(self) -> None:
         """Begin. Idempotent."""
         if not self._rounds.begun:
-            self.id = _new_id(self._name())  # of this process, whichever one made the gateway before a fork
+            self.id = _new_id(self._name())  # of this process, even if its parent made the gateway before a fork
             self._rounds.start()
 
     def renew(self) -> None:
-        """Have a full turn soon: Redis may have lost everything. Never waits."""
+        """Request a full turn, because Redis may have lost everything. Never waits."""
         self._full_turn_at_s = 0.0
         self._rounds.hurry()
 
     def retire(self) -> bool:
-        """Serve no more; return whether it is known that no other process serves any of these namespaces. Waits for Redis.
+        """Stop serving. Return whether certainly no other process serves any of these namespaces. Waits for Redis.
 
-        This process still counts in the table, until `close`. Only the first call does something.
+        This process stays in the table until `close`. Only the first call has an effect.
         """
         alone = self._leave_registry()
         self.renew()
         return alone
 
     def close(self) -> None:
-        """Take this process out. Idempotent. Waits for Redis."""
+        """Remove this process. Idempotent. Waits for Redis."""
         was_open = self._rounds.end()
         self._leave_registry()
         if was_open:
@@ -153,13 +154,13 @@ class SharedTable:
                 log.debug("shared table not left")  # it ends with the lease
 
     def turn(self, uses: Sequence[Use] | None = None) -> None:
-        """Write and read some uses, or everything. A fault is logged once. Waits for Redis."""
+        """Write and read some uses, or everything. Logs a fault once. Waits for Redis."""
         with self._lock:
             try:
                 self._turn(self._uses if uses is None or self._anew else uses, is_full=uses is None)
             except HeadgateError as error:
                 self._log_once(error)
-                self._row, self._anew = None, True  # whether it was written is not known
+                self._row, self._anew = None, True  # the write may have succeeded
             except Exception:
                 self._row, self._anew = None, True
                 raise
@@ -171,7 +172,7 @@ class SharedTable:
     # -- private ------------------------------------------------------------------------------------------------------
 
     def _leave_registry(self) -> bool:
-        """Take this process out of the registry; return whether no other one is there, as far as that is known."""
+        """Remove this process from the registry. Return whether certainly no other one is there."""
         if self._retired or not self._rounds.begun:
             return False
         with self._lock:
@@ -226,7 +227,7 @@ class SharedTable:
             self.renew()
 
     def _writing(self, use: Use, *, anew: bool) -> list[Command]:
-        """Return the commands that write a use, and renew its lease."""
+        """Return the commands that write a use and renew its lease."""
         key, fields = table_key(use.kind, self.id), use.fields(anew=anew)
         if fields or anew:
             self._versions[use.kind] = self._versions.get(use.kind, 0) + 1
@@ -259,7 +260,7 @@ class SharedTable:
     def _read(
         self, uses: Sequence[Use], others: Mapping[str, Load], gone: Sequence[str], *, whole: bool
     ) -> dict[str, dict[str, Fields]]:
-        """Return the fields of the others, by kind and process, and take out the rows of processes that are gone."""
+        """Return the fields of the others, by kind and process, and remove the rows of dead processes."""
         commands: list[Command] = [("HDEL", LOADS, *gone)] if gone else []
         reading: list[tuple[str, str, Sequence[str] | None]] = []
         copies: dict[str, dict[str, Fields]] = {use.kind: {key: {} for key in others} for use in uses}

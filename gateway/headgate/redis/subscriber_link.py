@@ -1,11 +1,11 @@
-"""The Pub/Sub connection to Redis: one that is never replaced silently. When it breaks, its owner is told.
+"""The Pub/Sub connection to Redis. It is never replaced silently: if it breaks, its owner gets an error.
 
-It breaks too when its address leads to another server (primary_switch.py), since the old one may live on and answer.
+It also breaks if its address leads to another server (primary_switch.py), because the old one may continue to answer.
 
 In: a URL, and commands such as SUBSCRIBE and PING. Out: the replies in order, as lists of bytes and integers. The owner of a
-broken link reads the log from the last offset that it is sure of.
+broken link reads the log from its last certain offset.
 
-No message of any error holds the URL's password. This file imports no gevent; in a patched process its socket is cooperative,
+No error message contains the URL's password. This file does not import gevent. In a patched process its socket is cooperative;
 in others it blocks.
 """
 
@@ -28,7 +28,7 @@ from .faults import CHECK_PORT, advised, reason_of, reply_of, shown_cause, trans
 from .primary_switch import PrimarySwitch
 
 READ_BYTES = 256 * 1024
-# A reply is held in memory until it is whole; Redis itself would pass on 512 MB. Above this the link is broken instead.
+# A reply stays in memory until it is complete, and Redis itself allows 512 MB. A larger reply than this breaks the link.
 MAX_REPLY_BYTES = 64 * 1024 * 1024
 
 
@@ -36,23 +36,24 @@ class Arrivals(Protocol):
     """Waits for bytes on a descriptor, in a loop (runtime/loop.py)."""
 
     def wait(self) -> bool:
-        """Wait until there may be bytes, or the end, or until it is closed. A turn of the loop goes by."""
+        """Wait for bytes, the end of the stream or `close`; may return early. Takes at least one turn of the loop."""
 
     def close(self) -> None:
-        """Wake whoever waits."""
+        """Wake the waiting greenlet."""
 
 
 class SubscriberLink:
-    """One Pub/Sub connection: it connects once, never reconnects, and says so when it breaks.
+    """One Pub/Sub connection. It connects once, never reconnects, and raises when it breaks.
 
-    Owned by one greenlet or thread, which alone calls `connect` and `read`; any other may `send` (one at a time) and `close`.
+    Only its owner, a greenlet or thread, calls `connect` and `read`. Others may `send` (one at a time) and `close`.
 
     Args:
         url: as `client.open_client`.
-        connect_timeout_s: limit on connecting, authentication included; afterwards `settimeout` counts (none at first).
-        key: in a Cluster the link leads to the owner of this key's slot; None: to any primary.
-        arrivals: how a `read` without a timeout waits for bytes on a descriptor of its own, instead of the socket's way: a turn
-            of the loop goes by in each, whether or not something has arrived. All calls come from the loop's thread then.
+        connect_timeout_s: limit on connecting, including authentication. Afterwards `settimeout` applies (none at first).
+        key: in a Cluster, the link leads to the owner of this key's slot, or to any primary if None.
+        arrivals: waits for bytes on a separate descriptor in a `read` without a timeout, in place of the socket's own wait.
+            Each such `read` takes a turn of the loop, even if bytes have arrived. All calls must then come from the loop's
+            thread.
     """
 
     def __init__(
@@ -70,20 +71,21 @@ class SubscriberLink:
         self._switch: PrimarySwitch | None = None
         self._make_arrivals = arrivals
         self._arrivals: Arrivals | None = None
-        import hiredis  # only here: a process that only publishes need not have it
+        import hiredis  # here, because it is optional for a process that only publishes
 
-        self._pack: Callable[[Any], bytes] = hiredis.pack_command  # its stub knows only tuples of one type
+        self._pack: Callable[[Any], bytes] = hiredis.pack_command  # its stub allows only tuples of one type
         # Untyped: the stub of its `feed` takes no buffer, only bytes and text.
         self._reader: Any = hiredis.Reader(protocolError=_BrokenReply, replyError=_ErrorReply)
         self._buffer = bytearray(READ_BYTES)
         self._unfinished_bytes = 0
 
     def connect(self) -> None:
-        """Connect, once in this object's life. May wait up to `connect_timeout_s`; in a Cluster it asks first which node to take.
+        """Connect, once in the life of this object. May wait up to `connect_timeout_s`. In a Cluster it first asks for the
+        node.
 
         Raises:
-            BusUnavailable: nothing answers, or not in time; or it was closed meanwhile, or before.
-            BusRefused: wrong password, no permission, or a URL that is none.
+            BusUnavailable: no answer, or not in time; or the link was closed before or during the call.
+            BusRefused: wrong password, no permission, or an invalid URL.
         """
         if self._closed:
             self._open_socket()
@@ -91,12 +93,12 @@ class SubscriberLink:
         connection: Any = connection_pool(self._url_of_server(), self._connect_timeout_s).make_connection()
         try:
             connection.connect()
-            connection.ask_server()  # now, since a link that listens cannot ask
+            connection.ask_server()  # now, since a subscribed link cannot ask
         except (redis.RedisError, OSError) as error:
             tls = isinstance(connection, redis.SSLConnection)
             raise advised(translate(error, self._address), error, tls=tls) from shown_cause(error)
-        # redis-py connects (address, TLS, AUTH, SELECT); from here on the socket is ours alone, so that nothing can
-        # reconnect it, time it out or read from it. tests/contract/test_redis_py_corners.py holds this corner.
+        # redis-py connects (address, TLS, AUTH, SELECT). From here on the socket is ours alone, so that redis-py cannot
+        # reconnect it, time it out or read from it. tests/contract/test_redis_py_corners.py pins this.
         self._socket, connection._sock = connection._sock, None
         self._switch = connection.follow_switch(self)
         if self._closed:
@@ -129,16 +131,16 @@ class SubscriberLink:
         [b"subscribe", channel, count], [b"pong", token] and the like.
 
         Raises:
-            BusUnavailable: end of stream, reset, the timeout of `settimeout`, a reply that is none or is too large, or `close`.
-            BusRefused: Redis answered a command with an error. Replies that came before it in the same read are lost
-                with it, so treat the link as broken.
+            BusUnavailable: end of stream, reset, the timeout of `settimeout`, an invalid or too large reply, or `close`.
+            BusRefused: Redis answered a command with an error. Earlier replies of the same read are lost, so treat the link as
+                broken.
         """
         while True:
             sock = self._open_socket()
-            # A TLS socket may hold bytes that the descriptor does not tell of.
+            # A TLS socket may hold bytes that the descriptor does not report.
             if self._arrivals is not None and not (isinstance(sock, ssl.SSLSocket) and sock.pending()):
-                # To try `recv` first, as a cooperative socket does, costs a call that finds nothing, and an exception, for each
-                # event that comes alone.
+                # A cooperative socket tries `recv` first. For each event that comes alone, that costs a vain call and an
+                # exception.
                 self._arrivals.wait()
                 sock = self._open_socket()
             replies = self._receive(sock)
@@ -146,7 +148,7 @@ class SubscriberLink:
                 return replies
 
     def read_ready(self) -> list[Any]:
-        """Return the replies that have arrived, without waiting: none, if none has. Call it where `read` is called.
+        """Return the replies that have arrived, perhaps none, without waiting. For the caller of `read` only.
 
         Raises:
             BusUnavailable, BusRefused: as `read`.
@@ -163,7 +165,7 @@ class SubscriberLink:
                 sock.settimeout(timeout_s)
 
     def _receive(self, sock: socket.socket) -> list[Any]:
-        """Return what one recv completes: possibly nothing."""
+        """Return the replies that one recv completes, perhaps none."""
         self._is_reading = True
         try:
             if sock is not self._socket:  # closed before the line above
@@ -206,7 +208,7 @@ class SubscriberLink:
         return replies
 
     def settimeout(self, timeout_s: float | None) -> None:
-        """Limit each wait of `read` and `send`; None waits for ever. A read that timed out may be repeated."""
+        """Limit each wait of `read` and `send` (None: no limit). A read that timed out may be repeated."""
         sock = self._open_socket()
         sock.settimeout(timeout_s)
         self._close_arrivals()
@@ -218,7 +220,7 @@ class SubscriberLink:
         return self._open_socket().fileno()
 
     def close(self) -> None:
-        """Close the connection for good and wake whoever waits in `read`; idempotent, from any greenlet or thread."""
+        """Close the connection for good and wake the caller of `read`. Idempotent, from any greenlet or thread."""
         self._closed = True
         if self._switch is not None:
             self._switch.unfollow(self)
@@ -226,19 +228,19 @@ class SubscriberLink:
         self._close_arrivals()
         if sock is None:
             return
-        with suppress(OSError):  # the other end may have been faster
-            sock.shutdown(socket.SHUT_RDWR)  # close() alone would not wake a thread that is inside recv
+        with suppress(OSError):  # the other end may have closed first
+            sock.shutdown(socket.SHUT_RDWR)  # close() alone would not wake a thread inside recv
         self._free(sock)
 
     def leave(self) -> None:
-        """Close the connection, as its address leads to another server."""
+        """Close the connection, because its address leads to another server."""
         self._is_left = True
         self.close()
 
     def _free(self, sock: socket.socket) -> None:
-        """Give the descriptor of a closed link back, unless a thread is about to wait on it: then that one does, as the last.
+        """Release the descriptor of a closed link, unless a thread is about to wait on it. That thread then releases it.
 
-        The next socket of the process gets the same number. A thread that waited on it then would wait for what comes there.
+        The next socket of the process gets the same number, and the thread would wait for that socket's bytes.
         """
         if not (self._is_reading or self._is_sending):
             sock.close()
@@ -279,4 +281,4 @@ class _ErrorReply(Exception):
 
 
 class _BrokenReply(Exception):
-    """Bytes that are not the Redis protocol."""
+    """Bytes that do not follow the Redis protocol."""

@@ -1,8 +1,8 @@
-"""What each gateway did with single events, in Redis, for `headgate trace`. A hint for people: nothing else is decided by it.
+"""What each gateway did with single events, in Redis, for `headgate trace`. It is for people; nothing else depends on it.
 
-In: from each gateway, every second, the counts that have changed (delivery/tally.py). Out: the counts of one event by gateway. In
-Redis: hashes of the events of PART consecutive offsets each, with a field `<epoch>:<offset>:<gateway>` for each of them. They end
-`kept_s` after the last word, so there are so many as events are traced in that time, and no more.
+In: every second, the changed counts of each gateway (delivery/tally.py). Out: the counts of one event by gateway. In Redis: a
+hash for each PART consecutive offsets, with a field `<epoch>:<offset>:<gateway>` for each event. A hash ends `kept_s` after its
+last report, so Redis holds only the events traced in that time.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from .keys import trace_key
 
 PART = 256
 KEPT_S = 3600
-# Of events that are counted though they are no n-th: a field takes 100 bytes or so, so these are 4 MB for each gateway.
+# Most fields of events outside the sample (every n-th event). A field takes about 100 bytes, so these are 4 MB per gateway.
 MAX_SINGLES = 36_000
-# A name of a gateway is no longer than this.
+# The longest name of a gateway.
 MAX_NAME = 80
 
 
 def kept_s(singles_per_s: float) -> int:
-    """Return how long counts are kept, in seconds, where a gateway counts so many events a second that are no n-th."""
+    """Return how long to keep counts, in seconds, if a gateway counts this many events per second outside the sample."""
     return min(KEPT_S, int(MAX_SINGLES / max(singles_per_s, 1.0)))
 
 
 def write(
     client: Client, namespace: str, gateway: str, counts: Iterable[tuple[str, int, Sequence[int]]], for_s: int = KEPT_S
 ) -> None:
-    """Tell the counts of events by epoch and offset, in place of those told before, for `for_s` s. Waits for Redis.
+    """Write the counts of events by epoch and offset, in place of earlier ones, for `for_s` seconds. Waits for Redis.
 
     Raises:
         BusUnavailable, BusRefused: as `redis.client.call`. Call again: it is idempotent.
@@ -50,7 +50,7 @@ def write(
 
 
 def read(client: Client, namespace: str, epoch: str, offset: int) -> dict[str, list[int]]:
-    """Return the counts of one event by gateway; none where nobody has told any (any more).
+    """Return the counts of one event by gateway; empty if none were written or they have ended.
 
     Raises:
         BusUnavailable, BusRefused: as `redis.client.call`.

@@ -1,7 +1,7 @@
 """What a user has done about an event, and what the user has muted: for consumers and `headgate trace`.
 
-In: a user and an event. Out: facts that are kept elsewhere, read in one round trip: the state of the item (inbox.lua), the events
-that the user's browsers have shown (seen.py), and the muted patterns (inbox.lua). Nothing is stored here.
+In: a user and an event. Out: facts of other modules, read in one round trip: the state of the item (inbox.lua), the events that
+the user's browsers have shown (seen.py), and the muted patterns (inbox.lua). This file stores nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class UserFacts(NamedTuple):
     """What one user has done about one event.
 
     Attributes:
-        is_read: the event is an item of an inbox, and it is read, archived, or no longer there.
+        is_read: the event is an item of an inbox, and the item is read, archived or gone.
         is_shown: one of the user's browsers reported that it has shown the event.
         muted: the channels that the user has muted for the event's topic.
     """
@@ -34,7 +34,7 @@ def read_user_facts(client: Client, namespace: str, user: str, topic: str, event
     """Return what a user has done about an event. Waits for Redis, one round trip.
 
     Raises:
-        InvalidRequest: `user` is no name.
+        InvalidRequest: `user` is not a valid name.
         BusUnavailable, BusRefused: as `redis.client.call`.
     """
     commands: list[Command] = [
@@ -50,7 +50,7 @@ def read_user_facts(client: Client, namespace: str, user: str, topic: str, event
 
 
 def muted_channels(mutes: Mapping[bytes, bytes], topic: str) -> frozenset[str]:
-    """Return the channels on which a topic is muted. `mutes`: channels, blanks between them, by pattern."""
+    """Return the channels on which a topic is muted. `mutes`: channels, separated by blanks, by pattern."""
     plain = plain_topic(topic)
     return frozenset(
         channel
@@ -61,9 +61,9 @@ def muted_channels(mutes: Mapping[bytes, bytes], topic: str) -> frozenset[str]:
 
 
 def plain_topic(topic: str) -> str:
-    """Return the topic that a user mutes: without `users.<user>.inbox.` or `users.<user>.`, whichever it begins with.
+    """Return the topic as a user mutes it: without a leading `users.<user>.inbox.` or `users.<user>.`.
 
-    So `orders.#` mutes an item `orders.failed`, an event of the user on `orders.failed`, and one for everybody.
+    So `orders.#` mutes an item `orders.failed`, an event of the user on `orders.failed`, and a public one.
     """
     words = topic.split(".")
     if len(words) < 3 or words[0] != USERS:

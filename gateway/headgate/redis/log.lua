@@ -19,82 +19,87 @@
 --   FCALL_RO headgate_version   0 [server [<epoch> <offset>]… [<server that is known>]]
 --                                                → version of this library; with `server`: [version, server, replica 0/1]
 --
--- Promises: offsets are contiguous from 1 in a log; an epoch and an offset name one event for ever, but for a revert that nobody has
--- reported yet (below); time never goes backwards within a log; a refused call has written nothing. A call is refused with the error
--- `HEADGATE <code> <JSON of the parts>`; errors.py knows the codes.
+-- Promises: offsets are contiguous from 1 in a log. An epoch and an offset name one event for ever, except after a revert that
+-- no client has reported yet (below). Time never goes backwards within a log. A refused call has written nothing; its error is
+-- `HEADGATE <code> <JSON of the parts>` (errors.py has the codes).
 --
--- Two entries lead to one step. `headgate_publish` is for every language: it refuses a payload that is not strict JSON in UTF-8.
--- `headgate_append` trusts its caller to have checked that, and looks at everything else: the key, the topic, the id and all sizes.
--- A payload that is no JSON does no harm there: each gateway checks every message and every entry, and sets a bad one aside
--- (quarantine). An operator allows them apart by their names (`+fcall|headgate_publish`; docs/operations.md). Its answer is one text,
--- because a list costs Redis 0.9 µs more. Decision 22 has the measurements.
+-- Two functions lead to one step. `headgate_publish` is for every language, and refuses a payload that is not strict JSON in
+-- UTF-8. `headgate_append` trusts its caller to have checked the payload, and checks everything else: the key, the topic, the
+-- id and all sizes. An invalid payload does no harm there, because each gateway checks every message and every entry, and sets
+-- a bad one aside (quarantine). An operator grants the two by their names (`+fcall|headgate_publish`; docs/operations.md).
+-- `headgate_append` replies with one text, because a list costs Redis 0.9 µs more. Decision 22 has the measurements.
 --
--- `headgate_append_batch` does for each of its events what `headgate_append` does: one that is refused keeps no other out, and takes no
--- offset. They come one behind the other, and nobody's between. All share one look at the time, the head and the ids, and one write
--- of ids and head. A line of the answer is `<epoch> <offset> <n>`: n new events from that offset on, or, with 0, one whose id was
--- known; or `-<error>`: one that was refused. While a slot moves, the whole rest is refused, so that no event overtakes another.
--- Decision 32 has the measurements.
+-- `headgate_append_batch` treats each of its events like `headgate_append`. A refused event does not stop the others, and takes
+-- no offset. The events follow each other, with none of another caller in between. All share one read of the time, the head and
+-- the ids, and one write of ids and head. A line of the reply is `<epoch> <offset> <n>`: n new events from that offset on, or,
+-- with 0, a duplicate. A refused event has the line `-<error>`. While a slot moves, the whole rest is refused, so that no event
+-- overtakes another. Decision 32 has the measurements.
 --
--- Epochs. An epoch is written by one process of Redis, the one that began it. The process remembers the offset of the newest
--- event that it has written in it, and goes on in it only while the head says the same. In any other case (another process, after
--- a restart or a failover; the same one, with data that was put back) an append begins another epoch, and offsets go on. So
--- nothing is written twice at one epoch and offset, however much of its end a log has lost.
+-- Epochs. Only the process of Redis that began an epoch writes it. The process remembers the offset of the newest event that it
+-- wrote in the epoch, and continues only while the head has the same offset. Otherwise (in another process, after a restart or
+-- a failover, or in the same one with restored data) an append begins another epoch, and offsets continue. So no epoch and
+-- offset are written twice, however much of its end a log has lost.
 --
--- A snapshot of the machine, or of the process, reverts data and memory together, and nothing in here can detect that. But an offset
--- that the process of its epoch does not remember proves it. So a gateway sends the newest offsets that it knows, of the last epochs,
--- with each question for the head, and a publisher those of its receipts with `headgate_version`, first on each new connection. The
--- process then forgets the epoch, and the next append begins another one. Only a report of a user who may write the head counts.
+-- A snapshot of the machine, or of the process, reverts data and memory together, and this library cannot detect that. But an
+-- offset that the process of its epoch does not remember proves it. So a gateway sends the newest offsets that it knows, of the
+-- last epochs, with each request for the head. A publisher sends those of its receipts with `headgate_version`, first on each
+-- new connection. The process then forgets the epoch, and the next append begins another one. Only a report of a user who may
+-- write the head counts.
 --
--- The head hash: epoch, nth (how many epochs of this log came before it), offset (of the newest event), time (its ms), first and
+-- The head hash: epoch, nth (the number of earlier epochs of this log), offset (of the newest event), time (its ms), first and
 -- first_time (of the oldest event, as far as this library trimmed), sum (the bytes of all events that the log ever had) and
--- first_sum (of those below the oldest one, as far as this library looked), and the retention: max_events, max_age_ms,
--- max_payload_bytes, max_bytes; and sharded, if the gateways listen on a Cluster. Each entry has the sum up to itself, so that the
--- log's bytes are known unread. An event writes offset and time alone, and a usual one offset alone (`append_usual`): entries have the time. The process that writes an epoch has all the rest in memory,
--- and saves it when an epoch begins, with the clock every ten seconds, and with the retention. Another process begins another
--- epoch, and counts again from the oldest and the newest entry (`recount`). The epochs hash is the lineage: epoch → `<offset of its first event> <nth>`, of the newest
--- MAX_EPOCHS. The reply has it as a flat list.
+-- first_sum (of the events before the oldest one, as far as this library read), and the retention: max_events, max_age_ms,
+-- max_payload_bytes, max_bytes; and sharded, if the gateways listen on a Cluster. Each entry has the sum up to itself, which
+-- gives the log's bytes without reading it. An event writes only offset and time, and a usual one only the offset
+-- (`append_usual`), because entries have the time. The process that writes an epoch has all the rest in memory. It saves the
+-- rest when an epoch begins, with the clock every ten seconds, and with the retention. Another process begins another epoch,
+-- and counts again from the oldest and the newest entry (`recount`). The epochs hash is the lineage: epoch → `<offset of its
+-- first event> <nth>`, for the newest MAX_EPOCHS. The reply has it as a flat list.
 --
--- Ages are measured by the clock of clock.lua, which does not follow a wall clock that somebody sets: how long an event is kept, and an
--- id remembered. An event whose time is not that of the clock has it as a further field. Gateways call `headgate_tick` every few
--- seconds, with the epoch and clock that the last call told them and how long ago that was by their own; without an epoch in the reply
--- there was none to tell. A Redis that is full refuses that, and then they call `headgate_trim`, which makes room: a publish that is
--- refused trims nothing.
+-- The clock of clock.lua measures ages: how long to keep an event, and to remember an id. It does not follow changes of the
+-- wall clock. An event whose time differs from that clock has it as a further field. Gateways call `headgate_tick` every few
+-- seconds, with the epoch and clock of the last reply and the time since then by their own clock. A reply without an epoch has
+-- no clock either. A full Redis refuses `headgate_tick`. Gateways then call `headgate_trim`, which makes room, because a
+-- refused publish trims nothing.
 --
--- Ids are remembered in hashes hg:{N}:id:<n>, by topic, user and id: <epoch>-<offset>-<clock>. A new one begins after IDS_MS,
--- or when the newest holds its most bytes, and the last but one is dropped. The head says which is the newest (ids), when it began
--- and behind which offset (ids_time, ids_first), its bytes and its most bytes (ids_bytes, ids_most), and for how long an id counts
--- at the present rate (ids_hold, ms), beside clock and shift, the clock's own.
+-- Hashes hg:{N}:id:<n> remember ids, by topic, user and id: <epoch>-<offset>-<clock>. A new hash begins after IDS_MS, or when
+-- the newest holds its most bytes, and the last but one is dropped. The head has the number of the newest (ids), its start and
+-- the offset before it (ids_time, ids_first), its bytes and its most bytes (ids_bytes, ids_most), how long an id counts at the
+-- present rate (ids_hold, ms), and the clock's own fields clock and shift.
 --
--- An id may ask to be remembered for longer, up to a day (`id_for_s`, the last part of `by`): an outbox tries again after hours. Such
--- ids are also in the hash hg:{N}:id:day<n> of the day by the clock, whose field '' has its bytes. There are two that count. One that
--- has reached its bytes takes no more: the event is refused, since to forget an id would break what was promised of it.
+-- An id may ask to be remembered for longer, up to a day (`id_for_s`, the last part of `by`), because an outbox retries after
+-- hours. Such ids are also in the hash hg:{N}:id:day<n> of the day by the clock, whose field '' has its bytes. Two of these
+-- hashes count. A hash that has reached its bytes takes no more, and the event is refused, since forgetting an id would break a
+-- promise.
 --
--- A reply about the head names the server: a random token that this process made. A gateway that reads heads on one connection and
--- listens on another knows by it that both lead to the same process. (Redis' own run id would need the right to ask for it.)
+-- A reply about the head names the server by a random token that this process made. A gateway that reads heads on one
+-- connection and listens on another compares the tokens, to know that both lead to the same process. (Redis' own run id would
+-- need one more right.)
 --
--- Users. An event under users.<user> is published once, on the channel of the user, the topic in front. A gateway before version 14 of
--- this library looks for some of them on the channels of topics. It does not say `users` when it configures the log or reads the
--- head; then the head says `alone` 0, and such events are published on both channels, until no such call has come for OLDER_MS. To
--- one that comes while `alone` is 1, `headgate_head` answers as version 1 of this library, which every gateway takes for a fault:
--- it reports what it may have missed, and configures the log on a new connection.
+-- Users. An event under users.<user> is published once, on the channel of the user, with the topic in front. A gateway before
+-- version 14 of this library expects some of them on the channels of topics. It does not send `users` when it configures the
+-- log or reads the head. The head then has `alone` 0, and such events are published on both channels, until no such call has
+-- come for OLDER_MS. While `alone` is 1, `headgate_head` answers such a call as version 1 of this library. Every gateway takes
+-- that for a fault, reports what it may have missed, and configures the log on a new connection.
 --
--- Redis Cluster. Where the head says `sharded`, the library publishes with SPUBLISH: on the same channels, and on the feed channel
--- `hg:{N}/feed`, the topic in front. While a slot moves key by key, some keys of a namespace are on one node
--- and some on another, and a client that follows ASK may call a function on either. A key that is elsewhere must not be taken for
--- one that is not there. So a step that decides by such a key makes sure that all are here, and else answers TRYAGAIN.
+-- Redis Cluster. If the head has `sharded`, the library publishes with SPUBLISH: on the same channels, and on the feed channel
+-- `hg:{N}/feed`, with the topic in front. While a slot moves key by key, some keys of a namespace are on one node and some on
+-- another, and a client that follows ASK may call a function on either. A key on the other node must not count as missing. So a
+-- step that depends on such a key makes sure that all keys are here, and otherwise replies TRYAGAIN.
 --
--- Databases. Channels have none, so the name of a channel says the database, if it is not 0: `hg:{N}@1:<topic>`. A function cannot ask
--- which one it works in. The gateways of the log say so (`headgate_configure`), and the head has it (database), whoever publishes. A
--- log that an append has begun is of no database yet (`-`), and is published on no channel: its first gateway reads what it holds. One
--- without the field is of an older library, and publishes as that did, on the channels of database 0.
+-- Databases. Channels have no database, so the name of a channel has its number, if it is not 0: `hg:{N}@1:<topic>`. A function
+-- cannot ask for its database. The gateways of the log report it (`headgate_configure`), and the head has it (database) for all
+-- publishers. A log that an append has begun has no database yet (`-`), and is published on no channel: its first gateway reads
+-- what it holds. A log without the field is of an older library, and publishes as before, on the channels of database 0.
 --
--- `by` may say more: `<by> <traceparent>`, `<by> <traceparent> <publisher>` or `<by> <traceparent> <publisher> <id_for_s>`, each part
--- possibly empty, a traceparent also `-`. The traceparent (W3C Trace Context) and the publisher (a user's name in printable ASCII) become fields of the entry; neither counts for
--- an id, and one that is malformed is left out. The header of a message ends with the traceparent of its event, if it has one. A
--- publisher that begins with `=` follows it, since clients may know that one (events/sender.py); then `-` stands for a traceparent that is missing. An older
--- gateway finds such a header malformed, and reads the event at its offset from the log: it loses nothing, and works more.
+-- `by` may have more parts: `<by> <traceparent>`, `<by> <traceparent> <publisher>` or `<by> <traceparent> <publisher>
+-- <id_for_s>`. Each part may be empty, a traceparent also `-`. The traceparent (W3C Trace Context) and the publisher (a user's
+-- name in printable ASCII) become fields of the entry. Neither is part of an id, and a malformed one is dropped. The header of
+-- a message ends with the traceparent of its event, if it has one. A publisher that begins with `=` follows it, since clients
+-- may know that one (events/sender.py); then `-` stands for a missing traceparent. An older gateway finds such a header
+-- malformed, and reads the event at its offset from the log. It loses nothing, but works more.
 --
--- Raise VERSION with every change: an older library is replaced by a newer one, never the other way round.
+-- Raise VERSION with every change of the code. Processes replace an older library by a newer one, never the reverse.
 
 local VERSION = 17
 -- The version that an older gateway is answered while it would miss events of users.

@@ -1,16 +1,19 @@
 #!lua name=headgate_presence
--- Presence: members of topics, told by the gateway process that each one is connected to. docs/decisions/0039-presence.md has the layout.
+-- Presence: members of topics, reported by the gateway processes to which they are connected. docs/decisions/0039-presence.md
+-- has the layout.
 --
--- KEYS[1] of each function is `hg:{N}:presence`; the other names are built from it, in the same slot. KEYS[2] is there in a database
--- other than 0, and says which: `hg:{N}:presence@1`. Channels have no databases, so their names have the number.
+-- KEYS[1] of each function is `hg:{N}:presence`. The other names are built from it, in the same slot. In a database other than
+-- 0, KEYS[2] has its number: `hg:{N}:presence@1`. Channels have no databases, so their names have the number.
 local VERSION = 3
--- Pairs in one HSET: Lua's stack is bounded.
+-- Pairs in one HSET, because Lua's stack is bounded.
 local STRIDE = 500
--- Events that may wait to be published. Beyond that the oldest are left out.
+-- The most events waiting to be published. Beyond that the oldest are dropped.
 local MAX_NEWS = 10000
--- The field of a members' hash with `<number of the last write>:<members there are then>`; presence.py has another for a user so called.
+-- The field of a members' hash with `<number of the last write>:<members there are then>`; presence.py has another field for a
+-- user of that name.
 local NUMBER = '#'
--- The answer to a write that was not done, or not for all its topics: Redis has lost something, so the process is to write all anew.
+-- The answer to a write that was refused, at least for some topics. Redis has lost data, so the process must write everything
+-- again.
 local LOST = -1
 
 local function topic_key(key, topic) return key .. ':topic:' .. topic end
@@ -31,16 +34,16 @@ local function tell_news(key, kind, topic, id)
   if redis.call('RPUSH', news, cjson.encode({ kind, topic, id })) > MAX_NEWS then redis.call('LTRIM', news, -MAX_NEWS, -1) end
 end
 
--- Take a process's members of a topic out. Whether the topic is vacant now.
+-- Remove a process's members from a topic. Returns whether the topic is vacant now.
 local function clear(key, topic, process)
   redis.call('UNLINK', members_key(key, topic, process))
   redis.call('SREM', process_key(key, process), topic)
   return redis.call('SREM', topic_key(key, topic), process) == 1 and redis.call('EXISTS', topic_key(key, topic)) == 0
 end
 
--- Whether a write may be done. One that builds on an earlier write needs that one to be the last: without it the hash would be there in
--- part, and look whole. None may come after a later one, as one that was late on a broken connection would. And members that no lease
--- stands for would be there for good.
+-- Whether to accept a write. If it builds on an earlier write, that one must be the last; otherwise the hash would be partial
+-- but look complete. A write must not follow a later one, as a delayed one from a broken connection would. And members without
+-- a lease would stay for ever.
 local function may_write(key, process, members, before, number, count)
   local stored = redis.call('HGET', members, NUMBER)
   local last = stored and tonumber(string.match(stored, '^%d+')) or 0
@@ -51,8 +54,8 @@ local function may_write(key, process, members, before, number, count)
 end
 
 -- Write a process's members: <process> <events> then for each topic <topic> <before> <number> <count> <puts> (<user> <value>)…
--- <takes> <user>… <message> → how many events wait to be published, or LOST. `count` is how many members it has there now. `before` is the
--- number of the write that this one builds on; without one (0 or less) these are all of its members.
+-- <takes> <user>… <message> → number of events waiting to be published, or LOST. `count` is the number of its members there
+-- now. `before` is the number of the write that this one builds on. Without one (0 or less) these are all of its members.
 local function write(keys, args)
   local key, process, events = keys[1], args[1], args[2] == '1'
   local at, lost = 3, false
@@ -83,7 +86,7 @@ local function write(keys, args)
         redis.call('HDEL', members, unpack(args, first, last))
         first = last + 1
       end
-      -- The first write of a process, and each that tells all, say where it is.
+      -- Only the first write of a process, and each complete one, record that it has members there.
       if whole then
         redis.call('SADD', process_key(key, process), topic)
         if redis.call('SADD', topic_key(key, topic), process) == 1 and events and redis.call('SCARD', topic_key(key, topic)) == 1 then
@@ -98,8 +101,8 @@ local function write(keys, args)
   return events and redis.call('LLEN', key .. ':news') or 0
 end
 
--- Renew a process's lease: <process> → [whether Redis still had it, events to publish, ms now, process, its last beat in ms, …].
--- Without a process only look.
+-- Renew a process's lease: <process> → [whether Redis still had it, events to publish, ms now, process, its last beat in ms,
+-- …]. Without a process it only reads.
 local function beat(keys, args)
   local key, process = keys[1], args[1]
   local now, known = now_ms(), 1
@@ -112,8 +115,8 @@ local function beat(keys, args)
   return found
 end
 
--- Take a process out whose last beat was <score> ('': any): <process> <score> <events> <topics at most> → how many topics it still has.
--- If it has beaten since, nothing is done. From the first call on its lease is gone, and while topics are left, `~<process>` stands for it.
+-- Remove a process whose last beat was <score> ('': any): <process> <score> <events> <topics at most> → number of topics left.
+-- Does nothing if it has sent a beat since. The first call ends its lease. While topics are left, `~<process>` stands for it.
 local function forget(keys, args)
   local key, process, events, most = keys[1], args[1], args[3] == '1', tonumber(args[4])
   if string.sub(process, 1, 1) == '~' then
@@ -128,7 +131,7 @@ local function forget(keys, args)
     redis.call('ZREM', key, process)
   end
   for _, topic in ipairs(redis.call('SRANDMEMBER', process_key(key, process), most)) do
-    -- An id is for one event: the process may have had other topics, and may come back and be held for dead once more.
+    -- An id is for one event. The process may have had other topics, and may return and be taken for dead again.
     local stored = redis.call('HGET', members_key(key, topic, process), NUMBER)
     local number = stored and string.match(stored, '^%d+') or topic
     if clear(key, topic, process) and events then tell_news(key, 'vacated', topic, process .. '-' .. number .. '-gone') end

@@ -1,43 +1,44 @@
--- Inboxes: what stays of events under users.<user>.inbox, and what the user has done with it. A part of log.lua, which calls it
--- in the step that appends an event, so an item is there if and only if its event has a receipt, and the count is never behind.
+-- Inboxes: the items of events under users.<user>.inbox, and what the user has done with them. A part of log.lua, which calls
+-- it in the step that appends an event. So an item exists if and only if its event has a receipt, and the count is always
+-- current.
 --
 -- In: an event on users.<user>.inbox.<kind>, which becomes an item; or one on users.<user>.inbox, a change of items:
 --   {op: "read" | "unread" | "archive", ids: [1 to 100 ids of items]}
 --   {op: "read_all", up_to?: offset}              every item whose event is at or below that offset; without it every item
 --   {op: "mute", pattern, channels: ["page", …]}  the user wants no alerts about the pattern on exactly these channels
 --   {op: "unmute", pattern}                       the user wants them again
--- Out: the items; and of a change the payload that is logged, in which `unread` is the count after it, and `mutes` all that is muted
--- after a mute or unmute. Events of the library's own,
--- on users.<user>.inbox too, say what a page cannot know:
+-- Out: the items; and for a change the payload to log, with the new count `unread` and, for a mute or unmute, all muted
+-- channels in `mutes`. The library's own events on users.<user>.inbox report what a page cannot know:
 --   {op: "dropped", ids, unread}                  items that the bounds have pushed out: archived ones first, then the oldest
 --   {op: "kept", id, at, unread}                  the event at offset `at` has the id of an item that is there: it changes nothing
 --
--- An item's id is `<kind>/<id of its event>`. Keys: the hash hg:{N}:inbox:<user> has, by item id, `<state> <offset> <time> <shift>
--- <data>`, and in the field '' `<unread> <bytes> <clock of the oldest> <items> <clock of
--- the last PEXPIRE>`; the sorted set hg:{N}:inbox:<user>:order has the item ids
--- by offset. The state is `u` (unread), `r` (read) or `a` (archived); the clock of an item is its time and shift. The hash
--- hg:{N}:inbox:<user>:mutes has the muted channels by pattern, `mail page push`. It has no end: it is the user's choice.
+-- An item's id is `<kind>/<id of its event>`. Keys: the hash hg:{N}:inbox:<user> has, by item id, `<state> <offset> <time>
+-- <shift> <data>`, and in the field '' `<unread> <bytes> <clock of the oldest> <items> <clock of the last PEXPIRE>`; the sorted
+-- set hg:{N}:inbox:<user>:order has the item ids by offset. The state is `u` (unread), `r` (read) or `a` (archived); the clock
+-- of an item is its time and shift. The hash hg:{N}:inbox:<user>:mutes has the muted channels by pattern, `mail page push`. It
+-- never ends, because it is the user's choice.
 
 local inbox = {}
 
 local MAX_INBOX_ITEMS, MAX_INBOX_BYTES, MAX_INBOX_AGE_MS = 1000, 2 * 1024 * 1024, 90 * 86400000
--- A full inbox drops a tenth at once, so that one event in a hundred reports it. At most so many, in at most so many bytes of ids.
+-- A full inbox drops a tenth at once, so that one event in a hundred reports it. These are the most items, and the most bytes
+-- of ids.
 local MOST_DROPPED, MOST_DROPPED_BYTES = 100, 16384
 local MAX_MUTES, CHANNELS = 64, { 'mail', 'page', 'push' }
 local MAX_CHANGED, MAX_INBOX_PAGE, MAX_INBOX_PAGE_BYTES = 100, 100, 65536
--- What an item takes beside its id and value: measured (docs/decisions/0070-inbox.md).
+-- The bytes of an item without its id and value, measured (docs/decisions/0070-inbox.md).
 local ITEM_BYTES = 200
 local STATE_AFTER = { read = { u = 'r' }, unread = { r = 'u', a = 'u' }, archive = { u = 'a', r = 'a' }, read_all = { u = 'r' } }
 local FIELDS = {
   read = { 'ids' }, unread = { 'ids' }, archive = { 'ids' }, read_all = { 'up_to' }, mute = { 'channels', 'pattern' }, unmute = { 'pattern' },
 }
--- How often the end of an inbox is put off.
+-- How often the expiry of an inbox is extended.
 local PUT_OFF_MS = 86400000
 
--- The kind of an item of a user's topic, '' of a change, nil of any other topic.
+-- The kind of item for a user's topic; '' for a change, nil for any other topic.
 function inbox.kind_of(topic, user)
   local at = #user + 7
-  -- `i`: most events of users are not of inboxes, and a byte makes no text.
+  -- `i`: most events of users are not of inboxes, and comparing a byte creates no string.
   if byte(topic, at + 1) ~= 105 or string.sub(topic, at, at + 5) ~= '.inbox' then return end
   if #topic == at + 5 then return '' end
   return string.sub(topic, at + 6, at + 6) == '.' and string.sub(topic, at + 7) or nil
@@ -48,7 +49,7 @@ local function read_item(value)
   return state, tonumber(offset), tonumber(time), tonumber(shift), from
 end
 
--- The values of items, by their place in `ids`; `unpack` takes a few thousand at most.
+-- The values of items, by their place in `ids`. `unpack` takes a few thousand at most.
 local function values_of(key, ids)
   local values = {}
   for first = 1, #ids, 500 do
@@ -70,7 +71,7 @@ local function is_pattern(text)
   return words <= MAX_TOPIC_WORDS
 end
 
--- The channels of a mute in their order, each once; nil if they are none.
+-- The channels of a mute in order, each once; nil if invalid.
 local function read_channels(given)
   if type(given) ~= 'table' then return end
   local wanted, count, channels = {}, 0, {}
@@ -118,7 +119,7 @@ local function read_change(payload)
   return { op = op, ids = each }
 end
 
--- What a mute or unmute does, and all that is muted after it.
+-- The effect of a mute or unmute, and all that is muted after it.
 local function plan_mute(plan, change)
   local refused = may('HGETALL', plan.mutes) or may('HDEL', plan.mutes, '') or may('HSET', plan.mutes, '', '')
   if refused then return nil, refused end
@@ -138,7 +139,7 @@ local function plan_mute(plan, change)
   return ',"mutes":' .. cjson.encode(lists)
 end
 
--- What a change of items does: `fields` to be written, and `unread` after it.
+-- The effect of a change of items: `fields` to write, and `unread` after it.
 local function plan_states(plan, change)
   local ids = change.ids
   if not ids then
@@ -176,13 +177,13 @@ local function plan_change(head, plan)
   return plan
 end
 
--- Look at an inbox before the first write of an event for it. Returns a plan, whose payload is the one to append; or nil and an error.
+-- Read an inbox before the first write of an event for it. Returns a plan with the payload to append, or nil and an error.
 function inbox.plan(name, head, user, kind, id, payload)
   local key = name.tag .. ':inbox:' .. user
   local order = key .. ':order'
   local refused = may('HSET', key, '', '') or kind ~= '' and may('ZADD', order, '1', '') or (in_cluster or head.sharded) and moving(name, head)
   if refused then return nil, refused end
-  -- An event without an id has one that nobody has had.
+  -- An event without an id gets a new one.
   local found = try('HMGET', key, '', kind .. '/' .. (id or ''))
   if found.err then return nil, try_again(found) end
   local unread, bytes, oldest, items, put_off = match(found[1] or '0 0 0 0 0', '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
@@ -198,7 +199,7 @@ local function counts_of(plan)
   return format('%.0f %.0f %.0f %.0f %.0f', plan.unread, plan.bytes, plan.oldest, plan.items, plan.put_off)
 end
 
--- Append an event of the library's own behind the one that caused it. One that cannot be is not missed for long: the next count is right.
+-- Append an event of the library's own after the one that caused it. If that fails, the next count corrects it.
 local function report_inbox(name, head, plan, body)
   local topic = 'users.' .. plan.user .. '.inbox'
   body.unread = plan.unread
@@ -209,7 +210,7 @@ local function report_inbox(name, head, plan, body)
   announce(head, topic, plan.user, header_of(head, event_id), payload)
 end
 
--- Drop what is beyond the bounds, never the newest item.
+-- Drop the items beyond the bounds, but never the newest one.
 local function drop_surplus(name, head, plan)
   local oldest_at = head.clock - MAX_INBOX_AGE_MS
   if plan.items <= MAX_INBOX_ITEMS and plan.bytes <= MAX_INBOX_BYTES and plan.oldest >= oldest_at then return end
@@ -248,7 +249,7 @@ local function drop_surplus(name, head, plan)
   report_inbox(name, head, plan, { op = 'dropped', ids = dropped })
 end
 
--- Do what was planned, behind the event that has just been appended.
+-- Carry out the plan, after its event has been appended.
 function inbox.apply(name, head, plan, event_id)
   if plan.kind == '' then
     for first = 1, #plan.fields, 1000 do
@@ -277,8 +278,8 @@ function inbox.apply(name, head, plan, event_id)
   drop_surplus(name, head, plan)
 end
 
--- A page of an inbox, newest first, at most so many items or bytes, and one at least: [epoch, offset of the log, unread, items in all, where the next page begins or 0, muted patterns and
--- channels, id, value, …].
+-- A page of an inbox, newest first, with at least one item and at most so many items or bytes: [epoch, offset of the log,
+-- unread, all items, start of the next page or 0, muted patterns and channels, id, value, …].
 function inbox.page(keys, args)
   local name, wrong_key = names(keys)
   if not name then return wrong_key end

@@ -102,7 +102,7 @@
 -- Raise VERSION with every change of the code. Processes replace an older library by a newer one, never the reverse.
 
 local VERSION = 17
--- The version that an older gateway is answered while it would miss events of users.
+-- The version in the reply to an older gateway that would otherwise miss events of users.
 local VERSION_WITHOUT_USERS = 1
 
 local HARD_MAX_PAYLOAD_BYTES = 1024 * 1024
@@ -115,56 +115,58 @@ local SHOWN = 61
 local MAX_NAMESPACE_LENGTH = 64
 local MAX_DEPTH = 64
 local MAX_DATABASE = 1e6
--- While a batch is appended, Redis does nothing else.
+-- Redis does nothing else during a batch.
 local MAX_BATCH_EVENTS = 256
 local IDEMPOTENCY_MS = 300000
--- A hash of ids takes new ones for so long. In its second half, no id of the one before counts any more.
+-- How long a hash of ids takes new ones. In its second half no id of the previous hash counts any more.
 local IDS_MS = 2 * IDEMPOTENCY_MS
--- What an id takes beside its topic, user and id. Measured: 97 bytes in Redis 7.0, 68 in Valkey 9.1, and room for the table.
+-- The bytes of an id without its topic, user and id. Measured: 97 bytes in Redis 7.0, 68 in Valkey 9.1, and room for the table.
 local ID_BYTES = 112
--- The most bytes of a hash of ids. There are two, so together they take 3/8 of the bytes that the log may have, and what the log
--- leaves of these.
+-- The most bytes of a hash of ids. There are two. Together they take 3/8 of the bytes that the log may have, and what the log
+-- leaves free of these.
 local IDS_SHARE, LEAST_IDS_BYTES = 3 / 8, 10 * 1024 * 1024
--- At least it holds the ids of so many events, however long they are: an outbox of a page counts on that.
+-- It holds the ids of at least this many events, of any length, because a page's outbox relies on it.
 local LEAST_IDS = 65536
--- An id that asks for it is remembered for so long at most, in hashes of so long, each of at most this part of the log's bytes.
+-- The longest time to remember an id on request; the time that a hash of them covers; and the most part of the log's bytes for
+-- each.
 local MAX_ID_FOR_S, DAY_MS = 86400, 86400000
 local KEPT_IDS_SHARE = 1 / 4
--- A hash of ids that nobody drops any more ends by itself, long after its ids do not count.
+-- A hash of ids that is not dropped expires, long after its ids stop counting.
 local FORGOTTEN_MS = 2 * 86400000
--- Retention until a gateway has configured the log.
+-- Retention until a gateway configures the log.
 local DEFAULT_MAX_EVENTS, DEFAULT_MAX_AGE_MS, DEFAULT_MAX_PAYLOAD_BYTES = 10000000, 600000, 65536
 local DEFAULT_MAX_BYTES = 256 * 1024 * 1024
 local LEAST_MAX_BYTES, GREATEST_MAX_BYTES = 1024 * 1024, 1e14
--- What an entry takes beside its payload: about 100 bytes of the stream, and its topic and id.
+-- The bytes of an entry without its payload: about 100 of the stream, and its topic and id.
 local ENTRY_BYTES = 128
--- The most that one publish trims, so that a retention that was just lowered, or a log that was idle, is worked off in
--- small steps: by age each entry must be read, by bytes a few, by count none.
+-- The most entries that one publish trims, so that a lowered retention or an idle log is trimmed in small steps. A trim by age
+-- reads each entry, by bytes a few, by count none.
 local MAX_AGED_PER_CALL, MAX_SURPLUS_PER_CALL, MAX_HEAVY_PER_CALL = 4, 100, 1000
--- To trim for each event costs more than to write it. So a log of many events may have up to TRIM_STEP - 1 more than it may keep.
+-- A trim costs more than writing an event. So a log of many events may exceed its limit by up to TRIM_STEP - 1 events.
 local TRIM_STEP, LEAST_TRIMMED_IN_STEPS = 16, 1000
--- For the same reason a log that has reached its bytes is trimmed to a little less, and so is one of many events that has reached its
--- age: by this part of them.
+-- For the same reason, a log at its limit of bytes, or a log of many events at its limit of age, is trimmed below the limit by
+-- this part of it.
 local SLACK = 1 / 64
--- By age, a call that only trims.
+-- The most for a call that only trims by age.
 local MAX_AGED_PER_TRIM = 100
--- One for each time that Redis was started or failed over. A position in an older epoch counts as one in a log that is lost.
+-- One for each start or failover of Redis. A position in an older epoch counts as a position in a lost log.
 local MAX_EPOCHS = 256
--- The namespaces (of all databases) whose newest offset this process remembers. Beyond that it forgets, which costs an epoch each.
+-- The namespaces (of all databases) whose newest offset this process remembers. Forgetting one costs an epoch.
 local MAX_REMEMBERED = 10000
--- How often reports may end an epoch of a log: so many times at once, and once in so long. Under wrong reports without an end the
--- lineage of MAX_EPOCHS still reaches back for six minutes.
+-- How often reports may end an epoch of a log: this many times at once, and once per period. Under a stream of wrong reports
+-- the lineage of MAX_EPOCHS still covers six minutes.
 local MAX_PROOFS, PROOF_EVERY_MS = 128, 3000
--- For so long after the last call of an older gateway, there may be one. Each reads the head with every fence, at least once a minute.
+-- How long after its last call an older gateway may still be running. Each reads the head with every fence, at least once a
+-- minute.
 local OLDER_MS = 150000
--- The topics and keys whose form this process remembers to be right; beyond that it looks again. Few topics: Lua's collector walks
--- through all of them again and again, so that 5,000 cost each event more than a look at its topic does.
+-- The topics and keys that this process remembers as valid. Few topics, because Lua's collector traverses all of them
+-- repeatedly: 5,000 cost each event more than a check of its topic.
 local MAX_KNOWN_TOPICS, MAX_KNOWN_KEYS = 250, 1000
 
--- The API, as locals: an event needs some forty of these names, and each global is looked up in two tables. Set at the first call,
--- as a library loads without the API.
+-- The API, as locals: an event needs about forty of these names, and Lua looks up each global in two tables. Set at the first
+-- call, because a library loads without the API.
 local call, try, is_allowed, find, match, format, floor, max, min, byte
--- How a whole number is printed: `%d` takes half the time of `%.0f`, where a long of C has 64 bits.
+-- The format of a whole number. `%d` takes half the time of `%.0f` if a long of C has 64 bits.
 local WHOLE
 
 local function bind()
@@ -180,7 +182,7 @@ local function refusal(code, parts)
   return redis.error_reply('HEADGATE ' .. code .. ' ' .. cjson.encode(parts))
 end
 
--- The text of a caller may be hostile or huge; an error line must stay printable and short.
+-- A caller's text may be hostile or huge, but an error line must stay printable and short.
 local function shown(text)
   text = string.gsub(text, '[^\32-\126]', '?')
   return #text > 80 and string.sub(text, 1, 80) .. '...' or text
@@ -208,21 +210,21 @@ end
 -- More words than a topic may have.
 local TOO_MANY_WORDS = '^[^.]*%.[^.]*%.[^.]*%.[^.]*%.[^.]*%.[^.]*%.[^.]*%.[^.]*%.'
 
--- Whether it surely is a topic: what most of them are, in as few steps as there can be. `topic_fault` decides about the rest.
+-- Whether it is certainly a topic, as most are, in the fewest possible steps. `topic_fault` decides on the rest.
 local function is_usual_topic(topic)
   return #topic <= MAX_TOPIC_BYTES and find(topic, '^[%w_-][%w_.-]*[%w_-]$') and not find(topic, '..', 1, true)
     and (#topic <= 2 * MAX_TOPIC_WORDS or not find(topic, TOO_MANY_WORDS))
 end
 
--- The user whose topic it is: the second word behind `users`.
+-- The user of a topic: the second word, after `users`.
 local function user_of(topic)
   return match(topic, '^users%.([^.]+)')
 end
 
--- By topic: its user, or false. A topic that is in use is in the younger table; the other one goes when that is full.
+-- By topic: its user, or false. A topic in use is in the younger table. When that is full, the older table goes.
 local known_topics, older_topics, topics = {}, {}, 0
 
--- The user of a topic, or false; nil and the fault if it is no topic.
+-- The user of a topic, or false; nil and the fault if it is invalid.
 local function read_topic(topic)
   local user = known_topics[topic]
   if user ~= nil then return user end
@@ -246,7 +248,8 @@ local function is_by(by)
   return #by >= 1 and #by <= MAX_BY_LENGTH and not find(by, '[^A-Za-z0-9_-]')
 end
 
--- The parts of `by`: whose the id is; and what else the entry says of who published it, or nil. A text of another form stays as it is.
+-- The parts of `by`: the owner of the id, and the other publisher fields of the entry or nil. A text of another form stays
+-- unchanged.
 local function read_by(by)
   if not by or not find(by, ' ', 1, true) then return by end
   local own, traceparent, publisher, for_s = match(by, '^([^ ]*) ([^ ]*) ?([^ ]*) ?(%d*)$')
@@ -273,7 +276,7 @@ local function is_utf8(text)
   return true
 end
 
--- cjson lets control characters stand in strings; JSON does not.
+-- cjson allows control characters in strings; JSON does not.
 local function has_raw_control(text)
   if match(text, '^%C*()') > #text then return false end
   if find(text, '[%z\1-\8\11\12\14-\31]') then return true end
@@ -283,8 +286,8 @@ local function has_raw_control(text)
   return false
 end
 
--- An instance of our own (made at the first call: cjson is not there while a library loads), so that strictness and depth
--- are not set for other libraries. It is still a little laxer than JSON in numbers (`1.`); the gateway checks once more.
+-- A separate instance, so that strictness and depth do not affect other libraries. Made at the first call, because cjson is
+-- absent while a library loads. It is slightly laxer than JSON in numbers (`1.`); the gateway checks again.
 local strict_json
 
 local function json_fault(payload)
@@ -295,7 +298,7 @@ local function json_fault(payload)
   end
   local valid, fault = pcall(strict_json.decode, payload)
   if not valid then return shown(tostring(fault)) end
-  -- Printable ASCII alone, as most encoders write it, needs neither of the two checks below.
+  -- Pure printable ASCII, as from most encoders, needs neither of the two checks below.
   if match(payload, '^[ -~]*()') > #payload then return end
   if has_raw_control(payload) then return 'a control character in a string' end
   if not is_utf8(payload) then return 'not UTF-8' end
@@ -323,7 +326,8 @@ end
 
 -- A slot that moves ----------------------------------------------------------------------------------------------------
 
--- The answer to an error reply: while the slot moves, that the caller is to try again. Redis has no code for that inside a function.
+-- The answer for an error reply. While the slot moves it asks the caller to try again, for which Redis has no code inside a
+-- function.
 local function try_again(reply)
   if find(reply.err, 'non local key', 1, true) then
     return redis.error_reply('TRYAGAIN the slot of this namespace is moving to another node')
@@ -331,17 +335,17 @@ local function try_again(reply)
   return reply
 end
 
--- Whether this is a node of a Cluster; nil until a user asks who may know it.
+-- Whether this is a node of a Cluster; nil until a user with the right asks.
 local in_cluster
 
--- Nil if every key of the log is here, or is nowhere; else the answer. Redis refuses a command of several keys on both of the nodes
--- between which a slot is moving, if one of them is missing there. With a head that knows where ids are: of the ids too, and of the
--- hash that the next one may begin.
+-- Nil if every key of the log is here or does not exist; otherwise the answer. While a slot moves, both nodes refuse a command
+-- of several keys if one of them is missing there. With a head that knows the hashes of ids, this covers them too, and the hash
+-- that the next id may begin.
 local function moving(name, head)
   if in_cluster == nil and is_allowed('INFO', 'cluster') then
     in_cluster = find(call('INFO', 'cluster'), 'cluster_enabled:1', 1, true) ~= nil
   end
-  -- A user who may ask neither is not in a Cluster, where publishing takes that right.
+  -- A user without both rights is not in a Cluster, where publishing needs them.
   if in_cluster == false or not is_allowed('MGET', name.log, name.head, name.epochs) then return end
   local found
   if head and head.own then
@@ -357,24 +361,24 @@ end
 
 -- The head --------------------------------------------------------------------------------------------------------------
 
--- Anything but a plain number (a hand-made head) counts as not there. 15 digits are exact in Lua's numbers.
+-- Anything but a plain number (a hand-made head) counts as missing. 15 digits are exact in Lua's numbers.
 local function number(text)
   return text and #text <= 15 and find(text, '^%d+$') and tonumber(text) or nil
 end
 
--- By epoch, the head of a log that this process writes, as it has left it, with its clock and where ids are (`own`). Kept for as
--- long as this library is loaded. By log key, the one of them that was written last (databases may have logs of one name).
+-- By epoch, the head of a log that this process writes, as last written, with its clock and its hashes of ids (`own`). Kept
+-- while this library is loaded. By log key, the last written of them (databases may have logs of the same name).
 local written, remembered = {}, 0
 local newest_head = {}
 
--- Set the database of a log, and so the names of its channels; `-`: it has none.
+-- Set the database of a log (`-`: none), and so the names of its channels.
 local function set_database(name, head, database)
   head.database = database
   local site = database ~= '-' and name.tag .. (database == '0' and '' or '@' .. database)
   head.channel, head.users, head.feed = site and site .. ':', site and site .. '/users.', site and site .. '/feed'
 end
 
--- A head as it is in the data, which another process may have left there. The numbers of its events may be older than its offset.
+-- A head as stored, perhaps by another process. The numbers of its events may be older than its offset.
 local function stored_head(name)
   local raw = call(
     'HMGET', name.head, 'epoch', 'offset', 'time', 'first', 'first_time', 'max_events', 'max_age_ms', 'max_payload_bytes', 'nth',
@@ -391,17 +395,17 @@ local function stored_head(name)
   head.max_events = number(raw[6]) or DEFAULT_MAX_EVENTS
   head.max_age_ms = number(raw[7]) or DEFAULT_MAX_AGE_MS
   head.max_payload_bytes = number(raw[8]) or DEFAULT_MAX_PAYLOAD_BYTES
-  -- Of a log that an older library began, all there is counts as its first epoch.
+  -- In a log that an older library began, everything counts as its first epoch.
   head.nth = number(raw[9]) or 0
   head.sum, head.first_sum, head.max_bytes = number(raw[10]) or 0, number(raw[11]) or 0, number(raw[12]) or DEFAULT_MAX_BYTES
   head.sharded = raw[13] == '1'
-  -- No gateway can listen to a log that is still to begin, or it would have configured it.
+  -- No gateway can listen to a log that has not begun, or it would have configured it.
   head.alone = raw[15] == '1' or not head.exists
   set_database(name, head, raw[14] or head.exists and '0' or '-')
   return head
 end
 
--- The head: that of this process's memory, if the data is as this process has left it. Returns nil and an error if it cannot be read.
+-- The head: from this process's memory, if the data is as this process left it. Returns nil and an error if it cannot be read.
 local function read_head(name)
   local raw = try('HMGET', name.head, 'epoch', 'offset', 'time')
   if raw.err then return nil, try_again(raw) end
@@ -419,8 +423,8 @@ end
 
 -- <clock.lua>
 
--- The newest offset that the stream ever held: an XADD must go above it. 0 without a stream; `may_open` comes first, or a right
--- that is missing would be taken for that.
+-- The newest offset that the stream ever held, which an XADD must exceed. 0 without a stream. Call `may_open` first, or a
+-- missing right would look like that.
 local function newest_in_stream(name)
   local found = try('XINFO', 'STREAM', name.log)
   for index = 1, #found, 2 do
@@ -532,7 +536,7 @@ local function clock_of(fields)
   return number(fields[11] == 'clock' and fields[12] or fields[6]) or 0
 end
 
--- Set the numbers of the events by the entries: the head has those of the last time that another process saved it.
+-- Set the numbers of the events from the entries, because the head has those of another process's last save.
 local function recount(name, head)
   local newest = call('XRANGE', name.log, head.offset_text, head.offset_text)[1]
   local before, sum = written[head.epoch], newest and number(newest[2][10])
@@ -576,7 +580,7 @@ local function is_unsaved_head(head)
   return head.own.unsaved or is_unsaved(head.own.clock)
 end
 
--- What usual events need of a head, and changes with little else.
+-- The facts of a head that usual events need, which rarely change otherwise.
 local function set_usual(name, head)
   local own = head.own
   own.key, own.key_before = name.id .. whole(own.ids), name.id .. whole(own.ids - 1)
@@ -595,7 +599,7 @@ local function ids_hold(head)
   return own.ids_hold
 end
 
--- Keep for another process what this one knows: when an epoch begins, and now and then.
+-- Save this process's facts for another one: when an epoch begins, and now and then.
 local function save_head(name, head, ...)
   local own = head.own
   set_usual(name, head)
@@ -610,7 +614,7 @@ local function save_head(name, head, ...)
   own.unsaved, own.clock.saved = nil, own.clock.last
 end
 
--- Store the head, and the epoch if it has just begun: called when nothing can be refused any more.
+-- Store the head, and the epoch if it has just begun. Called when nothing can be refused any more.
 local function write_head(name, head)
   if head.began or is_unsaved_head(head) then
     save_head(name, head)
@@ -619,7 +623,7 @@ local function write_head(name, head)
   end
   if head.began then
     if head.began == 'epoch' and not call('HMGET', name.epochs, head.before)[1] then
-      -- A library without epochs has begun this log: nothing of a log before it is on its line.
+      -- A library without epochs began this log, so its line has nothing of an earlier log.
       call('UNLINK', name.epochs)
       call('HSET', name.epochs, head.before, '1 0')
       head.nth = 1
@@ -638,7 +642,7 @@ local function write_head(name, head)
   remember(name, head)
 end
 
--- The token of this process, kept for as long as this library is loaded; empty for a user who may not make one, and is the first.
+-- The token of this process, kept while this library is loaded; empty for a first user without the right to make one.
 local server
 
 local function this_server()
@@ -656,9 +660,9 @@ local function is_replica()
   return find(call('INFO', 'replication'), 'role:slave', 1, true) and 1 or 0
 end
 
--- [epoch, offset of the newest event, offset of the oldest one that can still be read (offset + 1: none), time, version, lineage or
--- nil, server, replica, database]: a listener must know, at each position, that the library in force is one that publishes on the channels
--- of users, and that it listens to the server that has this head.
+-- [epoch, offset of the newest event, offset of the oldest readable one (offset + 1: none), time, version, lineage or nil,
+-- server, replica, database]. At each position a listener must know that the present library publishes on the channels of
+-- users, and that it listens to the server with this head.
 local function position(name, head, with_lineage, version)
   local oldest = call('XRANGE', name.log, '-', '+', 'COUNT', 1)[1]
   local first = oldest and tonumber(match(oldest[1], '^%d+')) or head.offset + 1
@@ -671,9 +675,9 @@ end
 
 -- Retention -------------------------------------------------------------------------------------------------------------
 
--- Trim by bytes: return the oldest offset, from one on, that stays in a log that ends at `last`, and the bytes below it. The
--- newest always stays. Where it is neither the first nor the second, as when a large event pushes out many small ones, halving
--- finds it.
+-- Trim by bytes: return the oldest offset, from a given one on, that stays in a log that ends at `last`, and the bytes below
+-- it. The newest always stays. If it is neither the first nor the second, as when a large event replaces many small ones,
+-- bisection finds it.
 local function lighten(name, head, first, last, sum)
   local low, high, first_sum = first, min(last, first + MAX_HEAVY_PER_CALL), head.first_sum
   local function fits(offset)
@@ -688,7 +692,7 @@ local function lighten(name, head, first, last, sum)
     local middle = low == first + 1 and low or floor((low + high) / 2)
     if fits(middle) then high = middle else low = middle + 1 end
   end
-  -- The event that is about to be appended is not there yet: below it is all that is.
+  -- The event to append is not there yet, so everything stored is below it.
   return low, low > head.offset and head.sum or bytes_below(name, whole(low)) or first_sum
 end
 
@@ -697,7 +701,7 @@ local function is_trim_read(head, bytes)
   return head.clock - head.first_time > head.max_age_ms or head.sum + bytes - head.first_sum > head.max_bytes
 end
 
--- Trim a log of many events by age: return the oldest offset, from one on, that stays, and its time. Halving finds it.
+-- Trim a log of many events by age: return the oldest offset, from one on, that stays, and its time, by bisection.
 local function rejuvenate(name, head, first)
   local low, high, first_time = first, first + MAX_HEAVY_PER_CALL, nil
   local function time_at(offset)
@@ -738,7 +742,7 @@ end
 
 -- Publish -----------------------------------------------------------------------------------------------------------------
 
--- A right that is missing for a later write must refuse before the first one, or a part of the step would stand.
+-- A missing right for a later write must refuse before the first write, or a part of the step would remain.
 local function may(command, name, ...)
   if is_allowed(command, name, ...) then return end
   return redis.error_reply('NOPERM this user may not run ' .. command .. ' on ' .. name)
@@ -767,19 +771,19 @@ local function may_publish(name, head, topic, id, user, fully)
     or fully and id and may('HSET', name.id .. '1', '', '') or may_announce(name, head, topic, user)
 end
 
--- An id counts for its topic, and for the user on whose behalf it is published: whoever may publish one topic, or guesses an id,
--- must not make another's event look like a repetition. Neither topics nor `by` hold a colon or a slash.
+-- An id belongs to its topic and to the user on whose behalf it is published. A client that may publish one topic, or guesses
+-- an id, must not make another client's event look like a duplicate. Neither topics nor `by` hold a colon or a slash.
 local function id_of(topic, id, by)
   return topic .. ':' .. (by and by .. '/' or '') .. id
 end
 
--- The epoch and offset of a receipt that counts; nil for one that is too old, or of a log that was replaced. Returns nil and an error
--- if that cannot be known here.
+-- The epoch and offset of a receipt that counts; nil if it is too old, or of a replaced log. Returns nil and an error if this
+-- node cannot know.
 local function read_receipt(name, head, receipt, for_ms)
   local epoch, offset, told = match(receipt, '^(%x+)-(%d+)-(%d+)$')
   if not told or head.clock - tonumber(told) >= (for_ms or IDEMPOTENCY_MS) then return end
   if epoch ~= head.epoch then
-    -- Receipt and event are written in one step, so they are lost together; but a receipt outlives a log that was replaced.
+    -- Receipt and event are written in one step, so they are lost together. But a receipt outlives a replaced log.
     local known = try('HMGET', name.epochs, epoch)
     if known.err then return nil, try_again(known) end
     if not known[1] then return nil, moving(name) end
@@ -792,10 +796,10 @@ local function are_older_ids(head)
   return head.own.ids ~= head.own.oldest_ids and head.clock - head.own.ids_time < IDEMPOTENCY_MS
 end
 
--- The receipt of an id that counts: its epoch, offset, key and text; nil without one. Returns nil and an error if that cannot be
--- known here.
+-- The receipt of an id that counts: its epoch, offset, key and text; nil without one. Returns nil and an error if this node
+-- cannot know.
 local function recall(name, head, id)
-  -- In a Cluster an id that is on the other node must not be taken for a new one, nor be new where its hash cannot begin.
+  -- In a Cluster an id on the other node must not count as new, nor be new where its hash cannot begin.
   local elsewhere = (in_cluster or head.sharded) and moving(name, head)
   if elsewhere then return nil, elsewhere end
   local key = name.id .. whole(head.own.ids)
@@ -812,7 +816,7 @@ local function recall(name, head, id)
   return { epoch = epoch, offset = offset, key = key, receipt = receipt }
 end
 
--- Of an id that is to be remembered for `for_s`: its receipt, as `recall` has it, or where it is to go; or nil and an error.
+-- For an id to remember for `for_s`: its receipt, as from `recall`, or the place for it; or nil and an error.
 local function recall_kept(name, head, id, for_s)
   local day = floor(head.clock / DAY_MS)
   local key, key_before = name.id .. 'day' .. whole(day), name.id .. 'day' .. whole(day - 1)
@@ -836,7 +840,7 @@ local function recall_kept(name, head, id, for_s)
   return { place = key, day = day }
 end
 
--- Remember an id where `recall_kept` has said. The first of a day drops those of days that count no more.
+-- Remember an id in the place from `recall_kept`. The first id of a day drops the hashes of days that no longer count.
 local function keep_id(name, kept, id, receipt)
   local bytes = call('HMGET', kept.place, '')[1]
   call('HSET', kept.place, '', whole((number(bytes or nil) or 0) + #id + ID_BYTES), id, receipt)
@@ -853,16 +857,16 @@ local function are_ids_due(head)
   return head.clock - own.ids_time >= IDS_MS or own.ids_bytes >= own.ids_most and head.offset - own.ids_first >= LEAST_IDS
 end
 
--- The receipt of the event that is at an offset: what the hash of ids holds.
+-- The receipt of the event at an offset, as the hash of ids holds it.
 local function receipt_of(head, offset_text)
   return head.epoch .. '-' .. offset_text .. '-' .. (head.clock == head.time and head.time_text or whole(head.clock))
 end
 
--- Whether a user was met who may not use HSETNX: then each is asked about first.
+-- Whether any user so far may not use HSETNX. Then each user's right is checked first.
 local is_claim_refused = false
 
--- Look for an id, and remember it for the next event if it is new, in one command. Returns the key where it now is, or nil: it may be
--- known, or these two steps must be taken one by one (in a Cluster `recall` first makes sure that all ids are here).
+-- Search for an id, and remember it for the next event if it is new, in one command. Returns the key that now has it. Returns
+-- nil if it may be known, or if this takes two separate steps (in a Cluster `recall` first makes sure that all ids are here).
 local function claim(name, head, id)
   local own = head.own
   if in_cluster or head.sharded or are_ids_due(head) then return end
@@ -880,7 +884,7 @@ local function claim(name, head, id)
   is_claim_refused = claimed ~= 0
 end
 
--- Forget an id whose event could not be appended. For want of a right to delete it, an empty receipt is none.
+-- Forget an id whose event could not be appended. Without the right to delete it, an empty receipt counts as none.
 local function unclaim(key, id)
   if is_allowed('HDEL', key, id) then
     try('HDEL', key, id)
@@ -889,10 +893,11 @@ local function unclaim(key, id)
   end
 end
 
--- Whether a user was met who may not use HGET or HINCRBY: then each is asked about first.
+-- Whether any user so far may not use HGET or HINCRBY. Then each user's right is checked first.
 local is_usual_refused = false
 
--- Begin a new hash of ids if it is time, and drop those in which no id counts any more: this user, or the next one who may.
+-- Begin a new hash of ids if it is due, and drop those in which no id counts any more. If this user may not, the next one who
+-- may does.
 local function turn_ids(name, head)
   if not are_ids_due(head) then return end
   local own = head.own
@@ -907,7 +912,7 @@ local function turn_ids(name, head)
   return true
 end
 
--- Drop the hash before the newest where no id of it counts any more: its bytes are half of all that ids take.
+-- Drop the second newest hash if none of its ids counts any more. Its bytes are half of all bytes of ids.
 local function drop_older_ids(name, head)
   local own = head.own
   if own.ids == own.oldest_ids or are_older_ids(head) or may('UNLINK', name.id .. '1') then return end
@@ -915,7 +920,7 @@ local function drop_older_ids(name, head)
   own.oldest_ids = own.ids
 end
 
--- Remember ids of so many bytes for a while: each, and behind it the receipt of its event.
+-- Remember ids of so many bytes for a while: each, followed by the receipt of its event.
 local function remember_ids(name, head, bytes, ...)
   local turned = turn_ids(name, head)
   local key = name.id .. whole(head.own.ids)
@@ -947,8 +952,8 @@ local function entry(head, place, topic, event_id, time, time_text, payload, sum
   return place, 'topic', topic, 'id', event_id, 'time', time_text, 'data', payload, 'sum', sum, 'clock', whole(head.clock)
 end
 
--- Append at the next offset, and trim in the same step, or leave that to the next event (`later`). A stream that is ahead of its head
--- (one of them was lost, or restored) is replaced by a new log. Returns nil and an error, or the event's id.
+-- Append at the next offset, and trim in the same step or leave that to the next event (`later`). A stream ahead of its head
+-- (one of them was lost, or restored) is replaced by a new log. Returns the event's id, or nil and an error.
 local function append(name, head, topic, id, time, payload, origin, later)
   local offset, sum = head.offset + 1, head.sum + #topic + #payload + ENTRY_BYTES
   local offset_text, time_text = whole(offset), time == head.time and head.time_text or whole(time)
@@ -972,7 +977,7 @@ local function append(name, head, topic, id, time, payload, origin, later)
     or try('XADD', name.log, entry(head, place, topic, event_id, time, time_text, payload, whole(sum), origin))
   if added.err then
     if head.began == 'log' or newest_in_stream(name) < offset then return nil, try_again(added) end
-    -- Nothing goes for an event that this user may not append.
+    -- Nothing is trimmed for an event that this user may not append.
     local refused = may('XADD', name.log, '1-0', 'topic', '') or may_open(name) or begin_log(name, head)
     if refused then return nil, refused end
     return append(name, head, topic, id, time, payload, origin, later)
@@ -983,7 +988,7 @@ local function append(name, head, topic, id, time, payload, origin, later)
   return event_id
 end
 
--- The user of an event's topic, or false; nil and a refusal where a part of the event is not what it must be.
+-- The user of an event's topic, or false; nil and a refusal if a part of the event is invalid.
 local function read_event(topic, id, by, for_s)
   local user, fault = read_topic(topic)
   if user == nil then return nil, refusal('invalid_topic', { topic = shown(topic), reason = fault }) end
@@ -1003,13 +1008,13 @@ local function read_event(topic, id, by, for_s)
   return user
 end
 
--- Refuse a payload that is larger than the log takes.
+-- Refuse a payload above the log's limit.
 local function size_fault(head, payload)
   local limit = min(head.max_payload_bytes, HARD_MAX_PAYLOAD_BYTES)
   return #payload > limit and refusal('payload_too_large', { size = #payload, limit = limit, where = 'bus' })
 end
 
--- What the message of the event that was appended last begins with, up to its payload.
+-- The start of the message of the last event, up to its payload.
 local function header_of(head, event_id, origin)
   local sender = origin and origin.publisher
   if sender and byte(sender) == SHOWN then
@@ -1020,14 +1025,15 @@ local function header_of(head, event_id, origin)
   return 'hg1 ' .. head.epoch .. ' ' .. head.offset_text .. ' ' .. head.time_text .. ' ' .. event_id .. '\n'
 end
 
--- Publish an event on its channels, if they are known. Each long text is made once: Redis 7.0 hashes all of it.
+-- Publish an event on its channels, if they are known. Build each long text once, because Redis 7.0 hashes all of it.
 local function announce(head, topic, user, header, payload)
   if not head.channel then return end
   local command = head.sharded and 'SPUBLISH' or 'PUBLISH'
   if not (user and head.alone) then call(command, head.channel .. topic, header .. payload) end
   if not (user or head.sharded) then return end
   local message = topic .. '\n' .. header .. payload
-  -- With a pattern for every user of a gateway, Redis would compare each event with all of them: their channel costs nothing.
+  -- With a pattern for each user of a gateway, Redis would compare each event with all patterns. A channel per user costs
+  -- nothing.
   if user then call(command, head.users .. user, message) end
   -- There are no sharded patterns.
   if head.sharded then call(command, head.feed, message) end
@@ -1035,8 +1041,8 @@ end
 
 -- <inbox.lua>
 
--- One event that is right, in a log that may have to begin. Returns its epoch, its offset, and 1 if its id was known or else 0; or nil
--- and an error.
+-- Append one valid event, to a log that may have to begin. Returns its epoch, its offset, and 1 for a known id or 0; or nil and
+-- an error.
 local function take(name, head, topic, user, payload, id, by, origin, trusted, for_s)
   local time = read_time(name, head)
   local begins = not head.exists or needs_epoch(head)
@@ -1059,7 +1065,7 @@ local function take(name, head, topic, user, payload, id, by, origin, trusted, f
   if kind then
     plan, refused = inbox.plan(name, head, user, kind, id, payload)
     if not plan then
-      -- The answer to a change that is repeated is that to the first.
+      -- A repeated change gets the answer of the first.
       local known = own_id and head.exists and recall(name, head, own_id)
       if known then return known.epoch, known.offset, 1 end
       return nil, refused
@@ -1072,7 +1078,7 @@ local function take(name, head, topic, user, payload, id, by, origin, trusted, f
     if unknown then return nil, unknown end
     refused = may('HSET', name.id .. '1', '', '')
     if known then
-      -- A write of the same, so that a publisher that waits for replicas behind it (WAIT) waits for the event too.
+      -- Write the same value again, so that a publisher's WAIT after this covers the event too.
       if not refused then call('HSET', known.key, own_id, known.receipt) end
       return known.epoch, known.offset, 1
     end
@@ -1098,11 +1104,12 @@ local function take(name, head, topic, user, payload, id, by, origin, trusted, f
   return head.epoch, offset_text, 0
 end
 
--- The usual event, in as few commands as there can be: one with an id of its own, in a log that this process writes and where nothing
--- else is due. Returns its epoch and offset, and 0. Or nil: nothing is written, and `take` is to take it, or to refuse it.
+-- The usual event, in the fewest possible commands: one with an id of its own, in a log that this process writes and where
+-- nothing else is due. Returns its epoch and offset, and 0. On nil nothing is written, and `take` must take or refuse the
+-- event.
 --
--- One command looks at the head and moves it, and is taken back where the data is not as this process has left it. So the time of the
--- newest event is stored now and then only; entries have it.
+-- One command reads the head and advances it, and is undone if the data is not as this process left it. So the time of the
+-- newest event is stored only now and then; entries have it.
 local function append_usual(key, topic, payload, id, trusted)
   local head, user, name = newest_head[key], read_topic(topic), known_keys[key]
   if not (head and name) or user == nil or written[head.epoch] ~= head or head.sharded or in_cluster
@@ -1115,7 +1122,7 @@ local function append_usual(key, topic, payload, id, trusted)
   local time = wall_ms()
   local offset, sum = head.offset + 1, head.sum + #topic + #payload + ENTRY_BYTES
   local surplus = offset - head.first + 1 - head.max_events
-  -- SAVE_MS is no more than LEAP_MS, so what is soon behind a save is no leap either.
+  -- SAVE_MS is at most LEAP_MS, so a time soon after a save is not a leap either.
   if time < head.time or time < clock.last or time - clock.saved >= SAVE_MS
     or time - own.ids_time >= IDS_MS or own.ids_bytes >= own.ids_most and head.offset - own.ids_first >= LEAST_IDS
     or time - head.first_time > head.max_age_ms or sum - head.first_sum > head.max_bytes
@@ -1209,7 +1216,7 @@ local function as_text(epoch, offset, duplicate) return epoch .. ' ' .. offset .
 
 -- A batch -------------------------------------------------------------------------------------------------------------------
 
--- The events of a batch, with a `fault` where one is none.
+-- The events of a batch, with a `fault` for an invalid one.
 local function read_batch(head, args)
   local events = {}
   for at = 1, #args, 4 do
@@ -1219,7 +1226,7 @@ local function read_batch(head, args)
     by, origin, for_s = read_by(by)
     local user, fault = read_event(topic, id, by, for_s)
     fault = fault or size_fault(head, payload)
-    -- All fields at once: a table that grows costs as much as a command.
+    -- All fields at once, because growing a table costs as much as a command.
     events[#events + 1] = {
       topic = topic, payload = payload, id = id, by = by, origin = origin, user = user, own_id = not fault and id and id_of(topic, id, by), fault = fault,
       for_s = for_s, same = nil, key = nil, receipt = nil, epoch = nil, offset = nil, is_new = nil, header = nil, kept = nil,
@@ -1228,13 +1235,13 @@ local function read_batch(head, args)
   return events
 end
 
--- Set the fault of all events of a batch from one on that have none.
+-- Set the fault of all events of a batch, from a given one on, that have none.
 local function refuse_from(events, first, fault)
   for index = first, #events do events[index].fault = events[index].fault or fault end
 end
 
--- Find which events have an id that is known: in the log (`epoch`, `offset`, and the `key` and `receipt` of the last of them), or of an
--- event in front of it (`same`). Returns an error, or nil.
+-- Find the events with a known id: in the log (`epoch`, `offset`, and the `key` and `receipt` of the last of them), or of an
+-- earlier event in the batch (`same`). Returns an error, or nil.
 local function recall_batch(name, head, events, first)
   local own, ids, places, seen = head.own, {}, {}, {}
   for index = first, #events do
@@ -1275,7 +1282,8 @@ local function recall_batch(name, head, events, first)
   end
 end
 
--- Append what is new of a batch, to a log that this process writes: one look at all ids, one write of them and of the head.
+-- Append the new events of a batch to a log that this process writes, with one read of all ids, and one write of them and of
+-- the head.
 local function append_new(name, head, events, first)
   local time = read_time(name, head)
   local refused = may('HSET', name.head, 'offset', '1') or recall_batch(name, head, events, first)
@@ -1304,7 +1312,7 @@ local function append_new(name, head, events, first)
         event_id, fault = append(name, head, topic, event.id, time, payload, event.origin, event ~= last)
       end
       if event_id then
-        -- Another log has begun, and is known from here on.
+        -- Another log has begun, which is known from here on.
         if head.began then write_head(name, head) end
         event.epoch, event.offset, event.is_new = head.epoch, head.offset_text, true
         event.header = header_of(head, event_id, event.origin)
@@ -1316,7 +1324,7 @@ local function append_new(name, head, events, first)
         end
       else
         event.fault = fault
-        -- In order or not at all: those behind it would otherwise overtake it.
+        -- In order or not at all: later events would otherwise overtake it.
         if find(fault.err, '^TRYAGAIN') then refuse_from(events, index + 1, fault) end
       end
     end
@@ -1331,7 +1339,7 @@ local function append_new(name, head, events, first)
   end
 end
 
--- What has become of a batch, a line for each run of new events, each event that was known, and each that was refused.
+-- The result of a batch: a line for each run of new events, each duplicate and each refused event.
 local function told_batch(events)
   local lines, index = {}, 1
   while index <= #events do
@@ -1363,7 +1371,7 @@ local function append_batch(keys, args)
   if not head then return unreadable end
   local events, index, is_for_inbox = read_batch(head, args), 1, false
   for _, event in ipairs(events) do is_for_inbox = is_for_inbox or event.user and inbox.kind_of(event.topic, event.user) end
-  -- One by one until this process writes the log, and where inboxes change too.
+  -- One by one until this process writes the log, and for events that change inboxes.
   while index <= #events and (is_for_inbox or not head.exists or needs_epoch(head)) do
     local event = events[index]
     if not event.fault then
@@ -1389,14 +1397,14 @@ local function bounded(text, low, high)
   return value and value >= low and value <= high and value
 end
 
--- Whether no gateway that looks for events of users on the channels of topics has called for long enough.
+-- Whether for long enough no gateway has called that expects events of users on the channels of topics.
 local function is_older_gone(name, head)
   if name.is_older_there or not name.older_at then name.older_at, name.is_older_there = head.clock, nil end
   return head.clock - name.older_at >= OLDER_MS
 end
 
--- Store the retention, and make sure that the log has an epoch which is this process's: a gateway calls this at its start, and so
--- learns at once which line the next event will be on.
+-- Store the retention, and make sure that this process has begun the log's epoch. A gateway calls this at its start, to learn
+-- at once the line of the next event.
 local function configure(keys, args)
   local name, wrong_key = names(keys)
   if not name then return wrong_key end
@@ -1431,7 +1439,7 @@ local function configure(keys, args)
   if has_max_bytes then head.max_bytes = max_bytes end
   name.is_older_there = name.is_older_there or not knows_users
   head.alone = knows_users and (head.alone or is_older_gone(name, head))
-  -- An older gateway does not say which database it is, and listens on the channels of 0.
+  -- An older gateway does not send its database, and listens on the channels of 0.
   set_database(name, head, has_database and whole(database) or head.database == '-' and '0' or head.database)
   save_head(
     name, head, 'max_events', whole(max_events), 'max_age_ms', whole(max_age_ms), 'max_payload_bytes', whole(max_payload_bytes),
@@ -1441,7 +1449,7 @@ local function configure(keys, args)
   return position(name, head, true, VERSION)
 end
 
--- Where the log stands. Creates nothing: without a log the epoch is empty and the offset 0.
+-- The head of the log. Creates nothing: without a log the epoch is empty and the offset 0.
 local function head_position(keys, args)
   local name, wrong_key = names(keys)
   if not name then return wrong_key end
@@ -1451,7 +1459,7 @@ local function head_position(keys, args)
   if not head.exists then
     return moving(name) or { '', 0, 1, 0, VERSION, false, this_server(), is_replica() }
   end
-  -- A listener says at least one epoch.
+  -- A listener sends at least one epoch.
   local is_older = args[1] and args[#args] ~= 'users'
   name.is_older_there = name.is_older_there or is_older
   return position(name, head, args[1] and args[1] ~= head.epoch, is_older and head.alone and VERSION_WITHOUT_USERS or VERSION)
@@ -1459,7 +1467,8 @@ end
 
 -- Upkeep ------------------------------------------------------------------------------------------------------------------
 
--- Make the time known: in `epoch` a gateway was told `told` by the clock, `elapsed` ms ago by its own. Without room, also trim.
+-- Report the time: in `epoch` a gateway received the clock's time `told`, `elapsed` ms ago by its own clock. Without room, also
+-- trim.
 local function upkeep(keys, args, with_trim)
   local name, wrong_key = names(keys)
   if not name then return wrong_key end
@@ -1469,7 +1478,7 @@ local function upkeep(keys, args, with_trim)
   end
   local head, unreadable = read_head(name)
   if not head then return unreadable end
-  -- Before another process of Redis has begun its epoch, only the one before knows the time.
+  -- Until a new process of Redis begins its epoch, only the previous process knows the time.
   if not head.exists or needs_epoch(head) then return { '', 0, 0 } end
   local refused = may('HSET', name.head, 'clock', '')
     or with_trim and (may('XTRIM', name.log, 'MINID', '1') or may('UNLINK', name.id .. '1'))
@@ -1507,7 +1516,7 @@ end
 register('headgate_publish', function(keys, args) return publish(keys, args, false, as_list) end)
 register('headgate_append', function(keys, args) return publish(keys, args, true, as_text) end)
 register('headgate_append_batch', append_batch)
--- A Redis that is full must let these in: it stays full without a trim, and a gateway that cannot begin does not trim.
+-- A full Redis must allow these: it stays full without a trim, and a gateway that cannot start does not trim.
 register('headgate_configure', configure, 'allow-oom')
 register('headgate_trim', function(keys, args) return upkeep(keys, args, true) end, 'allow-oom')
 register('headgate_tick', function(keys, args) return upkeep(keys, args, false) end)
@@ -1517,7 +1526,7 @@ register('headgate_version', function(_, args)
   if args[1] ~= 'server' then return VERSION end
   end_reverted(args, 2)
   local here = this_server()
-  -- It matters of a new server only: whether a known one has become a replica, its heads say.
+  -- Matters only for a new server: the heads of a known one show whether it has become a replica.
   local is_known = #args % 2 == 0 and args[#args] == here
   return { VERSION, here, is_known and 0 or is_replica() }
 end, 'no-writes')

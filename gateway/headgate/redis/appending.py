@@ -152,7 +152,7 @@ class Appending:
             replies = call_many(self._client, calls)
         if not gathered:
             return replies
-        each = [reply for batch, said in zip(gathered, replies, strict=False) for reply in batch.replies(said)]
+        each = [reply for batch, answer in zip(gathered, replies, strict=False) for reply in batch.replies(answer)]
         return each + replies[len(gathered) :]
 
     def _stay_with(self, entry: _Entry) -> None:

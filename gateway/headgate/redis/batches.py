@@ -39,12 +39,12 @@ class Batch(NamedTuple):
         if isinstance(reply, HeadgateError):
             return [reply] * self.events
         try:
-            found = [each for line in reply.split(b"\n") for each in _read_line(line, self.events)]
+            replies = [each for line in reply.split(b"\n") for each in _read_line(line, self.events)]
         except ValueError:
-            found = []
-        if len(found) != self.events:
+            replies = []
+        if len(replies) != self.events:
             raise refused(f"the function library did not answer for {self.events} events")
-        return found
+        return replies
 
 
 def _read_line(line: bytes, at_most: int) -> list[Any]:

@@ -205,9 +205,9 @@ def versions(client: Client) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for primary in primaries(client):
-        said = run(primary, "INFO")
-        found[address_of(primary)] = _version(said)
-        replicas = [value for name, value in said.items() if re.fullmatch(r"slave\d+", name) and isinstance(value, dict)]
+        info = run(primary, "INFO")
+        found[address_of(primary)] = _version(info)
+        replicas = [value for name, value in info.items() if re.fullmatch(r"slave\d+", name) and isinstance(value, dict)]
         for replica in replicas[:MAX_REPLICAS]:
             beside = one_server.open_beside(primary, str(replica.get("ip")), int(replica.get("port", 0)))
             with suppress(HeadgateError), closing(beside):
@@ -226,10 +226,10 @@ def mixed(found: Mapping[str, str]) -> str | None:
     return f"servers of several versions ({shown}): after a failover another one counts, so bring them to one version"
 
 
-def _version(said: Any) -> str:
-    if "valkey_version" in said:
-        return f"Valkey {said['valkey_version']}"
-    return f"Redis {said.get('redis_version')}"
+def _version(info: Any) -> str:
+    if "valkey_version" in info:
+        return f"Valkey {info['valkey_version']}"
+    return f"Redis {info.get('redis_version')}"
 
 
 def _checked(client: redis.Redis, *, in_cluster: bool) -> tuple[str, str]:

@@ -132,13 +132,13 @@ def translate(error: BaseException, where: str = "Redis") -> HeadgateError:
     code, text = reply_of(error)
     if code == "HEADGATE":
         return _refusal(text)
-    said = f" ({text})" if text else ""
+    detail = f" ({text})" if text else ""
     if code in _PASSING:
-        return unavailable(f"{where}: {_MEANING.get(code, code)}{said}", code)
+        return unavailable(f"{where}: {_MEANING.get(code, code)}{detail}", code)
     if code == NO_FUNCTIONS_AT_ALL:
         return refused(f"the server at {where} has no functions; needed: {NEEDED}", code)
     if code in _MEANING or isinstance(error, redis.AuthenticationError):
-        return refused(f"{where}: {_MEANING.get(code, 'wrong user name or password')}{said}", code)
+        return refused(f"{where}: {_MEANING.get(code, 'wrong user name or password')}{detail}", code)
     if isinstance(error, redis.ConnectionError | OSError):
         return unavailable(f"{where}: {reason_of(error)}")
     return refused(f"{where}: {text or type(error).__name__}", code)

@@ -114,13 +114,13 @@ class EventLog:
             BusUnavailable: as `redis.client.call`.
         """
         try:
-            found = call_at(self._client, self._key, "INFO", "memory")
+            info = call_at(self._client, self._key, "INFO", "memory")
         except BusRefused:
             return DEFAULT_MAX_BYTES
-        maxmemory = int(found.get("maxmemory", 0)) if isinstance(found, dict) else 0
+        maxmemory = int(info.get("maxmemory", 0)) if isinstance(info, dict) else 0
         return max(maxmemory // 2 // namespaces, LEAST_MAX_BYTES) if maxmemory else DEFAULT_MAX_BYTES
 
-    def tick(self, *told: str | int) -> tuple[str, int]:
+    def tick(self, *last_reading: str | int) -> tuple[str, int]:
         """Report the previous reading of the log's clock and its age. Return the epoch ("": there is none) and the new reading.
 
         Ages in the log are right while a process calls this every few seconds (time_watch.py has the arguments).
@@ -128,16 +128,16 @@ class EventLog:
         Raises:
             BusUnavailable, BusRefused: as `redis.client.call`; BusRefused also if Redis is full; call `trim` then.
         """
-        epoch, clock, _ = call_function(self._client, "FCALL", "headgate_tick", 1, self._key, *told)
+        epoch, clock, _ = call_function(self._client, "FCALL", "headgate_tick", 1, self._key, *last_reading)
         return epoch.decode(), clock
 
-    def trim(self, *told: str | int) -> tuple[str, int, int]:
+    def trim(self, *last_reading: str | int) -> tuple[str, int, int]:
         """Do what `tick` does, in a full Redis too. Trim some of the expired events, and return how many.
 
         Raises:
             BusUnavailable, BusRefused: as `redis.client.call`.
         """
-        epoch, clock, trimmed = call_function(self._client, "FCALL", "headgate_trim", 1, self._key, *told)
+        epoch, clock, trimmed = call_function(self._client, "FCALL", "headgate_trim", 1, self._key, *last_reading)
         return epoch.decode(), clock, trimmed
 
     def extent(self) -> Extent:
@@ -146,13 +146,13 @@ class EventLog:
         Raises:
             BusUnavailable, BusRefused: as `redis.client.call`.
         """
-        found = tuple(call(self._client, "HMGET", self._head_key, *_EXTENT_FIELDS))
-        numbers = (int(each) if each and each.isdigit() else 0 for each in found)
+        fields = tuple(call(self._client, "HMGET", self._head_key, *_EXTENT_FIELDS))
+        numbers = (int(each) if each and each.isdigit() else 0 for each in fields)
         sum_, below, first_ms, offset, max_events, max_bytes, max_age_ms, most_ids, hold_ms = numbers
-        if found != self._measured:
+        if fields != self._measured:
             ends: list[Command] = [("XRANGE", self._key, begin, "+", "COUNT", 1) for begin in ("-", f"{offset}-0")]
             self._event_bytes = _mean_bytes([entry for reply in call_all(self._client, ends) for entry in reply])
-            self._measured = found
+            self._measured = fields
         hold_s = hold_ms / 1000 if most_ids else ID_COUNTS_S
         # There are two hashes of ids.
         return Extent(
@@ -205,7 +205,7 @@ class EventLog:
         ]
         if known_epoch is not None:  # before the range, so that the server has at least as much by then
             commands.insert(0, ("HMGET", self._head_key, "offset"))
-        *newest, found, now = replies = call_many(self._client, commands, shaped=False)
+        *newest, raw, now = replies = call_many(self._client, commands, shaped=False)
         for reply in replies:
             if isinstance(reply, HeadgateError):
                 raise reply
@@ -217,7 +217,7 @@ class EventLog:
         if epoch is not None and epoch == known_epoch and int(newest[0][0] or 0) < known:
             self.drop_idle()
             raise BusUnavailable("the Redis server lacks events that this gateway has had")
-        entries: list[RawEntry] = found
+        entries: list[RawEntry] = raw
         return entries
 
     def topics(self, after: int, upto: int) -> list[tuple[int, str, int]]:

@@ -77,10 +77,10 @@ def read_paused(client: Client) -> dict[str, float]:
     Raises:
         BusUnavailable, BusRefused: as `redis.client.call`.
     """
-    found = call(client, "ZRANGE", PAUSED, 0, 2 * MAX_PAUSES, "WITHSCORES")
-    if not found:
+    reply = call(client, "ZRANGE", PAUSED, 0, 2 * MAX_PAUSES, "WITHSCORES")
+    if not reply:
         return {}
-    pairs = found if isinstance(found[0], list | tuple) else zip(found[::2], found[1::2], strict=True)
+    pairs = reply if isinstance(reply[0], list | tuple) else zip(reply[::2], reply[1::2], strict=True)
     now_s = int(call_at(client, PAUSED, "TIME")[0])
     left_s = {member.decode("utf-8", "replace"): float(until) - now_s for member, until in pairs}
     return {member: left for member, left in left_s.items() if left > 0}

@@ -21,19 +21,19 @@ KIND = "vitals"
 LEASE_S = 10
 
 
-def tell(client: Client, process: str, said: bytes, *, read: bool) -> dict[str, bytes]:
+def tell(client: Client, process: str, report: bytes, *, read: bool) -> dict[str, bytes]:
     """Report the vitals of this process. With `read`, return the reports of all, by process. One round trip.
 
     Raises:
         BusUnavailable, BusRefused: as `redis.client.call`.
     """
-    commands: list[Command] = [("HSET", VITALS, process, said), ("EXPIRE", VITALS, LEASE_S)]
+    commands: list[Command] = [("HSET", VITALS, process, report), ("EXPIRE", VITALS, LEASE_S)]
     if read:
         commands.append(("HGETALL", VITALS))
     replies = call_all(client, commands)
     if not read:
         return {}
-    return {name.decode("utf-8", "replace"): said for name, said in replies[2].items()}
+    return {name.decode("utf-8", "replace"): report for name, report in replies[2].items()}
 
 
 def forget(client: Client, processes: Iterable[str]) -> None:

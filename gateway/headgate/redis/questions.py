@@ -97,14 +97,14 @@ def ask(
     give_up_s = now_s() + within_s
     question = Question(secrets.token_hex(8), kind, round(within_s * 1000), msgspec.Raw(_encode(body)))
     key = answers_key(question.id)
-    heard = _publish(client, question)
+    receivers = _publish(client, question)
     answered, parts = set[str](), list[Any]()
-    while len(answered) < heard and (left_s := give_up_s - now_s()) > 0:
-        found = call(client, "BLPOP", key, f"{max(left_s, 0.01):.3f}")
-        if found is None:
+    while len(answered) < receivers and (left_s := give_up_s - now_s()) > 0:
+        popped = call(client, "BLPOP", key, f"{max(left_s, 0.01):.3f}")
+        if popped is None:
             break
         try:
-            part = _read_part(found[1])
+            part = _read_part(popped[1])
             parts.append(read(part.body))
         except (msgspec.DecodeError, UnicodeDecodeError):
             continue
@@ -113,9 +113,9 @@ def ask(
         if is_enough(parts[-1]):
             return Answers(parts, ())
     silent = sorted(name_of(each) for each in set(living) - answered)
-    if heard - len(answered) > len(silent):
+    if receivers - len(answered) > len(silent):
         silent.append(UNREGISTERED)
-    return Answers(parts, tuple(silent), heard - len(answered))
+    return Answers(parts, tuple(silent), receivers - len(answered))
 
 
 def announce(client: Client, kind: str) -> None:

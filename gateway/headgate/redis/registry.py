@@ -131,8 +131,8 @@ def read_served(client: Client) -> dict[str, Served]:
     Raises:
         BusUnavailable, BusRefused: as `redis.client.call`.
     """
-    found, time = call_all(client, [_named(), ("TIME",)])
-    now_s, names = int(time[0]), sorted(_texts(found))
+    named, time = call_all(client, [_named(), ("TIME",)])
+    now_s, names = int(time[0]), sorted(_texts(named))
     commands: list[tuple[str | int, ...]] = []
     for key in map(gateways_key, names):
         commands += [
@@ -160,9 +160,9 @@ def living(client: Client) -> set[str]:
     Raises:
         BusUnavailable, BusRefused: as `redis.client.call`.
     """
-    found, time = call_all(client, [("ZRANGE", NAMESPACES, 0, MAX_LISTED - 1, "REV"), ("TIME",)])
+    named, time = call_all(client, [("ZRANGE", NAMESPACES, 0, MAX_LISTED - 1, "REV"), ("TIME",)])
     oldest_s = int(time[0]) - LEASE_S
-    names = _texts(found)
+    names = _texts(named)
     commands = [("ZRANGE", gateways_key(name), oldest_s, "+inf", "BYSCORE", "LIMIT", 0, MAX_LIVING + 1) for name in names]
     replies = call_all(client, commands) if commands else []
     return {each for ids in replies for each in _texts(ids)} - {LEFT}

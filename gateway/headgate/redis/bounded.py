@@ -77,7 +77,7 @@ class Bounded:
         switch = self._switch
         if switch is not None and switch.is_torn(monotonic()):
             self.disconnect()
-            raise redis.ConnectionError("it leads to two Redis primaries by turns: let it lead to one")
+            raise redis.ConnectionError("it leads to two Redis primaries by turns: make it lead to one")
         if self._is_open:
             if switch is None or not self._is_left(switch):
                 super().connect()  # type: ignore[misc]
@@ -97,7 +97,7 @@ class Bounded:
             # Redis speaks first only to refuse (too many clients, protected mode), which raises here. Anything else is not
             # Redis.
             self.read_response()
-            raise redis.InvalidResponse("it speaks first")
+            raise redis.InvalidResponse("it sent data before any command")
         self._report_newest()
         if switch is not None:
             switch.begin(self._opened_s)
@@ -202,7 +202,7 @@ class Bounded:
             if reply_of(error)[0] in LOCKED_OUT and not switch.is_locked_out:
                 switch.is_locked_out = True
                 log.warning(
-                    "Redis refuses the password (%s): open connections go on; give this process the new one and start it again",
+                    "Redis refuses the password (%s): open connections continue; restart this process with the new password",
                     error,
                 )
             return False

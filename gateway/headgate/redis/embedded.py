@@ -149,7 +149,7 @@ class EmbeddedRedis:
         """
         with self._restarting:
             if self._closed or self.moment().keys() != back_to.keys():
-                raise BusRefused("the private Redis has rewritten its file since, or is closed: its past is gone")
+                raise BusRefused("the private Redis has rewritten its file since, or is closed: that state is gone")
             self._process.kill()
             self._process.wait()
             for path, size_bytes in back_to.items():
@@ -243,7 +243,7 @@ def start_private_redis(
     """
     binary = find_server(server or redis_program())
     folder = Path(data_dir).absolute()
-    instead = f"set {PREFIX}REDIS_URL, or {PREFIX}DATA_DIR to a folder that can be written"
+    instead = f"set {PREFIX}REDIS_URL, or {PREFIX}DATA_DIR to a writable folder"
     try:
         lock = open_lock(folder)
     except OSError as error:
@@ -292,7 +292,7 @@ def _last_words(folder: Path) -> str:
         for line in reversed(lines):
             if words := re.sub(r"^\d+:\w \d+ \w+ \d+ [0-9:.]+ . ", "", line.strip()):
                 return words[:300]
-    return "it said nothing"
+    return "it logged nothing"
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

@@ -73,25 +73,25 @@ _MEANING = {
     "MASTERDOWN": "its primary is down",
     "NOREPLICAS": "it has too few replicas to accept a write",
     "MOVED": "it is a node of a Cluster: begin the URL with redis+cluster:// (or rediss+cluster:// for TLS)",
-    NO_CLUSTER: "it is no node of a Cluster: begin the URL with redis:// (or rediss:// for TLS)",
+    NO_CLUSTER: "it is not a node of a Cluster: begin the URL with redis:// (or rediss:// for TLS)",
     "ASK": "another node of its Cluster is taking over this namespace",
     "TRYAGAIN": "another node of its Cluster is taking over this namespace",
 }
 # What people can do about a refusal.
 CURES = {
-    NO_MEMORY: "raise maxmemory, or lower HEADGATE_LOG_MAX_BYTES; events are taken again as soon as there is room",
+    NO_MEMORY: "raise maxmemory, or lower HEADGATE_LOG_MAX_BYTES; it accepts events again once there is room",
     "MISCONF": "make room on its disk, or let it write to its folder (its log names the fault), and run BGSAVE",
     "READONLY": "name the primary in HEADGATE_REDIS_URL, or its Sentinels: redis+sentinel://…",
     "NOREPLICAS": "bring its replicas back, or lower min-replicas-to-write",
     "NOAUTH": "check user and password in the URL: redis://USER:PASSWORD@HOST:PORT/0",
     "WRONGPASS": "check user and password in the URL: redis://USER:PASSWORD@HOST:PORT/0",
     NO_PERMISSION: "give this Redis user the rights of docs/operations/redis-users.md, or name another one in HEADGATE_REDIS_URL",
-    LOADING: "wait until it has read its data; it says how far it is in INFO persistence",
+    LOADING: "wait until it has loaded its data; INFO persistence shows the progress",
     "BUSY": "wait, or end the script: SCRIPT KILL, FUNCTION KILL",
-    "CLUSTERDOWN": "look at CLUSTER INFO and CLUSTER SHARDS of a node",
+    "CLUSTERDOWN": "check CLUSTER INFO and CLUSTER SHARDS on a node",
     "MASTERDOWN": "wait for the failover, or start the primary again",
 }
-CHECK_PORT = "check the port; where the server wants TLS, the URL begins with rediss://"
+CHECK_PORT = "check the port; if the server requires TLS, begin the URL with rediss://"
 _START_IT = (
     "start Redis there, or set HEADGATE_REDIS_URL to another; without a URL, the Redis that `make run` or `headgate serve` "
     "brings is found from the folder that it runs in"
@@ -245,4 +245,4 @@ def _refusal(text: str) -> HeadgateError:
                 return InvalidRequest(str(parts["reason"]))
     except (msgspec.DecodeError, KeyError, TypeError, ValueError):
         pass  # a library of another version or owner: report its text
-    return refused(f"the function library said {text}")
+    return refused(f"the function library replied {text}")

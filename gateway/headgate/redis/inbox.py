@@ -63,7 +63,7 @@ def read_inbox(
     if not 1 <= limit <= MAX_PAGE:
         raise InvalidRequest(f"limit: expected 1 to {MAX_PAGE} items, got {limit}")
     if before is not None and not 0 <= before < 2**53:
-        raise InvalidRequest("before: expected the offset of an event, as `before` of the page above")
+        raise InvalidRequest("before: expected the offset of an event, the `before` of the previous page")
     arguments = (user_word(user), "" if before is None else before, limit, "archived" if archived else "")
     epoch, offset, unread, total, next_, muted, *found = call_function(
         client, "FCALL_RO", "headgate_inbox", 1, log_key(namespace), *arguments

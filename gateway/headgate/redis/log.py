@@ -216,7 +216,7 @@ class EventLog:
         # little.
         if epoch is not None and epoch == known_epoch and int(newest[0][0] or 0) < known:
             self.drop_idle()
-            raise BusUnavailable("the Redis server lacks events that this gateway has had")
+            raise BusUnavailable("the Redis server lacks events that this gateway has read")
         entries: list[RawEntry] = raw
         return entries
 

@@ -102,7 +102,7 @@ def read_entry(value: bytes) -> Entry:
     try:
         return _decode_entry(value)
     except msgspec.MsgspecError as error:
-        raise InvalidRequest("no entry of presence") from error
+        raise InvalidRequest("not an entry of presence") from error
 
 
 def read_entries(values: Mapping[str, bytes]) -> dict[str, Entry]:

@@ -92,7 +92,7 @@ def _look_at(path: str, origin: str) -> ServerBinary | None:
     try:
         done = subprocess.run([path, "--version"], capture_output=True, timeout=VERSION_DEADLINE_S, check=False)
     except subprocess.TimeoutExpired as error:
-        raise BusUnavailable(f"{path} did not say its version within {VERSION_DEADLINE_S:g} s") from error
+        raise BusUnavailable(f"{path} did not report its version within {VERSION_DEADLINE_S:g} s") from error
     except (OSError, subprocess.SubprocessError):
         return None
     found = re.match(r"(Redis|Valkey) server v=([0-9.]+)", done.stdout.decode(errors="replace"))

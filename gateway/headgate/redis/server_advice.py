@@ -41,37 +41,37 @@ def _role(info: Mapping[str, Any]) -> Finding:
         return fault("role", f"replica of {primary}; gateways and publishers need the primary")
     replicas, good = _count(info, "connected_slaves"), _count(info, "min_slaves_good_slaves")
     if "role" not in info or replicas is None:
-        return unknown("role", "it does not say whether it is a primary, and with how many replicas")
+        return unknown("role", "it does not report its role and the number of its replicas")
     if good == 0:  # INFO has it only if min-replicas-to-write is set
         return fault(
             "role",
-            "primary that wants replicas before it takes a write (min-replicas-to-write), and none keeps up with it",
+            "primary that needs replicas for a write (min-replicas-to-write), but no replica keeps up",
             "bring its replicas back, or lower min-replicas-to-write",
         )
     if not replicas:
-        return ok("role", 'primary without replicas; durable="disk" waits for the disk, durable="replica" cannot be had')
+        return ok("role", 'primary without replicas; durable="disk" waits for the disk, durable="replica" is not available')
     if good is not None:
         return ok("role", f"primary with {replicas} replica(s); it refuses writes without them (min-replicas-to-write)")
     return warning(
         "role",
-        f"primary with {replicas} replica(s); it goes on without them, and a failover may lose events that have receipts",
-        'set min-replicas-to-write 1, and publish with durable="replica" what must not be lost',
+        f"primary with {replicas} replica(s); it accepts writes without them, and a failover may lose events with receipts",
+        'set min-replicas-to-write 1, and publish important events with durable="replica"',
     )
 
 
 def _disk(info: Mapping[str, Any]) -> Finding:
     has_file = _count(info, "aof_enabled")
     if _count(info, "loading"):
-        return fault("disk", "it is loading its data", "wait until it has; INFO persistence says how far it is")
+        return fault("disk", "it is loading its data", "wait until it has loaded; INFO persistence shows the progress")
     if has_file is None:
-        return unknown("disk", "it does not say how it keeps its data")
+        return unknown("disk", "it does not report how it stores its data")
     if info.get("aof_last_write_status", "ok") != "ok":
         return fault("disk", "its last write to the append-only file failed, so it refuses events", "is the disk full?")
     if info.get("rdb_last_bgsave_status", "ok") != "ok":
         return warning(
             "disk",
             "its last snapshot failed; with save points and stop-writes-on-bgsave-error it refuses events until one succeeds",
-            "is the disk full, or its folder not to be written? Its log says why; then run BGSAVE",
+            "is the disk full, or its folder read-only? Read its log, then run BGSAVE",
         )
     if not has_file:
         return warning("disk", "no append-only file, so a restart loses the log or its end", "set appendonly yes")
@@ -81,9 +81,9 @@ def _disk(info: Mapping[str, Any]) -> Finding:
 def _memory(info: Mapping[str, Any]) -> Finding:
     maxmemory, used, policy = _count(info, "maxmemory"), _count(info, "used_memory"), info.get("maxmemory_policy")
     if maxmemory is None or used is None or policy is None:
-        return unknown("memory", "it does not say how much it may take, and what it does when that is full")
+        return unknown("memory", "it does not report its memory limit and eviction policy")
     if policy != "noeviction":
-        return fault("memory", f"maxmemory-policy {policy}; a full Redis loses events without a word", "set noeviction")
+        return fault("memory", f"maxmemory-policy {policy}; a full Redis loses events without notice", "set noeviction")
     if not maxmemory:
         return warning("memory", "no maxmemory; a full machine ends Redis", "set maxmemory")
     if used >= maxmemory:
@@ -97,7 +97,7 @@ def _buffers(limits: str) -> Finding:
     words = limits.split()
     of_pubsub = dict(zip(words[::4], zip(words[1::4], words[2::4], words[3::4], strict=False), strict=False)).get("pubsub")
     if of_pubsub is None or not all(word.isdigit() for word in of_pubsub):
-        return unknown("buffers", "client-output-buffer-limit says nothing of pubsub", BUFFER_FIX)
+        return unknown("buffers", "client-output-buffer-limit has no entry for pubsub", BUFFER_FIX)
     hard, soft, _ = limits_of = [int(word) for word in of_pubsub]
     if not hard and not soft:
         return warning("buffers", "client-output-buffer-limit pubsub has no limit: a stuck gateway may fill Redis", BUFFER_FIX)

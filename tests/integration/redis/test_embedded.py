@@ -148,7 +148,7 @@ def test_a_crash_brings_back_what_its_file_held_at_a_moment(tmp_path: Path) -> N
         moment = server.moment()
         call(client, "SET", "lost", 1)
         before = server.pid
-        with pytest.raises(BusRefused, match="its past is gone"):
+        with pytest.raises(BusRefused, match="that state is gone"):
             server.crash({tmp_path / "other": 0})
         assert server.pid == before
         server.crash(moment)
@@ -156,7 +156,7 @@ def test_a_crash_brings_back_what_its_file_held_at_a_moment(tmp_path: Path) -> N
         with closing(open_client(server.url)) as again:
             assert call(again, "EXISTS", "kept", "lost") == 1
         server.close()
-        with pytest.raises(BusRefused, match="its past is gone"):
+        with pytest.raises(BusRefused, match="that state is gone"):
             server.crash(moment)
 
 
@@ -379,7 +379,7 @@ def test_a_server_that_never_answers_is_given_up_and_ended(tmp_path: Path, monke
     clock = SimpleNamespace(monotonic=lambda: 60 * next(minutes) if pid.exists() and pid.read_text() else 0, sleep=time.sleep)
     monkeypatch.setattr(embedded, "time", clock)
 
-    with pytest.raises(BusUnavailable, match=r"not ready after 30 s: it said nothing"):
+    with pytest.raises(BusUnavailable, match=r"not ready after 30 s: it logged nothing"):
         start_private_redis(tmp_path / "data", server=silent)
 
     assert has_ended(int(pid.read_text()))

@@ -68,7 +68,7 @@ def test_a_program_that_does_not_say_its_version_in_time_is_not_taken_for_none(
     mute.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
 
-    with pytest.raises(BusUnavailable, match=r"redis-server did not say its version within 0\.05 s"):
+    with pytest.raises(BusUnavailable, match=r"redis-server did not report its version within 0\.05 s"):
         find_server()
 
 

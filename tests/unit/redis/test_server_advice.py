@@ -33,7 +33,7 @@ def test_a_server_that_keeps_what_it_has_confirmed_needs_no_advice() -> None:
             0,
             "replica of 10.0.0.1:6379; gateways and publishers need",
         ),
-        ({"connected_slaves": 0}, 0, 'durable="replica" cannot be had'),
+        ({"connected_slaves": 0}, 0, 'durable="replica" is not available'),
         ({"min_slaves_good_slaves": None}, 0, "set min-replicas-to-write 1"),
         ({"loading": 1}, 1, "loading"),
         ({"aof_enabled": 0}, 1, "set appendonly yes"),
@@ -42,7 +42,7 @@ def test_a_server_that_keeps_what_it_has_confirmed_needs_no_advice() -> None:
         ({"min_slaves_good_slaves": 0}, 0, "wants replicas before it takes a write (min-replicas-to-write), and none keeps up"),
         ({"min_slaves_good_slaves": 0, "connected_slaves": 0}, 0, "bring its replicas back, or lower min-replicas-to-write"),
         ({"used_memory": 2**30}, 2, "full: 1,024 of 1,024 MiB (maxmemory), so it refuses events: raise maxmemory"),
-        ({"maxmemory_policy": "allkeys-lru"}, 2, "maxmemory-policy allkeys-lru; a full Redis loses events without a word"),
+        ({"maxmemory_policy": "allkeys-lru"}, 2, "maxmemory-policy allkeys-lru; a full Redis loses events without notice"),
         ({"maxmemory": 0}, 2, "set maxmemory"),
     ],
 )
@@ -72,8 +72,8 @@ def test_a_server_that_does_not_say_it_is_judged_neither_well_nor_ill(given: dic
             "a burst of large events disconnects gateways",
         ),
         ("pubsub 0 0 0", Verdict.WARNING, "no limit"),
-        ("normal 0 0 0", Verdict.UNKNOWN, "says nothing of pubsub"),
-        ("", Verdict.UNKNOWN, "says nothing of pubsub"),
+        ("normal 0 0 0", Verdict.UNKNOWN, "has no entry for pubsub"),
+        ("", Verdict.UNKNOWN, "has no entry for pubsub"),
     ],
 )
 def test_the_buffer_of_gateways_is_judged(limit: str, verdict: Verdict, says: str) -> None:

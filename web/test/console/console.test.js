@@ -44,7 +44,7 @@ test("each thing that is wrong has words of its own, and what to do", () => {
     [frameOf(), /^bad: Redis is 95 % full/, [{ ...SERVER, used_memory: 95 }]],
     [frameOf(), /^bad: Redis has evicted 3 keys/, [{ ...SERVER, evicted_keys: 3 }]],
     [frameOf(), /^warning: Redis: no append-only file, so a restart loses the log or its end/, [{ ...SERVER, advice: ["disk: no append-only file, so a restart loses the log or its end: set appendonly yes"] }]],
-    [frameOf(), /^warning: Redis: maxmemory-policy allkeys-lru/, [{ ...SERVER, advice: ["memory: maxmemory-policy allkeys-lru; a full Redis loses events without a word: set noeviction"] }]],
+    [frameOf(), /^warning: Redis: maxmemory-policy allkeys-lru/, [{ ...SERVER, advice: ["memory: maxmemory-policy allkeys-lru; a full Redis loses events without notice: set noeviction"] }]],
     [frameOf(), /^warning: Consumer mail has given up 1 task/, null, [{ ...CONSUMER, dead: 1 }]],
     [frameOf(), /^bad: Consumer mail has missed 2 events/, null, [{ ...CONSUMER, missed: 2 }]],
     [frameOf(), /^warning: Consumer mail is 5,000 events behind/, null, [{ ...CONSUMER, lag: 5000 }]],

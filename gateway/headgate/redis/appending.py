@@ -1,4 +1,4 @@
-"""Appends to the log with the cheapest function that this Redis user may call, and retries if that is safe.
+"""Appends to the log with the cheapest function that this Redis user may call, and retries where safe.
 
 In: calls of `headgate_append`, each with an id. Out: the reply of Redis to each. A call without an answer is sent once more. If
 the first one arrived, Redis recognises the id and does not append it twice.
@@ -29,7 +29,7 @@ _KEY: Final = 3
 _TAKEN_OVER = frozenset({"READONLY", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN"})
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.01, 0.25
 
-# Publishers use the standard library's logging. An application that has not configured it gets warnings on standard error.
+# Publishers use the standard library's logging. An application without its own configuration gets warnings on standard error.
 log = logging.getLogger("headgate.publisher")
 
 C = TypeVar("C")
@@ -156,7 +156,7 @@ class Appending:
         return each + replies[len(gathered) :]
 
     def _stay_with(self, entry: _Entry) -> None:
-        """Use this entry from now on: the user may take this one, but not the one before."""
+        """Use this entry from now on, because the user may not take the previous one."""
         if self._entry is not entry:
             self._entry = entry
             wanted = _Entry.BATCH if entry is _Entry.EACH else _Entry.EACH

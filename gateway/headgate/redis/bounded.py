@@ -31,7 +31,8 @@ else:
     # redis-py calls it too, after a check of each word that takes as long.
     _pack = pack_command
 
-# Most time for the question where an address leads, and its most share of the time left: the caller's own command waits for it.
+# Limits on the question where an address leads, in seconds and as a share of the time left. The caller's own command waits for
+# it.
 ASK_WITHIN_S, ASK_SHARE = 0.5, 0.25
 
 # The standard library's logging, as in budget.py.

@@ -1,7 +1,7 @@
 """A circuit breaker: decides whether a call to a stalled Redis may try or fails at once. No I/O, no clock, no lock.
 
 In: the time (s, by any monotonic clock) at which a call begins, and its outcome. Out: whether it may begin, and whether it is
-the probe. After a timeout all calls fail at once for OPEN_S. Then one call at a time may try: the probe. An answer to the
+the probe. After a timeout all calls fail at once for OPEN_S. Then one call at a time, the probe, may try. An answer to the
 probe, or to an earlier call, closes the breaker. A timeout of the probe opens it for another OPEN_S.
 """
 

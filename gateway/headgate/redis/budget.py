@@ -156,9 +156,7 @@ class Budget:
 
 
 def _active() -> Budget | None:
-    """Return the budget of this thread or greenlet. A greenlet that was started inside a call inherits its budget and may
-    outlive it.
-    """
+    """Return the budget of this thread or greenlet. A greenlet started inside a call inherits its budget and may outlive it."""
     budget = _current.get()
     return None if budget is None or budget._is_over else budget
 

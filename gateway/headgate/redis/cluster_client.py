@@ -32,7 +32,7 @@ from .one_server import exchange, execute, failed, open_server
 MAX_MOVES = 3
 # The slot, and the host (empty: the answering node's) and port of its owner.
 _MOVED = re.compile(r"(\d+) (.*):(\d+)$")
-# Faults that do not contradict the topology: the slot is at the known node, and is being moved.
+# Faults that do not contradict the topology. The slot is at the known node, and is being moved.
 _MOVING = ("ASK", "TRYAGAIN")
 
 

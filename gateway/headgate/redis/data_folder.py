@@ -113,13 +113,13 @@ def take_lock(lock: int, folder: Path) -> None:
 
 
 def choose_socket(folder: Path) -> tuple[str, Path | None]:
-    """Return the path for the socket, and the folder that was created for it, if that is not the data folder."""
+    """Return the path for the socket, and the folder created for it, if other than the data folder."""
     path = str(folder / SOCKET_NAME)
     if len(os.fsencode(path)) <= MAX_SOCKET_PATH_BYTES:
         return path, None
     recorded = read_record(folder / LOCK_NAME).get("socket")
     if isinstance(recorded, str) and is_private(Path(recorded).parent):
-        return recorded, Path(recorded).parent  # left by a process that was killed
+        return recorded, Path(recorded).parent  # left by a killed process
     temporary = Path(tempfile.mkdtemp(prefix="headgate-"))
     return str(temporary / SOCKET_NAME), temporary
 
@@ -159,7 +159,7 @@ def server_pid(socket_path: str) -> int | None:
     except BusUnavailable:
         return 0 if _is_listened_to(socket_path) else None  # busy, or stopped for a moment, but it exists
     except HeadgateError:
-        return 0  # it wants a password, say: another owner's server
+        return 0  # perhaps another owner's server, which wants a password
     finally:
         client.close()
 

@@ -123,7 +123,7 @@ class EmbeddedRedis:
         self._process.wait()
 
     def start_again(self) -> None:
-        """Restart a server that has died by itself, with its data, and wait until it answers. Does nothing while it runs.
+        """Restart a dead server with its data, and wait until it answers. Does nothing while it runs.
 
         Raises:
             BusUnavailable: it died again, or did not answer in time. The text has the last line of its log.

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from .client import Client, call, call_all
 from .keys import head_key, ids_key, log_key
 
-# The work of one call, slightly exceeded at times: about 1 ms of Redis.
+# The work of one call, slightly exceeded at times. Takes about 1 ms of Redis.
 PART_EVENTS, PART_BYTES = 500, 1024 * 1024
 _SCRIPT = """\
 local last, looked, size = ARGV[2], 0, 0

@@ -41,7 +41,7 @@ LOADING = "LOADING"
 NO_FUNCTION = "NOFUNCTION"
 NO_FUNCTIONS_AT_ALL = "NOFUNCTIONS"
 NO_CLUSTER = "NOCLUSTER"
-# Refusals of a password that is wrong or no longer valid.
+# Refusals of a wrong or former password.
 LOCKED_OUT = frozenset({"NOAUTH", "WRONGPASS"})
 # The texts of replies without a code, or with a code that redis-py before 8 drops.
 _CODES_OF_TEXTS = (
@@ -56,9 +56,9 @@ _CODES_OF_TEXTS = (
 _END_OF_STREAM = "Connection closed by server."
 # redis-py's text for a pool without a free connection in time.
 _ALL_IN_USE = "No connection available."
-# Temporary refusals: a retry may succeed. ASK, TRYAGAIN: a slot of a Cluster is being moved key by key. Until the end of the
-# move a namespace's keys are on two nodes. READONLY: the address leads to a server that has just become a replica, or that is
-# about to become the primary.
+# Temporary refusals: a retry may succeed.
+# ASK, TRYAGAIN: a slot of a Cluster is being moved key by key. Until the end of the move a namespace's keys are on two nodes.
+# READONLY: the address leads to a server that just became a replica, or will soon become the primary.
 _PASSING = {"LOADING", "READONLY", "BUSY", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "ASK", "NOREPLICAS", "UNBLOCKED", "FAILOVER"}
 _MEANING = {
     NO_MEMORY: "it is out of memory (maxmemory)",
@@ -150,7 +150,7 @@ def reply_error(text: bytes) -> HeadgateError:
 
 
 def shown_cause(error: Exception) -> Exception | None:
-    """Return the cause to show in a traceback: none for an error of the connection, whose message has all the facts.
+    """Return the cause to show in a traceback. An error of the connection has none, because its message has all the facts.
 
     Otherwise a hundred lines of redis-py's own frames would precede it.
     """

@@ -1,13 +1,13 @@
 """Loads a function library into Redis if it is missing or older than ours. No other state.
 
-In: a client from redis/client.py. Out: a Redis in which a library's functions can be called. A library is loaded rarely: at the
-first use of a process, and after Redis lost its functions (an empty restart, FUNCTION FLUSH). In a Cluster each node has its
-own libraries, and only the node without one gets it.
+In: a client from redis/client.py. Out: a Redis in which a library's functions can be called. A library is loaded rarely, at the
+first use of a process and after Redis lost its functions (an empty restart, FUNCTION FLUSH). In a Cluster each node has its own
+libraries, and only the node without one gets it.
 
 A newer library stays, because a newer Headgate that shares this Redis needs it, and its calls stay compatible. If there is no
-library, the first process loads it and the others keep it. A library that is loaded again forgets its server's token (`server`
-of a head), and every gateway would reconnect. Two processes of different versions that both find an old library race, since
-Redis has no conditional FUNCTION LOAD REPLACE. The loser's version check at its next start corrects the result.
+library, the first process loads it and the others keep it. Loading a library again drops its server's token (`server` of a
+head), and every gateway would reconnect. Two processes of different versions that both find an old library race, since Redis
+has no conditional FUNCTION LOAD REPLACE. The loser's version check at its next start corrects the result.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from headgate.errors import BusRefused
 from .client import Client, call, call_at, primaries
 from .faults import NO_FUNCTION, NO_PERMISSION
 
-# Lines of a library's file that are replaced by other files, because libraries of Redis cannot call each other.
+# Lines of a library's file to replace by other files, because libraries of Redis cannot call each other.
 PARTS = ("clock.lua", "inbox.lua")
 # With this text Redis and Valkey refuse a FUNCTION LOAD without REPLACE ("ERR Library 'headgate' already exists").
 ALREADY_LOADED = "already exists"

@@ -1,9 +1,9 @@
 """Asks all gateway processes whether their pages have handled an event, for diagnosis/tracing.py.
 
-In: an event's place in a log, from any program with access to Redis. Out: counts of the clients that are connected now and
-would get its topic. No event is counted or reported in advance. Each page remembers the latest offsets that its handlers
-received, and each gateway process asks its pages on request (node/requests/handling.py). The result is a hint for people,
-because any client that may join may claim anything.
+In: an event's place in a log, from any program with access to Redis. Out: counts of the connected clients that would get its
+topic. No event is counted or reported in advance. Each page remembers the latest offsets that its handlers received, and each
+gateway process asks its pages on request (node/requests/handling.py). The result is a hint for people, because any client that
+may join may claim anything.
 """
 
 from __future__ import annotations
@@ -24,9 +24,7 @@ _LEAST_S = 0.05
 
 
 class HandledQuestion(msgspec.Struct, frozen=True):
-    """Which pages have handled the event at this offset of the log whose current epoch is this one? Pages have `wait_ms` to
-    answer.
-    """
+    """Which pages have handled the event at this offset? `epoch` is the current one of its log. Pages have `wait_ms` to answer."""
 
     namespace: str
     epoch: str
@@ -37,7 +35,7 @@ class HandledQuestion(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class AtBrowsers:
-    """The answers of the clients that are connected now and would get an event of the topic. Disconnected clients do not count.
+    """The answers of the connected clients that would get an event of the topic. Disconnected clients do not count.
 
     Attributes:
         clients: their number, which the other counts add up to.

@@ -1,4 +1,4 @@
-"""Reads users' inboxes in Redis. Only inbox.lua writes them: an append writes the item in the same step.
+"""Reads users' inboxes in Redis. Only inbox.lua writes them, in the same step as the append.
 
 In: a user, a part of the inbox. Out: items, newest first, with the unread count and the log position of both.
 """

@@ -1,8 +1,8 @@
 """The instances of a consumer: the processes that run it, each with the Redis server of its last heartbeat.
 
-In: a heartbeat of each instance every few seconds (consumers/work/runner.py). Out: the running instances that are connected to
-another server. After a failover the new primary has the heartbeats that all instances sent to the old one. The instances that
-followed send new ones.
+In: a heartbeat of each instance every few seconds (consumers/work/runner.py). Out: the running instances connected to another
+server. After a failover the new primary has the heartbeats that all instances sent to the old one. The instances that followed
+send new ones.
 
 In Redis: in the hash of the consumer's group, a field `at:<name>` for each instance: `<token of the server> <time of Redis,
 s>`. The field of a killed instance counts for LEFT_S, and goes when the next instance ends.
@@ -20,7 +20,7 @@ from .keys import group_key, log_key
 from .loads import LEFT_S
 from .time_watch import WATCH_EVERY_S
 
-# An instance that has followed sends a heartbeat within WATCH_EVERY_S.
+# An instance on the new server sends a heartbeat within WATCH_EVERY_S.
 MISSED_S = 3 * WATCH_EVERY_S
 # Most names in one answer.
 MAX_NAMED = 20
@@ -38,7 +38,7 @@ def give_word(client: Client, group: str, name: str) -> None:
 
 
 def take_out(client: Client, group: str, name: str) -> None:
-    """Remove an instance that ends, and those that were killed longer than LEFT_S ago. Raises as `redis.client.call`."""
+    """Remove an instance that ends, and those killed longer than LEFT_S ago. Raises as `redis.client.call`."""
     call(client, "HDEL", group, f"{_FIELD}{name}")
     now_s = _now_s(client, group)
     if old := [each for each, _, at_s in _words(client, group) if now_s - at_s > LEFT_S]:
@@ -46,7 +46,7 @@ def take_out(client: Client, group: str, name: str) -> None:
 
 
 def read_elsewhere(client: Client, group: str) -> tuple[str, ...]:
-    """Return the names of the instances whose last heartbeat, not older than LEFT_S, went to another server, at most MAX_NAMED.
+    """Return the names, at most MAX_NAMED, of instances with a last heartbeat to another server within LEFT_S.
 
     Returns None if this user may not ask. One round trip, and three more if there are instances. Raises BusUnavailable.
     """

@@ -66,7 +66,7 @@ class EventLog:
         self._event_bytes = 0.0
 
     def drop_idle(self) -> None:
-        """Use a new connection for the next read: after a fault the old one may be dead without a sign."""
+        """Use a new connection for the next read, because after a fault the old one may be dead without a sign."""
         drop_idle(self._client)
 
     def consumers_elsewhere(self) -> int:
@@ -106,7 +106,7 @@ class EventLog:
         return read_head(call_function(self._client, *command, *oldest))
 
     def share_of_memory(self, namespaces: int) -> int:
-        """Return the bytes that each of that many logs may take: together half of Redis' `maxmemory`.
+        """Return the bytes that each of that many logs may take, together half of Redis' `maxmemory`.
 
         Returns DEFAULT_MAX_BYTES without a `maxmemory`, or without the right to read it.
 
@@ -209,7 +209,7 @@ class EventLog:
         for reply in replies:
             if isinstance(reply, HeadgateError):
                 raise reply
-        # Epochs never return: if the log has this one after the read, it had it during the read.
+        # Epochs never return. If the log has this one after the read, it had it during the read.
         if epoch is not None and now != epoch.encode():
             raise BusUnavailable("the log has just been replaced by another one")
         # After a failover the old primary may continue as a replica that lags far. A connection that stayed there reads too
@@ -302,6 +302,6 @@ def _lineage(epoch: str, flat: Sequence[bytes]) -> Lineage:
     found = []
     for name, value in zip(flat[::2], flat[1::2], strict=True):
         first, _, number = value.partition(b" ")
-        if first.isdigit() and number.isdigit():  # ignores values that were written by hand
+        if first.isdigit() and number.isdigit():  # ignores values written by hand
             found.append((name.decode("ascii", "replace"), int(first), int(number)))
     return read_lineage(epoch, found)

@@ -54,7 +54,7 @@ class LogRange:
         return low
 
     def events_per_s(self, now_ms: int) -> float:
-        """Return the recent rate of events: over the last RATE_WINDOW_S, or over the time that the log covers if that is less.
+        """Return the recent rate of events: over the last RATE_WINDOW_S, or over the log's whole time if it is shorter.
 
         Args:
             now_ms: the time by Redis' clock, in milliseconds since 1970.

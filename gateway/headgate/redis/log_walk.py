@@ -76,7 +76,7 @@ class LogWalk:
         """Bring the position onto the line of a head. Return the gaps that this causes.
 
         A later head of this epoch may be below the known offset, if it comes from a lagging replica, or from a restored Redis
-        that has not written yet. There is nothing to read then; the next head decides.
+        before its first write. There is nothing to read then; the next head decides.
         """
         at = self.at
         if head.epoch == at.epoch:

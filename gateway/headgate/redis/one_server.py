@@ -27,7 +27,7 @@ from .connections import Command, connection_pool, drop_idle_of
 from .faults import advised, shown_cause, translate
 from .newest import NewestReceipts
 
-# Round trips of this process to all servers: until the reply was read, or the caller gave up.
+# Round trips of this process to all servers, until the reply was read or the caller gave up.
 ROUND_TRIPS = Histogram()
 # redis-py does not shape the replies of these commands. So they bypass its layers, which would double the time of a publish
 # (docs/decisions/0062).

@@ -71,7 +71,7 @@ def forget(client: Client, namespace: str, process: str, last_beat: int | None, 
 
 
 def any_process(client: Client, namespace: str) -> bool:
-    """Return whether any process has a lease, or an ended one that was not removed. One plain command."""
+    """Return whether any process has a lease, or an ended one not yet removed. One plain command."""
     return bool(call(client, "ZCARD", presence_key(namespace)))
 
 
@@ -128,7 +128,7 @@ def read_page(client: Client, namespace: str, topic: str, after: str | None, lim
     the next page (None after the last one).
 
     It reads the names of all members, but the values (up to a kilobyte each) of this page only. Four round trips, not one
-    consistent view: a user who leaves during the read may be counted but not listed.
+    consistent view. A user who leaves during the read may be counted but not listed.
     """
     live = _live(client, namespace)
     processes = [name for raw in call(client, "SMEMBERS", presence_topic_key(namespace, topic)) if (name := raw.decode()) in live]

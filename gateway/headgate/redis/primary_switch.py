@@ -42,7 +42,7 @@ MAX_RETURNS, RETURN_WITHIN_ASKS, RETURN_WITHIN_S, TORN_S = 3, 6, 3.0, 5.0
 # Switches that a process keeps. Beyond that it starts again with none.
 MAX_ADDRESSES = 1000
 
-# A server without a token: its library is too old, or this user may not ask.
+# A server without a token, because its library is too old or this user may not ask.
 UNKNOWN = ""
 # A server without a function library, such as an empty one.
 NO_LIBRARY = "no library"
@@ -96,7 +96,7 @@ class PrimarySwitch:
     def note(self, server: str, now_s: float, *, count: int, is_replica: bool = False) -> None:
         """Note the server of a connection.
 
-        A connection from before the last switch does not show where the address leads now: ten old ones may ask for their
+        A connection from before the last switch does not show where the address leads now. Ten old ones may ask for their
         server after the first has met the new one. A replica is not a target either, since a name with several addresses may
         lead to one by turns.
 

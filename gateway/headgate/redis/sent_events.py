@@ -64,8 +64,8 @@ class SentEvents:
         return head.lineage or alone(head.epoch), head.offset
 
     def find(self, events: Sequence[SentEvent], before: Standing) -> list[Position | None] | None:
-        """Return the position of each event, or None for one that is not in the log. Return None in place of the list if that
-        cannot be decided.
+        """Return the position of each event, or None for one outside the log. Return None in place of the list if that cannot
+        be decided.
 
         Args:
             events: sent to this log, without `by`.

@@ -65,7 +65,7 @@ _memories: dict[tuple[object, ...], _Memory] = {}
 def newest_of(known: Answer | None, answers: Sequence[Answer], sentinels: int) -> Answer | None:
     """Return the answer that counts, from the last answers of some of the Sentinels; None without any.
 
-    Two Sentinels that name the same failover but different servers disagree permanently: they watch different servers under one
+    Two Sentinels that name the same failover but different servers disagree permanently. They watch different servers under one
     name, or one uses the server's name and the other its address. Then a change needs the majority of all Sentinels, so that no
     connection alternates between the two.
     """

@@ -7,13 +7,13 @@ In Redis: the hash LOADS with a row for each process, and for each use of each p
 a hash ends LEASE_S after the last write of its process. The row has its version, so the others read it only after a change, and
 in full now and then.
 
-A turn takes one greenlet and one connection: it reads the time, writes and reads rows in a pipeline, and reads changed hashes
+A turn takes one greenlet and one connection. It reads the time, writes and reads rows in a pipeline, and reads changed hashes
 in another. A full turn comes every RENEW_EVERY_S. A use that hurries gets a turn soon, at most one each GAP_S.
 
 Rules. 1. An unreachable Redis causes one line in the log, and each process keeps its share. 2. A process compares its row in
 Redis with the row that it wrote. If they differ (a flush, an ended lease, a failover that lost the last writes), it writes
-everything again, and every use learns that writes were lost. 3. "No other gateway lives" is said only of a registry that was
-whole for a lease.
+everything again, and every use learns that writes were lost. 3. "No other gateway lives" is reported only from a registry
+without loss for a lease.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ log = structlog.get_logger("headgate.shared_table")
 RENEW_EVERY_S, GAP_S = LEASE_S / 3, 0.25
 # One full turn in this many, about one a minute, tidies up and reads whole copies.
 TIDY_EVERY = 12
-# The most processes on one Redis that are counted.
+# The highest count of processes on one Redis.
 MAX_PROCESSES = 1000
 # Fields in one command.
 _STRIDE = 500

@@ -1,4 +1,4 @@
-"""The Pub/Sub connection to Redis. It is never replaced silently: if it breaks, its owner gets an error.
+"""The Pub/Sub connection to Redis. It is never replaced silently. If it breaks, its owner gets an error.
 
 It also breaks if its address leads to another server (primary_switch.py), because the old one may continue to answer.
 
@@ -125,7 +125,7 @@ class SubscriberLink:
                 self._free(sock)
 
     def read(self) -> list[Any]:
-        """Wait for a reply, then return all that have arrived, in order: lists of bytes and integers (RESP2).
+        """Wait for a reply, then return all replies received, in order, as lists of bytes and integers (RESP2).
 
         In subscribe mode these are [b"message", channel, data], [b"pmessage", pattern, channel, data],
         [b"subscribe", channel, count], [b"pong", token] and the like.
@@ -148,7 +148,7 @@ class SubscriberLink:
                 return replies
 
     def read_ready(self) -> list[Any]:
-        """Return the replies that have arrived, perhaps none, without waiting. For the caller of `read` only.
+        """Return the replies received so far, perhaps none, without waiting. For the caller of `read` only.
 
         Raises:
             BusUnavailable, BusRefused: as `read`.

@@ -24,7 +24,7 @@ _LEAST_S = 0.05
 
 
 class HandledQuestion(msgspec.Struct, frozen=True):
-    """Which pages have handled the event at this offset? `epoch` is the current one of its log. Pages have `wait_ms` to answer."""
+    """Which pages have handled the event at this offset? `epoch` is its log's current one. Pages have `wait_ms` to answer."""
 
     namespace: str
     epoch: str

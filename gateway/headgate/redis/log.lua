@@ -159,8 +159,8 @@ local MAX_PROOFS, PROOF_EVERY_MS = 128, 3000
 -- How long after its last call an older gateway may still be running. Each reads the head with every fence, at least once a
 -- minute.
 local OLDER_MS = 150000
--- The topics and keys that this process remembers as valid. Few topics, because Lua's collector traverses all of them
--- repeatedly: 5,000 cost each event more than a check of its topic.
+-- The topics and keys that this process remembers as valid. It checks others again. Few topics, because Lua's collector
+-- traverses all of them repeatedly: 5,000 cost each event more than a check of its topic.
 local MAX_KNOWN_TOPICS, MAX_KNOWN_KEYS = 250, 1000
 
 -- The API, as locals: an event needs about forty of these names, and Lua looks up each global in two tables. Set at the first
@@ -345,7 +345,7 @@ local function moving(name, head)
   if in_cluster == nil and is_allowed('INFO', 'cluster') then
     in_cluster = find(call('INFO', 'cluster'), 'cluster_enabled:1', 1, true) ~= nil
   end
-  -- A user without both rights is not in a Cluster, where publishing needs them.
+  -- A user with neither right is not in a Cluster, where publishing needs the latter.
   if in_cluster == false or not is_allowed('MGET', name.log, name.head, name.epochs) then return end
   local found
   if head and head.own then

@@ -253,7 +253,10 @@ def test_a_url_of_the_wrong_kind_is_one_clear_error(cluster: Cluster, tmp_path: 
     other = next(name for name in spread(cluster) if cluster.owner(name) is not node)
     with pytest.raises(BusRefused, match=r"begin the URL with redis\+cluster://"):
         call(open_client(node.url), "GET", other)
-    with closing(Server(tmp_path / "alone")) as alone, pytest.raises(BusRefused, match="is not a node of a Cluster: begin the URL"):
+    with (
+        closing(Server(tmp_path / "alone")) as alone,
+        pytest.raises(BusRefused, match="is not a node of a Cluster: begin the URL"),
+    ):
         describe_server(alone.url.replace("redis://", "redis+cluster://"))
 
 
@@ -290,7 +293,11 @@ def test_a_gateway_that_cannot_serve_is_not_ready_and_says_why(cluster: Cluster,
         )
     for (ready, *reasons), expected in zip(
         json.loads(done.stdout.splitlines()[-1]),
-        ("is a node of a Cluster: begin the URL with redis+cluster://", "is not a node of a Cluster", "none of its nodes answers"),
+        (
+            "is a node of a Cluster: begin the URL with redis+cluster://",
+            "is not a node of a Cluster",
+            "none of its nodes answers",
+        ),
         strict=True,
     ):
         assert not ready

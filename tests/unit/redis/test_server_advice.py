@@ -39,7 +39,7 @@ def test_a_server_that_keeps_what_it_has_confirmed_needs_no_advice() -> None:
         ({"aof_enabled": 0}, 1, "set appendonly yes"),
         ({"aof_last_write_status": "err"}, 1, "is the disk full?"),
         ({"rdb_last_bgsave_status": "err"}, 1, "its last snapshot failed"),
-        ({"min_slaves_good_slaves": 0}, 0, "wants replicas before it takes a write (min-replicas-to-write), and none keeps up"),
+        ({"min_slaves_good_slaves": 0}, 0, "needs replicas for a write (min-replicas-to-write), but no replica keeps up"),
         ({"min_slaves_good_slaves": 0, "connected_slaves": 0}, 0, "bring its replicas back, or lower min-replicas-to-write"),
         ({"used_memory": 2**30}, 2, "full: 1,024 of 1,024 MiB (maxmemory), so it refuses events: raise maxmemory"),
         ({"maxmemory_policy": "allkeys-lru"}, 2, "maxmemory-policy allkeys-lru; a full Redis loses events without notice"),

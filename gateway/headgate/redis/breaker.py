@@ -79,9 +79,7 @@ class Breaker:
         return Admission.PROBE
 
     def ended(self, admission: Admission, now_s: float, *, answered: bool, timed_out: bool) -> bool:
-        """Note the end of a call: `answered` (or failed at once), `timed_out`, or neither if unknown. Return whether it opened
-        the breaker.
-        """
+        """Note how a call ended: `answered` (or failed at once), `timed_out`, or unknown. Return whether that opened it."""
         probe = admission is Admission.PROBE
         before = self.state
         if answered:

@@ -178,9 +178,7 @@ def _is_loading(url: str) -> bool:
 
 
 def _is_held(path: Path) -> bool:
-    """Return whether a process (a server, or one that starts it) holds the lock. A start that collides with this test tries
-    again.
-    """
+    """Return whether a process (a server or its starter) holds the lock. A start that collides with this test retries."""
     folder = open_folder(path.parent)
     if folder is None:
         return False

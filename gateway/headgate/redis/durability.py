@@ -40,9 +40,7 @@ class Durability:
         return ("WAITAOF", 1, 0, wait_ms) if self.disk else ("WAIT", self.replicas, wait_ms)
 
     def confirmed(self, reply: Any) -> tuple[int, bool | None]:
-        """Return from the reply how many replicas have the write, and whether it is on the primary's disk (None: not
-        required).
-        """
+        """Return from the reply how many replicas have the write, and whether the disk has it (None: not required)."""
         if self.disk:
             here, replicas = reply
             return int(replicas), bool(here)

@@ -157,9 +157,7 @@ class EmbeddedRedis:
             self._start_again()
 
     def close(self) -> None:
-        """End the server and wait for its end, for at most STOP_DEADLINE_S; then kill it. Idempotent. Does nothing in a forked
-        child.
-        """
+        """End the server, or kill it after STOP_DEADLINE_S. Idempotent. Does nothing in a forked child."""
         if self._closed or os.getpid() != self._owner:
             return
         self._closed = True
@@ -183,9 +181,7 @@ class EmbeddedRedis:
             self._process = self._launch()
 
     def _launch(self, meanwhile: Callable[[], object] = lambda: None) -> subprocess.Popen[bytes]:
-        """Start the server, call `meanwhile`, and wait until the server answers. The server exits when our end of the pipe
-        closes.
-        """
+        """Start the server, call `meanwhile`, and wait for an answer. The server exits when our end of the pipe closes."""
         Path(self._socket_path).unlink(missing_ok=True)  # stale: no server answers there
         command = [self._binary.path, "--dir", str(self._folder), "--unixsocket", self._socket_path, *_arguments()]
         command = ["/bin/sh", "-c", _WATCH, "headgate-redis", *command]

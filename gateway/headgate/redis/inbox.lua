@@ -1,6 +1,5 @@
--- Inboxes: the items of events under users.<user>.inbox, and what the user has done with them. A part of log.lua, which calls
--- it in the step that appends an event. So an item exists if and only if its event has a receipt, and the count is always
--- current.
+-- Inboxes: the items of events under users.<user>.inbox, and what the user has done with them. A part of log.lua, which calls it in the
+-- step that appends an event. So an item exists if and only if its event has a receipt, and the count is always current.
 --
 -- In: an event on users.<user>.inbox.<kind>, which becomes an item; or one on users.<user>.inbox, a change of items:
 --   {op: "read" | "unread" | "archive", ids: [1 to 100 ids of items]}
@@ -21,8 +20,7 @@
 local inbox = {}
 
 local MAX_INBOX_ITEMS, MAX_INBOX_BYTES, MAX_INBOX_AGE_MS = 1000, 2 * 1024 * 1024, 90 * 86400000
--- A full inbox drops a tenth at once, so that one event in a hundred reports it. These are the most items, and the most bytes
--- of ids.
+-- A full inbox drops a tenth at once, so that one event in a hundred reports it. These are the most items, and the most bytes of ids.
 local MOST_DROPPED, MOST_DROPPED_BYTES = 100, 16384
 local MAX_MUTES, CHANNELS = 64, { 'mail', 'page', 'push' }
 local MAX_CHANGED, MAX_INBOX_PAGE, MAX_INBOX_PAGE_BYTES = 100, 100, 65536

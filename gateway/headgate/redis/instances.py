@@ -62,9 +62,7 @@ def read_elsewhere(client: Client, group: str) -> tuple[str, ...]:
 
 
 def read_groups(client: Client, namespace: str) -> set[str]:
-    """Return the names of the consumers with a group on the log. A group's name has the consumer and the epoch. One
-    round trip.
-    """
+    """Return the names of the consumers with a group on the log (named by consumer and epoch). One round trip."""
     try:
         found = call(client, "XINFO", "GROUPS", log_key(namespace))
     except BusRefused:

@@ -26,7 +26,7 @@
 -- Two functions lead to one step. `headgate_publish` is for every language, and refuses a payload that is not strict JSON in
 -- UTF-8. `headgate_append` trusts its caller to have checked the payload, and checks everything else: the key, the topic, the
 -- id and all sizes. An invalid payload does no harm there, because each gateway checks every message and every entry, and sets
--- a bad one aside (quarantine). An operator grants the two by their names (`+fcall|headgate_publish`; docs/operations.md).
+-- a bad one aside (quarantine). An operator grants each by its name (`+fcall|headgate_publish`; docs/operations.md).
 -- `headgate_append` replies with one text, because a list costs Redis 0.9 µs more. Decision 22 has the measurements.
 --
 -- `headgate_append_batch` treats each of its events like `headgate_append`. A refused event does not stop the others, and takes
@@ -40,41 +40,36 @@
 -- a failover, or in the same one with restored data) an append begins another epoch, and offsets continue. So no epoch and
 -- offset are written twice, however much of its end a log has lost.
 --
--- A snapshot of the machine, or of the process, reverts data and memory together, and this library cannot detect that. But an
--- offset that the process of its epoch does not remember proves it. So a gateway sends the newest offsets that it knows, of the
--- last epochs, with each request for the head. A publisher sends those of its receipts with `headgate_version`, first on each
--- new connection. The process then forgets the epoch, and the next append begins another one. Only a report of a user who may
--- write the head counts.
+-- A snapshot of the machine, or of the process, reverts data and memory together, and this library cannot detect that. But an offset that
+-- the process of its epoch does not remember proves it. So a gateway sends the newest offsets that it knows, of the last epochs, with
+-- each request for the head. A publisher sends those of its receipts with `headgate_version`, first on each new connection. The process
+-- then forgets the epoch, and the next append begins another one. Only a report of a user who may write the head counts.
 --
--- The head hash: epoch, nth (the number of earlier epochs of this log), offset (of the newest event), time (its ms), first and
--- first_time (of the oldest event, as far as this library trimmed), sum (the bytes of all events that the log ever had) and
--- first_sum (of the events before the oldest one, as far as this library read), and the retention: max_events, max_age_ms,
--- max_payload_bytes, max_bytes; and sharded, if the gateways listen on a Cluster. Each entry has the sum up to itself, which
--- gives the log's bytes without reading it. An event writes only offset and time, and a usual one only the offset
--- (`append_usual`), because entries have the time. The process that writes an epoch has all the rest in memory. It saves the
--- rest when an epoch begins, with the clock every ten seconds, and with the retention. Another process begins another epoch,
--- and counts again from the oldest and the newest entry (`recount`). The epochs hash is the lineage: epoch → `<offset of its
--- first event> <nth>`, for the newest MAX_EPOCHS. The reply has it as a flat list.
+-- The head hash: epoch, nth (the number of earlier epochs of this log), offset (of the newest event), time (its ms), first and first_time
+-- (of the oldest event, as far as this library trimmed), sum (the bytes of all events that the log ever had) and first_sum (of the events
+-- before the oldest one, as far as this library read), and the retention: max_events, max_age_ms, max_payload_bytes, max_bytes; and
+-- sharded, if the gateways listen on a Cluster. Each entry has the sum up to itself, which gives the log's bytes without reading it. An
+-- event writes only offset and time, and a usual one only the offset (`append_usual`), because entries have the time. The process that
+-- writes an epoch has all the rest in memory. It saves the rest when an epoch begins, with the clock every ten seconds, and with the
+-- retention. Another process begins another epoch, and counts again from the oldest and the newest entry (`recount`). The epochs hash is
+-- the lineage: epoch → `<offset of its first event> <nth>`, for the newest MAX_EPOCHS. The reply has it as a flat list.
 --
--- The clock of clock.lua measures ages: how long to keep an event, and to remember an id. It does not follow changes of the
--- wall clock. An event whose time differs from that clock has it as a further field. Gateways call `headgate_tick` every few
--- seconds, with the epoch and clock of the last reply and the time since then by their own clock. A reply without an epoch has
--- no clock either. A full Redis refuses `headgate_tick`. Gateways then call `headgate_trim`, which makes room, because a
--- refused publish trims nothing.
+-- The clock of clock.lua measures ages: how long to keep an event, and to remember an id. It does not follow changes of the wall clock.
+-- An event whose time differs from that clock has it as a further field. Gateways call `headgate_tick` every few seconds, with the epoch
+-- and clock of the last reply and the time since then by their own clock. A reply without an epoch has no clock either. A full Redis
+-- refuses `headgate_tick`. Gateways then call `headgate_trim`, which makes room, because a refused publish trims nothing.
 --
 -- Hashes hg:{N}:id:<n> remember ids, by topic, user and id: <epoch>-<offset>-<clock>. A new hash begins after IDS_MS, or when
 -- the newest holds its most bytes, and the last but one is dropped. The head has the number of the newest (ids), its start and
 -- the offset before it (ids_time, ids_first), its bytes and its most bytes (ids_bytes, ids_most), how long an id counts at the
 -- present rate (ids_hold, ms), and the clock's own fields clock and shift.
 --
--- An id may ask to be remembered for longer, up to a day (`id_for_s`, the last part of `by`), because an outbox retries after
--- hours. Such ids are also in the hash hg:{N}:id:day<n> of the day by the clock, whose field '' has its bytes. Two of these
--- hashes count. A hash that has reached its bytes takes no more, and the event is refused, since forgetting an id would break a
--- promise.
+-- An id may ask to be remembered for longer, up to a day (`id_for_s`, the last part of `by`), because an outbox retries after hours. Such
+-- ids are also in the hash hg:{N}:id:day<n> of the day by the clock, whose field '' has its bytes. Two of these hashes count. A hash that
+-- has reached its bytes takes no more, and the event is refused, since forgetting an id would break a promise.
 --
--- A reply about the head names the server by a random token that this process made. A gateway that reads heads on one
--- connection and listens on another compares the tokens, to know that both lead to the same process. (Redis' own run id would
--- need one more right.)
+-- A reply about the head names the server by a random token that this process made. A gateway that reads heads on one connection and
+-- listens on another compares the tokens, to know that both lead to the same process. (Redis' own run id would need one more right.)
 --
 -- Users. An event under users.<user> is published once, on the channel of the user, with the topic in front. A gateway before
 -- version 14 of this library expects some of them on the channels of topics. It does not send `users` when it configures the
@@ -127,8 +122,7 @@ local ID_BYTES = 112
 local IDS_SHARE, LEAST_IDS_BYTES = 3 / 8, 10 * 1024 * 1024
 -- It holds the ids of at least this many events, of any length, because a page's outbox relies on it.
 local LEAST_IDS = 65536
--- The longest time to remember an id on request; the time that a hash of them covers; and the most part of the log's bytes for
--- each.
+-- The longest time to remember an id on request; the time that a hash of them covers; and the most part of the log's bytes for each.
 local MAX_ID_FOR_S, DAY_MS = 86400, 86400000
 local KEPT_IDS_SHARE = 1 / 4
 -- A hash of ids that is not dropped expires, long after its ids stop counting.
@@ -156,8 +150,7 @@ local MAX_REMEMBERED = 10000
 -- How often reports may end an epoch of a log: this many times at once, and once per period. Under a stream of wrong reports
 -- the lineage of MAX_EPOCHS still covers six minutes.
 local MAX_PROOFS, PROOF_EVERY_MS = 128, 3000
--- How long after its last call an older gateway may still be running. Each reads the head with every fence, at least once a
--- minute.
+-- How long after its last call an older gateway may still be running. Each reads the head with every fence, at least once a minute.
 local OLDER_MS = 150000
 -- The topics and keys that this process remembers as valid. It checks others again. Few topics, because Lua's collector
 -- traverses all of them repeatedly: 5,000 cost each event more than a check of its topic.
@@ -248,8 +241,7 @@ local function is_by(by)
   return #by >= 1 and #by <= MAX_BY_LENGTH and not find(by, '[^A-Za-z0-9_-]')
 end
 
--- The parts of `by`: the owner of the id, and the other publisher fields of the entry or nil. A text of another form stays
--- unchanged.
+-- The parts of `by`: the owner of the id, and the other publisher fields of the entry or nil. A text of another form stays unchanged.
 local function read_by(by)
   if not by or not find(by, ' ', 1, true) then return by end
   local own, traceparent, publisher, for_s = match(by, '^([^ ]*) ([^ ]*) ?([^ ]*) ?(%d*)$')
@@ -326,8 +318,7 @@ end
 
 -- A slot that moves ----------------------------------------------------------------------------------------------------
 
--- The answer for an error reply. While the slot moves it asks the caller to try again, for which Redis has no code inside a
--- function.
+-- The answer for an error reply. While the slot moves it asks the caller to try again, for which Redis has no code inside a function.
 local function try_again(reply)
   if find(reply.err, 'non local key', 1, true) then
     return redis.error_reply('TRYAGAIN the slot of this namespace is moving to another node')
@@ -675,9 +666,8 @@ end
 
 -- Retention -------------------------------------------------------------------------------------------------------------
 
--- Trim by bytes: return the oldest offset, from a given one on, that stays in a log that ends at `last`, and the bytes below
--- it. The newest always stays. If it is neither the first nor the second, as when a large event replaces many small ones,
--- bisection finds it.
+-- Trim by bytes: return the oldest offset, from a given one on, that stays in a log that ends at `last`, and the bytes below it. The
+-- newest always stays. If it is neither the first nor the second, as when a large event replaces many small ones, bisection finds it.
 local function lighten(name, head, first, last, sum)
   local low, high, first_sum = first, min(last, first + MAX_HEAVY_PER_CALL), head.first_sum
   local function fits(offset)
@@ -796,8 +786,7 @@ local function are_older_ids(head)
   return head.own.ids ~= head.own.oldest_ids and head.clock - head.own.ids_time < IDEMPOTENCY_MS
 end
 
--- The receipt of an id that counts: its epoch, offset, key and text; nil without one. Returns nil and an error if this node
--- cannot know.
+-- The receipt of an id that counts: its epoch, offset, key and text; nil without one. Returns nil and an error if this node cannot know.
 local function recall(name, head, id)
   -- In a Cluster an id on the other node must not count as new, nor be new where its hash cannot begin.
   local elsewhere = (in_cluster or head.sharded) and moving(name, head)
@@ -896,8 +885,7 @@ end
 -- Whether any user so far may not use HGET or HINCRBY. Then each user's right is checked first.
 local is_usual_refused = false
 
--- Begin a new hash of ids if it is due, and drop those in which no id counts any more. If this user may not, the next one who
--- may does.
+-- Begin a new hash of ids if it is due, and drop those in which no id counts any more. If this user may not, the next one who may does.
 local function turn_ids(name, head)
   if not are_ids_due(head) then return end
   local own = head.own
@@ -1032,8 +1020,7 @@ local function announce(head, topic, user, header, payload)
   if not (user and head.alone) then call(command, head.channel .. topic, header .. payload) end
   if not (user or head.sharded) then return end
   local message = topic .. '\n' .. header .. payload
-  -- With a pattern for each user of a gateway, Redis would compare each event with all patterns. A channel per user costs
-  -- nothing.
+  -- With a pattern for each user of a gateway, Redis would compare each event with all patterns. A channel per user costs nothing.
   if user then call(command, head.users .. user, message) end
   -- There are no sharded patterns.
   if head.sharded then call(command, head.feed, message) end
@@ -1041,8 +1028,7 @@ end
 
 -- <inbox.lua>
 
--- Append one valid event, to a log that may have to begin. Returns its epoch, its offset, and 1 for a known id or 0; or nil and
--- an error.
+-- Append one valid event, to a log that may have to begin. Returns its epoch, its offset, and 1 for a known id or 0; or nil and an error.
 local function take(name, head, topic, user, payload, id, by, origin, trusted, for_s)
   local time = read_time(name, head)
   local begins = not head.exists or needs_epoch(head)
@@ -1104,9 +1090,8 @@ local function take(name, head, topic, user, payload, id, by, origin, trusted, f
   return head.epoch, offset_text, 0
 end
 
--- The usual event, in the fewest possible commands: one with an id of its own, in a log that this process writes and where
--- nothing else is due. Returns its epoch and offset, and 0. On nil nothing is written, and `take` must take or refuse the
--- event.
+-- The usual event, in the fewest possible commands: one with an id of its own, in a log that this process writes and where nothing else
+-- is due. Returns its epoch and offset, and 0. On nil nothing is written, and `take` must take or refuse the event.
 --
 -- One command reads the head and advances it, and is undone if the data is not as this process left it. So the time of the
 -- newest event is stored only now and then; entries have it.
@@ -1282,8 +1267,7 @@ local function recall_batch(name, head, events, first)
   end
 end
 
--- Append the new events of a batch to a log that this process writes, with one read of all ids, and one write of them and of
--- the head.
+-- Append the new events of a batch to a log that this process writes, with one read of all ids, and one write of them and of the head.
 local function append_new(name, head, events, first)
   local time = read_time(name, head)
   local refused = may('HSET', name.head, 'offset', '1') or recall_batch(name, head, events, first)
@@ -1467,8 +1451,7 @@ end
 
 -- Upkeep ------------------------------------------------------------------------------------------------------------------
 
--- Report the time: in `epoch` a gateway received the clock's time `told`, `elapsed` ms ago by its own clock. Without room, also
--- trim.
+-- Report the time: in `epoch` a gateway received the clock's time `told`, `elapsed` ms ago by its own clock. Without room, also trim.
 local function upkeep(keys, args, with_trim)
   local name, wrong_key = names(keys)
   if not name then return wrong_key end

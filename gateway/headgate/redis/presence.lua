@@ -12,8 +12,7 @@ local MAX_NEWS = 10000
 -- The field of a members' hash with `<number of the last write>:<members there are then>`; presence.py has another field for a
 -- user of that name.
 local NUMBER = '#'
--- The answer to a write that was refused, at least for some topics. Redis has lost data, so the process must write everything
--- again.
+-- The answer to a write that was refused, at least for some topics. Redis has lost data, so the process must write everything again.
 local LOST = -1
 
 local function topic_key(key, topic) return key .. ':topic:' .. topic end

@@ -43,9 +43,7 @@ class Written(NamedTuple):
 
 
 class Beat(NamedTuple):
-    """The answer to a beat: whether Redis still knew this process, the number of waiting events, the time, and each process's
-    last beat.
-    """
+    """The answer to a beat: whether Redis still knew this process, the waiting events, the time, each process's last beat."""
 
     known: bool
     news: int
@@ -117,9 +115,7 @@ def read_entries(values: Mapping[str, bytes]) -> dict[str, Entry]:
 
 
 def merge(user: str, entries: Iterable[Entry]) -> Member | None:
-    """Merge the entries of all processes into one member, with the earliest `since` and the newest `meta`. None without
-    entries.
-    """
+    """Merge a user's entries of all processes into a member: earliest `since`, newest `meta`. None without entries."""
     found = list(entries)
     if not found:
         return None

@@ -137,9 +137,7 @@ class PrimarySwitch:
         return server != self.server and (count != self.count or server not in (UNKNOWN, NO_LIBRARY))
 
     def follow(self, follower: Any, server: str, count: int) -> None:
-        """Call `follower.leave()` once the address leads elsewhere. It must not wait. Held by a weak reference until
-        `unfollow`.
-        """
+        """Call `follower.leave()`, which must not wait, once the address leads elsewhere. Held weakly until `unfollow`."""
         self._followers[id(follower)] = weakref.ref(follower), server, count
         if self.is_left(server, count):  # the switch came before `follow`
             self.unfollow(follower)
